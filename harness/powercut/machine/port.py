@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The port to a machine: something that boots a guest and can be killed."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+
+class CacheMode(enum.Enum):
+    """QEMU's names for the host's treatment of a virtual disk."""
+
+    NONE = "none"
+    WRITEBACK = "writeback"
+    WRITETHROUGH = "writethrough"
+    DIRECTSYNC = "directsync"
+    UNSAFE = "unsafe"
+
+    @property
+    def write_cache(self) -> bool:
+        """Whether the guest sees a volatile write cache."""
+        return self not in (CacheMode.WRITETHROUGH, CacheMode.DIRECTSYNC)
+
+    @property
+    def direct(self) -> bool:
+        """Whether QEMU bypasses the host's page cache."""
+        return self in (CacheMode.NONE, CacheMode.DIRECTSYNC)
+
+    @property
+    def no_flush(self) -> bool:
+        """Whether QEMU drops the guest's flushes."""
+        return self is CacheMode.UNSAFE
+
+
+class Bus(enum.Enum):
+    """How the guest reaches its disk."""
+
+    VIRTIO_BLK = "virtio-blk"
+
+
+class Accelerator(enum.Enum):
+    """What runs the guest's instructions."""
+
+    KVM = "kvm"
+    TCG = "tcg"
+
+
+@dataclass(frozen=True)
+class NbdDisk:
+    """A disk served by NBD on a unix socket."""
+
+    socket: Path
+
+
+@dataclass(frozen=True)
+class FileDisk:
+    """A raw image file that QEMU opens itself."""
+
+    path: Path
+
+
+@dataclass(frozen=True)
+class GuestImage:
+    """A small guest: kernel, initramfs with the agent as PID 1, and what they are.
+
+    `digest` changes whenever any of its bytes does.
+    """
+
+    kernel: Path
+    initramfs: Path
+    kernel_release: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class MachineSpec:
+    """One virtual machine, completely described; the argv follows from it and nothing else."""
+
+    guest: GuestImage
+    disk: NbdDisk | FileDisk
+    channel: Path  # a unix socket on which the controller listens; QEMU connects
+    qmp: Path  # the same for QMP
+    cache: CacheMode = CacheMode.NONE
+    bus: Bus = Bus.VIRTIO_BLK
+    accelerator: Accelerator = Accelerator.TCG
+    memory_mib: int = 128
+    cpus: int = 1
+    kernel_arguments: tuple[str, ...] = field(default=())
+
+
+class Machine(Protocol):
+    """A machine, on or off.  It is a context manager; leaving the context kills it."""
+
+    def start(self, *, timeout_s: float) -> None:
+        """Powers on: returns once the guest runs (it may not have said hello yet)."""
+
+    def crash(self, *, timeout_s: float) -> None:
+        """Takes the guest's RAM away; the hypervisor ends in its usual order."""
+
+    def kill(self, *, timeout_s: float) -> None:
+        """Takes the hypervisor away (SIGKILL) and returns once it is gone; idempotent."""
+
+    @property
+    def running(self) -> bool:
+        """Whether the hypervisor process is there."""
+
+    @property
+    def diagnosis(self) -> str:
+        """For a person: command line, exit status, the end of its output."""

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything that happened at the captured disk, on one clock."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from powercut.model.contract import CutPolicy, DeviceContract
+from powercut.model.units import Instant
+
+
+class RequestKind(enum.IntEnum):
+    """What a request asks for.  The numbers are those of the disk log."""
+
+    WRITE = 1
+    ZERO = 2
+    DISCARD = 3
+    FLUSH = 4
+
+
+@dataclass(frozen=True)
+class Requests:
+    """All requests of a recording, one row per request, in submission order.
+
+    Every array has one element per request.  Offsets and lengths are bytes.
+    `completed_ns` is `NEVER` for a request that was in flight at the end, and for
+    one that failed.  `data_offset` is the place of a write's payload in
+    `Timeline.data`, -1 for what carries none.
+    """
+
+    kind: npt.NDArray[np.uint8]
+    fua: npt.NDArray[np.bool_]
+    offset: npt.NDArray[np.int64]
+    length: npt.NDArray[np.int64]
+    submitted_ns: npt.NDArray[np.int64]
+    completed_ns: npt.NDArray[np.int64]
+    data_offset: npt.NDArray[np.int64]
+    failed: npt.NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    @property
+    def is_write(self) -> npt.NDArray[np.bool_]:
+        """True for the requests that change the medium: writes, write-zeroes, discards."""
+        return np.asarray(self.kind != RequestKind.FLUSH)
+
+
+@dataclass(frozen=True)
+class SurvivingRange:
+    """Bytes of a volatile write that are on the medium although nothing required it.
+
+    Either a full cache destaged them (`at` is when), or the cut left them.
+    """
+
+    request: int
+    offset: int
+    length: int
+    at: Instant
+
+
+@dataclass(frozen=True)
+class DiskCut:
+    """The instant at which the captured disk lost its power."""
+
+    at: Instant
+    policy: CutPolicy
+    seed: int
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The captured disk's side of a recording.
+
+    `data` holds the payloads of all writes (often a memory map of a file).  `cut`
+    is None if the power did not fail below this disk.  `complete` is False if the
+    log was not closed in order: its tail is missing.
+    """
+
+    disk_size: int
+    contract: DeviceContract
+    requests: Requests
+    data: npt.NDArray[np.uint8]
+    destaged: tuple[SurvivingRange, ...] = ()
+    survived: tuple[SurvivingRange, ...] = ()
+    cut: DiskCut | None = None
+    marks: tuple[tuple[Instant, str], ...] = ()
+    complete: bool = True
+    start_ns: Instant = Instant(0)
+
+    def payload(self, request: int) -> npt.NDArray[np.uint8]:
+        """The bytes that write number `request` carries."""
+        start = int(self.requests.data_offset[request])
+        if start < 0:
+            raise ValueError(f"request {request} carries no payload")
+        return self.data[start : start + int(self.requests.length[request])]

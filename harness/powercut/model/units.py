@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Distinct types for numbers that must not be mixed up."""
+
+from typing import Final, NewType
+
+Lsn = NewType("Lsn", int)
+"""Log sequence number of a record, from 1, dense within a run."""
+
+Lba = NewType("Lba", int)
+"""Address on a disk in sectors of 512 bytes."""
+
+ByteOffset = NewType("ByteOffset", int)
+"""Address on a disk, or in a log, in bytes."""
+
+Instant = NewType("Instant", int)
+"""Nanoseconds of the host's CLOCK_MONOTONIC: the one clock of a recording."""
+
+NEVER: Final = Instant(2**63 - 1)
+"""The instant of what did not happen: a request that never completed."""
+
+SECTOR: Final = 512
+"""Bytes in a sector."""

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Findings, and the three verdicts they add up to."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+
+class Verdict(enum.IntEnum):
+    """The worst wins.  What is unknown is not a pass."""
+
+    SAFE = 0
+    INCONCLUSIVE = 1
+    LOSSY = 2
+
+    @staticmethod
+    def worst(verdicts: Iterable[Verdict]) -> Verdict:
+        """The worst of `verdicts`; INCONCLUSIVE if there is none to go by."""
+        return max(verdicts, default=Verdict.INCONCLUSIVE)
+
+
+class FindingKind(enum.Enum):
+    """What is wrong.  The kinds before NOT_RECOVERED say so of single records."""
+
+    LOST = "lost"  # a required record is gone, and so is everything after it
+    UNSERIALIZABLE = "unserializable"  # it is gone, and a later required one is there
+    TORN = "torn"
+    CORRUPT = "corrupt"
+    STALE = "stale"
+    MISDIRECTED = "misdirected"
+    NEVER_ATTEMPTED = "never-attempted"  # a record came back that nobody had written
+    UNREADABLE = "unreadable"
+    EXPOSED = "exposed"  # acked while a legal crash state still lost it
+    NOT_RECOVERED = "not-recovered"  # the system did not come back
+    DISAGREEMENT = "disagreement"  # two ways to the same answer differ: a bug in powercut
+    PRESET = "preset"  # the guest does not see what the configuration promises
+    INCOMPLETE = "incomplete"  # part of the evidence is missing
+    CONTROL = "control"  # a run whose outcome is known in advance went otherwise
+
+
+@dataclass(frozen=True)
+class LsnRange:
+    """LSNs from `first` to `last`, both included."""
+
+    first: int
+    last: int
+
+    def __len__(self) -> int:
+        return self.last - self.first + 1
+
+    def __str__(self) -> str:
+        return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
+
+
+def lsn_ranges(lsns: Iterable[int]) -> tuple[LsnRange, ...]:
+    """The fewest ranges that cover exactly `lsns`, in rising order."""
+    ranges: list[LsnRange] = []
+    for lsn in sorted(set(lsns)):
+        if ranges and ranges[-1].last == lsn - 1:
+            ranges[-1] = LsnRange(ranges[-1].first, lsn)
+        else:
+            ranges.append(LsnRange(lsn, lsn))
+    return tuple(ranges)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that a checker has to say; `verdict` is what it implies by itself."""
+
+    kind: FindingKind
+    verdict: Verdict
+    message: str
+    lsns: tuple[LsnRange, ...] = ()
+    detail: dict[str, object] = field(default_factory=dict)
