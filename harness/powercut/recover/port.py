@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The port to a recovery engine: given a disk, what does the system make of it?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from powercut.model.observation import Observation
+
+
+@dataclass(frozen=True)
+class ImageWrite:
+    """Bytes to lay over an image at `offset` (bytes); `data` None means `length` zeroes."""
+
+    offset: int
+    length: int
+    data: npt.NDArray[np.uint8] | None
+
+
+@dataclass(frozen=True)
+class RecoveryPlan:
+    """What recovery consists of.
+
+    `filesystem` is the type to mount, empty for a raw log.  `reader` is the command
+    line of the log reader in the guest, path first, without its channel.  `after` is
+    the command line of a writer that goes on after recovery, empty for none.
+    """
+
+    filesystem: str
+    mount_options: str
+    mount_point: str
+    reader: tuple[str, ...]
+    after: tuple[str, ...] = ()
+
+
+class RecoveryEngine(Protocol):
+    """A sandboxed system that recovers one disk state after the other.
+
+    It is a context manager; leaving the context ends whatever it started.  Between two
+    states nothing leaks: no cached block, no write of the previous recovery.
+    """
+
+    def start(self, *, timeout_s: float) -> None:
+        """Boots whatever the engine needs; the first `recover` may follow."""
+
+    def recover(self, writes: Sequence[ImageWrite], *, timeout_s: float) -> Observation:
+        """Recovers the engine's base image with `writes` laid over it, in order.
+
+        A kernel that panics, hangs or refuses to mount is an `Observation` with
+        `recovered` False and its console in `failure`; the engine restarts by itself.
+        """
+
+    @property
+    def base(self) -> Path:
+        """The image under every state; never modified."""
