@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Base images: a freshly formatted disk, made once and never modified.
+
+Formatting happens on the host, without root: the tools of all file systems take a
+plain file.  UUIDs are fixed, so that the same request gives the same file system.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from powercut.model.errors import HostError
+
+_UUID: Final = "5ca1ab1e-0000-4000-8000-706f77657263"
+_XFS_SUPPORTED_BYTES: Final = 300 << 20  # mkfs.xfs 6.0 and later refuse less by default
+_TIMEOUT_S: Final = 60.0
+
+
+@dataclass(frozen=True)
+class BaseImageSpec:
+    """What a base image holds.
+
+    `filesystem` is `xfs`, `ext4`, `btrfs`, or empty for a disk of zeroes; `size` is in
+    bytes; `mkfs_options` are given to mkfs as they are.
+    """
+
+    filesystem: str
+    size: int
+    mkfs_options: tuple[str, ...] = ()
+
+
+def mkfs_argv(spec: BaseImageSpec, image: Path) -> list[str]:
+    """The command that formats `image`; empty if there is nothing to format.
+
+    ext4 is told to initialise everything at once: its lazy initialisation would write
+    to the disk in the background of every run.
+    """
+    match spec.filesystem:
+        case "":
+            return []
+        case "xfs":
+            small = ["--unsupported"] if spec.size < _XFS_SUPPORTED_BYTES else []
+            head = ["mkfs.xfs", "-q", "-f", *small, "-m", f"uuid={_UUID}"]
+        case "ext4":
+            lazy = "lazy_itable_init=0,lazy_journal_init=0"
+            head = ["mkfs.ext4", "-q", "-F", "-U", _UUID, "-E", lazy]
+        case "btrfs":
+            head = ["mkfs.btrfs", "-q", "-f", "-U", _UUID]
+        case other:
+            raise ValueError(f"no recipe to format {other!r}")
+    return [*head, *spec.mkfs_options, str(image)]
+
+
+def ensure_base_image(spec: BaseImageSpec, cache: Path) -> Path:
+    """The image that `spec` describes, read-only, made if it is not in `cache` yet.
+
+    Raises HostError if the formatting tool is missing, fails, or the disk is full.
+    """
+    argv = mkfs_argv(spec, Path("IMAGE"))
+    digest = _digest(spec, argv)
+    image = cache / "base" / f"{spec.filesystem or 'raw'}-{spec.size >> 20}M-{digest}.img"
+    if image.exists():
+        return image
+    image.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = image.with_suffix(f".{os.getpid()}.tmp")
+    try:
+        with unfinished.open("wb") as file:
+            file.truncate(spec.size)
+        if argv:
+            _format(mkfs_argv(spec, unfinished))
+            # mkfs.xfs reserves its whole log; a sparse copy of zeroes costs nothing.
+            dense = unfinished.rename(unfinished.with_suffix(".dense"))
+            copy = ["cp", "--sparse=always", dense, unfinished]
+            subprocess.run(copy, timeout=_TIMEOUT_S, check=True, capture_output=True)
+            dense.unlink()
+        unfinished.chmod(0o444)
+        unfinished.rename(image)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise HostError(
+            f"cannot make the base image {image}: {error}",
+            hint=f"check the free space under {cache}",
+        ) from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+        unfinished.with_suffix(".dense").unlink(missing_ok=True)
+    return image
+
+
+def _digest(spec: BaseImageSpec, argv: Sequence[str]) -> str:
+    """Changes with everything that shapes the image, the tool's version among it."""
+    version = b""
+    if argv:
+        tool = _tool(argv[0])
+        asked = subprocess.run([tool, "-V"], capture_output=True, timeout=_TIMEOUT_S, check=False)
+        version = asked.stdout + asked.stderr  # mkfs.ext4 says it on the second
+    what = repr((spec, list(argv))).encode() + version
+    return hashlib.sha256(what).hexdigest()[:12]
+
+
+def _format(argv: Sequence[str]) -> None:
+    done = subprocess.run(
+        [_tool(argv[0]), *argv[1:]],
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode:
+        complaint = (done.stderr or done.stdout).partition("Usage:")[0].strip()
+        raise HostError(
+            f"{argv[0]} failed with status {done.returncode}: {complaint}",
+            hint=f"check mkfs options and disk size of the scenario; it ran: {' '.join(argv)}",
+        )
+
+
+def _tool(name: str) -> str:
+    """The path of a formatting tool; Debian keeps them where ordinary users do not look."""
+    found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+    if found is None:
+        package = {"mkfs.xfs": "xfsprogs", "mkfs.ext4": "e2fsprogs", "mkfs.btrfs": "btrfs-progs"}
+        raise HostError(f"{name} is not installed", hint=f"apt-get install {package[name]}")
+    return found
