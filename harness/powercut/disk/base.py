@@ -77,7 +77,7 @@ def ensure_base_image(spec: BaseImageSpec, cache: Path) -> Path:
             _format(mkfs_argv(spec, unfinished))
             # mkfs.xfs reserves its whole log; a sparse copy of zeroes costs nothing.
             dense = unfinished.rename(unfinished.with_suffix(".dense"))
-            copy = ["cp", "--sparse=always", dense, unfinished]
+            copy = ["cp", "--sparse=always", str(dense), str(unfinished)]
             subprocess.run(copy, timeout=_TIMEOUT_S, check=True, capture_output=True)
             dense.unlink()
         unfinished.chmod(0o444)
