@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What happens while a campaign runs, for whoever wants to watch it.
+
+The run layer emits these values through a callable; it neither knows nor waits for
+who listens.  Nothing here is evidence: that is in the recording.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from pathlib import Path
+
+from powercut.model.verdict import Verdict
+
+
+class Phase(enum.Enum):
+    """What a trial is busy with, in the order in which it gets there."""
+
+    PREPARE = "preparing"
+    BOOT = "booting"
+    WORKLOAD = "writing"
+    CUT = "cutting the power"
+    RECOVER = "recovering"
+    JUDGE = "judging"
+
+
+@dataclass(frozen=True)
+class RunStarted:
+    """A scenario begins; `trials` counts all trials of all its cells, controls included."""
+
+    scenario: str
+    seed: int
+    cells: tuple[str, ...]
+    trials: int
+    directory: Path
+
+
+@dataclass(frozen=True)
+class TrialPhase:
+    """A trial enters a phase.  `cell` names the control if it is one."""
+
+    cell: str
+    trial: int
+    phase: Phase
+
+
+@dataclass(frozen=True)
+class TrialFinished:
+    """A trial was judged."""
+
+    cell: str
+    trial: int
+    verdict: Verdict
+    acked: int
+    lost: int
+    seconds: float
+    control: bool = False
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A line for a person, such as why a slower way was taken."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class RunFinished:
+    """A scenario ended and its result is on disk."""
+
+    scenario: str
+    verdict: Verdict
+    directory: Path
+
+
+RunEvent = RunStarted | TrialPhase | TrialFinished | Notice | RunFinished
