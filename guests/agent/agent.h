@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The guest agent: PID 1 of the small guest.
+ *
+ * It mounts what the kernel offers, loads modules, says HELLO on the
+ * virtio-serial port named "ctl" and then executes the controller's commands
+ * one after the other (workloads/common/wire.h has the messages).  There is no
+ * shell and nothing else in the guest.
+ *
+ * Rules that hold everywhere in this folder:
+ * - PID 1 never exits: the kernel would panic and the reason would be lost.
+ *   `die` writes it to the console and powers the guest off.
+ * - A function that can fail returns false after `failed(...)` has kept errno
+ *   and the call, so that ERROR can name both.
+ * - While a child runs the agent writes nothing to the port, since the child
+ *   has it: two writers would mix their messages.
+ */
+#ifndef POWERCUT_AGENT_H
+#define POWERCUT_AGENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../../workloads/common/wire.h"
+
+#define AGENT_VERSION "1"
+#define AGENT_ARGUMENTS_MAX 64
+
+/* One command as it came: argument strings, verb first, NULL-terminated. */
+struct command {
+    uint64_t id;
+    int argc;
+    char *argv[AGENT_ARGUMENTS_MAX + 1];
+};
+
+/* failure.c: the last failure, and the end of everything. */
+struct failure {
+    int error;
+    char call[512];
+};
+extern struct failure last_failure;
+bool failed(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+_Noreturn void die(const char *format, ...) __attribute__((format(printf, 1, 2)));
+_Noreturn void power_off(void);
+void kernel_log_open(void);
+void kernel_log_send(void);
+
+/* files.c: whole small files, paths, clocks. */
+bool read_text(const char *path, char *text, size_t size);
+bool write_text(const char *path, const char *text);
+bool make_directories(const char *path);
+uint64_t monotonic_ns(void);
+void sleep_ms(unsigned ms);
+
+/* boot.c: from nothing to a guest that can work. */
+void boot_mount(void);
+void boot_modules(void);
+bool boot_load(const char *list);
+void boot_wait_disks(void);
+bool wait_device(const char *name, unsigned timeout_ms);
+bool kernel_argument(const char *key, char *value, size_t size);
+extern unsigned modules_loaded;
+extern char modules_failed[1024];
+
+/* port.c: messages on the port. */
+extern int port_fd;
+void port_find(void);
+void port_send(uint16_t type, uint64_t lsn, uint64_t value, const void *payload, size_t length);
+void port_text(uint16_t type, const char *format, ...) __attribute__((format(printf, 2, 3)));
+bool port_receive(struct command *command);
+
+/* facts.c: what the guest sees of itself and of a disk. */
+void hello_send(void);
+bool facts_send(const char *device);
+bool facts_stat(const char *device);
+const char *device_name(const char *device);
+
+/* child.c: one child at a time. */
+bool child_run(char *const argv[], int *status);
+
+/* commands.c: the verbs. */
+void command_execute(const struct command *command);
+
+#endif

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The verbs.  Each ends with DONE, whose value is 0 or the exit status of what
+ * ran; whatever failed was named by an ERROR before.
+ */
+#include "agent.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#define DEVICE_TIMEOUT_MS 10000
+
+typedef bool verb_function(const struct command *command, int *status);
+
+static bool device_node(const char *device, char *node, size_t size)
+{
+    snprintf(node, size, "/dev/%s", device_name(device));
+    return wait_device(device, DEVICE_TIMEOUT_MS);
+}
+
+/* Splits mount(8)'s words: flags become bits, the rest is the file system's own. */
+static unsigned long mount_flags(const char *options, char *data, size_t size)
+{
+    static const struct {
+        const char *word;
+        unsigned long flag;
+    } words[] = {
+        {"ro", MS_RDONLY},       {"rw", 0},
+        {"defaults", 0},         {"noatime", MS_NOATIME},
+        {"nodiratime", MS_NODIRATIME}, {"relatime", MS_RELATIME},
+        {"strictatime", MS_STRICTATIME}, {"lazytime", MS_LAZYTIME},
+        {"sync", MS_SYNCHRONOUS}, {"dirsync", MS_DIRSYNC},
+        {"nodev", MS_NODEV},     {"nosuid", MS_NOSUID},
+        {"noexec", MS_NOEXEC},
+    };
+    unsigned long flags = 0;
+    size_t used = 0;
+
+    *data = '\0';
+    for (const char *at = options; *at; at += strcspn(at, ","), at += *at == ',') {
+        size_t length = strcspn(at, ","), i;
+        for (i = 0; i < sizeof words / sizeof *words; i++)
+            if (strlen(words[i].word) == length && !strncmp(at, words[i].word, length))
+                break;
+        if (i < sizeof words / sizeof *words)
+            flags |= words[i].flag;
+        else if (length && used + length + 2 < size)
+            used += (size_t)sprintf(data + used, "%s%.*s", used ? "," : "", (int)length, at);
+    }
+    return flags;
+}
+
+static bool verb_mount(const struct command *command, int *status)
+{
+    const char *type = command->argv[1], *directory = command->argv[3];
+    const char *options = command->argc > 4 ? command->argv[4] : "";
+    char node[300], list[300], data[512];
+    (void)status;
+
+    if (strlen(options) >= sizeof data)
+        return failed(E2BIG, "mount options '%.64s...'", options);
+    /* Not every file system is loaded at boot: btrfs alone measures its RAID
+     * code for more than a second. */
+    snprintf(list, sizeof list, "/modules/order.%s", type);
+    if (access(list, F_OK) == 0 && !boot_load(list))
+        return false;
+    if (!device_node(command->argv[2], node, sizeof node) || !make_directories(directory))
+        return false;
+    unsigned long flags = mount_flags(options, data, sizeof data);
+    if (mount(node, directory, type, flags, data))
+        return failed(errno, "mount %s %s on %s (%s)", type, node, directory, options);
+    kernel_log_send(); /* "Starting recovery" and the like: what the file system had to do */
+    return true;
+}
+
+static bool verb_umount(const struct command *command, int *status)
+{
+    (void)status;
+    if (umount2(command->argv[1], 0))
+        return failed(errno, "umount %s", command->argv[1]);
+    kernel_log_send();
+    return true;
+}
+
+static bool verb_exec(const struct command *command, int *status)
+{
+    return child_run(command->argv + 1, status);
+}
+
+static bool verb_mkdir(const struct command *command, int *status)
+{
+    (void)status;
+    return make_directories(command->argv[1]);
+}
+
+static bool verb_write(const struct command *command, int *status)
+{
+    (void)status;
+    return write_text(command->argv[1], command->argv[2]);
+}
+
+/* sync(2) reports nothing; of one file system, syncfs(2) does. */
+static bool verb_sync(const struct command *command, int *status)
+{
+    (void)status;
+    if (command->argc == 1) {
+        sync();
+        return true;
+    }
+    int fd = open(command->argv[1], O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return failed(errno, "open %s", command->argv[1]);
+    int error = syncfs(fd) ? errno : 0;
+    close(fd);
+    return error ? failed(error, "syncfs %s", command->argv[1]) : true;
+}
+
+static bool verb_flushbufs(const struct command *command, int *status)
+{
+    char node[300];
+    (void)status;
+
+    if (!device_node(command->argv[1], node, sizeof node))
+        return false;
+    int fd = open(node, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return failed(errno, "open %s", node);
+    int error = ioctl(fd, BLKFLSBUF, 0) ? errno : 0;
+    close(fd);
+    return error ? failed(error, "ioctl BLKFLSBUF %s", node) : true;
+}
+
+static bool verb_facts(const struct command *command, int *status)
+{
+    (void)status;
+    return facts_send(command->argv[1]);
+}
+
+static bool verb_stat(const struct command *command, int *status)
+{
+    (void)status;
+    return facts_stat(command->argv[1]);
+}
+
+/* A guest restored from a template said its HELLO before the template was saved. */
+static bool verb_hello(const struct command *command, int *status)
+{
+    (void)command, (void)status;
+    hello_send();
+    return true;
+}
+
+static bool verb_poweroff(const struct command *command, int *status)
+{
+    (void)status;
+    port_send(PC_DONE, command->id, 0, NULL, 0);
+    power_off();
+}
+
+static const struct verb {
+    const char *name;
+    int arguments_min, arguments_max; /* without the verb itself */
+    verb_function *run;
+} verbs[] = {
+    {"facts", 1, 1, verb_facts},
+    {"mount", 3, 4, verb_mount},
+    {"umount", 1, 1, verb_umount},
+    {"exec", 1, AGENT_ARGUMENTS_MAX, verb_exec},
+    {"mkdir", 1, 1, verb_mkdir},
+    {"write", 2, 2, verb_write},
+    {"sync", 0, 1, verb_sync},
+    {"flushbufs", 1, 1, verb_flushbufs},
+    {"stat", 1, 1, verb_stat},
+    {"hello", 0, 0, verb_hello},
+    {"poweroff", 0, 0, verb_poweroff},
+};
+
+static bool run_verb(const struct command *command, int *status)
+{
+    int arguments = command->argc - 1;
+
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
+        if (strcmp(verbs[i].name, command->argv[0]))
+            continue;
+        if (arguments < verbs[i].arguments_min || arguments > verbs[i].arguments_max)
+            return failed(EINVAL, "%s takes %d to %d arguments, not %d", verbs[i].name,
+                          verbs[i].arguments_min, verbs[i].arguments_max, arguments);
+        return verbs[i].run(command, status);
+    }
+    return failed(ENOSYS, "no such verb: %s", command->argv[0]);
+}
+
+void command_execute(const struct command *command)
+{
+    int status = 0;
+
+    kernel_log_open();
+    if (!run_verb(command, &status)) {
+        /* The failure is kept: sending the log must not lose it. */
+        struct failure failure = last_failure;
+        kernel_log_send();
+        last_failure = failure;
+        port_text(PC_ERROR, "%s", failure.call);
+        if (!status)
+            status = 1;
+    } else if (status) {
+        kernel_log_send(); /* a program that failed has said so itself; the kernel may know why */
+    }
+    port_send(PC_DONE, command->id, (uint64_t)status, NULL, 0);
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/reboot.h>
+#include <unistd.h>
+
+struct failure last_failure;
+
+static int kernel_log_fd = -1;
+
+bool failed(int error, const char *format, ...)
+{
+    va_list arguments;
+
+    last_failure.error = error;
+    va_start(arguments, format);
+    vsnprintf(last_failure.call, sizeof last_failure.call, format, arguments);
+    va_end(arguments);
+    return false;
+}
+
+_Noreturn void power_off(void)
+{
+    sync();
+    if (getpid() != 1)
+        exit(EXIT_SUCCESS); /* a test on the host; reboot() would mean the host */
+    /* Without ACPI there is no power button: the kernel would halt and the
+     * hypervisor run on for ever.  A reset ends it, since QEMU runs with -no-reboot. */
+    reboot(access("/sys/firmware/acpi", F_OK) == 0 ? RB_POWER_OFF : RB_AUTOBOOT);
+    for (;;)
+        pause();
+}
+
+_Noreturn void die(const char *format, ...)
+{
+    static const char *const places[] = {"/dev/console", "/dev/kmsg"};
+    char line[768] = "powercut agent: ";
+    size_t used = strlen(line);
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(line + used, sizeof line - used - 1, format, arguments);
+    va_end(arguments);
+    strcat(line, "\n");
+    if (getpid() != 1) {
+        fputs(line, stderr);
+        exit(EXIT_FAILURE);
+    }
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        int fd = open(places[i], O_WRONLY | O_CLOEXEC | O_NOCTTY);
+        if (fd >= 0) {
+            if (write(fd, line, strlen(line)) < 0)
+                continue; /* nowhere left to say it; the other place may do */
+            close(fd);
+        }
+    }
+    power_off();
+}
+
+/* From here on the kernel's messages belong to the command that follows. */
+void kernel_log_open(void)
+{
+    if (kernel_log_fd < 0)
+        kernel_log_fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (kernel_log_fd >= 0)
+        lseek(kernel_log_fd, 0, SEEK_END);
+}
+
+/* Sends what the kernel has said since `kernel_log_open`: a mount that failed
+ * has its reason there and nowhere else.  A record is
+ * "priority,sequence,time,flags;text\n"; a full ring says EPIPE and goes on. */
+void kernel_log_send(void)
+{
+    char record[1024];
+
+    if (kernel_log_fd < 0)
+        return;
+    for (int lines = 0; lines < 40; lines++) {
+        ssize_t got = read(kernel_log_fd, record, sizeof record - 1);
+        if (got < 0 && errno == EPIPE)
+            continue;
+        if (got <= 0)
+            return;
+        record[got] = '\0';
+        char *text = strchr(record, ';');
+        if (!text)
+            continue;
+        text[strcspn(text, "\n")] = '\0';
+        port_text(PC_TEXT, "kernel: %s", text + 1);
+    }
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Messages on the virtio-serial port.
+ *
+ * Without udev there is no /dev/virtio-ports/NAME: the name is in
+ * /sys/class/virtio-ports/vportNpM/name, the node is /dev/vportNpM.
+ */
+#include "agent.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../../workloads/common/crc32c.h"
+
+#define PORT_NAME "ctl"
+#define PORT_TIMEOUT_MS 10000
+
+int port_fd = -1;
+
+static bool port_open(void)
+{
+    DIR *ports = opendir("/sys/class/virtio-ports");
+    struct dirent *entry;
+    char path[512], name[64];
+
+    if (!ports)
+        return failed(errno, "opendir /sys/class/virtio-ports");
+    failed(ENODEV, "find a virtio-serial port named " PORT_NAME);
+    while (port_fd < 0 && (entry = readdir(ports))) {
+        snprintf(path, sizeof path, "/sys/class/virtio-ports/%s/name", entry->d_name);
+        if (entry->d_name[0] == '.' || !read_text(path, name, sizeof name) ||
+            strcmp(name, PORT_NAME))
+            continue;
+        snprintf(path, sizeof path, "/dev/%s", entry->d_name);
+        port_fd = open(path, O_RDWR | O_CLOEXEC);
+        if (port_fd < 0)
+            failed(errno, "open %s", path);
+    }
+    closedir(ports);
+    return port_fd >= 0;
+}
+
+/* Opens the port, or dies: without it nobody can be told anything. */
+void port_find(void)
+{
+    uint64_t deadline = monotonic_ns() + PORT_TIMEOUT_MS * 1000000ull;
+
+    while (!port_open()) {
+        if (monotonic_ns() >= deadline)
+            die("%s: %s; modules that failed: %s", last_failure.call, strerror(last_failure.error),
+                *modules_failed ? modules_failed : "none");
+        sleep_ms(2); /* the port appears after virtio_console's probe */
+    }
+}
+
+/* One message in one buffer, so that one write() carries it: a cut then leaves
+ * at most one unfinished message.  The port takes 32 KiB a call; longer ones
+ * (no message of the agent's is) would be continued. */
+void port_send(uint16_t type, uint64_t lsn, uint64_t value, const void *payload, size_t length)
+{
+    static uint8_t buffer[sizeof(struct pc_message) + PC_WIRE_PAYLOAD_MAX];
+    struct pc_message *message = (struct pc_message *)buffer;
+
+    if (length > PC_WIRE_PAYLOAD_MAX)
+        length = PC_WIRE_PAYLOAD_MAX;
+    *message = (struct pc_message){
+        .magic = PC_WIRE_MAGIC,
+        .type = type,
+        .length = (uint32_t)length,
+        .lsn = lsn,
+        .guest_ns = monotonic_ns(),
+        .value = value,
+    };
+    if (length)
+        memcpy(buffer + sizeof *message, payload, length);
+    message->crc = pc_crc32c(0, buffer, sizeof *message + length);
+
+    for (size_t sent = 0, total = sizeof *message + length; sent < total;) {
+        ssize_t put = write(port_fd, buffer + sent, total - sent);
+        if (put > 0)
+            sent += (size_t)put;
+        else if (put == 0 || errno != EINTR)
+            die("write to the controller: %s", strerror(put ? errno : EIO));
+    }
+}
+
+/* A message whose payload is text (FACT, ERROR's call, TEXT, HELLO). */
+void port_text(uint16_t type, const char *format, ...)
+{
+    char text[4096];
+    va_list arguments;
+
+    va_start(arguments, format);
+    int length = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (length < 0)
+        return;
+    port_send(type, 0, type == PC_ERROR ? (uint64_t)last_failure.error : 0, text,
+              (size_t)length < sizeof text ? (size_t)length : sizeof text - 1);
+}
+
+/* The controller has gone: a port without a peer reads as end of file.  Whoever
+ * connects next gets a HELLO, as the first one did. */
+static void wait_controller(void)
+{
+    struct pollfd port = {.fd = port_fd, .events = POLLIN};
+
+    if (getpid() != 1)
+        exit(EXIT_SUCCESS);
+    do
+        sleep_ms(10); /* POLLHUP is a state, not an event: poll() would return at once */
+    while (poll(&port, 1, 0) > 0 && (port.revents & POLLHUP));
+    hello_send();
+}
+
+/* Fills `buffer`; false if the controller went away before its first byte or midway. */
+static bool receive_all(void *buffer, size_t length)
+{
+    for (size_t have = 0; have < length;) {
+        ssize_t got = read(port_fd, (char *)buffer + have, length - have);
+        if (got == 0)
+            return false;
+        if (got > 0)
+            have += (size_t)got;
+        else if (errno != EINTR && errno != EAGAIN)
+            die("read from the controller: %s", strerror(errno));
+    }
+    return true;
+}
+
+/* Waits for the next command.  False if what came is not one; it was answered then. */
+bool port_receive(struct command *command)
+{
+    static struct {
+        struct pc_message header;
+        char payload[PC_WIRE_PAYLOAD_MAX + 1];
+    } in;
+
+    while (!receive_all(&in.header, sizeof in.header))
+        wait_controller();
+    if (in.header.magic != PC_WIRE_MAGIC || in.header.length > PC_WIRE_PAYLOAD_MAX)
+        die("the controller's stream is out of step: magic %08x, length %u", in.header.magic,
+            in.header.length);
+    if (!receive_all(in.payload, in.header.length)) {
+        wait_controller();
+        return false;
+    }
+    uint32_t crc = in.header.crc;
+    in.header.crc = 0;
+    if (pc_crc32c(0, &in, sizeof in.header + in.header.length) != crc)
+        die("a command arrived damaged (CRC %08x)", crc);
+
+    in.payload[in.header.length] = '\0';
+    command->id = in.header.lsn;
+    command->argc = 0;
+    for (size_t at = 0; at < in.header.length && command->argc < AGENT_ARGUMENTS_MAX;
+         at += strlen(in.payload + at) + 1)
+        command->argv[command->argc++] = in.payload + at;
+    command->argv[command->argc] = NULL;
+    if (in.header.type == PC_COMMAND && command->argc > 0)
+        return true;
+    failed(EPROTO, "understand message type %u of %u bytes", in.header.type, in.header.length);
+    port_text(PC_ERROR, "%s", last_failure.call);
+    port_send(PC_DONE, command->id, 1, NULL, 0);
+    return false;
+}
