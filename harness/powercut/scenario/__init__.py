@@ -1,1 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
+"""What a run should do: schema, YAML loading, matrix expansion, seeds."""

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plan: what a scenario expands to once its root seed is known.  Nothing here acts."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from powercut.scenario.quantity import format_duration
+from powercut.scenario.seeds import derive_seed, draw_between
+from powercut.scenario.settings import Expect, Parameters, TriggerSettings
+
+
+class TriggerKind(enum.Enum):
+    """What a trial waits for before it cuts."""
+
+    AFTER = "after"
+    ACKS = "acks"
+    FLUSHES = "flushes"
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """When one trial cuts, with nothing left to chance.
+
+    `value` is nanoseconds after the first attempt for AFTER, an LSN for ACKS, and a
+    number of flushes from power-on for FLUSHES.
+    """
+
+    kind: TriggerKind
+    value: int
+
+    def __str__(self) -> str:
+        match self.kind:
+            case TriggerKind.AFTER:
+                return f"after {format_duration(self.value)}"
+            case TriggerKind.ACKS:
+                return f"once record {self.value} is acknowledged"
+            case TriggerKind.FLUSHES:
+                return f"at flush {self.value}"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One seeded run of a cell; `number` counts from 1."""
+
+    number: int
+    seed: int
+    cut_seed: int
+    trigger: Trigger
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One combination of settings, and the trials to make of it.
+
+    `overrides` are the settings in which it differs from the scenario, as written.
+    """
+
+    name: str
+    parameters: Parameters
+    trials: tuple[Trial, ...]
+    overrides: tuple[tuple[str, object], ...] = ()
+    description: str = ""
+
+    @property
+    def expect(self) -> Expect:
+        """The verdict that the cell should get."""
+        return self.parameters.expect
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that a run of a scenario will do."""
+
+    scenario: str
+    description: str
+    seed: int
+    cells: tuple[Cell, ...]
+
+    @property
+    def trials(self) -> int:
+        """How many trials there are, without controls."""
+        return sum(len(cell.trials) for cell in self.cells)
+
+
+def draw_trigger(settings: TriggerSettings, seed: int) -> Trigger:
+    """The trigger of one trial; `seed` decides where the settings leave it to chance."""
+    if settings.random is not None:
+        first, last = settings.random
+        # Microseconds: finer than the cut can be placed, and readable.
+        drawn = draw_between(seed, first // 1000, last // 1000) * 1000
+        return Trigger(TriggerKind.AFTER, drawn)
+    ((name, value),) = settings.given().items()
+    return Trigger(TriggerKind(name), value)
+
+
+def draw_trials(root: int, cell: str, parameters: Parameters, count: int) -> tuple[Trial, ...]:
+    """The first `count` trials of a cell."""
+    return tuple(
+        Trial(
+            number=number,
+            seed=derive_seed(root, cell, number),
+            cut_seed=derive_seed(root, cell, number, "cut"),
+            trigger=draw_trigger(
+                parameters.cut.trigger, derive_seed(root, cell, number, "trigger")
+            ),
+        )
+        for number in range(1, count + 1)
+    )

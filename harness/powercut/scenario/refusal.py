@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Combinations that cannot work, or that cannot mean what they say.
+
+Each rule yields a dotted key and a reason.  All rules are asked, so that a person
+sees every reason at once and nothing boots before they are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from powercut.model.contract import CutKind, CutPolicy
+from powercut.scenario.quantity import format_size
+from powercut.scenario.settings import (
+    DiskModel,
+    Engine,
+    FilesystemType,
+    GuestWriteCache,
+    Layout,
+    Parameters,
+    SyncMode,
+)
+
+Reason = tuple[str, str]
+
+SMALLEST_DISK: Final = {
+    FilesystemType.XFS: 16 << 20,  # mkfs.xfs --unsupported, xfsprogs 6.1
+    FilesystemType.EXT4: 2 << 20,  # with a journal
+    FilesystemType.BTRFS: 114_294_784,  # mkfs.btrfs, btrfs-progs 6.2
+    FilesystemType.RAW: 0,
+}
+"""Bytes that mkfs asks for."""
+
+
+def refusals(parameters: Parameters) -> tuple[Reason, ...]:
+    """Why `parameters` cannot be run: (dotted key, reason) each; empty if they can."""
+    return tuple(reason for rule in _RULES for reason in rule(parameters))
+
+
+def _layout(p: Parameters) -> Iterator[Reason]:
+    raw_disk = p.filesystem.type is FilesystemType.RAW
+    raw_log = p.workload.layout is Layout.RAW
+    if raw_disk and not raw_log:
+        yield (
+            "workload.layout",
+            f"layout {p.workload.layout.value} needs a file system, and there is none; use raw",
+        )
+    if raw_log and not raw_disk:
+        yield (
+            "workload.layout",
+            f"layout raw writes to the device itself, under the {p.filesystem.type.value} on it; "
+            "set filesystem.type to raw",
+        )
+    if raw_disk and (p.filesystem.mkfs or p.filesystem.mount):
+        key = "filesystem.mkfs" if p.filesystem.mkfs else "filesystem.mount"
+        yield key, "there is no file system to make or to mount"
+
+
+def _sizes(p: Parameters) -> Iterator[Reason]:
+    smallest = SMALLEST_DISK[p.filesystem.type]
+    if p.disk.size < smallest:
+        yield (
+            "disk.size",
+            f"{p.filesystem.type.value} needs a disk of at least {format_size(smallest)}",
+        )
+    log = p.workload
+    if log.layout is Layout.APPEND:
+        return
+    if log.layout is Layout.RAW:
+        if log.capacity > p.disk.size:
+            yield (
+                "workload.capacity",
+                f"the log is larger than the disk ({format_size(p.disk.size)})",
+            )
+    elif log.capacity > p.disk.size // 2:
+        yield (
+            "workload.capacity",
+            "the log may take half of the disk at most "
+            f"({format_size(p.disk.size // 2)}): the file system and its journal need room",
+        )
+    if log.layout is Layout.SEGMENTS:
+        if log.segment > log.capacity:
+            yield "workload.segment", "a segment is larger than the log"
+        if log.stride > log.segment:
+            yield "workload.segment", "a segment does not hold a single record"
+    elif log.stride > log.capacity:
+        yield "workload.capacity", "the log does not hold a single record"
+
+
+def _records(p: Parameters) -> Iterator[Reason]:
+    log, trigger = p.workload, p.cut.trigger
+    if log.layout.bounded and log.slots is not None:
+        if trigger.acks is not None and trigger.acks > log.slots:
+            yield (
+                "cut.trigger",
+                f"the log is full after {log.slots} records: the cut would never come",
+            )
+        if log.records > log.slots:
+            yield "workload.records", f"the log is full after {log.slots} records"
+    if log.records and trigger.acks is not None and trigger.acks > log.records:
+        yield "cut.trigger", f"the workload ends after {log.records} records, before the cut"
+    if log.think % 1000:
+        yield "workload.think", "a pause is a whole number of microseconds"
+
+
+def _engine(p: Parameters) -> Iterator[Reason]:
+    log = p.workload
+    if log.engine is Engine.PWRITE and log.depth > 1:
+        yield "workload.depth", "pwrite has one write in flight; use libaio or io_uring"
+    if log.engine is Engine.LIBAIO and not log.direct:
+        yield (
+            "workload.engine",
+            "libaio is asynchronous with O_DIRECT only; set workload.direct, or use io_uring",
+        )
+
+
+def _disk(p: Parameters) -> Iterator[Reason]:
+    disk = p.disk
+    if disk.cache_size and not disk.volatile_cache:
+        yield "disk.cache_size", "there is no volatile cache to have a size"
+    if disk.model is not DiskModel.NONE:
+        for key in ("flush_latency", "fua_latency"):
+            if getattr(disk, key) is not None:
+                yield f"disk.{key}", f"model {disk.model.value} says so already; give one of them"
+
+
+def _cut(p: Parameters) -> Iterator[Reason]:
+    cut = p.cut
+    if cut.kind is not CutKind.POWER_LOSS and cut.policy is not CutPolicy.KEEP:
+        yield (
+            "cut.policy",
+            f"{cut.kind.value} leaves the disk's power on, so that its cache keeps everything; "
+            "leave the policy out, or cut with power-loss",
+        )
+    # The default, drop, is harmless here: what is not volatile cannot be dropped.
+    if not p.disk.volatile_cache and cut.policy in (CutPolicy.RANDOM, CutPolicy.PREFIX):
+        yield "cut.policy", "the disk has no volatile cache for the policy to choose from"
+    moment = cut.trigger.after or (cut.trigger.random or (0, 0))[1]
+    if moment >= p.deadline:
+        yield "cut.trigger", "the trial would miss its deadline before the cut comes"
+    if cut.trigger.flushes is not None:
+        if not p.machine.cache.write_cache:
+            yield (
+                "cut.trigger",
+                f"cache mode {p.machine.cache.value} sends writes with FUA and no flush at all",
+            )
+        if p.machine.guest_write_cache is GuestWriteCache.WRITE_THROUGH:
+            yield "cut.trigger", "a guest that believes in write-through sends no flush at all"
+        if p.workload.sync is SyncMode.NONE:
+            yield "cut.trigger", "a workload that never syncs may not flush before the deadline"
+
+
+_RULES: Final[tuple[Callable[[Parameters], Iterator[Reason]], ...]] = (
+    _layout,
+    _sizes,
+    _records,
+    _engine,
+    _disk,
+    _cut,
+)

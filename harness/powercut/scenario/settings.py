@@ -1,0 +1,479 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every setting of a scenario: its values, its default, and what it means.
+
+The docstring under a setting is its documentation: it appears in the JSON schema, so
+in editors, and in docs/scenario-reference.md.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import Annotated, Any, Final
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    StrictBool,
+    StrictInt,
+    WithJsonSchema,
+)
+from pydantic_core import PydanticCustomError
+
+from powercut.model.contract import CutKind, CutPolicy, DeviceContract, Honour
+from powercut.model.machine import Bus, CacheMode
+from powercut.scenario.quantity import Duration, Size, format_duration
+
+
+class GuestWriteCache(enum.Enum):
+    """What the guest's kernel is told about the disk's write cache."""
+
+    AS_PROMISED = "as-promised"
+    WRITE_THROUGH = "write-through"
+
+
+class AcceleratorChoice(enum.Enum):
+    """What runs the guest: the best that this host proves to have, or one by name."""
+
+    AUTO = "auto"
+    KVM = "kvm"
+    TCG = "tcg"
+
+
+class DiskModel(enum.Enum):
+    """How long a flush takes, by the kind of disk."""
+
+    NONE = "none"
+    SATA_SSD = "sata-ssd"
+    HDD_7200 = "hdd-7200"
+
+
+FLUSH_LATENCY_NS: Final = {
+    DiskModel.NONE: 0,
+    DiskModel.SATA_SSD: 1_000_000,
+    DiskModel.HDD_7200: 8_333_333,  # one turn of 7200 rpm
+}
+"""Nanoseconds that a flush, or a write with FUA, takes on each kind of disk."""
+
+
+class FilesystemType(enum.Enum):
+    """What lies between the log and the disk."""
+
+    XFS = "xfs"
+    EXT4 = "ext4"
+    BTRFS = "btrfs"
+    RAW = "raw"
+
+
+class Layout(enum.Enum):
+    """How the log lies in its file or on its device."""
+
+    APPEND = "append"
+    PREALLOC = "prealloc"
+    PREWRITTEN = "prewritten"
+    RECYCLED = "recycled"
+    SEGMENTS = "segments"
+    RAW = "raw"
+
+    @property
+    def wraps(self) -> bool:
+        """Whether a full log begins again at its start."""
+        return self in (Layout.RECYCLED, Layout.RAW)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the workload ends when `capacity` is used up."""
+        return self in (Layout.PREALLOC, Layout.PREWRITTEN)
+
+
+class SyncMode(enum.Enum):
+    """How the workload makes a commit durable."""
+
+    NONE = "none"
+    FSYNC = "fsync"
+    FDATASYNC = "fdatasync"
+    O_DSYNC = "o_dsync"
+    O_SYNC = "o_sync"
+    RWF_DSYNC = "rwf_dsync"
+
+
+class Engine(enum.Enum):
+    """Which system calls write."""
+
+    PWRITE = "pwrite"
+    LIBAIO = "libaio"
+    IO_URING = "io_uring"
+
+
+class ControlKind(enum.Enum):
+    """Runs whose outcome is known in advance."""
+
+    HONEST = "honest"
+    LYING_DISK = "lying-disk"
+    NO_SYNC = "no-sync"
+
+
+class Expect(enum.Enum):
+    """The verdict that a cell should get."""
+
+    SAFE = "safe"
+    LOSSY = "lossy"
+
+
+class Settings(BaseModel):
+    """Base of all groups: immutable, and unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+Count = Annotated[StrictInt, Field(ge=0)]
+Positive = Annotated[StrictInt, Field(ge=1)]
+
+
+class MachineSettings(Settings):
+    """The virtual machine."""
+
+    cache: CacheMode = CacheMode.NONE
+    """QEMU's cache mode for the disk under test."""
+
+    bus: Bus = Bus.VIRTIO_BLK
+    """How the guest reaches the disk under test."""
+
+    memory: Annotated[Size, Field(ge=64 << 20)] = 128 << 20
+    """RAM of the guest, in bytes or with a unit; at least 64 MiB."""
+
+    cpus: Annotated[StrictInt, Field(ge=1, le=64)] = 1
+    """Virtual processors."""
+
+    kernel_arguments: tuple[str, ...] = ()
+    """Added to the guest's kernel command line."""
+
+    guest_write_cache: GuestWriteCache = GuestWriteCache.AS_PROMISED
+    """What the guest believes of the disk's write cache: `as-promised` by the machine, or
+    `write-through`, written to the guest's `queue/write_cache`, so that it stops flushing."""
+
+    accelerator: AcceleratorChoice = AcceleratorChoice.AUTO
+    """What runs the guest's instructions; `auto` takes KVM if a probe guest proves it."""
+
+
+def _is_atomic_unit(value: int) -> int:
+    if value not in (1, 512, 4096):
+        raise PydanticCustomError("choice", "Input should be 1, 512 or 4096")
+    return value
+
+
+class DiskSettings(Settings):
+    """The disk under test: what it promises, and which of its promises it keeps."""
+
+    size: Annotated[Size, Field(ge=2 << 20, le=1 << 40, multiple_of=4096)] = 64 << 20
+    """Size of the disk, in bytes or with a unit; a multiple of 4096."""
+
+    volatile_cache: StrictBool = True
+    """Whether completed writes wait in a cache that loses them with the power."""
+
+    flush: Honour = Honour.HONOURED
+    """Whether a flush that completed made earlier writes durable, or only said so."""
+
+    fua: Honour = Honour.HONOURED
+    """Whether a write with FUA is durable when it completes, or only said to be."""
+
+    ordered: StrictBool = False
+    """Whether the cache reaches the medium in completion order."""
+
+    atomic_unit: Annotated[
+        StrictInt,
+        AfterValidator(_is_atomic_unit),
+        Field(json_schema_extra={"enum": [1, 512, 4096]}),
+    ] = 512
+    """Bytes that never tear: 512, 4096, or 1 for none."""
+
+    cache_size: Size = 0
+    """Size of the volatile cache, in bytes or with a unit; 0 is unlimited.  A full cache
+    writes its oldest data to the medium by itself."""
+
+    model: DiskModel = DiskModel.NONE
+    """How long a flush or a write with FUA takes: no time, 1 ms, or a turn of 8.3 ms."""
+
+    flush_latency: Duration | None = None
+    """How long a flush takes, instead of what `model` says."""
+
+    fua_latency: Duration | None = None
+    """How long a write with FUA takes, instead of what `model` says."""
+
+    def contract(self) -> DeviceContract:
+        """The device contract that these settings describe."""
+        usual = FLUSH_LATENCY_NS[self.model]
+        return DeviceContract(
+            volatile_cache=self.volatile_cache,
+            flush=self.flush,
+            fua=self.fua,
+            ordered=self.ordered,
+            atomic_unit=self.atomic_unit,
+            cache_size=self.cache_size,
+            flush_latency_ns=usual if self.flush_latency is None else self.flush_latency,
+            fua_latency_ns=usual if self.fua_latency is None else self.fua_latency,
+        )
+
+
+class FilesystemSettings(Settings):
+    """The file system on the disk under test."""
+
+    type: FilesystemType = FilesystemType.XFS
+    """Which one; `raw` for none: the log lies on the device itself."""
+
+    mkfs: tuple[str, ...] = ()
+    """Further arguments for mkfs, one a list entry.  What a small XFS needs is added by
+    itself."""
+
+    mount: tuple[str, ...] = ()
+    """Mount options, one a list entry, in the recorded run and in recovery."""
+
+
+_PLANTS: Final = {
+    "none": False,
+    "early-ack": False,
+    "ack-failed-sync": False,
+    "skip-sync": True,
+    "wrong-offset": True,
+    "torn-write": True,
+    "flip-bit": True,
+    "replay-old": True,
+}
+"""Planted faults, and whether they take a number from 1 after a colon."""
+
+
+def _is_plant(value: str) -> str:
+    fault, colon, number = value.partition(":")
+    if fault not in _PLANTS:
+        choices = ", ".join(f"'{name}'" for name in _PLANTS)
+        raise PydanticCustomError(
+            "choice", "Input should be one of {expected}", {"expected": choices}
+        )
+    if _PLANTS[fault] != bool(colon) or (colon and not re.fullmatch(r"[1-9]\d*", number)):
+        usage = f"{fault}:N, N from 1" if _PLANTS[fault] else f"{fault}, without a number"
+        raise ValueError(f"write {usage}")
+    return value
+
+
+def _is_record(value: int) -> int:
+    if value % 64:
+        raise ValueError("a record is made of chunks of 64 bytes: write a multiple of 64")
+    return value
+
+
+def _is_align(value: int) -> int:
+    if value not in (0, 512, 4096):
+        raise PydanticCustomError("choice", "Input should be 0, 512 or 4096")
+    return value
+
+
+class WorkloadSettings(Settings):
+    """The WAL workload: it appends records, commits them, and acknowledges each commit."""
+
+    layout: Layout = Layout.APPEND
+    """How the log lies: a growing file (`append`), a preallocated one (`prealloc`), one
+    written before (`prewritten`), the same used again and again (`recycled`), files of
+    `segment` bytes (`segments`), or the device itself (`raw`).  A raw file system implies
+    `raw`."""
+
+    record: Annotated[Size, Field(ge=64, le=1 << 20), AfterValidator(_is_record)] = 512
+    """Size of a record, header included, in bytes or with a unit; a multiple of 64."""
+
+    align: Annotated[
+        StrictInt, AfterValidator(_is_align), Field(json_schema_extra={"enum": [0, 512, 4096]})
+    ] = 0
+    """Where records start: at multiples of 512 or 4096 bytes, or 0 for packed."""
+
+    capacity: Annotated[Size, Field(ge=4096)] = 16 << 20
+    """Size of the log, in bytes or with a unit, where the layout has one (not `append`)."""
+
+    segment: Annotated[Size, Field(ge=4096)] = 1 << 20
+    """Size of each file of the layout `segments`, in bytes or with a unit."""
+
+    sync: SyncMode = SyncMode.FDATASYNC
+    """How a commit is made durable, before it is acknowledged."""
+
+    direct: StrictBool = False
+    """Whether the log is opened with O_DIRECT."""
+
+    engine: Engine = Engine.PWRITE
+    """Which system calls write."""
+
+    streams: Annotated[StrictInt, Field(ge=1, le=128)] = 1
+    """Threads that append; one of them commits for all that wait."""
+
+    batch: Annotated[StrictInt, Field(ge=1, le=4096)] = 1
+    """Records that each stream appends for a commit."""
+
+    depth: Annotated[StrictInt, Field(ge=1, le=1024)] = 1
+    """Writes in flight within a commit, with `libaio` and `io_uring`."""
+
+    think: Duration = 0
+    """Pause of a stream between its commits; whole microseconds."""
+
+    records: Count = 0
+    """How many records to write; 0: until the cut."""
+
+    plant: Annotated[str, AfterValidator(_is_plant)] = "none"
+    """A fault planted into the workload, to see whether it is found: `none`, `early-ack`,
+    `skip-sync:N`, `ack-failed-sync`, `wrong-offset:LSN`, `torn-write:LSN`, `flip-bit:LSN`
+    or `replay-old:LSN`."""
+
+    @property
+    def stride(self) -> int:
+        """Bytes from the start of one record to the start of the next."""
+        if not self.align:
+            return self.record
+        return -(-self.record // self.align) * self.align
+
+    @property
+    def slots(self) -> int | None:
+        """How many records the log holds before it is full; None if it grows."""
+        if self.layout is Layout.APPEND:
+            return None
+        if self.layout is Layout.SEGMENTS:
+            return self.capacity // self.segment * (self.segment // self.stride)
+        return self.capacity // self.stride
+
+
+def _is_interval(value: tuple[int, int]) -> tuple[int, int]:
+    if value[0] > value[1]:
+        raise ValueError("the first moment comes after the second")
+    return value
+
+
+class TriggerSettings(Settings):
+    """When the power goes: exactly one of these.  Times count from the first attempt."""
+
+    after: Duration | None = None
+    """A time after the workload's first attempt."""
+
+    acks: Positive | None = None
+    """As soon as the record with this LSN is acknowledged."""
+
+    flushes: Positive | None = None
+    """When this flush, counted from the power-on, is submitted, before it acts."""
+
+    random: Annotated[tuple[Duration, Duration], AfterValidator(_is_interval)] | None = None
+    """A moment between two times, drawn from the seed of the trial."""
+
+    def given(self) -> dict[str, Any]:
+        """What was set."""
+        return {key: value for key, value in self if value is not None}
+
+    def __str__(self) -> str:
+        if self.after is not None:
+            return f"after {format_duration(self.after)}"
+        if self.acks is not None:
+            return f"once record {self.acks} is acknowledged"
+        if self.flushes is not None:
+            return f"at flush {self.flushes}"
+        first, last = self.random or (0, 0)
+        return f"at a random moment between {format_duration(first)} and {format_duration(last)}"
+
+
+def _parse_controls(value: Any) -> tuple[ControlKind, ...] | None:
+    if value is None or value == "auto":
+        return None
+    if value == "none":
+        return ()
+    if isinstance(value, list | tuple):
+        choices = [kind.value for kind in ControlKind]
+        wrong = [item for item in value if item not in choices and item not in list(ControlKind)]
+        if not wrong:
+            return tuple(ControlKind(item) for item in value)
+        expected = ", ".join(f"'{choice}'" for choice in choices)
+        raise PydanticCustomError(
+            "choice", "Items should be {expected}", {"expected": expected, "item": wrong[0]}
+        )
+    raise PydanticCustomError("choice", "Input should be 'auto', 'none' or a list")
+
+
+def _format_controls(value: tuple[ControlKind, ...] | None) -> str | list[str]:
+    if value is None:
+        return "auto"
+    return [kind.value for kind in value] or "none"
+
+
+Controls = Annotated[
+    tuple[ControlKind, ...] | None,
+    PlainValidator(_parse_controls),
+    PlainSerializer(_format_controls, when_used="json"),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"enum": ["auto", "none"]},
+                {"type": "array", "items": {"enum": [kind.value for kind in ControlKind]}},
+            ],
+        }
+    ),
+]
+"""Which controls go with a cell; None for all that apply (`auto`)."""
+
+
+def _is_one(value: TriggerSettings) -> TriggerSettings:
+    if len(value.given()) != 1:
+        raise ValueError("give exactly one of after, acks, flushes, random")
+    return value
+
+
+class CutSettings(Settings):
+    """The power cut."""
+
+    kind: CutKind = CutKind.POWER_LOSS
+    """What is lost: the guest's RAM (`guest-crash`), the hypervisor as well (`vm-kill`), the
+    volatile caches below it as well (`power-loss`)."""
+
+    policy: CutPolicy = CutPolicy.DROP
+    """What a power loss leaves of the disk's volatile cache: nothing (`drop`), all (`keep`),
+    each write by chance, maybe torn (`random`), or the earliest by chance (`prefix`).  The
+    other kinds leave it alone: `keep`."""
+
+    trigger: Annotated[TriggerSettings, AfterValidator(_is_one)] = TriggerSettings(acks=300)
+    """When."""
+
+
+class Parameters(Settings):
+    """Everything that describes one cell; it follows from the scenario and nothing else."""
+
+    machine: MachineSettings = MachineSettings()
+    disk: DiskSettings = DiskSettings()
+    filesystem: FilesystemSettings = FilesystemSettings()
+    workload: WorkloadSettings = WorkloadSettings()
+    cut: CutSettings = CutSettings()
+
+    deadline: Annotated[Duration, Field(gt=0)] = 60 * 10**9
+    """How long a trial may take before it counts as INCONCLUSIVE."""
+
+    controls: Controls = None
+    """Which runs of known outcome go with the cell: `auto` for all that apply, a list of
+    `honest`, `lying-disk`, `no-sync`, or `none`.  Without them no verdict can be SAFE."""
+
+    expect: Expect = Expect.SAFE
+    """The verdict that the cell should get."""
+
+    trials: Annotated[StrictInt, Field(ge=1, le=1_000_000)] = 1
+    """How often the cell is run, each time with a seed of its own."""
+
+
+GROUPS: Final[dict[str, type[Settings]]] = {
+    "machine": MachineSettings,
+    "disk": DiskSettings,
+    "filesystem": FilesystemSettings,
+    "workload": WorkloadSettings,
+    "cut": CutSettings,
+}
+"""The groups of settings, in the order in which they are documented."""
+
+SINGLE: Final = ("deadline", "controls", "expect", "trials")
+"""Settings of a cell that stand in no group."""
+
+
+def setting_paths() -> tuple[str, ...]:
+    """Every dotted key that a cell may override, in documented order."""
+    grouped = [f"{name}.{key}" for name, group in GROUPS.items() for key in group.model_fields]
+    return (*grouped, *SINGLE)
