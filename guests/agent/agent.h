@@ -22,6 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "../../workloads/common/clock.h"
 #include "../../workloads/common/wire.h"
 
 #define AGENT_VERSION "1"
@@ -46,11 +47,10 @@ _Noreturn void power_off(void);
 void kernel_log_open(void);
 void kernel_log_send(void);
 
-/* files.c: whole small files, paths, clocks. */
+/* files.c: whole small files, paths, pauses. */
 bool read_text(const char *path, char *text, size_t size);
 bool write_text(const char *path, const char *text);
 bool make_directories(const char *path);
-uint64_t monotonic_ns(void);
 void sleep_ms(unsigned ms);
 
 /* boot.c: from nothing to a guest that can work. */
@@ -63,11 +63,13 @@ bool kernel_argument(const char *key, char *value, size_t size);
 extern unsigned modules_loaded;
 extern char modules_failed[1024];
 
-/* port.c: messages on the port. */
+/* port.c: messages on the port.  They gather until `port_flush`. */
 extern int port_fd;
 void port_find(void);
+void port_use(int fd);
 void port_send(uint16_t type, uint64_t lsn, uint64_t value, const void *payload, size_t length);
 void port_text(uint16_t type, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void port_flush(void);
 bool port_receive(struct command *command);
 
 /* facts.c: what the guest sees of itself and of a disk. */

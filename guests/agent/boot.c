@@ -123,7 +123,7 @@ void boot_modules(void)
 bool wait_device(const char *name, unsigned timeout_ms)
 {
     char node[300], entry[300];
-    uint64_t deadline = monotonic_ns() + (uint64_t)timeout_ms * 1000000u;
+    uint64_t deadline = pc_now_ns() + (uint64_t)timeout_ms * 1000000u;
     struct stat status;
 
     snprintf(node, sizeof node, "/dev/%s", device_name(name));
@@ -131,7 +131,7 @@ bool wait_device(const char *name, unsigned timeout_ms)
     for (;;) {
         if (stat(node, &status) == 0 && S_ISBLK(status.st_mode) && access(entry, F_OK) == 0)
             return true;
-        if (monotonic_ns() >= deadline)
+        if (pc_now_ns() >= deadline)
             return failed(ENODEV, "wait for block device %s", node);
         sleep_ms(2);
     }

@@ -129,6 +129,7 @@ bool child_run(char *const argv[], int *status)
         close(signals), close(output[0]), close(output[1]);
         return failed(error, "pipe");
     }
+    port_flush();
     pid_t child = fork();
     if (child == 0)
         child_become(argv, output[1], report[1]);

@@ -160,6 +160,7 @@ static bool verb_poweroff(const struct command *command, int *status)
 {
     (void)status;
     port_send(PC_DONE, command->id, 0, NULL, 0);
+    port_flush();
     power_off();
 }
 
@@ -213,4 +214,5 @@ void command_execute(const struct command *command)
         kernel_log_send(); /* a program that failed has said so itself; the kernel may know why */
     }
     port_send(PC_DONE, command->id, (uint64_t)status, NULL, 0);
+    port_flush();
 }

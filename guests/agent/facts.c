@@ -64,7 +64,8 @@ void hello_send(void)
               "cpu_model=%s\ndisks=%s\nmodules=%u\nmodules_failed=%s\nuptime_ns=%llu\n",
               AGENT_VERSION, kernel.release, kernel.version, kernel.machine, clock,
               sysconf(_SC_NPROCESSORS_ONLN), model, disks, modules_loaded, modules_failed,
-              (unsigned long long)monotonic_ns());
+              (unsigned long long)pc_now_ns());
+    port_flush();
 }
 
 static void fact_file(const char *key, const char *path)

@@ -18,7 +18,7 @@ int main(int argc, char **argv)
         boot_wait_disks();
         port_find();
     } else if (argc == 3 && strcmp(argv[1], "--fd") == 0) {
-        port_fd = atoi(argv[2]); /* on the host, for tests: a socket instead of the port */
+        port_use(atoi(argv[2])); /* on the host, for tests: a socket instead of the port */
     } else {
         fprintf(stderr, "usage: as PID 1 of a guest, or: agent --fd N\n");
         return 2;

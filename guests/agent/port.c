@@ -17,12 +17,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../workloads/common/crc32c.h"
+#include "../../workloads/common/wire_out.h"
 
 #define PORT_NAME "ctl"
 #define PORT_TIMEOUT_MS 10000
 
 int port_fd = -1;
+
+static struct pc_outbox outbox;
 
 static bool port_open(void)
 {
@@ -47,48 +49,47 @@ static bool port_open(void)
     return port_fd >= 0;
 }
 
+/* Talks on `fd` from here on. */
+void port_use(int fd)
+{
+    port_fd = fd;
+    pc_outbox_init(&outbox, fd);
+}
+
 /* Opens the port, or dies: without it nobody can be told anything. */
 void port_find(void)
 {
-    uint64_t deadline = monotonic_ns() + PORT_TIMEOUT_MS * 1000000ull;
+    uint64_t deadline = pc_now_ns() + PORT_TIMEOUT_MS * 1000000ull;
 
     while (!port_open()) {
-        if (monotonic_ns() >= deadline)
+        if (pc_now_ns() >= deadline)
             die("%s: %s; modules that failed: %s", last_failure.call, strerror(last_failure.error),
                 *modules_failed ? modules_failed : "none");
         sleep_ms(2); /* the port appears after virtio_console's probe */
     }
+    port_use(port_fd);
 }
 
-/* One message in one buffer, so that one write() carries it: a cut then leaves
- * at most one unfinished message.  The port takes 32 KiB a call; longer ones
- * (no message of the agent's is) would be continued. */
+/* Adds a message to the outbox; it leaves with `port_flush`, as one write(). */
 void port_send(uint16_t type, uint64_t lsn, uint64_t value, const void *payload, size_t length)
 {
-    static uint8_t buffer[sizeof(struct pc_message) + PC_WIRE_PAYLOAD_MAX];
-    struct pc_message *message = (struct pc_message *)buffer;
+    struct pc_message message = {.type = type, .lsn = lsn, .value = value};
 
     if (length > PC_WIRE_PAYLOAD_MAX)
         length = PC_WIRE_PAYLOAD_MAX;
-    *message = (struct pc_message){
-        .magic = PC_WIRE_MAGIC,
-        .type = type,
-        .length = (uint32_t)length,
-        .lsn = lsn,
-        .guest_ns = monotonic_ns(),
-        .value = value,
-    };
-    if (length)
-        memcpy(buffer + sizeof *message, payload, length);
-    message->crc = pc_crc32c(0, buffer, sizeof *message + length);
 
-    for (size_t sent = 0, total = sizeof *message + length; sent < total;) {
-        ssize_t put = write(port_fd, buffer + sent, total - sent);
-        if (put > 0)
-            sent += (size_t)put;
-        else if (put == 0 || errno != EINTR)
-            die("write to the controller: %s", strerror(put ? errno : EIO));
-    }
+    int error = pc_outbox_add(&outbox, message, payload, (uint32_t)length);
+
+    if (error)
+        die("write to the controller: %s", strerror(-error));
+}
+
+void port_flush(void)
+{
+    int error = pc_outbox_flush(&outbox);
+
+    if (error)
+        die("write to the controller: %s", strerror(-error));
 }
 
 /* A message whose payload is text (FACT, ERROR's call, TEXT, HELLO). */
@@ -152,10 +153,8 @@ bool port_receive(struct command *command)
         wait_controller();
         return false;
     }
-    uint32_t crc = in.header.crc;
-    in.header.crc = 0;
-    if (pc_crc32c(0, &in, sizeof in.header + in.header.length) != crc)
-        die("a command arrived damaged (CRC %08x)", crc);
+    if (!pc_wire_valid(&in.header, in.payload))
+        die("a command arrived damaged (CRC %08x)", in.header.crc);
 
     in.payload[in.header.length] = '\0';
     command->id = in.header.lsn;
@@ -169,5 +168,6 @@ bool port_receive(struct command *command)
     failed(EPROTO, "understand message type %u of %u bytes", in.header.type, in.header.length);
     port_text(PC_ERROR, "%s", last_failure.call);
     port_send(PC_DONE, command->id, 1, NULL, 0);
+    port_flush();
     return false;
 }
