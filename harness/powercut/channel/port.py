@@ -6,9 +6,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from powercut.model.errors import HostError
 from powercut.model.history import History
 from powercut.model.latency import LatencyHistogram
 from powercut.model.observation import Extent
+
+
+class GuestFailed(HostError):
+    """The guest, or what runs in it, stopped before it was asked to; the message says how."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,12 @@ class CommandResult:
 
 
 class Channel(Protocol):
-    """One connection to one guest.  It is a context manager."""
+    """One connection to one guest.  It is a context manager.
+
+    Every wait raises DeadlineExceeded when its time is over (`wait_acks` returns
+    False instead), and GuestFailed at once, without waiting any longer, when the
+    connection is lost or what was started has failed.
+    """
 
     def wait_hello(self, *, timeout_s: float) -> dict[str, str]:
         """The guest's agent is there; returns what it says of itself."""
@@ -43,7 +53,12 @@ class Channel(Protocol):
         """The workload that was started has opened its log."""
 
     def wait_acks(self, lsn: int, *, timeout_s: float) -> bool:
-        """True once a record of at least `lsn` was acknowledged; False if not in time."""
+        """True once a record of at least `lsn` was acknowledged; False if that did not
+        happen in time, or cannot happen since the workload has ended in order."""
+
+    @property
+    def latency(self) -> LatencyHistogram | None:
+        """The last commit latencies that the workload reported, also after a cut."""
 
     def drain(self, *, timeout_s: float) -> History:
         """After the cut: reads what is still in the socket to its end; an unfinished last

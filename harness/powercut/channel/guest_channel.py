@@ -1,0 +1,399 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The channel over a stream socket: a unix socket that QEMU connects to, or TCP.
+
+One thread does nothing but receive: it stamps what arrives, appends it to the history
+file, and only then makes it visible to waiters.  So the stamp of a claim is as early
+as this process can make it, and never earlier than the claim.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from powercut.channel.history_file import HistoryWriter
+from powercut.channel.ledger import Ledger
+from powercut.channel.port import CommandResult, GuestFailed
+from powercut.channel.wire import Decoder, Message, MessageType, command_payload, encode
+from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
+from powercut.model.history import History
+from powercut.model.latency import LatencyHistogram
+
+_RECEIVE_BYTES: Final = 1 << 18
+_SEND_TIMEOUT_S: Final = 5
+_CLOSE_TIMEOUT_S: Final = 10
+_UNIX_PATH_MAX: Final = 107
+"""Bytes in the path of a unix socket; unix(7)."""
+
+
+class GuestChannel:
+    """`channel.port.Channel` over the one connection that `listener` accepts.
+
+    The guest's side connects; so the listener must be there before the machine is
+    started.  Use `on_unix` or `on_tcp`.
+    """
+
+    def __init__(
+        self, listener: socket.socket, *, path: Path | None = None, history_file: Path | None = None
+    ) -> None:
+        self._listener = listener
+        self._path = path
+        self.address: Path | tuple[str, int] = path or listener.getsockname()[:2]
+        self._writer = HistoryWriter(history_file) if history_file else None
+        self._connection: socket.socket | None = None
+        self._changed = threading.Condition()
+        self._ledger = Ledger()
+        self._decoder = Decoder()
+        self._fault: PowercutError | None = None
+        self._ended = False
+        self._closing = False
+        self._last_id = 0
+        self._started: int | None = None
+        self._verbs: dict[int, str] = {}
+        self._reader = threading.Thread(target=self._receive, name="channel", daemon=True)
+        self._reader.start()
+
+    @classmethod
+    def on_unix(cls, path: Path, *, history_file: Path | None = None) -> Self:
+        """Listens on a new unix socket; the path goes when the channel is closed."""
+        if len(os.fsencode(path)) > _UNIX_PATH_MAX:
+            raise HostError(
+                f"the path of the socket is longer than {_UNIX_PATH_MAX} bytes: {path}",
+                hint="use a shorter directory for run-time files, for example with TMPDIR=/tmp",
+            )
+        listener = socket.socket(socket.AF_UNIX)
+        try:
+            listener.bind(str(path))
+            path.chmod(0o600)
+            listener.listen(1)
+            return cls(listener, path=path, history_file=history_file)
+        except OSError as error:
+            listener.close()
+            raise HostError(f"cannot listen on {path}: {error.strerror}") from None
+        except BaseException:
+            listener.close()
+            path.unlink(missing_ok=True)
+            raise
+
+    @classmethod
+    def on_tcp(
+        cls, host: str = "127.0.0.1", port: int = 0, *, history_file: Path | None = None
+    ) -> Self:
+        """Listens on TCP; port 0 takes a free one (see `address`)."""
+        try:
+            listener = socket.create_server((host, port), backlog=1)
+        except OSError as error:
+            raise HostError(f"cannot listen on {host} port {port}: {error.strerror}") from None
+        try:
+            return cls(listener, history_file=history_file)
+        except BaseException:
+            listener.close()
+            raise
+
+    # What the port promises
+
+    def wait_hello(self, *, timeout_s: float) -> dict[str, str]:
+        """Asks the agent who it is and returns its answer.
+
+        It is asked, rather than awaited, because a guest that was restored from a
+        template has said its hello long ago.
+        """
+        deadline = time.monotonic() + timeout_s
+        self._wait_connected(deadline, "hello")
+        command = self._send_command("hello")
+        self._wait_result(command, deadline)
+        with self._changed:
+            if self._ledger.hello is None:
+                raise GuestFailed("the guest's agent answered, but did not say who it is")
+            return dict(self._ledger.hello)
+
+    def run(self, *argv: str, timeout_s: float) -> CommandResult:
+        """Runs a command of the agent's and waits for its end.
+
+        A command that fails is a result, not an exception.
+        """
+        deadline = time.monotonic() + timeout_s
+        self._wait_connected(deadline, argv[0])
+        return self._wait_result(self._send_command(*argv), deadline)
+
+    def start(self, *argv: str) -> None:
+        """Starts a command that runs until the cut.  Every command before it must have ended."""
+        with self._changed:
+            unfinished = [self._verbs[i] for i in self._verbs if i not in self._ledger.results]
+        if unfinished:
+            raise GuestFailed(f"cannot start {argv[0]}: {unfinished[0]} has not ended yet")
+        self._started = self._send_command(*argv)
+
+    def wait_ready(self, *, timeout_s: float) -> None:
+        """Returns once the workload that was started has opened its log."""
+        deadline = time.monotonic() + timeout_s
+        started = self._require_started()
+
+        def ready() -> bool:
+            ledger = self._ledger
+            return started in ledger.was_ready or (
+                started not in ledger.results and ledger.current.ready
+            )
+
+        def ended() -> None:
+            self._raise_if_failed()
+            if started in self._ledger.results:
+                raise GuestFailed(f"{self._verbs[started]} ended before it was ready")
+
+        if not self._wait(ready, ended, deadline):
+            raise DeadlineExceeded(f"the workload was not ready within {timeout_s:g} s")
+
+    def wait_acks(self, lsn: int, *, timeout_s: float) -> bool:
+        """True once a record of at least `lsn` was acknowledged.
+
+        False if that did not happen in time, or cannot happen since the workload has
+        ended in order.  With an LSN that is never reached this watches the workload
+        for `timeout_s`: GuestFailed is raised at once if it stops.
+        """
+        ended_in_order = False
+
+        def reached() -> bool:
+            nonlocal ended_in_order
+            ended_in_order = self._started in self._ledger.results and not self._failure()
+            return self._ledger.acked >= lsn or ended_in_order
+
+        self._wait(reached, self._raise_if_failed, time.monotonic() + timeout_s)
+        with self._changed:
+            return self._ledger.acked >= lsn
+
+    def wait_done(self, *, timeout_s: float) -> CommandResult:
+        """Waits until the workload that was started ends by itself."""
+        return self._wait_result(self._require_started(), time.monotonic() + timeout_s)
+
+    def drain(self, *, timeout_s: float) -> History:
+        """Reads to the end of the stream and returns everything that was received.
+
+        For after the cut.  Raises DeadlineExceeded if the other end is still open, and
+        DamagedRecording if anything but an unfinished last message did not decode.
+        """
+        with self._changed:
+            connected = self._connection is not None
+        if not connected:
+            # Nobody may connect any more.  A connection accepted just now is read to its end.
+            _shut_down(self._listener)
+        self._reader.join(timeout_s)
+        if self._reader.is_alive():
+            raise DeadlineExceeded(
+                f"the guest's channel was still open after {timeout_s:g} s",
+                hint="a channel is drained after the machine was killed",
+            )
+        with self._changed:
+            if self._fault:
+                raise self._fault
+            return self._ledger.history()
+
+    @property
+    def latency(self) -> LatencyHistogram | None:
+        """The last commit latencies that the workload reported."""
+        with self._changed:
+            return self._ledger.latency
+
+    @property
+    def acked(self) -> int:
+        """Highest LSN acknowledged so far; 0 if none."""
+        with self._changed:
+            return self._ledger.acked
+
+    def close(self) -> None:
+        """Hangs up; idempotent.  What was received so far stays in the history file."""
+        self._closing = True
+        _shut_down(self._listener)
+        with self._changed:
+            connection = self._connection
+        if connection:
+            _shut_down(connection)
+        self._reader.join(_CLOSE_TIMEOUT_S)
+        self._listener.close()
+        if connection := self._connection:
+            connection.close()
+        if self._path:
+            self._path.unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # The thread that receives
+
+    def _receive(self) -> None:
+        at_end = False
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:
+            connection = None  # closed before anybody came
+        if connection:
+            if connection.family != socket.AF_UNIX:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            # Only for sending: a guest that does not listen must not hang the controller.
+            timeout = struct.pack("ll", _SEND_TIMEOUT_S, 0)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
+            with self._changed:
+                self._connection = connection
+                self._changed.notify_all()
+            at_end = self._receive_all(connection)
+        if self._writer:
+            if at_end:
+                self._record(b"", time.monotonic_ns())
+            try:
+                self._writer.close()
+            except OSError as error:
+                self._cannot_record(error)
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def _receive_all(self, connection: socket.socket) -> bool:
+        while True:
+            try:
+                data = connection.recv(_RECEIVE_BYTES)
+            except OSError:
+                # Reset: the other end was killed with commands unread.  What it had
+                # sent was delivered before this error (unix(7), tcp(7) sockets alike).
+                data = b""
+            at_ns = time.monotonic_ns()
+            if not data:
+                return not self._closing  # hanging up ourselves is not the guest's end
+            self._record(data, at_ns)
+            with self._changed:
+                self._take(data, at_ns)
+                self._changed.notify_all()
+
+    def _take(self, data: bytes, at_ns: int) -> None:
+        if self._fault:
+            return
+        try:
+            for message in self._decoder.feed(data):
+                self._ledger.apply(message, at_ns)
+        except PowercutError as error:
+            self._fault = error
+
+    def _record(self, data: bytes, at_ns: int) -> None:
+        if self._writer is None:
+            return
+        try:
+            self._writer.append(at_ns, data)
+        except OSError as error:
+            self._cannot_record(error)
+
+    def _cannot_record(self, error: OSError) -> None:
+        with self._changed:
+            self._fault = self._fault or HostError(
+                f"cannot record the guest's history: {error.strerror}",
+                hint="free some space; without the history nothing can be judged",
+            )
+
+    # What waiters share
+
+    def _wait(self, done: Callable[[], bool], check: Callable[[], None], deadline: float) -> bool:
+        """True once `done`; False at the deadline.  `check` may raise in between."""
+        with self._changed:
+            while not done():
+                check()
+                remaining = deadline - time.monotonic()
+                if remaining <= 0:
+                    return False
+                self._changed.wait(remaining)
+            return True
+
+    def _failure(self) -> str:
+        """Why the workload will make no more progress; empty if it may."""
+        errors = self._ledger.current.errors
+        if errors:
+            return "; ".join(errors)
+        result = self._ledger.results.get(self._started) if self._started else None
+        if result and (result.status or result.error):
+            return result.error or f"the workload ended with status {result.status}"
+        return ""
+
+    def _raise_if_lost(self) -> None:
+        if self._fault:
+            raise self._fault
+        if self._ended:
+            errors = "; ".join(self._ledger.current.errors)
+            raise GuestFailed(
+                f"the connection to the guest ended{': ' + errors if errors else ''}",
+                hint="the guest's console and the machine's diagnosis say more",
+            )
+
+    def _raise_if_failed(self) -> None:
+        failure = self._failure()
+        if failure and not self._fault:
+            raise GuestFailed(f"the workload failed: {failure}")
+        self._raise_if_lost()
+
+    def _require_started(self) -> int:
+        if self._started is None:
+            raise GuestFailed("no workload was started on this channel")
+        return self._started
+
+    def _wait_connected(self, deadline: float, purpose: str) -> None:
+        def connected() -> bool:
+            return self._connection is not None
+
+        if not self._wait(connected, self._raise_if_lost, deadline):
+            raise DeadlineExceeded(
+                f"nobody connected to the guest's channel in time for {purpose}",
+                hint="the machine has not started; its diagnosis says why",
+            )
+
+    def _wait_result(self, command: int, deadline: float) -> CommandResult:
+        began = time.monotonic()
+
+        def ended() -> bool:
+            return command in self._ledger.results
+
+        if not self._wait(ended, self._raise_if_lost, deadline):
+            raise DeadlineExceeded(
+                f"the guest did not finish '{self._verbs[command]}'"
+                f" within {deadline - began:.3g} s",
+                hint="the guest's console may say why",
+            )
+        with self._changed:
+            return self._ledger.results[command]
+
+    def _send_command(self, *argv: str) -> int:
+        payload = command_payload(argv)
+        with self._changed:
+            self._raise_if_lost()
+            if self._connection is None:
+                raise GuestFailed("no guest is connected yet; wait for its hello first")
+            self._last_id += 1
+            command = self._last_id
+            self._verbs[command] = " ".join(argv[:2])
+            connection = self._connection
+        message = Message(
+            MessageType.COMMAND, lsn=command, guest_ns=time.monotonic_ns(), payload=payload
+        )
+        try:
+            connection.sendall(encode(message))
+        except OSError as error:
+            raise GuestFailed(
+                f"cannot send '{argv[0]}' to the guest: {error.strerror or error}"
+            ) from None
+        return command
+
+
+def _shut_down(endpoint: socket.socket) -> None:
+    """Wakes whoever is blocked in accept or recv on `endpoint`."""
+    with contextlib.suppress(OSError):
+        endpoint.shutdown(socket.SHUT_RDWR)

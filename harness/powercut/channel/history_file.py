@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The evidence: every byte that a guest sent, with the instant of its receipt.
+
+`history.bin` is 8 bytes of magic, then chunks.  A chunk is what one receive call
+returned: 16 bytes of header {receipt_ns u64, length u32, crc u32}, little-endian, and
+`length` bytes.  `receipt_ns` is CLOCK_MONOTONIC when the call returned; `crc` is
+CRC32C over the first 12 bytes of the header and the bytes.  Messages (see wire.py) go
+across chunk borders; a message was received when its last chunk was.  A chunk of
+length 0 is the last: the guest's side was read to its end.  A file without it was
+cut off, because the controller was; what it holds counts all the same.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import google_crc32c
+
+from powercut.channel.ledger import Ledger
+from powercut.channel.wire import Decoder
+from powercut.model.errors import DamagedRecording, HostError
+from powercut.model.history import History
+
+MAGIC: Final = b"PCHIST1\n"
+_HEADER: Final = struct.Struct("<QII")
+_CHECKED: Final = struct.Struct("<QI")
+
+
+class HistoryWriter:
+    """Appends to a new history file.  Unbuffered: a SIGKILL of the controller loses nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._file = path.open("xb", buffering=0)
+            self._append(MAGIC)
+        except OSError as error:
+            raise HostError(
+                f"cannot create {path}: {error.strerror}",
+                hint="every run needs a directory of its own, with space on it",
+            ) from None
+
+    def append(self, receipt_ns: int, data: bytes) -> None:
+        """Adds a chunk; no data marks the end.  Raises OSError, also when it fits in part."""
+        checked = _CHECKED.pack(receipt_ns, len(data))
+        self._append(checked + struct.pack("<I", _crc(checked, data)) + data)
+
+    def close(self) -> None:
+        """Makes the file durable on the host and closes it; idempotent."""
+        if not self._file.closed:
+            try:
+                os.fsync(self._file.fileno())
+            finally:
+                self._file.close()
+
+    def _append(self, data: bytes) -> None:
+        written = self._file.write(data)
+        if written != len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+@dataclass(frozen=True)
+class RecordedHistory:
+    """A history rebuilt from its file.
+
+    `complete` is False if the file was cut off: later acks may be missing, so that
+    nothing it lacks may count in favour of the system under test.
+    `unfinished_bytes` are those of a last message that the cut left behind.
+    """
+
+    history: History
+    complete: bool
+    unfinished_bytes: int
+
+
+def read_history(path: Path) -> RecordedHistory:
+    """Rebuilds the history from `path`.
+
+    Raises DamagedRecording if anything but its end is wrong.
+    """
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise DamagedRecording(f"cannot read {path}: {error.strerror}") from None
+    if raw[: len(MAGIC)] != MAGIC[: len(raw)]:
+        raise DamagedRecording(f"{path} is not a history file")
+    ledger, decoder = Ledger(), Decoder()
+    at, complete = len(MAGIC), False
+    while not complete and at + _HEADER.size <= len(raw):
+        receipt_ns, length, crc = _HEADER.unpack_from(raw, at)
+        start = at + _HEADER.size
+        if start + length > len(raw):
+            break
+        data = raw[start : start + length]
+        if _crc(raw[at : at + _CHECKED.size], data) != crc:
+            raise DamagedRecording(f"{path} is damaged at byte {at}: checksum does not match")
+        complete = not length
+        for message in decoder.feed(data):
+            ledger.apply(message, receipt_ns)
+        at = start + length
+    if complete and at != len(raw):
+        raise DamagedRecording(f"{path} goes on for {len(raw) - at} bytes after its end")
+    return RecordedHistory(ledger.history(), complete, decoder.unfinished)
+
+
+def _crc(checked: bytes, data: bytes) -> int:
+    return int(google_crc32c.extend(google_crc32c.value(checked), data))

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What messages add up to: claims in order, and results of commands.
+
+Pure: the live channel and `read_history` feed the same ledger, so a history that is
+rebuilt from its file is the one that was judged.
+
+The agent executes one command after the other.  So whatever arrived since the last
+DONE belongs to the command that the next DONE names.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from array import array
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from powercut.channel.port import CommandResult
+from powercut.channel.wire import Message, MessageType, decode_extents, decode_latency
+from powercut.model.errors import DamagedRecording
+from powercut.model.history import History
+from powercut.model.latency import LatencyHistogram
+from powercut.model.observation import Extent
+
+_INT64_MAX = 2**63 - 1
+
+
+@dataclass
+class Collection:
+    """What a command that has not ended yet has said so far."""
+
+    ready: bool = False
+    claimed: bool = False
+    errors: list[str] = field(default_factory=list)
+    facts: dict[str, str] = field(default_factory=dict)
+    extents: list[Extent] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    latency: LatencyHistogram | None = None
+
+    def result(self, status: int) -> CommandResult:
+        """The result, once the command has ended with `status`."""
+        return CommandResult(
+            status,
+            "; ".join(self.errors),
+            self.facts,
+            tuple(self.extents),
+            tuple(self.texts),
+            self.latency,
+        )
+
+
+class Ledger:
+    """Takes messages with the instant of their receipt, in order."""
+
+    def __init__(self) -> None:
+        self.hello: dict[str, str] | None = None
+        self.facts: dict[str, str] = {}
+        self.acked = 0
+        self.latency: LatencyHistogram | None = None
+        self.current = Collection()
+        self.results: dict[int, CommandResult] = {}
+        self.was_ready: set[int] = set()
+        self.marks: list[tuple[int, str]] = []
+        self._attempts = _Claims()
+        self._acks = _Claims()
+        self._errors: list[str] = []
+
+    def apply(self, message: Message, at_ns: int) -> None:
+        """Adds a message received at `at_ns` (CLOCK_MONOTONIC).
+
+        Raises DamagedRecording if it cannot mean anything.
+        """
+        current = self.current
+        match message.type:
+            case MessageType.ATTEMPT:
+                current.claimed = True
+                self._attempts.add(message, at_ns)
+            case MessageType.ACK:
+                current.claimed = True
+                self._acks.add(message, at_ns)
+                self.acked = max(self.acked, message.lsn)
+            case MessageType.HELLO:
+                self.hello = dict(map(_pair, message.text.splitlines()))
+            case MessageType.READY:
+                current.ready = True
+            case MessageType.DONE:
+                self._done(message)
+            case MessageType.ERROR:
+                current.errors.append(describe_error(message))
+            case MessageType.FACT:
+                key, value = _pair(message.text)
+                current.facts[key] = value
+                self.facts[key] = value
+            case MessageType.EXTENT:
+                current.extents += decode_extents(message.payload)
+            case MessageType.LATENCY:
+                current.latency = self.latency = decode_latency(message.payload)
+            case MessageType.TEXT:
+                current.texts.append(message.text)
+            case MessageType.MARK:
+                self.marks.append((at_ns, message.text))
+            case MessageType.COMMAND:
+                raise DamagedRecording("the guest sent a COMMAND; only the controller does")
+
+    def history(self) -> History:
+        """The claims so far.  `error` holds what the workload, not the set-up, complained of."""
+        errors = self._errors + (self.current.errors if _workload(self.current) else [])
+        return History(
+            *self._attempts.arrays(),
+            *self._acks.arrays(),
+            attempt_guest_ns=self._attempts.guest(),
+            ack_guest_ns=self._acks.guest(),
+            error="; ".join(errors),
+            facts=(self.hello or {}) | self.facts,
+        )
+
+    def _done(self, message: Message) -> None:
+        ended, self.current = self.current, Collection()
+        if message.lsn in self.results:
+            raise DamagedRecording(f"command {message.lsn} ended twice")
+        if ended.ready:
+            self.was_ready.add(message.lsn)
+        if _workload(ended):
+            self._errors += ended.errors
+        self.results[message.lsn] = ended.result(message.value)
+
+
+class _Claims:
+    """Three growing columns."""
+
+    def __init__(self) -> None:
+        self._lsn = array("q")
+        self._at_ns = array("q")
+        self._guest_ns = array("q")
+
+    def add(self, message: Message, at_ns: int) -> None:
+        if message.lsn > _INT64_MAX or message.guest_ns > _INT64_MAX:
+            raise DamagedRecording(f"{message.type.name} with LSN {message.lsn}: out of range")
+        self._lsn.append(message.lsn)
+        self._at_ns.append(at_ns)
+        self._guest_ns.append(message.guest_ns)
+
+    def arrays(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        return np.array(self._lsn, np.int64), np.array(self._at_ns, np.int64)
+
+    def guest(self) -> npt.NDArray[np.int64]:
+        return np.array(self._guest_ns, np.int64)
+
+
+def describe_error(message: Message) -> str:
+    """An ERROR message for a person: the call, and what the errno means."""
+    number = message.value
+    name = errno.errorcode.get(number)
+    if name is None:
+        return f"{message.text} (errno {number})" if number else message.text
+    return f"{message.text}: {os.strerror(number)} ({name})"
+
+
+def _workload(collection: Collection) -> bool:
+    return collection.ready or collection.claimed
+
+
+def _pair(line: str) -> tuple[str, str]:
+    key, _, value = line.partition("=")
+    return key, value
