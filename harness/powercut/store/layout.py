@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where everything about a run lies on disk.
+
+    results/<scenario>/latest -> the newest run
+    results/<scenario>/<utc>-<seed>/
+        scenario.yaml  environment.json  reproduce.sh  verdict.json  report.html  junit.xml
+        cells/<cell>/<trial>/ and controls/<name>/<trial>/
+            trial.json        what was to be done          (sealed)
+            base.img          the disk at power-on         (sealed, never modified)
+            disk.log .data    the run                      (sealed)
+            recovery.log .data  recovery                   (sealed)
+            history.bin       what was acknowledged        (sealed)
+            observation.json  what came back               (sealed)
+            console.txt  recovery-console.txt              (sealed)
+            manifest.json     the seal
+            verdict.json      what follows from the above
+
+Everything above the seal is written and durable before anything is judged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from powercut.model.errors import DamagedRecording, HostError, UsageError
+from powercut.model.history import History
+from powercut.model.observation import Observation
+from powercut.scenario.plan import Cell, Trial, Trigger
+from powercut.scenario.settings import ControlKind, Parameters
+from powercut.store import manifest
+from powercut.store.files import host_errors, link_or_copy, point_link, write_atomic
+from powercut.store.history import read_history, write_history
+from powercut.store.observation import read_observation, write_observation
+from powercut.store.results import RunResult, TrialResult
+
+TRIAL_FORMAT: Final = "powercut-trial/1"
+_UNSEALED: Final = frozenset({manifest.MANIFEST, "verdict.json"})
+_NAME_MAX: Final = 120
+_SAME_SECOND_MAX: Final = 1000
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class TrialRecord(BaseModel):
+    """trial.json: what a trial was to do, and what was learned while it did it.
+
+    With the files beside it, enough to judge it again anywhere.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: str = TRIAL_FORMAT
+    powercut: str
+    scenario: str
+    cell: str
+    control: ControlKind | None = None
+    parameters: Parameters
+    trial: Trial
+    run_id: str  # 32 hex digits
+    trouble: str = ""  # why the recording is not what it should be; empty if it is
+    guest_facts: dict[str, str] = {}
+    recovery_facts: dict[str, str] = {}
+    timings_s: dict[str, float] = {}
+    extra: dict[str, Any] = {}
+
+    @property
+    def trigger(self) -> Trigger:
+        """When the trial was to cut."""
+        return self.trial.trigger
+
+
+class TrialDir:
+    """The folder of one trial."""
+
+    def __init__(self, path: Path, run: Path) -> None:
+        self.path = path
+        self.run = run
+
+    @property
+    def relative(self) -> str:
+        """The folder as verdict.json names it: below that of the run."""
+        return self.path.relative_to(self.run).as_posix()
+
+    @property
+    def base_image(self) -> Path:
+        """The disk at power-on; never modified."""
+        return self.path / "base.img"
+
+    @property
+    def disk_log(self) -> Path:
+        """The disk log of the run, without its suffixes .log and .data."""
+        return self.path / "disk"
+
+    @property
+    def recovery_log(self) -> Path:
+        """The disk log of recovery, without its suffixes .log and .data."""
+        return self.path / "recovery"
+
+    @property
+    def console(self) -> Path:
+        """What the machine printed during the run."""
+        return self.path / "console.txt"
+
+    @property
+    def recovery_console(self) -> Path:
+        """What the machine printed during recovery."""
+        return self.path / "recovery-console.txt"
+
+    def adopt_base(self, image: Path) -> Path:
+        """Makes `image`, which must never change again, the base image of the recording."""
+        link_or_copy(image, self.base_image)
+        return self.base_image
+
+    def write_record(self, record: TrialRecord) -> None:
+        """Writes trial.json; again and again as more is known, until the seal."""
+        write_atomic(self.path / "trial.json", record.model_dump_json(indent=1).encode() + b"\n")
+
+    def read_record(self) -> TrialRecord:
+        """Reads trial.json; raises DamagedRecording."""
+        return _read_model(self.path / "trial.json", TrialRecord)
+
+    def write_history(self, history: History) -> None:
+        """Writes history.bin."""
+        write_history(self.path / "history.bin", history)
+
+    def read_history(self) -> History:
+        """Reads history.bin; raises DamagedRecording."""
+        return read_history(self.path / "history.bin")
+
+    def write_observation(self, observation: Observation) -> None:
+        """Writes observation.json."""
+        write_observation(self.path / "observation.json", observation)
+
+    def read_observation(self) -> Observation:
+        """Reads observation.json; raises DamagedRecording."""
+        return read_observation(self.path / "observation.json")
+
+    def write_text(self, name: str, text: str) -> None:
+        """Writes a text that belongs to the recording, such as a console."""
+        write_atomic(self.path / name, text.encode(errors="replace"))
+
+    def seal_recording(self) -> None:
+        """Makes all evidence durable and writes the manifest; again if evidence was added.
+
+        To be called before judging.  Raises HostError.
+        """
+        with host_errors(self.path):
+            names = [entry.name for entry in self.path.iterdir() if not entry.name.startswith(".")]
+        manifest.seal(self.path, (name for name in names if name not in _UNSEALED))
+
+    def check_seal(self) -> tuple[str, ...]:
+        """The sealed files, all as they were; raises DamagedRecording naming those not."""
+        return manifest.check(self.path)
+
+    def write_verdict(self, result: TrialResult) -> None:
+        """Writes the verdict on the recording beside it."""
+        write_atomic(self.path / "verdict.json", result.model_dump_json(indent=1).encode() + b"\n")
+
+    def read_verdict(self) -> TrialResult:
+        """Reads the verdict; raises DamagedRecording."""
+        return _read_model(self.path / "verdict.json", TrialResult)
+
+
+class ResultDir:
+    """The folder of one run of one scenario."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(
+        cls, results: Path, scenario: str, seed: int, *, now: datetime | None = None
+    ) -> Self:
+        """A new folder below `results`, and `latest` pointing to it.  Raises HostError."""
+        stamp = (now or datetime.now(UTC)).astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
+        parent = results / scenario
+        with host_errors(parent):
+            parent.mkdir(parents=True, exist_ok=True)
+            for attempt in range(1, _SAME_SECOND_MAX):
+                # Two runs may begin in the same second, say under pytest-xdist.
+                path = parent / (f"{stamp}-{seed}" + (f".{attempt}" if attempt > 1 else ""))
+                try:
+                    path.mkdir()
+                except FileExistsError:
+                    continue
+                point_link(parent / "latest", path.name)
+                return cls(path)
+        raise HostError(f"{parent}: too many runs in one second", hint="try again")
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """An existing folder, given by itself, by a file or folder in it, or by `latest`.
+
+        Raises UsageError if there is no run.
+        """
+        try:
+            path = path.resolve(strict=True)
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror}", hint="see results/ for runs") from error
+        for folder in (path, *path.parents):
+            if (folder / "scenario.yaml").is_file():
+                return cls(folder)
+        latest = path / "latest"
+        if latest.is_dir():
+            return cls(latest.resolve())
+        raise UsageError(
+            f"{path}: not a result of powercut: there is no scenario.yaml",
+            hint="give a folder such as results/<scenario>/latest",
+        )
+
+    def trial(self, name: str, number: int, *, control: bool = False) -> TrialDir:
+        """A new folder for trial `number` of a cell, or of a control.  Raises HostError."""
+        group = "controls" if control else "cells"
+        path = self.path / group / folder_name(name) / f"{number:04d}"
+        with host_errors(path):
+            path.mkdir(parents=True)
+        return TrialDir(path, self.path)
+
+    def trials(self) -> tuple[TrialDir, ...]:
+        """All trials that left a folder, controls included, in order of their names."""
+        found = sorted(self.path.glob("c*/*/*/trial.json"))
+        return tuple(TrialDir(path.parent, self.path) for path in found)
+
+    def at(self, relative: str) -> TrialDir:
+        """The trial that verdict.json names by `relative`."""
+        return TrialDir(self.path / relative, self.path)
+
+    @property
+    def scenario_copy(self) -> Path:
+        """The scenario that was run, as it was then."""
+        return self.path / "scenario.yaml"
+
+    @property
+    def report(self) -> Path:
+        """The HTML report."""
+        return self.path / "report.html"
+
+    def write_scenario(self, text: str) -> None:
+        """Keeps the scenario as it is now."""
+        write_atomic(self.scenario_copy, text.encode())
+
+    def write_environment(self, environment: Mapping[str, Any]) -> None:
+        """Writes environment.json: versions, host, command lines."""
+        text = json.dumps(environment, indent=1, sort_keys=True, default=str)
+        write_atomic(self.path / "environment.json", text.encode() + b"\n")
+
+    def read_environment(self) -> dict[str, Any]:
+        """Reads environment.json; empty if there is none."""
+        try:
+            value = json.loads((self.path / "environment.json").read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return value if isinstance(value, dict) else {}
+
+    def write_reproduce(self, seed: int) -> str:
+        """Writes reproduce.sh, which repeats the run, and returns the command in it."""
+        command = reproduce_command(self.scenario_copy, seed)
+        path = self.path / "reproduce.sh"
+        text = (
+            "#!/bin/sh\n# Repeats this run: same scenario, same seed.\n"
+            f'exec powercut run "$(dirname "$0")/scenario.yaml" --seed {seed} "$@"\n'
+        )
+        write_atomic(path, text.encode())
+        path.chmod(0o755)
+        return command
+
+    def write_verdict(self, result: RunResult) -> None:
+        """Writes the verdict on the run."""
+        write_atomic(self.path / "verdict.json", result.model_dump_json(indent=1).encode() + b"\n")
+
+    def read_verdict(self) -> RunResult:
+        """Reads the verdict, with `result_directory` as the folder is called now.
+
+        Raises DamagedRecording.
+        """
+        result = _read_model(self.path / "verdict.json", RunResult)
+        return result.model_copy(update={"result_directory": str(self.path)})
+
+    def write_file(self, name: str, data: bytes) -> Path:
+        """Writes a report of some kind beside the verdict."""
+        write_atomic(self.path / name, data)
+        return self.path / name
+
+
+def folder_name(name: str) -> str:
+    """The folder of a cell called `name`: the name itself, shortened if it is very long."""
+    if len(name) <= _NAME_MAX:
+        return name
+    return f"{name[: _NAME_MAX - 17]}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+
+
+def reproduce_command(scenario: Path, seed: int, cell: Cell | None = None) -> str:
+    """The command that repeats a run, or one cell of it."""
+    argv = ["powercut", "run", str(scenario), "--seed", str(seed)]
+    if cell is not None:
+        argv += ["--only", cell.name]
+    return shlex.join(argv)
+
+
+def _read_model(path: Path, model: type[Model]) -> Model:
+    try:
+        return model.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise DamagedRecording(f"{path}: {error.strerror}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise DamagedRecording(f"{path}: {place or 'file'}: {first['msg']}") from error

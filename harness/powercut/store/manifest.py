@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The manifest of a recording: what belongs to it, and the digest of each file.
+
+{"format": "powercut-manifest/1",
+ "files": [{"name": "disk.log", "size": 123, "sha256": "..."}, ...]}
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from powercut.model.errors import DamagedRecording
+from powercut.store.files import fsync_path, host_errors, write_atomic
+
+MANIFEST: Final = "manifest.json"
+FORMAT: Final = "powercut-manifest/1"
+
+_digests: dict[tuple[int, int, int, int], str] = {}
+"""Digests of read-only files by device, inode, size and time of change: a base image is
+the same file in every recording, and its digest takes longer than all the others."""
+
+
+def seal(folder: Path, names: Iterable[str]) -> None:
+    """Makes the files durable, then their manifest.
+
+    Files that did not come to be are left out: the recording was cut short, and what
+    needs them will say so.  Raises HostError.
+    """
+    entries = []
+    with host_errors(folder):
+        for name in sorted(names):
+            path = folder / name
+            if not path.is_file():
+                continue
+            fsync_path(path)
+            entries.append({"name": name, "size": path.stat().st_size, "sha256": _sha256(path)})
+        fsync_path(folder)
+    text = json.dumps({"format": FORMAT, "files": entries}, indent=1) + "\n"
+    write_atomic(folder / MANIFEST, text.encode())
+
+
+def check(folder: Path) -> tuple[str, ...]:
+    """The names of the sealed files, all of which are as they were.
+
+    Raises DamagedRecording naming each file that is not, or the manifest itself.
+    """
+    path = folder / MANIFEST
+    try:
+        manifest = json.loads(path.read_bytes())
+        entries = [(str(e["name"]), int(e["size"]), str(e["sha256"])) for e in manifest["files"]]
+        version = manifest["format"]
+    except FileNotFoundError as error:
+        raise DamagedRecording(
+            f"{folder}: the recording was never sealed: {MANIFEST} is missing",
+            hint="the run ended before its evidence was safe; run it again",
+        ) from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DamagedRecording(f"{path}: not a manifest: {error}") from error
+    if version != FORMAT:
+        raise DamagedRecording(
+            f"{path}: written in format {version!r}, and this powercut reads {FORMAT!r}",
+            hint="use the powercut that wrote it, or a newer one",
+        )
+    wrong = [problem for entry in entries for problem in _compare(folder, *entry)]
+    if wrong:
+        raise DamagedRecording(
+            "\n".join(wrong), hint="the evidence was changed after it was sealed; run it again"
+        )
+    return tuple(name for name, _, _ in entries)
+
+
+def _compare(folder: Path, name: str, size: int, sha256: str) -> list[str]:
+    path = folder / name
+    if "/" in name or name in ("", ".", ".."):
+        return [f"{folder / MANIFEST}: names a file outside of the recording: {name!r}"]
+    try:
+        found = path.stat().st_size
+        if found != size:
+            return [f"{path}: has {found} bytes, and had {size} when it was sealed"]
+        if _sha256(path) != sha256:
+            return [f"{path}: its contents changed since it was sealed"]
+    except OSError as error:
+        return [f"{path}: {error.strerror}"]
+    return []
+
+
+def _sha256(path: Path) -> str:
+    status = path.stat()
+    key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    read_only = not status.st_mode & 0o222
+    if read_only and key in _digests:
+        return _digests[key]
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if read_only:
+        _digests[key] = digest
+    return digest

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""observation.json: what recovery gave back, as a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from powercut.model.errors import DamagedRecording
+from powercut.model.observation import Extent, Observation, SlotState
+from powercut.store.files import write_atomic
+
+FORMAT: Final = "powercut-observation/1"
+
+
+def observation_to_json(observation: Observation) -> dict[str, Any]:
+    """`observation` as JSON; an extent is [slot, count, state, lsn, detail]."""
+    return {
+        "format": FORMAT,
+        "recovered": observation.recovered,
+        "complete": observation.complete,
+        "failure": observation.failure,
+        "extents": [
+            [e.slot, e.count, e.state.name.lower(), e.lsn, e.detail] for e in observation.extents
+        ],
+    }
+
+
+def observation_from_json(value: Any) -> Observation:
+    """Undoes `observation_to_json`; raises ValueError."""
+    try:
+        if value["format"] != FORMAT:
+            raise ValueError(f"format {value['format']!r}, and this powercut reads {FORMAT!r}")
+        return Observation(
+            extents=tuple(
+                Extent(int(slot), int(count), SlotState[state.upper()], int(lsn), int(detail))
+                for slot, count, state, lsn, detail in value["extents"]
+            ),
+            recovered=_is_bool(value["recovered"]),
+            complete=_is_bool(value["complete"]),
+            failure=str(value["failure"]),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"not an observation: {error!r}") from error
+
+
+def _is_bool(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"neither true nor false: {value!r}")  # noqa: TRY004
+    return value
+
+
+def write_observation(path: Path, observation: Observation) -> None:
+    """Writes `observation` to `path`; durable on return."""
+    write_atomic(path, (json.dumps(observation_to_json(observation)) + "\n").encode())
+
+
+def read_observation(path: Path) -> Observation:
+    """Reads what `write_observation` wrote; raises DamagedRecording."""
+    try:
+        return observation_from_json(json.loads(path.read_bytes()))
+    except OSError as error:
+        raise DamagedRecording(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise DamagedRecording(f"{path}: {error}") from error

@@ -1,0 +1,483 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was found out: trial by trial, cell by cell, and for the whole run.
+
+This is what verdict.json holds and what `powercut run --json` prints.  Its schema is
+published in docs/schema/verdict.schema.json.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
+
+from powercut.model.latency import LatencyHistogram
+from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict, lsn_ranges
+from powercut.scenario.plan import Cell, Trial
+from powercut.scenario.settings import ControlKind, Expect, Parameters
+
+VERDICT_FORMAT: Final = "powercut-verdict/1"
+
+LOSS_KINDS: Final = frozenset(
+    {
+        FindingKind.LOST,
+        FindingKind.UNSERIALIZABLE,
+        FindingKind.TORN,
+        FindingKind.CORRUPT,
+        FindingKind.STALE,
+        FindingKind.MISDIRECTED,
+        FindingKind.UNREADABLE,
+    }
+)
+"""Findings that say of single acknowledged records that they did not come back."""
+
+
+def _parse_verdict(value: Any) -> Verdict:
+    if isinstance(value, Verdict):
+        return value
+    for verdict in Verdict:
+        if value == verdict.name.lower():
+            return verdict
+    raise ValueError(f"no verdict: {value!r}")
+
+
+VerdictName = Annotated[
+    Verdict,
+    BeforeValidator(_parse_verdict),
+    PlainSerializer(lambda verdict: Verdict(verdict).name.lower(), when_used="json"),
+    WithJsonSchema({"enum": [verdict.name.lower() for verdict in Verdict]}),
+]
+
+
+def wanted_verdict(expect: Expect) -> Verdict:
+    """The verdict that `expect` asks for."""
+    return Verdict.SAFE if expect is Expect.SAFE else Verdict.LOSSY
+
+
+class Record(BaseModel):
+    """Base of everything in verdict.json: immutable, and unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class FindingRecord(Record):
+    """One thing that a checker had to say."""
+
+    kind: FindingKind
+    """What is wrong."""
+
+    verdict: VerdictName
+    """What it implies by itself."""
+
+    message: str
+    """In words."""
+
+    lsns: tuple[LsnRange, ...] = ()
+    """The records concerned, as ranges of LSNs, both ends included."""
+
+    detail: dict[str, Any] = {}
+    """Further numbers; their names say their units."""
+
+    @classmethod
+    def of(cls, finding: Finding) -> Self:
+        """`finding` as it is stored."""
+        return cls(
+            kind=finding.kind,
+            verdict=finding.verdict,
+            message=finding.message,
+            lsns=finding.lsns,
+            detail=dict(finding.detail),
+        )
+
+    def finding(self) -> Finding:
+        """The finding that was stored."""
+        return Finding(self.kind, self.verdict, self.message, self.lsns, dict(self.detail))
+
+
+class Exposure(Record):
+    """Acknowledged records that were not durable on the captured disk when acknowledged."""
+
+    records: int
+    """How many."""
+
+    never_durable: int
+    """How many of them were still not durable at the end of the recording."""
+
+    longest_ms: float
+    """The longest exposure in milliseconds; to the end of the recording for those that
+    never became durable."""
+
+    lsns: tuple[LsnRange, ...] = ()
+    """Which records."""
+
+
+class Latency(Record):
+    """Commit latency as the workload measured it, in microseconds."""
+
+    commits: int
+    p50_us: float
+    p95_us: float
+    p99_us: float
+    p99_9_us: float
+    max_us: float
+
+    @classmethod
+    def of(cls, histogram: LatencyHistogram) -> Self:
+        """The usual percentiles of `histogram`."""
+
+        def at(percent: float) -> float:
+            return histogram.percentile_ns(percent) / 1000
+
+        return cls(
+            commits=histogram.count,
+            p50_us=at(50),
+            p95_us=at(95),
+            p99_us=at(99),
+            p99_9_us=at(99.9),
+            max_us=histogram.max_ns / 1000,
+        )
+
+
+class TrialResult(Record):
+    """One seeded run: what was promised, what came back, what follows."""
+
+    trial: int
+    """Number of the trial in its cell, from 1."""
+
+    seed: int
+    """Its seed, derived from the root seed."""
+
+    trigger: str
+    """When the power went, in words."""
+
+    verdict: VerdictName
+    """The worst of its findings."""
+
+    commits_acked: int
+    """Highest acknowledged LSN."""
+
+    commits_attempted: int
+    """Highest attempted LSN."""
+
+    commits_lost: int
+    """Acknowledged records that did not come back unaltered."""
+
+    lost_lsns: tuple[LsnRange, ...] = ()
+    """Which ones, as ranges of LSNs, both ends included."""
+
+    findings: tuple[FindingRecord, ...] = ()
+    """What the checkers said."""
+
+    exposure: Exposure | None = None
+    """What the analysis of the recording says; null if there was none to analyse."""
+
+    latency: Latency | None = None
+    """Commit latency; null if the workload did not report it."""
+
+    timings_s: dict[str, float] = {}
+    """How long each phase took, in seconds."""
+
+    result_directory: str = ""
+    """Folder of its recording, below that of the run; empty if it has none."""
+
+    @classmethod
+    def judged(
+        cls,
+        trial: Trial,
+        *,
+        verdict: Verdict,
+        acked: int,
+        attempted: int,
+        findings: Sequence[Finding],
+        exposure: Exposure | None = None,
+        latency: LatencyHistogram | None = None,
+        timings_s: dict[str, float] | None = None,
+        result_directory: str = "",
+    ) -> Self:
+        """A result; which records were lost follows from `findings`."""
+        lost = lost_lsns(findings)
+        return cls(
+            trial=trial.number,
+            seed=trial.seed,
+            trigger=str(trial.trigger),
+            verdict=verdict,
+            commits_acked=acked,
+            commits_attempted=attempted,
+            commits_lost=sum(len(span) for span in lost),
+            lost_lsns=lost,
+            findings=tuple(FindingRecord.of(finding) for finding in findings),
+            exposure=exposure,
+            latency=Latency.of(latency) if latency is not None else None,
+            timings_s=dict(timings_s or {}),
+            result_directory=result_directory,
+        )
+
+
+def lost_lsns(findings: Iterable[Finding]) -> tuple[LsnRange, ...]:
+    """The records that `findings` convict a run of losing."""
+    return lsn_ranges(
+        lsn
+        for finding in findings
+        if finding.kind in LOSS_KINDS and finding.verdict is Verdict.LOSSY
+        for span in finding.lsns
+        for lsn in range(span.first, span.last + 1)
+    )
+
+
+class ControlResult(Record):
+    """A run whose outcome was known in advance."""
+
+    kind: ControlKind
+    """Which control."""
+
+    expected: Expect
+    """What had to come out."""
+
+    verdict: VerdictName
+    """What came out."""
+
+    behaved: bool
+    """Whether the two are the same."""
+
+    message: str = ""
+    """What served as the control, or why it did not behave."""
+
+    result_directory: str = ""
+    """Folder of its recording, below that of the run; empty if it has none."""
+
+
+class CellResult(Record):
+    """One cell: all of its trials and what they add up to."""
+
+    scenario: str
+    """Name of the scenario."""
+
+    cell: str
+    """Name of the cell."""
+
+    description: str = ""
+    """What the cell shows."""
+
+    parameters: Parameters
+    """Every setting of the cell, defaults included."""
+
+    overrides: dict[str, Any] = {}
+    """The settings in which it differs from the scenario, as written there."""
+
+    expected: Expect
+    """The verdict that the scenario expects."""
+
+    verdict: VerdictName
+    """The worst verdict of its trials; never safe unless its controls behaved."""
+
+    as_expected: bool
+    """Whether the two are the same."""
+
+    commits_acked: int
+    """Acknowledged records, over all trials."""
+
+    commits_lost: int
+    """Acknowledged records that did not come back unaltered, over all trials."""
+
+    lost_lsns: tuple[LsnRange, ...] = ()
+    """Which ones, in the trial that lost the most; LSNs count anew in each trial."""
+
+    findings: dict[FindingKind, int] = {}
+    """How many findings of each kind, over all trials."""
+
+    exposure: Exposure | None = None
+    """Exposed records over all trials; null if nothing could be analysed."""
+
+    controls: tuple[ControlResult, ...] = ()
+    """The runs of known outcome that vouch for the verdict."""
+
+    reasons: tuple[str, ...] = ()
+    """Why the verdict is inconclusive, in sentences."""
+
+    timings_s: dict[str, float] = {}
+    """How long each phase took over all trials, in seconds."""
+
+    reproduce: str = ""
+    """The command that repeats the cell with the same seed."""
+
+    result_directory: str = ""
+    """Folder of its recordings, below that of the run; empty if it has none."""
+
+    trials: tuple[TrialResult, ...] = ()
+    """Each trial."""
+
+    @property
+    def worst_trial(self) -> TrialResult | None:
+        """The trial to look at first: the worst verdict, then the most records lost."""
+        return max(self.trials, key=lambda t: (t.verdict, t.commits_lost), default=None)
+
+    @classmethod
+    def of(
+        cls,
+        scenario: str,
+        cell: Cell,
+        trials: Sequence[TrialResult],
+        *,
+        verdict: Verdict,
+        controls: Sequence[ControlResult] = (),
+        reasons: Sequence[str] = (),
+        reproduce: str = "",
+        result_directory: str = "",
+    ) -> Self:
+        """What `trials` add up to.
+
+        `verdict` is the caller's, who knows whether the controls vouch for it; it must not
+        be better than the worst trial's.
+        """
+        worst = Verdict.worst(trial.verdict for trial in trials)
+        if verdict < worst:
+            raise ValueError(f"{cell.name}: {verdict.name} hides a trial that is {worst.name}")
+        most = max(trials, key=lambda trial: trial.commits_lost, default=None)
+        findings = Counter(finding.kind for trial in trials for finding in trial.findings)
+        timings: Counter[str] = Counter()
+        for trial in trials:
+            timings.update(trial.timings_s)
+        said = [f.message for t in trials for f in t.findings if f.verdict is Verdict.INCONCLUSIVE]
+        return cls(
+            scenario=scenario,
+            cell=cell.name,
+            description=cell.description,
+            parameters=cell.parameters,
+            overrides=dict(cell.overrides),
+            expected=cell.expect,
+            verdict=verdict,
+            as_expected=verdict is wanted_verdict(cell.expect),
+            commits_acked=sum(trial.commits_acked for trial in trials),
+            commits_lost=sum(trial.commits_lost for trial in trials),
+            lost_lsns=most.lost_lsns if most is not None else (),
+            findings=dict(findings),
+            exposure=_add_exposures(trials),
+            controls=tuple(controls),
+            reasons=tuple(dict.fromkeys((*reasons, *said))),
+            timings_s=dict(timings),
+            reproduce=reproduce,
+            result_directory=result_directory,
+            trials=tuple(trials),
+        )
+
+
+def _add_exposures(trials: Sequence[TrialResult]) -> Exposure | None:
+    known = [trial.exposure for trial in trials if trial.exposure is not None]
+    if not known:
+        return None
+    return Exposure(
+        records=sum(exposure.records for exposure in known),
+        never_durable=sum(exposure.never_durable for exposure in known),
+        longest_ms=max(exposure.longest_ms for exposure in known),
+        lsns=max(known, key=lambda exposure: exposure.records).lsns,
+    )
+
+
+class RunResult(Record):
+    """A run of one scenario: verdict.json."""
+
+    format: Literal["powercut-verdict/1"] = VERDICT_FORMAT
+    """Name and version of this format."""
+
+    powercut: str
+    """Version of powercut that judged."""
+
+    scenario: str
+    """Name of the scenario."""
+
+    description: str = ""
+    """What the scenario shows."""
+
+    scenario_file: str = ""
+    """The file that it was read from."""
+
+    seed: int
+    """Root of every random choice."""
+
+    started: str
+    """When the run began, UTC, ISO 8601."""
+
+    seconds: float
+    """How long it took."""
+
+    verdict: VerdictName
+    """The worst verdict of its cells."""
+
+    as_expected: bool
+    """Whether every cell got the verdict that was expected."""
+
+    exit_status: int
+    """0 all as expected; 1 a verdict differs from what was expected; 3 inconclusive."""
+
+    cells: tuple[CellResult, ...]
+    """Each cell."""
+
+    controls: tuple[ControlResult, ...] = ()
+    """The runs of known outcome that vouch for the cells."""
+
+    reproduce: str = ""
+    """The command that repeats the run with the same seed."""
+
+    result_directory: str = ""
+    """Folder of the run; the other folders in this file are below it."""
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        powercut: str,
+        scenario: str,
+        description: str,
+        scenario_file: str,
+        seed: int,
+        started: str,
+        seconds: float,
+        cells: Sequence[CellResult],
+        controls: Sequence[ControlResult] = (),
+        reproduce: str = "",
+        result_directory: str = "",
+    ) -> Self:
+        """What `cells` add up to."""
+        return cls(
+            powercut=powercut,
+            scenario=scenario,
+            description=description,
+            scenario_file=scenario_file,
+            seed=seed,
+            started=started,
+            seconds=seconds,
+            verdict=Verdict.worst(cell.verdict for cell in cells),
+            as_expected=bool(cells) and all(cell.as_expected for cell in cells),
+            exit_status=exit_status(cells),
+            cells=tuple(cells),
+            controls=tuple(controls),
+            reproduce=reproduce,
+            result_directory=result_directory,
+        )
+
+
+def exit_status(cells: Sequence[CellResult]) -> int:
+    """0 if all cells are as expected, 1 if a verdict differs, 3 if one is unknown.
+
+    A verdict that differs weighs more than one that is unknown.
+    """
+    if any(not cell.as_expected and cell.verdict is not Verdict.INCONCLUSIVE for cell in cells):
+        return 1
+    return 0 if cells and all(cell.as_expected for cell in cells) else 3
+
+
+class CampaignOutcome(Record):
+    """All runs of one call of powercut: what `--json` writes."""
+
+    format: Literal["powercut-campaign/1"] = "powercut-campaign/1"
+    """Name and version of this format."""
+
+    runs: tuple[RunResult, ...]
+    """Each run, in the order of the command line."""
+
+    @property
+    def exit_status(self) -> int:
+        """The exit status of the command, as `exit_status` has it for all cells."""
+        return exit_status([cell for run in self.runs for cell in run.cells])
