@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a cell means in terms of the parts: command lines, layouts, promises.  Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from powercut.disk.base import BaseImageSpec
+from powercut.model.wal import LayoutKind, WalLayout
+from powercut.recover.port import RecoveryPlan
+from powercut.scenario.settings import (
+    FilesystemType,
+    GuestWriteCache,
+    Layout,
+    MachineSettings,
+    Parameters,
+    SyncMode,
+)
+
+DEVICE: Final = "vda"
+MOUNT_POINT: Final = "/mnt"
+WAL_IN_GUEST: Final = "/bin/wal"
+CHANNEL_IN_GUEST: Final = "channel=fd:3"
+
+SysfsWriteCache: Final = {True: "write back", False: "write through"}
+"""What Linux calls a disk with and without a volatile write cache in queue/write_cache
+(Documentation/ABI/stable/sysfs-block)."""
+
+
+def base_image(parameters: Parameters) -> BaseImageSpec:
+    """The disk as it is before the run."""
+    filesystem = parameters.filesystem
+    return BaseImageSpec(
+        filesystem="" if is_raw(parameters) else filesystem.type.value,
+        size=parameters.disk.size,
+        mkfs_options=filesystem.mkfs,
+    )
+
+
+def is_raw(parameters: Parameters) -> bool:
+    """Whether the log lies on the device itself."""
+    return parameters.filesystem.type is FilesystemType.RAW
+
+
+def wal_layout(parameters: Parameters) -> WalLayout:
+    """Where each record belongs."""
+    workload = parameters.workload
+    return WalLayout(
+        kind=LayoutKind(workload.layout.value),
+        record=workload.record,
+        align=workload.align,
+        capacity=0 if workload.layout is Layout.APPEND else workload.capacity,
+        segment=workload.segment if workload.layout is Layout.SEGMENTS else 0,
+    )
+
+
+def log_path(parameters: Parameters) -> str:
+    """The log as the guest names it: device, file, or folder of segments."""
+    if is_raw(parameters):
+        return f"/dev/{DEVICE}"
+    return f"{MOUNT_POINT}/{'segments' if parameters.workload.layout is Layout.SEGMENTS else 'log'}"
+
+
+def layout_arguments(parameters: Parameters, run_id: bytes, path: str) -> tuple[str, ...]:
+    """What the writer and the reader of a log must be told alike."""
+    layout = wal_layout(parameters)
+    arguments = [
+        f"run_id={run_id.hex()}",
+        f"layout={layout.kind.value}",
+        f"path={path}",
+        f"record={layout.record}",
+        f"align={layout.align}",
+    ]
+    if layout.capacity:
+        arguments.append(f"capacity={layout.capacity}")
+    if layout.segment:
+        arguments.append(f"segment={layout.segment}")
+    return tuple(arguments)
+
+
+def write_arguments(
+    parameters: Parameters, run_id: bytes, *, first_lsn: int = 1
+) -> tuple[str, ...]:
+    """The writer in the guest, path first."""
+    workload = parameters.workload
+    arguments = [
+        WAL_IN_GUEST,
+        "write",
+        *layout_arguments(parameters, run_id, log_path(parameters)),
+        f"sync={workload.sync.value}",
+        f"direct={int(workload.direct)}",
+        f"engine={workload.engine.value}",
+        f"streams={workload.streams}",
+        f"batch={workload.batch}",
+        f"depth={workload.depth}",
+        f"records={workload.records}",
+        f"think_us={workload.think // 1000}",
+    ]
+    if first_lsn > 1:
+        arguments.append(f"first_lsn={first_lsn}")
+    if workload.plant != "none":
+        arguments.append(f"plant={workload.plant}")
+    return (*arguments, CHANNEL_IN_GUEST)
+
+
+def read_arguments(parameters: Parameters, run_id: bytes) -> tuple[str, ...]:
+    """The reader in the guest, path first."""
+    layout = layout_arguments(parameters, run_id, log_path(parameters))
+    return (WAL_IN_GUEST, "read", *layout, CHANNEL_IN_GUEST)
+
+
+def recovery_plan(parameters: Parameters, run_id: bytes) -> RecoveryPlan:
+    """What recovery of this cell's disk consists of."""
+    return RecoveryPlan(
+        filesystem="" if is_raw(parameters) else parameters.filesystem.type.value,
+        mount_options=",".join(parameters.filesystem.mount),
+        mount_point=MOUNT_POINT,
+        reader=read_arguments(parameters, run_id),
+    )
+
+
+def promised_facts(machine: MachineSettings) -> dict[str, str]:
+    """What the guest must see if the configuration took effect.
+
+    virtio-blk never offers FUA to the guest (QEMU's hw/block/virtio-blk.c knows no such
+    request), whatever the disk below can do.
+    """
+    overridden = machine.guest_write_cache is GuestWriteCache.WRITE_THROUGH
+    write_cache = machine.cache.write_cache and not overridden
+    return {"write_cache": SysfsWriteCache[write_cache], "fua": "0"}
+
+
+def syncs(parameters: Parameters) -> bool:
+    """Whether the workload asks for durability before it acknowledges."""
+    return parameters.workload.sync is not SyncMode.NONE

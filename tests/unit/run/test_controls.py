@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Controls: which ones a verdict needs, and how they differ from their cell."""
+
+import pytest
+
+from powercut.model.contract import CutKind, CutPolicy, Honour
+from powercut.model.machine import CacheMode
+from powercut.model.verdict import Verdict
+from powercut.run.controls import controls_for, twin
+from powercut.scenario.settings import (
+    ControlKind,
+    CutSettings,
+    DiskSettings,
+    GuestWriteCache,
+    MachineSettings,
+    Parameters,
+    SyncMode,
+    TriggerSettings,
+    WorkloadSettings,
+)
+
+
+def kinds(controls):
+    return [control.kind for control in controls]
+
+
+def test_safe_must_be_earned_by_two_losses():
+    controls = controls_for(Parameters(), Verdict.SAFE)
+    assert kinds(controls) == [ControlKind.LYING_DISK, ControlKind.NO_SYNC]
+    assert [control.expected for control in controls] == [Verdict.LOSSY, Verdict.LOSSY]
+
+
+def test_lossy_must_be_told_from_a_ghost():
+    (control,) = controls_for(Parameters(), Verdict.LOSSY)
+    assert control.kind is ControlKind.HONEST
+    assert control.expected is Verdict.SAFE
+
+
+def test_nothing_can_make_something_of_inconclusive():
+    assert controls_for(Parameters(), Verdict.INCONCLUSIVE) == ()
+
+
+def test_a_scenario_may_ask_for_fewer():
+    only = Parameters(controls=["lying-disk"])
+    assert kinds(controls_for(only, Verdict.SAFE)) == [ControlKind.LYING_DISK]
+    assert controls_for(Parameters(controls="none"), Verdict.SAFE) == ()
+
+
+def test_the_lying_disk_differs_in_nothing_else():
+    cell = Parameters(controls="none")
+    lying = twin(cell, ControlKind.LYING_DISK)
+    assert (lying.disk.flush, lying.disk.fua) == (Honour.IGNORED, Honour.IGNORED)
+    restored = lying.model_copy(update={"disk": cell.disk, "controls": cell.controls})
+    assert restored == cell
+
+
+def test_the_workload_without_sync_stays_in_the_page_cache():
+    cell = Parameters(workload=WorkloadSettings(sync=SyncMode.O_DSYNC, direct=True))
+    lossy = twin(cell, ControlKind.NO_SYNC)
+    assert lossy.workload.sync is SyncMode.NONE
+    assert not lossy.workload.direct
+    assert lossy.disk.flush is Honour.HONOURED
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        Parameters(workload=WorkloadSettings(sync=SyncMode.NONE)),
+        Parameters(workload=WorkloadSettings(plant="early-ack")),
+        Parameters(disk=DiskSettings(flush=Honour.IGNORED)),
+        Parameters(machine=MachineSettings(cache=CacheMode.UNSAFE)),
+        Parameters(machine=MachineSettings(guest_write_cache=GuestWriteCache.WRITE_THROUGH)),
+    ],
+)
+def test_the_honest_twin_is_honest_throughout(cell):
+    honest = twin(cell, ControlKind.HONEST)
+    assert honest.disk.contract().honest
+    assert honest.workload.sync is not SyncMode.NONE
+    assert honest.workload.plant == "none"
+    assert honest.machine.guest_write_cache is GuestWriteCache.AS_PROMISED
+    assert not honest.machine.cache.no_flush
+
+
+def test_a_control_cuts_once_and_when_something_was_acknowledged():
+    cell = Parameters(
+        trials=50,
+        cut=CutSettings(
+            kind=CutKind.VM_KILL,
+            policy=CutPolicy.KEEP,
+            trigger=TriggerSettings(random=("1 ms", "9 ms")),
+        ),
+    )
+    for kind in ControlKind:
+        control = twin(cell, kind)
+        assert control.trials == 1
+        assert control.cut.trigger.acks == 20
+        assert (control.cut.kind, control.cut.policy) == (CutKind.POWER_LOSS, CutPolicy.DROP)
+
+
+def test_equal_cells_share_their_controls():
+    one = Parameters(workload=WorkloadSettings(sync=SyncMode.FSYNC))
+    other = Parameters(workload=WorkloadSettings(sync=SyncMode.FDATASYNC))
+    assert twin(one, ControlKind.NO_SYNC) == twin(other, ControlKind.NO_SYNC)
+    assert twin(one, ControlKind.LYING_DISK) != twin(other, ControlKind.LYING_DISK)
