@@ -42,7 +42,7 @@ def test_an_exception_does_not_keep_it():
     assert not folder.exists()
 
 
-@pytest.mark.parametrize("sig", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("sig", [signal.SIGKILL, signal.SIGTERM])
 def test_a_signal_to_the_holder_does_not_keep_it(sig):
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER],
