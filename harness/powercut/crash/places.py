@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which writes cover which places of the disk, and what each of them puts there.
+
+A *unit* is the largest power of two of bytes, 64 to 4096, that every offset and
+length is a multiple of: a write covers a unit wholly or not at all.  A *piece* is
+one unit of one write.  For the units in which some chunk of the log ever stood, the
+pieces are sorted by unit and, within a unit, by submission; each has one tag per
+64-byte chunk: the log's chunk that it puts there, or `OTHER`.
+
+The work goes in windows of LSNs so that memory stays bounded whatever the length of
+the recording: `OTHER` is then also whatever lies outside the window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from powercut.crash.scan import Runs
+from powercut.model.timeline import RequestKind, Timeline
+from powercut.model.wal import CHUNK
+
+I64 = npt.NDArray[np.int64]
+
+OTHER: Final = -1
+WINDOW_CHUNKS: Final = 1 << 21
+"""About how many chunks of the log, or of writes that carry them, one window holds."""
+
+_BIG: Final = 1 << 20
+"""Requests of more bytes (discards of whole disks) are kept apart from the sorted index."""
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Pieces of one window, sorted by unit, then by submission.
+
+    `unit`: number of the unit on the disk.  `write`: the request.  `tags`: one row
+    per piece, one column per chunk of the unit.
+    """
+
+    unit: I64
+    write: I64
+    tags: I64
+
+    @property
+    def first_of_unit(self) -> npt.NDArray[np.bool_]:
+        """True where a piece is the first of its unit."""
+        first = np.ones(len(self.unit), dtype=np.bool_)
+        first[1:] = self.unit[1:] != self.unit[:-1]
+        return first
+
+
+def expand(start: I64, count: I64) -> tuple[I64, I64]:
+    """For each range of `count` numbers from `start`: its index, repeated, and the numbers."""
+    owner = np.repeat(np.arange(len(count)), count)
+    before = np.cumsum(count) - count
+    return owner, np.arange(len(owner)) - before[owner] + start[owner]
+
+
+class CoverIndex:
+    """Finds the requests that change given units; built once per timeline."""
+
+    def __init__(self, timeline: Timeline, extra_bounds: I64 | None = None) -> None:
+        requests = timeline.requests
+        changes = np.flatnonzero(requests.is_write & (requests.length > 0))
+        begin = requests.offset[changes]
+        end = begin + requests.length[changes]
+        exact = requests.kind[changes] == RequestKind.WRITE
+        bounds = [begin[exact], end[exact]]
+        if extra_bounds is not None:
+            bounds.append(extra_bounds)
+        self.unit = common_unit(np.concatenate(bounds))
+        self.chunks = self.unit // CHUNK
+        # What a write-zeroes or a discard touches in part, it destroys.
+        order = np.argsort(begin // self.unit, kind="stable")
+        self._write = changes[order]
+        self._begin = (begin // self.unit)[order]
+        self._end = (-(-end // self.unit))[order]
+        self._big = np.flatnonzero(self._end - self._begin > _BIG // self.unit)
+
+    def covers(self, units: I64) -> tuple[I64, I64, I64]:
+        """Writes, with first and last+1 index into `units` (sorted), that cover some of them."""
+        reach = _BIG // self.unit
+        first = int(np.searchsorted(self._begin, int(units[0]) - reach, side="left"))
+        last = int(np.searchsorted(self._begin, int(units[-1]), side="right"))
+        near = np.arange(first, last)
+        candidates = np.concatenate([self._big[(self._big < first)], near])
+        low = np.searchsorted(units, self._begin[candidates], side="left")
+        high = np.searchsorted(units, self._end[candidates], side="left")
+        some = high > low
+        write, low, high = self._write[candidates][some], low[some], high[some]
+        order = np.argsort(write, kind="stable")
+        return write[order], low[order], high[order]
+
+
+def common_unit(bounds: I64) -> int:
+    """Largest power of two, from 64 to 4096 bytes, that divides all `bounds`."""
+    bits = int(np.bitwise_or.reduce(bounds, initial=4096))
+    return max(CHUNK, min(4096, bits & -bits))
+
+
+def windows(runs: Runs, chunks_per_record: int) -> Iterator[tuple[int, int, Runs]]:
+    """Cuts the log into windows of whole records: first and last+1 chunk, and their runs."""
+    if not len(runs):
+        return
+    order = np.argsort(runs.chunk, kind="stable")
+    runs = runs.select(order)
+    reach = int(runs.count.max())
+    carried = np.cumsum(runs.count)
+    last_chunk = int((runs.chunk + runs.count).max())
+    first = int(runs.chunk[0]) // chunks_per_record * chunks_per_record
+    while first < last_chunk:
+        index = int(np.searchsorted(runs.chunk, first, side="left"))
+        before = int(carried[index - 1]) if index else 0
+        enough = int(np.searchsorted(carried, before + WINDOW_CHUNKS, side="left"))
+        until = int(runs.chunk[enough]) if enough < len(runs) else last_chunk
+        until = min(max(until, first + 1), first + WINDOW_CHUNKS)
+        until = -(-until // chunks_per_record) * chunks_per_record
+        low = int(np.searchsorted(runs.chunk, first - reach, side="left"))
+        high = int(np.searchsorted(runs.chunk, until, side="left"))
+        yield first, until, clip(runs.select(np.arange(low, high)), first, until)
+        first = until
+
+
+def clip(runs: Runs, first: int, until: int) -> Runs:
+    """The parts of `runs` that hold chunks from `first` to `until` - 1."""
+    skip = np.maximum(first - runs.chunk, 0)
+    count = np.minimum(runs.chunk + runs.count, until) - runs.chunk - skip
+    clipped = Runs(runs.write, runs.place + skip, runs.chunk + skip, count, runs.bytes_scanned)
+    return clipped.select(count > 0)
+
+
+def pieces_of(index: CoverIndex, runs: Runs) -> Pieces:
+    """All pieces in the units that `runs` touch, tagged with what `runs` say."""
+    per_unit = index.chunks
+    first_unit = runs.place // per_unit
+    touched = (runs.place + runs.count - 1) // per_unit - first_unit + 1
+    owner, unit = expand(first_unit, touched)
+    units = np.unique(unit)
+    write, low, high = index.covers(units)
+    piece_of_cover, rank = expand(low, high - low)
+    order = np.argsort(rank, kind="stable")  # the covers are in submission order already
+    tags = np.full((len(rank), per_unit), OTHER, dtype=np.int64)
+    # A run's units follow one another in `units`, so its chunks follow in its write's pieces.
+    cover = np.searchsorted(write, runs.write)
+    starts = np.cumsum(high - low) - (high - low)
+    piece = starts[cover] + np.searchsorted(units, first_unit) - low[cover]
+    begin = piece * per_unit + runs.place % per_unit
+    _, flat = expand(begin, runs.count)
+    _, chunk = expand(runs.chunk, runs.count)
+    tags.reshape(-1)[flat] = chunk
+    del owner
+    return Pieces(units[rank[order]], write[piece_of_cover][order], tags[order])

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which writes are issued, and which are durable, at any instant.
+
+The rules, for a cut at instant *t* on a disk with a volatile write cache
+("before" is strict everywhere: what happens at *t* has not happened):
+
+1. *issued(t)*: the writes submitted before *t*.  Write-zeroes and discards change
+   the medium as writes do and count as writes.
+2. *durable(t)*: the writes with FUA that completed before *t*, and the writes that
+   completed before the submission of some flush that completed before *t*.
+3. Without a volatile cache a write is durable when it completes.
+4. On a disk that ignores flushes (or FUA), a flush (or FUA) makes nothing durable:
+   such a disk's promise is worth nothing.  A write whose FUA was ignored is still
+   made durable by a flush that is not.
+5. What failed has not completed.  A failed write may have changed the medium: it is
+   issued.  A failed flush makes nothing durable.
+6. What a full cache destages is on the medium, but nobody was promised so: it counts
+   for the disk as it really was (crash/survival.py), never for a promise.
+
+So every write has one instant, `durable_ns`, and is in durable(t) for each later t.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from powercut.model.contract import Honour
+from powercut.model.timeline import RequestKind, Timeline
+from powercut.model.units import NEVER
+
+I64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class DurabilitySets:
+    """One element per request of a timeline, in submission order.
+
+    `durable_ns`: the write is durable at every later instant; `NEVER` for one that
+    was not made durable, and for what is no write.
+    `epoch`: number of flushes submitted before the request.
+    `successor`: index of the first request that was submitted after this one
+    completed; the number of requests if there is none.
+    """
+
+    is_write: Mask
+    submitted_ns: I64
+    durable_ns: I64
+    epoch: I64
+    successor: I64
+
+    def issued(self, instant: int) -> Mask:
+        """The writes that may be on the medium after a cut at `instant`."""
+        return self.is_write & (self.submitted_ns < instant)
+
+    def durable(self, instant: int) -> Mask:
+        """The writes that are on the medium after every legal cut at `instant`."""
+        return self.is_write & (self.durable_ns < instant)
+
+
+def first_covering_flush_ns(completed_ns: I64, flush_submitted_ns: I64, flush_done_ns: I64) -> I64:
+    """For each completion: the earliest end of a flush that was submitted after it.
+
+    The flushes are given in the order of their submission.  A later flush may end
+    earlier, hence the minimum over all that follow.
+    """
+    earliest = np.minimum.accumulate(flush_done_ns[::-1])[::-1]
+    earliest = np.append(earliest, np.int64(NEVER))
+    covering = np.searchsorted(flush_submitted_ns, completed_ns, side="right")
+    return np.asarray(earliest[covering], dtype=np.int64)
+
+
+def durability_sets(timeline: Timeline) -> DurabilitySets:
+    """Applies the rules above to every request; O(n log n) in the requests.
+
+    Raises `ValueError` if the requests are not in the order of their submission.
+    """
+    requests, contract = timeline.requests, timeline.contract
+    submitted, completed = requests.submitted_ns, requests.completed_ns
+    if len(requests) and bool((np.diff(submitted) < 0).any()):
+        raise ValueError("requests must be in the order of their submission")
+    is_write = requests.is_write
+    # A request may complete with an error; Requests gives NEVER then, and this insists.
+    completed = np.where(requests.failed, np.int64(NEVER), completed)
+    flush = np.flatnonzero(requests.kind == RequestKind.FLUSH)
+    durable = np.full(len(requests), NEVER, dtype=np.int64)
+    if not contract.volatile_cache:
+        durable = completed.copy()
+    else:
+        if contract.flush is Honour.HONOURED:
+            durable = first_covering_flush_ns(completed, submitted[flush], completed[flush])
+        if contract.fua is Honour.HONOURED:
+            durable = np.where(requests.fua, np.minimum(durable, completed), durable)
+    durable[~is_write] = NEVER
+    if timeline.cut is not None:
+        # Nothing that happens after the power is gone makes anything durable.
+        durable[durable >= timeline.cut.at] = NEVER
+    return DurabilitySets(
+        is_write=is_write,
+        submitted_ns=submitted,
+        durable_ns=durable,
+        epoch=np.searchsorted(submitted[flush], submitted, side="left").astype(np.int64),
+        successor=np.searchsorted(submitted, completed, side="right").astype(np.int64),
+    )
