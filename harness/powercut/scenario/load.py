@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StrictInt, StringConstraints, ValidationError
+from pydantic import Field, StrictBool, StrictInt, StringConstraints, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -42,6 +42,9 @@ class ScenarioFile(Parameters):
 
     description: str = ""
     """What the scenario shows, in a sentence or two."""
+
+    campaign: StrictBool = False
+    """Whether the scenario takes minutes to hours: pytest runs it only with `-m campaign`."""
 
     seed: Annotated[StrictInt, Field(ge=0, lt=2**63)] | None = None
     """Root of every random choice; drawn and printed if it is left out."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from powercut.model.contract import CutKind, CutPolicy
+from powercut.model.units import SECTOR
 from powercut.scenario.quantity import format_size
 from powercut.scenario.settings import (
     DiskModel,
@@ -31,6 +32,9 @@ SMALLEST_DISK: Final = {
     FilesystemType.RAW: 0,
 }
 """Bytes that mkfs asks for."""
+
+GROUP_MAX: Final = 1 << 30
+"""Bytes that the workload accepts for a group commit."""
 
 
 def refusals(parameters: Parameters) -> tuple[Reason, ...]:
@@ -84,6 +88,10 @@ def _sizes(p: Parameters) -> Iterator[Reason]:
             yield "workload.segment", "a segment is larger than the log"
         if log.stride > log.segment:
             yield "workload.segment", "a segment does not hold a single record"
+        if log.segment % 4096:
+            yield "workload.segment", "a segment is a multiple of 4096 bytes"
+        if log.capacity % log.segment:
+            yield "workload.capacity", "the log is a whole number of segments"
     elif log.stride > log.capacity:
         yield "workload.capacity", "the log does not hold a single record"
 
@@ -108,11 +116,39 @@ def _engine(p: Parameters) -> Iterator[Reason]:
     log = p.workload
     if log.engine is Engine.PWRITE and log.depth > 1:
         yield "workload.depth", "pwrite has one write in flight; use libaio or io_uring"
+    if log.streams * log.batch * log.record > GROUP_MAX:
+        yield "workload.batch", "a group commit would take more than 1 GiB"
     if log.engine is Engine.LIBAIO and not log.direct:
         yield (
             "workload.engine",
             "libaio is asynchronous with O_DIRECT only; set workload.direct, or use io_uring",
         )
+
+
+def _plant(p: Parameters) -> Iterator[Reason]:
+    log = p.workload
+    fault, _, number = log.plant.partition(":")
+    call = log.sync in (SyncMode.FSYNC, SyncMode.FDATASYNC)
+    reasons = {
+        "early-ack": (log.sync is not SyncMode.NONE, "every ack is early already: sync is none"),
+        "skip-sync": (
+            call or log.sync is SyncMode.RWF_DSYNC,
+            "there is no sync to skip; set sync to fsync, fdatasync or rwf_dsync",
+        ),
+        "ack-failed-sync": (call, "there is no sync to fail; set sync to fsync or fdatasync"),
+        "wrong-offset": (number != "1", "there is no record before the first to overwrite"),
+        "torn-write": (
+            log.record >= 2 * SECTOR,
+            "a record within one sector does not tear; set record to 1024 at least",
+        ),
+        "replay-old": (
+            log.layout in (Layout.PREWRITTEN, Layout.RECYCLED, Layout.RAW),
+            "nothing older lies there; set layout to prewritten, recycled or raw",
+        ),
+    }
+    possible, reason = reasons.get(fault, (True, ""))
+    if not possible:
+        yield "workload.plant", reason
 
 
 def _disk(p: Parameters) -> Iterator[Reason]:
@@ -156,6 +192,7 @@ _RULES: Final[tuple[Callable[[Parameters], Iterator[Reason]], ...]] = (
     _sizes,
     _records,
     _engine,
+    _plant,
     _disk,
     _cut,
 )

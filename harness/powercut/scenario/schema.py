@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The JSON schema of scenarios, from which editors complete and check them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from powercut.scenario.load import ScenarioFile
+from powercut.scenario.settings import GROUPS, SINGLE
+
+SCHEMA_ID: Final = "https://powercut.invalid/schema/scenario.schema.json"
+"""A name, not an address: schemas are identified by URIs."""
+
+
+def scenario_schema() -> dict[str, Any]:
+    """JSON schema (draft 2020-12) of a scenario file."""
+    schema = ScenarioFile.model_json_schema(mode="validation")
+    definitions = schema["$defs"]
+    settings = _dotted(schema, definitions)
+    properties = schema["properties"]
+    properties["cells"] = {
+        "title": "Cells",
+        "description": properties["cells"]["description"],
+        "type": "array",
+        "minItems": 1,
+        "items": {
+            "type": "object",
+            "required": ["name"],
+            "additionalProperties": False,
+            "properties": {
+                "name": {
+                    "type": "string",
+                    "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]*$",
+                    "description": "Name of the cell.",
+                },
+                "description": {"type": "string", "description": "What the cell shows."},
+                **settings,
+            },
+        },
+    }
+    match = {
+        "type": "array",
+        "items": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {
+                "cell": {"type": "string", "description": "Name of a named cell."},
+                **settings,
+            },
+        },
+    }
+    properties["matrix"] = {
+        "title": "Matrix",
+        "description": properties["matrix"]["description"],
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            **{
+                key: {"type": "array", "minItems": 1, "items": value}
+                for key, value in settings.items()
+            },
+            "include": match,
+            "exclude": match,
+        },
+    }
+    schema["required"] = ["powercut", "name"]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": SCHEMA_ID,
+        **schema,
+    }
+
+
+def _dotted(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    """The schema of every setting that a cell may override, by dotted key."""
+    found = {
+        f"{group}.{key}": value
+        for group, model in GROUPS.items()
+        for key, value in definitions[model.__name__]["properties"].items()
+    }
+    return found | {key: schema["properties"][key] for key in SINGLE}
