@@ -31,13 +31,11 @@ from typing import Any, Final, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from powercut.model.errors import DamagedRecording, HostError, UsageError
-from powercut.model.history import History
 from powercut.model.observation import Observation
 from powercut.scenario.plan import Cell, Trial, Trigger
 from powercut.scenario.settings import ControlKind, Parameters
 from powercut.store import manifest
 from powercut.store.files import host_errors, link_or_copy, point_link, write_atomic
-from powercut.store.history import read_history, write_history
 from powercut.store.observation import read_observation, write_observation
 from powercut.store.results import RunResult, TrialResult
 
@@ -66,6 +64,7 @@ class TrialRecord(BaseModel):
     trial: Trial
     run_id: str  # 32 hex digits
     trouble: str = ""  # why the recording is not what it should be; empty if it is
+    cut_ns: int | None = None  # the instant of the cut; None if it never came
     guest_facts: dict[str, str] = {}
     recovery_facts: dict[str, str] = {}
     timings_s: dict[str, float] = {}
@@ -105,6 +104,11 @@ class TrialDir:
         return self.path / "recovery"
 
     @property
+    def history(self) -> Path:
+        """What the guest said, as it was received (see powercut.channel.history_file)."""
+        return self.path / "history.bin"
+
+    @property
     def console(self) -> Path:
         """What the machine printed during the run."""
         return self.path / "console.txt"
@@ -126,14 +130,6 @@ class TrialDir:
     def read_record(self) -> TrialRecord:
         """Reads trial.json; raises DamagedRecording."""
         return _read_model(self.path / "trial.json", TrialRecord)
-
-    def write_history(self, history: History) -> None:
-        """Writes history.bin."""
-        write_history(self.path / "history.bin", history)
-
-    def read_history(self) -> History:
-        """Reads history.bin; raises DamagedRecording."""
-        return read_history(self.path / "history.bin")
 
     def write_observation(self, observation: Observation) -> None:
         """Writes observation.json."""
