@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the analyses share: one scan of the payloads, one pass over flushes and claims."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from powercut.crash.claims import Claims, claims_of
+from powercut.crash.places import expand
+from powercut.crash.scan import Runs, scan
+from powercut.crash.sets import DurabilitySets, durability_sets
+from powercut.model.history import History
+from powercut.model.timeline import Timeline
+from powercut.model.units import NEVER
+from powercut.model.verdict import LsnRange
+from powercut.model.wal import CHUNK, LayoutKind, WalLayout
+
+I64 = npt.NDArray[np.int64]
+
+LSN_SLACK = 1 << 16
+"""Records this far beyond the last received attempt are still recognised in writes."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One run's timeline and history with everything that is derived from them once."""
+
+    timeline: Timeline
+    history: History
+    layout: WalLayout
+    sets: DurabilitySets
+    runs: Runs
+    claims: Claims
+
+    @property
+    def horizon_ns(self) -> int:
+        """The last instant that the timeline can speak of; `NEVER` if it speaks of all."""
+        if self.timeline.cut is not None:
+            return int(self.timeline.cut.at)
+        return int(NEVER) if self.timeline.complete else last_event_ns(self.timeline)
+
+
+def gather(
+    timeline: Timeline,
+    history: History,
+    run_id: bytes,
+    layout: WalLayout,
+    *,
+    deep: bool = False,
+) -> Evidence:
+    """Scans the payloads for the run's records.
+
+    `deep` compares every word of every record instead of one word in eight; it finds
+    bits that were already wrong when they were written.  In a raw log only records in
+    their own places count.
+    """
+    runs = scan(timeline, run_id, layout, history.attempted + LSN_SLACK, deep=deep)
+    claims = claims_of(history, layout, timeline, runs)
+    if layout.kind is LayoutKind.RAW:
+        runs = _at_home(runs, layout)
+    return Evidence(timeline, history, layout, durability_sets(timeline), runs, claims)
+
+
+def last_event_ns(timeline: Timeline) -> int:
+    """The last instant at which anything is known to have happened at the disk."""
+    requests = timeline.requests
+    done = requests.completed_ns[requests.completed_ns != NEVER]
+    return max(int(requests.submitted_ns.max(initial=0)), int(done.max(initial=0)))
+
+
+def _at_home(runs: Runs, layout: WalLayout) -> Runs:
+    """The parts of `runs` that lie where their records belong."""
+    # Between records there may be padding; without it places go on until the log wraps.
+    period = layout.chunks if layout.stride != layout.record else layout.slots * layout.chunks
+    first = runs.chunk // period
+    owner, number = expand(first, (runs.chunk + runs.count - 1) // period - first + 1)
+    runs = runs.select(owner)
+    begin = np.maximum(runs.chunk, number * period)
+    end = np.minimum(runs.chunk + runs.count, (number + 1) * period)
+    runs = Runs(runs.write, runs.place + begin - runs.chunk, begin, end - begin, runs.bytes_scanned)
+    slot = runs.chunk // layout.chunks % layout.slots
+    home = (layout.offset + slot * layout.stride) // CHUNK + runs.chunk % layout.chunks
+    return runs.select(runs.place == home)
+
+
+def ranges_of(lsns: I64) -> tuple[LsnRange, ...]:
+    """The fewest ranges that cover exactly `lsns`, which rise strictly."""
+    if not len(lsns):
+        return ()
+    gaps = np.flatnonzero(np.diff(lsns) != 1)
+    first = lsns[np.concatenate([[0], gaps + 1])].tolist()
+    last = lsns[np.concatenate([gaps, [len(lsns) - 1]])].tolist()
+    return tuple(LsnRange(a, b) for a, b in zip(first, last, strict=True))

@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exposure: for how long, after its ack, some legal crash state still lost a record.
+
+A chunk of the log is *safe* at one place of the disk at instant *t* if every crash
+state that is legal at *t* shows it there.  Of the writes that cover the place, call
+those that put the chunk there its carriers and all others strangers.  Which write
+shows in a crash state is the last one of a subset that holds durable(t), in an order
+that the device could have produced: a write that completed before another was
+submitted comes before it; all else is open.  It follows that the chunk is safe at *t*
+if and only if
+
+1. some carrier is in durable(t), and
+2. every stranger that was issued before *t* completed before some carrier in
+   durable(t) was submitted.
+
+(If a stranger itself is the youngest durable write there, no carrier can satisfy 2
+for it.)  Between two strangers the second condition does not change, so each stretch
+of carriers between strangers, an *episode*, makes the chunk safe from the first
+instant at which one of its carriers that comes after all strangers is durable, until
+the next stranger is submitted.
+
+A record is *exposed* at *t* if it is required at *t* (crash/claims.py) and one of its
+chunks is safe nowhere.  In a raw log a chunk belongs in one place; elsewhere any
+place counts, because a journal or a moved file may lead to it.  So a record that is
+exposed is lost in the crash state that keeps nothing but what must be kept, whereas
+one that is not exposed may still be lost if nothing leads to its bytes any more:
+only recovery knows that.
+
+What the rule does not see: a chunk that stands twice within one atomic unit of the
+disk counts as two places that are lost independently.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from powercut.crash.evidence import Evidence, gather, last_event_ns, ranges_of
+from powercut.crash.places import OTHER, CoverIndex, Pieces, pieces_of, windows
+from powercut.crash.sets import DurabilitySets
+from powercut.model.history import History
+from powercut.model.timeline import Timeline
+from powercut.model.units import NEVER
+from powercut.model.verdict import LsnRange
+from powercut.model.wal import WalLayout
+
+I64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class ExposureReport:
+    """One element per acknowledged record, in the order of LSNs.
+
+    `durable_ns`: the first instant from the ack on after which no legal crash state
+    lost it; `NEVER` if there was none.  `exposed_ns`: how long it was exposed after its
+    ack, until then, until it was given up or until the end of the recording; 0 if it
+    was not.  `undone_ns`: when something else was written over it while it was still
+    required; `NEVER` if nothing was.  `write`: the request that made it durable last,
+    or failed to; -1 if some of its bytes were never written.  `epoch`: number of
+    flushes submitted before that write; -1 without one.  `known`: False where the
+    timeline ends too early to tell.
+    """
+
+    lsn: I64
+    ack_ns: I64
+    durable_ns: I64
+    exposed_ns: I64
+    undone_ns: I64
+    write: I64
+    epoch: I64
+    known: Mask
+    bytes_scanned: int
+
+    @property
+    def exposed(self) -> Mask:
+        """True for records that some legal crash state lost when they were required."""
+        return (self.exposed_ns > 0) | self.undone
+
+    @property
+    def undone(self) -> Mask:
+        """True for records that were written over although still required."""
+        return np.asarray(self.undone_ns != NEVER)
+
+    @property
+    def exposed_lsns(self) -> tuple[LsnRange, ...]:
+        """The exposed records."""
+        return ranges_of(self.lsn[self.exposed])
+
+    @property
+    def never_durable_lsns(self) -> tuple[LsnRange, ...]:
+        """The exposed records that never became durable."""
+        return ranges_of(self.lsn[self.exposed & (self.durable_ns == NEVER)])
+
+    @property
+    def never_written_lsns(self) -> tuple[LsnRange, ...]:
+        """The exposed records of which some bytes never reached the disk at all."""
+        return ranges_of(self.lsn[self.exposed & (self.write < 0)])
+
+    @property
+    def unknown_lsns(self) -> tuple[LsnRange, ...]:
+        """The records about which the timeline, cut short, says nothing."""
+        return ranges_of(self.lsn[~self.known])
+
+    @property
+    def longest_ns(self) -> int:
+        """The longest exposure; 0 if no record was exposed."""
+        return int(self.exposed_ns.max(initial=0))
+
+
+def analyse(
+    timeline: Timeline,
+    history: History,
+    run_id: bytes,
+    layout: WalLayout,
+    *,
+    first_lsn: int = 1,
+    deep: bool = False,
+) -> ExposureReport:
+    """The exposure of every record from `first_lsn` on that `history` acknowledges.
+
+    Earlier records belong to an earlier recording.  `deep` as in `gather`.
+    Raises `PowercutError` if a write is not made of whole chunks.
+    """
+    return exposure(gather(timeline, history, run_id, layout, deep=deep), first_lsn=first_lsn)
+
+
+def exposure(evidence: Evidence, *, first_lsn: int = 1) -> ExposureReport:
+    """The same from evidence that was gathered already."""
+    claims, per_record = evidence.claims, evidence.layout.chunks
+    lsn = np.arange(first_lsn, claims.acked + 1, dtype=np.int64)
+    ack_ns = claims.acked_ns(lsn)
+    durable_ns = np.full(len(lsn), NEVER, dtype=np.int64)
+    broken_ns = durable_ns.copy()
+    write = np.full(len(lsn), -1, dtype=np.int64)
+    base = (first_lsn - 1) * per_record
+    wanted = evidence.runs.chunk + evidence.runs.count > base
+    wanted &= evidence.runs.chunk < claims.acked * per_record
+    index = CoverIndex(evidence.timeline)
+    for first, until, runs in windows(evidence.runs.select(wanted), per_record):
+        begin, end = max(first, base), min(until, claims.acked * per_record)
+        if begin >= end or not len(runs):
+            continue
+        records = slice((begin - base) // per_record, (end - base) // per_record)
+        found = episodes(pieces_of(index, runs), evidence.sets)
+        inside = (found.chunk >= begin) & (found.chunk < end)
+        chunks = _chunk_safety(found.select(inside), begin, np.repeat(ack_ns[records], per_record))
+        durable, broken, carrier = (column.reshape(-1, per_record) for column in chunks)
+        durable_ns[records] = durable.max(axis=1)
+        broken_ns[records] = broken.min(axis=1)
+        # Bytes that were never written come before writes that never became durable.
+        key = np.where(carrier < 0, np.int64(NEVER), np.minimum(durable, NEVER - 1))
+        write[records] = carrier[np.arange(len(key)), key.argmax(axis=1)]
+    return _report(evidence, lsn, ack_ns, durable_ns, broken_ns, write)
+
+
+def _report(
+    evidence: Evidence, lsn: I64, ack_ns: I64, durable_ns: I64, broken_ns: I64, write: I64
+) -> ExposureReport:
+    """Sets what happened to each record's bytes against when they were required."""
+    end_ns = np.minimum(evidence.claims.released_ns(lsn), evidence.horizon_ns)
+    required = ack_ns < end_ns
+    known = ack_ns < evidence.horizon_ns
+    over_ns = max(last_event_ns(evidence.timeline), int(ack_ns.max(initial=0)) + 1)
+    until_ns = np.minimum(np.minimum(durable_ns, end_ns), np.maximum(over_ns, ack_ns + 1))
+    exposed_ns = np.where(required & (durable_ns > ack_ns), until_ns - ack_ns, 0)
+    undone_ns = np.where(required & (broken_ns < end_ns), broken_ns, np.int64(NEVER))
+    epoch = (
+        np.where(write < 0, -1, evidence.sets.epoch[write]) if len(evidence.sets.epoch) else write
+    )
+    return ExposureReport(
+        lsn, ack_ns, durable_ns, exposed_ns, undone_ns, write, epoch, known,
+        evidence.runs.bytes_scanned,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """Stretches of carriers of one chunk at one place.
+
+    The chunk is safe there at the instants after `safe_ns` up to `until_ns`; at none
+    if that is empty.  `write` is the first carrier.
+    """
+
+    chunk: I64
+    safe_ns: I64
+    until_ns: I64
+    write: I64
+
+    def select(self, which: Mask | I64) -> Episodes:
+        """Only those that `which` picks."""
+        return Episodes(
+            self.chunk[which], self.safe_ns[which], self.until_ns[which], self.write[which]
+        )
+
+
+def episodes(pieces: Pieces, sets: DurabilitySets) -> Episodes:
+    """All episodes of all chunks in `pieces`."""
+    count, columns = pieces.tags.shape
+    first_of_unit = pieces.first_of_unit
+    # Column by column: in each, one place after the other, its writes in order.
+    tags = np.ascontiguousarray(pieces.tags.T)
+    starts = np.empty((columns, count), dtype=np.bool_)
+    starts[:, 1:] = tags[:, 1:] != tags[:, :-1]
+    starts[:, first_of_unit] = True
+    start = np.flatnonzero(starts)
+    tag = tags.reshape(-1)[start]
+    row = start % count
+    durable_ns = np.minimum.reduceat(np.tile(sets.durable_ns[pieces.write], columns), start)
+    # The next episode begins with a stranger, unless it is at another place.
+    following = np.append(row[1:], 0)
+    same_place = ~first_of_unit[following]
+    same_place[-1] = False
+    stranger_ns = sets.submitted_ns[pieces.write[following]]
+    until_ns = np.where(same_place, stranger_ns, np.int64(NEVER))
+    racing = _racing(pieces, sets)[row] & (tag != OTHER)
+    for at in np.flatnonzero(racing).tolist():
+        durable_ns[at] = _safe_despite_race(pieces, sets, int(start[at]))
+    ours = tag != OTHER
+    return Episodes(tag[ours], durable_ns[ours], until_ns[ours], pieces.write[row[ours]])
+
+
+def _racing(pieces: Pieces, sets: DurabilitySets) -> Mask:
+    """True for pieces submitted while an earlier write to the same unit was in flight."""
+    successor = sets.successor[pieces.write]
+    unit = np.cumsum(pieces.first_of_unit)
+    stride = len(sets.durable_ns) + 1
+    latest = np.maximum.accumulate(successor + unit * stride)
+    racing = np.zeros(len(unit), dtype=np.bool_)
+    racing[1:] = (unit[1:] == unit[:-1]) & (latest[:-1] - unit[1:] * stride > pieces.write[1:])
+    return racing
+
+
+def _safe_despite_race(pieces: Pieces, sets: DurabilitySets, start: int) -> int:
+    """`safe_ns` of the episode that begins at `start` in column order, by the rule itself."""
+    count = len(pieces.unit)
+    column, row = divmod(start, count)
+    unit, tag = pieces.unit[row], pieces.tags[row, column]
+    first = int(np.searchsorted(pieces.unit, unit, side="left"))
+    before = np.arange(first, row)
+    strangers = before[pieces.tags[before, column] != tag]
+    # A carrier comes after a stranger if it is not older than the stranger's successor.
+    youngest = int(sets.successor[pieces.write[strangers]].max(initial=0))
+    safe_ns = int(NEVER)
+    while row < count and pieces.unit[row] == unit and pieces.tags[row, column] == tag:
+        write = int(pieces.write[row])
+        if write >= youngest:
+            safe_ns = min(safe_ns, int(sets.durable_ns[write]))
+        row += 1
+    return safe_ns
+
+
+def _chunk_safety(found: Episodes, base: int, ack_ns: I64) -> tuple[I64, I64, I64]:
+    """For each chunk from `base` on: when it is safe after its ack, until when, by which write."""
+    count = len(ack_ns)
+    durable_ns = np.full(count, NEVER, dtype=np.int64)
+    broken_ns = durable_ns.copy()
+    write = np.full(count, -1, dtype=np.int64)
+    order = np.lexsort((found.write, found.chunk))[::-1]
+    write[found.chunk[order] - base] = found.write[order]  # the first carrier comes last: it stays
+    found = found.select(found.safe_ns < found.until_ns)
+    if len(np.unique(found.chunk)) != len(found.chunk):
+        found = _merge(found)
+    found = found.select(found.until_ns > ack_ns[found.chunk - base])
+    order = np.lexsort((found.safe_ns, found.chunk))[::-1]
+    found = found.select(order)
+    at = found.chunk - base
+    durable_ns[at], broken_ns[at], write[at] = found.safe_ns, found.until_ns, found.write
+    return durable_ns, broken_ns, write
+
+
+def _merge(found: Episodes) -> Episodes:
+    """Joins episodes of one chunk, wherever they are, that leave no instant between them."""
+    found = found.select(np.lexsort((found.safe_ns, found.chunk)))
+    new_chunk = np.ones(len(found.chunk), dtype=np.bool_)
+    new_chunk[1:] = found.chunk[1:] != found.chunk[:-1]
+    ends, rank = np.unique(found.until_ns, return_inverse=True)
+    group = np.cumsum(new_chunk) * len(ends)
+    reach = ends[np.maximum.accumulate(rank + group) - group]
+    begins = new_chunk.copy()
+    begins[1:] |= found.safe_ns[1:] > reach[:-1]
+    first = np.flatnonzero(begins)
+    last = np.append(first[1:], len(begins)) - 1
+    return Episodes(found.chunk[first], found.safe_ns[first], reach[last], found.write[first])
