@@ -8,10 +8,7 @@ as this process can make it, and never earlier than the claim.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import socket
-import struct
 import threading
 import time
 from collections.abc import Callable
@@ -21,6 +18,7 @@ from typing import Final, Self
 
 from powercut.channel.history_file import HistoryWriter
 from powercut.channel.ledger import Ledger
+from powercut.channel.listener import listen_tcp, listen_unix, prepare, shut_down
 from powercut.channel.port import CommandResult, GuestFailed
 from powercut.channel.wire import Decoder, Message, MessageType, command_payload, encode
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
@@ -28,14 +26,14 @@ from powercut.model.history import History
 from powercut.model.latency import LatencyHistogram
 
 _RECEIVE_BYTES: Final = 1 << 18
-_SEND_TIMEOUT_S: Final = 5
 _CLOSE_TIMEOUT_S: Final = 10
-_UNIX_PATH_MAX: Final = 107
-"""Bytes in the path of a unix socket; unix(7)."""
+_SUCCESSOR_S: Final = 1.0
+"""How long a connection that ended before the guest spoke may be followed by another."""
+_POLL_S: Final = 0.1
 
 
 class GuestChannel:
-    """`channel.port.Channel` over the one connection that `listener` accepts.
+    """`channel.port.Channel` over the first connection to `listener` on which a guest speaks.
 
     The guest's side connects; so the listener must be there before the machine is
     started.  Use `on_unix` or `on_tcp`.
@@ -55,7 +53,10 @@ class GuestChannel:
         self._fault: PowercutError | None = None
         self._ended = False
         self._closing = False
+        self._heard = False
+        self._lost_at: float | None = None
         self._last_id = 0
+        self._forgotten = 0
         self._started: int | None = None
         self._verbs: dict[int, str] = {}
         self._reader = threading.Thread(target=self._receive, name="channel", daemon=True)
@@ -64,20 +65,9 @@ class GuestChannel:
     @classmethod
     def on_unix(cls, path: Path, *, history_file: Path | None = None) -> Self:
         """Listens on a new unix socket; the path goes when the channel is closed."""
-        if len(os.fsencode(path)) > _UNIX_PATH_MAX:
-            raise HostError(
-                f"the path of the socket is longer than {_UNIX_PATH_MAX} bytes: {path}",
-                hint="use a shorter directory for run-time files, for example with TMPDIR=/tmp",
-            )
-        listener = socket.socket(socket.AF_UNIX)
+        listener = listen_unix(path)
         try:
-            listener.bind(str(path))
-            path.chmod(0o600)
-            listener.listen(1)
             return cls(listener, path=path, history_file=history_file)
-        except OSError as error:
-            listener.close()
-            raise HostError(f"cannot listen on {path}: {error.strerror}") from None
         except BaseException:
             listener.close()
             path.unlink(missing_ok=True)
@@ -88,10 +78,7 @@ class GuestChannel:
         cls, host: str = "127.0.0.1", port: int = 0, *, history_file: Path | None = None
     ) -> Self:
         """Listens on TCP; port 0 takes a free one (see `address`)."""
-        try:
-            listener = socket.create_server((host, port), backlog=1)
-        except OSError as error:
-            raise HostError(f"cannot listen on {host} port {port}: {error.strerror}") from None
+        listener = listen_tcp(host, port)
         try:
             return cls(listener, history_file=history_file)
         except BaseException:
@@ -127,9 +114,12 @@ class GuestChannel:
     def start(self, *argv: str) -> None:
         """Starts a command that runs until the cut.  Every command before it must have ended."""
         with self._changed:
-            unfinished = [self._verbs[i] for i in self._verbs if i not in self._ledger.results]
-        if unfinished:
-            raise GuestFailed(f"cannot start {argv[0]}: {unfinished[0]} has not ended yet")
+            ended = self._ledger.results
+            for command in range(self._forgotten + 1, self._last_id + 1):
+                if command not in ended:
+                    raise GuestFailed(
+                        f"cannot start {argv[0]}: {self._verbs[command]} has not ended yet"
+                    )
         self._started = self._send_command(*argv)
 
     def wait_ready(self, *, timeout_s: float) -> None:
@@ -180,10 +170,8 @@ class GuestChannel:
         DamagedRecording if anything but an unfinished last message did not decode.
         """
         with self._changed:
-            connected = self._connection is not None
-        if not connected:
             # Nobody may connect any more.  A connection accepted just now is read to its end.
-            _shut_down(self._listener)
+            shut_down(self._listener)
         self._reader.join(timeout_s)
         if self._reader.is_alive():
             raise DeadlineExceeded(
@@ -210,15 +198,15 @@ class GuestChannel:
     def close(self) -> None:
         """Hangs up; idempotent.  What was received so far stays in the history file."""
         self._closing = True
-        _shut_down(self._listener)
+        shut_down(self._listener)
         with self._changed:
             connection = self._connection
         if connection:
-            _shut_down(connection)
+            shut_down(connection)
         self._reader.join(_CLOSE_TIMEOUT_S)
         self._listener.close()
-        if connection := self._connection:
-            connection.close()
+        if self._connection:
+            self._connection.close()
         if self._path:
             self._path.unlink(missing_ok=True)
 
@@ -236,21 +224,8 @@ class GuestChannel:
     # The thread that receives
 
     def _receive(self) -> None:
-        at_end = False
-        try:
-            connection, _ = self._listener.accept()
-        except OSError:
-            connection = None  # closed before anybody came
-        if connection:
-            if connection.family != socket.AF_UNIX:
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            # Only for sending: a guest that does not listen must not hang the controller.
-            timeout = struct.pack("ll", _SEND_TIMEOUT_S, 0)
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
-            with self._changed:
-                self._connection = connection
-                self._changed.notify_all()
-            at_end = self._receive_all(connection)
+        at_end = self._receive_from_first_that_speaks()
+        shut_down(self._listener)
         if self._writer:
             if at_end:
                 self._record(b"", time.monotonic_ns())
@@ -261,6 +236,33 @@ class GuestChannel:
         with self._changed:
             self._ended = True
             self._changed.notify_all()
+
+    def _receive_from_first_that_speaks(self) -> bool:
+        """True if the guest's side was read to its end.
+
+        A hypervisor that ended before its guest said anything may have a successor: a
+        machine that could not be restored from a template is booted instead.
+        """
+        at_end = False
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return at_end  # closed by us
+            prepare(connection)
+            with self._changed:
+                self._connection = connection
+                self._lost_at = None
+                self._changed.notify_all()
+            at_end = self._receive_all(connection)
+            if self._heard or self._closing:
+                return at_end
+            with self._changed:
+                self._connection = None
+                self._lost_at = time.monotonic()
+                self._forgotten = self._last_id  # nobody will answer these commands
+                self._changed.notify_all()
+            connection.close()
 
     def _receive_all(self, connection: socket.socket) -> bool:
         while True:
@@ -273,6 +275,7 @@ class GuestChannel:
             at_ns = time.monotonic_ns()
             if not data:
                 return not self._closing  # hanging up ourselves is not the guest's end
+            self._heard = True
             self._record(data, at_ns)
             with self._changed:
                 self._take(data, at_ns)
@@ -312,7 +315,7 @@ class GuestChannel:
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
                     return False
-                self._changed.wait(remaining)
+                self._changed.wait(remaining if self._lost_at is None else min(remaining, _POLL_S))
             return True
 
     def _failure(self) -> str:
@@ -328,7 +331,7 @@ class GuestChannel:
     def _raise_if_lost(self) -> None:
         if self._fault:
             raise self._fault
-        if self._ended:
+        if self._ended or (self._lost_at and time.monotonic() - self._lost_at > _SUCCESSOR_S):
             errors = "; ".join(self._ledger.current.errors)
             raise GuestFailed(
                 f"the connection to the guest ended{': ' + errors if errors else ''}",
@@ -391,9 +394,3 @@ class GuestChannel:
                 f"cannot send '{argv[0]}' to the guest: {error.strerror or error}"
             ) from None
         return command
-
-
-def _shut_down(endpoint: socket.socket) -> None:
-    """Wakes whoever is blocked in accept or recv on `endpoint`."""
-    with contextlib.suppress(OSError):
-        endpoint.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sockets for a guest to connect to."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+from pathlib import Path
+from typing import Final
+
+from powercut.model.errors import HostError
+
+_SEND_TIMEOUT_S: Final = 5
+_UNIX_PATH_MAX: Final = 107
+"""Bytes in the path of a unix socket; unix(7)."""
+
+
+def listen_unix(path: Path) -> socket.socket:
+    """Listens on a new unix socket that only this user may connect to."""
+    if len(os.fsencode(path)) > _UNIX_PATH_MAX:
+        raise HostError(
+            f"the path of the socket is longer than {_UNIX_PATH_MAX} bytes: {path}",
+            hint="use a shorter directory for run-time files, for example with TMPDIR=/tmp",
+        )
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        listener.bind(str(path))
+        path.chmod(0o600)
+        listener.listen(1)
+    except OSError as error:
+        listener.close()
+        raise HostError(f"cannot listen on {path}: {error.strerror}") from None
+    return listener
+
+
+def listen_tcp(host: str, port: int) -> socket.socket:
+    """Listens on TCP; port 0 takes a free one."""
+    try:
+        return socket.create_server((host, port), backlog=1)
+    except OSError as error:
+        raise HostError(f"cannot listen on {host} port {port}: {error.strerror}") from None
+
+
+def prepare(connection: socket.socket) -> None:
+    """Makes an accepted connection prompt, and its sending (only that) give up in time.
+
+    A guest that does not read must not hang the controller.
+    """
+    if connection.family != socket.AF_UNIX:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    timeout = struct.pack("ll", _SEND_TIMEOUT_S, 0)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
+
+
+def shut_down(endpoint: socket.socket) -> None:
+    """Wakes whoever is blocked in accept or recv on `endpoint`."""
+    with contextlib.suppress(OSError):
+        endpoint.shutdown(socket.SHUT_RDWR)
