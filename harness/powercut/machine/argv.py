@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""QEMU's command line as a pure function of the machine's description.
+
+Nothing is left to QEMU's defaults or to the user's configuration of it.  The disk is
+two nodes, `disk` (raw) above `storage` (NBD, file or null), and a virtio-blk device.
+Cache modes are what `-drive cache=` means (qemu(1)), spelt out: `write-cache` of the
+device, `cache.direct` and `cache.no-flush` of both nodes, since nodes that are defined
+apart do not inherit them.
+
+cache=unsafe: QEMU's file driver skips the fdatasync.  Its NBD driver sends flushes to
+the server whatever `cache.no-flush` says (docs/adding-a-machine.md has the
+measurement), unless the server offers no flush.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from powercut.machine.port import (
+    Accelerator,
+    Bus,
+    CacheMode,
+    FileDisk,
+    GuestImage,
+    MachineSpec,
+    NbdDisk,
+)
+
+
+@dataclass(frozen=True)
+class NullDisk:
+    """A disk of `size` bytes that reads as zeroes: what a RAM template is made with."""
+
+    size: int
+
+
+@dataclass(frozen=True)
+class TemplateRam:
+    """Guest RAM in a file.
+
+    `saving`: QEMU writes to the file.  Otherwise it maps the file privately and waits
+    for the state that belongs to it (`-incoming defer`).
+    """
+
+    path: Path
+    saving: bool
+
+
+DEVICE_NAMES = {Bus.VIRTIO_BLK: "vda"}
+"""What the guest calls its disk."""
+
+
+def build_argv(
+    spec: MachineSpec,
+    qemu: Path,
+    *,
+    console: Path,
+    ram: TemplateRam | None = None,
+    disk: NullDisk | None = None,
+    tsc_khz: int | None = None,
+) -> list[str]:
+    """The command line for `spec`.
+
+    `console` is the file that receives the guest's console; `disk` stands in for the
+    disk of `spec`; `tsc_khz` is the frequency of the host's time-stamp counter.
+    """
+    return [
+        str(qemu),
+        *("-nodefaults", "-no-user-config"),
+        *("-display", "none"),
+        "-no-reboot",  # a panic, or a power-off without ACPI, ends QEMU
+        *_sandbox(),
+        *_board(spec, ram),
+        *_kernel(spec, tsc_khz),
+        *_ports(spec, console),
+        *_disk(spec.disk if disk is None else disk, spec.cache),
+    ]
+
+
+def kernel_command_line(spec: MachineSpec, tsc_khz: int | None = None) -> str:
+    """What the guest's kernel is told."""
+    words = [
+        "quiet",
+        "loglevel=4",  # errors and what is worse: they go to the console, one exit a byte
+        "earlyprintk=ttyS0,115200,keep",  # from the first instruction, and without the 8250 driver
+        "8250.nr_uarts=0",  # whose probing takes longer than all else
+        "panic=-1",
+        "acpi=off",
+        "no_timer_check",
+        "cryptomgr.notests",
+        f"powercut.disk={DEVICE_NAMES[spec.bus]}",
+        *(("tsc=reliable", f"tsc_early_khz={tsc_khz}") if tsc_khz else ()),
+        *spec.kernel_arguments,
+    ]
+    return " ".join(words)
+
+
+def _sandbox() -> list[str]:
+    # QEMU neither starts programs nor changes its privileges; everything that it
+    # connects to or opens is named on this command line or passed over QMP.
+    denied = ("obsolete", "elevateprivileges", "spawn", "resourcecontrol")
+    return ["-sandbox", ",".join(["on", *(f"{what}=deny" for what in denied)])]
+
+
+def _board(spec: MachineSpec, ram: TemplateRam | None) -> list[str]:
+    kvm = spec.accelerator is Accelerator.KVM
+    argv = [
+        *("-M", "pc,memory-backend=ram" if ram else "pc"),
+        *("-accel", "kvm" if kvm else "tcg,thread=multi"),
+        *("-cpu", "host" if kvm else "max"),
+        *("-m", f"{spec.memory_mib}M"),
+        *("-smp", str(spec.cpus)),
+    ]
+    if ram:
+        share = "on" if ram.saving else "off"
+        backend = f"memory-backend-file,id=ram,size={spec.memory_mib}M,share={share}"
+        argv += ["-object", f"{backend},mem-path={_escape(ram.path)}"]
+        argv += [] if ram.saving else ["-incoming", "defer"]
+    return argv
+
+
+def _kernel(spec: MachineSpec, tsc_khz: int | None) -> list[str]:
+    guest: GuestImage = spec.guest
+    return [
+        *("-kernel", str(guest.kernel)),
+        *("-initrd", str(guest.initramfs)),
+        *("-append", kernel_command_line(spec, tsc_khz)),
+    ]
+
+
+def _ports(spec: MachineSpec, console: Path) -> list[str]:
+    return [
+        *("-chardev", f"socket,id=qmp,path={_escape(spec.qmp)}"),
+        *("-mon", "chardev=qmp,mode=control"),
+        *("-chardev", f"file,id=console,append=on,path={_escape(console)}"),
+        *("-device", "isa-serial,chardev=console"),
+        *("-device", "virtio-serial-pci"),
+        *("-chardev", f"socket,id=ctl,path={_escape(spec.channel)}"),
+        *("-device", "virtserialport,chardev=ctl,name=ctl"),
+    ]
+
+
+def _disk(disk: NbdDisk | FileDisk | NullDisk, cache: CacheMode) -> list[str]:
+    modes = {"cache": {"direct": cache.direct, "no-flush": cache.no_flush}}
+    storage: dict[str, object] = {"node-name": "storage"}
+    match disk:
+        case NbdDisk():
+            server = {"type": "unix", "path": str(disk.socket)}
+            storage |= {"driver": "nbd", "server": server, **modes}
+        case FileDisk():
+            storage |= {"driver": "file", "filename": str(disk.path), **modes}
+        case NullDisk():
+            storage |= {"driver": "null-co", "size": disk.size, "read-zeroes": True}
+            modes = {}
+    raw: dict[str, object] = {"node-name": "disk", "driver": "raw", "file": "storage", **modes}
+    write_cache = "on" if cache.write_cache else "off"
+    # Errors are the guest's to see: by default a full host would silently stop it.
+    errors = "werror=report,rerror=report"
+    return [
+        *("-blockdev", json.dumps(storage)),
+        *("-blockdev", json.dumps(raw)),
+        *("-device", f"virtio-blk-pci,drive=disk,write-cache={write_cache},{errors}"),
+    ]
+
+
+def _escape(path: Path) -> str:
+    """A path inside an option whose values are separated by commas."""
+    return str(path).replace(",", ",,")
