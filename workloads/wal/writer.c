@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "writer.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "../common/clock.h"
+#include "../common/latency.h"
+#include "commit.h"
+
+#define SNAPSHOT_NS 1000000000ull
+
+struct writer {
+    const struct wal_config *config;
+    struct wal_run run;
+    uint64_t last_lsn;    /* the run ends with it */
+    uint64_t deadline_ns; /* or then; UINT64_MAX: never */
+    struct pc_latency latency;
+    uint64_t snapshot_ns; /* when the histogram is due */
+    pthread_mutex_t lock; /* guards the rest, but the committer, which is the leader's */
+    pthread_cond_t changed;
+    uint64_t next_lsn;
+    uint64_t durable_lsn;
+    bool leading;
+    bool failed;
+    struct wal_group groups[2];
+    struct wal_group *open; /* the group that is being filled */
+    struct wal_committer committer;
+};
+
+struct stream {
+    struct writer *writer;
+    uint32_t number;
+    uint64_t prev_lsn; /* the last record it appended; 0: none */
+    pthread_t thread;
+};
+
+/* Appends the stream's next batch to the open group; returns how many records. */
+static uint64_t append(struct writer *w, struct stream *stream)
+{
+    struct wal_group *group = w->open;
+    const struct wal_layout *layout = &w->committer.log.layout;
+    uint64_t now = pc_now_ns(), count = 0;
+
+    if (w->failed || now >= w->deadline_ns)
+        return 0;
+    while (count < w->config->batch && w->next_lsn <= w->last_lsn) {
+        struct wal_identity identity = {w->next_lsn, stream->prev_lsn, stream->number};
+
+        wal_record_build(group->records + group->count * layout->stride, layout, &w->run,
+                         identity);
+        stream->prev_lsn = w->next_lsn++;
+        group->count++;
+        count++;
+    }
+    if (count)
+        group->started_ns[group->appends++] = now;
+    return count;
+}
+
+/* Takes the open group, with its attempt in the outbox. */
+static struct wal_group *take(struct writer *w)
+{
+    struct wal_group *group = w->open;
+    struct pc_message attempt = {
+        .type = PC_ATTEMPT,
+        .lsn = group->first_lsn + group->count - 1,
+        .value = group->count,
+    };
+    int error = pc_outbox_add(&w->committer.outbox, attempt, NULL, 0);
+
+    if (error)
+        wal_fail(&w->committer.failure, -error, "write to the channel");
+    w->open = &w->groups[group == &w->groups[0]];
+    w->open->first_lsn = w->next_lsn;
+    w->open->count = 0;
+    w->open->appends = 0;
+    return group;
+}
+
+static void send_latency(struct writer *w)
+{
+    int error = pc_outbox_add(&w->committer.outbox, (struct pc_message){.type = PC_LATENCY},
+                              &w->latency, sizeof(w->latency));
+
+    if (error)
+        wal_fail(&w->committer.failure, -error, "write to the channel");
+}
+
+static void account(struct writer *w, const struct wal_group *group)
+{
+    uint64_t now = pc_now_ns();
+
+    for (unsigned i = 0; i < group->appends; i++)
+        pc_latency_add(&w->latency, now - group->started_ns[i]);
+    w->durable_lsn = group->first_lsn + group->count - 1;
+    if (now < w->snapshot_ns)
+        return;
+    w->snapshot_ns = now + SNAPSHOT_NS;
+    send_latency(w);
+}
+
+/* Commits groups until this stream has nothing more to append at once.  Called and left
+ * with the lock held. */
+static void lead(struct writer *w, struct stream *stream)
+{
+    struct wal_committer *c = &w->committer;
+    bool more = true;
+
+    w->leading = true;
+    while (more && !w->failed) {
+        struct wal_group *group = take(w);
+
+        pthread_mutex_unlock(&w->lock);
+        int failed = c->failure.error ? -1 : wal_commit(c, group);
+
+        pthread_mutex_lock(&w->lock);
+        if (failed) {
+            w->failed = true;
+            break;
+        }
+        account(w, group);
+        more = w->config->think_us == 0 && append(w, stream) > 0;
+        pthread_cond_broadcast(&w->changed);
+    }
+    /* Sent under the lock, so that the next leader's messages come after it. */
+    int error = pc_outbox_flush(&c->outbox);
+
+    if (error) {
+        wal_fail(&c->failure, -error, "write to the channel");
+        w->failed = true;
+    }
+    w->leading = false;
+    pthread_cond_broadcast(&w->changed);
+}
+
+static void think(const struct wal_config *config)
+{
+    struct timespec pause = {
+        .tv_sec = (time_t)(config->think_us / 1000000),
+        .tv_nsec = (long)(config->think_us % 1000000) * 1000,
+    };
+
+    while (nanosleep(&pause, &pause) && errno == EINTR)
+        ;
+}
+
+static void *run_stream(void *argument)
+{
+    struct stream *stream = argument;
+    struct writer *w = stream->writer;
+
+    pthread_mutex_lock(&w->lock);
+    while (append(w, stream)) {
+        while (!w->failed && w->durable_lsn < stream->prev_lsn) {
+            if (w->leading)
+                pthread_cond_wait(&w->changed, &w->lock);
+            else
+                lead(w, stream);
+        }
+        if (w->config->think_us && !w->failed) {
+            pthread_mutex_unlock(&w->lock);
+            think(w->config);
+            pthread_mutex_lock(&w->lock);
+        }
+    }
+    pthread_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+static int open_writer(struct writer *w, struct pc_problems *problems)
+{
+    const struct wal_config *config = w->config;
+    uint64_t group_max = config->streams * config->batch;
+    struct wal_failure *failure = &w->committer.failure;
+
+    if (wal_committer_open(&w->committer, config, group_max, problems))
+        return -1;
+    for (int i = 0; i < 2; i++) {
+        struct wal_group *group = &w->groups[i];
+        size_t bytes = group_max * w->committer.log.layout.stride;
+
+        group->started_ns = calloc(config->streams, sizeof(*group->started_ns));
+        if (!group->started_ns ||
+            posix_memalign((void **)&group->records, WAL_BLOCK_MAX, bytes))
+            return wal_fail(failure, ENOMEM, "malloc");
+        memset(group->records, 0, bytes); /* the padding, which no append touches */
+    }
+    uint64_t last = wal_last_lsn(&w->committer.log.layout);
+
+    w->last_lsn = config->records ? config->first_lsn + config->records - 1 : last;
+    if (w->last_lsn > last)
+        w->last_lsn = last;
+    w->next_lsn = config->first_lsn;
+    w->durable_lsn = config->first_lsn - 1;
+    w->open = &w->groups[0];
+    w->open->first_lsn = w->next_lsn;
+
+    int error = pc_outbox_add(&w->committer.outbox, (struct pc_message){.type = PC_READY}, NULL,
+                              0);
+
+    if (!error)
+        error = pc_outbox_flush(&w->committer.outbox);
+    w->snapshot_ns = pc_now_ns() + SNAPSHOT_NS;
+    w->deadline_ns = config->seconds ? pc_now_ns() + config->seconds * 1000000000ull : UINT64_MAX;
+    return error ? wal_fail(failure, -error, "write to the channel") : 0;
+}
+
+static void run_streams(struct writer *w)
+{
+    struct stream *streams = calloc(w->config->streams, sizeof(*streams));
+    uint32_t started = 0;
+
+    for (; streams && started < w->config->streams; started++) {
+        struct stream *stream = &streams[started];
+
+        *stream = (struct stream){.writer = w, .number = started};
+        int error = pthread_create(&stream->thread, NULL, run_stream, stream);
+
+        if (error) {
+            pthread_mutex_lock(&w->lock);
+            wal_fail(&w->committer.failure, error, "pthread_create");
+            w->failed = true;
+            pthread_mutex_unlock(&w->lock);
+            break;
+        }
+    }
+    if (!streams)
+        wal_fail(&w->committer.failure, ENOMEM, "malloc");
+    for (uint32_t i = 0; i < started; i++)
+        pthread_join(streams[i].thread, NULL);
+    free(streams);
+}
+
+static int report(struct writer *w, const struct pc_problems *problems)
+{
+    struct wal_failure *failure = &w->committer.failure;
+
+    if (problems->count) {
+        pc_outbox_error(&w->committer.outbox, EINVAL, problems->text);
+        fprintf(stderr, "wal: %s\n", problems->text);
+        return 2;
+    }
+    if (failure->error) {
+        pc_outbox_error(&w->committer.outbox, failure->error, failure->call);
+        fprintf(stderr, "wal: %s: %s\n", failure->call, strerror(failure->error));
+        return 1;
+    }
+    return 0;
+}
+
+int wal_write_run(const struct wal_config *config, int channel)
+{
+    static struct writer writer; /* large, and one per process */
+    struct writer *w = &writer;
+    struct pc_problems problems = {0};
+
+    w->config = config;
+    w->run = wal_run(config->run_id);
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->changed, NULL);
+    pc_outbox_init(&w->committer.outbox, channel);
+    if (open_writer(w, &problems) == 0) {
+        run_streams(w);
+        if (!w->committer.failure.error) {
+            send_latency(w);
+            int error = pc_outbox_flush(&w->committer.outbox);
+
+            if (error)
+                wal_fail(&w->committer.failure, -error, "write to the channel");
+        }
+    }
+    int status = report(w, &problems);
+
+    wal_committer_close(&w->committer);
+    for (int i = 0; i < 2; i++) {
+        free(w->groups[i].records);
+        free(w->groups[i].started_ns);
+    }
+    return status;
+}
