@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "init.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/reboot.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <termios.h>
+#include <time.h>
+#include <unistd.h>
+
+volatile struct pcu_page *page;
+uint8_t *area;
+
+uint64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+_Noreturn void die(const char *call)
+{
+    int line = open("/dev/console", O_WRONLY);
+
+    dprintf(line, "powercut: init cannot go on: %s: %s\n", call, strerror(errno));
+    reboot(RB_POWER_OFF);
+    _exit(1);
+}
+
+int fail(enum pcu_step step, const char *format, ...)
+{
+    int error = errno;
+    va_list arguments;
+
+    if (page->step != PCU_STEP_NONE) /* the first failure counts */
+        return -1;
+    page->step = step;
+    page->error = (uint32_t)error;
+    va_start(arguments, format);
+    vsnprintf((char *)page->what, sizeof page->what, format, arguments);
+    va_end(arguments);
+    return -1;
+}
+
+static void make_mounts(void)
+{
+    /* The initramfs is mounted already; /dev may be, by the kernel. */
+    mkdir("/dev", 0755);
+    mkdir("/proc", 0755);
+    mkdir("/sys", 0755);
+    mkdir("/tmp", 0755);
+    if (mount("dev", "/dev", "devtmpfs", 0, NULL) != 0 && errno != EBUSY)
+        die("mount /dev");
+    if (mount("proc", "/proc", "proc", 0, NULL) != 0)
+        die("mount /proc");
+    if (mount("sys", "/sys", "sysfs", 0, NULL) != 0)
+        die("mount /sys");
+    if (mount("tmp", "/tmp", "tmpfs", 0, "size=100%") != 0)
+        die("mount /tmp");
+}
+
+/* /dev/mmapper has no size to ask for: the first page is mapped to read it. */
+static void map_share(void)
+{
+    int fd = open("/dev/mmapper", O_RDWR | O_CLOEXEC);
+    uint64_t capacity;
+    uint8_t *memory;
+
+    if (fd < 0)
+        die("open /dev/mmapper");
+    memory = mmap(NULL, PCU_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED)
+        die("mmap /dev/mmapper");
+    if (((struct pcu_page *)memory)->magic != PCU_MAGIC) {
+        errno = EPROTO;
+        die("the shared page");
+    }
+    capacity = ((struct pcu_page *)memory)->capacity;
+    munmap(memory, PCU_PAGE);
+    memory = mmap(NULL, PCU_PAGE + capacity, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED)
+        die("mmap all of /dev/mmapper");
+    close(fd);
+    page = (volatile struct pcu_page *)memory;
+    area = memory + PCU_PAGE;
+}
+
+static int open_line(void)
+{
+    struct termios settings;
+    int line = open("/dev/ttyS0", O_RDWR | O_NOCTTY | O_CLOEXEC);
+
+    if (line < 0)
+        die("open /dev/ttyS0");
+    if (tcgetattr(line, &settings) != 0)
+        die("tcgetattr /dev/ttyS0");
+    cfmakeraw(&settings);
+    if (tcsetattr(line, TCSANOW, &settings) != 0)
+        die("tcsetattr /dev/ttyS0");
+    return line;
+}
+
+static int serve(void)
+{
+    switch (page->verb) {
+    case PCU_CONFIGURE:
+        return plan_parse();
+    case PCU_PATCH:
+        return view_patch();
+    case PCU_RECOVER:
+        return recover();
+    case PCU_MOUNT:
+        return view_patch() != 0 || view_fresh(NULL) != 0 ? -1 : fs_mount();
+    case PCU_UMOUNT:
+        return fs_umount();
+    case PCU_EXEC:
+        return execute_once();
+    case PCU_DUMP:
+        return view_dump();
+    case PCU_BARE:
+        return bare();
+    default:
+        errno = ENOSYS;
+        return fail(PCU_STEP_CHECK, "verb %u", page->verb);
+    }
+}
+
+int main(void)
+{
+    char byte = 'h';
+    int line;
+
+    make_mounts();
+    map_share();
+    view_setup();
+    line = open_line();
+    for (;;) {
+        if (write(line, &byte, 1) != 1)
+            die("write to the controller");
+        if (read(line, &byte, 1) != 1)
+            die("read from the controller");
+        page->step = PCU_STEP_NONE;
+        page->error = 0;
+        page->status = 0;
+        page->answer = 0;
+        page->reads = 0;
+        page->what[0] = '\0';
+        memset((void *)page->step_ns, 0, sizeof page->step_ns);
+        serve();
+        page->done = page->sequence;
+        byte = 'd';
+    }
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * PID 1 of the User-Mode Linux in which disk states are recovered.
+ *
+ * The disk is a RAM disk, the origin: what the controller patches into it stays
+ * until it patches something else.  Recovery never sees it, but a view: a
+ * device-mapper snapshot with its exceptions in RAM.  A fresh view is one table
+ * exchange; it forgets everything that the last recovery wrote, and no block of
+ * the disk is copied or compared for that.
+ *
+ * Rules that hold everywhere in this folder: PID 1 never exits on its own (the
+ * kernel would panic, and the controller would take that for the state's
+ * fault) except through `die`, which says so first; a function that can fail
+ * returns 0, or -1 after `fail` has kept the step, errno and the call.
+ */
+#ifndef POWERCUT_UML_INIT_H
+#define POWERCUT_UML_INIT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "share.h"
+
+#define DISK "/dev/dm-0"
+#define ARGUMENTS_MAX 64
+
+/* The shared memory: the page, and what follows it. */
+extern volatile struct pcu_page *page;
+extern uint8_t *area;
+
+/* What CONFIGURE said. */
+struct plan {
+    char filesystem[32];
+    unsigned long flags;
+    char options[512]; /* what is left for the file system itself */
+    char mount_point[256];
+    char text[8192];
+    char *reader[ARGUMENTS_MAX + 1];
+    char *after[ARGUMENTS_MAX + 1];
+};
+extern struct plan plan;
+
+/* init.c */
+_Noreturn void die(const char *call);
+int fail(enum pcu_step step, const char *format, ...) __attribute__((format(printf, 2, 3)));
+uint64_t now_ns(void);
+
+/* view.c: the origin and the view over it. */
+void view_setup(void);
+int view_patch(void);
+int view_fresh(const char *origin);
+int view_check(void);
+int view_dump(void);
+
+/* options.c: splits mount(8)'s words into mount(2)'s flags and the rest. */
+unsigned long split_options(const char *options, char *data, size_t size);
+
+/* recover.c: the verbs about file systems and programs. */
+int plan_parse(void);
+int fs_mount(void);
+int fs_umount(void);
+int recover(void);
+int execute(char *const argv[], enum pcu_step step);
+int execute_once(void);
+
+/* bare.c: the loops that the engine is measured against. */
+int bare(void);
+
+#endif

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The memory that the controller and PID 1 of a User-Mode Linux share, and the
+ * protocol spoken through it.
+ *
+ * The controller creates an anonymous file (memfd), UML maps it as I/O memory
+ * (`iomem=mmapper,/proc/self/fd/N`), PID 1 maps /dev/mmapper.  So a request of
+ * any size costs no copy through a device.  A request is written here, then one
+ * byte is sent over the serial line ttyS0; one byte comes back when the answer
+ * is here.  There is one request at a time.
+ *
+ * Layout: one page of struct pcu_page, then `capacity` bytes that requests and
+ * answers use as the verb says.  Little-endian, offsets in bytes from the start
+ * of that second part unless something else is said.
+ *
+ * The Python side is harness/powercut/recover/uml_share.py; a test compares the
+ * two byte for byte.
+ */
+#ifndef POWERCUT_UML_SHARE_H
+#define POWERCUT_UML_SHARE_H
+
+#include <assert.h>
+#include <stdint.h>
+
+#define PCU_MAGIC 0x31554350u /* "PCU1" */
+#define PCU_PAGE 4096u
+#define PCU_ZEROES UINT64_MAX /* as pcu_patch.data: the patch is zeroes */
+
+enum pcu_verb {
+    /* Strings, NUL-terminated: file system type (empty: none), mount options,
+     * mount point, path of the reader, its arguments..., an empty string, path
+     * of the writer that goes on after recovery and its arguments (or none),
+     * an empty string.  Holds for every RECOVER that follows. */
+    PCU_CONFIGURE = 1,
+    /* `count` struct pcu_patch at 0: lays them over the origin, in order. */
+    PCU_PATCH = 2,
+    /* As PATCH, then: fresh view, mount, reader, unmount.  Answers with what the
+     * reader sent on its channel at 0 (`answer` bytes, messages of wire.h). */
+    PCU_RECOVER = 3,
+    /* Fresh view and mount, nothing else; stays mounted. */
+    PCU_MOUNT = 4,
+    PCU_UMOUNT = 5,
+    /* Strings as in CONFIGURE: runs a program, its channel as in RECOVER. */
+    PCU_EXEC = 6,
+    /* Copies `length` bytes of the view at `offset` to 0, past every cache. */
+    PCU_DUMP = 7,
+    /* `count` times: fresh view, mount, unmount; the time of each step summed in
+     * `step_ns`.  `offset` is the enum pcu_path to use. */
+    PCU_BARE = 8
+};
+
+/* The step of a RECOVER that failed, or whose time `step_ns` holds. */
+enum pcu_step {
+    PCU_STEP_NONE = 0,
+    PCU_STEP_PATCH = 1,  /* never the state's fault */
+    PCU_STEP_VIEW = 2,   /* never the state's fault */
+    PCU_STEP_MOUNT = 3,  /* the state's fault unless errno says ENOMEM */
+    PCU_STEP_READ = 4,   /* `status` is the reader's exit status */
+    PCU_STEP_AFTER = 5,
+    PCU_STEP_UMOUNT = 6,
+    PCU_STEP_CHECK = 7,  /* the view overflowed: nothing may be concluded */
+    PCU_STEPS = 8
+};
+
+struct pcu_page {
+    uint32_t magic;
+    uint32_t verb;
+    uint64_t sequence;   /* of the request; PID 1 copies it to `done` */
+    uint64_t done;
+    uint64_t capacity;   /* bytes after this page; set by the controller */
+    uint64_t disk_size;  /* bytes; set by the controller before boot */
+    uint64_t chunk;      /* sectors per unit of the view; set before boot */
+    uint64_t offset;
+    uint64_t length;
+    uint64_t count;
+    uint64_t answer;     /* bytes of the answer at 0 */
+    uint64_t reads;      /* bytes of the read map that follows the answer, 0: none */
+    uint32_t track;      /* granule of the read map in sectors, 0: do not track */
+    uint32_t step;       /* where it failed, 0: it did not */
+    uint32_t error;      /* errno of that */
+    uint32_t status;     /* exit status of the program that ran last */
+    uint64_t step_ns[PCU_STEPS];
+    char what[256];      /* the call that failed and on what */
+};
+static_assert(sizeof(struct pcu_page) == 96 + 8 * PCU_STEPS + 256 + 8, "no padding");
+static_assert(sizeof(struct pcu_page) <= PCU_PAGE, "one page");
+
+/* Bytes to lay over the origin; all three are multiples of 512. */
+struct pcu_patch {
+    uint64_t offset; /* on the disk */
+    uint64_t length;
+    uint64_t data;   /* where the bytes are, or PCU_ZEROES */
+};
+static_assert(sizeof(struct pcu_patch) == 24, "no padding");
+
+/* Ways to the disk that BARE compares.  The engine uses the first. */
+enum pcu_path {
+    PCU_PATH_VIEW = 0,      /* snapshot in RAM over the origin in RAM */
+    PCU_PATH_RAM_COPY = 1,  /* a RAM disk, the whole image copied back each time */
+    PCU_PATH_UBD = 2,       /* ubda, the whole image written back each time */
+    PCU_PATH_VIEW_UBD = 3,  /* snapshot in RAM over ubda */
+    PCU_PATH_LOOP = 4,      /* loop over a file in the guest's tmpfs, copied back */
+    PCU_PATH_VIEW_LOOP = 5, /* snapshot in RAM over a loop over a tmpfs file */
+    PCU_PATH_PLAIN = 6      /* the RAM disk itself, never restored: clean after the first */
+};
+
+#endif

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The origin (/dev/ram0) and the view (/dev/dm-0, a snapshot of it).
+ *
+ * A snapshot that shares its exception store with a living one would take over
+ * that one's exceptions (dm-snapshot calls it handover).  So two stores,
+ * /dev/ram1 and /dev/ram2, take turns: the old view is gone before its store
+ * is used again.  The store is not persistent ("N"): which of its chunks mean
+ * what is known to the target alone and dies with it.
+ *
+ * The origin is patched past the page cache (O_DIRECT), and nobody else ever
+ * opens it: there is no cached block that could be stale.  The view's own
+ * cached blocks go when its last opener closes it, at unmount.
+ */
+#include "init.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "dm.h"
+
+#define VIEW "view"
+#define ORIGIN "/dev/ram0"
+#define BOUNCE (1u << 20) /* bytes; O_DIRECT cannot read I/O memory */
+
+static int origin = -1;
+static uint8_t *bounce;
+
+static void load(const char *module, const char *parameters)
+{
+    char path[128];
+    int fd;
+
+    snprintf(path, sizeof path, "/modules/%s.ko", module);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || (syscall(SYS_finit_module, fd, parameters, 0) != 0 && errno != EEXIST))
+        die(path);
+    close(fd);
+}
+
+void view_setup(void)
+{
+    char parameters[64];
+
+    /* The stores hold at most one chunk for every chunk of the disk. */
+    snprintf(parameters, sizeof parameters, "rd_nr=4 rd_size=%llu",
+             (unsigned long long)(page->disk_size / 1024 + page->chunk + 64));
+    load("brd", parameters);
+    load("dm-mod", "");
+    load("dm-bufio", "");
+    load("dm-snapshot", "");
+    origin = open(ORIGIN, O_RDWR | O_DIRECT | O_CLOEXEC);
+    if (origin < 0)
+        die("open " ORIGIN);
+    if (posix_memalign((void **)&bounce, 4096, BOUNCE) != 0)
+        die("posix_memalign");
+    if (dm_create(VIEW) != 0)
+        die("create the view");
+}
+
+static int patch(const struct pcu_patch *patch)
+{
+    uint64_t done, size;
+
+    for (done = 0; done < patch->length; done += size) {
+        size = patch->length - done < BOUNCE ? patch->length - done : BOUNCE;
+        if (patch->data == PCU_ZEROES)
+            memset(bounce, 0, size);
+        else
+            memcpy(bounce, area + patch->data + done, size);
+        if (pwrite(origin, bounce, size, (off_t)(patch->offset + done)) != (ssize_t)size)
+            return fail(PCU_STEP_PATCH, "write %s at %llu", ORIGIN,
+                        (unsigned long long)(patch->offset + done));
+    }
+    return 0;
+}
+
+int view_patch(void)
+{
+    const struct pcu_patch *patches = (const struct pcu_patch *)area;
+    uint64_t index;
+
+    for (index = 0; index < page->count; index++)
+        if (patch(&patches[index]) != 0)
+            return -1;
+    return 0;
+}
+
+int view_fresh(const char *device)
+{
+    static unsigned turn;
+    char parameters[96];
+
+    turn ^= 1;
+    snprintf(parameters, sizeof parameters, "%s 1:%u N %llu", device == NULL ? "1:0" : device,
+             1 + turn, (unsigned long long)page->chunk);
+    if (dm_swap(VIEW, page->disk_size / 512, "snapshot", parameters) != 0)
+        return fail(PCU_STEP_VIEW, "snapshot %s", parameters);
+    return 0;
+}
+
+int view_check(void)
+{
+    char line[256];
+
+    if (dm_status(VIEW, line, sizeof line) != 0)
+        return fail(PCU_STEP_CHECK, "status of the view");
+    if (strchr(line, '/') == NULL) { /* "used/all metadata", or a word for what is wrong */
+        page->step = PCU_STEP_NONE; /* this explains whatever failed before */
+        errno = ENOSPC;
+        return fail(PCU_STEP_CHECK, "the view is %s", line);
+    }
+    return 0;
+}
+
+int view_dump(void)
+{
+    int fd = open(DISK, O_RDONLY | O_DIRECT | O_CLOEXEC);
+    uint64_t done, size;
+
+    if (fd < 0)
+        return fail(PCU_STEP_VIEW, "open %s", DISK);
+    for (done = 0; done < page->length; done += size) {
+        size = page->length - done < BOUNCE ? page->length - done : BOUNCE;
+        if (pread(fd, bounce, size, (off_t)(page->offset + done)) != (ssize_t)size) {
+            close(fd);
+            return fail(PCU_STEP_VIEW, "read %s at %llu", DISK,
+                        (unsigned long long)(page->offset + done));
+        }
+        memcpy(area + done, bounce, size);
+    }
+    close(fd);
+    page->answer = done;
+    return 0;
+}

@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The `uml` recovery engine: state after state in one User-Mode Linux.
+
+One boot, then for every state: the pages that differ from the last state go into the
+guest's origin (a RAM disk), a fresh snapshot is laid over it, PID 1 mounts that
+snapshot (which is the recovery), runs the log reader, unmounts and answers.  What
+recovery writes is in the snapshot alone and is forgotten with it; docs/recovery-engines.md
+says what else was tried, and how fast each was.
+
+A kernel that panics or hangs is restarted and asked once more: only what a fresh kernel
+makes of a state is held against the state.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import numpy as np
+
+from powercut.model.errors import HostError
+from powercut.model.observation import Observation
+from powercut.paths import WAL_BINARY
+from powercut.recover.port import ImageWrite, RecoveryPlan
+from powercut.recover.uml_boot import UmlProcess, initramfs, unavailable
+from powercut.recover.uml_origin import PAGE, Origin, Pages
+from powercut.recover.uml_share import PATCH_DTYPE, Answer, BarePath, Share, Step, Verb
+
+__all__ = ["UmlEngine", "unavailable"]
+
+_CHUNK_SECTORS: Final = 64  # 32 KiB: measured, docs/recovery-engines.md
+_SHARE_BYTES: Final = 32 << 20
+_DATA_AT: Final = 1 << 20  # bytes; patches stand before it, their bytes from there
+_PAGES_A_CALL: Final = (_SHARE_BYTES - _DATA_AT) // PAGE
+_GUEST_MIB: Final = 160  # what the guest needs besides its disk
+_TROUBLE: Final = frozenset({Step.PATCH, Step.VIEW, Step.CHECK})
+
+
+class _Dead(Exception):
+    """The guest panicked or hung; the text is its console."""
+
+    def __init__(self, how: str, console: str) -> None:
+        super().__init__(f"{how}\n{console}".strip())
+
+
+class _Trouble(Exception):
+    """The engine failed and the state has no part in it."""
+
+
+class UmlEngine:
+    """Recovers states of `base` in a User-Mode Linux; a `RecoveryEngine`.
+
+    `programs` are files of the host by their path in the guest (default: the `wal`
+    program as `/bin/wal`).  `memory_mib` is the guest's memory; by default there is room
+    for three copies of the disk, of which the host gives what is used: what is not
+    zero on the disk, and what one recovery writes.
+    """
+
+    def __init__(
+        self,
+        base: Path,
+        plan: RecoveryPlan,
+        *,
+        programs: Mapping[str, Path] | None = None,
+        memory_mib: int | None = None,
+        chunk_sectors: int = _CHUNK_SECTORS,
+        disk_fd: int | None = None,
+    ) -> None:
+        self._base = base
+        self._plan = plan
+        self._programs = {"/bin/wal": WAL_BINARY} if programs is None else dict(programs)
+        self._origin = Origin(base)
+        self._memory_mib = memory_mib or _GUEST_MIB + 3 * -(-self._origin.size >> 20)
+        self._chunk = chunk_sectors
+        self._disk_fd = disk_fd
+        self._share: Share | None = None
+        self._archive = b""
+        self._process: UmlProcess | None = None
+        self.boots = 0
+        self.last: Answer | None = None
+
+    @property
+    def base(self) -> Path:
+        """The image under every state; never modified."""
+        return self._base
+
+    @property
+    def pid(self) -> int | None:
+        """The guard's process id; None while nothing runs."""
+        return None if self._process is None else self._process.pid
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the guest; idempotent."""
+        self._stop()
+        if self._share is not None:
+            self._share.close()
+            self._share = None
+
+    def start(self, *, timeout_s: float) -> None:
+        """Boots the guest and fills its origin.
+
+        Raises HostError if this host cannot, or not in time.
+        """
+        reasons = unavailable() if "/bin/wal" in self._programs else []
+        if reasons:
+            raise HostError("the uml engine cannot run: " + "; ".join(reasons))
+        if not self._archive:
+            self._archive = initramfs(self._programs)
+        if self._share is None:
+            self._share = Share(_SHARE_BYTES)
+        try:
+            self._boot(time.monotonic() + timeout_s)
+        except (_Dead, _Trouble) as error:
+            self._stop()
+            raise HostError(f"User-Mode Linux did not start: {error}") from error
+
+    def recover(self, writes: Sequence[ImageWrite], *, timeout_s: float) -> Observation:
+        """Recovers the base image with `writes` laid over it, in order.
+
+        `timeout_s` is for one attempt, of which there are two if the first ends in a
+        panic, a hang or trouble of the engine's own; a restart has as much again.
+        Objects that were in the last call's `writes` are taken to be unchanged.  Raises
+        HostError if a fresh kernel could not even be asked.
+        """
+        changed = self._origin.advance(writes)
+        if self._process is None:
+            self.start(timeout_s=timeout_s)
+            changed = changed[:0]
+        try:
+            return self._attempt(changed, timeout_s)
+        except (_Dead, _Trouble):
+            self._stop()
+        self.start(timeout_s=max(timeout_s, 30.0))
+        try:
+            return self._attempt(changed[:0], timeout_s)
+        except _Dead as dead:
+            self._stop()
+            return Observation((), recovered=False, complete=False, failure=str(dead))
+        except _Trouble as trouble:
+            self._stop()
+            raise HostError(
+                f"the uml engine failed on its own: {trouble}",
+                hint="give it more memory (memory_mib) if it ran out of it",
+            ) from trouble
+
+    def dump(self, *, timeout_s: float) -> bytes:
+        """The whole disk as the guest sees it now, what recovery has written included."""
+        parts = []
+        deadline = time.monotonic() + timeout_s
+        for offset in range(0, self._origin.size, _SHARE_BYTES):
+            length = min(_SHARE_BYTES, self._origin.size - offset)
+            answer = self._checked(Verb.DUMP, deadline, offset=offset, length=length)
+            parts.append(self._memory().area[: answer.answer].tobytes())
+        return b"".join(parts)
+
+    def mount(self, *, timeout_s: float) -> None:
+        """Mounts a fresh view of the current state, and leaves it mounted."""
+        self._checked(Verb.MOUNT, time.monotonic() + timeout_s)
+
+    def unmount(self, *, timeout_s: float) -> None:
+        """The opposite of `mount`."""
+        self._checked(Verb.UMOUNT, time.monotonic() + timeout_s)
+
+    def execute(self, argv: Sequence[str], *, timeout_s: float) -> Answer:
+        """Runs a program in the guest, with its channel as in the plan."""
+        text = b"".join(word.encode() + b"\0" for word in argv) + b"\0"
+        self._memory().put(text)
+        return self._checked(Verb.EXEC, time.monotonic() + timeout_s, length=len(text))
+
+    def bare(self, path: BarePath, rounds: int, *, timeout_s: float) -> Answer:
+        """The loop that the engine is measured against: fresh disk, mount, unmount."""
+        deadline = time.monotonic() + timeout_s
+        return self._checked(Verb.BARE, deadline, offset=path, count=rounds)
+
+    def _memory(self) -> Share:
+        if self._share is None:
+            raise HostError("the uml engine has not been started")
+        return self._share
+
+    def _stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+
+    def _boot(self, deadline: float) -> None:
+        """Boots, then gives the guest its plan and everything on the disk that is not zero."""
+        self._stop()
+        share = self._memory()
+        share.prepare_boot(self._origin.size, self._chunk)
+        filled = self._origin.filled()
+        self._process = UmlProcess(
+            self._archive,
+            share.fd,
+            memory_mib=self._memory_mib,
+            need=(_GUEST_MIB << 20) + 2 * PAGE * len(filled),
+            disk=self._disk_fd,
+        )
+        self.boots += 1
+        self._wait(deadline, "boot")
+        text = _plan_text(self._plan)
+        share.put(text)
+        self._checked(Verb.CONFIGURE, deadline, length=len(text))
+        self._patch(filled, deadline)
+
+    def _attempt(self, changed: Pages, timeout_s: float) -> Observation:
+        deadline = time.monotonic() + timeout_s
+        assert self._process is not None
+        self._process.clear_console()
+        rest = self._patch(changed, deadline, keep_last=True)
+        answer = self._call(Verb.RECOVER, deadline, count=self._put(rest))
+        self.last = answer
+        if answer.step in _TROUBLE or answer.error == errno.ENOMEM:
+            raise _Trouble(answer.reason)
+        if answer.step is Step.UMOUNT:  # it would leak into the next state
+            raise _Trouble(answer.reason)
+        said = self._process.console() if answer.step is not Step.NONE else ""
+        failure = f"{answer.reason}\n{said}".strip()
+        if answer.step is Step.MOUNT:
+            return Observation((), recovered=False, complete=False, failure=failure)
+        try:
+            extents = self._memory().extents(answer.answer)
+        except (ValueError, struct.error) as error:
+            raise _Trouble(f"the reader's extents: {error}") from error
+        return Observation(extents, complete=answer.step is Step.NONE, failure=failure)
+
+    def _patch(self, pages: Pages, deadline: float, *, keep_last: bool = False) -> Pages:
+        """Sends `pages` to the origin, all of them or all but the last load."""
+        while len(pages) > (_PAGES_A_CALL if keep_last else 0):
+            load, pages = pages[:_PAGES_A_CALL], pages[_PAGES_A_CALL:]
+            answer = self._call(Verb.PATCH, deadline, count=self._put(load))
+            if answer.step is not Step.NONE:
+                raise _Trouble(answer.reason)
+        return pages
+
+    def _put(self, pages: Pages) -> int:
+        """Puts patches for `pages` into the shared memory; returns how many there are."""
+        if not len(pages):
+            return 0
+        begins = np.flatnonzero(np.diff(pages, prepend=-2) != 1)
+        counts = np.diff(begins, append=len(pages))
+        patches = np.empty(len(begins), dtype=PATCH_DTYPE)
+        patches["offset"] = pages[begins] * PAGE
+        patches["length"] = counts * PAGE
+        patches["data"] = _DATA_AT + begins * PAGE
+        area = self._memory().area
+        area[_DATA_AT : _DATA_AT + len(pages) * PAGE] = self._origin.content(pages).reshape(-1)
+        area[: patches.nbytes] = patches.view(np.uint8)
+        return len(patches)
+
+    def _checked(self, verb: Verb, deadline: float, **arguments: int) -> Answer:
+        try:
+            answer = self._call(verb, deadline, **arguments)
+        except _Dead as dead:
+            self._stop()
+            raise HostError(f"the guest died: {dead}") from dead
+        if answer.step is not Step.NONE:
+            raise HostError(f"the guest failed: {answer.reason}")
+        return answer
+
+    def _call(self, verb: Verb, deadline: float, **arguments: int) -> Answer:
+        if self._process is None:
+            raise HostError("the uml engine has not been started")
+        self._memory().ask(verb, **arguments)
+        try:
+            self._process.ring()
+        except OSError:
+            raise self._dead("the guest's kernel ended") from None
+        self._wait(deadline, verb.name.lower())
+        answer = self._memory().answer()
+        if answer is None:
+            raise self._dead("the guest answered another question")
+        return answer
+
+    def _wait(self, deadline: float, what: str) -> None:
+        assert self._process is not None
+        rang = self._process.wait_ring(deadline)
+        if rang is None:
+            raise self._dead(f"the guest's kernel hung: no answer to {what} in time")
+        if not rang:
+            raise self._dead("the guest's kernel ended")
+
+    def _dead(self, how: str) -> _Dead:
+        assert self._process is not None
+        console = self._process.kill()
+        self._process = None
+        return _Dead(how, console)
+
+
+def _plan_text(plan: RecoveryPlan) -> bytes:
+    """The plan as CONFIGURE wants it (guests/uml/share.h)."""
+    words = [plan.filesystem, plan.mount_options, plan.mount_point]
+    words += [*plan.reader, "", *plan.after, ""]
+    return b"".join(word.encode() + b"\0" for word in words)

@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Boots a User-Mode Linux and leaves nothing behind: no process, no file, no socket.
+
+Everything that it is given is an anonymous file (memfd) or a socket pair, passed as
+`/proc/self/fd/N`; its memory is a file that it creates without a name (O_TMPFILE) in
+TMPDIR; the folder in which it would put a pid file and a control socket is one that
+cannot exist.  `uml-guard` (guests/uml/guard.c) ends all of its processes when the
+controller dies.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from powercut.model.errors import HostError
+from powercut.paths import BUILD, WAL_BINARY
+
+KERNEL: Final = "linux.uml"
+MODULES: Final = Path("/usr/lib/uml/modules")
+_MODULE_FILES: Final = (
+    "drivers/block/brd.ko",
+    "drivers/block/loop.ko",
+    "drivers/md/dm-mod.ko",
+    "drivers/md/dm-bufio.ko",
+    "drivers/md/dm-snapshot.ko",
+)
+_ROOM_MIB: Final = 160  # what the guest uses of its memory besides the disk, generously
+_CONSOLE_TAIL: Final = 8192  # bytes
+_KILL_TIMEOUT_S: Final = 20.0
+
+
+def init_binary() -> Path:
+    """PID 1 of the guest, as guests/uml/Makefile leaves it."""
+    return BUILD / "bin" / "uml-init"
+
+
+def guard_binary() -> Path:
+    """The host's side of the sandbox, from the same Makefile."""
+    return BUILD / "bin" / "uml-guard"
+
+
+def unavailable() -> list[str]:
+    """All reasons why the `uml` engine cannot work here, each with its remedy; empty if it can."""
+    reasons = []
+    if shutil.which(KERNEL) is None:
+        reasons.append(f"{KERNEL} is not installed (Debian package user-mode-linux)")
+    elif _modules() is None:
+        reasons.append(
+            f"no kernel under {MODULES} has all of "
+            f"{', '.join(Path(name).name for name in _MODULE_FILES)} "
+            "(Debian package user-mode-linux)"
+        )
+    reasons.extend(
+        f"{binary} is not built (make -C guests/uml)"
+        for binary in (init_binary(), guard_binary())
+        if not binary.exists()
+    )
+    if not WAL_BINARY.exists():
+        reasons.append(f"{WAL_BINARY} is not built (make -C workloads/wal)")
+    if memory_folder(_ROOM_MIB << 20) is None:
+        reasons.append(
+            f"no folder for UML's memory: {', '.join(map(str, _memory_folders()))} must be "
+            f"writable, allow execution and have {_ROOM_MIB} MiB free (set TMPDIR to one that is)"
+        )
+    return reasons
+
+
+def memory_folder(need: int) -> Path | None:
+    """Where UML may keep its memory: room for `need` bytes that may be mapped executable.
+
+    RAM before disk; None if there is none.
+    """
+    for folder in _memory_folders():
+        try:
+            free = os.statvfs(folder)
+        except OSError:
+            continue
+        if (
+            not free.f_flag & os.ST_NOEXEC
+            and os.access(folder, os.W_OK | os.X_OK)
+            and free.f_bavail * free.f_frsize >= need
+        ):
+            return folder
+    return None
+
+
+def _memory_folders() -> list[Path]:
+    chosen = os.environ.get("TMPDIR")
+    named = ["/dev/shm", *([chosen] if chosen else []), "/tmp", "/var/tmp"]
+    return [Path(name) for name in dict.fromkeys(named)]
+
+
+def _modules() -> Path | None:
+    """The newest kernel's modules of which none that is needed is missing."""
+    for kernel in sorted(MODULES.glob("*/kernel"), reverse=True):
+        if all((kernel / name).exists() for name in _MODULE_FILES):
+            return kernel
+    return None
+
+
+def _member(inode: int, path: str, mode: int, data: bytes, device: tuple[int, int]) -> bytes:
+    """One member of a cpio archive, format `newc` (the kernel's buffer-format.rst)."""
+    name = path.encode() + b"\0"
+    fields = (inode, mode, 0, 0, 1, 0, len(data), 0, 0, *device, len(name), 0)
+    header = b"070701" + b"".join(b"%08X" % field for field in fields) + name
+    return b"".join((header, b"\0" * (-len(header) % 4), data, b"\0" * (-len(data) % 4)))
+
+
+def initramfs(programs: Mapping[str, Path]) -> bytes:
+    """What the guest boots from: PID 1, the modules it needs, and `programs` by their paths."""
+    modules = _modules()
+    if modules is None:
+        raise HostError("no usable UML modules", hint="install the package user-mode-linux")
+    files = {"init": init_binary(), **{name.lstrip("/"): path for name, path in programs.items()}}
+    files |= {f"modules/{Path(name).name}": modules / name for name in _MODULE_FILES}
+    folders = {str(parent) for name in files for parent in Path(name).parents} - {"."}
+    parts = []
+    for inode, name in enumerate(sorted({"dev", *folders}), start=1):
+        parts.append(_member(inode, name, stat.S_IFDIR | 0o755, b"", (0, 0)))
+    parts.append(_member(1000, "dev/console", stat.S_IFCHR | 0o600, b"", (5, 1)))
+    for inode, (name, path) in enumerate(sorted(files.items()), start=2000):
+        parts.append(_member(inode, name, stat.S_IFREG | 0o755, path.read_bytes(), (0, 0)))
+    parts.append(_member(0, "TRAILER!!!", 0, b"", (0, 0)))
+    return b"".join(parts)
+
+
+def uml_argv(
+    *, memory_mib: int, initrd: int, share: int, line: int, disk: int | None = None
+) -> list[str]:
+    """The command line of UML.  Numbers are file descriptors that it inherits."""
+    argv = [
+        shutil.which(KERNEL) or KERNEL,
+        f"mem={memory_mib}M",
+        f"initrd=/proc/self/fd/{initrd}",
+        f"iomem=mmapper,/proc/self/fd/{share}",
+        f"ssl0=fd:{line}",
+        "con=null",
+        "con0=null,fd:1",
+        "quiet",
+        "panic=-1",
+        "noreboot",
+        "oops=panic",  # a kernel that has oopsed is not asked about the next state
+        "uml_dir=/dev/null/",
+        "rcupdate.rcu_expedited=1",
+    ]
+    if disk is not None:
+        argv.append(f"ubd0=/proc/self/fd/{disk}")
+    return argv
+
+
+class UmlProcess:
+    """One running User-Mode Linux: a line to ring on, and a console."""
+
+    def __init__(
+        self,
+        archive: bytes,
+        share: int,
+        *,
+        memory_mib: int,
+        need: int,
+        disk: int | None = None,
+    ) -> None:
+        folder = memory_folder(need)
+        if folder is None:
+            raise HostError(
+                f"no folder has the {need >> 20} MiB that the guest's memory needs",
+                hint="set TMPDIR to a folder with more room on a file system without noexec",
+            )
+        self._console = os.memfd_create("powercut-console")
+        initrd = os.memfd_create("powercut-initrd")
+        alive, self._alive = os.pipe2(os.O_CLOEXEC)
+        self._line, line = socket.socketpair()
+        try:
+            os.write(initrd, archive)
+            _set_append(self._console)
+            self.argv = uml_argv(
+                memory_mib=memory_mib, initrd=initrd, share=share, line=line.fileno(), disk=disk
+            )
+            inherited = [initrd, share, line.fileno(), *([] if disk is None else [disk])]
+            self._guard = subprocess.Popen(
+                [str(guard_binary()), *self.argv],
+                stdin=alive,
+                stdout=self._console,
+                stderr=self._console,
+                pass_fds=inherited,
+                env={"TMPDIR": str(folder)},
+                start_new_session=True,
+                cwd="/",
+            )
+        except OSError as error:
+            self._close_files()
+            raise HostError(f"cannot start {guard_binary()}: {error}") from error
+        finally:
+            line.close()
+            os.close(alive)
+            os.close(initrd)
+
+    @property
+    def pid(self) -> int:
+        """Process id of the guard."""
+        return self._guard.pid
+
+    def ring(self) -> None:
+        """Tells PID 1 that there is a request."""
+        self._line.send(b"g", socket.MSG_NOSIGNAL)
+
+    def wait_ring(self, deadline: float) -> bool | None:
+        """True once PID 1 rang; False if UML ended; None if neither by `deadline`.
+
+        `deadline` is on the clock of time.monotonic.
+        """
+        left = max(0.0, deadline - time.monotonic())
+        ready, _, _ = select.select([self._line], [], [], left)
+        if not ready:
+            return None
+        try:
+            return self._line.recv(1) != b""
+        except ConnectionError:
+            return False
+
+    def console(self) -> str:
+        """The end of what the kernel has said since `clear_console`."""
+        size = os.fstat(self._console).st_size
+        start = max(0, size - _CONSOLE_TAIL)
+        return os.pread(self._console, size - start, start).decode(errors="replace").strip()
+
+    def clear_console(self) -> None:
+        """Forgets what the kernel has said so far."""
+        if os.fstat(self._console).st_size:
+            os.ftruncate(self._console, 0)
+
+    def kill(self) -> str:
+        """Ends every process of it; returns the console.  Idempotent."""
+        if self._alive < 0:
+            return ""
+        os.close(self._alive)
+        self._alive = -1
+        try:
+            self._guard.wait(_KILL_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._guard.send_signal(signal.SIGKILL)  # UML has asked to die with its parent
+            self._guard.wait(_KILL_TIMEOUT_S)
+        said = self.console()
+        self._close_files()
+        return said
+
+    def _close_files(self) -> None:
+        if self._alive >= 0:
+            os.close(self._alive)
+            self._alive = -1
+        self._line.close()
+        os.close(self._console)
+
+
+def _set_append(fd: int) -> None:
+    """Lets a file be truncated while somebody writes to it."""
+    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_APPEND)

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stands on the origin in the guest, and the least that must be sent to change it.
+
+From state to state most writes stay the same.  So a state is compared with the one
+before it: only the pages under writes that are not in both are built anew, and of
+those only the pages whose bytes differ go to the guest.  The base image is mapped, never
+copied, and never written.
+"""
+
+from __future__ import annotations
+
+import mmap
+import operator
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from powercut.model.errors import HostError
+from powercut.recover.port import ImageWrite
+
+PAGE: Final = 4096
+
+Pages = npt.NDArray[np.int64]
+
+
+class Origin:
+    """The base image with the writes of the current state, page by page."""
+
+    def __init__(self, base: Path) -> None:
+        size = base.stat().st_size
+        if size == 0 or size % PAGE:
+            raise HostError(
+                f"{base}: {size} bytes are not a whole number of pages",
+                hint=f"pad a copy of the image to a multiple of {PAGE} bytes",
+            )
+        self.size = size
+        with base.open("rb") as file:
+            self._base = _pages(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))
+            self._image = _pages(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY))
+            self._filled = _filled_pages(file.fileno(), size, self._base)
+        self._flat = self._image.reshape(-1)
+        self._mask = np.zeros(size // PAGE, dtype=np.bool_)
+        self._writes: Sequence[ImageWrite] = ()
+        self._first: Pages = np.empty(0, dtype=np.int64)
+        self._last: Pages = np.empty(0, dtype=np.int64)
+
+    def advance(self, writes: Sequence[ImageWrite]) -> Pages:
+        """Makes `writes` the current state; returns the pages whose bytes changed, rising.
+
+        A write that is the same object as one of the state before is taken to be
+        unchanged.  Raises ValueError for a write that is not on the disk.
+        """
+        same = _common_prefix(self._writes, writes)
+        first, last = self._spans(writes, same)
+        touched = self._touched(
+            np.concatenate([self._first[same:], first[same:]]),
+            np.concatenate([self._last[same:], last[same:]]),
+        )
+        before = self._image[touched]
+        if same < len(self._writes):
+            self._image[touched] = self._base[touched]
+            self._replay(writes, first, last, same, touched)
+        for index in range(same, len(writes)):
+            self._lay(writes[index])
+        # A copy of the caller's list: it may be changed afterwards, its elements not.
+        self._writes, self._first, self._last = tuple(writes), first, last
+        changed = (self._image[touched] != before).any(axis=1)
+        return touched[changed]
+
+    def filled(self) -> Pages:
+        """The pages that are not all zeroes or may not be: what an empty origin needs."""
+        written = self._touched(self._first, self._last)
+        return np.asarray(np.union1d(self._filled, written))
+
+    def content(self, pages: Pages) -> npt.NDArray[np.uint8]:
+        """The bytes of `pages`, one row each."""
+        return self._image[pages]
+
+    def _spans(self, writes: Sequence[ImageWrite], same: int) -> tuple[Pages, Pages]:
+        """First and last page of every write; those of the first `same` are known."""
+        count = len(writes) - same
+        fresh = writes[same:]
+        offset = np.fromiter((write.offset for write in fresh), np.int64, count)
+        length = np.fromiter((write.length for write in fresh), np.int64, count)
+        if count and (
+            offset.min() < 0 or length.min() <= 0 or int((offset + length).max()) > self.size
+        ):
+            raise ValueError(f"a write lies outside of a disk of {self.size} bytes")
+        return (
+            np.concatenate([self._first[:same], offset // PAGE]),
+            np.concatenate([self._last[:same], (offset + length - 1) // PAGE]),
+        )
+
+    def _touched(self, first: Pages, last: Pages) -> Pages:
+        single = first == last
+        self._mask[first[single]] = True
+        for begin, end in zip(first[~single].tolist(), last[~single].tolist(), strict=True):
+            self._mask[begin : end + 1] = True
+        pages = np.flatnonzero(self._mask)
+        self._mask[pages] = False
+        return pages
+
+    def _replay(
+        self, writes: Sequence[ImageWrite], first: Pages, last: Pages, same: int, pages: Pages
+    ) -> None:
+        """Lays the first `same` writes over `pages`, and over no other page."""
+        low = np.searchsorted(pages, first[:same], side="left")
+        high = np.searchsorted(pages, last[:same], side="right")
+        for index in np.flatnonzero(high > low).tolist():
+            if high[index] - low[index] == last[index] - first[index] + 1:
+                self._lay(writes[index])
+                continue
+            for page in pages[low[index] : high[index]].tolist():
+                self._lay(writes[index], page * PAGE, (page + 1) * PAGE)
+
+    def _lay(self, write: ImageWrite, begin: int = 0, end: int = 2**63 - 1) -> None:
+        """Lays the part of `write` between `begin` and `end` over the image."""
+        begin = max(begin, write.offset)
+        end = min(end, write.offset + write.length)
+        if write.data is None:
+            self._flat[begin:end] = 0
+        else:
+            self._flat[begin:end] = write.data[begin - write.offset : end - write.offset]
+
+
+def _common_prefix(old: Sequence[ImageWrite], new: Sequence[ImageWrite]) -> int:
+    for index, same in enumerate(map(operator.is_, old, new)):
+        if not same:
+            return index
+    return min(len(old), len(new))
+
+
+def _pages(memory: mmap.mmap) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(memory, dtype=np.uint8).reshape(-1, PAGE)
+
+
+def _filled_pages(fd: int, size: int, base: npt.NDArray[np.uint8]) -> Pages:
+    """Pages of the file that are not all zeroes; holes are not read."""
+    step = 4096  # pages at a time: the comparison needs memory of the same size
+    found = []
+    begin = 0
+    while begin < size:
+        try:
+            begin = os.lseek(fd, begin, os.SEEK_DATA)
+        except OSError:  # ENXIO: only a hole is left
+            break
+        end = os.lseek(fd, begin, os.SEEK_HOLE)
+        for at in range(begin // PAGE, -(-end // PAGE), step):
+            part = base[at : min(at + step, -(-end // PAGE))].view(np.uint64)
+            found.append(np.flatnonzero(part.any(axis=1)) + at)
+        begin = end
+    return np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.int64)

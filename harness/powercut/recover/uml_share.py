@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The memory shared with PID 1 of a User-Mode Linux: guests/uml/share.h, in Python."""
+
+from __future__ import annotations
+
+import enum
+import mmap
+import os
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from powercut.model.observation import Extent, SlotState
+
+MAGIC: Final = 0x31554350
+PAGE: Final = 4096
+ZEROES: Final = 2**64 - 1
+STEPS: Final = 8
+PAGE_FORMAT: Final = struct.Struct(f"<II10QIIII{STEPS}Q256s")
+PATCH_DTYPE: Final = np.dtype([("offset", "<u8"), ("length", "<u8"), ("data", "<u8")])
+EXTENT_FORMAT: Final = struct.Struct("<QQQII")
+
+_REQUEST: Final = struct.Struct("<IIQ")  # magic, verb, sequence
+_ARGUMENTS: Final = struct.Struct("<QQQ")  # offset, length, count
+_ARGUMENTS_AT: Final = 48
+_TRACK: Final = struct.Struct("<I")
+_TRACK_AT: Final = 88
+
+
+class Verb(enum.IntEnum):
+    """What PID 1 can be asked to do; share.h explains each."""
+
+    CONFIGURE = 1
+    PATCH = 2
+    RECOVER = 3
+    MOUNT = 4
+    UMOUNT = 5
+    EXEC = 6
+    DUMP = 7
+    BARE = 8
+
+
+class Step(enum.IntEnum):
+    """The step of a recovery that failed, or took its time."""
+
+    NONE = 0
+    PATCH = 1
+    VIEW = 2
+    MOUNT = 3
+    READ = 4
+    AFTER = 5
+    UMOUNT = 6
+    CHECK = 7
+
+
+class BarePath(enum.IntEnum):
+    """Ways to the disk that the bare loop compares; the engine uses the first."""
+
+    VIEW = 0
+    RAM_COPY = 1
+    UBD = 2
+    VIEW_UBD = 3
+    LOOP = 4
+    VIEW_LOOP = 5
+    PLAIN = 6
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What PID 1 made of a request.  `error` is an errno; times are nanoseconds by `Step`."""
+
+    step: Step
+    error: int
+    status: int
+    answer: int
+    reads: int
+    step_ns: tuple[int, ...]
+    what: str
+
+    @property
+    def reason(self) -> str:
+        """The call that failed and why, for a person."""
+        return f"{self.what}: {os.strerror(self.error)}" if self.error else self.what
+
+
+class Share:
+    """The shared memory of one engine: created before the first boot, reused by the next."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.fd = os.memfd_create("powercut-share")
+        os.ftruncate(self.fd, PAGE + capacity)
+        self._map = mmap.mmap(self.fd, PAGE + capacity)
+        self._sequence = 0
+
+    def close(self) -> None:
+        """Lets go of the memory; idempotent."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    @property
+    def area(self) -> npt.NDArray[np.uint8]:
+        """What requests and answers use."""
+        return np.frombuffer(self._map, dtype=np.uint8, offset=PAGE)
+
+    def prepare_boot(self, disk_size: int, chunk: int) -> None:
+        """Writes what PID 1 needs to know before it can be asked anything."""
+        self._map[:PAGE] = bytes(PAGE)
+        PAGE_FORMAT.pack_into(
+            self._map, 0, MAGIC, 0, 0, 0, self.capacity, disk_size, chunk, *([0] * 9),
+            *([0] * STEPS), b"",
+        )  # fmt: skip
+
+    def put(self, data: bytes) -> None:
+        """Puts `data` at the beginning of the area."""
+        self._map[PAGE : PAGE + len(data)] = data
+
+    def ask(
+        self, verb: Verb, *, offset: int = 0, length: int = 0, count: int = 0, track: int = 0
+    ) -> None:
+        """Writes a request; the caller then rings."""
+        self._sequence += 1
+        _ARGUMENTS.pack_into(self._map, _ARGUMENTS_AT, offset, length, count)
+        _TRACK.pack_into(self._map, _TRACK_AT, track)
+        _REQUEST.pack_into(self._map, 0, MAGIC, verb, self._sequence)
+
+    def answer(self) -> Answer | None:
+        """The answer to the last request; None if it is another's."""
+        fields = PAGE_FORMAT.unpack_from(self._map, 0)
+        if fields[3] != self._sequence:
+            return None
+        return Answer(
+            step=Step(fields[13]),
+            error=fields[14],
+            status=fields[15],
+            answer=fields[10],
+            reads=fields[11],
+            step_ns=tuple(fields[16 : 16 + STEPS]),
+            what=fields[16 + STEPS].split(b"\0")[0].decode(errors="replace"),
+        )
+
+    def extents(self, size: int) -> tuple[Extent, ...]:
+        """The extents in the first `size` bytes.  Raises ValueError for what are none."""
+        raw = self._map[PAGE : PAGE + size]
+        return tuple(
+            Extent(slot, count, SlotState(state), lsn, detail)
+            for slot, count, lsn, state, detail in EXTENT_FORMAT.iter_unpack(raw)
+        )
