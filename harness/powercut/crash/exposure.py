@@ -38,7 +38,16 @@ import numpy as np
 import numpy.typing as npt
 
 from powercut.crash.evidence import Evidence, gather, last_event_ns, ranges_of
-from powercut.crash.places import OTHER, CoverIndex, Pieces, pieces_of, windows
+from powercut.crash.places import (
+    OTHER,
+    CoverIndex,
+    Pieces,
+    clip,
+    expand,
+    pieces_of,
+    sorted_unique,
+    windows,
+)
 from powercut.crash.sets import DurabilitySets
 from powercut.model.history import History
 from powercut.model.timeline import Timeline
@@ -135,24 +144,16 @@ def exposure(evidence: Evidence, *, first_lsn: int = 1) -> ExposureReport:
     durable_ns = np.full(len(lsn), NEVER, dtype=np.int64)
     broken_ns = durable_ns.copy()
     write = np.full(len(lsn), -1, dtype=np.int64)
-    base = (first_lsn - 1) * per_record
-    wanted = evidence.runs.chunk + evidence.runs.count > base
-    wanted &= evidence.runs.chunk < claims.acked * per_record
+    begin, end = (first_lsn - 1) * per_record, claims.acked * per_record
+    wanted = (evidence.runs.chunk + evidence.runs.count > begin) & (evidence.runs.chunk < end)
     index = CoverIndex(evidence.timeline)
-    for first, until, runs in windows(evidence.runs.select(wanted), per_record):
-        begin, end = max(first, base), min(until, claims.acked * per_record)
-        if begin >= end or not len(runs):
-            continue
-        records = slice((begin - base) // per_record, (end - base) // per_record)
-        found = episodes(pieces_of(index, runs), evidence.sets)
-        inside = (found.chunk >= begin) & (found.chunk < end)
-        chunks = _chunk_safety(found.select(inside), begin, np.repeat(ack_ns[records], per_record))
-        durable, broken, carrier = (column.reshape(-1, per_record) for column in chunks)
-        durable_ns[records] = durable.max(axis=1)
-        broken_ns[records] = broken.min(axis=1)
-        # Bytes that were never written come before writes that never became durable.
-        key = np.where(carrier < 0, np.int64(NEVER), np.minimum(durable, NEVER - 1))
-        write[records] = carrier[np.arange(len(key)), key.argmax(axis=1)]
+    for _, _, runs in windows(clip(evidence.runs.select(wanted), begin, end), per_record):
+        if len(runs):
+            found = _merge(episodes(pieces_of(index, runs), evidence.sets))
+            fates = _record_fates(found, first_lsn, per_record, ack_ns)
+            durable_ns[fates.record] = fates.safe_ns
+            broken_ns[fates.record] = fates.until_ns
+            write[fates.record] = fates.write
     return _report(evidence, lsn, ack_ns, durable_ns, broken_ns, write)
 
 
@@ -178,13 +179,14 @@ def _report(
 
 @dataclass(frozen=True)
 class Episodes:
-    """Stretches of carriers of one chunk at one place.
+    """Stretches of carriers of `count` consecutive chunks from `chunk` on at one place.
 
-    The chunk is safe there at the instants after `safe_ns` up to `until_ns`; at none
-    if that is empty.  `write` is the first carrier.
+    The chunks are safe there at the instants after `safe_ns` up to `until_ns`; both
+    are `NEVER` if there is no such instant.  `write` is the first carrier.
     """
 
     chunk: I64
+    count: I64
     safe_ns: I64
     until_ns: I64
     write: I64
@@ -192,7 +194,11 @@ class Episodes:
     def select(self, which: Mask | I64) -> Episodes:
         """Only those that `which` picks."""
         return Episodes(
-            self.chunk[which], self.safe_ns[which], self.until_ns[which], self.write[which]
+            self.chunk[which],
+            self.count[which],
+            self.safe_ns[which],
+            self.until_ns[which],
+            self.write[which],
         )
 
 
@@ -207,8 +213,8 @@ def episodes(pieces: Pieces, sets: DurabilitySets) -> Episodes:
     starts[:, first_of_unit] = True
     start = np.flatnonzero(starts)
     tag = tags.reshape(-1)[start]
-    row = start % count
-    durable_ns = np.minimum.reduceat(np.tile(sets.durable_ns[pieces.write], columns), start)
+    column, row = np.divmod(start, count)
+    safe_ns = np.minimum.reduceat(np.tile(sets.durable_ns[pieces.write], columns), start)
     # The next episode begins with a stranger, unless it is at another place.
     following = np.append(row[1:], 0)
     same_place = ~first_of_unit[following]
@@ -217,9 +223,11 @@ def episodes(pieces: Pieces, sets: DurabilitySets) -> Episodes:
     until_ns = np.where(same_place, stranger_ns, np.int64(NEVER))
     racing = _racing(pieces, sets)[row] & (tag != OTHER)
     for at in np.flatnonzero(racing).tolist():
-        durable_ns[at] = _safe_despite_race(pieces, sets, int(start[at]))
-    ours = tag != OTHER
-    return Episodes(tag[ours], durable_ns[ours], until_ns[ours], pieces.write[row[ours]])
+        safe_ns[at] = _safe_despite_race(pieces, sets, int(start[at]))
+    nowhere = safe_ns >= until_ns
+    safe_ns[nowhere] = until_ns[nowhere] = NEVER
+    found = Episodes(tag, pieces.widths[column], safe_ns, until_ns, pieces.write[row])
+    return found.select(tag != OTHER)
 
 
 def _racing(pieces: Pieces, sets: DurabilitySets) -> Mask:
@@ -252,35 +260,79 @@ def _safe_despite_race(pieces: Pieces, sets: DurabilitySets, start: int) -> int:
     return safe_ns
 
 
-def _chunk_safety(found: Episodes, base: int, ack_ns: I64) -> tuple[I64, I64, I64]:
-    """For each chunk from `base` on: when it is safe after its ack, until when, by which write."""
-    count = len(ack_ns)
-    durable_ns = np.full(count, NEVER, dtype=np.int64)
-    broken_ns = durable_ns.copy()
-    write = np.full(count, -1, dtype=np.int64)
-    order = np.lexsort((found.write, found.chunk))[::-1]
-    write[found.chunk[order] - base] = found.write[order]  # the first carrier comes last: it stays
-    found = found.select(found.safe_ns < found.until_ns)
-    if len(np.unique(found.chunk)) != len(found.chunk):
-        found = _merge(found)
-    found = found.select(found.until_ns > ack_ns[found.chunk - base])
-    order = np.lexsort((found.safe_ns, found.chunk))[::-1]
-    found = found.select(order)
-    at = found.chunk - base
-    durable_ns[at], broken_ns[at], write[at] = found.safe_ns, found.until_ns, found.write
-    return durable_ns, broken_ns, write
-
-
 def _merge(found: Episodes) -> Episodes:
-    """Joins episodes of one chunk, wherever they are, that leave no instant between them."""
-    found = found.select(np.lexsort((found.safe_ns, found.chunk)))
-    new_chunk = np.ones(len(found.chunk), dtype=np.bool_)
-    new_chunk[1:] = found.chunk[1:] != found.chunk[:-1]
-    ends, rank = np.unique(found.until_ns, return_inverse=True)
+    """Joins episodes of the same chunks, wherever they are, that leave no instant between them.
+
+    The result is in the order of chunks, then of `safe_ns`; of two with a chunk in
+    common, all are in common.
+    """
+    found = found.select(np.argsort(found.chunk, kind="stable"))
+    end = found.chunk + found.count
+    if bool((found.chunk[1:] >= end[:-1]).all()):
+        return found
+    edges = sorted_unique(np.concatenate([found.chunk, end]))
+    first = np.searchsorted(edges, found.chunk)
+    owner, edge = expand(first, np.searchsorted(edges, end) - first)
+    found = found.select(owner)
+    order = np.lexsort((found.write, found.safe_ns, edge))
+    found, edge = found.select(order), edge[order]
+    new_chunk = np.ones(len(edge), dtype=np.bool_)
+    new_chunk[1:] = edge[1:] != edge[:-1]
+    ends = sorted_unique(found.until_ns)
     group = np.cumsum(new_chunk) * len(ends)
-    reach = ends[np.maximum.accumulate(rank + group) - group]
+    reach = ends[np.maximum.accumulate(np.searchsorted(ends, found.until_ns) + group) - group]
     begins = new_chunk.copy()
     begins[1:] |= found.safe_ns[1:] > reach[:-1]
-    first = np.flatnonzero(begins)
-    last = np.append(first[1:], len(begins)) - 1
-    return Episodes(found.chunk[first], found.safe_ns[first], reach[last], found.write[first])
+    begin = np.flatnonzero(begins)
+    last = np.append(begin[1:], len(begins)) - 1
+    at = edges[edge[begin]]
+    width = edges[edge[begin] + 1] - at
+    return Episodes(at, width, found.safe_ns[begin], reach[last], found.write[begin])
+
+
+@dataclass(frozen=True)
+class _Fates:
+    """For each `record` (index): when it is safe after its ack, until when, by which write."""
+
+    record: I64
+    safe_ns: I64
+    until_ns: I64
+    write: I64
+
+
+def _record_fates(found: Episodes, first_lsn: int, per_record: int, ack_ns: I64) -> _Fates:
+    """What merged episodes mean for each record that they hold chunks of."""
+    chunk = found.chunk - (first_lsn - 1) * per_record
+    end = chunk + found.count
+    owner, record = expand(chunk // per_record, (end - 1) // per_record - chunk // per_record + 1)
+    order = np.argsort(record, kind="stable")
+    owner, record = owner[order], record[order]
+    held = np.minimum(end[owner], (record + 1) * per_record)
+    held -= np.maximum(chunk[owner], record * per_record)
+    # Safety that ended before the ack helps nobody.
+    late = found.until_ns[owner] <= ack_ns[record]
+    safe_ns = np.where(late, np.int64(NEVER), found.safe_ns[owner])
+    until_ns = np.where(late, np.int64(NEVER), found.until_ns[owner])
+    # Of several episodes of the same chunks the first that is not late decides.
+    part = np.ones(len(owner), dtype=np.bool_)
+    part[1:] = (record[1:] != record[:-1]) | (chunk[owner[1:]] != chunk[owner[:-1]])
+    first = np.flatnonzero(part)
+    best = _first_at(safe_ns, np.minimum.reduceat(safe_ns, first), first)
+    record, held, safe_ns, until_ns = record[best], held[best], safe_ns[best], until_ns[best]
+    write = found.write[owner[best]]
+    first = np.flatnonzero(np.append(True, record[1:] != record[:-1]))
+    worst_ns = np.maximum.reduceat(safe_ns, first)
+    whole = np.add.reduceat(held, first) == per_record
+    return _Fates(
+        record[first],
+        np.where(whole, worst_ns, np.int64(NEVER)),
+        np.minimum.reduceat(until_ns, first),
+        np.where(whole, write[_first_at(safe_ns, worst_ns, first)], -1),
+    )
+
+
+def _first_at(values: I64, wanted: I64, first: I64) -> I64:
+    """In each group of `values` (beginning at `first`): the first index that has its `wanted`."""
+    sizes = np.diff(np.append(first, len(values)))
+    hits = np.flatnonzero(values == np.repeat(wanted, sizes))
+    return np.asarray(hits[np.searchsorted(hits, first)], dtype=np.int64)

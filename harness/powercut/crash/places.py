@@ -4,8 +4,11 @@
 A *unit* is the largest power of two of bytes, 64 to 4096, that every offset and
 length is a multiple of: a write covers a unit wholly or not at all.  A *piece* is
 one unit of one write.  For the units in which some chunk of the log ever stood, the
-pieces are sorted by unit and, within a unit, by submission; each has one tag per
-64-byte chunk: the log's chunk that it puts there, or `OTHER`.
+pieces are sorted by unit and, within a unit, by submission.
+
+The 64-byte chunks of a unit are cut into *columns* so that no run of the log's chunks
+begins or ends inside a column; what happens to its first chunk happens to all of it.
+Each piece has one tag per column: the log's chunk that it puts first there, or `OTHER`.
 
 The work goes in windows of LSNs so that memory stays bounded whatever the length of
 the recording: `OTHER` is then also whatever lies outside the window.
@@ -39,12 +42,13 @@ class Pieces:
     """Pieces of one window, sorted by unit, then by submission.
 
     `unit`: number of the unit on the disk.  `write`: the request.  `tags`: one row
-    per piece, one column per chunk of the unit.
+    per piece, one element per column.  `widths`: chunks in each column.
     """
 
     unit: I64
     write: I64
     tags: I64
+    widths: I64
 
     @property
     def first_of_unit(self) -> npt.NDArray[np.bool_]:
@@ -134,24 +138,35 @@ def clip(runs: Runs, first: int, until: int) -> Runs:
     return clipped.select(count > 0)
 
 
+def sorted_unique(values: I64) -> I64:
+    """As `np.unique`, which takes a hash table and is slow where values are almost sorted."""
+    values = np.sort(values, kind="stable")
+    new = np.ones(len(values), dtype=np.bool_)
+    new[1:] = values[1:] != values[:-1]
+    return values[new]
+
+
 def pieces_of(index: CoverIndex, runs: Runs) -> Pieces:
     """All pieces in the units that `runs` touch, tagged with what `runs` say."""
     per_unit = index.chunks
+    end = runs.place + runs.count
     first_unit = runs.place // per_unit
-    touched = (runs.place + runs.count - 1) // per_unit - first_unit + 1
-    owner, unit = expand(first_unit, touched)
-    units = np.unique(unit)
+    units = sorted_unique(expand(first_unit, (end - 1) // per_unit - first_unit + 1)[1])
     write, low, high = index.covers(units)
     piece_of_cover, rank = expand(low, high - low)
     order = np.argsort(rank, kind="stable")  # the covers are in submission order already
-    tags = np.full((len(rank), per_unit), OTHER, dtype=np.int64)
-    # A run's units follow one another in `units`, so its chunks follow in its write's pieces.
+    bounds = np.concatenate([[0], runs.place % per_unit, end % per_unit])
+    columns = np.flatnonzero(np.bincount(bounds, minlength=per_unit))
+    tags = np.full((len(rank), len(columns)), OTHER, dtype=np.int64)
+    # A run's units follow one another in `units`, so its columns follow in its write's pieces.
     cover = np.searchsorted(write, runs.write)
     starts = np.cumsum(high - low) - (high - low)
     piece = starts[cover] + np.searchsorted(units, first_unit) - low[cover]
-    begin = piece * per_unit + runs.place % per_unit
-    _, flat = expand(begin, runs.count)
-    _, chunk = expand(runs.chunk, runs.count)
-    tags.reshape(-1)[flat] = chunk
-    del owner
-    return Pieces(units[rank[order]], write[piece_of_cover][order], tags[order])
+    column_of = np.searchsorted(columns, np.arange(per_unit))
+    begin = piece * len(columns) + column_of[runs.place % per_unit]
+    until = (piece + end // per_unit - first_unit) * len(columns) + column_of[end % per_unit]
+    owner, flat = expand(begin, until - begin)
+    into = (flat // len(columns) - piece[owner]) * per_unit + columns[flat % len(columns)]
+    tags.reshape(-1)[flat] = (runs.chunk - runs.place % per_unit)[owner] + into
+    widths = np.diff(np.append(columns, per_unit))
+    return Pieces(units[rank[order]], write[piece_of_cover][order], tags[order], widths)

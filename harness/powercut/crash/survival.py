@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from powercut.crash.evidence import Evidence, gather, ranges_of
-from powercut.crash.places import OTHER, CoverIndex, Pieces, pieces_of, windows
+from powercut.crash.places import OTHER, CoverIndex, Pieces, clip, expand, pieces_of, windows
 from powercut.model.errors import PowercutError
 from powercut.model.history import History
 from powercut.model.timeline import Timeline
@@ -62,26 +62,21 @@ def survival(evidence: Evidence, *, first_lsn: int = 1) -> Survival:
     per_record = evidence.layout.chunks
     first = max(required.first, first_lsn)
     base, end = (first - 1) * per_record, required.last * per_record
-    present = np.zeros(end - base, dtype=np.bool_)
-    doubtful = np.zeros(end - base, dtype=np.bool_)
+    sure, perhaps = (np.zeros(end - base, dtype=np.bool_) for _ in range(2))
     runs = evidence.runs
     wanted = (runs.chunk + runs.count > base) & (runs.chunk < end)
     ranges = _Ranges.of(evidence.timeline)
     index = CoverIndex(evidence.timeline, ranges.bounds)
     in_flight = _in_flight(evidence.timeline)
-    for _, _, window in windows(runs.select(wanted), per_record):
-        if not len(window):
-            continue
-        pieces = pieces_of(index, window)
-        sure = _on_medium(pieces, evidence, ranges, index.unit)
-        shown = _chunks_shown(pieces, sure, base, end)
-        present[shown] = True
-        if in_flight.any():
-            perhaps = _chunks_shown(pieces, sure | in_flight[pieces.write], base, end)
-            doubtful[np.setxor1d(shown, perhaps)] = True
+    for _, _, window in windows(clip(runs.select(wanted), base, end), per_record):
+        if len(window):
+            pieces = pieces_of(index, window)
+            kept = _on_medium(pieces, evidence, ranges, index.unit)
+            sure[_chunks_shown(pieces, kept) - base] = True
+            perhaps[_chunks_shown(pieces, kept | in_flight[pieces.write]) - base] = True
     lsns = np.arange(first, required.last + 1, dtype=np.int64)
-    unsure = doubtful.reshape(-1, per_record).any(axis=1)
-    missing = ~(present | doubtful).reshape(-1, per_record).all(axis=1)
+    unsure = (sure != perhaps).reshape(-1, per_record).any(axis=1)
+    missing = ~(sure | perhaps).reshape(-1, per_record).all(axis=1)
     return Survival(required, ranges_of(lsns[missing]), ranges_of(lsns[unsure & ~missing]))
 
 
@@ -142,11 +137,11 @@ def _on_medium(pieces: Pieces, evidence: Evidence, ranges: _Ranges, unit: int) -
     return np.asarray(durable | ranges.cover(pieces.write, begin, begin + unit), dtype=np.bool_)
 
 
-def _chunks_shown(pieces: Pieces, kept: Mask, base: int, end: int) -> I64:
-    """Chunks from `base` to `end` - 1, relative to `base`, that the last kept pieces show."""
+def _chunks_shown(pieces: Pieces, kept: Mask) -> I64:
+    """The log's chunks that the last kept pieces show."""
     unit, tags = pieces.unit[kept], pieces.tags[kept]
     last = np.ones(len(unit), dtype=np.bool_)
     last[:-1] = unit[1:] != unit[:-1]
-    shown = tags[last].reshape(-1)
-    shown = shown[(shown != OTHER) & (shown >= base) & (shown < end)]
-    return np.unique(shown) - base
+    tags = tags[last]
+    widths = np.broadcast_to(pieces.widths, tags.shape)
+    return expand(tags[tags != OTHER], widths[tags != OTHER])[1]
