@@ -4,7 +4,8 @@
  *
  * Two append-only files.  NAME.log holds one header and then events of 64
  * bytes, in the order in which they happened; NAME.data holds the payload of
- * every write, in submission order, at the offset its event names.  All fields
+ * every write, in submission order, at the offset its event names, padded to
+ * 512 bytes.  A payload is in the file before the event that names it.  All fields
  * are little-endian.  Timestamps are CLOCK_MONOTONIC of the host in
  * nanoseconds and strictly increase from event to event, so time order and log
  * order are the same thing and no two instants are equal.
@@ -16,6 +17,14 @@
  * whose payload is missing from NAME.data.  Everything before is valid.  A log
  * that was closed in order ends with an END event; without it the log is
  * truncated, and a reader says so.
+ *
+ * What stands in a sector: of all the writes that reached the medium there, the
+ * one submitted last, whatever the order in which they reached it.  So a DESTAGE
+ * or SURVIVE range may be hidden, wholly or partly, by a newer durable write.
+ *
+ * A disk that can no longer record (its host is full) takes no further requests:
+ * they fail, unrecorded, and a mark "refusing requests: ERRNO" is the last thing
+ * that it has room for besides what completes, survives and ends.
  *
  * The Python side is harness/powercut/disk/pclog.py.
  */
@@ -60,7 +69,7 @@ enum pclog_type {
     PCLOG_DESTAGE = 3,   /* a full cache wrote this range of `request` to the medium by itself */
     PCLOG_CUT = 4,       /* power is gone: nothing later reaches the medium; `request`: the seed */
     PCLOG_SURVIVE = 5,   /* after CUT: this range of volatile write `request` is on the medium */
-    PCLOG_MARK = 6,      /* payload in NAME.data: a name given over the control socket */
+    PCLOG_MARK = 6,      /* payload in NAME.data: a name given over the control channel */
     PCLOG_CONNECT = 7,
     PCLOG_DISCONNECT = 8,
     PCLOG_END = 9        /* closed in order; `request`: number of requests submitted */

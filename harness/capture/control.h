@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The control channel: one command per line, one JSON object per reply line.
+ *
+ *     ping                        {"ok":true}
+ *     stat                        {"ok":true,"writes":...,...}
+ *     mark NAME                   {"ok":true}
+ *     arm flush N                 {"ok":true}; when that flush is submitted everything
+ *                                 stands still until a cut, and the client that armed
+ *                                 it gets {"event":"armed","flush":N,"time_ns":T}
+ *     snapshot PATH               {"ok":true}
+ *     cut POLICY SEED [PREFIX]    {"ok":true,"at_ns":...,"dropped_writes":...,
+ *                                 "dropped_bytes":...,"survived_writes":...}
+ *                                 POLICY: drop, keep, random, prefix
+ *     shutdown                    {"ok":true}; the log is closed in order first
+ *
+ * PATH and PREFIX are absolute and reach to the end of the line.  What fails is
+ * answered by {"ok":false,"error":"..."}.
+ *
+ * Clients come over a listening unix socket, or are the one that a descriptor was
+ * inherited for.  The latter is the owner: it is greeted with {"event":"ready",
+ * "size":...} once the disk serves, and the disk shuts down when it goes away.
+ */
+#ifndef POWERCUT_CAPTURE_CONTROL_H
+#define POWERCUT_CAPTURE_CONTROL_H
+
+#include "disk.h"
+
+struct control;
+
+struct control_config {
+    const char *socket;  /* path to listen on; NULL: none */
+    int owner_fd;        /* -1: none */
+    void (*stop)(void);  /* asks the server to end */
+};
+
+/* Binds the socket, before there are threads.  Returns 0 or an errno. */
+int control_bind(struct control **control, const struct control_config *config);
+/* Starts the thread. */
+int control_start(struct control *control, struct disk *disk);
+/* Ends the thread, closes and unlinks the socket. */
+void control_stop(struct control *control);
+
+/* disk_config.on_armed, with the control as context. */
+void control_armed(void *control, uint64_t flush, uint64_t time_ns);
+
+#endif

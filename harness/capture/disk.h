@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The disk: requests in, events out, a volatile cache in between.  Knows nothing
+ * of NBD.  Every function returns 0 or an errno; all are thread-safe.
+ *
+ * A request is submitted when its SUBMIT event is logged and completed when its
+ * COMPLETE event is; both happen under one lock, with the change to the views
+ * that goes with them.  Between the two lies the latency, outside the lock.
+ */
+#ifndef POWERCUT_CAPTURE_DISK_H
+#define POWERCUT_CAPTURE_DISK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "log_format.h"
+
+struct disk_config {
+    const char *base;         /* never modified */
+    const char *log;          /* prefix; NULL: nothing is recorded */
+    uint8_t run_id[16];
+    uint32_t contract;        /* enum pclog_contract */
+    uint32_t atomic_unit;     /* bytes: a power of two */
+    uint64_t cache_size;      /* bytes; 0: unlimited */
+    uint64_t flush_latency_ns;
+    uint64_t fua_latency_ns;
+    /* Sleeps; false if there is no use in going on, since the client or the server leaves. */
+    bool (*sleep_ns)(uint64_t ns);
+    /* Called once, under the lock, when the armed flush has been submitted. */
+    void (*on_armed)(void *context, uint64_t flush, uint64_t time_ns);
+    void *context;
+};
+
+struct disk_statistics {
+    uint64_t requests, writes, write_bytes, fua_writes, flushes, zeroes, discards;
+    uint64_t volatile_writes, volatile_bytes; /* completed, not durable */
+    uint64_t in_flight, connections, refused;
+    int log_error; /* errno that made recording impossible */
+    bool frozen;
+};
+
+struct cut_report {
+    uint64_t at_ns;
+    uint64_t dropped_writes; /* of which nothing survived */
+    uint64_t dropped_bytes;  /* lost of all volatile writes, torn ones included */
+    uint64_t survived_writes; /* of which something survived */
+};
+
+struct disk;
+struct connection;
+
+/* On failure `message` says what could not be done. */
+int disk_open(struct disk **disk, const struct disk_config *config, char *message, size_t space);
+uint64_t disk_size(const struct disk *disk);
+
+/* Ends the log in order; every later request fails.  Idempotent. */
+int disk_close(struct disk *disk);
+void disk_destroy(struct disk *disk);
+
+int disk_connect(struct disk *disk, struct connection **connection);
+void disk_disconnect(struct connection *connection);
+
+int disk_read(struct connection *connection, void *bytes, uint64_t count, uint64_t offset);
+/* `bytes` only for PCLOG_WRITE; zeroes and discards both read back as zeroes. */
+int disk_write(struct connection *connection, enum pclog_op op, const void *bytes, uint64_t count,
+               uint64_t offset, bool fua);
+int disk_flush(struct connection *connection);
+
+/* Takes the power and gives it back.  `next_log` NULL: what follows is not recorded. */
+int disk_cut(struct disk *disk, enum pclog_policy policy, uint64_t seed, const char *next_log,
+             struct cut_report *report, char *message, size_t space);
+/* EALREADY if that flush was submitted before. */
+int disk_arm_flush(struct disk *disk, uint64_t flush);
+int disk_mark(struct disk *disk, const char *name);
+void disk_statistics(struct disk *disk, struct disk_statistics *statistics);
+/* What a power loss would leave now, if nothing volatile survived. */
+int disk_snapshot(struct disk *disk, const char *path);
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Shared by disk.c (requests) and cut.c (power). */
+#ifndef POWERCUT_CAPTURE_DISK_INTERNAL_H
+#define POWERCUT_CAPTURE_DISK_INTERNAL_H
+
+#include <pthread.h>
+
+#include "disk.h"
+#include "log.h"
+#include "medium.h"
+
+/* A write between submission and completion, or one that was abandoned there. */
+struct in_flight {
+    struct in_flight *previous, *next;
+    struct extent extent;
+};
+
+/* Completed, not durable: a ring in completion order. */
+struct cache {
+    struct extent *items;
+    uint64_t space;            /* a power of two */
+    uint64_t first, last;      /* running numbers; `last - first` items are there */
+    uint64_t bytes;            /* what counts towards cache_size */
+};
+
+struct disk {
+    struct disk_config config;
+    char *directory;           /* of the last log: unnamed files go there */
+    uint64_t size;
+    pthread_mutex_t lock;      /* over all below */
+    struct store store;        /* (its readers need no lock) */
+    struct view current;       /* what the client sees */
+    struct view medium;        /* what survives */
+    struct log log;
+    uint64_t first_unit;       /* number of the first payload unit of the present log */
+    struct cache cache;
+    struct in_flight in_flight; /* head of a ring */
+    _Atomic uint64_t generation; /* of the power: one more after every cut */
+    _Atomic bool frozen, closed; /* these three are written under the lock only */
+    uint64_t armed_flush;      /* 0: none */
+    struct disk_statistics counts;
+};
+
+struct connection {
+    struct disk *disk;
+    uint64_t generation;
+    uint32_t number;
+};
+
+static inline struct extent *cache_item(struct cache *cache, uint64_t number)
+{
+    return &cache->items[number & (cache->space - 1)];
+}
+
+/* A zeroing takes no payload: one sector of cache stands for it. */
+static inline uint64_t cache_cost(const struct extent *extent)
+{
+    return extent->step ? extent->sectors * SECTOR : SECTOR;
+}
+
+int disk_start_log(struct disk *disk, const char *prefix, struct log *log);
+
+#endif
