@@ -33,13 +33,15 @@ PROBE_TIMEOUT_S: Final = 10.0
 """A probe guest needs 0.5 s with KVM, 1 to 3 s with TCG on a busy host."""
 
 _KVM: Final = Path("/dev/kvm")
-_CACHE: Final = CACHE / "accelerator.json"
 _KILL_TIMEOUT_S: Final = 5.0
 # struct pc_message of workloads/common/wire.h: magic, type, stream, length, crc, lsn,
 # guest_ns, value.  The channel proper is a sibling, which this layer does not import.
 _HEADER: Final = struct.Struct("<IHHIIQQQ")
 _MAGIC: Final = 0x31574350
 _HELLO: Final = 1
+_APPEND: Final = (
+    "quiet loglevel=0 panic=-1 cryptomgr.notests acpi=off 8250.nr_uarts=0 no_timer_check"
+)
 
 
 @dataclass(frozen=True)
@@ -54,20 +56,23 @@ class Proof:
 def probe_argv(accelerator: Accelerator, image: GuestImage, channel_fd: int) -> list[str]:
     """The command line of a probe guest that talks on the connected socket `channel_fd`."""
     options = ",thread=multi" if accelerator is Accelerator.TCG else ""
-    # pdeathsig: the probe must not outlive a powercut that is killed.
-    return (
-        f"""
-        setpriv --pdeathsig KILL -- {QEMU}
-        -nodefaults -no-user-config -display none -no-reboot
-        -M pc -cpu max -smp 1 -m 128 -accel {accelerator.value}{options}
-        -device virtio-serial-pci -chardev socket,id=ctl,fd={channel_fd}
-        -device virtserialport,chardev=ctl,name=ctl
-        """.split()
-        + [
-            *("-kernel", str(image.kernel), "-initrd", str(image.initramfs)),
-            *("-append", "quiet loglevel=0 panic=-1 cryptomgr.notests acpi=off 8250.nr_uarts=0"),
-        ]
-    )
+    return [
+        # The probe must not outlive a powercut that is killed.
+        *("setpriv", "--pdeathsig", "KILL", "--", QEMU),
+        *("-nodefaults", "-no-user-config", "-no-reboot"),
+        *("-display", "none"),
+        *("-M", "pc"),
+        *("-accel", accelerator.value + options),
+        *("-cpu", "max"),
+        *("-smp", "1"),
+        *("-m", "128"),
+        *("-kernel", str(image.kernel)),
+        *("-initrd", str(image.initramfs)),
+        *("-append", _APPEND),
+        *("-device", "virtio-serial-pci"),
+        *("-chardev", f"socket,id=ctl,fd={channel_fd}"),
+        *("-device", "virtserialport,chardev=ctl,name=ctl"),
+    ]
 
 
 def prove(
@@ -156,9 +161,14 @@ def kvm_obstacle() -> str:
     return ""
 
 
-def kvm_proof(*, fresh: bool = False, timeout_s: float = PROBE_TIMEOUT_S) -> Proof:
-    """Whether KVM works here, from the cache unless `fresh`.  Builds the guest image if needed."""
-    obstacle = kvm_obstacle()
+def accelerator_proof(
+    accelerator: Accelerator, *, fresh: bool = False, timeout_s: float = PROBE_TIMEOUT_S
+) -> Proof:
+    """Whether `accelerator` works here, from the cache unless `fresh`.
+
+    Builds the guest image if there is none; raises what that raises.
+    """
+    obstacle = kvm_obstacle() if accelerator is Accelerator.KVM else ""
     if obstacle:
         return Proof(False, obstacle, 0.0)
     image = ensure_guest_image()
@@ -168,22 +178,23 @@ def kvm_proof(*, fresh: bool = False, timeout_s: float = PROBE_TIMEOUT_S) -> Pro
         "qemu": qemu_version(),
         "guest": image.digest,
     }
+    cache = CACHE / f"accelerator-{accelerator.value}.json"
     if not fresh:
         with suppress(OSError, ValueError, KeyError, TypeError):
-            cached = json.loads(_CACHE.read_text())
+            cached = json.loads(cache.read_text())
             if cached["key"] == key:
                 return Proof(**cached["proof"])
-    proof = prove(Accelerator.KVM, image, timeout_s=timeout_s)
-    _CACHE.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _CACHE.with_name(f".{_CACHE.name}.{os.getpid()}")
+    proof = prove(accelerator, image, timeout_s=timeout_s)
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    temporary = cache.with_name(f".{cache.name}.{os.getpid()}")
     temporary.write_text(json.dumps({"key": key, "proof": asdict(proof)}, indent=1) + "\n")
-    temporary.replace(_CACHE)
+    temporary.replace(cache)
     return proof
 
 
 def best_accelerator(*, fresh: bool = False) -> tuple[Accelerator, str]:
     """The fastest accelerator that works here, and why it is that one."""
-    proof = kvm_proof(fresh=fresh)
+    proof = accelerator_proof(Accelerator.KVM, fresh=fresh)
     if proof.ok:
         return Accelerator.KVM, f"KVM: {proof.detail}"
     return Accelerator.TCG, f"TCG, since KVM does not work here: {proof.detail}"
