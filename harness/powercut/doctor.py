@@ -9,21 +9,24 @@ something ask `requirement` and quote its answer when they skip.
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from powercut.machine.accelerator import accelerator_proof, qemu_version
 from powercut.machine.guest_image import current_guest_image
 from powercut.machine.port import Accelerator
-from powercut.model.errors import PowercutError
+from powercut.model.errors import HostError, PowercutError
 from powercut.paths import BUILD, CAPTURE_PLUGIN, RESULTS
 
 _TIMEOUT_S: Final = 20.0
@@ -308,3 +311,21 @@ def table(probes: Iterable[Probe]) -> Table:
         lines = [probe.found, probe.limit, f"remedy: {probe.remedy}" if probe.remedy else ""]
         result.add_row(mark, Text(probe.name), Text("\n".join(line for line in lines if line)))
     return result
+
+
+def main(json_file: Path | None = None, *, fresh: bool = False) -> int:
+    """Examines this host and shows the answers.
+
+    `json_file` gets them for programs (`-`: stdout, and the table goes to stderr).
+    Returns 0 if scenarios can run here, else HostError's status.
+    """
+    to_stdout = json_file == Path("-")
+    probes = examine(fresh=fresh)
+    Console(stderr=to_stdout).print(table(probes))
+    if json_file is not None:
+        text = json.dumps([asdict(probe) for probe in probes], indent=1) + "\n"
+        if to_stdout:
+            sys.stdout.write(text)
+        else:
+            json_file.write_text(text)
+    return 0 if can_run(probes) else HostError.exit_status
