@@ -25,7 +25,8 @@ is told.  Flushes of a node do not overlap.  Therefore
  Q2. a write between two flushes may have completed before the second was submitted, or
      while it ran, without being covered.  The log is the same in both cases;
  Q3. a flush that the superblock does not count had not been reported to the guest (the
-     superblock is rewritten first);
+     superblock is rewritten first): nothing was promised because of it, and it may be a
+     leftover of an earlier use of the file.  It counts for nothing;
  Q4. a log that was closed in order was flushed once more, unless nothing had completed
      since the last flush was submitted: the last flush covers everything before it.
 

@@ -235,7 +235,7 @@ def _events(timeline: Timeline, marks: list[tuple[int, int, bytes]]) -> Iterator
     At one and the same instant the completion comes first.
     """
     requests = timeline.requests
-    done = np.flatnonzero((requests.completed_ns != NEVER) & ~requests.failed)
+    done = np.flatnonzero(requests.completed_ns != NEVER)  # what failed never completed
     done = done[np.argsort(requests.completed_ns[done], kind="stable")]
     at = requests.completed_ns[done]
     claim_at = np.array([mark[0] for mark in marks], np.int64)
