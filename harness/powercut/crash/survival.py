@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from powercut.crash.evidence import Evidence, gather, ranges_of
 from powercut.crash.places import OTHER, CoverIndex, Pieces, clip, expand, pieces_of, windows
-from powercut.model.errors import PowercutError
 from powercut.model.history import History
 from powercut.model.timeline import Timeline
 from powercut.model.units import NEVER
@@ -33,7 +32,8 @@ class Survival:
     """`required`: what recovery must return.  `lost`: those whose bytes are not all there.
 
     `uncertain`: those for which it depends on a write that was in flight when an
-    uncut disk was last seen; they are not in `lost`.
+    uncut disk was last seen, or on a chunk of which only some bytes were written; they
+    are not in `lost`.
     """
 
     required: LsnRange | None
@@ -71,8 +71,9 @@ def survival(evidence: Evidence, *, first_lsn: int = 1) -> Survival:
     for _, _, window in windows(clip(runs.select(wanted), base, end), per_record):
         if len(window):
             pieces = pieces_of(index, window)
-            kept = _on_medium(pieces, evidence, ranges, index.unit)
-            sure[_chunks_shown(pieces, kept) - base] = True
+            kept = _on_medium(pieces, evidence, ranges.whole, index.unit)
+            torn = _on_medium(pieces, evidence, ranges.touched, index.unit) & ~kept
+            sure[_chunks_shown(pieces, kept, torn) - base] = True
             perhaps[_chunks_shown(pieces, kept | in_flight[pieces.write]) - base] = True
     lsns = np.arange(first, required.last + 1, dtype=np.int64)
     unsure = (sure != perhaps).reshape(-1, per_record).any(axis=1)
@@ -94,17 +95,24 @@ class _Ranges:
         rows = np.array(
             [(r.request, r.offset, r.offset + r.length) for r in ranges], dtype=np.int64
         ).reshape(-1, 3)
-        if bool((rows[:, 1:] % CHUNK).any()):
-            raise PowercutError(
-                f"the disk kept parts of writes that are not whole {CHUNK}-byte chunks",
-                hint="such a disk can be judged by recovery only",
-            )
         rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
         return _Ranges(rows[:, 0], rows[:, 1], rows[:, 2])
 
     @property
+    def whole(self) -> _Ranges:
+        """The whole chunks in each range."""
+        return _Ranges(self.write, -(-self.begin // CHUNK) * CHUNK, self.end // CHUNK * CHUNK)
+
+    @property
+    def touched(self) -> _Ranges:
+        """The chunks that each range touches, if only in part."""
+        return _Ranges(self.write, self.begin // CHUNK * CHUNK, -(-self.end // CHUNK) * CHUNK)
+
+    @property
     def bounds(self) -> I64:
-        return np.concatenate([self.begin, self.end])
+        """Where pieces have to end so that each is in a range wholly or not at all."""
+        parts = (self.whole, self.touched)
+        return np.concatenate([column for part in parts for column in (part.begin, part.end)])
 
     def cover(self, write: I64, begin: I64, end: I64) -> Mask:
         """True where some range of `write` holds all bytes from `begin` to `end`."""
@@ -137,9 +145,13 @@ def _on_medium(pieces: Pieces, evidence: Evidence, ranges: _Ranges, unit: int) -
     return np.asarray(durable | ranges.cover(pieces.write, begin, begin + unit), dtype=np.bool_)
 
 
-def _chunks_shown(pieces: Pieces, kept: Mask) -> I64:
-    """The log's chunks that the last kept pieces show."""
-    unit, tags = pieces.unit[kept], pieces.tags[kept]
+def _chunks_shown(pieces: Pieces, kept: Mask, torn: Mask | None = None) -> I64:
+    """The log's chunks that the last kept pieces show; a torn piece shows none."""
+    tags = pieces.tags
+    if torn is not None and torn.any():
+        tags = np.where(torn[:, None], np.int64(OTHER), tags)
+        kept = kept | torn
+    unit, tags = pieces.unit[kept], tags[kept]
     last = np.ones(len(unit), dtype=np.bool_)
     last[:-1] = unit[1:] != unit[:-1]
     tags = tags[last]

@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exposure and survival against the definition, state by state, on small logs.
+
+The reference knows nothing of the analysis: Python sets and loops that enumerate, at
+every instant, what each unit of the disk may show after a cut.  A crash state is
+durable(t) with any subset of the rest; as every write may be torn at the unit, units
+choose their subsets independently.  What a unit shows is a write of its subset that
+no other one of the subset had to follow.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from powercut.crash.evidence import gather
+from powercut.crash.exposure import exposure
+from powercut.crash.handmade import Handmade, history
+from powercut.crash.sets import durability_sets
+from powercut.crash.survival import survival
+from powercut.model import wal
+from powercut.model.contract import DeviceContract, Honour
+from powercut.model.timeline import SurvivingRange
+from powercut.model.units import NEVER, Instant
+from powercut.model.wal import LayoutKind, WalLayout
+
+UNIT = 512
+CHUNKS = UNIT // wal.CHUNK
+RUN_ID = bytes(range(100, 116))
+RECORD = 192
+PER_RECORD = RECORD // wal.CHUNK
+LOG_UNITS = 2
+SLOTS = LOG_UNITS * UNIT // RECORD
+LSN_MAX = 2 * SLOTS + 1
+DISK_UNITS = 4
+RAW = WalLayout(LayoutKind.RAW, record=RECORD, capacity=LOG_UNITS * UNIT, offset=UNIT)
+FILE = WalLayout(LayoutKind.APPEND, record=RECORD)
+
+Tag = tuple[int, int] | None  # (LSN, chunk in the record)
+
+
+def chunk_bytes(tag: Tag, cache: dict[Tag, bytes] = {None: bytes(64)}) -> bytes:  # noqa: B006
+    if tag not in cache:
+        lsn, part = tag
+        record = wal.record_bytes(
+            RUN_ID, lsn % 3, lsn, prev_lsn=0, generation=0, position=0, record_size=RECORD
+        )
+        cache[tag] = record[part * 64 : part * 64 + 64]
+    return cache[tag]
+
+
+def log_unit(unit: int, newest: int, *, wraps: bool) -> list[Tag]:
+    """What unit `unit` of the log shows once records 1 to `newest` were written."""
+    tags: list[Tag] = []
+    for chunk in range(unit * CHUNKS, (unit + 1) * CHUNKS):
+        slot, part = divmod(chunk, PER_RECORD)
+        lsn = slot + 1
+        while wraps and lsn + SLOTS <= newest:
+            lsn += SLOTS
+        tags.append((lsn, part) if lsn <= newest and slot < SLOTS else None)
+    return tags
+
+
+@dataclass
+class Op:
+    kind: str
+    units: dict[int, list[Tag]]
+    fua: bool
+    submitted: int
+    completed: int | None = None
+
+
+@dataclass
+class World:
+    """A run that happened, as plain Python values."""
+
+    layout: WalLayout
+    contract: DeviceContract
+    ops: list[Op] = field(default_factory=list)
+    acks: list[tuple[int, int]] = field(default_factory=list)
+    attempts: list[tuple[int, int]] = field(default_factory=list)
+    cut_at: int | None = None
+    kept: list[tuple[int, int]] = field(default_factory=list)  # (op, unit) that survived
+    now: int = 0
+
+    def made(self):
+        made = Handmade(DISK_UNITS * UNIT, self.contract)
+        for op in self.ops:
+            done = NEVER if op.completed is None else op.completed
+            if op.kind == "flush":
+                made.flush(at=op.submitted, done=done)
+                continue
+            first = min(op.units)
+            if op.kind == "write":
+                data = b"".join(chunk_bytes(tag) for u in sorted(op.units) for tag in op.units[u])
+                made.write(first * UNIT, data, at=op.submitted, done=done, fua=op.fua)
+            elif op.kind == "zero":
+                made.zero(first * UNIT, len(op.units) * UNIT, at=op.submitted, done=done)
+            else:
+                made.discard(first * UNIT, len(op.units) * UNIT, at=op.submitted, done=done)
+        survived = [SurvivingRange(o, u * UNIT, UNIT, Instant(0)) for o, u in self.kept]
+        return made.timeline(cut_at=self.cut_at, survived=survived)
+
+    def history(self):
+        return history(self.acks, self.attempts)
+
+    # --- the definition ------------------------------------------------------
+
+    def issued(self, t):
+        return {i for i, op in enumerate(self.ops) if op.kind != "flush" and op.submitted < t}
+
+    def durable(self, t):
+        if self.cut_at is not None:
+            t = min(t, self.cut_at)
+        durable = set()
+        for i, op in enumerate(self.ops):
+            if op.kind == "flush" or op.completed is None or not op.completed < t:
+                continue
+            if not self.contract.volatile_cache:
+                durable.add(i)
+            if op.fua and self.contract.fua is Honour.HONOURED:
+                durable.add(i)
+            for flush in self.ops:
+                if (
+                    flush.kind == "flush"
+                    and self.contract.flush is Honour.HONOURED
+                    and op.completed < flush.submitted
+                    and flush.completed is not None
+                    and flush.completed < t
+                ):
+                    durable.add(i)
+        return durable
+
+    def precedes(self, a, b):
+        done = self.ops[a].completed
+        return done is not None and done < self.ops[b].submitted
+
+    def contents(self, unit, t):
+        """Everything that `unit` may show after a legal cut at `t`."""
+        covers = {i for i in self.issued(t) if unit in self.ops[i].units}
+        must = covers & self.durable(t)
+        shown = []
+        for size in range(len(covers - must) + 1):
+            for more in itertools.combinations(sorted(covers - must), size):
+                kept = must | set(more)
+                if not kept:
+                    shown.append([None] * CHUNKS)
+                for last in kept:
+                    if not any(self.precedes(last, other) for other in kept):
+                        shown.append(self.ops[last].units[unit])
+        return shown
+
+    def required(self, t):
+        acked = [lsn for lsn, ns in self.acks if ns < t or (self.cut_at is not None)]
+        if self.cut_at is not None:
+            acked = [lsn for lsn, ns in self.acks if min(ns, self.cut_at - 1) < t]
+        attempted = [lsn for lsn, ns in self.attempts if ns < t]
+        for i in self.issued(t):
+            attempted += [tag[0] for tags in self.ops[i].units.values() for tag in tags if tag]
+        last, newest = max(acked, default=0), max(attempted, default=0)
+        return {n for n in range(1, last + 1) if not self.layout.wraps or n + SLOTS > newest}
+
+    def lost_in_some_state(self, t):
+        """Records of which some chunk may be missing after a legal cut at `t`."""
+        shows = {unit: self.contents(unit, t) for unit in range(DISK_UNITS)}
+        lost = set()
+        for lsn in range(1, LSN_MAX + 1):
+            for part in range(PER_RECORD):
+                chunk = (lsn - 1) * PER_RECORD + part
+                if self.layout.wraps:
+                    chunk %= SLOTS * PER_RECORD
+                column = chunk % CHUNKS
+                units = [1 + chunk // CHUNKS] if self.layout.wraps else range(DISK_UNITS)
+                if all(any(tags[column] != (lsn, part) for tags in shows[u]) for u in units):
+                    lost.add(lsn)
+        return lost
+
+    def last_instant(self):
+        return self.cut_at if self.cut_at is not None else self.now + 1
+
+
+@st.composite
+def worlds(draw, cut=False):
+    layout = draw(st.sampled_from([RAW, FILE]))
+    wraps = layout.wraps
+    contract = DeviceContract(
+        volatile_cache=draw(st.sampled_from([True, True, True, False])),
+        flush=draw(st.sampled_from([Honour.HONOURED] * 3 + [Honour.IGNORED])),
+        fua=draw(st.sampled_from([Honour.HONOURED] * 3 + [Honour.IGNORED])),
+    )
+    world = World(layout, contract)
+    newest = acked = 0
+    steps = draw(st.integers(6, 26))
+    for _ in range(steps):
+        world.now += 1
+        flying = [op for op in world.ops if op.completed is None]
+        step = draw(st.sampled_from("wwwwfffccccccaaazn"))
+        if step == "c" and flying:
+            draw(st.sampled_from(flying)).completed = world.now
+        elif step == "a":
+            acked = max(acked, draw(st.integers(acked, newest)))
+            world.acks.append((acked, world.now))
+        elif step == "n":
+            newest = min(LSN_MAX, newest + draw(st.integers(1, 3)))
+            world.attempts.append((newest, world.now))
+        elif step in "wz" and len([op for op in world.ops if op.kind != "flush"]) < 7:
+            # A write may overtake the message of its attempt, hence not "newest" only.
+            newest = min(LSN_MAX, newest + draw(st.integers(0, 2)))
+            first = draw(st.integers(1 if wraps else 0, DISK_UNITS - 2))
+            where = range(first, first + draw(st.sampled_from([1, 1, 2])))
+            units = {}
+            for unit in where:
+                source = unit - 1 if wraps else draw(st.integers(0, LOG_UNITS - 1))
+                shown = draw(st.sampled_from([newest, newest, newest, max(newest - 1, 0)]))
+                tags = log_unit(source, shown, wraps=wraps) if source < LOG_UNITS else [None] * 8
+                if draw(st.integers(0, 7)) == 0:
+                    tags[draw(st.integers(0, CHUNKS - 1))] = None
+                units[unit] = [None] * CHUNKS if step == "z" else tags
+            kind = draw(st.sampled_from(["zero", "discard"])) if step == "z" else "write"
+            fua = kind == "write" and draw(st.integers(0, 3)) == 0
+            world.ops.append(Op(kind, units, fua, world.now))
+        elif step == "f":
+            world.ops.append(Op("flush", {}, False, world.now))
+    world.attempts.append((newest, world.now + 1))
+    if cut:
+        world.cut_at = world.now + 1
+        volatile = world.issued(world.cut_at) - world.durable(world.cut_at)
+        for i in sorted(volatile):
+            for unit in world.ops[i].units:
+                if draw(st.booleans()):
+                    world.kept.append((i, unit))
+    return world
+
+
+def check_exposure(world):
+    evidence = gather(world.made(), world.history(), RUN_ID, world.layout)
+    report = exposure(evidence)
+    lost = {t: world.lost_in_some_state(t) for t in range(1, world.last_instant() + 1)}
+    required = {t: world.required(t) for t in lost}
+    expected = set().union(*(lost[t] & required[t] for t in lost))
+    assert set(report.lsn[report.exposed].tolist()) == expected
+    for row, lsn in enumerate(report.lsn.tolist()):
+        ack, durable = int(report.ack_ns[row]), int(report.durable_ns[row])
+        asked = [t for t in lost if t > ack and lsn in required[t]]
+        if ack < durable:
+            assert all(lsn in lost[t] for t in asked if t == ack + 1 or t == durable)
+        if not report.undone[row]:
+            assert all((lsn in lost[t]) == (t <= durable) for t in asked)
+        for t in asked:
+            assert evidence.claims.required(t).first <= lsn <= evidence.claims.required(t).last
+
+
+def check_sets(world):
+    sets = durability_sets(world.made())
+    for t in range(world.last_instant() + 1):
+        assert set(sets.issued(t).nonzero()[0].tolist()) == world.issued(t)
+        assert set(sets.durable(t).nonzero()[0].tolist()) == world.durable(t)
+
+
+def check_survival(world):
+    found = survival(gather(world.made(), world.history(), RUN_ID, world.layout, deep=True))
+    shows = {unit: [None] * CHUNKS for unit in range(DISK_UNITS)}
+    durable = world.durable(world.cut_at)
+    for i, op in enumerate(world.ops):
+        for unit, tags in op.units.items():
+            if i in durable or (i, unit) in world.kept:
+                shows[unit] = tags
+    missing = set()
+    for lsn in world.required(NEVER):  # every attempt that was received counts
+        for part in range(PER_RECORD):
+            chunk = (lsn - 1) * PER_RECORD + part
+            if world.layout.wraps:
+                chunk %= SLOTS * PER_RECORD
+                there = shows[1 + chunk // CHUNKS][chunk % CHUNKS] == (lsn, part)
+            else:
+                there = any((lsn, part) in tags for tags in shows.values())
+            if not there:
+                missing.add(lsn)
+    assert not found.uncertain
+    assert {n for r in found.lost for n in range(r.first, r.last + 1)} == missing
+
+
+@settings(max_examples=150, deadline=None)
+@given(worlds())
+def test_sets_are_those_of_the_definition(world):
+    check_sets(world)
+
+
+@settings(max_examples=250, deadline=None)
+@given(worlds())
+def test_exposure_is_what_some_legal_state_loses(world):
+    check_exposure(world)
+
+
+@settings(max_examples=120, deadline=None)
+@given(worlds(cut=True))
+def test_exposure_up_to_a_cut(world):
+    check_exposure(world)
+
+
+@settings(max_examples=150, deadline=None)
+@given(worlds(cut=True))
+def test_survival_is_what_the_medium_shows(world):
+    check_survival(world)
