@@ -63,6 +63,10 @@ int recover(void);
 int execute(char *const argv[], enum pcu_step step);
 int execute_once(void);
 
+/* inside.c: the log reader, once the plan is known. */
+int reader_configure(void);
+int reader_run(enum pcu_step step);
+
 /* bare.c: the loops that the engine is measured against. */
 int bare(void);
 

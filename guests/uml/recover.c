@@ -58,7 +58,7 @@ int plan_parse(void)
     take_list(text, plan.after);
     if (plan.mount_point[0] != '\0' && mkdir(plan.mount_point, 0755) != 0 && errno != EEXIST)
         return fail(PCU_STEP_CHECK, "mkdir %s", plan.mount_point);
-    return 0;
+    return reader_configure();
 }
 
 int fs_mount(void)
@@ -178,7 +178,7 @@ static int go_on(void)
     if (execute(plan.after, PCU_STEP_AFTER) != 0 || fs_umount() != 0 || fs_mount() != 0)
         return -1;
     page->answer = 0;
-    return execute(plan.reader, PCU_STEP_AFTER);
+    return reader_run(PCU_STEP_AFTER);
 }
 
 /* Whatever happens in between, the view is let go of: a file system that stays
@@ -196,7 +196,7 @@ int recover(void)
     if (fs_mount() != 0)
         return view_check();
     time = lap(PCU_STEP_MOUNT, time);
-    execute(plan.reader, PCU_STEP_READ);
+    reader_run(PCU_STEP_READ);
     time = lap(PCU_STEP_READ, time);
     if (plan.after[0] != NULL && page->step == PCU_STEP_NONE) {
         go_on();
