@@ -174,7 +174,7 @@ static bool expect_header(const struct wal_classifier *c, uint64_t slot,
     memcpy(header.run_id, c->runs[author->run].id, sizeof(header.run_id));
     if (author->run == 1) {
         header.prev_lsn = author->lsn - 1;
-        unknown = known_field(offsetof(struct wal_header, header_crc), 4);
+        unknown = 0;
     } else {
         header.generation = wal_generation(layout, author->lsn);
     }
@@ -186,6 +186,7 @@ static bool expect_header(const struct wal_classifier *c, uint64_t slot,
     else
         header.payload_crc =
             wal_payload_crc(layout, c->runs[author->run].key, author->stream, author->lsn);
+    header.header_crc = pc_crc32c(0, &header, offsetof(struct wal_header, header_crc));
     memcpy(expected->bytes, &header, sizeof(header));
     expected->known = ~unknown;
     return true;

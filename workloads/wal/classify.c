@@ -7,7 +7,7 @@
 #include "../common/crc32c.h"
 #include "chunk.h"
 
-#define EDGE_BYTES_MIN 4u
+#define EDGE_BYTES_MIN 8u /* a word, which names its author */
 #define CANDIDATES_MAX 24u
 
 /* The slot at hand. */
@@ -129,6 +129,29 @@ static void add_word(struct candidates *candidates, const struct slot *s, uint32
     }
 }
 
+/* The authors that the fields of a broken header hint at. */
+static void add_headers(struct candidates *candidates, const struct slot *s)
+{
+    const struct wal_layout *layout = &s->c->layout;
+    struct wal_header found;
+    struct wal_chunk author = {.author = WAL_HERE};
+
+    memcpy(&found, s->data, sizeof(found));
+    author.stream = found.stream % WAL_STREAMS_MAX;
+    author.lsn = found.lsn;
+    if (wal_fits(layout, s->number, author.lsn) &&
+        wal_generation(layout, author.lsn) == found.generation)
+        add_candidate(candidates, author);
+    author.lsn = s->number + 1;
+    if (layout->slots) /* the LSN may be on the other side; the generation implies it */
+        author.lsn += (uint16_t)(found.generation - wal_prewritten(layout)) * layout->slots;
+    if (wal_fits(layout, s->number, author.lsn))
+        add_candidate(candidates, author);
+    if (wal_prewritten(layout))
+        add_candidate(candidates, (struct wal_chunk){
+            .author = WAL_OLDER, .run = 1, .lsn = s->number + 1});
+}
+
 /* Who may have written the first part (side -1) or the rest (side 1) of `chunk`: within a
  * sector only its neighbour's author, at a sector's edge anybody who left a trace. */
 static struct candidates side_candidates(const struct slot *s, uint32_t chunk, int side)
@@ -149,28 +172,21 @@ static struct candidates side_candidates(const struct slot *s, uint32_t chunk, i
         add_candidate(&candidates, s->c->chunks[neighbour]);
     for (uint32_t i = 0; i < s->chunks && candidates.count < CANDIDATES_MAX / 2; i++)
         add_candidate(&candidates, s->c->chunks[i]);
-    if (chunk > 0) {
+    if (chunk > 0)
         add_word(&candidates, s, chunk, side < 0 ? 0 : WAL_CHUNK / 8 - 1);
-    } else {
-        struct wal_header found;
-
-        memcpy(&found, s->data, sizeof(found));
-        if (wal_fits(&s->c->layout, s->number, found.lsn) && found.stream < WAL_STREAMS_MAX)
-            add_candidate(&candidates, (struct wal_chunk){
-                .author = WAL_HERE, .stream = found.stream, .lsn = found.lsn});
-        if (wal_prewritten(&s->c->layout))
-            add_candidate(&candidates, (struct wal_chunk){
-                .author = WAL_OLDER, .run = 1, .lsn = s->number + 1});
-    }
+    else
+        add_headers(&candidates, s);
     return candidates;
 }
 
-/* True if the bytes [from, to) that `a` and `b` differ in are there, and are `a`'s. */
+/* True if some byte of [from, to) is as `a` must have written it, but `b` not. */
 static bool speaks_for(const struct wal_expected *a, const struct wal_expected *b,
                        const uint8_t *data, unsigned from, unsigned to)
 {
     for (unsigned i = from; i < to; i++) {
-        if ((a->known & b->known) >> i & 1 && a->bytes[i] != b->bytes[i] && a->bytes[i] == data[i])
+        bool could_be_b = b->known >> i & 1 && b->bytes[i] == data[i];
+
+        if (a->known >> i & 1 && a->bytes[i] == data[i] && !could_be_b)
             return true;
     }
     return false;
@@ -189,7 +205,10 @@ static bool find_cut(const struct slot *s, uint32_t index)
         unsigned reach = wal_first_wrong(&head, data, 0);
 
         for (unsigned t = 0; t < tails.count; t++) {
-            if (wal_same_author(&heads.list[h], &tails.list[t]) ||
+            bool both_here = heads.list[h].author == WAL_HERE && tails.list[t].author == WAL_HERE;
+
+            /* Headers of one run differ in little: damage would pass for a tear. */
+            if (wal_same_author(&heads.list[h], &tails.list[t]) || (index == 0 && both_here) ||
                 !wal_chunk_expect(s->c, s->number, index, &tails.list[t], &tail))
                 continue;
             for (unsigned cut = heads.bytes_min; cut <= reach && cut + tails.bytes_min <= WAL_CHUNK;

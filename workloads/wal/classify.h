@@ -26,7 +26,9 @@
  * A sector may be torn itself (atomic unit 1, or a page that was sent while the
  * record was being copied into it), also within a chunk: a first part by one
  * author and the rest by another is accepted.  At the edge of a sector a part of
- * less than 4 bytes is not: it would excuse too many corruptions.
+ * less than 8 bytes is not: it would excuse too many corruptions.  For the same
+ * reason a header that is torn within itself over an older one of the same run is
+ * corrupt.
  */
 #ifndef POWERCUT_WAL_CLASSIFY_H
 #define POWERCUT_WAL_CLASSIFY_H
