@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line.  It parses, calls, prints, and picks the exit status.
+
+Exit status: 0 all as expected; 1 a verdict differs from what was expected; 2 a mistake
+on the command line or in a scenario; 3 inconclusive, or trouble with this host (also a
+bug in powercut); 130 interrupted.
+
+Whatever takes time to import is imported by the command that needs it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from powercut import __version__
+from powercut.model.errors import PowercutError, UsageError
+from powercut.paths import RESULTS, ROOT, SCENARIOS
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from powercut.store.layout import ResultDir
+    from powercut.store.results import CampaignOutcome, RunResult
+
+INTERRUPTED = 130
+TROUBLE = 3
+
+DIRECTORY = click.Path(path_type=Path)
+SCENARIO_HELP = "SCENARIO is a file, a folder of them, or the name of one in scenarios/."
+
+
+def main() -> None:
+    """Runs the command line and exits."""
+    try:
+        status = cli.main(prog_name="powercut", standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        status = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        status = INTERRUPTED
+    except PowercutError as error:
+        click.echo(f"powercut: {error}", err=True)
+        if error.hint:
+            click.echo(f"hint: {error.hint}", err=True)
+        status = error.exit_status
+    except BrokenPipeError:
+        # Whoever read the output has gone; Python must not complain once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = TROUBLE
+    except Exception:  # status 1 would claim that a verdict differs
+        traceback.print_exc()
+        click.echo("powercut: this is a bug in powercut; nothing was proved", err=True)
+        status = TROUBLE
+    sys.exit(status)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__)
+def cli() -> None:
+    """Cuts the power under a running system and proves which acknowledged writes survived.
+
+    Exit status: 0 all as expected; 1 a verdict differs from what was expected; 2 a
+    mistake on the command line or in a scenario; 3 inconclusive, or trouble with this
+    host.
+    """
+
+
+_seed = click.option(
+    "--seed", type=click.IntRange(0, 2**63 - 1), help="Root of every random choice."
+)
+_only = click.option("--only", multiple=True, metavar="CELL", help="Only this cell; may be a glob.")
+_trials = click.option(
+    "--trials", type=click.IntRange(1, 1_000_000), help="Trials of each cell, instead of its own."
+)
+_scenarios = click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
+
+
+@cli.command(epilog=SCENARIO_HELP)
+@_scenarios
+@click.option("--json", "json_file", type=DIRECTORY, help="Write the results here; - for stdout.")
+@_seed
+@_only
+@_trials
+@click.option("--results", type=DIRECTORY, default=RESULTS, help="Where results are kept.")
+@click.option("--jobs", type=click.IntRange(1, 256), default=1, help="Trials at the same time.")
+def run(
+    scenarios: Sequence[str],
+    json_file: Path | None,
+    seed: int | None,
+    only: Sequence[str],
+    trials: int | None,
+    results: Path,
+    jobs: int,
+) -> int:
+    """Runs scenarios, by default first-light: records, cuts the power, recovers, judges."""
+    from powercut.report.progress import ProgressView
+    from powercut.run.campaign import run_scenarios
+
+    paths = find_scenarios(scenarios)
+    # With the JSON on stdout, everything for a person goes to stderr.
+    console = _console(stderr=json_file == Path("-"))
+    with ProgressView(console) as progress:
+        outcome = run_scenarios(
+            paths,
+            seed=seed,
+            results=results,
+            only=only,
+            trials=trials,
+            jobs=jobs,
+            on_event=progress,
+        )
+    for result in outcome.runs:
+        _publish(result, console)
+    _write_json(outcome, json_file)
+    return outcome.exit_status
+
+
+@cli.command(epilog=SCENARIO_HELP)
+@_scenarios
+@_seed
+@_only
+@_trials
+@click.option("--brief", is_flag=True, help="Leave the command lines of the machines out.")
+def plan(
+    scenarios: Sequence[str],
+    seed: int | None,
+    only: Sequence[str],
+    trials: int | None,
+    brief: bool,
+) -> int:
+    """Shows what a run would do, without doing it: cells, seeds, cuts, machines."""
+    from powercut.report.plan import print_plan
+    from powercut.scenario.load import expand, load_scenario
+    from powercut.scenario.seeds import fresh_seed
+
+    describe = None
+    if not brief:
+        from powercut.run.plan import describe_cell
+
+        describe = describe_cell
+    console = _console()
+    for scenario in [load_scenario(path) for path in find_scenarios(scenarios)]:
+        root = scenario.settings.seed if seed is None else seed
+        root = fresh_seed() if root is None else root
+        print_plan(console, expand(scenario, seed=root, trials=trials, only=only), describe)
+    return 0
+
+
+@cli.command()
+@click.argument("directory", type=DIRECTORY)
+@click.option("--json", "json_file", type=DIRECTORY, help="Write the results here; - for stdout.")
+def verify(directory: Path, json_file: Path | None) -> int:
+    """Judges a result again, offline, from its recordings alone."""
+    from powercut.report.table import print_run
+    from powercut.run.verify import verify as judge_again
+    from powercut.store.results import CampaignOutcome
+
+    result = judge_again(_result(directory).path)
+    print_run(_console(stderr=json_file == Path("-")), result)
+    outcome = CampaignOutcome(runs=(result,))
+    _write_json(outcome, json_file)
+    return outcome.exit_status
+
+
+@cli.command()
+@click.argument("directory", type=DIRECTORY)
+@click.option("--cell", help="The cell to explain; by default every one that is not SAFE.")
+@click.option("--trial", type=click.IntRange(1), help="Its trial; by default the worst.")
+def show(directory: Path, cell: str | None, trial: int | None) -> int:
+    """Explains a result: what was acknowledged, what came back, and what happened when."""
+    from powercut.report.show import print_story
+
+    print_story(_console(), _result(directory), cell=cell, trial=trial)
+    return 0
+
+
+@cli.command(context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def test(arguments: Sequence[str]) -> int:
+    """Runs powercut's own tests; takes the arguments of pytest."""
+    import pytest
+
+    os.chdir(ROOT)
+    status = int(pytest.main(list(arguments)))
+    # pytest's own statuses: 0 passed, 1 failed, 2 interrupted, 3 internal, 4 usage, 5 none.
+    return {0: 0, 1: 1, 2: INTERRUPTED, 4: 2}.get(status, TROUBLE)
+
+
+@cli.command()
+@click.option("--json", "json_file", type=DIRECTORY, help="Write the findings here; - for stdout.")
+@click.option("--fresh", is_flag=True, help="Prove again what was proved since this host booted.")
+def doctor(json_file: Path | None, fresh: bool) -> int:
+    """Says what this host can do, why not more, and what to do about it."""
+    from powercut.doctor import main as examine
+
+    return examine(json_file, fresh=fresh)
+
+
+@cli.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--json", "json_file", type=DIRECTORY, help="Write the figures here; - for stdout.")
+def bench(names: Sequence[str], json_file: Path | None) -> int:
+    """Measures powercut itself, each figure as a ratio within one run."""
+    from powercut.bench import main as measure
+
+    return measure(names, json_file)
+
+
+def find_scenarios(given: Sequence[str]) -> list[Path]:
+    """The files that `given` means; first-light if it is empty.  Raises UsageError."""
+    if not given:
+        return [SCENARIOS / "first-light.yaml"]
+    found: list[Path] = []
+    for text in given:
+        path = Path(text)
+        if path.is_dir():
+            files = sorted(path.rglob("*.yaml"))
+            if not files:
+                raise UsageError(f"{path}: there is no scenario (*.yaml) in this folder")
+            found += files
+        elif path.is_file():
+            found.append(path)
+        else:
+            found.append(_by_name(text))
+    return found
+
+
+def _by_name(text: str) -> Path:
+    import difflib
+
+    known = {path.stem: path for path in sorted(SCENARIOS.rglob("*.yaml"))}
+    if text in known:
+        return known[text]
+    near = difflib.get_close_matches(Path(text).stem, known, n=1)
+    raise UsageError(
+        f"{text}: there is no such scenario" + (f"; did you mean {near[0]}?" if near else ""),
+        hint=f"known by name: {', '.join(known)}",
+    )
+
+
+def _console(*, stderr: bool = False) -> Console:
+    from rich.console import Console
+
+    return Console(stderr=stderr)
+
+
+def _result(directory: Path) -> ResultDir:
+    from powercut.store.layout import ResultDir
+
+    return ResultDir.open(directory)
+
+
+def _publish(result: RunResult, console: Console) -> None:
+    """Writes the reports beside the verdict, and prints the table."""
+    from powercut.report.publish import write_reports
+    from powercut.report.table import print_run
+
+    write_reports(_result(Path(result.result_directory)))
+    print_run(console, result)
+
+
+def _write_json(outcome: CampaignOutcome, target: Path | None) -> None:
+    from powercut.store.files import write_atomic
+
+    if target is None:
+        return
+    text = outcome.model_dump_json(indent=1) + "\n"
+    if target == Path("-"):
+        click.echo(text, nl=False)
+    else:
+        write_atomic(target, text.encode())
+
+
+if __name__ == "__main__":
+    main()

@@ -32,6 +32,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from powercut.model.errors import DamagedRecording, HostError, UsageError
 from powercut.model.observation import Observation
+from powercut.paths import ROOT
 from powercut.scenario.plan import Cell, Trial, Trigger
 from powercut.scenario.settings import ControlKind, Parameters
 from powercut.store import manifest
@@ -262,7 +263,8 @@ class ResultDir:
         path = self.path / "reproduce.sh"
         text = (
             "#!/bin/sh\n# Repeats this run: same scenario, same seed.\n"
-            f'exec powercut run "$(dirname "$0")/scenario.yaml" --seed {seed} "$@"\n'
+            f'exec "${{POWERCUT:-{ROOT / "powercut"}}}" run '
+            f'"$(dirname "$0")/scenario.yaml" --seed {seed} "$@"\n'
         )
         write_atomic(path, text.encode())
         path.chmod(0o755)
@@ -294,8 +296,10 @@ def folder_name(name: str) -> str:
 
 
 def reproduce_command(scenario: Path, seed: int, cell: Cell | None = None) -> str:
-    """The command that repeats a run, or one cell of it."""
-    argv = ["powercut", "run", str(scenario), "--seed", str(seed)]
+    """The command that repeats a run, or one cell of it, to be given in the checkout."""
+    if scenario.is_relative_to(ROOT):
+        scenario = scenario.relative_to(ROOT)
+    argv = ["./powercut", "run", str(scenario), "--seed", str(seed)]
     if cell is not None:
         argv += ["--only", cell.name]
     return shlex.join(argv)

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JUnit XML, which every CI can show.
+
+A cell is a test case: it fails if its verdict is not the expected one, and is an error
+if nothing could be said.  Nothing is ever skipped.
+"""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree as ET
+
+from powercut.model.verdict import Verdict
+from powercut.report import words
+from powercut.store.results import CellResult, RunResult
+
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that XML 1.0 cannot hold; a guest's console may."""
+
+
+def junit_xml(run: RunResult) -> bytes:
+    """The result of `run` as a JUnit test suite."""
+    suite = ET.Element(
+        "testsuite",
+        name=f"powercut.{run.scenario}",
+        timestamp=run.started,
+        time=f"{run.seconds:.3f}",
+        tests=str(len(run.cells)),
+        failures=str(sum(_failed(cell) for cell in run.cells)),
+        errors=str(sum(cell.verdict is Verdict.INCONCLUSIVE for cell in run.cells)),
+    )
+    _properties(
+        suite,
+        {
+            "powercut": run.powercut,
+            "seed": str(run.seed),
+            "result_directory": run.result_directory,
+            "reproduce": run.reproduce,
+        },
+    )
+    for cell in run.cells:
+        _case(suite, run, cell)
+    ET.indent(suite)
+    text = ET.tostring(suite, encoding="unicode")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'.encode()
+
+
+def properties(cell: CellResult) -> dict[str, str]:
+    """What a CI may want to sort test cases by."""
+    return {
+        "verdict": cell.verdict.name.lower(),
+        "expected": cell.expected.value,
+        "commits_acked": str(cell.commits_acked),
+        "commits_lost": str(cell.commits_lost),
+        "lost_lsns": words.ranges(cell.lost_lsns, shown=len(cell.lost_lsns)),
+        "exposed_records": "" if cell.exposure is None else str(cell.exposure.records),
+        "reproduce": cell.reproduce,
+    }
+
+
+def _failed(cell: CellResult) -> bool:
+    return not cell.as_expected and cell.verdict is not Verdict.INCONCLUSIVE
+
+
+def _case(suite: ET.Element, run: RunResult, cell: CellResult) -> None:
+    case = ET.SubElement(
+        suite,
+        "testcase",
+        classname=f"powercut.{run.scenario}",
+        name=_clean(cell.cell),
+        time=f"{sum(cell.timings_s.values()):.3f}",
+    )
+    _properties(case, properties(cell))
+    if cell.verdict is Verdict.INCONCLUSIVE:
+        problem = ET.SubElement(case, "error", message="INCONCLUSIVE")
+    elif not cell.as_expected:
+        message = f"{cell.verdict.name}, expected {cell.expected.value.upper()}"
+        problem = ET.SubElement(case, "failure", message=message)
+    else:
+        return
+    problem.text = _clean(f"{words.explain(cell)}\n{cell.reproduce}\n")
+
+
+def _properties(parent: ET.Element, values: dict[str, str]) -> None:
+    group = ET.SubElement(parent, "properties")
+    for name, value in values.items():
+        ET.SubElement(group, "property", name=name, value=_clean(value))
+
+
+def _clean(text: str) -> str:
+    return _NOT_XML.sub("�", text)

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What happened around the cut, event by event, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from powercut.model.contract import Honour
+from powercut.model.timeline import RequestKind, Timeline
+from powercut.model.units import NEVER
+from powercut.report.evidence import Evidence
+
+LAST_EVENTS = 14
+"""How many events before the cut are told."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One line of the story; `at` in nanoseconds of the recording's clock."""
+
+    at: int
+    text: str
+
+
+def last_moments(evidence: Evidence, shown: int = LAST_EVENTS) -> list[Moment]:
+    """The last `shown` events up to the cut, and the cut."""
+    end = evidence.end_ns
+    moments = [*_acks(evidence, shown), *_requests(evidence.timeline, end, shown)]
+    moments.sort(key=lambda moment: moment.at)
+    moments = moments[-shown:]
+    if evidence.cut_ns is not None:
+        moments.append(Moment(evidence.cut_ns, _cut(evidence)))
+    return moments
+
+
+def _acks(evidence: Evidence, shown: int) -> Iterator[Moment]:
+    instants, lsns = evidence.acks()
+    for at, lsn in zip(instants[-shown:], lsns[-shown:], strict=True):
+        yield Moment(int(at), f"the workload acknowledges record {int(lsn)}")
+
+
+def _requests(timeline: Timeline | None, end: int, shown: int) -> Iterator[Moment]:
+    if timeline is None:
+        return
+    requests = timeline.requests
+    before = int((requests.submitted_ns <= end).sum())
+    for index in range(max(0, before - shown), before):
+        kind = RequestKind(int(requests.kind[index]))
+        at = int(requests.submitted_ns[index])
+        done = int(requests.completed_ns[index])
+        if kind is RequestKind.FLUSH:
+            lie = timeline.contract.flush is Honour.IGNORED
+            what = "the disk takes a flush" + (" and ignores it" if lie else "")
+        else:
+            fua = bool(requests.fua[index])
+            lie = fua and timeline.contract.fua is Honour.IGNORED
+            what = f"the disk takes a {_NAMES[kind]} of {int(requests.length[index]):,} bytes"
+            what += f" at {int(requests.offset[index]):,}"
+            what += (" with FUA" if fua else "") + (", which it ignores" if lie else "")
+        if done == NEVER or done > end:
+            what += "; it is not done before the cut"
+        else:
+            what += f"; done after {(done - at) / 1e6:.2f} ms"
+        yield Moment(at, what)
+
+
+_NAMES = {
+    RequestKind.WRITE: "write",
+    RequestKind.ZERO: "write-zeroes",
+    RequestKind.DISCARD: "discard",
+}
+
+
+def _cut(evidence: Evidence) -> str:
+    timeline = evidence.timeline
+    if timeline is None or timeline.cut is None:
+        return "THE CUT"
+    survived = len({span.request for span in timeline.survived})
+    kept = f", of which {survived:,} volatile writes survive in whole or in part" * bool(survived)
+    return f"THE CUT: the disk loses its volatile cache (policy {timeline.cut.policy.value}){kept}"

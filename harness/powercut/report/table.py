@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The result of a run as a table in the terminal."""
+
+from __future__ import annotations
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from powercut.model.verdict import Verdict
+from powercut.report import words
+from powercut.store.results import CellResult, RunResult
+
+STYLES = {Verdict.SAFE: "green", Verdict.INCONCLUSIVE: "yellow", Verdict.LOSSY: "red"}
+
+SUMMARISED_CELLS = 40
+"""With more cells than this, those that are SAFE as expected are counted, not listed."""
+
+
+def print_run(console: Console, run: RunResult) -> None:
+    """Prints what came out of `run`, and where to read more."""
+    console.print()
+    listed = _listed(run)
+    if listed:
+        console.print(_table(listed))
+    hidden = len(run.cells) - len(listed)
+    if hidden:
+        console.print(f"and {words.count(hidden, 'cell')} that are SAFE, as expected")
+    for cell in listed:
+        text = words.explain(cell)
+        if text:
+            console.print(Text.assemble((cell.cell, "bold"), ": ", text))
+    console.print(_controls(run))
+    console.print(_bottom_line(run))
+    console.print()
+    # One unbroken line each: they are there to be copied.
+    for name, value in (
+        ("result", run.result_directory),
+        ("report", f"{run.result_directory}/report.html"),
+        ("again", run.reproduce),
+    ):
+        if value:
+            console.print(f"{name:>7}: {escape(value)}", soft_wrap=True, highlight=False)
+
+
+def _listed(run: RunResult) -> list[CellResult]:
+    if len(run.cells) <= SUMMARISED_CELLS:
+        return list(run.cells)
+    return [c for c in run.cells if not (c.as_expected and c.verdict is Verdict.SAFE)]
+
+
+def _table(cells: list[CellResult]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("cell", overflow="fold")
+    many = any(len(cell.trials) > 1 for cell in cells)
+    if many:
+        table.add_column("cuts", justify="right")
+    table.add_column("commits\nacknowledged", justify="right")
+    table.add_column("of these lost", justify="right")
+    table.add_column("acknowledged before\nthey were durable", justify="right")
+    table.add_column("verdict")
+    table.add_column("expected")
+    for cell in cells:
+        row: list[str | Text] = [escape(cell.cell)]
+        if many:
+            row.append(f"{len(cell.trials):,}")
+        row += [
+            f"{cell.commits_acked:,}",
+            words.lost(cell),
+            words.exposed(cell.exposure),
+            Text(f"{words.mark(cell.verdict)} {cell.verdict.name}", STYLES[cell.verdict]),
+            expectation(cell),
+        ]
+        table.add_row(*row)
+    return table
+
+
+def expectation(cell: CellResult) -> str:
+    """Whether the verdict is the one that was expected."""
+    if cell.as_expected:
+        return "yes"
+    return f"no: {cell.expected.value.upper()}"
+
+
+def _controls(run: RunResult) -> Text:
+    controls = {(c.kind, c.result_directory): c for cell in run.cells for c in cell.controls}
+    if not controls:
+        return Text("No controls were run, so that nothing vouches for these verdicts.", "yellow")
+    wrong = [control for control in controls.values() if not control.behaved]
+    if not wrong:
+        number = len(controls)
+        which = "The control" if number == 1 else f"All {number} controls"
+        return Text(f"{which} came out as {'it' if number == 1 else 'they'} must.", "dim")
+    lines = [f"Control {control.kind.value} misbehaved: {control.message}" for control in wrong]
+    return Text("\n".join(lines), "bold red")
+
+
+def _bottom_line(run: RunResult) -> Text:
+    cuts = sum(len(cell.trials) for cell in run.cells)
+    spent = f"{words.count(cuts, 'power cut')} in {run.seconds:.1f} s, seed {run.seed}"
+    if run.as_expected:
+        return Text(f"All as expected. {spent}.", "bold green")
+    wrong = [c for c in run.cells if not c.as_expected and c.verdict is not Verdict.INCONCLUSIVE]
+    unknown = [c for c in run.cells if c.verdict is Verdict.INCONCLUSIVE]
+    parts = []
+    if wrong:
+        parts.append(f"{words.count(len(wrong), 'cell')} not as expected")
+    if unknown:
+        parts.append(f"{words.count(len(unknown), 'cell')} inconclusive")
+    return Text(f"{', '.join(parts)}. {spent}.", "bold red" if wrong else "bold yellow")

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results in sentences that need no manual."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from powercut.model.verdict import FindingKind, LsnRange, Verdict, lsn_ranges
+from powercut.store.results import CellResult, Exposure, FindingRecord, TrialResult
+
+SHOWN_RANGES = 3
+"""How many ranges of LSNs a sentence names."""
+
+_CAME_BACK = {
+    FindingKind.LOST: "did not come back",
+    FindingKind.UNSERIALIZABLE: "did not come back, although later ones did",
+    FindingKind.TORN: "came back in part",
+    FindingKind.CORRUPT: "came back with bytes that nobody wrote",
+    FindingKind.STALE: "came back as an older generation",
+    FindingKind.MISDIRECTED: "turned up in the wrong place",
+    FindingKind.UNREADABLE: "could not be read",
+}
+
+_MARKS = {Verdict.SAFE: "✓", Verdict.INCONCLUSIVE: "?", Verdict.LOSSY: "✗"}
+
+
+def mark(verdict: Verdict) -> str:
+    """A sign for `verdict`, so that nothing depends on colour."""
+    return _MARKS[verdict]
+
+
+def count(number: int, noun: str) -> str:
+    """`number` with thousands apart, and `noun` in its number."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def ranges(spans: Sequence[LsnRange], shown: int = SHOWN_RANGES) -> str:
+    """`spans` as "1-3, 7 and 2 more ranges"."""
+    text = ", ".join(str(span) for span in spans[:shown])
+    left = len(spans) - shown
+    return f"{text} and {count(left, 'more range')}" if left > 0 else text
+
+
+def lost(cell: CellResult | TrialResult) -> str:
+    """How many acknowledged records are gone, and the first and last of them."""
+    if not cell.commits_lost:
+        return "0"
+    spans = cell.lost_lsns
+    first, last = spans[0].first, spans[-1].last
+    place = f"LSN {first}" if first == last else f"LSN {first}-{last}"
+    return f"{cell.commits_lost:,} ({place})"
+
+
+def milliseconds(value: float) -> str:
+    """A time in milliseconds, in a unit that reads well."""
+    if value >= 10_000:
+        return f"{value / 1000:.0f} s"
+    if value >= 1000:
+        return f"{value / 1000:.1f} s"
+    return f"{value:.0f} ms" if value >= 10 else f"{value:.2g} ms"
+
+
+def exposed(exposure: Exposure | None) -> str:
+    """For how long acknowledged records were not durable."""
+    if exposure is None:
+        return "not known"
+    if not exposure.records:
+        return "never"
+    return f"{exposure.records:,} ({how_long(exposure)})"
+
+
+def how_long(exposure: Exposure) -> str:
+    """The longest time for which one of them was not durable."""
+    if exposure.never_durable == exposure.records:
+        return "never durable"
+    return f"up to {milliseconds(exposure.longest_ms)}"
+
+
+def explain(cell: CellResult) -> str:
+    """Why a cell is not SAFE, in a sentence or two; empty if it is."""
+    match cell.verdict:
+        case Verdict.SAFE:
+            return ""
+        case Verdict.INCONCLUSIVE:
+            reasons = "; ".join(cell.reasons) or "the reason was not recorded"
+            return f"Nothing can be said: {reasons}."
+        case Verdict.LOSSY:
+            return " ".join(_loss_sentences(cell))
+
+
+def _loss_sentences(cell: CellResult) -> list[str]:
+    bad = [trial for trial in cell.trials if trial.verdict is Verdict.LOSSY]
+    sentences = []
+    if len(cell.trials) > 1:
+        sentences.append(f"{len(bad)} of {len(cell.trials)} cuts convict it.")
+    worst = cell.worst_trial
+    if worst is None:
+        return sentences
+    sentences += [_what_came_back(worst)]
+    if worst.exposure is not None and worst.exposure.records:
+        sentences.append(_what_was_exposed(worst.exposure, bool(worst.commits_lost)))
+    sentences += [
+        f"{finding.message.rstrip('.')}."
+        for finding in worst.findings
+        if finding.kind is FindingKind.NOT_RECOVERED
+    ]
+    # A control that misbehaved does not undo a loss, but nobody should miss it.
+    sentences += [f"Beware: {reason}." for reason in cell.reasons]
+    return [sentence for sentence in sentences if sentence]
+
+
+def _what_came_back(trial: TrialResult) -> str:
+    if not trial.commits_lost:
+        if any(f.kind is FindingKind.NEVER_ATTEMPTED for f in trial.findings):
+            return "A record came back that nobody had written."
+        if trial.exposure is not None and trial.exposure.records:
+            return "Every acknowledged record came back this time, by luck."
+        return ""
+    parts = [_one_kind(kind, trial.findings) for kind in _CAME_BACK]
+    said = "; ".join(part for part in parts if part)
+    return f"Of {count(trial.commits_acked, 'acknowledged record')}, {said}."
+
+
+def _one_kind(kind: FindingKind, findings: Sequence[FindingRecord]) -> str:
+    spans = lsn_ranges(
+        lsn
+        for finding in findings
+        if finding.kind is kind
+        for span in finding.lsns
+        for lsn in range(span.first, span.last + 1)
+    )
+    number = sum(len(span) for span in spans)
+    return f"{number:,} (LSN {ranges(spans)}) {_CAME_BACK[kind]}" if spans else ""
+
+
+def _what_was_exposed(exposure: Exposure, any_lost: bool) -> str:
+    who = count(exposure.records, "record")
+    verb = "was" if exposure.records == 1 else "were"
+    if exposure.never_durable == exposure.records:
+        end = f"and never became so ({milliseconds(exposure.longest_ms)} until the end)"
+    else:
+        end = f"for up to {milliseconds(exposure.longest_ms)}"
+    sentence = f"{who} {verb} acknowledged while not yet durable on the disk, {end}"
+    return f"{sentence}." if any_lost else f"{sentence}: a cut in that time may lose them."
