@@ -1,0 +1,377 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The capture disk: nbdkit with the plugin of harness/capture, as a `Disk`.
+
+The disk is controlled over a socket pair of which nbdkit inherits one end.  It greets
+when it serves, so nobody sleeps until it is ready; and it shuts down, closes its log in
+order and removes its socket when the other end goes away, so a controller that is
+killed leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from powercut.disk.port import CutReport, DiskStatistics
+from powercut.model.contract import CutPolicy, DeviceContract
+from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.model.units import Instant
+from powercut.paths import CAPTURE_PLUGIN
+
+LATENCIES_NS: Final = {
+    "none": (0, 0),
+    "hdd-7200": (8_333_333, 4_166_667),
+    "sata-ssd": (1_000_000, 1_000_000),
+}
+"""Latency of a flush and of a FUA write by model of disk, in nanoseconds.
+
+The plugin's own table; harness/capture/plugin.c gives the sources.
+"""
+
+_CONTROL_S: Final = 30.0
+"""For commands that a disk answers at once unless its host is in trouble."""
+
+_START_S: Final = 20.0
+_CLOSE_S: Final = 20.0
+_SOCKET_PATH_MAX: Final = 107
+
+
+@dataclass(frozen=True)
+class CaptureConfig:
+    """What a capture disk serves and promises.
+
+    `base` is never modified.  `log` is the path of the recording without suffix, or
+    None to record nothing; its files must not exist yet.  `sockets` is a folder in
+    which the disk makes one of its own (the system's temporary folder if None);
+    `control` is an additional socket for control commands of others.
+    """
+
+    base: Path
+    log: Path | None
+    contract: DeviceContract = field(default_factory=DeviceContract)
+    run_id: bytes = bytes(16)
+    sockets: Path | None = None
+    control: Path | None = None
+    plugin: Path = CAPTURE_PLUGIN
+
+
+def capture_argv(config: CaptureConfig, directory: Path, control_fd: int) -> tuple[str, ...]:
+    """The command line of nbdkit.
+
+    It listens on `directory`/nbd, and owns `directory`.  `control_fd` is the inherited
+    control connection.
+    """
+    contract = config.contract
+    on_off = {True: "on", False: "off"}
+    settings = {
+        "base": config.base.absolute(),
+        "log": config.log.absolute() if config.log else None,
+        "control": config.control.absolute() if config.control else None,
+        "control-fd": control_fd,
+        "directory": directory,
+        "run-id": config.run_id.hex(),
+        "volatile-cache": on_off[contract.volatile_cache],
+        "flush": contract.flush.value,
+        "fua": contract.fua.value,
+        "ordered": on_off[contract.ordered],
+        "atomic-unit": contract.atomic_unit,
+        "cache-size": contract.cache_size,
+        "flush-latency-ns": contract.flush_latency_ns,
+        "fua-latency-ns": contract.fua_latency_ns,
+    }
+    command = ["nbdkit", "--foreground", "--unix", str(directory / "nbd"), str(config.plugin)]
+    return (*command, *(f"{key}={value}" for key, value in settings.items() if value is not None))
+
+
+class CaptureDisk:
+    """A running capture disk.  Enter the context to start it; leave it to close it in order."""
+
+    def __init__(self, config: CaptureConfig, *, timeout_s: float = _START_S) -> None:
+        """`timeout_s` is for the start.  Nothing is started yet."""
+        self._config = config
+        self._start_timeout_s = timeout_s
+        self._nbdkit: _Nbdkit | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Starts nbdkit and returns when it serves.
+
+        Raises HostError with its command line and output if it does not.
+        """
+        if self._nbdkit is not None:
+            raise RuntimeError("the capture disk was started before")
+        if not self._config.plugin.exists():
+            raise HostError(
+                f"the capture disk is not built: no {self._config.plugin}",
+                hint="make -C harness/capture",
+            )
+        self._nbdkit = _Nbdkit(self._config, timeout_s=self._start_timeout_s)
+
+    @property
+    def _running(self) -> _Nbdkit:
+        if self._nbdkit is None:
+            raise RuntimeError("the capture disk is not running")
+        return self._nbdkit
+
+    @property
+    def socket(self) -> Path:
+        """The unix socket on which it serves NBD."""
+        return self._running.directory / "nbd"
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self._running.size
+
+    @property
+    def pid(self) -> int:
+        """The process that serves."""
+        return self._running.process.pid
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """Its command line."""
+        return self._running.argv
+
+    def cut(
+        self, policy: CutPolicy, seed: int, next_log: Path | None, *, timeout_s: float
+    ) -> CutReport:
+        """Takes the power away, then gives it back; see `Disk.cut`.
+
+        The log is durable on the host when this returns.  Raises HostError if the cut
+        did not take place, or its log could not be made durable.
+        """
+        words = ["cut", policy.value, str(seed)]
+        if next_log is not None:
+            words.append(str(next_log.absolute()))
+        answer = self._running.command(" ".join(words), timeout_s=timeout_s)
+        return CutReport(
+            at=Instant(answer["at_ns"]),
+            dropped_writes=answer["dropped_writes"],
+            dropped_bytes=answer["dropped_bytes"],
+            survived_writes=answer["survived_writes"],
+        )
+
+    def arm_flush(self, count: int) -> None:
+        """Freezes the disk when the `count`-th flush since the start or the last cut is submitted.
+
+        Raises HostError if there were that many before.
+        """
+        self._running.armed = False
+        self._running.command(f"arm flush {count}")
+
+    def wait_armed(self, *, timeout_s: float) -> bool:
+        """True once the armed flush was submitted; False if that did not happen in time."""
+        return self._running.wait_armed(timeout_s=timeout_s)
+
+    def mark(self, name: str) -> None:
+        """Writes a mark into the log; `name` is one line."""
+        if not name or "\n" in name:
+            raise ValueError("a mark is one line of text")
+        self._running.command(f"mark {name}")
+
+    def statistics(self) -> DiskStatistics:
+        """Counts since the start or the last cut."""
+        answer = self._running.command("stat")
+        return DiskStatistics(**{f.name: answer[f.name] for f in fields(DiskStatistics)})
+
+    def snapshot(self, path: Path) -> None:
+        """Writes what a power loss would leave now, and no volatile write, to `path`, sparse.
+
+        `path` must not exist.
+        """
+        self._running.command(f"snapshot {path.absolute()}")
+
+    def close(self) -> None:
+        """Closes the log in order and stops serving; idempotent.
+
+        Raises HostError if nbdkit had died, or had to be killed: the log is truncated then.
+        """
+        if self._nbdkit is not None:
+            self._nbdkit.close()
+
+
+class _Nbdkit:
+    """The process, and the control connection to it."""
+
+    def __init__(self, config: CaptureConfig, *, timeout_s: float) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="pcdisk-", dir=config.sockets)).absolute()
+        self.armed = False
+        self._closed = False
+        self._received = b""
+        self._answers: deque[dict[str, Any]] = deque()
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115
+        self._control, inherited = socket.socketpair()
+        self.argv = capture_argv(config, self.directory, inherited.fileno())
+        try:
+            if len(str(self.directory / "nbd")) > _SOCKET_PATH_MAX:
+                raise HostError(
+                    f"{self.directory}/nbd is too long for the path of a unix socket",
+                    hint="set TMPDIR to a shorter path",
+                )
+            self.process = self._spawn(self.argv, inherited)
+        except HostError:
+            self._release()
+            raise
+        finally:
+            inherited.close()
+        try:
+            self.size = int(self._next_line(time.monotonic() + timeout_s)["size"])
+        except (HostError, DeadlineExceeded):
+            self._kill()
+            self._release()
+            raise
+
+    def _spawn(self, argv: Sequence[str], inherited: socket.socket) -> subprocess.Popen[bytes]:
+        try:
+            return subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=self._output,
+                stderr=self._output,
+                pass_fds=[inherited.fileno()],
+                start_new_session=True,  # an interrupt at the terminal is the controller's
+            )
+        except FileNotFoundError:
+            raise HostError("nbdkit is not installed", hint="apt-get install nbdkit") from None
+        except OSError as error:
+            raise HostError(f"cannot start {shlex.join(argv)}: {error.strerror}") from None
+
+    # -- the control connection ------------------------------------------------------
+
+    def command(self, line: str, *, timeout_s: float = _CONTROL_S) -> dict[str, Any]:
+        """Sends a command and returns its answer; raises HostError if it failed."""
+        if self._closed:
+            raise HostError(f"{line.split(maxsplit=1)[0]}: the capture disk is closed")
+        deadline = time.monotonic() + timeout_s
+        try:
+            self._control.settimeout(max(timeout_s, 0.001))
+            self._control.sendall(line.encode() + b"\n")
+        except TimeoutError:
+            self._kill()
+            raise self._too_late(timeout_s) from None
+        except OSError:
+            raise self._died() from None
+        answer = self._next_line(deadline)
+        if not answer["ok"]:
+            raise HostError(f"capture disk: {answer['error']}")
+        return answer
+
+    def wait_armed(self, *, timeout_s: float) -> bool:
+        """Reads on until the disk says that the armed flush came."""
+        deadline = time.monotonic() + timeout_s
+        while not self.armed:
+            line = self._line(deadline)
+            if line is None:
+                return False
+            self._take(line)
+        return True
+
+    def _next_line(self, deadline: float) -> dict[str, Any]:
+        """The next line that is not about the armed flush."""
+        started = time.monotonic()
+        while not self._answers:
+            line = self._line(deadline)
+            if line is None:
+                # A late answer would be taken for that of the next command.
+                self._kill()
+                raise self._too_late(deadline - started)
+            self._take(line)
+        return self._answers.popleft()
+
+    def _take(self, line: bytes) -> None:
+        answer: dict[str, Any] = json.loads(line)
+        if answer.get("event") == "armed":
+            self.armed = True
+        else:
+            self._answers.append(answer)
+
+    def _line(self, deadline: float) -> bytes | None:
+        """The next line; None if there is none until `deadline`."""
+        while b"\n" not in self._received:
+            self._control.settimeout(max(deadline - time.monotonic(), 0.001))
+            try:
+                received = self._control.recv(65536)
+            except TimeoutError:
+                return None
+            except OSError:
+                received = b""
+            if not received:
+                raise self._died()
+            self._received += received
+        line, _, self._received = self._received.partition(b"\n")
+        return line
+
+    # -- trouble ------------------------------------------------------------------------
+
+    def _too_late(self, waited_s: float) -> DeadlineExceeded:
+        return DeadlineExceeded(
+            f"the capture disk did not answer within {waited_s:.1f} s\n{self._diagnosis()}",
+            hint="is the host's disk full or very slow?",
+        )
+
+    def _died(self) -> HostError:
+        self._kill()
+        status = self.process.returncode
+        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        return HostError(f"the capture disk {how}\n{self._diagnosis()}")
+
+    def _diagnosis(self) -> str:
+        size = os.fstat(self._output.fileno()).st_size
+        output = os.pread(self._output.fileno(), size, 0).decode("utf-8", "replace").strip()
+        return f"command: {shlex.join(self.argv)}\noutput: {output or '(none)'}"
+
+    # -- the end ------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Ends the process in order; kills it if it does not end."""
+        if self._closed:
+            return
+        try:
+            self.command("shutdown", timeout_s=_CLOSE_S)
+            self.process.wait(timeout=_CLOSE_S)
+        except subprocess.TimeoutExpired:
+            # The log was closed in order: nothing is lost with a server that hangs on.
+            self._kill()
+        finally:
+            self._closed = True
+            self._kill()
+            self._release()
+
+    def _kill(self) -> None:
+        """Waits briefly for an end of its own accord, then kills and reaps."""
+        if self._control.fileno() >= 0:
+            self._control.close()
+        try:
+            self.process.wait(timeout=1.0)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait(timeout=_CLOSE_S)
+
+    def _release(self) -> None:
+        self._control.close()
+        self._output.close()
+        shutil.rmtree(self.directory, ignore_errors=True)

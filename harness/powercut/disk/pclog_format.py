@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bytes of a disk log: the Python side of harness/capture/log_format.h."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import google_crc32c
+import numpy as np
+
+from powercut.model.contract import CutPolicy, DeviceContract, Honour
+from powercut.model.errors import DamagedRecording
+from powercut.model.units import Instant
+
+MAGIC: Final = b"PCUTLOG1"
+VERSION: Final = 1
+HEADER_SIZE: Final = 256
+EVENT_SIZE: Final = 64
+CRC_OFFSET: Final = 60
+"""An event's checksum covers the bytes before this one."""
+
+HEADER: Final = np.dtype(
+    [
+        ("magic", "S8"),
+        ("version", "<u4"),
+        ("header_size", "<u4"),
+        ("disk_size", "<u8"),
+        ("atomic_unit", "<u4"),
+        ("contract", "<u4"),
+        ("cache_size", "<u8"),
+        ("flush_latency_ns", "<u8"),
+        ("fua_latency_ns", "<u8"),
+        ("start_monotonic_ns", "<u8"),
+        ("start_realtime_ns", "<u8"),
+        ("run_id", "V16"),
+        ("reserved", "V164"),
+        ("crc", "<u4"),
+    ]
+)
+EVENT: Final = np.dtype(
+    [
+        ("type", "u1"),
+        ("op", "u1"),
+        ("flags", "<u2"),
+        ("connection", "<u4"),
+        ("sequence", "<u8"),
+        ("time_ns", "<i8"),
+        ("request", "<u8"),
+        ("offset", "<i8"),
+        ("length", "<i8"),
+        ("data", "<i8"),
+        ("data_crc", "<u4"),
+        ("crc", "<u4"),
+    ]
+)
+
+
+class EventType(enum.IntEnum):
+    """enum pclog_type."""
+
+    SUBMIT = 1
+    COMPLETE = 2
+    DESTAGE = 3
+    CUT = 4
+    SURVIVE = 5
+    MARK = 6
+    CONNECT = 7
+    DISCONNECT = 8
+    END = 9
+
+
+class EventFlag(enum.IntFlag):
+    """enum pclog_flags."""
+
+    FUA = 1
+    IGNORED = 2
+    FAILED = 4
+
+
+class ContractFlag(enum.IntFlag):
+    """enum pclog_contract."""
+
+    VOLATILE_CACHE = 1
+    FLUSH_HONOURED = 2
+    FUA_HONOURED = 4
+    ORDERED = 8
+
+
+POLICIES: Final = {
+    1: CutPolicy.DROP,
+    2: CutPolicy.KEEP,
+    3: CutPolicy.RANDOM,
+    4: CutPolicy.PREFIX,
+}
+"""enum pclog_policy."""
+
+
+@dataclass(frozen=True)
+class LogHeader:
+    """What a log says of itself before its first event."""
+
+    disk_size: int
+    contract: DeviceContract
+    run_id: bytes
+    start_monotonic_ns: Instant
+    start_realtime_ns: int
+
+
+def log_path(prefix: Path) -> Path:
+    """The events of the log named `prefix`."""
+    return prefix.with_name(prefix.name + ".log")
+
+
+def data_path(prefix: Path) -> Path:
+    """The payloads of the log named `prefix`."""
+    return prefix.with_name(prefix.name + ".data")
+
+
+def read_header(prefix: Path) -> LogHeader:
+    """The header of the log named `prefix`.
+
+    Raises DamagedRecording if there is none, or one of another version.
+    """
+    path = log_path(prefix)
+    try:
+        with path.open("rb") as file:
+            raw = file.read(HEADER_SIZE)
+    except OSError as error:
+        raise DamagedRecording(f"{path}: {error.strerror}") from None
+    if len(raw) < HEADER_SIZE or raw[:8] != MAGIC:
+        raise DamagedRecording(f"{path}: this is not a disk log: it does not start with a header")
+    row = np.frombuffer(raw, dtype=HEADER)[0]
+    if int(row["version"]) != VERSION or int(row["header_size"]) != HEADER_SIZE:
+        raise DamagedRecording(
+            f"{path}: a disk log of version {int(row['version'])}; version {VERSION} can be read",
+            hint="read it with the powercut that wrote it",
+        )
+    if google_crc32c.value(raw[: HEADER_SIZE - 4]) != int(row["crc"]):
+        raise DamagedRecording(f"{path}: the checksum of the header is wrong")
+    return LogHeader(
+        disk_size=int(row["disk_size"]),
+        contract=_contract(row),
+        run_id=bytes(row["run_id"]),
+        start_monotonic_ns=Instant(int(row["start_monotonic_ns"])),
+        start_realtime_ns=int(row["start_realtime_ns"]),
+    )
+
+
+def _contract(row: np.void) -> DeviceContract:
+    flags = ContractFlag(int(row["contract"]))
+
+    def honour(flag: ContractFlag) -> Honour:
+        return Honour.HONOURED if flag in flags else Honour.IGNORED
+
+    return DeviceContract(
+        volatile_cache=ContractFlag.VOLATILE_CACHE in flags,
+        flush=honour(ContractFlag.FLUSH_HONOURED),
+        fua=honour(ContractFlag.FUA_HONOURED),
+        ordered=ContractFlag.ORDERED in flags,
+        atomic_unit=int(row["atomic_unit"]),
+        cache_size=int(row["cache_size"]),
+        flush_latency_ns=int(row["flush_latency_ns"]),
+        fua_latency_ns=int(row["fua_latency_ns"]),
+    )
