@@ -39,8 +39,10 @@ _Noreturn void power_off(void)
 
 _Noreturn void die(const char *format, ...)
 {
-    static const char *const places[] = {"/dev/console", "/dev/kmsg"};
-    char line[768] = "powercut agent: ";
+    /* Where the kernel has a console but no driver behind /dev/console, its own
+     * messages get through; "<2>" makes one critical, whatever loglevel says. */
+    static const char *const places[] = {"/dev/kmsg", "/dev/console"};
+    char line[768] = "<2>powercut agent: ";
     size_t used = strlen(line);
     va_list arguments;
 
@@ -49,16 +51,16 @@ _Noreturn void die(const char *format, ...)
     va_end(arguments);
     strcat(line, "\n");
     if (getpid() != 1) {
-        fputs(line, stderr);
+        fputs(line + 3, stderr);
         exit(EXIT_FAILURE);
     }
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         int fd = open(places[i], O_WRONLY | O_CLOEXEC | O_NOCTTY);
-        if (fd >= 0) {
-            if (write(fd, line, strlen(line)) < 0)
-                continue; /* nowhere left to say it; the other place may do */
-            close(fd);
-        }
+        if (fd < 0)
+            continue;
+        if (write(fd, line, strlen(line)) >= 0)
+            i = sizeof places / sizeof *places; /* said once is enough */
+        close(fd);
     }
     power_off();
 }

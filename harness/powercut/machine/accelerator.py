@@ -39,9 +39,7 @@ _KILL_TIMEOUT_S: Final = 5.0
 _HEADER: Final = struct.Struct("<IHHIIQQQ")
 _MAGIC: Final = 0x31574350
 _HELLO: Final = 1
-_APPEND: Final = (
-    "quiet loglevel=0 panic=-1 cryptomgr.notests acpi=off 8250.nr_uarts=0 no_timer_check"
-)
+_APPEND: Final = "quiet loglevel=0 panic=-1 cryptomgr.notests 8250.nr_uarts=0"
 
 
 @dataclass(frozen=True)
@@ -55,20 +53,20 @@ class Proof:
 
 def probe_argv(accelerator: Accelerator, image: GuestImage, channel_fd: int) -> list[str]:
     """The command line of a probe guest that talks on the connected socket `channel_fd`."""
-    options = ",thread=multi" if accelerator is Accelerator.TCG else ""
+    kvm = accelerator is Accelerator.KVM
     return [
         # The probe must not outlive a powercut that is killed.
         *("setpriv", "--pdeathsig", "KILL", "--", QEMU),
         *("-nodefaults", "-no-user-config", "-no-reboot"),
         *("-display", "none"),
         *("-M", "pc"),
-        *("-accel", accelerator.value + options),
-        *("-cpu", "max"),
+        *("-accel", "kvm" if kvm else "tcg,thread=multi"),
+        *("-cpu", "host" if kvm else "max"),  # as the machines that it stands for
         *("-smp", "1"),
         *("-m", "128"),
         *("-kernel", str(image.kernel)),
         *("-initrd", str(image.initramfs)),
-        *("-append", _APPEND),
+        *("-append", _APPEND if kvm else f"{_APPEND} acpi=off no_timer_check"),
         *("-device", "virtio-serial-pci"),
         *("-chardev", f"socket,id=ctl,fd={channel_fd}"),
         *("-device", "virtserialport,chardev=ctl,name=ctl"),
