@@ -37,7 +37,7 @@ static int check_extent(void *target, const struct pc_extent *extent)
     if (extent->state == PC_SLOT_INTACT || extent->state == PC_SLOT_TORN)
         HOLDS(wal_fits(layout, extent->slot, extent->lsn));
     if (extent->state == PC_SLOT_TORN)
-        HOLDS(extent->detail <= layout->record / WAL_SECTOR);
+        HOLDS(extent->detail <= layout->record / WAL_SECTOR + 1); /* of one more, at most */
     if (extent->state == PC_SLOT_CORRUPT)
         HOLDS(extent->detail < layout->record);
     return 0;
