@@ -62,6 +62,7 @@ def import_log(
     atomic_unit: int = SECTOR,
     salvage: bool = False,
     closed: bool = False,
+    no_fua: bool = False,
 ) -> Imported:
     """Reads the log at `path` of a disk that held the image `base` when logging began.
 
@@ -76,7 +77,14 @@ def import_log(
             f"cannot read the base image {base}: {error.strerror}",
             hint="keep a copy of the disk as it was before logging began; a log holds only changes",
         ) from error
-    log = read_log(path, dialect=dialect, disk_size=disk_size, salvage=salvage, closed=closed)
+    log = read_log(
+        path,
+        dialect=dialect,
+        disk_size=disk_size,
+        salvage=salvage,
+        closed=closed,
+        no_fua=no_fua,
+    )
     cautious = to_timeline(log, reading=Reading.CAUTIOUS, atomic_unit=atomic_unit)
     certain = to_timeline(log, reading=Reading.CERTAIN, atomic_unit=atomic_unit)
     return Imported(log, cautious, certain, history_from_marks(certain.marks))

@@ -70,9 +70,10 @@ class LogWrites:
 
     `counted` is the number of entries that the superblock vouches for; what a dialect
     lets stand behind them was found by scanning.  `complete` is True if the log ends
-    as one that was closed in order.  `closed` is the caller's word that it was.  `doubts`
-    are sentences about what the log cannot tell: a verdict that rests on a log with a
-    doubt is INCONCLUSIVE.
+    as one that was closed in order.  `closed` and `no_fua` are the caller's word, for
+    QEMU's logs: QEMU ended in order; no write with FUA was sent to the disk.  `doubts` are
+    sentences about what the log cannot tell: a verdict that rests on a log with a doubt is
+    INCONCLUSIVE.
     """
 
     path: Path
@@ -88,6 +89,7 @@ class LogWrites:
     counted: int
     complete: bool
     closed: bool = False
+    no_fua: bool = False
     doubts: tuple[str, ...] = ()
 
     def __len__(self) -> int:

@@ -52,6 +52,7 @@ def read_log(
     beyond_count: bool | None = None,
     salvage: bool = False,
     closed: bool = False,
+    no_fua: bool = False,
 ) -> LogWrites:
     """Reads the log at `path` (a file or a block device) of a disk of `disk_size` bytes.
 
@@ -61,8 +62,10 @@ def read_log(
 
     `beyond_count` says whether entries beyond the superblock's count are read; None is
     what fits the dialect.  `salvage` accepts a log with a damaged entry up to that
-    entry, as an incomplete one.  `closed` is the caller's word that QEMU ended in order
-    (it flushes each node when it closes it); it cannot be seen in the log.
+    entry, as an incomplete one.  Two things cannot be seen in a log of QEMU and are the
+    caller's word: `closed`, that QEMU ended in order (it flushes each node when it closes
+    it), and `no_fua`, that no write with FUA was sent to the disk (virtio-blk sends none
+    while its write cache is on; with the cache off every write has it).
 
     Raises DamagedRecording, which names the entry and its byte offset, and HostError if
     the file cannot be read at all.
@@ -115,6 +118,7 @@ def read_log(
         counted=min(counted, entries),
         complete=complete,
         closed=closed,
+        no_fua=no_fua,
         doubts=doubts,
     )
     return _with_doubts(log)

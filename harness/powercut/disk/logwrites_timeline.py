@@ -28,16 +28,20 @@ is told.  Flushes of a node do not overlap.  Therefore
      superblock is rewritten first): nothing was promised because of it, and it may be a
      leftover of an earlier use of the file.  It counts for nothing;
  Q4. a log that was closed in order was flushed once more, unless nothing had completed
-     since the last flush was submitted: the last flush covers everything before it.
+     since the last flush was submitted: the last flush covers everything before it;
+ Q5. FUA is not in the log.  QEMU makes of it a write and a flush, but does not send the
+     flush to this node if no other write has completed since the last one: then a write
+     that was durable when it completed looks like any other.
 
 So what was durable lies between two bounds, and there are two readings of a log:
 
 - CAUTIOUS claims the least: durable only by K1, Q1, Q3, Q4, and each write submitted
   as early as its epoch began.  It has every state that was legal in the `epoch` model.
   A conclusion of SAFE may rest on it alone.
-- CERTAIN claims the most: a flush covers every write before it, and each write is
-  submitted right before it completes.  Each of its states was legal for certain.  A
-  conclusion of LOSSY may rest on it alone.
+- CERTAIN claims the most: a flush covers every write before it, each write in a log of
+  QEMU had FUA unless the caller knows better (Q5), and each write is submitted right
+  before it completes.  Each of its states was legal for certain.  A conclusion of LOSSY
+  may rest on it alone.
 
 What is lost under CAUTIOUS and not under CERTAIN is INCONCLUSIVE.  For the kernel's
 logs, the two differ in which writes were on their way, not in what was durable, so
@@ -142,10 +146,14 @@ def to_timeline(log: LogWrites, *, reading: Reading, atomic_unit: int = SECTOR) 
         unproven = log.has(Flag.FLUSH)[write] & ~log.has(Flag.FUA)[write]
         write_completed[unproven] = NEVER
 
+    fua = log.has(Flag.FUA)[write]
+    if not cautious and log.dialect is Dialect.QEMU and not log.no_fua:
+        fua = ~log.has(Flag.DISCARD)[write]
     requests = _requests(
         log,
         flush,
         write,
+        fua,
         submitted=np.concatenate([flush_submitted, write_submitted]),
         completed=np.concatenate([flush_completed, write_completed]),
     )
@@ -201,6 +209,7 @@ def _requests(
     log: LogWrites,
     flush: npt.NDArray[np.int64],
     write: npt.NDArray[np.int64],
+    fua: npt.NDArray[np.bool_],
     *,
     submitted: npt.NDArray[np.int64],
     completed: npt.NDArray[np.int64],
@@ -221,7 +230,7 @@ def _requests(
     data_offset = np.where(discard, -1, log.position[write] + log.sector_size)
     return Requests(
         kind=kind[order],
-        fua=np.concatenate([none.astype(np.bool_), log.has(Flag.FUA)[write]])[order],
+        fua=np.concatenate([none.astype(np.bool_), fua])[order],
         offset=np.concatenate([none, log.offset[write]])[order],
         length=np.concatenate([none, log.length[write]])[order],
         submitted_ns=submitted[order],
