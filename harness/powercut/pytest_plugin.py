@@ -1,2 +1,174 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pytest plugin."""
+"""`pytest scenarios/` runs scenarios: each cell is a test.
+
+A YAML file is a scenario if it says `powercut: 1` at the start of a line; all others are
+left alone, so that the plugin may be installed beside anything.  The package itself is
+imported only once such a file is collected.
+
+A cell passes if its verdict is the expected one.  INCONCLUSIVE fails, and says why.
+Cells are independent of each other and may run in parallel (`-n`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from powercut.scenario.plan import Cell
+    from powercut.store.results import CellResult, RunResult
+
+_MARK = re.compile(rb"^powercut:\s*\d", re.MULTILINE)
+_HEAD = 8192
+"""Bytes at the start of a file within which it must say that it is a scenario."""
+
+_SEED = pytest.StashKey[int]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options of ours."""
+    group = parser.getgroup("powercut", "power cuts")
+    group.addoption("--powercut-seed", type=int, help="root seed of scenarios that do not give one")
+    group.addoption("--powercut-results", type=Path, metavar="DIR", help="where results are kept")
+    group.addoption("--powercut-trials", type=int, help="trials of each cell, instead of its own")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Marks of ours, and one seed for the session, the same on every xdist worker."""
+    config.addinivalue_line("markers", "campaign: takes minutes to hours; runs by name only")
+    config.addinivalue_line("markers", "vm: boots QEMU guests")
+    given = config.getoption("--powercut-seed")
+    workerinput: dict[str, Any] | None = getattr(config, "workerinput", None)
+    if given is not None:
+        config.stash[_SEED] = int(given)
+    elif workerinput is not None:
+        config.stash[_SEED] = int(workerinput["powercut_seed"])
+    else:
+        import secrets
+
+        config.stash[_SEED] = secrets.randbelow(10**9)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Gives an xdist worker the session's seed: all must collect the same tests."""
+    node.workerinput["powercut_seed"] = node.config.stash[_SEED]
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioCollector | None:
+    """Takes YAML files that say they are scenarios."""
+    if file_path.suffix not in (".yaml", ".yml") or not _is_scenario(file_path):
+        return None
+    collector: ScenarioCollector = ScenarioCollector.from_parent(parent, path=file_path)
+    return collector
+
+
+def _is_scenario(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return _MARK.search(file.read(_HEAD)) is not None
+    except OSError:
+        return False
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out campaigns unless the user's -m speaks of them."""
+    if "campaign" in (config.option.markexpr or ""):
+        return
+    left_out = [
+        item for item in items if isinstance(item, CellItem) and item.get_closest_marker("campaign")
+    ]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Says the seed, so that a failure can be repeated."""
+    return f"powercut: seed {config.stash[_SEED]} where a scenario gives none"
+
+
+class CellFailed(Exception):
+    """A cell did not come out as expected."""
+
+    def __init__(self, run: RunResult, cell: CellResult) -> None:
+        super().__init__(f"{cell.cell}: {cell.verdict.name}")
+        self.run = run
+        self.cell = cell
+
+
+class ScenarioCollector(pytest.File):
+    """One scenario file."""
+
+    def collect(self) -> Iterator[CellItem]:
+        """Its cells.  A mistake in the file is an error of collection, without traceback."""
+        from powercut.model.errors import PowercutError
+        from powercut.scenario.load import expand, load_scenario
+
+        try:
+            scenario = load_scenario(self.path)
+        except PowercutError as error:
+            raise self.CollectError(str(error)) from error
+        seed = scenario.settings.seed
+        if seed is None:
+            seed = self.config.stash[_SEED]
+        plan = expand(scenario, seed=seed, trials=self.config.getoption("--powercut-trials"))
+        for cell in plan.cells:
+            item: CellItem = CellItem.from_parent(self, name=cell.name, cell=cell, seed=seed)
+            item.add_marker("vm")
+            if scenario.settings.campaign:
+                item.add_marker("campaign")
+            yield item
+
+
+class CellItem(pytest.Item):
+    """One cell of a scenario."""
+
+    def __init__(self, *, cell: Cell, seed: int, **rest: Any) -> None:
+        super().__init__(**rest)
+        self.cell = cell
+        self.seed = seed
+
+    def runtest(self) -> None:
+        """Runs the cell with its controls; raises CellFailed unless it is as expected."""
+        from powercut.paths import RESULTS
+        from powercut.report.junit import properties
+        from powercut.report.publish import write_reports
+        from powercut.run.campaign import run_scenarios
+        from powercut.store.layout import ResultDir
+
+        outcome = run_scenarios(
+            [self.path],
+            seed=self.seed,
+            results=self.config.getoption("--powercut-results") or RESULTS,
+            only=[self.cell.name],
+            trials=self.config.getoption("--powercut-trials"),
+        )
+        (run,) = outcome.runs
+        (cell,) = run.cells
+        write_reports(ResultDir.open(Path(run.result_directory)))
+        self.user_properties += properties(cell).items()
+        self.user_properties.append(("result_directory", run.result_directory))
+        if not cell.as_expected:
+            raise CellFailed(run, cell)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """What a person needs; a traceback only for what is a bug in powercut."""
+        from powercut.model.errors import PowercutError
+
+        error = excinfo.value
+        if isinstance(error, CellFailed):
+            from powercut.report.failure import failure_text
+
+            return failure_text(error.run, error.cell)
+        if isinstance(error, PowercutError):
+            return f"{error}\nhint: {error.hint}" if error.hint else str(error)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """File and name as pytest shows them."""
+        return self.path, None, f"cell: {self.name}"

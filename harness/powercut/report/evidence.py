@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from powercut.channel.history_file import read_history
-from powercut.disk.pclog import read_log
+from powercut.disk.pclog import read_timeline
 from powercut.model.errors import PowercutError
 from powercut.model.history import History
 from powercut.model.observation import Observation
@@ -83,7 +83,7 @@ def read_evidence(trial: TrialDir) -> Evidence:
     except PowercutError as error:
         problems.append(str(error))
     try:
-        timeline = read_log(trial.disk_log)
+        timeline = read_timeline(trial.disk_log, verify_payloads=False)
         cut_ns = int(timeline.cut.at) if timeline.cut is not None else None
     except PowercutError as error:
         problems.append(str(error))

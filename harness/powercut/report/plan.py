@@ -33,6 +33,8 @@ def print_plan(
     for cell in plan.cells:
         line(f"\n[bold]{escape(cell.name)}[/]  expected {cell.expect.value.upper()}")
         for key, value in cell.overrides:
+            if key == "expect":
+                continue
             line(f"  {escape(f'{key}: {value}')}")
         for trial in cell.trials[:SHOWN_TRIALS]:
             line(f"  trial {trial.number}: seed {trial.seed}, cut {trial.trigger}")

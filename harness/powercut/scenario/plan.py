@@ -23,8 +23,8 @@ class TriggerKind(enum.Enum):
 class Trigger:
     """When one trial cuts, with nothing left to chance.
 
-    `value` is nanoseconds after the first attempt for AFTER, an LSN for ACKS, and a
-    number of flushes from power-on for FLUSHES.
+    `value` is for AFTER nanoseconds from when the workload has opened its log, for ACKS an
+    LSN, and for FLUSHES a number of flushes from power-on.
     """
 
     kind: TriggerKind

@@ -347,10 +347,11 @@ def _is_interval(value: tuple[int, int]) -> tuple[int, int]:
 
 
 class TriggerSettings(Settings):
-    """When the power goes: exactly one of these.  Times count from the first attempt."""
+    """When the power goes: exactly one of these.  Times count from the moment when the workload
+    has opened its log."""
 
     after: Duration | None = None
-    """A time after the workload's first attempt."""
+    """A time after the workload began."""
 
     acks: Positive | None = None
     """As soon as the record with this LSN is acknowledged."""
@@ -359,7 +360,7 @@ class TriggerSettings(Settings):
     """When this flush, counted from the power-on, is submitted, before it acts."""
 
     random: Annotated[tuple[Duration, Duration], AfterValidator(_is_interval)] | None = None
-    """A moment between two times, drawn from the seed of the trial."""
+    """A moment between two times after the workload began, drawn from the trial's seed."""
 
     def given(self) -> dict[str, Any]:
         """What was set."""

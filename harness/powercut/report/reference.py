@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is published under docs/ and follows from the code: schemas and the table of settings.
+
+`python -m powercut.report.reference` writes them; a test compares.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, get_args
+
+from pydantic.fields import FieldInfo
+
+from powercut.paths import ROOT
+from powercut.scenario.load import ScenarioFile
+from powercut.scenario.quantity import format_duration, format_size
+from powercut.scenario.schema import scenario_schema
+from powercut.scenario.settings import GROUPS, Parameters, TriggerSettings
+from powercut.store.results import CampaignOutcome, RunResult
+
+BEGIN: Final = "<!-- generated: settings -->"
+END: Final = "<!-- end of generated -->"
+REFERENCE: Final = "scenario-reference.md"
+
+
+def published() -> dict[str, str]:
+    """The text of every generated schema, by its path below docs/."""
+    return {
+        "schema/scenario.schema.json": _json(scenario_schema()),
+        "schema/verdict.schema.json": _json(_result_schema(RunResult, "verdict")),
+        "schema/campaign.schema.json": _json(_result_schema(CampaignOutcome, "campaign")),
+    }
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+def _result_schema(model: type[RunResult] | type[CampaignOutcome], name: str) -> dict[str, Any]:
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"https://powercut.invalid/schema/{name}.schema.json",
+        **model.model_json_schema(mode="serialization"),
+    }
+
+
+def settings_tables() -> str:
+    """The tables of all settings, in Markdown."""
+    lines = ["### The file", "", *_table("", _own_fields(ScenarioFile, Parameters)), ""]
+    lines += ["### Each cell", "", *_table("", _cell_fields()), ""]
+    for group, model in GROUPS.items():
+        lines += [f"### {group}", "", _words(model.__doc__), ""]
+        lines += [*_table(f"{group}.", model.model_fields), ""]
+    lines += ["### cut.trigger", "", _words(TriggerSettings.__doc__), ""]
+    lines += _table("", TriggerSettings.model_fields)
+    return "\n".join(lines) + "\n"
+
+
+def _own_fields(model: type[ScenarioFile], base: type[Parameters]) -> dict[str, FieldInfo]:
+    return {
+        name: field for name, field in model.model_fields.items() if name not in base.model_fields
+    }
+
+
+def _cell_fields() -> dict[str, FieldInfo]:
+    return {name: field for name, field in Parameters.model_fields.items() if name not in GROUPS}
+
+
+def _table(prefix: str, fields: Mapping[str, FieldInfo]) -> Iterator[str]:
+    yield "| setting | values | default | meaning |"
+    yield "| --- | --- | --- | --- |"
+    for name, field in fields.items():
+        meaning = _words(field.description).replace("|", "\\|")
+        yield f"| `{prefix}{name}` | {_values(field)} | {_default(field)} | {meaning} |"
+
+
+def _words(text: str | None) -> str:
+    return " ".join((text or "").split())
+
+
+def _values(field: FieldInfo) -> str:
+    for candidate in (field.annotation, *get_args(field.annotation)):
+        if isinstance(candidate, type) and issubclass(candidate, enum.Enum):
+            return ", ".join(f"`{item.value}`" for item in list(candidate))
+        if candidate is bool:
+            return "`true`, `false`"
+    return _kind(field)
+
+
+def _kind(field: FieldInfo) -> str:
+    """What to write for a setting that is not one of a few words."""
+    # The validators tell what a plain int or tuple stands for.
+    described = f"{field.annotation} {field.metadata}"
+    for part, kind in (
+        ("_is_interval", "two durations"),
+        ("parse_duration", "duration"),
+        ("parse_size", "size"),
+        ("_parse_controls", "`auto`, `none`, list"),
+        ("Literal[1]", "`1`"),
+        ("TriggerSettings", "mapping"),
+        ("list", "list"),
+        ("dict", "mapping"),
+        ("tuple", "list"),
+        ("int", "number"),
+    ):
+        if part in described:
+            return kind
+    return "text"
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=True)
+    if isinstance(value, enum.Enum):
+        value = value.value
+    if isinstance(value, TriggerSettings):
+        value = json.dumps(value.given()).replace('"', "")
+    elif value is None or value in ((), "", {}):
+        return "`auto`" if _kind(field).startswith("`auto`") else ""
+    elif isinstance(value, bool):
+        value = "true" if value else "false"
+    elif _kind(field) == "duration":
+        value = format_duration(value)
+    elif _kind(field) == "size":
+        value = format_size(value)
+    return f"`{value}`"
+
+
+def reference_with(text: str) -> str:
+    """The scenario reference `text` with its tables brought up to date."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n{settings_tables()}\n{END}{after}"
+
+
+def main(docs: Path = ROOT / "docs") -> None:
+    """Writes everything that is generated."""
+    for name, text in published().items():
+        path = docs / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    page = docs / REFERENCE
+    page.write_text(reference_with(page.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was found out about one trial, as it is stored in its verdict.json."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Final, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
+
+from powercut.model.latency import LatencyHistogram
+from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict, lsn_ranges
+from powercut.scenario.plan import Trial
+
+LOSS_KINDS: Final = frozenset(
+    {
+        FindingKind.LOST,
+        FindingKind.UNSERIALIZABLE,
+        FindingKind.TORN,
+        FindingKind.CORRUPT,
+        FindingKind.STALE,
+        FindingKind.MISDIRECTED,
+        FindingKind.UNREADABLE,
+    }
+)
+"""Findings that say of single acknowledged records that they did not come back."""
+
+
+def _parse_verdict(value: Any) -> Verdict:
+    if isinstance(value, Verdict):
+        return value
+    for verdict in Verdict:
+        if value == verdict.name.lower():
+            return verdict
+    raise ValueError(f"no verdict: {value!r}")
+
+
+VerdictName = Annotated[
+    Verdict,
+    BeforeValidator(_parse_verdict),
+    PlainSerializer(lambda verdict: Verdict(verdict).name.lower(), when_used="json"),
+    WithJsonSchema({"enum": [verdict.name.lower() for verdict in Verdict]}),
+]
+
+
+class Record(BaseModel):
+    """Base of everything in verdict.json: immutable, and unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class FindingRecord(Record):
+    """One thing that a checker had to say."""
+
+    kind: FindingKind
+    """What is wrong."""
+
+    verdict: VerdictName
+    """What it implies by itself."""
+
+    message: str
+    """In words."""
+
+    lsns: tuple[LsnRange, ...] = ()
+    """The records concerned, as ranges of LSNs, both ends included."""
+
+    detail: dict[str, Any] = {}
+    """Further numbers; their names say their units."""
+
+    @classmethod
+    def of(cls, finding: Finding) -> Self:
+        """`finding` as it is stored."""
+        return cls(
+            kind=finding.kind,
+            verdict=finding.verdict,
+            message=finding.message,
+            lsns=finding.lsns,
+            detail=dict(finding.detail),
+        )
+
+    def finding(self) -> Finding:
+        """The finding that was stored."""
+        return Finding(self.kind, self.verdict, self.message, self.lsns, dict(self.detail))
+
+
+class Exposure(Record):
+    """Acknowledged records that were not durable on the captured disk when acknowledged."""
+
+    records: int
+    """How many."""
+
+    never_durable: int
+    """How many of them were still not durable at the end of the recording."""
+
+    longest_ms: float
+    """The longest exposure in milliseconds; to the end of the recording for those that
+    never became durable."""
+
+    lsns: tuple[LsnRange, ...] = ()
+    """Which records."""
+
+
+class Latency(Record):
+    """Commit latency as the workload measured it, in microseconds."""
+
+    commits: int
+    p50_us: float
+    p95_us: float
+    p99_us: float
+    p99_9_us: float
+    max_us: float
+
+    @classmethod
+    def of(cls, histogram: LatencyHistogram) -> Self:
+        """The usual percentiles of `histogram`."""
+
+        def at(percent: float) -> float:
+            return histogram.percentile_ns(percent) / 1000
+
+        return cls(
+            commits=histogram.count,
+            p50_us=at(50),
+            p95_us=at(95),
+            p99_us=at(99),
+            p99_9_us=at(99.9),
+            max_us=histogram.max_ns / 1000,
+        )
+
+
+class TrialResult(Record):
+    """One seeded run: what was promised, what came back, what follows."""
+
+    trial: int
+    """Number of the trial in its cell, from 1."""
+
+    seed: int
+    """Its seed, derived from the root seed."""
+
+    trigger: str
+    """When the power went, in words."""
+
+    verdict: VerdictName
+    """The worst of its findings."""
+
+    commits_acked: int
+    """Highest acknowledged LSN."""
+
+    commits_attempted: int
+    """Highest attempted LSN."""
+
+    commits_lost: int
+    """Acknowledged records that did not come back unaltered."""
+
+    lost_lsns: tuple[LsnRange, ...] = ()
+    """Which ones, as ranges of LSNs, both ends included."""
+
+    findings: tuple[FindingRecord, ...] = ()
+    """What the checkers said."""
+
+    exposure: Exposure | None = None
+    """What the analysis of the recording says; null if there was none to analyse."""
+
+    latency: Latency | None = None
+    """Commit latency; null if the workload did not report it."""
+
+    timings_s: dict[str, float] = {}
+    """How long each phase took, in seconds."""
+
+    result_directory: str = ""
+    """Folder of its recording, below that of the run; empty if it has none."""
+
+    @classmethod
+    def judged(
+        cls,
+        trial: Trial,
+        *,
+        verdict: Verdict,
+        acked: int,
+        attempted: int,
+        findings: Sequence[Finding],
+        exposure: Exposure | None = None,
+        latency: LatencyHistogram | None = None,
+        timings_s: dict[str, float] | None = None,
+        result_directory: str = "",
+    ) -> Self:
+        """A result; which records were lost follows from `findings`."""
+        lost = lost_lsns(findings)
+        return cls(
+            trial=trial.number,
+            seed=trial.seed,
+            trigger=str(trial.trigger),
+            verdict=verdict,
+            commits_acked=acked,
+            commits_attempted=attempted,
+            commits_lost=sum(len(span) for span in lost),
+            lost_lsns=lost,
+            findings=tuple(FindingRecord.of(finding) for finding in findings),
+            exposure=exposure,
+            latency=Latency.of(latency) if latency is not None else None,
+            timings_s=dict(timings_s or {}),
+            result_directory=result_directory,
+        )
+
+
+def lost_lsns(findings: Iterable[Finding]) -> tuple[LsnRange, ...]:
+    """The records that `findings` convict a run of losing."""
+    return lsn_ranges(
+        lsn
+        for finding in findings
+        if finding.kind in LOSS_KINDS and finding.verdict is Verdict.LOSSY
+        for span in finding.lsns
+        for lsn in range(span.first, span.last + 1)
+    )
