@@ -53,6 +53,7 @@ static bool port_open(void)
 void port_use(int fd)
 {
     port_fd = fd;
+    fcntl(fd, F_SETFD, FD_CLOEXEC); /* children get it as fd 3 and under no other number */
     pc_outbox_init(&outbox, fd);
 }
 

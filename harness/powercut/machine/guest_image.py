@@ -134,6 +134,7 @@ def _build(kernel: Kernel) -> GuestImage:
                 "sizes": {name: (made / name).stat().st_size for name in ("kernel", "initramfs")},
             }
             _write_json(made / "image.json", facts)
+            shutil.rmtree(folder, ignore_errors=True)  # one that is damaged
             made.rename(folder)
     image = _load(folder)
     if image is None:
