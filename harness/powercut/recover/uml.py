@@ -159,15 +159,27 @@ class UmlEngine:
                 hint="give it more memory (memory_mib) if it ran out of it",
             ) from trouble
 
-    def dump(self, *, timeout_s: float) -> bytes:
-        """The whole disk as the guest sees it now, what recovery has written included."""
-        parts = []
+    def capture(self, *, timeout_s: float) -> tuple[ImageWrite, ...]:
+        """What the disk is now, beyond the base: the crash state of a cut at this instant.
+
+        Read past every cache, so what only a cache holds is not in it.  Works while
+        mounted, and that is what it is for.
+        """
+        found = []
         deadline = time.monotonic() + timeout_s
         for offset in range(0, self._origin.size, _SHARE_BYTES):
             length = min(_SHARE_BYTES, self._origin.size - offset)
             answer = self._checked(Verb.DUMP, deadline, offset=offset, length=length)
-            parts.append(self._memory().area[: answer.answer].tobytes())
-        return b"".join(parts)
+            seen = self._memory().area[: answer.answer].reshape(-1, PAGE)
+            first = offset // PAGE
+            differ = np.flatnonzero(
+                (seen != self._origin.base_pages(first, first + len(seen))).any(axis=1)
+            )
+            found += [
+                ImageWrite((first + page) * PAGE, PAGE, seen[page].copy())
+                for page in differ.tolist()
+            ]
+        return tuple(found)
 
     def mount(self, *, timeout_s: float) -> None:
         """Mounts a fresh view of the current state, and leaves it mounted."""

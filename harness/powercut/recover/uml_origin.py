@@ -80,6 +80,10 @@ class Origin:
         """The bytes of `pages`, one row each."""
         return self._image[pages]
 
+    def base_pages(self, begin: int, end: int) -> npt.NDArray[np.uint8]:
+        """The base image's pages from `begin` to before `end`, one row each, not to be changed."""
+        return self._base[begin:end]
+
     def _spans(self, writes: Sequence[ImageWrite], same: int) -> tuple[Pages, Pages]:
         """First and last page of every write; those of the first `same` are known."""
         count = len(writes) - same

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The uml engine on real file systems: exact answers, no leak, no survivor."""
+
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from powercut.model.observation import Extent, SlotState
+from powercut.recover.port import ImageWrite, RecoveryPlan
+from powercut.recover.uml import UmlEngine, unavailable
+
+pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))
+
+RUN_ID = "00112233445566778899aabbccddeeff"
+READ = ("/bin/wal", "read", f"run_id={RUN_ID}", "layout=append", "path=/mnt/wal", "record=4096")
+WRITE = (*READ[:1], "write", *READ[2:], "sync=fdatasync", "channel=fd:3")
+MKFS = {"ext4": ["mkfs.ext4", "-q", "-F"], "xfs": ["mkfs.xfs", "-q", "-f", "--unsupported"]}
+BOOT_S = 120.0
+STATE_S = 60.0
+
+
+def mkfs(path: Path, filesystem: str, size: int = 16 << 20) -> Path:
+    argv = MKFS[filesystem]
+    tool = shutil.which(argv[0], path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+    if tool is None:
+        pytest.skip(f"{argv[0]} is not installed")
+    with path.open("wb") as file:
+        file.truncate(size)
+    subprocess.run([tool, *argv[1:], str(path)], check=True, capture_output=True, timeout=60)
+    return path
+
+
+def plan(filesystem: str, **more) -> RecoveryPlan:
+    return RecoveryPlan(filesystem, more.pop("options", ""), "/mnt", READ, **more)
+
+
+def intact(count: int) -> tuple[Extent, ...]:
+    return (Extent(0, count, SlotState.INTACT, 1, 0),)
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.fixture(scope="module", params=["ext4", "xfs"])
+def disk(request, tmp_path_factory):
+    """A base image, and two crash states of it: after 100 and after 200 synced records."""
+    folder = tmp_path_factory.mktemp(request.param)
+    base = mkfs(folder / "base", request.param)
+    with UmlEngine(base, plan(request.param)) as engine:
+        engine.start(timeout_s=BOOT_S)
+        engine.mount(timeout_s=STATE_S)
+        engine.execute((*WRITE, "records=100"), timeout_s=STATE_S)
+        short = engine.capture(timeout_s=STATE_S)
+        engine.execute((*WRITE, "records=100", "first_lsn=101"), timeout_s=STATE_S)
+        long = engine.capture(timeout_s=STATE_S)
+        assert engine.boots == 1
+    return request.param, base, short, long
+
+
+@pytest.fixture(scope="module")
+def engine(disk):
+    with UmlEngine(disk[1], plan(disk[0])) as engine:
+        engine.start(timeout_s=BOOT_S)
+        yield engine
+
+
+def test_a_cut_is_recovered_exactly_and_nothing_leaks(disk, engine):
+    _, base, short, long = disk
+    before = digest(base)
+    for state, count in (
+        (short, 100),
+        (long, 200),
+        (short, 100),
+        (long, 200),
+        ((), 0),
+        (long, 200),
+    ):
+        seen = engine.recover(state, timeout_s=STATE_S)
+        assert (seen.recovered, seen.complete, seen.failure) == (True, True, "")
+        assert seen.extents == (intact(count) if count else ())
+    assert digest(base) == before
+    assert engine.boots == 1
+
+
+def test_the_recovery_really_needs_the_journal(disk, engine):
+    """The file's size is in the journal alone: without its blocks the records are gone."""
+    _, _, _, long = disk
+    lost = engine.recover(long[: len(long) // 2], timeout_s=STATE_S)
+    assert lost.extents != intact(200)
+
+
+def test_the_view_after_a_recovery_is_the_state_again(disk, engine):
+    """What recovery wrote is forgotten: a fresh view is the state, byte for byte."""
+    _, base, _, long = disk
+    engine.recover(long, timeout_s=STATE_S)
+    engine._checked(engine_verb("MOUNT"), time.monotonic() + STATE_S)
+    mounted = engine.capture(timeout_s=STATE_S)
+    engine.unmount(timeout_s=STATE_S)
+    assert any(
+        not np.array_equal(a.data, b.data) or a.offset != b.offset
+        for a, b in zip(mounted, long, strict=False)
+    ), "recovery wrote nothing: the state was not dirty"
+    assert engine.recover(long, timeout_s=STATE_S).extents == intact(200)
+
+
+def engine_verb(name):
+    from powercut.recover.uml_share import Verb
+
+    return Verb[name]
+
+
+def test_a_state_that_does_not_mount_says_so_and_the_engine_goes_on(disk, engine):
+    _, _, _, long = disk
+    wreck = (*long, ImageWrite(0, 64 << 10, None))
+    seen = engine.recover(wreck, timeout_s=STATE_S)
+    assert not seen.recovered
+    assert not seen.complete
+    assert seen.failure.startswith(f"mount {disk[0]}: ")
+    assert engine.recover(long, timeout_s=STATE_S).extents == intact(200)
+    assert engine.boots == 1
+
+
+def test_a_kernel_that_stops_is_restarted_and_asked_again(disk):
+    _, base, short, long = disk
+    with UmlEngine(base, plan(disk[0])) as engine:
+        engine.start(timeout_s=BOOT_S)
+        assert engine.recover(short, timeout_s=STATE_S).extents == intact(100)
+        for child in children(engine.pid):
+            os.kill(child, signal.SIGSTOP)
+        assert engine.recover(long, timeout_s=5).extents == intact(200)
+        assert engine.boots == 2
+
+
+def test_life_after_recovery(disk):
+    filesystem, base, _, long = disk
+    after = (*WRITE, "records=50", "first_lsn=201")
+    with UmlEngine(base, plan(filesystem, after=after)) as engine:
+        engine.start(timeout_s=BOOT_S)
+        assert engine.recover(long, timeout_s=STATE_S).extents == intact(250)
+        assert engine.recover(long, timeout_s=STATE_S).extents == intact(250)
+
+
+def test_a_panic_is_a_finding_with_its_console(tmp_path):
+    base = mkfs(tmp_path / "base", "ext4")
+    found = subprocess.run(
+        ["/sbin/debugfs", "-R", "blocks <2>", str(base)], capture_output=True, text=True, timeout=20
+    )
+    block = int(found.stdout.split()[0])
+    size = 1024 if (16 << 20) // 1024 <= 32768 else 4096
+    noise = np.frombuffer(b"\xa5" * size, dtype=np.uint8)
+    state = (ImageWrite(block * size, size, noise),)
+    with UmlEngine(base, plan("ext4", options="errors=panic")) as engine:
+        engine.start(timeout_s=BOOT_S)
+        assert engine.recover((), timeout_s=STATE_S).extents == ()
+        seen = engine.recover(state, timeout_s=STATE_S)
+        assert not seen.recovered
+        assert "panic" in seen.failure
+        assert engine.boots == 2, "a panic counts only if a fresh kernel panics, too"
+        assert engine.recover((), timeout_s=STATE_S).recovered
+        assert engine.boots == 3
+
+
+def test_a_raw_log_needs_no_file_system(tmp_path):
+    base = tmp_path / "base"
+    with base.open("wb") as file:
+        file.truncate(1 << 20)
+    log = (f"run_id={RUN_ID}", "layout=raw", "path=/dev/dm-0", "record=512", "align=512")
+    with UmlEngine(base, RecoveryPlan("", "", "", ("/bin/wal", "read", *log))) as engine:
+        engine.start(timeout_s=BOOT_S)
+        engine.mount(timeout_s=STATE_S)
+        argv = ("/bin/wal", "write", *log, "sync=fdatasync", "records=7", "channel=fd:3")
+        engine.execute(argv, timeout_s=STATE_S)
+        state = engine.capture(timeout_s=STATE_S)
+        engine.unmount(timeout_s=STATE_S)
+        absent = Extent(0, 2048, SlotState.ABSENT)
+        for _ in range(2):
+            assert engine.recover((), timeout_s=STATE_S).extents == (absent,)
+            seen = engine.recover(state, timeout_s=STATE_S).extents
+            assert seen == (*intact(7), Extent(7, 2041, SlotState.ABSENT))
+
+
+CONTROLLER = """
+import sys
+from pathlib import Path
+from powercut.recover.port import RecoveryPlan
+from powercut.recover.uml import UmlEngine
+engine = UmlEngine(Path(sys.argv[1]), RecoveryPlan("ext4", "", "/mnt", tuple(sys.argv[2:])))
+engine.start(timeout_s=120)
+sys.stdout.write(f"{engine.pid}\\n")
+sys.stdout.flush()
+while True:
+    engine.recover((), timeout_s=60)
+"""
+
+
+def children(pid: int) -> list[int]:
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(word) for word in text.split()]
+
+
+def session(leader: int) -> list[int]:
+    """Processes of the session, from /proc: field 6 of stat, counted after the name."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = entry.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == leader and fields[0] != "Z":
+            found.append(int(entry.parent.name))
+    return found
+
+
+def test_killing_the_controller_leaves_nothing(tmp_path):
+    base = mkfs(tmp_path / "base", "ext4")
+    memory = set(os.listdir("/dev/shm"))  # noqa: PTH208
+    controller = subprocess.Popen(
+        [sys.executable, "-c", CONTROLLER, str(base), *READ], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert controller.stdout is not None
+        guard = int(controller.stdout.readline())
+        assert len(session(guard)) >= 3, "the guard, the kernel, its helpers"
+    finally:
+        controller.kill()
+        controller.wait(timeout=30)
+        controller.stdout.close()
+    deadline = time.monotonic() + 30
+    while session(guard) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert session(guard) == []
+    assert {name for name in set(os.listdir("/dev/shm")) - memory if "vm_file" in name} == set()  # noqa: PTH208
+
+
+def test_leaving_the_context_leaves_nothing(tmp_path):
+    base = mkfs(tmp_path / "base", "ext4")
+    fds = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    with UmlEngine(base, plan("ext4")) as engine:
+        engine.start(timeout_s=BOOT_S)
+        guard = engine.pid
+    assert session(guard) == []
+    del engine
+    assert len(os.listdir("/proc/self/fd")) <= fds + 2, "two maps of the base image may remain"  # noqa: PTH208

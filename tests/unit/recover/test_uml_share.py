@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shared memory of the uml engine: Python and C agree byte for byte."""
+
+import re
+import subprocess
+
+import numpy as np
+from powercut.model.observation import Extent, SlotState
+from powercut.paths import ROOT
+from powercut.recover import uml_share
+from powercut.recover.uml_share import PAGE, PATCH_DTYPE, BarePath, Share, Step, Verb
+
+HEADER = ROOT / "guests" / "uml" / "share.h"
+
+PROGRAM = """
+#include <stdio.h>
+#include <string.h>
+#include "%s"
+#include "%s"
+int main(void)
+{
+    static union { struct pcu_page page; unsigned char bytes[sizeof(struct pcu_page)]; } u;
+    struct pcu_patch patch = {0x1111, 0x2222, 0x3333};
+    struct pc_extent extent = {5, 6, 7, PC_SLOT_TORN, 9};
+    u.page.magic = PCU_MAGIC; u.page.verb = PCU_RECOVER;
+    u.page.sequence = 3; u.page.done = 4; u.page.capacity = 5; u.page.disk_size = 6;
+    u.page.chunk = 7; u.page.offset = 8; u.page.length = 9; u.page.count = 10;
+    u.page.answer = 11; u.page.reads = 12; u.page.track = 13; u.page.step = PCU_STEP_MOUNT;
+    u.page.error = 15; u.page.status = 16;
+    for (unsigned i = 0; i < PCU_STEPS; i++)
+        u.page.step_ns[i] = 100 + i;
+    strcpy(u.page.what, "mount ext4");
+    fwrite(u.bytes, sizeof u.bytes, 1, stdout);
+    fwrite(&patch, sizeof patch, 1, stdout);
+    fwrite(&extent, sizeof extent, 1, stdout);
+    return 0;
+}
+"""
+
+
+def from_c(tmp_path) -> bytes:
+    source = tmp_path / "page.c"
+    source.write_text(PROGRAM % (HEADER, ROOT / "workloads" / "common" / "wire.h"))
+    binary = tmp_path / "page"
+    subprocess.run(["cc", "-std=gnu17", "-o", str(binary), str(source)], check=True, timeout=60)
+    return subprocess.run([str(binary)], check=True, capture_output=True, timeout=10).stdout
+
+
+def test_the_page_the_patch_and_the_extent_have_one_layout(tmp_path):
+    raw = from_c(tmp_path)
+    size = uml_share.PAGE_FORMAT.size
+    packed = uml_share.PAGE_FORMAT.pack(
+        uml_share.MAGIC, Verb.RECOVER, *range(3, 14), Step.MOUNT, 15, 16, *range(100, 108),
+        b"mount ext4",
+    )  # fmt: skip
+    assert raw[:size] == packed
+    patch = np.array([(0x1111, 0x2222, 0x3333)], dtype=PATCH_DTYPE)
+    assert raw[size : size + 24] == patch.tobytes()
+    assert raw[size + 24 :] == uml_share.EXTENT_FORMAT.pack(5, 6, 7, SlotState.TORN, 9)
+
+
+def test_requests_land_where_c_looks_for_them(tmp_path):
+    share = Share(1 << 16)
+    share.prepare_boot(6, 7)
+    share.ask(Verb.RECOVER, offset=8, length=9, count=10, track=13)
+    fields = uml_share.PAGE_FORMAT.unpack_from(share._map, 0)
+    assert fields[:10] == (uml_share.MAGIC, Verb.RECOVER, 1, 0, 1 << 16, 6, 7, 8, 9, 10)
+    assert fields[12] == 13
+    assert share.answer() is None, "the request is not its own answer"
+    share.put(uml_share.EXTENT_FORMAT.pack(0, 4, 1, 1, 0))
+    assert share.extents(32) == (Extent(0, 4, SlotState.INTACT, 1, 0),)
+    share.close()
+    share.close()
+
+
+def test_every_number_is_that_of_the_header():
+    text = HEADER.read_text()
+    for kind, prefix in ((Verb, "PCU_"), (Step, "PCU_STEP_"), (BarePath, "PCU_PATH_")):
+        for member in kind:
+            assert re.search(rf"\b{prefix}{member.name} = {member.value}\b", text), member
+    assert f"#define PCU_PAGE {PAGE}u" in text
