@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from powercut.crash.scan import Runs
-from powercut.model.timeline import RequestKind, Timeline
+from powercut.model.timeline import Timeline
 from powercut.model.wal import CHUNK
 
 I64 = npt.NDArray[np.int64]
@@ -73,17 +73,17 @@ class CoverIndex:
         changes = np.flatnonzero(requests.is_write & (requests.length > 0))
         begin = requests.offset[changes]
         end = begin + requests.length[changes]
-        exact = requests.kind[changes] == RequestKind.WRITE
-        bounds = [begin[exact], end[exact]]
+        # What a write-zeroes or a discard touches of a chunk in part, it destroys.
+        begin, end = begin // CHUNK * CHUNK, -(-end // CHUNK) * CHUNK
+        bounds = [begin, end]
         if extra_bounds is not None:
             bounds.append(extra_bounds)
         self.unit = common_unit(np.concatenate(bounds))
         self.chunks = self.unit // CHUNK
-        # What a write-zeroes or a discard touches in part, it destroys.
         order = np.argsort(begin // self.unit, kind="stable")
         self._write = changes[order]
         self._begin = (begin // self.unit)[order]
-        self._end = (-(-end // self.unit))[order]
+        self._end = (end // self.unit)[order]
         self._big = np.flatnonzero(self._end - self._begin > _BIG // self.unit)
 
     def covers(self, units: I64) -> tuple[I64, I64, I64]:
