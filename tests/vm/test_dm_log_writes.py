@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real logs of the kernel's dm-log-writes target, made in User-Mode Linux by workloads/dmlog."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from powercut.disk.logwrites import Dialect, import_log, write_log
+from powercut.machine.initramfs import build_initramfs, character_device, directory, regular
+from powercut.model.timeline import RequestKind
+from powercut.model.units import NEVER
+from powercut.paths import BUILD, ROOT
+
+MODULES = Path("/usr/lib/uml/modules")
+BOOT_S = 120  # normally two seconds
+DISK = 16 << 20
+FLUSH, FUA, DISCARD, MARK, METADATA = 1, 2, 4, 8, 16
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    """The test's PID 1 and the dmlog program, both static."""
+    guard = BUILD / "bin" / "uml-guard"
+    for name in ("linux.uml", "gcc", "mkfs.ext4"):
+        if shutil.which(name) is None:
+            pytest.skip(f"{name} is not installed; `powercut doctor` says how to get it")
+    if not guard.exists():
+        pytest.skip("build/bin/uml-guard is not built (make -C guests/uml)")
+    folder = tmp_path_factory.mktemp("dmlog")
+    source = ROOT / "workloads" / "dmlog"
+    subprocess.run(["make", "-s", "-C", source, f"BUILD={folder}"], check=True)
+    command = ["gcc", "-O2", "-std=gnu17", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror"]
+    command += ["-static", f"-I{source}", "-o", folder / "init"]
+    here = Path(__file__).parent
+    subprocess.run([*command, here / "dmlog_init.c", source / "dmlog.c"], check=True)
+    return folder
+
+
+def run_script(programs: Path, folder: Path, base: bytes, script: str) -> tuple[Path, Path, Path]:
+    """Runs `script` in a guest; the base image, the disk as it was left, and the log."""
+    paths = folder / "base", folder / "disk", folder / "log"
+    paths[0].write_bytes(base)
+    paths[1].write_bytes(base)
+    paths[2].touch()
+    os.truncate(paths[2], 64 << 20)
+    drivers = sorted(MODULES.glob("*/kernel/drivers/md"))[-1]
+    modules = [drivers / "dm-mod.ko", drivers / "dm-log-writes.ko"]
+    load = "".join(f"module /{module.name}\n" for module in modules)
+    setup = "exec /bin/dmlog create pc /dev/ubda /dev/ubdb\n"
+    finish = "exec /bin/dmlog status pc\nexec /bin/dmlog remove pc\n"
+    initrd = folder / "initrd"
+    initrd.write_bytes(
+        build_initramfs(
+            [
+                *(directory(name) for name in ("dev", "bin", "mnt")),
+                character_device("dev/console", 5, 1),
+                regular("init", (programs / "init").read_bytes(), executable=True),
+                regular("bin/dmlog", (programs / "bin/dmlog").read_bytes(), executable=True),
+                regular("script", (load + setup + script + finish).encode()),
+                *(regular(module.name, module.read_bytes()) for module in modules),
+            ]
+        )
+    )
+    kernel = shutil.which("linux.uml")
+    command = [BUILD / "bin" / "uml-guard", kernel, "mem=128M", f"initrd={initrd}"]
+    command += [f"ubd0={paths[1]}", f"ubd1={paths[2]}", "con=null", "con0=null,fd:1"]
+    command += ["quiet", "panic=-1", "noreboot", "uml_dir=/dev/null/"]
+    held, holder = os.pipe()  # the guard ends everything when this pipe closes
+    try:
+        result = subprocess.run(
+            command, stdin=held, capture_output=True, timeout=BOOT_S, check=False, text=True
+        )
+    finally:
+        os.close(held)
+        os.close(holder)
+    assert "script done" in result.stdout, result.stdout + result.stderr
+    assert "logging_disabled" not in result.stdout
+    return paths
+
+
+def pattern(length: int, seed: int) -> bytes:
+    return (np.arange(length // 8, dtype="<u8") + np.uint64(seed << 32)).tobytes()
+
+
+def replay(image: bytearray, imported, upto: int) -> bytes:
+    """The image after the first `upto` entries, from the definition of the format."""
+    log = imported.log
+    for entry in range(upto):
+        start, length = int(log.offset[entry]), int(log.length[entry])
+        if log.flags[entry] & DISCARD:
+            image[start : start + length] = bytes(length)
+        elif length:
+            image[start : start + length] = log.payload(entry).tobytes()
+    return bytes(image)
+
+
+def test_what_was_sent_is_what_is_read(programs, tmp_path):
+    """One request at a time on the bare device: the log is known entry for entry."""
+    rng = random.Random(1)
+    steps, wanted, held = ["open /dev/mapper/pc"], [], []
+    for seed in range(1, 60):
+        what = rng.choice(["write", "write", "write", "fua", "flush", "discard", "mark"])
+        length = 512 * rng.randint(1, 16)
+        offset = seed * 16384  # no two overlap, so that no order is in doubt
+        if what == "flush":
+            steps.append("flush")
+            wanted += [*held, (FLUSH, 0, 0, b"")]
+            held = []
+        elif what == "mark":
+            name = rng.choice([f"ack {seed}", f"attempt {seed}", f"with \\ and  spaces {seed}"])
+            steps.append(f"mark {name}")
+            wanted.append((MARK, 0, 0, name.encode()))
+        elif what == "discard":
+            steps.append(f"discard {offset} {length}")
+            held.append((DISCARD, offset, length, b""))
+        else:
+            steps.append(f"{what} {offset} {length} {seed}")
+            data = pattern(length, seed)
+            if what == "write":
+                held.append((0, offset, length, data))
+            else:  # the kernel's block device sends FUA, and then a flush all the same
+                wanted += [(FUA, offset, length, data), *held, (FLUSH, 0, 0, b"")]
+                held = []
+    steps.append("close")
+    # Closing a block device flushes nothing by itself; removal logs what was held back.
+    wanted += [*held, (MARK, 0, 0, b"dm-log-writes-end")]
+    base = random.Random(2).randbytes(DISK)
+    image, disk, path = run_script(programs, tmp_path, base, "\n".join(steps) + "\n")
+
+    imported = import_log(path, base=image)
+    log = imported.log
+    found = []
+    for entry in range(len(log)):
+        flags = int(log.flags[entry])
+        data = log.names[entry].encode() if flags & MARK else b""
+        if log.length[entry] and not flags & DISCARD:
+            data = log.payload(entry).tobytes()
+        found.append((flags & ~METADATA, int(log.offset[entry]), int(log.length[entry]), data))
+    assert found == wanted
+    assert (log.dialect, log.complete, log.doubts) == (Dialect.KERNEL, True, ())
+    acks = [int(name.split()[1]) for *_, name in wanted if name.startswith(b"ack ")]
+    assert imported.history.ack_lsn.tolist() == acks
+    without_discards = replay(bytearray(base), imported, len(log))
+    final = disk.read_bytes()
+    for flags, offset, length, _ in wanted:
+        if flags & DISCARD:  # what the device reads there is its own affair
+            final = final[:offset] + bytes(length) + final[offset + length :]
+    assert without_discards == final
+
+    again = tmp_path / "again"
+    write_log(imported.certain, again)
+    assert again.read_bytes() == path.read_bytes()[: again.stat().st_size]
+
+
+def test_ext4_acks_are_durable_at_their_marks(programs, tmp_path):
+    """A file system between: each record is durable, by the log alone, where its ack stands."""
+    image = tmp_path / "mkfs"
+    image.touch()
+    os.truncate(image, DISK)
+    subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True)
+    acks = 20
+    script = "mount /dev/mapper/pc ext4\n"
+    for lsn in range(1, acks + 1):
+        script += f"append {4096} {lsn}\nmark ack {lsn}\n"
+    script += "mark before umount\numount\n"
+    base = image.read_bytes()
+    start, disk, path = run_script(programs, tmp_path, base, script)
+
+    imported = import_log(path, base=start)
+    assert imported.log.complete
+    assert imported.log.doubts == ()
+    assert imported.history.ack_lsn.tolist() == list(range(1, acks + 1))
+    assert replay(bytearray(base), imported, len(imported.log)) == disk.read_bytes()
+    for reading in (imported.cautious, imported.certain):
+        r = reading.requests
+        flush = r.kind == RequestKind.FLUSH
+        for lsn, at in zip(imported.history.ack_lsn, imported.history.ack_ns, strict=True):
+            flushed = r.submitted_ns[flush & (r.completed_ns < at)].max(initial=-1)
+            durable = (r.fua & (r.completed_ns < at)) | (~flush & (r.completed_ns < flushed))
+            record = pattern(4096, int(lsn))
+            holds = [
+                int(i)
+                for i in np.flatnonzero(r.kind == RequestKind.WRITE)
+                if record in reading.payload(int(i)).tobytes()
+            ]
+            assert len(holds) >= 1
+            assert durable[holds[0]]
+        assert (r.completed_ns[flush] != NEVER).all()
