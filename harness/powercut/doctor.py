@@ -102,12 +102,9 @@ def _accelerator(accelerator: Accelerator, *, fresh: bool) -> Probe:
         return Probe(accelerator.value, True, proof.detail, needed=needed)
     if accelerator is Accelerator.KVM:
         limit = f"{proof.detail}; guests run with TCG, at a fraction of the speed"
-        remedy = (
-            "a machine, or a VM with nested virtualisation, where KVM works;"
-            " then powercut doctor --fresh"
-        )
+        remedy = proof.remedy or "another machine; after a change: powercut doctor --fresh"
         return Probe("kvm", False, "not usable", limit, remedy)
-    remedy = f"look at the guest image ({BUILD / 'guest'}); rm -r it and call ./powercut again"
+    remedy = f"rm -r {BUILD / 'guest'}, then call ./powercut again"
     return Probe("tcg", False, "not usable", proof.detail, remedy, needed)
 
 
@@ -166,7 +163,7 @@ def _uml(*, fresh: bool) -> Probe:
     del fresh
     return _tool(
         "uml",
-        "user-mode-linux",
+        "user-mode-linux (Debian has it, Ubuntu does not)",
         "linux.uml",
         "--version",
         needed=False,

@@ -44,11 +44,15 @@ _APPEND: Final = "quiet loglevel=0 panic=-1 cryptomgr.notests 8250.nr_uarts=0"
 
 @dataclass(frozen=True)
 class Proof:
-    """What a probe guest showed: whether it booted, what happened, and how long it took."""
+    """What a probe guest showed: whether it booted, what happened, and how long it took.
+
+    `remedy` is what might help if it did not.
+    """
 
     ok: bool
     detail: str
     boot_s: float
+    remedy: str = ""
 
 
 def probe_argv(accelerator: Accelerator, image: GuestImage, channel_fd: int) -> list[str]:
@@ -147,16 +151,27 @@ def qemu_version(*, timeout_s: float = 20.0) -> str:
     return done.stdout.splitlines()[0] if done.stdout else "version unknown"
 
 
-def kvm_obstacle() -> str:
-    """Why KVM cannot even be tried; empty if it can.  Opens nothing."""
+def kvm_obstacle() -> Proof | None:
+    """Why KVM cannot even be tried; None if it can.  Opens nothing."""
     if not _KVM.exists():
-        flags = Path("/proc/cpuinfo").read_text()
-        if " vmx" not in flags and " svm" not in flags:
-            return "no /dev/kvm: the processor offers no virtualisation (a VM without nesting?)"
-        return "no /dev/kvm, although the processor could: load kvm_intel or kvm_amd"
+        flags = Path("/proc/cpuinfo").read_text().split()
+        if "vmx" not in flags and "svm" not in flags:
+            return Proof(
+                False,
+                "no /dev/kvm, and the processor offers no virtualisation",
+                0.0,
+                "in a VM: switch on nested virtualisation; else in the firmware's setup",
+            )
+        remedy = "modprobe kvm_intel or kvm_amd; in a container: --device /dev/kvm"
+        return Proof(False, "no /dev/kvm, although the processor could", 0.0, remedy)
     if not os.access(_KVM, os.R_OK | os.W_OK):
-        return "/dev/kvm is there, but this user may not open it: add them to the group kvm"
-    return ""
+        return Proof(
+            False,
+            "this user may not open /dev/kvm",
+            0.0,
+            "usermod -aG kvm USER (as root), then log in again",
+        )
+    return None
 
 
 def accelerator_proof(
@@ -166,9 +181,9 @@ def accelerator_proof(
 
     Builds the guest image if there is none; raises what that raises.
     """
-    obstacle = kvm_obstacle() if accelerator is Accelerator.KVM else ""
-    if obstacle:
-        return Proof(False, obstacle, 0.0)
+    obstacle = kvm_obstacle() if accelerator is Accelerator.KVM else None
+    if obstacle is not None:
+        return obstacle
     image = ensure_guest_image()
     key = {
         "boot": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),

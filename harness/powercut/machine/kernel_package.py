@@ -25,7 +25,7 @@ from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.paths import CACHE
 
 FLAVOURS: Final[Mapping[str, tuple[str, ...]]] = {
-    # Debian's names first, then Ubuntu's (which no test has met so far).
+    # Debian's name first, then Ubuntu's.
     "cloud": ("linux-image-cloud-amd64", "linux-image-virtual"),
     "full": ("linux-image-amd64", "linux-image-generic"),
 }

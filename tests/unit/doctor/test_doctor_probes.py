@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The doctor's answers: complete, true to what is there, and with a remedy for each lack."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from powercut import doctor
+from powercut.doctor import NAMES, Probe, can_run, examine, requirement, table
+from powercut.machine.accelerator import Proof
+from powercut.machine.port import Accelerator
+from powercut.model.errors import HostError
+
+
+@pytest.fixture
+def proofs(monkeypatch: pytest.MonkeyPatch) -> dict[Accelerator, Proof]:
+    """What guests would have shown: tests/vm boots them."""
+    found = {
+        Accelerator.KVM: Proof(False, "a probe guest said nothing within 10 s", 10.0),
+        Accelerator.TCG: Proof(True, "a probe guest said hello after 0.90 s", 0.9),
+    }
+    monkeypatch.setattr(doctor, "accelerator_proof", lambda kind, *, fresh: found[kind])
+    return found
+
+
+def test_every_probe_answers_and_every_lack_has_a_remedy(
+    proofs: dict[Accelerator, Proof],
+) -> None:
+    probes = examine()
+    assert [probe.name for probe in probes] == list(NAMES)
+    for probe in probes:
+        assert probe.found
+        if not probe.ok:
+            assert probe.limit
+            assert probe.remedy
+
+
+def test_on_a_host_without_anything(
+    proofs: dict[Accelerator, Proof], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(doctor, "_ROOT_TOOLS", "")
+    monkeypatch.setattr(doctor, "CAPTURE_PLUGIN", tmp_path / "plugin.so")
+    probes = {probe.name: probe for probe in examine()}
+    for name in ("nbdkit", "uml", "xfsprogs", "e2fsprogs", "btrfs-progs"):
+        assert not probes[name].ok
+        assert probes[name].remedy.startswith("apt-get install ")
+    assert probes["nbdkit"].limit == "no nbdkit"
+    assert not probes["qemu"].ok
+    assert "apt-get install qemu-system-x86" in probes["qemu"].remedy
+    assert not probes["capture disk"].ok
+    assert not can_run(probes.values())
+
+
+def test_tool_that_is_there_but_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    broken = tmp_path / "nbdkit"
+    broken.write_text("#!/bin/sh\necho first\necho cannot load library >&2\nexit 9\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    probe = requirement("nbdkit")
+    assert not probe.ok
+    assert probe.limit == "nbdkit fails with status 9: cannot load library"
+
+
+def test_plugin_that_does_not_load(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    plugin = tmp_path / "plugin.so"
+    plugin.write_bytes(b"no library")
+    monkeypatch.setattr(doctor, "CAPTURE_PLUGIN", plugin)
+    probe = requirement("capture disk")
+    assert not probe.ok
+    assert probe.found == "does not load"
+
+
+def test_accelerators_quote_the_proof(proofs: dict[Accelerator, Proof]) -> None:
+    assert requirement("kvm").limit.startswith("a probe guest said nothing within 10 s; ")
+    assert requirement("tcg").found == "a probe guest said hello after 0.90 s"
+    proofs[Accelerator.KVM] = Proof(False, "no permission", 0.0, "join the group")
+    assert requirement("kvm").remedy == "join the group"
+
+
+def test_error_of_the_probe_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(kind: Accelerator, *, fresh: bool) -> Proof:
+        raise HostError("the guest's programs are not built", hint="./powercut")
+
+    monkeypatch.setattr(doctor, "accelerator_proof", fail)
+    probe = requirement("tcg")
+    assert (probe.ok, probe.limit, probe.remedy) == (
+        False,
+        "the guest's programs are not built",
+        "./powercut",
+    )
+
+
+def test_unknown_requirement() -> None:
+    with pytest.raises(KeyError):
+        requirement("warp drive")
+
+
+@pytest.mark.parametrize(("needed", "ok", "runs"), [(1, 0, False), (0, 0, True), (1, 1, True)])
+def test_only_what_is_needed_stops_a_run(needed: int, ok: int, runs: bool) -> None:
+    assert can_run([Probe("a", bool(ok), "x", needed=bool(needed))]) is runs
+
+
+def test_table_says_everything() -> None:
+    console = Console(width=100, file=io.StringIO())
+    console.print(
+        table(
+            [
+                Probe("tcg", True, "booted [1]"),
+                Probe("kvm", False, "nothing", "too old", "buy one"),
+                Probe("nbdkit", False, "gone", "no nbdkit", "apt-get", needed=True),
+            ]
+        )
+    )
+    text = console.file.getvalue()
+    assert "booted [1]" in text  # not taken for markup
+    assert "too old" in text
+    assert "remedy: buy one" in text
+    assert [word for word in text.split() if word in ("ok", "without", "MISSING")] == [
+        "ok",
+        "without",
+        "MISSING",
+    ]
+
+
+def test_json_for_programs(
+    proofs: dict[Accelerator, Proof], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = doctor.main(tmp_path / "found.json")
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert [entry["name"] for entry in found] == list(NAMES)
+    assert set(found[0]) == {field.name for field in dataclasses.fields(Probe)}
+    assert status == (0 if all(e["ok"] for e in found if e["needed"]) else 3)
+    assert "nbdkit" in capsys.readouterr().out
+    doctor.main(Path("-"))
+    captured = capsys.readouterr()
+    assert [entry["name"] for entry in json.loads(captured.out)] == list(NAMES)
+    assert "nbdkit" in captured.err
