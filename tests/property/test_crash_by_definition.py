@@ -10,6 +10,7 @@ no other one of the subset had to follow.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from dataclasses import dataclass, field
 
@@ -42,14 +43,21 @@ FILE = WalLayout(LayoutKind.APPEND, record=RECORD)
 Tag = tuple[int, int] | None  # (LSN, chunk in the record)
 
 
-def chunk_bytes(tag: Tag, cache: dict[Tag, bytes] = {None: bytes(64)}) -> bytes:  # noqa: B006
-    if tag not in cache:
-        lsn, part = tag
-        record = wal.record_bytes(
-            RUN_ID, lsn % 3, lsn, prev_lsn=0, generation=0, position=0, record_size=RECORD
-        )
-        cache[tag] = record[part * 64 : part * 64 + 64]
-    return cache[tag]
+@functools.cache
+def chunk_bytes(tag: Tag, *, wraps: bool) -> bytes:
+    if tag is None:
+        return bytes(wal.CHUNK)
+    lsn, part = tag
+    record = wal.record_bytes(
+        RUN_ID,
+        lsn % 3,
+        lsn,
+        prev_lsn=0,
+        generation=(lsn - 1) // SLOTS if wraps else 0,
+        position=(RAW if wraps else FILE).position_of(lsn),
+        record_size=RECORD,
+    )
+    return record[part * wal.CHUNK : (part + 1) * wal.CHUNK]
 
 
 def log_unit(unit: int, newest: int, *, wraps: bool) -> list[Tag]:
@@ -95,7 +103,8 @@ class World:
                 continue
             first = min(op.units)
             if op.kind == "write":
-                data = b"".join(chunk_bytes(tag) for u in sorted(op.units) for tag in op.units[u])
+                tags = [tag for unit in sorted(op.units) for tag in op.units[unit]]
+                data = b"".join(chunk_bytes(tag, wraps=self.layout.wraps) for tag in tags)
                 made.write(first * UNIT, data, at=op.submitted, done=done, fua=op.fua)
             elif op.kind == "zero":
                 made.zero(first * UNIT, len(op.units) * UNIT, at=op.submitted, done=done)

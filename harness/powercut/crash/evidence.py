@@ -15,7 +15,6 @@ from powercut.crash.sets import DurabilitySets, durability_sets
 from powercut.model.history import History
 from powercut.model.timeline import Timeline
 from powercut.model.units import NEVER
-from powercut.model.verdict import LsnRange
 from powercut.model.wal import CHUNK, LayoutKind, WalLayout
 
 I64 = npt.NDArray[np.int64]
@@ -84,13 +83,3 @@ def _at_home(runs: Runs, layout: WalLayout) -> Runs:
     slot = runs.chunk // layout.chunks % layout.slots
     home = (layout.offset + slot * layout.stride) // CHUNK + runs.chunk % layout.chunks
     return runs.select(runs.place == home)
-
-
-def ranges_of(lsns: I64) -> tuple[LsnRange, ...]:
-    """The fewest ranges that cover exactly `lsns`, which rise strictly."""
-    if not len(lsns):
-        return ()
-    gaps = np.flatnonzero(np.diff(lsns) != 1)
-    first = lsns[np.concatenate([[0], gaps + 1])].tolist()
-    last = lsns[np.concatenate([gaps, [len(lsns) - 1]])].tolist()
-    return tuple(LsnRange(a, b) for a, b in zip(first, last, strict=True))

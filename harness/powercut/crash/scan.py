@@ -80,6 +80,7 @@ class _Target:
     lsn_max: np.uint64
     chunks: int
     length: int
+    layout: wal.WalLayout
     deep: bool
 
 
@@ -101,6 +102,7 @@ def scan(
         lsn_max=np.uint64(lsn_max),
         chunks=layout.chunks,
         length=layout.record - wal.CHUNK,
+        layout=layout,
         deep=deep,
     )
     found: list[tuple[I64, I64, I64, I64]] = []
@@ -175,7 +177,9 @@ def _runs_in(rows: npt.NDArray[np.uint64], starts: I64, target: _Target) -> tupl
         good[headers] = True
         chunk[headers] = (header_lsn - 1) * target.chunks
     if target.deep:
-        good &= _all_words_agree(rows, plain, np.flatnonzero(good & ~_mask(headers, len(rows))))
+        good &= _all_words_agree(
+            rows, plain, target.key, np.flatnonzero(good & ~_mask(headers, len(rows)))
+        )
     joined = np.zeros(len(rows), dtype=np.bool_)
     joined[1:] = good[1:] & good[:-1] & (chunk[1:] == chunk[:-1] + 1)
     joined[starts] = False
@@ -184,7 +188,7 @@ def _runs_in(rows: npt.NDArray[np.uint64], starts: I64, target: _Target) -> tupl
     alone[headers] = False
     suspects = np.flatnonzero(alone)
     if len(suspects):
-        good &= _all_words_agree(rows, plain, suspects)
+        good &= _all_words_agree(rows, plain, target.key, suspects)
     begin = np.flatnonzero(good & ~joined)
     stays = np.zeros(len(rows), dtype=np.bool_)
     stays[:-1] = joined[1:]
@@ -199,12 +203,14 @@ def _mask(indices: I64, size: int) -> Mask:
 
 
 def _all_words_agree(
-    rows: npt.NDArray[np.uint64], plain: npt.NDArray[np.uint64], suspects: I64
+    rows: npt.NDArray[np.uint64],
+    plain: npt.NDArray[np.uint64],
+    key: np.uint64,
+    suspects: I64,
 ) -> Mask:
     """False for those of `suspects` in which some word is not what the first one says."""
     agree = np.ones(len(rows), dtype=np.bool_)
-    key = plain[suspects] ^ wal.unmix(rows[suspects, 0])
-    found = wal.unmix(rows[suspects]) ^ key[:, None]
+    found = wal.unmix(rows[suspects]) ^ key
     agree[suspects] = (found == (plain[suspects][:, None] | _WITHIN)).all(axis=1)
     return agree
 
@@ -221,6 +227,9 @@ def _genuine_headers(
     good = (lsn - np.uint64(1)) < target.lsn_max
     good &= header["length"] == target.length
     good &= header["stream"] < wal.STREAMS_MAX
+    found, candidates, lsn, header = found[good], candidates[good], lsn[good], header[good]
+    good = header["position"] == target.layout.positions_of(lsn)
+    good &= header["generation"] == target.layout.generations_of(lsn)
     found, candidates, lsn = found[good], candidates[good], lsn[good]
     bytes_of = found.view(np.uint8).reshape(-1, wal.CHUNK)
     crc = wal.crc32c_rows(bytes_of[:, : wal.CHUNK - 4])

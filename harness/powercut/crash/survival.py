@@ -15,30 +15,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from powercut.crash.evidence import Evidence, gather, ranges_of
+from powercut.crash.evidence import Evidence, gather
 from powercut.crash.places import OTHER, CoverIndex, Pieces, clip, expand, pieces_of, windows
+from powercut.model.exposure import Survival, ranges_of
 from powercut.model.history import History
 from powercut.model.timeline import Timeline
 from powercut.model.units import NEVER
-from powercut.model.verdict import LsnRange
 from powercut.model.wal import CHUNK, WalLayout
 
 I64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Survival:
-    """`required`: what recovery must return.  `lost`: those whose bytes are not all there.
-
-    `uncertain`: those for which it depends on a write that was in flight when an
-    uncut disk was last seen, or on a chunk of which only some bytes were written; they
-    are not in `lost`.
-    """
-
-    required: LsnRange | None
-    lost: tuple[LsnRange, ...]
-    uncertain: tuple[LsnRange, ...]
 
 
 def surviving_lsns(

@@ -265,6 +265,23 @@ class WalLayout:
             return index * self.segment + within * self.stride
         return slot * self.stride
 
+    def positions_of(self, lsns: U64) -> U64:
+        """`position_of` for many."""
+        slot = lsns - np.uint64(1)
+        if self.wraps:
+            slot = slot % np.uint64(self.slots)
+        if not self.slots_per_segment:
+            return slot * np.uint64(self.stride)
+        per_file = np.uint64(self.slots_per_segment)
+        within = slot % per_file * np.uint64(self.stride)
+        return slot // per_file * np.uint64(self.segment) + within
+
+    def generations_of(self, lsns: U64) -> U64:
+        """How often the slot of each record was written before it, modulo 2^16."""
+        prewritten = np.uint64(self.kind in (LayoutKind.PREWRITTEN, LayoutKind.RECYCLED))
+        rounds = (lsns - np.uint64(1)) // np.uint64(self.slots or 1 << LSN_BITS)
+        return (rounds + prewritten) % np.uint64(1 << 16)
+
     def oldest_required(self, attempted: int) -> int:
         """Lowest LSN that may still be asked for once `attempted` was attempted.
 
