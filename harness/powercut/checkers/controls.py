@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The controls checker: no verdict is worth more than the controls it rests on.
+
+A control is a run whose outcome is known in advance.  If it went otherwise, the rig can
+miss a loss, or sees ghosts: CONTROL, INCONCLUSIVE.  So does a SAFE verdict without any
+control that had to be LOSSY: a rig that never saw a loss may be blind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from powercut.model.verdict import Finding, FindingKind, Verdict
+
+
+@dataclass(frozen=True)
+class ControlOutcome:
+    """A control by name, what it had to come to and what it came to."""
+
+    name: str
+    expected: Verdict
+    verdict: Verdict
+
+
+def check_controls(controls: Sequence[ControlOutcome], verdict: Verdict) -> list[Finding]:
+    """What `controls` say about a run that would be judged `verdict` without them."""
+    findings = [
+        Finding(
+            FindingKind.CONTROL,
+            Verdict.INCONCLUSIVE,
+            f"control {control.name} had to be {control.expected.name} "
+            f"and was {control.verdict.name}",
+            detail={"control": control.name},
+        )
+        for control in controls
+        if control.verdict is not control.expected
+    ]
+    lossy = any(control.expected is Verdict.LOSSY for control in controls)
+    if verdict is Verdict.SAFE and not lossy:
+        findings.append(
+            Finding(
+                FindingKind.CONTROL,
+                Verdict.INCONCLUSIVE,
+                "no control had to lose anything, so nothing shows that a loss would be seen",
+            )
+        )
+    return findings

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a reader's extents mean for each required record.
+
+A required record has one fate:
+
+1. INTACT: it stands in its slot, every byte right.
+2. ABSENT: nothing of it is in its slot, nor of an older generation.
+3. STALE: an older generation is there, of this log or of an earlier one.
+4. TORN: parts of it, or of another record, are there.
+5. CORRUPT: bytes that nobody wrote are there.
+6. MISDIRECTED: it stands in another slot, and not in its own.
+7. UNREADABLE: its slot cannot be read.
+8. UNSEEN: the reader ended before it came to its slot.
+
+A slot that holds a record of another slot counts as ABSENT for the record that belongs
+there.  The slots that no required record belongs to are kept apart (`Bystanders`): what
+was never promised may be absent, stale, torn or whole.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from powercut.model.exposure import ranges_of
+from powercut.model.observation import Extent, Observation, SlotState
+from powercut.model.verdict import LsnRange, lsn_ranges
+from powercut.model.wal import WalLayout
+
+I64 = npt.NDArray[np.int64]
+
+
+class Fate(enum.IntEnum):
+    """What became of a required record."""
+
+    UNSEEN = 0
+    INTACT = 1
+    ABSENT = 2
+    STALE = 3
+    TORN = 4
+    CORRUPT = 5
+    MISDIRECTED = 6
+    UNREADABLE = 7
+
+
+@dataclass
+class Bystanders:
+    """What stood in slots that no required record belongs to, as far as it matters.
+
+    Slots for what has no LSN; LSNs for records that nobody had attempted.
+    """
+
+    corrupt_slots: list[LsnRange] = field(default_factory=list)
+    unreadable_slots: list[LsnRange] = field(default_factory=list)
+    misdirected: list[LsnRange] = field(default_factory=list)
+    never_attempted: list[LsnRange] = field(default_factory=list)
+    never_attempted_torn: list[LsnRange] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class LogReading:
+    """The fate of each required record; `fate[k]` belongs to LSN `required.first + k`."""
+
+    required: LsnRange | None
+    fate: npt.NDArray[np.uint8]
+    bystanders: Bystanders
+
+    def lsns(self, *fates: Fate) -> I64:
+        """The records with one of `fates`."""
+        first = self.required.first if self.required else 1
+        return np.asarray(np.flatnonzero(np.isin(self.fate, fates)) + first, dtype=np.int64)
+
+    def ranges(self, *fates: Fate) -> tuple[LsnRange, ...]:
+        """The same as ranges."""
+        return ranges_of(self.lsns(*fates))
+
+    @property
+    def lost(self) -> tuple[LsnRange, ...]:
+        """Every required record that is not intact, as far as the reader came."""
+        return ranges_of(
+            self.lsns(*(fate for fate in Fate if fate not in (Fate.INTACT, Fate.UNSEEN)))
+        )
+
+    @property
+    def intact(self) -> tuple[LsnRange, ...]:
+        """Every required record that came back."""
+        return self.ranges(Fate.INTACT)
+
+
+def read_log(
+    required: LsnRange | None, attempted: int, observation: Observation, layout: WalLayout
+) -> LogReading:
+    """Sorts what the reader saw by who asks for it.
+
+    `attempted` is the highest LSN that was attempted.  Raises `ValueError` for extents
+    that no reader can have seen.
+    """
+    count = len(required) if required else 0
+    # What a reader that came to its end did not mention is not there.
+    unseen = Fate.ABSENT if observation.complete else Fate.UNSEEN
+    reading = LogReading(required, np.full(count, unseen, dtype=np.uint8), Bystanders())
+    elsewhere: list[LsnRange] = []
+    for extent in observation.extents:
+        if extent.slot < 0 or extent.count < 1:
+            raise ValueError(f"impossible extent: {extent}")
+        for part, index in _parts(extent, required, layout):
+            _place(reading, part, index, attempted, layout, elsewhere)
+    _note_misdirected(reading, elsewhere)
+    return reading
+
+
+def _parts(
+    extent: Extent, required: LsnRange | None, layout: WalLayout
+) -> Iterator[tuple[Extent, int | None]]:
+    """Cuts an extent where required records begin and end, in the order of slots.
+
+    With each part comes the index of the required record that its first slot belongs
+    to, rising by one per slot, or None.
+    """
+    slot, end = extent.slot, extent.slot + extent.count
+    while slot < end:
+        index, until = _required_at(slot, required, layout)
+        until = min(until, end)
+        lsn = extent.lsn + slot - extent.slot if extent.lsn else 0
+        yield Extent(slot, until - slot, extent.state, lsn, extent.detail), index
+        slot = until
+
+
+def _required_at(slot: int, required: LsnRange | None, layout: WalLayout) -> tuple[int | None, int]:
+    """Index of the required record of `slot`, if any, and the slot where that changes."""
+    forever = 2**63
+    if required is None:
+        return None, forever
+    count, first = len(required), layout.slot_of(required.first)
+    if layout.wraps:
+        if slot >= layout.slots:
+            return None, forever
+        index = (slot - first) % layout.slots
+        # The records go round at the last slot; index 0 is at `first`.
+        if index < count:
+            return index, min(slot + count - index, layout.slots)
+        return None, first if slot < first else layout.slots
+    index = slot - first
+    if index < 0:
+        return None, first
+    return (index, first + count) if index < count else (None, forever)
+
+
+_FATES = {
+    SlotState.ABSENT: Fate.ABSENT,
+    SlotState.STALE: Fate.STALE,
+    SlotState.TORN: Fate.TORN,
+    SlotState.CORRUPT: Fate.CORRUPT,
+    SlotState.UNREADABLE: Fate.UNREADABLE,
+    SlotState.MISDIRECTED: Fate.ABSENT,  # for the record that should be here
+}
+
+
+def _place(
+    reading: LogReading,
+    part: Extent,
+    index: int | None,
+    attempted: int,
+    layout: WalLayout,
+    elsewhere: list[LsnRange],
+) -> None:
+    """Enters one part into the fates, or into the bystanders."""
+    found = LsnRange(part.lsn, part.lsn + part.count - 1) if part.lsn else None
+    slots = LsnRange(part.slot, part.slot + part.count - 1)
+    others = reading.bystanders
+    state = part.state
+    if state is SlotState.INTACT and (not found or layout.slot_of(found.first) != part.slot):
+        state = SlotState.MISDIRECTED  # whatever the reader called it
+    if found and found.last > attempted:
+        claimed = LsnRange(max(found.first, attempted + 1), found.last)
+        if state in (SlotState.INTACT, SlotState.MISDIRECTED):
+            others.never_attempted.append(claimed)
+        elif state is SlotState.TORN:
+            others.never_attempted_torn.append(claimed)
+    if state is SlotState.MISDIRECTED and found:
+        elsewhere.append(found)
+    if index is not None:
+        fate = _FATES.get(state)
+        if fate is None:
+            # Whole, of this log, in its slot: the record itself, or one a log length away.
+            expected = reading.required.first + index if reading.required else 0
+            fate = Fate.INTACT if part.lsn == expected else Fate.STALE
+            if part.lsn > expected:
+                fate = Fate.ABSENT  # something newer than was ever attempted
+        reading.fate[index : index + part.count] = fate
+    elif state is SlotState.CORRUPT:
+        others.corrupt_slots.append(slots)
+    elif state is SlotState.UNREADABLE:
+        others.unreadable_slots.append(slots)
+
+
+def _note_misdirected(reading: LogReading, elsewhere: list[LsnRange]) -> None:
+    """Tells the required records that turned up elsewhere from the others."""
+    stray: list[int] = []
+    for found in elsewhere:
+        for lsn in range(found.first, found.last + 1):
+            required = reading.required
+            asked = required is not None and required.first <= lsn <= required.last
+            index = lsn - required.first if required and asked else -1
+            if asked and reading.fate[index] in (Fate.ABSENT, Fate.STALE, Fate.UNSEEN):
+                reading.fate[index] = Fate.MISDIRECTED
+            elif not asked or reading.fate[index] != Fate.MISDIRECTED:
+                stray.append(lsn)
+    reading.bystanders.misdirected += lsn_ranges(stray)

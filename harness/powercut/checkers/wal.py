@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The WAL checker: claims against what was read back after recovery.
+
+What it finds, and what that means:
+
+1. A required record is gone.  LOST if no later required record came back; else
+   UNSERIALIZABLE, or STALE where an older generation stands in the hole.  LOSSY.
+2. A required record is TORN, CORRUPT, MISDIRECTED or UNREADABLE.  LOSSY.
+3. A whole record came back that nobody had attempted: NEVER_ATTEMPTED.  LOSSY: recovery
+   invented something.  Only parts of one: INCONCLUSIVE, since nobody would take it for
+   a record, but an attempt must have been missed.
+4. Where no required record belongs: bytes that nobody wrote (CORRUPT), a record that
+   belongs elsewhere (MISDIRECTED), a slot that cannot be read (UNREADABLE).  Nothing
+   acknowledged is lost by it, and nothing of the kind may happen on a healthy machine:
+   INCONCLUSIVE.  Absent, stale, torn or whole is all that an unacknowledged record may
+   lawfully be, and no finding.
+5. The system did not come back: NOT_RECOVERED.  LOSSY, if recovery was tried to its end
+   (the observation is complete).
+6. The reader did not finish, or nothing had been acknowledged: INCOMPLETE.  INCONCLUSIVE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from powercut.checkers.reading import Fate, LogReading, read_log
+from powercut.model.exposure import ranges_of
+from powercut.model.history import History
+from powercut.model.observation import Observation
+from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict, lsn_ranges
+from powercut.model.wal import WalLayout
+
+
+def required_after(history: History, layout: WalLayout) -> LsnRange | None:
+    """The records that must come back after the run that `history` tells of; None if none."""
+    first, last = layout.oldest_required(history.attempted), history.acked
+    return LsnRange(first, last) if first <= last else None
+
+
+def check_wal(history: History, observation: Observation, layout: WalLayout) -> list[Finding]:
+    """What recovery gave back after a whole run, against all its claims."""
+    findings = []
+    required = required_after(history, layout)
+    if not history.acked:
+        findings.append(
+            Finding(
+                FindingKind.INCOMPLETE,
+                Verdict.INCONCLUSIVE,
+                "nothing had been acknowledged, so nothing could be lost",
+            )
+        )
+    return findings + check_log(required, history.attempted, observation, layout)
+
+
+def check_log(
+    required: LsnRange | None, attempted: int, observation: Observation, layout: WalLayout
+) -> list[Finding]:
+    """What recovery of one crash state gave back: `required` records, `attempted` at most."""
+    if not observation.recovered:
+        return [_not_recovered(required, observation)]
+    reading = read_log(required, attempted, observation, layout)
+    findings = _losses(reading) + _bystanders(reading)
+    if not observation.complete:
+        findings.append(_incomplete(reading, observation))
+    return findings
+
+
+def _not_recovered(required: LsnRange | None, observation: Observation) -> Finding:
+    why = observation.failure or "no reason was given"
+    if not observation.complete:
+        return Finding(
+            FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, f"recovery could not be judged: {why}"
+        )
+    return Finding(
+        FindingKind.NOT_RECOVERED,
+        Verdict.LOSSY,
+        f"the system did not recover: {why}",
+        (required,) if required else (),
+        {"failure": why},
+    )
+
+
+def _incomplete(reading: LogReading, observation: Observation) -> Finding:
+    unseen = reading.ranges(Fate.UNSEEN)
+    why = observation.failure or "no reason was given"
+    return Finding(
+        FindingKind.INCOMPLETE,
+        Verdict.INCONCLUSIVE,
+        f"the log was not read to its end ({why}); unknown: {ranges_text(unseen)}",
+        unseen,
+    )
+
+
+def _losses(reading: LogReading) -> list[Finding]:
+    """Findings about required records."""
+    intact = reading.lsns(Fate.INTACT)
+    last_intact = int(intact[-1]) if len(intact) else 0
+    absent, stale = reading.lsns(Fate.ABSENT), reading.lsns(Fate.STALE)
+    tail_absent, tail_stale = absent[absent > last_intact], stale[stale > last_intact]
+    tail = lsn_ranges([*tail_absent.tolist(), *tail_stale.tolist()])
+    older = {"older generation in their slots": ranges_text(ranges_of(tail_stale))}
+    found = [
+        (FindingKind.LOST, tail, "gone, and nothing required after them came back",
+         older if len(tail_stale) else {}),
+        (FindingKind.UNSERIALIZABLE, ranges_of(absent[absent < last_intact]),
+         f"gone, although record {last_intact} came back", {}),
+        (FindingKind.STALE, ranges_of(stale[stale < last_intact]),
+         f"gone and an older generation is back, although record {last_intact} came back", {}),
+        (FindingKind.TORN, reading.ranges(Fate.TORN), "there in part only", {}),
+        (FindingKind.CORRUPT, reading.ranges(Fate.CORRUPT), "altered: nobody wrote these bytes",
+         {}),
+        (FindingKind.MISDIRECTED, reading.ranges(Fate.MISDIRECTED), "in another record's place",
+         {}),
+        (FindingKind.UNREADABLE, reading.ranges(Fate.UNREADABLE), "impossible to read", {}),
+    ]  # fmt: skip
+    return [
+        Finding(
+            kind, Verdict.LOSSY, f"acknowledged and {what}: {ranges_text(lsns)}", lsns, dict(detail)
+        )
+        for kind, lsns, what, detail in found
+        if lsns
+    ]
+
+
+def _bystanders(reading: LogReading) -> list[Finding]:
+    """Findings about what nobody required."""
+    others = reading.bystanders
+    unknown, lossy = Verdict.INCONCLUSIVE, Verdict.LOSSY
+    kinds = FindingKind
+    found = [
+        (kinds.NEVER_ATTEMPTED, lossy, others.never_attempted,
+         "records came back that nobody had attempted", True),
+        (kinds.NEVER_ATTEMPTED, unknown, others.never_attempted_torn,
+         "parts of records came back that nobody had attempted", True),
+        (kinds.MISDIRECTED, unknown, others.misdirected,
+         "records stand where they do not belong, none of them missing", True),
+        (kinds.CORRUPT, unknown, others.corrupt_slots,
+         "bytes that nobody wrote, where no required record belongs, in slots", False),
+        (kinds.UNREADABLE, unknown, others.unreadable_slots,
+         "cannot be read, but no required record belongs there: slots", False),
+    ]  # fmt: skip
+    findings = []
+    for kind, verdict, ranges, what, are_lsns in found:
+        if ranges:
+            text = ranges_text(ranges)
+            lsns = tuple(ranges) if are_lsns else ()
+            detail = {} if are_lsns else {"slots": text}
+            findings.append(Finding(kind, verdict, f"{what}: {text}", lsns, dict(detail)))
+    return findings
+
+
+def ranges_text(ranges: Iterable[LsnRange], limit: int = 8) -> str:
+    """Ranges for a message; the first `limit` of them, and how many more there are."""
+    ranges = list(ranges)
+    shown = ", ".join(str(r) for r in ranges[:limit])
+    more = len(ranges) - limit
+    return f"{shown} and {more} more ranges" if more > 0 else shown or "none"
