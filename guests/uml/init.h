@@ -50,6 +50,8 @@ void view_setup(void);
 int view_patch(void);
 int view_fresh(const char *origin);
 int view_check(void);
+int view_track(void);
+int view_reads(void);
 int view_dump(void);
 
 /* options.c: splits mount(8)'s words into mount(2)'s flags and the rest. */

@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/btrfs.h>
 #include <spawn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -69,13 +71,33 @@ int fs_mount(void)
     return 0;
 }
 
+/* btrfs remembers the devices that it has seen, with the generation it saw on them:
+ * the next state may be an older one. */
+static int forget_btrfs(void)
+{
+    struct btrfs_ioctl_vol_args device = {.name = DISK};
+    int fd, result;
+
+    if (strcmp(plan.filesystem, "btrfs") != 0)
+        return 0;
+    fd = open("/dev/btrfs-control", O_RDWR | O_CLOEXEC);
+    result = fd < 0 ? -1 : ioctl(fd, BTRFS_IOC_FORGET_DEV, &device);
+    if (result != 0 && errno != ENOENT) {
+        page->step = PCU_STEP_NONE;
+        fail(PCU_STEP_UMOUNT, "make btrfs forget %s", DISK);
+    }
+    if (fd >= 0)
+        close(fd);
+    return page->step == PCU_STEP_UMOUNT ? -1 : 0;
+}
+
 int fs_umount(void)
 {
     if (plan.filesystem[0] != '\0' && umount2(plan.mount_point, 0) != 0) {
         page->step = PCU_STEP_NONE; /* worse than whatever failed before */
         return fail(PCU_STEP_UMOUNT, "umount %s", plan.mount_point);
     }
-    return 0;
+    return forget_btrfs();
 }
 
 /* Copies what the program has to say out of its messages: extents to the
@@ -190,11 +212,14 @@ int recover(void)
     if (view_patch() != 0)
         return -1;
     time = lap(PCU_STEP_PATCH, time);
-    if (view_fresh(NULL) != 0)
+    if (view_fresh(NULL) != 0 || view_track() != 0)
         return -1;
     time = lap(PCU_STEP_VIEW, time);
-    if (fs_mount() != 0)
-        return view_check();
+    if (fs_mount() != 0) {
+        view_check();
+        forget_btrfs();
+        return view_reads();
+    }
     time = lap(PCU_STEP_MOUNT, time);
     reader_run(PCU_STEP_READ);
     time = lap(PCU_STEP_READ, time);
@@ -206,6 +231,7 @@ int recover(void)
         return -1;
     time = lap(PCU_STEP_UMOUNT, time);
     view_check();
+    view_reads();
     lap(PCU_STEP_CHECK, time);
     return page->step == PCU_STEP_NONE ? 0 : -1;
 }

@@ -74,8 +74,9 @@ struct pcu_page {
     uint64_t length;
     uint64_t count;
     uint64_t answer;     /* bytes of the answer at 0 */
-    uint64_t reads;      /* bytes of the read map that follows the answer, 0: none */
-    uint32_t track;      /* granule of the read map in sectors, 0: do not track */
+    uint64_t reads;      /* bytes of the read map after the answer: u64 each, first sector of
+                          * a granule that was read */
+    uint32_t track;      /* RECOVER: granule of the read map in sectors, 0: none */
     uint32_t step;       /* where it failed, 0: it did not */
     uint32_t error;      /* errno of that */
     uint32_t status;     /* exit status of the program that ran last */

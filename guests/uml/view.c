@@ -119,6 +119,65 @@ int view_check(void)
     return 0;
 }
 
+/* The kernel counts the requests to each granule of the view (dm-stats); its counters
+ * belong to the device and live on when the table is exchanged. */
+static uint32_t tracked;
+
+int view_track(void)
+{
+    char message[64];
+
+    if (page->track == tracked)
+        return tracked == 0 || dm_message(VIEW, "@stats_clear 0", NULL, 0) == 0
+                   ? 0
+                   : fail(PCU_STEP_VIEW, "clear the read map");
+    if (tracked != 0 && dm_message(VIEW, "@stats_delete 0", NULL, 0) != 0)
+        return fail(PCU_STEP_VIEW, "delete the read map");
+    tracked = 0;
+    if (page->track == 0)
+        return 0;
+    snprintf(message, sizeof message, "@stats_create - %u", page->track);
+    if (dm_message(VIEW, message, NULL, 0) != 0)
+        return fail(PCU_STEP_VIEW, "create the read map");
+    tracked = page->track;
+    return 0;
+}
+
+/* Appends to the answer, as u64, the first sector of each granule that was read.  A line
+ * is "START+LENGTH READS MERGED ...". */
+int view_reads(void)
+{
+    static char text[4 << 20];
+    unsigned long long start, count;
+    char *line, *next;
+
+    if (tracked == 0)
+        return 0;
+    if (dm_message(VIEW, "@stats_print 0", text, sizeof text) != 0) {
+        page->step = PCU_STEP_NONE;
+        return fail(PCU_STEP_CHECK, "print the read map");
+    }
+    for (line = text; *line != '\0'; line = next) {
+        next = strchr(line, '\n');
+        next = next == NULL ? line + strlen(line) : next + 1;
+        if (sscanf(line, "%llu+%*u %llu", &start, &count) != 2) {
+            page->step = PCU_STEP_NONE;
+            errno = EBADMSG;
+            return fail(PCU_STEP_CHECK, "the read map");
+        }
+        if (count == 0)
+            continue;
+        if (page->answer + page->reads + sizeof(uint64_t) > page->capacity) {
+            page->step = PCU_STEP_NONE;
+            errno = ENOSPC;
+            return fail(PCU_STEP_CHECK, "room for the read map");
+        }
+        memcpy(area + page->answer + page->reads, &(uint64_t){start}, sizeof(uint64_t));
+        page->reads += sizeof(uint64_t);
+    }
+    return 0;
+}
+
 int view_dump(void)
 {
     int fd = open(DISK, O_RDONLY | O_DIRECT | O_CLOEXEC);

@@ -22,9 +22,11 @@ from types import TracebackType
 from typing import Final, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from powercut.model.errors import HostError
 from powercut.model.observation import Observation
+from powercut.model.units import SECTOR
 from powercut.paths import WAL_BINARY
 from powercut.recover.port import ImageWrite, RecoveryPlan
 from powercut.recover.uml_boot import UmlProcess, initramfs, unavailable
@@ -38,6 +40,7 @@ _SHARE_BYTES: Final = 32 << 20
 _DATA_AT: Final = 1 << 20  # bytes; patches stand before it, their bytes from there
 _PAGES_A_CALL: Final = (_SHARE_BYTES - _DATA_AT) // PAGE
 _GUEST_MIB: Final = 160  # what the guest needs besides its disk
+_GRANULES_MAX: Final = 32768  # the map is text, a line of up to 60 bytes each, in the guest
 _TROUBLE: Final = frozenset({Step.PATCH, Step.VIEW, Step.CHECK})
 
 
@@ -58,7 +61,8 @@ class UmlEngine:
     `programs` are files of the host by their path in the guest (default: the `wal`
     program as `/bin/wal`).  `memory_mib` is the guest's memory; by default there is room
     for three copies of the disk, of which the host gives what is used: what is not
-    zero on the disk, and what one recovery writes.
+    zero on the disk, and what one recovery writes.  `track_reads` lets the kernel count
+    what each recovery reads: see `reads`.
     """
 
     def __init__(
@@ -69,6 +73,7 @@ class UmlEngine:
         programs: Mapping[str, Path] | None = None,
         memory_mib: int | None = None,
         chunk_sectors: int = _CHUNK_SECTORS,
+        track_reads: bool = False,
         disk_fd: int | None = None,
     ) -> None:
         self._base = base
@@ -81,6 +86,8 @@ class UmlEngine:
         self._share: Share | None = None
         self._archive = b""
         self._process: UmlProcess | None = None
+        self._granule = read_granule(self._origin.size) if track_reads else 0
+        self._reads: npt.NDArray[np.int64] | None = None
         self.boots = 0
         self.last: Answer | None = None
 
@@ -93,6 +100,22 @@ class UmlEngine:
     def pid(self) -> int | None:
         """The guard's process id; None while nothing runs."""
         return None if self._process is None else self._process.pid
+
+    @property
+    def reads(self) -> tuple[tuple[int, int], ...] | None:
+        """What the last recovery and its reader have read: (offset, length) in bytes, rising.
+
+        A superset, in granules of `read_granule`.  Two states with the same bytes there
+        have the same outcome.  None if that is not known: not tracked, or the kernel
+        died.
+        """
+        if self._reads is None:
+            return None
+        size = self._granule * SECTOR
+        begins = np.flatnonzero(np.diff(self._reads, prepend=-2 * size) != size)
+        ends = np.append(begins[1:], len(self._reads)) - 1
+        pairs = zip(self._reads[begins].tolist(), self._reads[ends].tolist(), strict=True)
+        return tuple((first, min(last + size, self._origin.size) - first) for first, last in pairs)
 
     def __enter__(self) -> Self:
         return self
@@ -234,13 +257,17 @@ class UmlEngine:
         deadline = time.monotonic() + timeout_s
         assert self._process is not None
         self._process.clear_console()
+        self._reads = None
         rest = self._patch(changed, deadline, keep_last=True)
-        answer = self._call(Verb.RECOVER, deadline, count=self._put(rest))
+        answer = self._call(Verb.RECOVER, deadline, count=self._put(rest), track=self._granule)
         self.last = answer
         if answer.step in _TROUBLE or answer.error == errno.ENOMEM:
             raise _Trouble(answer.reason)
         if answer.step is Step.UMOUNT:  # it would leak into the next state
             raise _Trouble(answer.reason)
+        if self._granule:
+            words = self._memory().area[answer.answer : answer.answer + answer.reads]
+            self._reads = words.copy().view("<u8").astype(np.int64) * SECTOR
         said = self._process.console() if answer.step is not Step.NONE else ""
         failure = f"{answer.reason}\n{said}".strip()
         if answer.step is Step.MOUNT:
@@ -312,6 +339,14 @@ class UmlEngine:
         console = self._process.kill()
         self._process = None
         return _Dead(how, console)
+
+
+def read_granule(size: int) -> int:
+    """Sectors per granule of the read map: 4 KiB, or more on a disk with many of those."""
+    granule = PAGE // SECTOR
+    while size // (granule * SECTOR) > _GRANULES_MAX:
+        granule *= 2
+    return granule
 
 
 def _plan_text(plan: RecoveryPlan) -> bytes:

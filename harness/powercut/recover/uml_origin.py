@@ -44,7 +44,7 @@ class Origin:
             self._filled = _filled_pages(file.fileno(), size, self._base)
         self._flat = self._image.reshape(-1)
         self._mask = np.zeros(size // PAGE, dtype=np.bool_)
-        self._writes: Sequence[ImageWrite] = ()
+        self._writes: list[ImageWrite] = []
         self._first: Pages = np.empty(0, dtype=np.int64)
         self._last: Pages = np.empty(0, dtype=np.int64)
 
@@ -54,20 +54,17 @@ class Origin:
         A write that is the same object as one of the state before is taken to be
         unchanged.  Raises ValueError for a write that is not on the disk.
         """
-        same = _common_prefix(self._writes, writes)
-        first, last = self._spans(writes, same)
+        fresh = list(writes)  # the caller may change the list afterwards, not its elements
+        first, last = self._spans(fresh)
+        stale_old, stale_new = _differences(self._writes, fresh)
         touched = self._touched(
-            np.concatenate([self._first[same:], first[same:]]),
-            np.concatenate([self._last[same:], last[same:]]),
+            np.concatenate([self._first[stale_old], first[stale_new]]),
+            np.concatenate([self._last[stale_old], last[stale_new]]),
         )
         before = self._image[touched]
-        if same < len(self._writes):
-            self._image[touched] = self._base[touched]
-            self._replay(writes, first, last, same, touched)
-        for index in range(same, len(writes)):
-            self._lay(writes[index])
-        # A copy of the caller's list: it may be changed afterwards, its elements not.
-        self._writes, self._first, self._last = tuple(writes), first, last
+        self._image[touched] = self._base[touched]
+        self._replay(fresh, first, last, touched)
+        self._writes, self._first, self._last = fresh, first, last
         changed = (self._image[touched] != before).any(axis=1)
         return touched[changed]
 
@@ -84,20 +81,13 @@ class Origin:
         """The base image's pages from `begin` to before `end`, one row each, not to be changed."""
         return self._base[begin:end]
 
-    def _spans(self, writes: Sequence[ImageWrite], same: int) -> tuple[Pages, Pages]:
-        """First and last page of every write; those of the first `same` are known."""
-        count = len(writes) - same
-        fresh = writes[same:]
-        offset = np.fromiter((write.offset for write in fresh), np.int64, count)
-        length = np.fromiter((write.length for write in fresh), np.int64, count)
-        if count and (
-            offset.min() < 0 or length.min() <= 0 or int((offset + length).max()) > self.size
-        ):
+    def _spans(self, writes: list[ImageWrite]) -> tuple[Pages, Pages]:
+        """First and last page of every write."""
+        offset = np.array([write.offset for write in writes], dtype=np.int64)
+        end = offset + np.array([write.length for write in writes], dtype=np.int64)
+        if len(writes) and (offset.min() < 0 or (end <= offset).any() or end.max() > self.size):
             raise ValueError(f"a write lies outside of a disk of {self.size} bytes")
-        return (
-            np.concatenate([self._first[:same], offset // PAGE]),
-            np.concatenate([self._last[:same], (offset + length - 1) // PAGE]),
-        )
+        return offset // PAGE, (end - 1) // PAGE
 
     def _touched(self, first: Pages, last: Pages) -> Pages:
         single = first == last
@@ -108,14 +98,14 @@ class Origin:
         self._mask[pages] = False
         return pages
 
-    def _replay(
-        self, writes: Sequence[ImageWrite], first: Pages, last: Pages, same: int, pages: Pages
-    ) -> None:
-        """Lays the first `same` writes over `pages`, and over no other page."""
-        low = np.searchsorted(pages, first[:same], side="left")
-        high = np.searchsorted(pages, last[:same], side="right")
-        for index in np.flatnonzero(high > low).tolist():
-            if high[index] - low[index] == last[index] - first[index] + 1:
+    def _replay(self, writes: list[ImageWrite], first: Pages, last: Pages, pages: Pages) -> None:
+        """Lays `writes` over `pages`, and over no other page."""
+        low = np.searchsorted(pages, first, side="left")
+        high = np.searchsorted(pages, last, side="right")
+        hit = np.flatnonzero(high > low)
+        whole = (high - low == last - first + 1)[hit]
+        for index, complete in zip(hit.tolist(), whole.tolist(), strict=True):
+            if complete:
                 self._lay(writes[index])
                 continue
             for page in pages[low[index] : high[index]].tolist():
@@ -131,11 +121,25 @@ class Origin:
             self._flat[begin:end] = write.data[begin - write.offset : end - write.offset]
 
 
-def _common_prefix(old: Sequence[ImageWrite], new: Sequence[ImageWrite]) -> int:
-    for index, same in enumerate(map(operator.is_, old, new)):
-        if not same:
-            return index
-    return min(len(old), len(new))
+def _differences(old: list[ImageWrite], new: list[ImageWrite]) -> tuple[Pages, Pages]:
+    """Indices in `old` and in `new` of the writes that make the difference.
+
+    The writes in both make none as long as they stand in the same order in both;
+    if they do not, or one stands twice, every write after the common beginning counts.
+    """
+    was = list(map(id, old))
+    now = list(map(id, new))
+    before, after = set(was), set(now)
+    both = before & after
+    shared = [key for key in was if key in both]
+    if shared == [key for key in now if key in both] and len(after) == len(now):
+        gone = [index for index, key in enumerate(was) if key not in both]
+        come = [index for index, key in enumerate(now) if key not in both]
+    else:
+        pairs = enumerate(map(operator.ne, was, now))
+        same = next((at for at, differs in pairs if differs), min(len(was), len(now)))
+        gone, come = list(range(same, len(was))), list(range(same, len(now)))
+    return np.array(gone, dtype=np.int64), np.array(come, dtype=np.int64)
 
 
 def _pages(memory: mmap.mmap) -> npt.NDArray[np.uint8]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from powercut.model.observation import Extent, SlotState
 from powercut.recover.port import ImageWrite, RecoveryPlan
 from powercut.recover.uml import UmlEngine, unavailable
@@ -99,9 +100,9 @@ def test_the_recovery_really_needs_the_journal(disk, engine):
 
 def test_the_view_after_a_recovery_is_the_state_again(disk, engine):
     """What recovery wrote is forgotten: a fresh view is the state, byte for byte."""
-    _, base, _, long = disk
+    _, _, _, long = disk
     engine.recover(long, timeout_s=STATE_S)
-    engine._checked(engine_verb("MOUNT"), time.monotonic() + STATE_S)
+    engine.mount(timeout_s=STATE_S)
     mounted = engine.capture(timeout_s=STATE_S)
     engine.unmount(timeout_s=STATE_S)
     assert any(
@@ -109,12 +110,6 @@ def test_the_view_after_a_recovery_is_the_state_again(disk, engine):
         for a, b in zip(mounted, long, strict=False)
     ), "recovery wrote nothing: the state was not dirty"
     assert engine.recover(long, timeout_s=STATE_S).extents == intact(200)
-
-
-def engine_verb(name):
-    from powercut.recover.uml_share import Verb
-
-    return Verb[name]
 
 
 def test_a_state_that_does_not_mount_says_so_and_the_engine_goes_on(disk, engine):
@@ -139,6 +134,29 @@ def test_a_kernel_that_stops_is_restarted_and_asked_again(disk):
         assert engine.boots == 2
 
 
+def test_reads_are_known_and_only_they_matter(disk):
+    """Bytes that were not read may be anything; one that was read may not."""
+    filesystem, base, _, long = disk
+    with UmlEngine(base, plan(filesystem), track_reads=True) as engine:
+        engine.start(timeout_s=BOOT_S)
+        assert engine.recover(long, timeout_s=STATE_S).extents == intact(200)
+        reads = engine.reads
+        read = np.zeros(16 << 20, dtype=np.bool_)
+        for offset, length in reads:
+            read[offset : offset + length] = True
+        assert 200 * 4096 <= read.sum() < 8 << 20
+        unread = np.flatnonzero(~read.reshape(-1, 4096).any(axis=1))
+        noise = np.full(4096, 0xA5, dtype=np.uint8)
+        spoilt = (*long, *(ImageWrite(int(page) * 4096, 4096, noise) for page in unread))
+        assert engine.recover(spoilt, timeout_s=STATE_S).extents == intact(200)
+        assert engine.reads == reads
+        first = next(write for write in long if b"PWAL" in write.data.tobytes())
+        assert read[first.offset : first.offset + 4096].all()
+        broken = (*long, ImageWrite(first.offset, 4096, noise))
+        assert engine.recover(broken, timeout_s=STATE_S).extents != intact(200)
+        assert engine.boots == 1
+
+
 def test_life_after_recovery(disk):
     filesystem, base, _, long = disk
     after = (*WRITE, "records=50", "first_lsn=201")
@@ -150,9 +168,8 @@ def test_life_after_recovery(disk):
 
 def test_a_panic_is_a_finding_with_its_console(tmp_path):
     base = mkfs(tmp_path / "base", "ext4")
-    found = subprocess.run(
-        ["/sbin/debugfs", "-R", "blocks <2>", str(base)], capture_output=True, text=True, timeout=20
-    )
+    argv = ["/sbin/debugfs", "-R", "blocks <2>", str(base)]
+    found = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=20)
     block = int(found.stdout.split()[0])
     size = 1024 if (16 << 20) // 1024 <= 32768 else 4096
     noise = np.frombuffer(b"\xa5" * size, dtype=np.uint8)

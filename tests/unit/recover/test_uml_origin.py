@@ -5,6 +5,7 @@ import random
 
 import numpy as np
 import pytest
+
 from powercut.model.errors import HostError
 from powercut.recover.port import ImageWrite
 from powercut.recover.uml_origin import PAGE, Origin

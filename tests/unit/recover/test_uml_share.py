@@ -5,6 +5,7 @@ import re
 import subprocess
 
 import numpy as np
+
 from powercut.model.observation import Extent, SlotState
 from powercut.paths import ROOT
 from powercut.recover import uml_share
