@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a crash leaves: the reader must say exactly what was done to the file."""
+
+import errno
+import os
+
+import pytest
+import wal_driver
+from wal_driver import PREAD64, Refused
+
+from powercut.model.observation import SlotState
+
+ABSENT, CORRUPT, INTACT = SlotState.ABSENT, SlotState.CORRUPT, SlotState.INTACT
+STALE, TORN, UNREADABLE = SlotState.STALE, SlotState.TORN, SlotState.UNREADABLE
+
+
+@pytest.fixture
+def log(wal, tmp_path):
+    """Twenty records of four sectors each."""
+    keys = {"path": tmp_path / "log", "record": 2048}
+    assert wal.write(**keys, records=20).acked == 20
+    return keys
+
+
+def patch(keys, offset, data):
+    with keys["path"].open("r+b") as file:
+        file.seek(offset)
+        file.write(data)
+
+
+def test_nothing(wal, tmp_path):
+    read = wal.read(path=tmp_path / "none")
+    assert (read.status, read.extents, read.facts) == (0, [], {"file": "missing"})
+    read = wal.read(path=tmp_path / "none", layout="segments", segment=4096)
+    assert (read.status, read.extents, read.facts) == (0, [], {"file": "missing"})
+    (tmp_path / "empty").touch()
+    assert wal.read(path=tmp_path / "empty").extents == []
+
+
+def test_lost_tail(wal, log):
+    os.truncate(log["path"], 12 * 2048)
+    assert wal.read(**log).extents == [(0, 12, INTACT, 1, 0)]
+
+
+def test_size_without_data(wal, log):
+    os.truncate(log["path"], 12 * 2048)
+    os.truncate(log["path"], 20 * 2048)
+    assert wal.read(**log).extents == [(0, 12, INTACT, 1, 0), (12, 8, ABSENT, 0, 0)]
+
+
+def test_tail_cut_within_a_record(wal, log):
+    os.truncate(log["path"], 12 * 2048 + 700)  # one sector and a part of the second
+    assert wal.read(**log).extents == [(0, 12, INTACT, 1, 0), (12, 1, TORN, 13, 1)]
+
+
+def test_hole(wal, log):
+    patch(log, 5 * 2048, bytes(3 * 2048))
+    assert wal.read(**log).extents == [
+        (0, 5, INTACT, 1, 0),
+        (5, 3, ABSENT, 0, 0),
+        (8, 12, INTACT, 9, 0),
+    ]
+
+
+def test_lost_header_sector(wal, log):
+    patch(log, 7 * 2048, bytes(512))
+    assert wal.read(**log).extents == [
+        (0, 7, INTACT, 1, 0),
+        (7, 1, TORN, 8, 3),
+        (8, 12, INTACT, 9, 0),
+    ]
+
+
+def test_flipped_bit(wal, log):
+    data = log["path"].read_bytes()
+    patch(log, 3 * 2048 + 1234, bytes([data[3 * 2048 + 1234] ^ 1]))
+    assert wal.read(**log).extents == [
+        (0, 3, INTACT, 1, 0),
+        (3, 1, CORRUPT, 4, 1234),
+        (4, 16, INTACT, 5, 0),
+    ]
+
+
+def test_swapped_records(wal, log):
+    data = log["path"].read_bytes()
+    patch(log, 3 * 2048, data[9 * 2048 : 10 * 2048])
+    assert wal.read(**log).extents == [
+        (0, 3, INTACT, 1, 0),
+        (3, 1, SlotState.MISDIRECTED, 10, 0),
+        (4, 16, INTACT, 5, 0),
+    ]
+
+
+def test_another_run_is_stale(wal, log):
+    other = "ff" * 16
+    read = wal.read(**log, run_id=other)
+    assert read.extents == [(0, 20, STALE, 1, 0)]
+    # torn over it: two sectors of the new run, headers first, and the headers not at all
+    new = {**log, "path": log["path"].with_name("new")}
+    assert wal.write(**new, run_id=other, records=20).acked == 20
+    data = new["path"].read_bytes()
+    patch(log, 4 * 2048, data[4 * 2048 : 4 * 2048 + 1024])
+    patch(log, 6 * 2048 + 1024, data[6 * 2048 + 1024 : 7 * 2048])
+    assert wal.read(**log, run_id=other).extents == [
+        (0, 4, STALE, 1, 0),
+        (4, 1, TORN, 5, 2),
+        (5, 1, STALE, 6, 0),
+        (6, 1, TORN, 7, 2),
+        (7, 13, STALE, 8, 0),
+    ]
+
+
+def test_torn_over_an_older_generation(wal, tmp_path):
+    keys = {"path": tmp_path / "log", "layout": "recycled", "record": 1024, "capacity": 16384}
+    assert wal.write(**keys, records=16).acked == 16
+    old = keys["path"].read_bytes()
+    assert wal.write(**keys, records=30).acked == 30
+    patch(keys, 3 * 1024, old[3 * 1024 : 3 * 1024 + 512])
+    patch(keys, 5 * 1024, old[5 * 1024 : 6 * 1024])
+    assert wal.read(**keys).extents == [
+        (0, 3, INTACT, 17, 0),
+        (3, 1, TORN, 20, 1),
+        (4, 1, INTACT, 21, 0),
+        (5, 1, INTACT, 6, 0),  # the older generation came back, whole
+        (6, 8, INTACT, 23, 0),
+        (14, 2, INTACT, 15, 0),
+    ]
+
+
+def test_sectors_that_packed_records_share(wal, tmp_path):
+    """Records of 192 bytes: sector 1 (bytes 512 to 1023) holds the end of record 3, records
+    4 and 5 and the beginning of record 6."""
+    keys = {"path": tmp_path / "log", "record": 192}
+    assert wal.write(**keys, records=10).acked == 10
+    patch(keys, 512, bytes(512))
+    assert wal.read(**keys).extents == [
+        (0, 2, INTACT, 1, 0),
+        (2, 1, TORN, 3, 1),
+        (3, 2, ABSENT, 0, 0),
+        (5, 1, TORN, 6, 1),
+        (6, 4, INTACT, 7, 0),
+    ]
+
+
+def test_missing_segment(wal, tmp_path):
+    keys = {"path": tmp_path / "log", "layout": "segments", "segment": 16384, "record": 1024}
+    assert wal.write(**keys, records=70).acked == 70
+    files = sorted(keys["path"].iterdir())
+    assert [file.name for file in files] == [f"{index:016x}.wal" for index in range(5)]
+    files[2].unlink()
+    os.truncate(files[3], 2048)
+    (keys["path"] / "notes.txt").write_text("not a segment")
+    assert wal.read(**keys).extents == [
+        (0, 32, INTACT, 1, 0),
+        (32, 16, ABSENT, 0, 0),
+        (48, 2, INTACT, 49, 0),
+        (50, 14, ABSENT, 0, 0),
+        (64, 6, INTACT, 65, 0),
+        (70, 10, ABSENT, 0, 0),
+    ]
+
+
+def test_unreadable_slots_only(wal, log):
+    """Reads of more than a record fail, and so does that of record 4: the scan goes on."""
+    preexec = wal_driver.refusing(Refused(PREAD64, 2, 20 * 2048), Refused(PREAD64, 3, 3 * 2048))
+    read = wal.read(**log, preexec=preexec)
+    assert read.status == 0
+    assert read.extents == [
+        (0, 3, INTACT, 1, 0),
+        (3, 1, UNREADABLE, 0, errno.EIO),
+        (4, 16, INTACT, 5, 0),
+    ]
+
+
+def test_a_log_that_cannot_be_opened_is_an_error(wal, tmp_path):
+    (tmp_path / "file").touch()
+    read = wal.read(path=tmp_path / "file" / "log")
+    assert read.status == 1
+    assert read.error == (errno.ENOTDIR, f"open {tmp_path}/file/log")
+    assert read.extents == []
