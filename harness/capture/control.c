@@ -25,7 +25,6 @@ enum {
     LINE = 8192,
     OWNER = 0,          /* index of the client that owns the disk */
     SEND_TIMEOUT_S = 5, /* a client that does not read is dropped */
-    SHUTDOWN_LIMIT_S = 10,
 };
 
 struct client {
@@ -251,7 +250,6 @@ static void run_line(struct control *control, int index, char *line)
 static void owner_left(struct control *control)
 {
     drop_client(control, OWNER);
-    alarm(SHUTDOWN_LIMIT_S); /* SIGALRM ends a server that cannot */
     disk_close(control->disk);
     control->config.stop();
 }

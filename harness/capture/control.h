@@ -31,7 +31,7 @@ struct control;
 struct control_config {
     const char *socket;  /* path to listen on; NULL: none */
     int owner_fd;        /* -1: none */
-    void (*stop)(void);  /* asks the server to end */
+    void (*stop)(void);  /* ends the process; the log is closed by then */
 };
 
 /* Binds the socket, before there are threads.  Returns 0 or an errno. */

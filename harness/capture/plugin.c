@@ -225,12 +225,37 @@ static bool sleep_ns(uint64_t ns)
     return nbdkit_nanosleep((unsigned)(ns / 1000000000), (unsigned)(ns % 1000000000)) == 0;
 }
 
+/* The directory of sockets is our starter's, who may have been killed. */
+static void remove_directory(const char *directory)
+{
+    static const char *const names[] = {"nbd", "control"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char *path;
+        if (asprintf(&path, "%s/%s", directory, names[i]) < 0)
+            return;
+        unlink(path);
+        free(path);
+    }
+    rmdir(directory);
+}
+
+/* A server that is asked to shut down waits for its clients to leave, who may stay for
+ * ever.  The log is closed and nothing else is worth keeping, so nobody is waited for. */
+static void stop_at_once(void)
+{
+    if (config.control)
+        unlink(config.control);
+    if (config.directory)
+        remove_directory(config.directory);
+    _exit(0);
+}
+
 static int capture_get_ready(void)
 {
     /* A limit on file sizes must come back as EFBIG, not kill the disk. */
     signal(SIGXFSZ, SIG_IGN);
     struct control_config wanted = {
-        .socket = config.control, .owner_fd = config.owner_fd, .stop = nbdkit_shutdown};
+        .socket = config.control, .owner_fd = config.owner_fd, .stop = stop_at_once};
     int error = control_bind(&control, &wanted);
     if (error) {
         nbdkit_error("control=%s, control-fd=%d: %s", config.control ? config.control : "(none)",
@@ -278,20 +303,6 @@ static void capture_cleanup(void)
         nbdkit_error("log=%s: %s", config.log, strerror(error));
     disk_destroy(disk);
     disk = NULL;
-}
-
-/* The directory of sockets is our starter's, who may have been killed. */
-static void remove_directory(const char *directory)
-{
-    static const char *const names[] = {"nbd", "control"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char *path;
-        if (asprintf(&path, "%s/%s", directory, names[i]) < 0)
-            return;
-        unlink(path);
-        free(path);
-    }
-    rmdir(directory);
 }
 
 static void capture_unload(void)

@@ -1,1 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Disks that record what they are asked, and can lose their power: the port and its backends."""

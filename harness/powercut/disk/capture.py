@@ -208,7 +208,7 @@ class CaptureDisk:
     def close(self) -> None:
         """Closes the log in order and stops serving; idempotent.
 
-        Raises HostError if nbdkit had died, or had to be killed: the log is truncated then.
+        Raises HostError if nbdkit had died and nobody was told so: its log is truncated.
         """
         if self._nbdkit is not None:
             self._nbdkit.close()
@@ -221,6 +221,7 @@ class _Nbdkit:
         self.directory = Path(tempfile.mkdtemp(prefix="pcdisk-", dir=config.sockets)).absolute()
         self.armed = False
         self._closed = False
+        self._failed = False
         self._received = b""
         self._answers: deque[dict[str, Any]] = deque()
         self._output = tempfile.TemporaryFile()  # noqa: SIM115
@@ -328,12 +329,14 @@ class _Nbdkit:
     # -- trouble ------------------------------------------------------------------------
 
     def _too_late(self, waited_s: float) -> DeadlineExceeded:
+        self._failed = True
         return DeadlineExceeded(
             f"the capture disk did not answer within {waited_s:.1f} s\n{self._diagnosis()}",
             hint="is the host's disk full or very slow?",
         )
 
     def _died(self) -> HostError:
+        self._failed = True
         self._kill()
         status = self.process.returncode
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
@@ -351,8 +354,9 @@ class _Nbdkit:
         if self._closed:
             return
         try:
-            self.command("shutdown", timeout_s=_CLOSE_S)
-            self.process.wait(timeout=_CLOSE_S)
+            if not self._failed:  # else it was told already
+                self.command("shutdown", timeout_s=_CLOSE_S)
+                self.process.wait(timeout=_CLOSE_S)
         except subprocess.TimeoutExpired:
             # The log was closed in order: nothing is lost with a server that hangs on.
             self._kill()

@@ -59,7 +59,10 @@ class Disk(Protocol):
         """
 
     def arm_flush(self, count: int) -> None:
-        """Freezes the disk when the `count`-th flush from the start is submitted, before it acts."""
+        """Freezes the disk when the `count`-th flush is submitted, before it acts.
+
+        Flushes count from the start or the last cut.
+        """
 
     def wait_armed(self, *, timeout_s: float) -> bool:
         """True once the armed flush was submitted; False if that did not happen in time."""

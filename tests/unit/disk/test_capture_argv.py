@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line of the capture disk, and what it says when it cannot start."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from powercut.disk.capture import LATENCIES_NS, CaptureConfig, CaptureDisk, capture_argv
+from powercut.disk.pclog_format import read_header
+from powercut.model.contract import DeviceContract, Honour
+from powercut.model.errors import HostError
+from powercut.paths import CAPTURE_PLUGIN
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def base(tmp_path):
+    path = tmp_path / "base"
+    path.write_bytes(bytes(MIB))
+    return path
+
+
+def test_every_promise_of_the_contract_is_on_the_command_line():
+    contract = DeviceContract(
+        volatile_cache=True,
+        flush=Honour.IGNORED,
+        fua=Honour.HONOURED,
+        ordered=True,
+        atomic_unit=4096,
+        cache_size=MIB,
+        flush_latency_ns=8_333_333,
+        fua_latency_ns=1,
+    )
+    config = CaptureConfig(
+        Path("/r/base"), Path("/r/disk"), contract, bytes(range(16)), plugin=Path("/p.so")
+    )
+    assert capture_argv(config, Path("/s"), 7) == (
+        *("nbdkit", "--foreground", "--unix", "/s/nbd", "/p.so"),
+        *("base=/r/base", "log=/r/disk", "control-fd=7", "directory=/s"),
+        "run-id=000102030405060708090a0b0c0d0e0f",
+        *("volatile-cache=on", "flush=ignored", "fua=honoured", "ordered=on"),
+        *("atomic-unit=4096", "cache-size=1048576"),
+        *("flush-latency-ns=8333333", "fua-latency-ns=1"),
+    )
+
+
+def test_without_a_log_none_is_named():
+    argv = capture_argv(CaptureConfig(Path("/b"), None), Path("/s"), 7)
+    assert not [word for word in argv if word.startswith(("log=", "control="))]
+
+
+def test_the_contract_comes_back_from_the_header(base, tmp_path):
+    contract = DeviceContract(
+        flush=Honour.IGNORED, ordered=True, atomic_unit=1, cache_size=4096, fua_latency_ns=5
+    )
+    with CaptureDisk(CaptureConfig(base, tmp_path / "log", contract, b"0123456789abcdef")):
+        pass
+    header = read_header(tmp_path / "log")
+    assert (header.contract, header.disk_size) == (contract, MIB)
+    assert header.run_id == b"0123456789abcdef"
+
+
+@pytest.mark.parametrize("model", LATENCIES_NS)
+def test_models_have_the_latencies_of_the_plugin(model, base, tmp_path):
+    """The plugin's own table, seen through the header that it writes."""
+    argv = ["nbdkit", "-U", "-", "--run", "true", str(CAPTURE_PLUGIN)]
+    argv += [f"base={base}", f"log={tmp_path}/log", f"model={model}"]
+    subprocess.run(argv, check=True, timeout=60)
+    contract = read_header(tmp_path / "log").contract
+    assert (contract.flush_latency_ns, contract.fua_latency_ns) == LATENCIES_NS[model]
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("flush=perhaps", r"flush=perhaps: must be honoured or ignored"),
+        ("volatile-cache=1", r"volatile-cache=1: must be on or off"),
+        ("atomic-unit=100", r"atomic-unit=100: must be 1 .* power of two from 512 to 65536"),
+        ("cache-size=big", r"cache-size=big: must be a size"),
+        ("run-id=12", r"run-id=12: must be 32 hexadecimal digits"),
+        ("model=tape", r"model=tape: must be none, hdd-7200 or sata-ssd"),
+        ("fua-latency-ns=-1", r"fua-latency-ns=-1: must be nanoseconds"),
+        ("colour=red", r"colour=red: no such parameter"),
+        ("base=/nowhere/at/all", r"base=/nowhere/at/all: No such file"),
+        ("log=/nowhere/at/all", r"log=/nowhere/at/all: No such file"),
+        ("control=/nowhere/at/all", r"control=/nowhere/at/all.*: No such file"),
+    ],
+)
+def test_errors_name_the_parameter(setting, message, base):
+    argv = ["nbdkit", "-U", "-", "--run", "true", str(CAPTURE_PLUGIN)]
+    done = subprocess.run(
+        [*argv, f"base={base}", setting], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode != 0
+    assert re.search(message, done.stderr)
+
+
+def test_a_base_is_needed():
+    argv = ["nbdkit", "-U", "-", "--run", "true", str(CAPTURE_PLUGIN)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode != 0
+    assert "base=FILE is missing" in done.stderr
+
+
+def test_a_disk_that_cannot_start_shows_command_and_output(base, tmp_path):
+    base.write_bytes(bytes(700))
+    with pytest.raises(HostError) as caught:
+        CaptureDisk(CaptureConfig(base, tmp_path / "log", sockets=tmp_path)).start()
+    assert "not a multiple of 512" in str(caught.value)
+    assert f"base={base}" in str(caught.value)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["base"]
+
+
+def test_an_existing_recording_is_never_overwritten(base, tmp_path):
+    (tmp_path / "log.data").write_bytes(b"precious")
+    with pytest.raises(HostError, match="File exists"):
+        CaptureDisk(CaptureConfig(base, tmp_path / "log")).start()
+    assert (tmp_path / "log.data").read_bytes() == b"precious"
+
+
+def test_a_plugin_that_was_not_built(base, tmp_path):
+    with pytest.raises(HostError, match="not built") as caught:
+        CaptureDisk(CaptureConfig(base, None, plugin=tmp_path / "none.so")).start()
+    assert "make" in caught.value.hint
+
+
+def test_a_socket_path_that_is_too_long(base, tmp_path):
+    deep = tmp_path / ("x" * 100)
+    deep.mkdir()
+    with pytest.raises(HostError, match="too long"):
+        CaptureDisk(CaptureConfig(base, None, sockets=deep)).start()
+    assert list(deep.iterdir()) == []

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the C tests of the capture disk's core under the sanitizers."""
+
+import os
+import subprocess
+
+import pytest
+
+from powercut.paths import ROOT
+
+
+@pytest.mark.parametrize("sanitizer", ["address", "thread"])
+def test_core_under_sanitizer(sanitizer, tmp_path):
+    build = tmp_path / "build"
+    program = build / "capture" / f"core_test.{sanitizer}"
+    folder = ROOT / "harness" / "capture"
+    subprocess.run(
+        ["make", "-s", "-C", str(folder), f"BUILD={build}", str(program)], check=True, timeout=300
+    )
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [program], capture_output=True, text=True, timeout=300, check=False, env=environment
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
