@@ -157,9 +157,9 @@ def run_qemu(actions, fua=True):
         run.now += 1
         flushing = any(r.kind == "flush" for r in flying)
         if what == "done" and flying:
-            request = flying[pick % len(flying)]
-            if request.kind == "fua" and flushing:
-                continue  # its flush waits for the other one
+            # The flush of a FUA write waits for one that is running.
+            able = [r for r in flying if not (r.kind == "fua" and flushing)]
+            request = able[pick % len(able)]
             flying.remove(request)
             if request.kind == "flush":
                 request.completed = run.now
