@@ -24,13 +24,14 @@ static const uint64_t UNSET = UINT64_MAX;
 static struct {
     char *base, *log, *control, *directory;
     uint8_t run_id[16];
-    bool volatile_cache, flush_honoured, fua_honoured, ordered;
+    bool volatile_cache, offer_flush, flush_honoured, fua_honoured, ordered;
     uint32_t atomic_unit;
     uint64_t cache_size, flush_latency_ns, fua_latency_ns;
     const struct model *model;
     int owner_fd;
 } config = {
     .volatile_cache = true,
+    .offer_flush = true,
     .flush_honoured = true,
     .fua_honoured = true,
     .atomic_unit = 512,
@@ -167,6 +168,7 @@ static const struct setting {
     {"directory", set_path, &config.directory},
     {"run-id", set_run_id, config.run_id},
     {"volatile-cache", set_on_off, &config.volatile_cache},
+    {"offer-flush", set_on_off, &config.offer_flush},
     {"flush", set_honoured, &config.flush_honoured},
     {"fua", set_honoured, &config.fua_honoured},
     {"ordered", set_on_off, &config.ordered},
@@ -185,6 +187,7 @@ static const struct setting {
     "control-fd=N        Inherited control connection; its end ends the disk.\n"    \
     "directory=DIR       Removed, with the sockets in it, when the disk ends.\n"    \
     "volatile-cache=on|off  flush=honoured|ignored  fua=honoured|ignored\n"         \
+    "offer-flush=on|off  off: the client is told that there is no flush.\n"         \
     "ordered=on|off      Recorded promise; the cache destages in order anyway.\n"   \
     "atomic-unit=N       Bytes that never tear: 1, or 512 to 65536 (512).\n"        \
     "cache-size=SIZE     A fuller cache destages its oldest writes; 0: unlimited.\n" \
@@ -346,6 +349,14 @@ static int answer_yes(void *handle)
     return 1;
 }
 
+/* QEMU sends flushes to an NBD server that offers them, even under cache=unsafe; where
+ * it must drop the guest's flushes as it does on a file, the disk offers none. */
+static int capture_can_flush(void *handle)
+{
+    (void)handle;
+    return config.offer_flush;
+}
+
 static int answer_native_fua(void *handle)
 {
     (void)handle;
@@ -422,7 +433,7 @@ static struct nbdkit_plugin plugin = {
     .close = capture_close,
     .get_size = capture_get_size,
     .can_write = answer_yes,
-    .can_flush = answer_yes,
+    .can_flush = capture_can_flush,
     .can_trim = answer_yes,
     .can_zero = answer_yes,
     .can_fast_zero = answer_yes,

@@ -55,7 +55,9 @@ class CaptureConfig:
     `base` is never modified.  `log` is the path of the recording without suffix, or
     None to record nothing; its files must not exist yet.  `sockets` is a folder in
     which the disk makes one of its own (the system's temporary folder if None);
-    `control` is an additional socket for control commands of others.
+    `control` is an additional socket for control commands of others.  `offer_flush` is
+    False for a disk that tells its clients that it has no flush: QEMU then drops the
+    guest's flushes, as cache=unsafe does on a file.
     """
 
     base: Path
@@ -64,6 +66,7 @@ class CaptureConfig:
     run_id: bytes = bytes(16)
     sockets: Path | None = None
     control: Path | None = None
+    offer_flush: bool = True
     plugin: Path = CAPTURE_PLUGIN
 
 
@@ -83,6 +86,7 @@ def capture_argv(config: CaptureConfig, directory: Path, control_fd: int) -> tup
         "directory": directory,
         "run-id": config.run_id.hex(),
         "volatile-cache": on_off[contract.volatile_cache],
+        "offer-flush": on_off[config.offer_flush],
         "flush": contract.flush.value,
         "fua": contract.fua.value,
         "ordered": on_off[contract.ordered],
