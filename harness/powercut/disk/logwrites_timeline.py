@@ -9,7 +9,8 @@ a mark when it was sent, a flush F at its completion, and right before F, as one
 the plain writes that had completed before F was submitted.  Therefore
 
  K1. what is durable at a mark is exactly what stands before it in the log: plain writes
-     whose flush stands before it, and FUA writes;
+     whose flush stands before it, and FUA writes (given that the device completes
+     flushes in the order of their submission, as request-based devices of Linux do);
  K2. at the instant before F completes, every write of F's block had been submitted,
      none of them (by F) was durable, and no mark lies between them and F;
  K3. when a write was submitted is not in the log.  It completed after the flush before
