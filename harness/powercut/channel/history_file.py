@@ -26,6 +26,7 @@ from powercut.channel.ledger import Ledger
 from powercut.channel.wire import Decoder
 from powercut.model.errors import DamagedRecording, HostError
 from powercut.model.history import History
+from powercut.model.latency import LatencyHistogram
 
 MAGIC: Final = b"PCHIST1\n"
 _HEADER: Final = struct.Struct("<QII")
@@ -82,12 +83,14 @@ class RecordedHistory:
 
     `complete` is False if the file was cut off: later acks may be missing, so that
     nothing it lacks may count in favour of the system under test.
-    `unfinished_bytes` are those of a last message that the cut left behind.
+    `unfinished_bytes` are those of a last message that the cut left behind.  `latency` is
+    the last that the workload reported, None if it never did.
     """
 
     history: History
     complete: bool
     unfinished_bytes: int
+    latency: LatencyHistogram | None
 
 
 def read_history(path: Path) -> RecordedHistory:
@@ -117,7 +120,7 @@ def read_history(path: Path) -> RecordedHistory:
         at = start + length
     if complete and at != len(raw):
         raise DamagedRecording(f"{path} goes on for {len(raw) - at} bytes after its end")
-    return RecordedHistory(ledger.history(), complete, decoder.unfinished)
+    return RecordedHistory(ledger.history(), complete, decoder.unfinished, ledger.latency)
 
 
 def _crc(checked: bytes, data: bytes) -> int:

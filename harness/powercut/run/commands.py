@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 from powercut.disk.base import BaseImageSpec
+from powercut.disk.capture import CaptureConfig
 from powercut.model.wal import LayoutKind, WalLayout
 from powercut.recover.port import RecoveryPlan
 from powercut.scenario.settings import (
@@ -107,6 +109,24 @@ def read_arguments(parameters: Parameters, run_id: bytes) -> tuple[str, ...]:
     """The reader in the guest, path first."""
     layout = layout_arguments(parameters, run_id, log_path(parameters))
     return (WAL_IN_GUEST, "read", *layout, CHANNEL_IN_GUEST)
+
+
+def capture_config(
+    parameters: Parameters, run_id: bytes, *, base: Path, log: Path, sockets: Path
+) -> CaptureConfig:
+    """The capture disk of a cell.
+
+    Under cache=unsafe QEMU must drop the guest's flushes.  It does not do so on an NBD disk
+    that offers flushes; so this one offers none.
+    """
+    return CaptureConfig(
+        base=base,
+        log=log,
+        contract=parameters.disk.contract(),
+        run_id=run_id,
+        sockets=sockets,
+        offer_flush=not parameters.machine.cache.no_flush,
+    )
 
 
 def recovery_plan(parameters: Parameters, run_id: bytes) -> RecoveryPlan:

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From judged trials to verdicts on cells and on the run; live and offline alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from powercut.model.verdict import Verdict
+from powercut.run.controls import Control, controls_for
+from powercut.scenario.plan import Cell, Plan
+from powercut.scenario.settings import Expect, Parameters
+from powercut.store.layout import ResultDir, reproduce_command
+from powercut.store.results import CellResult, ControlResult, TrialResult
+
+Trials = Mapping[str, Sequence[TrialResult]]
+"""The judged trials of each cell, by its name."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A run that may serve as a control, and what it came to by itself."""
+
+    name: str
+    verdict: Verdict
+    directory: str
+
+
+Known = dict[str, Outcome]
+"""Outcomes by `same_run`."""
+
+
+def same_run(parameters: Parameters) -> str:
+    """Equal for runs that do the same, whatever is expected of them or vouches for them."""
+    return parameters.model_dump_json(exclude={"expect", "controls", "trials", "deadline"})
+
+
+def verdict_of(trials: Sequence[TrialResult]) -> Verdict:
+    """What trials add up to before anybody looks at their controls."""
+    return Verdict.worst(trial.verdict for trial in trials)
+
+
+def outcomes_of_cells(plan: Plan, trials: Trials) -> Known:
+    """Cells may serve as each other's controls: the first trial of each stands for it."""
+    known: Known = {}
+    for cell in plan.cells:
+        first = trials[cell.name][0]
+        outcome = Outcome(f"cell {cell.name}", first.verdict, first.result_directory)
+        known.setdefault(same_run(cell.parameters), outcome)
+    return known
+
+
+def missing_controls(plan: Plan, trials: Trials, known: Known) -> dict[str, tuple[str, Control]]:
+    """The controls that the verdicts of `trials` need and nobody has run; with their names."""
+    wanted: dict[str, tuple[str, Control]] = {}
+    for cell in plan.cells:
+        for control in controls_for(cell.parameters, verdict_of(trials[cell.name])):
+            key = same_run(control.parameters)
+            if key not in known:
+                wanted.setdefault(key, (f"{control.kind.value}-{cell.name}", control))
+    return wanted
+
+
+def cell_results(
+    plan: Plan, trials: Trials, known: Known, directory: ResultDir
+) -> tuple[CellResult, ...]:
+    """The verdict on every cell, with its controls heard."""
+    return tuple(
+        _cell_result(plan, cell, trials[cell.name], known, directory) for cell in plan.cells
+    )
+
+
+def distinct_controls(cells: Iterable[CellResult]) -> tuple[ControlResult, ...]:
+    """Every control once."""
+    controls = {(c.kind, c.result_directory): c for cell in cells for c in cell.controls}
+    return tuple(controls.values())
+
+
+def with_controls(
+    own: Verdict, parameters: Parameters, controls: Sequence[ControlResult]
+) -> tuple[Verdict, list[str]]:
+    """The verdict once the controls were heard, and why it is not better.
+
+    A control that misbehaved says that the rig cannot be trusted.  That turns SAFE into
+    INCONCLUSIVE.  A LOSSY verdict stands, with the doubt beside it: records that are gone
+    are gone.
+    """
+    reasons = [
+        f"control {control.kind.value} misbehaved: {control.message}"
+        for control in controls
+        if not control.behaved
+    ]
+    if own is Verdict.SAFE and parameters.controls == ():
+        reasons.append("no controls were run: without them nothing is reported as SAFE")
+    if own is Verdict.SAFE and reasons:
+        return Verdict.INCONCLUSIVE, reasons
+    return own, reasons
+
+
+def _cell_result(
+    plan: Plan, cell: Cell, trials: Sequence[TrialResult], known: Known, directory: ResultDir
+) -> CellResult:
+    own = verdict_of(trials)
+    controls = [_control_result(c, known) for c in controls_for(cell.parameters, own)]
+    verdict, reasons = with_controls(own, cell.parameters, controls)
+    return CellResult.of(
+        plan.scenario,
+        cell,
+        trials,
+        verdict=verdict,
+        controls=controls,
+        reasons=reasons,
+        reproduce=reproduce_command(directory.scenario_copy, plan.seed, cell),
+        result_directory=str(Path(trials[0].result_directory).parent) if trials else "",
+    )
+
+
+def _control_result(control: Control, known: Known) -> ControlResult:
+    unknown = Outcome("a control without a recording", Verdict.INCONCLUSIVE, "")
+    outcome = known.get(same_run(control.parameters), unknown)
+    behaved = outcome.verdict is control.expected
+    return ControlResult(
+        kind=control.kind,
+        expected=Expect.SAFE if control.expected is Verdict.SAFE else Expect.LOSSY,
+        verdict=outcome.verdict,
+        behaved=behaved,
+        message=f"{outcome.name} is {outcome.verdict.name}"
+        + ("" if behaved else f", and had to be {control.expected.name}"),
+        result_directory=outcome.directory,
+    )

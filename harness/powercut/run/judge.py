@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Judges one recording from what is on disk, and from nothing else.
+
+A live run and `powercut verify` call the same function on the same files; so they
+cannot differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from powercut.channel.history_file import RecordedHistory, read_history
+from powercut.checkers.agreement import check_agreement, explain_losses
+from powercut.checkers.environment import check_environment
+from powercut.checkers.exposure import check_exposure
+from powercut.checkers.judge import Checker, run_checkers
+from powercut.checkers.reading import LogReading, read_log
+from powercut.checkers.wal import check_wal, required_after
+from powercut.crash.evidence import gather
+from powercut.crash.exposure import exposure
+from powercut.crash.survival import survival
+from powercut.disk.pclog import read_timeline
+from powercut.model.contract import CutKind
+from powercut.model.errors import PowercutError
+from powercut.model.exposure import ExposureReport, Survival
+from powercut.model.history import History
+from powercut.model.observation import Observation
+from powercut.model.timeline import Timeline
+from powercut.model.verdict import Finding, FindingKind, Verdict
+from powercut.model.wal import WalLayout
+from powercut.run import commands
+from powercut.store.layout import TrialDir, TrialRecord
+from powercut.store.results import Exposure, TrialResult
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """The evidence as far as it can be read; None for what cannot, with a finding why."""
+
+    record: TrialRecord
+    timeline: Timeline | None
+    recorded: RecordedHistory | None
+    observation: Observation | None
+    layout: WalLayout
+    gaps: tuple[Finding, ...]
+
+
+def judge_trial(directory: TrialDir) -> TrialResult:
+    """The verdict that the recording in `directory` deserves.  Writes nothing.
+
+    Raises DamagedRecording if even trial.json cannot be read; all other damage is a
+    finding and makes the verdict INCONCLUSIVE at best.
+    """
+    loaded = _load(directory)
+    report: ExposureReport | None = None
+    checkers: dict[str, Checker] = {"recording": lambda: list(loaded.gaps)}
+    facts = loaded.record.guest_facts
+    promised = commands.promised_facts(loaded.record.parameters.machine)
+    checkers["environment"] = lambda: check_environment(facts, promised)
+    history = loaded.recorded.history if loaded.recorded else None
+    if history and loaded.timeline:
+        evidence = gather(
+            _as_cut(loaded.timeline, loaded.record),
+            history,
+            bytes.fromhex(loaded.record.run_id),
+            loaded.layout,
+            deep=True,
+        )
+        report = exposure(evidence)
+        complete = loaded.timeline.complete
+        checkers["exposure"] = lambda: check_exposure(report, timeline_complete=complete)
+    if history and loaded.observation:
+        survived = survival(evidence) if loaded.timeline else None
+        checkers["wal"] = _wal_checker(history, loaded.observation, loaded.layout, survived)
+        if survived is not None and loaded.observation.recovered:
+            reading = _reading(history, loaded.observation, loaded.layout)
+            checkers["agreement"] = lambda: check_agreement(reading, survived, loaded.layout)
+    judgement = run_checkers(checkers)
+    return TrialResult.judged(
+        loaded.record.trial,
+        verdict=judgement.verdict,
+        acked=history.acked if history else 0,
+        attempted=history.attempted if history else 0,
+        findings=judgement.findings,
+        exposure=_exposure(report) if report is not None else None,
+        latency=loaded.recorded.latency if loaded.recorded else None,
+        timings_s=loaded.record.timings_s,
+        result_directory=directory.relative,
+    )
+
+
+def _load(directory: TrialDir) -> _Loaded:
+    """Reads what there is."""
+    record = directory.read_record()
+    gaps: list[Finding] = []
+    if record.trouble:
+        gaps.append(_gap(record.trouble))
+
+    def attempt(read: Callable[[], T]) -> T | None:
+        try:
+            return read()
+        except PowercutError as error:
+            gaps.append(_gap(str(error)))
+            return None
+
+    timeline = attempt(lambda: read_timeline(directory.disk_log, verify_payloads=True))
+    recorded = attempt(lambda: read_history(directory.history))
+    observation = attempt(directory.read_observation)
+    if recorded and not recorded.complete:
+        gaps.append(_gap("the history of acks was cut off: later ones may be missing"))
+    if recorded and recorded.history.error:
+        gaps.append(_gap(f"the workload failed: {recorded.history.error}"))
+    layout = commands.wal_layout(record.parameters)
+    return _Loaded(record, timeline, recorded, observation, layout, tuple(gaps))
+
+
+def _gap(message: str) -> Finding:
+    return Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message)
+
+
+def _as_cut(timeline: Timeline, record: TrialRecord) -> Timeline:
+    """The timeline under the contract that counts for this kind of cut.
+
+    A cut that leaves the power on takes no volatile cache: what the disk had completed is
+    as good as durable.  So neither a crash of the guest nor a kill of the hypervisor can
+    convict a disk that lies.
+    """
+    if record.parameters.cut.kind is CutKind.POWER_LOSS:
+        return timeline
+    return replace(timeline, contract=replace(timeline.contract, volatile_cache=False))
+
+
+def _reading(history: History, observation: Observation, layout: WalLayout) -> LogReading:
+    required = required_after(history, layout)
+    return read_log(required, history.attempted, observation, layout)
+
+
+def _wal_checker(
+    history: History, observation: Observation, layout: WalLayout, survived: Survival | None
+) -> Checker:
+    def check() -> list[Finding]:
+        findings = check_wal(history, observation, layout)
+        return explain_losses(findings, survived, layout) if survived is not None else findings
+
+    return check
+
+
+def _exposure(report: ExposureReport) -> Exposure:
+    return Exposure(
+        records=int(report.exposed.sum()),
+        never_durable=sum(len(span) for span in report.never_durable_lsns),
+        longest_ms=round(report.longest_ns / 1e6, 3),
+        lsns=report.exposed_lsns,
+    )

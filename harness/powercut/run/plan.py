@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a cell will run, without running it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from powercut.machine.argv import build_argv
+from powercut.machine.qemu import find_qemu
+from powercut.run.rig import Rig
+from powercut.scenario.plan import Cell
+
+
+def describe_cell(cell: Cell) -> list[str]:
+    """The command line of the cell's machine, paths of sockets left open.
+
+    Raises HostError if QEMU or the guest image cannot be had.
+    """
+    folder = Path("RUN")
+    spec = Rig.find().machine_spec(cell.parameters, folder / "disk", folder)
+    return build_argv(spec, find_qemu(), console=folder / "console.log")

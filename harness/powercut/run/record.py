@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes one recording: boot, write, cut, recover, seal.  Judges nothing.
+
+Whatever goes wrong before the recording is complete is written into it as its
+`trouble`: a recording with trouble can still convict, but never acquit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from powercut import __version__
+from powercut.channel.guest_channel import GuestChannel
+from powercut.channel.port import CommandResult
+from powercut.disk.base import ensure_base_image
+from powercut.disk.capture import CaptureDisk
+from powercut.machine.qemu import QemuMachine
+from powercut.model.contract import CutKind, CutPolicy
+from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
+from powercut.model.events import Phase
+from powercut.model.observation import Observation
+from powercut.run import commands
+from powercut.run.recovery import read_on_host, recover_in_guest
+from powercut.run.rig import Rig
+from powercut.run.scratch import scratch
+from powercut.scenario.plan import Trial, Trigger, TriggerKind
+from powercut.scenario.settings import (
+    ControlKind,
+    GuestWriteCache,
+    Layout,
+    Parameters,
+)
+from powercut.store.layout import TrialDir, TrialRecord
+
+_GRACE_S: Final = 10.0
+"""For what must happen after the cut even if the trial's deadline is over."""
+
+_POLL_S: Final = 0.25
+"""How often a wait for the disk looks after the guest."""
+
+
+class Deadline:
+    """The end of a trial's time."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    @property
+    def remaining_s(self) -> float:
+        """Seconds left; raises DeadlineExceeded if there are none."""
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise DeadlineExceeded(
+                "the trial's deadline is over", hint="raise `deadline` in the scenario"
+            )
+        return left
+
+    def at_least(self, seconds: float) -> float:
+        """Seconds left, or `seconds` if that is more."""
+        return max(self._end - time.monotonic(), seconds)
+
+
+@dataclass
+class Stopwatch:
+    """How long each phase of a trial took, in seconds; tells whoever watches."""
+
+    notify: Callable[[Phase], None]
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def phase(self, phase: Phase) -> Iterator[None]:
+        """Times what happens inside."""
+        self.notify(phase)
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            name = phase.name.lower()
+            spent = self.seconds.get(name, 0.0) + time.monotonic() - start
+            self.seconds[name] = round(spent, 4)
+
+
+@dataclass(frozen=True)
+class TrialJob:
+    """One trial that is to be recorded."""
+
+    scenario: str
+    cell: str
+    parameters: Parameters
+    trial: Trial
+    run_id: bytes
+    control: ControlKind | None = None
+
+
+def record_trial(
+    rig: Rig, job: TrialJob, directory: TrialDir, notify: Callable[[Phase], None]
+) -> None:
+    """Leaves a sealed recording in `directory`.
+
+    Raises HostError only if the recording itself cannot be written.
+    """
+    watch = Stopwatch(notify)
+    record = TrialRecord(
+        powercut=__version__,
+        scenario=job.scenario,
+        cell=job.cell,
+        control=job.control,
+        parameters=job.parameters,
+        trial=job.trial,
+        run_id=job.run_id.hex(),
+    )
+    directory.write_record(record.model_copy(update={"trouble": "the trial did not end"}))
+    run = _Recording(rig, job, directory, watch)
+    try:
+        run.make()
+    except PowercutError as error:
+        run.trouble.append(f"{error}" + (f" ({error.hint})" if error.hint else ""))
+    directory.write_record(
+        record.model_copy(
+            update={
+                "trouble": "; ".join(dict.fromkeys(run.trouble)),
+                "cut_ns": run.cut_ns,
+                "guest_facts": run.facts,
+                "recovery_facts": run.recovery_facts,
+                "timings_s": watch.seconds,
+            }
+        )
+    )
+    directory.seal_recording()
+
+
+class _Recording:
+    """The state of one recording while it is made."""
+
+    def __init__(self, rig: Rig, job: TrialJob, directory: TrialDir, watch: Stopwatch) -> None:
+        self.rig = rig
+        self.job = job
+        self.directory = directory
+        self.watch = watch
+        self.deadline = Deadline(job.parameters.deadline / 1e9)
+        self.trouble: list[str] = []
+        self.cut_ns: int | None = None
+        self.facts: dict[str, str] = {}
+        self.recovery_facts: dict[str, str] = {}
+
+    def make(self) -> None:
+        """Run, cut, recover."""
+        parameters = self.job.parameters
+        with self.watch.phase(Phase.PREPARE):
+            image = ensure_base_image(commands.base_image(parameters), self.rig.cache)
+            base = self.directory.adopt_base(image)
+        with scratch() as sockets:
+            config = commands.capture_config(
+                parameters,
+                self.job.run_id,
+                base=base,
+                log=self.directory.disk_log,
+                sockets=sockets,
+            )
+            with CaptureDisk(config) as disk:
+                self._run_until_cut(disk, sockets)
+                with self.watch.phase(Phase.RECOVER):
+                    observation = self._recover(disk, sockets)
+                self.directory.write_observation(observation)
+
+    def _run_until_cut(self, disk: CaptureDisk, sockets: Path) -> None:
+        folder = sockets / "run"
+        folder.mkdir()
+        spec = self.rig.machine_spec(self.job.parameters, disk.socket, folder)
+        with (
+            GuestChannel.on_unix(spec.channel, history_file=self.directory.history) as channel,
+            QemuMachine(spec, folder, templates=self.rig.templates) as machine,
+        ):
+            try:
+                with self.watch.phase(Phase.BOOT):
+                    machine.start(timeout_s=self.deadline.remaining_s)
+                    channel.wait_hello(timeout_s=self.deadline.remaining_s)
+                    self._set_up(channel)
+                with self.watch.phase(Phase.WORKLOAD):
+                    self._write_until_trigger(channel, disk)
+            except PowercutError as error:
+                # What was acknowledged until now counts all the same.
+                self.trouble.append(f"{error}")
+            try:
+                with self.watch.phase(Phase.CUT):
+                    self._cut(machine, channel, disk)
+            finally:
+                self.directory.write_text("console.txt", machine.diagnosis)
+
+    def _set_up(self, channel: GuestChannel) -> None:
+        """Brings the guest to where the workload can start."""
+        parameters = self.job.parameters
+        device = f"/dev/{commands.DEVICE}"
+        if parameters.machine.guest_write_cache is GuestWriteCache.WRITE_THROUGH:
+            path = f"/sys/block/{commands.DEVICE}/queue/write_cache"
+            self._command(channel, "write", path, "write through")
+        self._command(channel, "flushbufs", device)
+        self.facts = self._command(channel, "facts", commands.DEVICE).facts
+        if not commands.is_raw(parameters):
+            filesystem = parameters.filesystem
+            self._command(
+                channel,
+                "mount",
+                filesystem.type.value,
+                device,
+                commands.MOUNT_POINT,
+                ",".join(filesystem.mount),
+            )
+            if parameters.workload.layout is Layout.SEGMENTS:
+                self._command(channel, "mkdir", commands.log_path(parameters))
+
+    def _command(self, channel: GuestChannel, *argv: str) -> CommandResult:
+        result = channel.run(*argv, timeout_s=self.deadline.remaining_s)
+        if result.status or result.error:
+            raise HostError(f"in the guest, `{' '.join(argv)}` failed: {result.error}")
+        return result
+
+    def _write_until_trigger(self, channel: GuestChannel, disk: CaptureDisk) -> None:
+        trigger = self.job.trial.trigger
+        if trigger.kind is TriggerKind.FLUSHES:
+            disk.arm_flush(trigger.value)
+        channel.start("exec", *commands.write_arguments(self.job.parameters, self.job.run_id))
+        if trigger.kind is TriggerKind.FLUSHES:
+            self._wait_flush(channel, disk, trigger)
+            return
+        channel.wait_ready(timeout_s=self.deadline.remaining_s)
+        if trigger.kind is TriggerKind.ACKS:
+            reached = channel.wait_acks(trigger.value, timeout_s=self.deadline.remaining_s)
+        else:
+            moment_s = trigger.value / 1e9
+            if moment_s > self.deadline.remaining_s:
+                raise HostError(f"the cut {trigger} lies beyond the deadline of the trial")
+            # An LSN that is never reached: this watches the workload until the moment.
+            reached = not channel.wait_acks(2**62, timeout_s=moment_s)
+        if not reached:
+            raise HostError(f"the cut {trigger} never came: the workload had ended before")
+
+    def _wait_flush(self, channel: GuestChannel, disk: CaptureDisk, trigger: Trigger) -> None:
+        """The disk freezes at the flush; meanwhile the workload is watched."""
+        while not disk.wait_armed(timeout_s=_POLL_S):
+            if self.deadline.remaining_s and channel.wait_acks(2**62, timeout_s=0):
+                raise HostError(f"the cut {trigger} never came: the workload had ended before")
+
+    def _cut(self, machine: QemuMachine, channel: GuestChannel, disk: CaptureDisk) -> None:
+        """Takes away what the kind of the cut says, then collects what had been said."""
+        cut = self.job.parameters.cut
+        timeout_s = self.deadline.at_least(_GRACE_S)
+        if cut.kind is CutKind.GUEST_CRASH:
+            machine.crash(timeout_s=timeout_s)
+        else:
+            machine.kill(timeout_s=timeout_s)
+        policy = cut.policy if cut.kind is CutKind.POWER_LOSS else CutPolicy.KEEP
+        report = disk.cut(
+            policy, self.job.trial.cut_seed, self.directory.recovery_log, timeout_s=timeout_s
+        )
+        self.cut_ns = int(report.at)
+        channel.drain(timeout_s=timeout_s)
+
+    def _recover(self, disk: CaptureDisk, sockets: Path) -> Observation:
+        parameters = self.job.parameters
+        timeout_s = self.deadline.at_least(_GRACE_S)
+        if commands.is_raw(parameters):
+            medium = sockets / "medium.img"
+            disk.snapshot(medium)
+            return read_on_host(parameters, self.job.run_id, medium, timeout_s=timeout_s)
+        folder = sockets / "recovery"
+        folder.mkdir()
+        spec = self.rig.machine_spec(parameters, disk.socket, folder)
+        plan = commands.recovery_plan(parameters, self.job.run_id)
+        with (
+            GuestChannel.on_unix(spec.channel) as channel,
+            QemuMachine(spec, folder, templates=self.rig.templates) as machine,
+        ):
+            try:
+                observation, self.recovery_facts = recover_in_guest(
+                    machine, channel, plan, timeout_s=timeout_s
+                )
+            finally:
+                machine.kill(timeout_s=_GRACE_S)
+                self.directory.write_text("recovery-console.txt", machine.diagnosis)
+        return observation

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recovery after a live cut: the same guest boots on the surviving disk and reads the log."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+from powercut.channel.guest_channel import GuestChannel
+from powercut.channel.ledger import Ledger
+from powercut.channel.port import GuestFailed
+from powercut.channel.wire import Decoder
+from powercut.machine.port import Machine
+from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
+from powercut.model.observation import Observation
+from powercut.paths import WAL_BINARY
+from powercut.recover.port import RecoveryPlan
+from powercut.run import commands
+from powercut.scenario.settings import Parameters
+
+
+def recover_in_guest(
+    machine: Machine, channel: GuestChannel, plan: RecoveryPlan, *, timeout_s: float
+) -> tuple[Observation, dict[str, str]]:
+    """Boots, mounts (which replays the journal), reads the log; also returns guest facts.
+
+    A file system that refuses to mount is an observation: the system did not recover.
+    A guest that dies or hangs is one, too, but an incomplete one: it may have been the
+    host's fault.
+    """
+    end = time.monotonic() + timeout_s
+
+    def left() -> float:
+        return max(end - time.monotonic(), 0.001)
+
+    try:
+        machine.start(timeout_s=left())
+        channel.wait_hello(timeout_s=left())
+        device = f"/dev/{commands.DEVICE}"
+        channel.run("flushbufs", device, timeout_s=left())
+        facts = channel.run("facts", commands.DEVICE, timeout_s=left()).facts
+        mount = ("mount", plan.filesystem, device, plan.mount_point, plan.mount_options)
+        mounted = channel.run(*mount, timeout_s=left())
+        if mounted.status or mounted.error:
+            failure = f"the {plan.filesystem} file system does not mount: {mounted.error}"
+            return Observation((), recovered=False, failure=failure), facts
+        read = channel.run("exec", *plan.reader, timeout_s=left())
+        if read.status or read.error:
+            failure = f"the log reader failed: {read.error or f'status {read.status}'}"
+            return Observation(read.extents, complete=False, failure=failure), facts
+        return Observation(read.extents), facts
+    except (GuestFailed, DeadlineExceeded, HostError) as error:
+        return Observation((), complete=False, failure=f"recovery did not finish: {error}"), {}
+
+
+def read_on_host(
+    parameters: Parameters, run_id: bytes, medium: Path, *, timeout_s: float
+) -> Observation:
+    """Reads a raw log from an image of the surviving medium, without a guest."""
+    arguments = commands.layout_arguments(parameters, run_id, str(medium))
+    return read_log([str(WAL_BINARY), "read", *arguments, "channel=fd:1"], timeout_s=timeout_s)
+
+
+def read_log(argv: list[str], *, timeout_s: float) -> Observation:
+    """Runs the log reader on this host and decodes what it reports.
+
+    Raises HostError if the reader cannot be run.
+    """
+    try:
+        done = subprocess.run(argv, capture_output=True, timeout=timeout_s, check=False)
+    except subprocess.TimeoutExpired:
+        return Observation((), complete=False, failure=f"the log reader took over {timeout_s:g} s")
+    except OSError as error:
+        raise HostError(
+            f"cannot run {argv[0]}: {error.strerror}", hint="./powercut builds it"
+        ) from error
+    ledger = Ledger()
+    try:
+        for message in Decoder().feed(done.stdout):
+            ledger.apply(message, 0)
+    except PowercutError as error:
+        return Observation((), complete=False, failure=f"the log reader's report: {error}")
+    extents = tuple(ledger.current.extents)
+    if done.returncode:
+        said = "; ".join(ledger.current.errors) or done.stderr.decode(errors="replace").strip()
+        failure = f"the log reader failed with status {done.returncode}: {said}"
+        return Observation(extents, complete=False, failure=failure)
+    return Observation(extents)

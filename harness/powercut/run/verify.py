@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Judges a result again from its recordings alone: no guest, no disk, any machine."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from powercut import __version__
+from powercut.model.errors import DamagedRecording
+from powercut.run.assemble import (
+    Known,
+    Outcome,
+    cell_results,
+    distinct_controls,
+    outcomes_of_cells,
+    same_run,
+)
+from powercut.run.judge import judge_trial
+from powercut.scenario.load import expand, parse_scenario
+from powercut.scenario.plan import Plan
+from powercut.store.layout import ResultDir, TrialRecord
+from powercut.store.results import RunResult, TrialResult
+
+
+def verify(path: Path) -> RunResult:
+    """What the recordings below `path` say today.  Changes nothing on disk.
+
+    Raises UsageError if there is no result at `path`, and DamagedRecording if evidence is
+    missing or not what was sealed; the message names the file.
+    """
+    start = time.monotonic()
+    directory = ResultDir.open(path)
+    environment = directory.read_environment()
+    if "seed" not in environment:
+        raise DamagedRecording(f"{directory.path}/environment.json: it is missing or not whole")
+    seed = int(environment["seed"])
+    scenario = parse_scenario(directory.scenario_copy.read_text(), directory.scenario_copy)
+    trials: dict[str, list[TrialResult]] = {}
+    controls: Known = {}
+    for trial in directory.trials():
+        trial.check_seal()
+        record = trial.read_record()
+        result = judge_trial(trial)
+        if record.control is None:
+            trials.setdefault(record.cell, []).append(result)
+        else:
+            controls[same_run(record.parameters)] = _outcome(record, result)
+    if not trials:
+        raise DamagedRecording(f"{directory.path}: there is no recording in it")
+    plan = expand(scenario, seed=seed)
+    recorded = tuple(cell for cell in plan.cells if cell.name in trials)
+    plan = Plan(plan.scenario, plan.description, seed, recorded)
+    known = controls | outcomes_of_cells(plan, trials)
+    cells = cell_results(plan, trials, known, directory)
+    return RunResult.of(
+        powercut=__version__,
+        scenario=plan.scenario,
+        description=plan.description,
+        scenario_file=str(directory.scenario_copy),
+        seed=seed,
+        started=str(environment.get("started", "")),
+        seconds=round(time.monotonic() - start, 3),
+        cells=cells,
+        controls=distinct_controls(cells),
+        reproduce=f"powercut run {directory.scenario_copy} --seed {seed}",
+        result_directory=str(directory.path),
+    )
+
+
+def _outcome(record: TrialRecord, result: TrialResult) -> Outcome:
+    return Outcome(f"control {record.cell}", result.verdict, result.result_directory)
