@@ -4,6 +4,7 @@
  * and switches off.  Says "script done" at the end if no step failed.
  *
  *   module FILE              load a kernel module
+ *   wait PATH                until the node is there
  *   exec PATH ARG...         run a program (words are split at spaces)
  *   open PATH                the device for the steps that follow
  *   write OFFSET LENGTH SEED one O_DIRECT write of the test's pattern
@@ -82,6 +83,16 @@ static int module(const char *path)
     return (int)result;
 }
 
+static int wait_node(const char *path)
+{
+    for (int tries = 0; tries < 10000; tries++) {
+        if (access(path, F_OK) == 0)
+            return 0;
+        usleep(1000);
+    }
+    return -1;
+}
+
 static int append(size_t length, uint64_t seed)
 {
     int fd = open("/mnt/file", O_WRONLY | O_CREAT | O_APPEND, 0644);
@@ -106,6 +117,8 @@ static int step(char *line)
     sscanf(rest, "%lld %lu %lu", &a, &b, &seed);
     if (!strcmp(line, "module"))
         return module(rest);
+    if (!strcmp(line, "wait"))
+        return wait_node(rest);
     if (!strcmp(line, "exec"))
         return run(rest);
     if (!strcmp(line, "open"))

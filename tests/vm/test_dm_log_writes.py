@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real logs of the kernel's dm-log-writes target, made in User-Mode Linux by workloads/dmlog."""
+"""Real logs of the kernel's dm-log-writes target, made by workloads/dmlog.
+
+In User-Mode Linux, which boots in a second, and in the distribution's full kernel under
+QEMU: two kernels, two block drivers.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,9 @@ import os
 import random
 import shutil
 import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +21,13 @@ import pytest
 
 from powercut.disk.logwrites import Dialect, import_log, write_log
 from powercut.machine.initramfs import build_initramfs, character_device, directory, regular
+from powercut.machine.kernel_package import ensure_kernel
 from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER
 from powercut.paths import BUILD, ROOT
 
-MODULES = Path("/usr/lib/uml/modules")
-BOOT_S = 120  # normally two seconds
+BOOT_S = 300  # normally two seconds (UML), six (QEMU without KVM)
+DOWNLOAD_S = 600  # once
 DISK = 16 << 20
 FLUSH, FUA, DISCARD, MARK, METADATA = 1, 2, 4, 8, 16
 
@@ -27,12 +35,9 @@ FLUSH, FUA, DISCARD, MARK, METADATA = 1, 2, 4, 8, 16
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
     """The test's PID 1 and the dmlog program, both static."""
-    guard = BUILD / "bin" / "uml-guard"
-    for name in ("linux.uml", "gcc", "mkfs.ext4"):
+    for name in ("gcc", "mkfs.ext4"):
         if shutil.which(name) is None:
             pytest.skip(f"{name} is not installed; `powercut doctor` says how to get it")
-    if not guard.exists():
-        pytest.skip("build/bin/uml-guard is not built (make -C guests/uml)")
     folder = tmp_path_factory.mktemp("dmlog")
     source = ROOT / "workloads" / "dmlog"
     subprocess.run(["make", "-s", "-C", source, f"BUILD={folder}"], check=True)
@@ -43,17 +48,71 @@ def programs(tmp_path_factory):
     return folder
 
 
-def run_script(programs: Path, folder: Path, base: bytes, script: str) -> tuple[Path, Path, Path]:
+@dataclass
+class Guest:
+    """A kernel to run a script in: its modules in order, its two disks, how to start it."""
+
+    modules: list[Path]
+    disks: tuple[str, str]
+    argv: Callable[[Path, Path, Path], list[str]]
+
+
+def uml_guest() -> Guest:
+    guard, kernel = BUILD / "bin" / "uml-guard", shutil.which("linux.uml")
+    if kernel is None:
+        pytest.skip("linux.uml is not installed (Debian package user-mode-linux)")
+    if not guard.exists():
+        pytest.skip(f"{guard} is not built (make -C guests/uml)")
+    drivers = sorted(Path("/usr/lib/uml/modules").glob("*/kernel/drivers/md"))[-1]
+
+    def argv(initrd: Path, disk: Path, log: Path) -> list[str]:
+        return [
+            *(str(guard), kernel, "mem=128M", f"initrd={initrd}"),
+            *(f"ubd0={disk}", f"ubd1={log}", "con=null", "con0=null,fd:1"),
+            *("quiet", "panic=-1", "noreboot", "uml_dir=/dev/null/"),
+        ]
+
+    names = ("dm-mod.ko", "dm-log-writes.ko")
+    return Guest([drivers / name for name in names], ("/dev/ubda", "/dev/ubdb"), argv)
+
+
+def qemu_guest() -> Guest:
+    if shutil.which("qemu-system-x86_64") is None:
+        pytest.skip("QEMU is not installed (Debian package qemu-system-x86)")
+    kernel = ensure_kernel("full", deadline=time.monotonic() + DOWNLOAD_S)
+    order = [*kernel.orders[""], *kernel.orders["log-writes"]]
+
+    def argv(initrd: Path, disk: Path, log: Path) -> list[str]:
+        drives = [f"file={path},if=virtio,format=raw,discard=unmap" for path in (disk, log)]
+        return [
+            *("qemu-system-x86_64", "-nodefaults", "-display", "none", "-no-reboot"),
+            *("-M", "pc", "-accel", "tcg", "-cpu", "max", "-m", "256", "-serial", "stdio"),
+            *("-kernel", str(kernel.image), "-initrd", str(initrd)),
+            *("-append", "console=ttyS0 quiet panic=-1 cryptomgr.notests no_timer_check"),
+            *("-drive", drives[0], "-drive", drives[1]),
+        ]
+
+    modules = [kernel.folder / "modules" / name for name in order]
+    return Guest(modules, ("/dev/vda", "/dev/vdb"), argv)
+
+
+@pytest.fixture(scope="module", params=["uml", "qemu"])
+def guest(request):
+    return {"uml": uml_guest, "qemu": qemu_guest}[request.param]()
+
+
+def run_script(
+    guest: Guest, programs: Path, folder: Path, base: bytes, script: str
+) -> tuple[Path, Path, Path]:
     """Runs `script` in a guest; the base image, the disk as it was left, and the log."""
     paths = folder / "base", folder / "disk", folder / "log"
     paths[0].write_bytes(base)
     paths[1].write_bytes(base)
     paths[2].touch()
     os.truncate(paths[2], 64 << 20)
-    drivers = sorted(MODULES.glob("*/kernel/drivers/md"))[-1]
-    modules = [drivers / "dm-mod.ko", drivers / "dm-log-writes.ko"]
-    load = "".join(f"module /{module.name}\n" for module in modules)
-    setup = "exec /bin/dmlog create pc /dev/ubda /dev/ubdb\n"
+    data, log = guest.disks
+    setup = "".join(f"module /{module.name}\n" for module in guest.modules)
+    setup += f"wait {data}\nwait {log}\nexec /bin/dmlog create pc {data} {log}\n"
     finish = "exec /bin/dmlog status pc\nexec /bin/dmlog remove pc\n"
     initrd = folder / "initrd"
     initrd.write_bytes(
@@ -63,19 +122,20 @@ def run_script(programs: Path, folder: Path, base: bytes, script: str) -> tuple[
                 character_device("dev/console", 5, 1),
                 regular("init", (programs / "init").read_bytes(), executable=True),
                 regular("bin/dmlog", (programs / "bin/dmlog").read_bytes(), executable=True),
-                regular("script", (load + setup + script + finish).encode()),
-                *(regular(module.name, module.read_bytes()) for module in modules),
+                regular("script", (setup + script + finish).encode()),
+                *(regular(module.name, module.read_bytes()) for module in guest.modules),
             ]
         )
     )
-    kernel = shutil.which("linux.uml")
-    command = [BUILD / "bin" / "uml-guard", kernel, "mem=128M", f"initrd={initrd}"]
-    command += [f"ubd0={paths[1]}", f"ubd1={paths[2]}", "con=null", "con0=null,fd:1"]
-    command += ["quiet", "panic=-1", "noreboot", "uml_dir=/dev/null/"]
-    held, holder = os.pipe()  # the guard ends everything when this pipe closes
+    held, holder = os.pipe()  # the guard of UML ends everything when this pipe closes
     try:
         result = subprocess.run(
-            command, stdin=held, capture_output=True, timeout=BOOT_S, check=False, text=True
+            guest.argv(initrd, paths[1], paths[2]),
+            stdin=held,
+            capture_output=True,
+            timeout=BOOT_S,
+            check=False,
+            text=True,
         )
     finally:
         os.close(held)
@@ -101,7 +161,7 @@ def replay(image: bytearray, imported, upto: int) -> bytes:
     return bytes(image)
 
 
-def test_what_was_sent_is_what_is_read(programs, tmp_path):
+def test_what_was_sent_is_what_is_read(guest, programs, tmp_path):
     """One request at a time on the bare device: the log is known entry for entry."""
     rng = random.Random(1)
     steps, wanted, held = ["open /dev/mapper/pc"], [], []
@@ -132,7 +192,7 @@ def test_what_was_sent_is_what_is_read(programs, tmp_path):
     # Closing a block device flushes nothing by itself; removal logs what was held back.
     wanted += [*held, (MARK, 0, 0, b"dm-log-writes-end")]
     base = random.Random(2).randbytes(DISK)
-    image, disk, path = run_script(programs, tmp_path, base, "\n".join(steps) + "\n")
+    image, disk, path = run_script(guest, programs, tmp_path, base, "\n".join(steps) + "\n")
 
     imported = import_log(path, base=image)
     log = imported.log
@@ -159,7 +219,7 @@ def test_what_was_sent_is_what_is_read(programs, tmp_path):
     assert again.read_bytes() == path.read_bytes()[: again.stat().st_size]
 
 
-def test_ext4_acks_are_durable_at_their_marks(programs, tmp_path):
+def test_ext4_acks_are_durable_at_their_marks(guest, programs, tmp_path):
     """A file system between: each record is durable, by the log alone, where its ack stands."""
     image = tmp_path / "mkfs"
     image.touch()
@@ -171,7 +231,7 @@ def test_ext4_acks_are_durable_at_their_marks(programs, tmp_path):
         script += f"append {4096} {lsn}\nmark ack {lsn}\n"
     script += "mark before umount\numount\n"
     base = image.read_bytes()
-    start, disk, path = run_script(programs, tmp_path, base, script)
+    start, disk, path = run_script(guest, programs, tmp_path, base, script)
 
     imported = import_log(path, base=start)
     assert imported.log.complete
