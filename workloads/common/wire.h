@@ -58,7 +58,7 @@ enum pc_slot_state {
     PC_SLOT_STALE = 3,       /* whole record of an older generation or of another run */
     PC_SLOT_TORN = 4,        /* some sectors of record `lsn`, the others older or zero */
     PC_SLOT_CORRUPT = 5,     /* bytes that nobody wrote */
-    PC_SLOT_MISDIRECTED = 6, /* whole record of this run that belongs elsewhere */
+    PC_SLOT_MISDIRECTED = 6, /* record of this run, or a part, that belongs elsewhere */
     PC_SLOT_UNREADABLE = 7   /* read() failed; `detail` is the errno */
 };
 

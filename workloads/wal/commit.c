@@ -139,16 +139,6 @@ static int plan(struct wal_committer *c, const struct wal_group *group)
     return 0;
 }
 
-static int engine_failed(struct wal_committer *c)
-{
-    size_t used = strlen(c->failure.call), room = sizeof(c->failure.call) - used;
-
-    strncat(c->failure.call, " on ", room - 1);
-    used = strlen(c->failure.call);
-    strncat(c->failure.call, c->config->path, sizeof(c->failure.call) - used - 1);
-    return -1;
-}
-
 /* One sync call for each file that the group wrote to. */
 static int sync_files(struct wal_committer *c)
 {
@@ -162,7 +152,7 @@ static int sync_files(struct wal_committer *c)
         if (!c->engine.sync(&c->engine, c->writes[i].fd, data_only, &c->failure))
             continue;
         if (c->config->plant != WAL_PLANT_ACK_FAILED_SYNC)
-            return engine_failed(c);
+            return wal_fail_on(&c->failure, c->config->path);
         c->failure.error = 0;
     }
     return 0;
@@ -186,18 +176,20 @@ int wal_commit(struct wal_committer *c, const struct wal_group *group)
     bool early = c->config->plant == WAL_PLANT_EARLY_ACK;
 
     c->planted.early = false;
-    if (wal_plant_before_write(c, group) || plan(c, group))
-        return -1;
-    bool skip = wal_plant_skips_sync(c);
-    int rwf = c->config->sync == WAL_SYNC_RWF_DSYNC && !skip ? RWF_DSYNC : 0;
+    /* First of all: the ack of the group before waits in it, too. */
     int error = pc_outbox_flush(&c->outbox);
 
     if (error)
         return wal_fail(&c->failure, -error, "write to the channel");
+    if (wal_plant_before_write(c, group) || plan(c, group))
+        return -1;
+    bool skip = wal_plant_skips_sync(c);
+    int rwf = c->config->sync == WAL_SYNC_RWF_DSYNC && !skip ? RWF_DSYNC : 0;
+
     if (early && durable_writes && wal_plant_after_write(c, group))
         return -1;
     if (c->engine.write(&c->engine, c->writes, c->write_count, rwf, &c->failure))
-        return engine_failed(c);
+        return wal_fail_on(&c->failure, c->config->path);
     if (!(early && durable_writes) && wal_plant_after_write(c, group))
         return -1;
     if (c->config->sync != WAL_SYNC_NONE && !skip) {

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -17,6 +18,14 @@ int wal_fail(struct wal_failure *failure, int error, const char *format, ...)
     va_start(args, format);
     vsnprintf(failure->call, sizeof(failure->call), format, args);
     va_end(args);
+    return -1;
+}
+
+int wal_fail_on(struct wal_failure *failure, const char *path)
+{
+    size_t used = strlen(failure->call);
+
+    snprintf(failure->call + used, sizeof(failure->call) - used, " on %s", path);
     return -1;
 }
 

@@ -21,6 +21,9 @@ struct wal_failure {
 int wal_fail(struct wal_failure *failure, int error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Adds " on PATH" to the failure of a call that knows no names; always returns -1. */
+int wal_fail_on(struct wal_failure *failure, const char *path);
+
 struct wal_write {
     int fd;
     const uint8_t *data;

@@ -106,6 +106,8 @@ static int make_whole(struct wal_log *log, struct wal_failure *failure)
 
     if (wal_prewritten(&log->layout)) {
         failed = prewrite(log, fd, failure);
+        if (failed)
+            wal_fail_on(failure, config->path);
         /* what is left after the last slot, so that the file is as large as asked for */
         if (!failed && ftruncate(fd, (off_t)config->capacity))
             failed = wal_fail(failure, errno, "ftruncate %s", config->path);
