@@ -12,7 +12,9 @@
 #include "../../workloads/wal/reader.h"
 #include "init.h"
 
-#define KEEP (256 << 20) /* bytes of freed memory that stay mapped: a fault costs as much as a mount */
+/* Bytes of freed memory that stay mapped: a page fault is two switches between host
+ * processes.  glibc takes no threshold above 32 MiB. */
+#define KEEP (32 << 20)
 
 static struct wal_config config;
 static bool inside;
@@ -26,8 +28,10 @@ int reader_configure(void)
              strcmp(plan.reader[1], "read") == 0;
     if (!inside)
         return 0;
-    mallopt(M_MMAP_THRESHOLD, KEEP);
-    mallopt(M_TRIM_THRESHOLD, KEEP);
+    if (mallopt(M_MMAP_THRESHOLD, KEEP) == 0 || mallopt(M_TRIM_THRESHOLD, KEEP) == 0) {
+        errno = EINVAL;
+        return fail(PCU_STEP_CHECK, "mallopt");
+    }
     wal_config_parse(&config, false, plan.reader + 2, &problems);
     if (problems.count == 0)
         return 0;

@@ -29,7 +29,7 @@ from powercut.model.observation import Observation
 from powercut.model.units import SECTOR
 from powercut.paths import WAL_BINARY
 from powercut.recover.port import ImageWrite, RecoveryPlan
-from powercut.recover.uml_boot import UmlProcess, initramfs, unavailable
+from powercut.recover.uml_boot import UbdDisk, UmlProcess, initramfs, unavailable
 from powercut.recover.uml_origin import PAGE, Origin, Pages
 from powercut.recover.uml_share import PATCH_DTYPE, Answer, BarePath, Share, Step, Verb
 
@@ -62,7 +62,8 @@ class UmlEngine:
     program as `/bin/wal`).  `memory_mib` is the guest's memory; by default there is room
     for three copies of the disk, of which the host gives what is used: what is not
     zero on the disk, and what one recovery writes.  `track_reads` lets the kernel count
-    what each recovery reads: see `reads`.
+    what each recovery reads: see `reads`.  `disk_fd` gives the guest a disk at /dev/ubda
+    for measurements; the engine itself does not use it.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class UmlEngine:
         chunk_sectors: int = _CHUNK_SECTORS,
         track_reads: bool = False,
         disk_fd: int | None = None,
+        disk_flags: str = "",
     ) -> None:
         self._base = base
         self._plan = plan
@@ -82,7 +84,7 @@ class UmlEngine:
         self._origin = Origin(base)
         self._memory_mib = memory_mib or _GUEST_MIB + 3 * -(-self._origin.size >> 20)
         self._chunk = chunk_sectors
-        self._disk_fd = disk_fd
+        self._disk = None if disk_fd is None else UbdDisk(disk_fd, disk_flags)
         self._share: Share | None = None
         self._archive = b""
         self._process: UmlProcess | None = None
@@ -244,7 +246,7 @@ class UmlEngine:
             share.fd,
             memory_mib=self._memory_mib,
             need=(_GUEST_MIB << 20) + 2 * PAGE * len(filled),
-            disk=self._disk_fd,
+            disk=self._disk,
         )
         self.boots += 1
         self._wait(deadline, "boot")

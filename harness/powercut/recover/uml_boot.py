@@ -20,6 +20,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -135,8 +136,16 @@ def initramfs(programs: Mapping[str, Path]) -> bytes:
     return b"".join(parts)
 
 
+@dataclass(frozen=True)
+class UbdDisk:
+    """A file on the host as UML's block device `ubda`, with the flags of its `ubd0` option."""
+
+    fd: int
+    flags: str = ""
+
+
 def uml_argv(
-    *, memory_mib: int, initrd: int, share: int, line: int, disk: int | None = None
+    *, memory_mib: int, initrd: int, share: int, line: int, disk: UbdDisk | None = None
 ) -> list[str]:
     """The command line of UML.  Numbers are file descriptors that it inherits."""
     argv = [
@@ -155,7 +164,7 @@ def uml_argv(
         "rcupdate.rcu_expedited=1",
     ]
     if disk is not None:
-        argv.append(f"ubd0=/proc/self/fd/{disk}")
+        argv.append(f"ubd0{disk.flags}=/proc/self/fd/{disk.fd}")
     return argv
 
 
@@ -169,7 +178,7 @@ class UmlProcess:
         *,
         memory_mib: int,
         need: int,
-        disk: int | None = None,
+        disk: UbdDisk | None = None,
     ) -> None:
         folder = memory_folder(need)
         if folder is None:
@@ -187,7 +196,7 @@ class UmlProcess:
             self.argv = uml_argv(
                 memory_mib=memory_mib, initrd=initrd, share=share, line=line.fileno(), disk=disk
             )
-            inherited = [initrd, share, line.fileno(), *([] if disk is None else [disk])]
+            inherited = [initrd, share, line.fileno(), *([] if disk is None else [disk.fd])]
             self._guard = subprocess.Popen(
                 [str(guard_binary()), *self.argv],
                 stdin=alive,

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -183,6 +184,53 @@ def test_a_panic_is_a_finding_with_its_console(tmp_path):
         assert engine.boots == 2, "a panic counts only if a fresh kernel panics, too"
         assert engine.recover((), timeout_s=STATE_S).recovered
         assert engine.boots == 3
+
+
+def test_a_page_that_is_not_sent_would_be_noticed(disk, monkeypatch):
+    """The leak test can fail: without the pages that differ the last state answers again."""
+    _, base, short, long = disk
+    with UmlEngine(base, plan(disk[0])) as engine:
+        engine.start(timeout_s=BOOT_S)
+        assert engine.recover(short, timeout_s=STATE_S).extents == intact(100)
+        monkeypatch.setattr(engine, "_put", lambda pages: 0)
+        assert engine.recover(long, timeout_s=STATE_S).extents == intact(100)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_an_ordinary_user_may():
+    folder = Path(tempfile.mkdtemp(prefix="powercut-test-"))
+    try:
+        base = mkfs(folder / "base", "ext4")
+        folder.chmod(0o755)
+        base.chmod(0o444)
+        program = CONTROLLER.partition("while True")[0] + "print(engine.recover((), timeout_s=60))"
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(base), *READ],
+            user=65534, group=65534, extra_groups=[], env={"PATH": os.environ["PATH"]},
+            cwd="/", capture_output=True, text=True, timeout=200, check=False,
+        )  # fmt: skip
+    finally:
+        shutil.rmtree(folder)
+    if "Permission denied" in done.stderr and "powercut" not in done.stderr:
+        pytest.skip("nobody cannot read this checkout")
+    assert done.returncode == 0, done.stderr
+    assert "recovered=True, complete=True, failure=''" in done.stdout
+
+
+def test_the_benchmark_measures_and_checks(disk):
+    from powercut.recover.uml_bench import compare_paths, measure
+    from powercut.recover.uml_share import BarePath
+
+    figures = measure(disk[1], disk[0], records=20, states=3, turns=1, timeout_s=300)
+    assert figures.disk_bytes == 16 << 20
+    assert min(figures.same_per_s, figures.varied_per_s, figures.bare_per_s) > 0
+    assert figures.dirty_bytes >= 20 * 4096
+    assert figures.step_ms["mount"] > 0
+    paths = compare_paths(disk[1], disk[0], records=20, rounds=2, turns=1, timeout_s=300)
+    assert [entry.path for entry in paths] == [
+        path.name.lower().replace("_", "-") for path in BarePath
+    ]
+    assert all(entry.mount_ms > 0 for entry in paths)
 
 
 def test_a_raw_log_needs_no_file_system(tmp_path):
