@@ -61,7 +61,9 @@ def pytest_configure_node(node: Any) -> None:
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioCollector | None:
     """Takes YAML files that say they are scenarios."""
-    if file_path.suffix not in (".yaml", ".yml") or not _is_scenario(file_path):
+    if file_path.suffix not in (".yaml", ".yml") or _is_kept_copy(file_path):
+        return None
+    if not _is_scenario(file_path):
         return None
     collector: ScenarioCollector = ScenarioCollector.from_parent(parent, path=file_path)
     return collector
@@ -73,6 +75,11 @@ def _is_scenario(path: Path) -> bool:
             return _MARK.search(file.read(_HEAD)) is not None
     except OSError:
         return False
+
+
+def _is_kept_copy(path: Path) -> bool:
+    """Whether this is the copy that a result keeps of its scenario."""
+    return path.name == "scenario.yaml" and path.with_name("reproduce.sh").exists()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

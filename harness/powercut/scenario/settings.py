@@ -7,7 +7,6 @@ in editors, and in docs/scenario-reference.md.
 
 from __future__ import annotations
 
-import enum
 import re
 from typing import Annotated, Any, Final
 
@@ -26,102 +25,43 @@ from pydantic_core import PydanticCustomError
 
 from powercut.model.contract import CutKind, CutPolicy, DeviceContract, Honour
 from powercut.model.machine import Bus, CacheMode
+from powercut.scenario.choices import (
+    FLUSH_LATENCY_NS,
+    AcceleratorChoice,
+    ControlKind,
+    DiskModel,
+    Engine,
+    Expect,
+    FilesystemType,
+    GuestWriteCache,
+    Layout,
+    SyncMode,
+)
 from powercut.scenario.quantity import Duration, Size, format_duration
 
-
-class GuestWriteCache(enum.Enum):
-    """What the guest's kernel is told about the disk's write cache."""
-
-    AS_PROMISED = "as-promised"
-    WRITE_THROUGH = "write-through"
-
-
-class AcceleratorChoice(enum.Enum):
-    """What runs the guest: the best that this host proves to have, or one by name."""
-
-    AUTO = "auto"
-    KVM = "kvm"
-    TCG = "tcg"
-
-
-class DiskModel(enum.Enum):
-    """How long a flush takes, by the kind of disk."""
-
-    NONE = "none"
-    SATA_SSD = "sata-ssd"
-    HDD_7200 = "hdd-7200"
-
-
-FLUSH_LATENCY_NS: Final = {
-    DiskModel.NONE: 0,
-    DiskModel.SATA_SSD: 1_000_000,
-    DiskModel.HDD_7200: 8_333_333,  # one turn of 7200 rpm
-}
-"""Nanoseconds that a flush, or a write with FUA, takes on each kind of disk."""
-
-
-class FilesystemType(enum.Enum):
-    """What lies between the log and the disk."""
-
-    XFS = "xfs"
-    EXT4 = "ext4"
-    BTRFS = "btrfs"
-    RAW = "raw"
-
-
-class Layout(enum.Enum):
-    """How the log lies in its file or on its device."""
-
-    APPEND = "append"
-    PREALLOC = "prealloc"
-    PREWRITTEN = "prewritten"
-    RECYCLED = "recycled"
-    SEGMENTS = "segments"
-    RAW = "raw"
-
-    @property
-    def wraps(self) -> bool:
-        """Whether a full log begins again at its start."""
-        return self in (Layout.RECYCLED, Layout.RAW)
-
-    @property
-    def bounded(self) -> bool:
-        """Whether the workload ends when `capacity` is used up."""
-        return self in (Layout.PREALLOC, Layout.PREWRITTEN)
-
-
-class SyncMode(enum.Enum):
-    """How the workload makes a commit durable."""
-
-    NONE = "none"
-    FSYNC = "fsync"
-    FDATASYNC = "fdatasync"
-    O_DSYNC = "o_dsync"
-    O_SYNC = "o_sync"
-    RWF_DSYNC = "rwf_dsync"
-
-
-class Engine(enum.Enum):
-    """Which system calls write."""
-
-    PWRITE = "pwrite"
-    LIBAIO = "libaio"
-    IO_URING = "io_uring"
-
-
-class ControlKind(enum.Enum):
-    """Runs whose outcome is known in advance."""
-
-    HONEST = "honest"
-    LYING_DISK = "lying-disk"
-    NO_SYNC = "no-sync"
-
-
-class Expect(enum.Enum):
-    """The verdict that a cell should get."""
-
-    SAFE = "safe"
-    LOSSY = "lossy"
+__all__ = [
+    "FLUSH_LATENCY_NS",
+    "GROUPS",
+    "SINGLE",
+    "AcceleratorChoice",
+    "ControlKind",
+    "CutSettings",
+    "DiskModel",
+    "DiskSettings",
+    "Engine",
+    "Expect",
+    "FilesystemSettings",
+    "FilesystemType",
+    "GuestWriteCache",
+    "Layout",
+    "MachineSettings",
+    "Parameters",
+    "Settings",
+    "SyncMode",
+    "TriggerSettings",
+    "WorkloadSettings",
+    "setting_paths",
+]
 
 
 class Settings(BaseModel):

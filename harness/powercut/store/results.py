@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final, Literal, Self
 
+from pydantic import Field
+
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.scenario.plan import Cell
 from powercut.scenario.settings import ControlKind, Expect, Parameters
@@ -87,7 +89,7 @@ class CellResult(Record):
     parameters: Parameters
     """Every setting of the cell, defaults included."""
 
-    overrides: dict[str, Any] = {}
+    overrides: dict[str, Any] = Field(default_factory=dict)
     """The settings in which it differs from the scenario, as written there."""
 
     expected: Expect
@@ -108,7 +110,7 @@ class CellResult(Record):
     lost_lsns: tuple[LsnRange, ...] = ()
     """Which ones, in the trial that lost the most; LSNs count anew in each trial."""
 
-    findings: dict[FindingKind, int] = {}
+    findings: dict[FindingKind, int] = Field(default_factory=dict)
     """How many findings of each kind, over all trials."""
 
     exposure: Exposure | None = None
@@ -120,7 +122,7 @@ class CellResult(Record):
     reasons: tuple[str, ...] = ()
     """Why the verdict is inconclusive, in sentences."""
 
-    timings_s: dict[str, float] = {}
+    timings_s: dict[str, float] = Field(default_factory=dict)
     """How long each phase took over all trials, in seconds."""
 
     reproduce: str = ""

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The words that a setting may take, other than those of the model."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+
+class GuestWriteCache(enum.Enum):
+    """What the guest's kernel is told about the disk's write cache."""
+
+    AS_PROMISED = "as-promised"
+    WRITE_THROUGH = "write-through"
+
+
+class AcceleratorChoice(enum.Enum):
+    """What runs the guest: the best that this host proves to have, or one by name."""
+
+    AUTO = "auto"
+    KVM = "kvm"
+    TCG = "tcg"
+
+
+class DiskModel(enum.Enum):
+    """How long a flush takes, by the kind of disk."""
+
+    NONE = "none"
+    SATA_SSD = "sata-ssd"
+    HDD_7200 = "hdd-7200"
+
+
+FLUSH_LATENCY_NS: Final = {
+    DiskModel.NONE: 0,
+    DiskModel.SATA_SSD: 1_000_000,
+    DiskModel.HDD_7200: 8_333_333,  # one turn of 7200 rpm
+}
+"""Nanoseconds that a flush, or a write with FUA, takes on each kind of disk."""
+
+
+class FilesystemType(enum.Enum):
+    """What lies between the log and the disk."""
+
+    XFS = "xfs"
+    EXT4 = "ext4"
+    BTRFS = "btrfs"
+    RAW = "raw"
+
+
+class Layout(enum.Enum):
+    """How the log lies in its file or on its device."""
+
+    APPEND = "append"
+    PREALLOC = "prealloc"
+    PREWRITTEN = "prewritten"
+    RECYCLED = "recycled"
+    SEGMENTS = "segments"
+    RAW = "raw"
+
+    @property
+    def wraps(self) -> bool:
+        """Whether a full log begins again at its start."""
+        return self in (Layout.RECYCLED, Layout.RAW)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the workload ends when `capacity` is used up."""
+        return self in (Layout.PREALLOC, Layout.PREWRITTEN)
+
+
+class SyncMode(enum.Enum):
+    """How the workload makes a commit durable."""
+
+    NONE = "none"
+    FSYNC = "fsync"
+    FDATASYNC = "fdatasync"
+    O_DSYNC = "o_dsync"
+    O_SYNC = "o_sync"
+    RWF_DSYNC = "rwf_dsync"
+
+
+class Engine(enum.Enum):
+    """The system calls that the workload writes with."""
+
+    PWRITE = "pwrite"
+    LIBAIO = "libaio"
+    IO_URING = "io_uring"
+
+
+class ControlKind(enum.Enum):
+    """Runs whose outcome is known in advance."""
+
+    HONEST = "honest"
+    LYING_DISK = "lying-disk"
+    NO_SYNC = "no-sync"
+
+
+class Expect(enum.Enum):
+    """The verdict that a cell should get."""
+
+    SAFE = "safe"
+    LOSSY = "lossy"

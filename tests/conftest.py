@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules for all tests.
+
+Where CI is set in the environment, a test that skips has failed: a machine that cannot
+run it proves nothing.  The few exceptions stand below, each with its reason.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from fnmatch import fnmatch
+
+import pytest
+
+MAY_SKIP_IN_CI: dict[str, str] = {
+    "*kvm*": "hosted machines rarely nest virtualisation; everything else is tested with TCG",
+}
+"""Patterns of node ids, and why their tests may skip even in CI."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Campaigns run by name only."""
+    if "campaign" in (config.option.markexpr or ""):
+        return
+    left_out = [item for item in items if item.get_closest_marker("campaign")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+def _refuse_skip(node_id: str, report: pytest.TestReport | pytest.CollectReport) -> None:
+    if not os.environ.get("CI") or not report.skipped or hasattr(report, "wasxfail"):
+        return
+    if any(fnmatch(node_id, pattern) for pattern in MAY_SKIP_IN_CI):
+        return
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+    report.outcome = "failed"
+    report.longrepr = f"skipped in CI, where everything must run: {reason}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """In CI, a skip is a failure."""
+    report = yield
+    _refuse_skip(item.nodeid, report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """In CI, a module that skips itself is a failure, too."""
+    report = yield
+    _refuse_skip(collector.nodeid, report)
+    return report

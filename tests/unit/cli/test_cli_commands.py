@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line as a person meets it, above all when something is wrong."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from powercut import cli
+from powercut.model.errors import HostError, UsageError
+from powercut.paths import SCENARIOS
+
+
+def powercut(*argv: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "powercut.cli", *argv],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, **environment},
+    )
+
+
+def status_of(monkeypatch: pytest.MonkeyPatch, *argv: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["powercut", *argv])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    assert isinstance(caught.value.code, int)
+    return caught.value.code
+
+
+def test_help_and_version():
+    done = powercut("--help")
+    assert done.returncode == 0
+    for command in ("run", "plan", "verify", "show", "doctor", "test", "bench"):
+        assert f"\n  {command} " in done.stdout
+    assert powercut("--version").stdout.startswith("powercut, version ")
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys\n"
+        "import powercut.cli\n"
+        "heavy = {'numpy', 'pydantic', 'rich', 'jinja2', 'ruamel.yaml', 'pytest', 'qemu'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["runn"], "No such command"),
+        (["run", "--sed", "3"], "No such option"),
+        (["run", "--seed", "-1"], "Invalid value"),
+        (["plan", "frist-light"], "did you mean first-light?"),
+        (["plan", "first-light", "--brief", "--only", "lyin"], "did you mean lying?"),
+        (["show", "/nowhere"], "No such file or directory"),
+        (["verify", "/"], "not a result of powercut"),
+    ],
+)
+def test_mistakes_exit_with_2_and_without_a_traceback(argv, message):
+    done = powercut(*argv)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_every_mistake_in_a_scenario_is_shown(tmp_path):
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("powercut: 1\nname: x\ntrials: 0\nworkload: {snc: none}\n")
+    done = powercut("run", str(bad))
+    assert done.returncode == 2
+    assert f"{bad}:3:1: trials: " in done.stderr
+    assert f"{bad}:4:12: workload.snc: unknown key; did you mean sync?" in done.stderr
+    assert "hint: see docs/scenario-reference.md" in done.stderr
+
+
+def test_plan_shows_cells_and_seeds_and_is_the_same_for_the_same_seed():
+    argv = ["plan", "all-sync-modes", "--brief", "--seed", "9", "--only", "raw,*,cache=none"]
+    first, second = powercut(*argv), powercut(*argv)
+    assert first.returncode == 0
+    assert first.stdout == second.stdout
+    assert first.stdout.startswith(
+        "all-sync-modes: 10 cells, 40 power cuts without controls, seed 9\n"
+    )
+
+
+def test_scenarios_by_name_file_and_folder(tmp_path):
+    assert cli.find_scenarios([]) == [SCENARIOS / "first-light.yaml"]
+    assert cli.find_scenarios(["one-lie"]) == [SCENARIOS / "lying" / "one-lie.yaml"]
+    found = cli.find_scenarios([str(SCENARIOS / "lying"), str(SCENARIOS / "first-light.yaml")])
+    assert found == [*sorted((SCENARIOS / "lying").glob("*.yaml")), SCENARIOS / "first-light.yaml"]
+    with pytest.raises(UsageError, match="no scenario"):
+        cli.find_scenarios([str(tmp_path)])
+
+
+def raising(error: BaseException):
+    def command(*_: object, **__: object) -> None:
+        raise error
+
+    return command
+
+
+def test_trouble_with_the_host_is_3_with_its_hint(monkeypatch, capsys):
+    monkeypatch.setattr(cli, "find_scenarios", raising(HostError("disk full", hint="free some")))
+    assert status_of(monkeypatch, "run") == 3
+    assert capsys.readouterr().err == "powercut: disk full\nhint: free some\n"
+
+
+def test_a_bug_in_powercut_is_3_and_never_1(monkeypatch, capsys):
+    monkeypatch.setattr(cli, "find_scenarios", raising(ZeroDivisionError("oops")))
+    assert status_of(monkeypatch, "run") == 3
+    said = capsys.readouterr().err
+    assert "ZeroDivisionError: oops" in said
+    assert "this is a bug in powercut; nothing was proved" in said
+
+
+def test_an_interrupt_is_130_and_never_1(monkeypatch, capsys):
+    monkeypatch.setattr(cli, "find_scenarios", raising(KeyboardInterrupt()))
+    assert status_of(monkeypatch, "run") == 130
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_reader_that_goes_away_is_no_traceback():
+    command = f"{sys.executable} -m powercut.cli plan all-sync-modes --brief | head -n 1"
+    done = subprocess.run(
+        ["/bin/sh", "-c", command], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.stdout.startswith("all-sync-modes: 150 cells")
+    assert done.stderr == ""
+
+
+def test_the_module_of_every_command_is_there():
+    """Commands import late; a wrong name would show only when the command is used."""
+    text = Path(cli.__file__).read_text()
+    for line in text.splitlines():
+        if line.startswith("    from powercut."):
+            exec(line.strip(), {})

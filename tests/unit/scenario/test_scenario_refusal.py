@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Combinations that are refused before anything boots."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from powercut.model.errors import UsageError
+from powercut.scenario.load import parse_scenario
+from powercut.scenario.refusal import refusals
+from powercut.scenario.settings import Parameters
+
+REFUSED = [
+    ({"filesystem": {"type": "raw"}}, ["workload.layout"]),
+    ({"workload": {"layout": "raw"}}, ["workload.layout"]),
+    (
+        {"filesystem": {"type": "raw", "mount": ["ro"]}, "workload": {"layout": "raw"}},
+        ["filesystem.mount"],
+    ),
+    ({"disk": {"size": "8 MiB"}}, ["disk.size"]),
+    ({"filesystem": {"type": "btrfs"}}, ["disk.size"]),
+    ({"workload": {"layout": "prealloc", "capacity": "33 MiB"}}, ["workload.capacity"]),
+    (
+        {
+            "filesystem": {"type": "raw"},
+            "workload": {"layout": "raw", "capacity": "65 MiB"},
+        },
+        ["workload.capacity"],
+    ),
+    (
+        {"workload": {"layout": "segments", "segment": "32 MiB"}},
+        ["workload.segment", "workload.capacity"],
+    ),
+    (
+        {"workload": {"layout": "segments", "segment": 4096, "record": 8192}},
+        ["workload.segment"],
+    ),
+    ({"workload": {"layout": "segments", "segment": "3 MiB"}}, ["workload.capacity"]),
+    (
+        {"workload": {"layout": "recycled", "capacity": 4096, "record": 8192}},
+        ["workload.capacity"],
+    ),
+    (
+        {"workload": {"layout": "prewritten", "capacity": "64 KiB", "record": 512}},
+        ["cut.trigger"],  # 128 slots, cut at record 300
+    ),
+    ({"workload": {"records": 299}}, ["cut.trigger"]),
+    ({"workload": {"think": "1500ns"}}, ["workload.think"]),
+    ({"workload": {"depth": 2}}, ["workload.depth"]),
+    ({"workload": {"engine": "libaio"}}, ["workload.engine"]),
+    ({"workload": {"streams": 128, "batch": 4096, "record": 4096}}, ["workload.batch"]),
+    ({"workload": {"plant": "early-ack", "sync": "none"}}, ["workload.plant"]),
+    ({"workload": {"plant": "skip-sync:3", "sync": "o_dsync"}}, ["workload.plant"]),
+    ({"workload": {"plant": "ack-failed-sync", "sync": "rwf_dsync"}}, ["workload.plant"]),
+    ({"workload": {"plant": "wrong-offset:1"}}, ["workload.plant"]),
+    ({"workload": {"plant": "torn-write:3"}}, ["workload.plant"]),
+    ({"workload": {"plant": "replay-old:3"}}, ["workload.plant"]),
+    ({"disk": {"volatile_cache": False, "cache_size": "1 MiB"}}, ["disk.cache_size"]),
+    ({"disk": {"model": "sata-ssd", "flush_latency": "2ms"}}, ["disk.flush_latency"]),
+    ({"cut": {"kind": "vm-kill", "policy": "drop"}}, ["cut.policy"]),
+    ({"disk": {"volatile_cache": False}, "cut": {"policy": "random"}}, ["cut.policy"]),
+    ({"deadline": "1s", "cut": {"trigger": {"after": "1s"}}}, ["cut.trigger"]),
+    ({"deadline": "1s", "cut": {"trigger": {"random": ["1ms", "2s"]}}}, ["cut.trigger"]),
+    (
+        {"machine": {"cache": "directsync"}, "cut": {"trigger": {"flushes": 3}}},
+        ["cut.trigger"],
+    ),
+    (
+        {
+            "machine": {"guest_write_cache": "write-through"},
+            "workload": {"sync": "none"},
+            "cut": {"trigger": {"flushes": 3}},
+        },
+        ["cut.trigger", "cut.trigger"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("settings", "keys"), REFUSED)
+def test_what_cannot_be_is_refused_with_every_reason(settings, keys):
+    found = refusals(Parameters.model_validate(settings))
+    assert [key for key, _ in found] == keys, found
+    assert all(reason for _, reason in found)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"workload": {"direct": True, "align": 0}},  # the tail is rewritten
+        {"filesystem": {"type": "raw"}, "workload": {"layout": "raw", "capacity": "64 MiB"}},
+        {"workload": {"engine": "io_uring", "depth": 32}},
+        {"disk": {"volatile_cache": False}},
+        {"workload": {"layout": "recycled", "capacity": "64 KiB"}},  # it wraps: no end
+        {"workload": {"records": 300}},
+        {"disk": {"flush_latency": "8ms"}},
+    ],
+)
+def test_what_can_be_is_not_refused(settings):
+    assert refusals(Parameters.model_validate(settings)) == ()
+
+
+def test_a_refusal_points_at_what_caused_it_and_names_the_cells():
+    text = (
+        "powercut: 1\nname: x\n"
+        "cut: {trigger: {flushes: 5}}\n"
+        "matrix:\n  machine.cache: [none, writethrough, directsync]\n"
+    )
+    with pytest.raises(UsageError) as caught:
+        parse_scenario(text, Path("f.yaml"))
+    assert sorted(str(caught.value).splitlines()) == [
+        f"f.yaml:3:7: cut.trigger: cache mode {mode} sends writes with FUA and no flush at all "
+        f"(in cell cache={mode})"
+        for mode in ("directsync", "writethrough")
+    ]

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of the house, so that nobody has to remember them."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from powercut.paths import ROOT
+
+PACKAGE = ROOT / "harness" / "powercut"
+
+LAYERS = {
+    "paths": 0,
+    "model": 0,
+    "__init__": 0,
+    "scenario": 1,
+    "crash": 1,
+    "checkers": 1,
+    "machine": 2,
+    "disk": 2,
+    "channel": 2,
+    "recover": 2,
+    "store": 2,
+    "run": 3,
+}
+"""Layer of each part (docs/whats-here.md); what is not listed is of layer 4."""
+
+LINES_MAX = 520
+FUNCTION_LINES_MAX = 80
+
+UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")
+REGISTRIES = re.compile(r"\b(pypi\.org|pythonhosted\.org|npmjs|crates\.io|ghcr\.io|docker\.io)\b")
+
+
+def tracked(*suffixes: str) -> list[Path]:
+    """Files under version control, and those that are about to be."""
+    command = ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard", "-z"]
+    done = subprocess.run(command, capture_output=True, check=True, text=True)
+    names = [name for name in done.stdout.split("\0") if name.endswith(suffixes or ("",))]
+    return [ROOT / name for name in sorted(names) if (ROOT / name).is_file()]
+
+
+def part(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def layer(name: str) -> int:
+    return LAYERS.get(name, 4)
+
+
+def imports(path: Path) -> set[str]:
+    """The parts of the package that `path` imports, wherever in the file."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(), path.name)):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        for name in names:
+            head, _, rest = name.partition(".")
+            if head == "powercut":
+                first = rest.partition(".")[0]
+                known = (PACKAGE / first).is_dir() or (PACKAGE / f"{first}.py").is_file()
+                found.add(first if known else "__init__")
+    return found
+
+
+def offences(path: Path) -> list[str]:
+    own = part(path)
+    return [
+        f"{path.relative_to(ROOT)} (layer {layer(own)}) imports {other} (layer {layer(other)})"
+        for other in sorted(imports(path) - {own})
+        if layer(other) > layer(own) or (layer(other) == layer(own) == 2)
+    ]
+
+
+def test_imports_point_downwards_and_ports_do_not_know_each_other() -> None:
+    wrong = [line for path in sorted(PACKAGE.rglob("*.py")) for line in offences(path)]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_rule_about_imports_can_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bad = PACKAGE / "disk" / "not_there.py"
+    monkeypatch.setattr(Path, "read_text", lambda _: "from powercut.machine import port\n")
+    assert offences(bad) == [
+        "harness/powercut/disk/not_there.py (layer 2) imports machine (layer 2)"
+    ]
+    monkeypatch.setattr(Path, "read_text", lambda _: "def f():\n  import powercut.run.trial\n")
+    assert len(offences(PACKAGE / "model" / "not_there.py")) == 1
+
+
+def test_packages_say_what_they_are_and_import_nothing() -> None:
+    for path in sorted(PACKAGE.rglob("__init__.py")):
+        tree = ast.parse(path.read_text())
+        assert ast.get_docstring(tree), f"{path} has no docstring"
+        assert not imports(path), f"{path} imports parts of the package"
+
+
+def test_every_source_file_states_its_licence() -> None:
+    for path in tracked(".py", ".c", ".h", ".sh", ".j2"):
+        head = path.read_text()[:200]
+        assert "SPDX-License-Identifier: Apache-2.0" in head, path
+
+
+def test_nothing_is_left_unfinished() -> None:
+    own = Path(__file__)
+    for path in tracked(".py", ".c", ".h", ".md", ".yaml", ".sh", ".j2"):
+        if path == own:
+            continue
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            assert not UNFINISHED.search(line), f"{path}:{number}: {line.strip()}"
+
+
+def test_no_file_names_a_package_registry() -> None:
+    own = Path(__file__)
+    for path in tracked():
+        if path == own or path.suffix in (".img", ".zst"):
+            continue
+        text = path.read_bytes().decode(errors="replace")
+        assert not REGISTRIES.search(text), path
+
+
+def test_files_and_functions_stay_short() -> None:
+    for path in tracked(".py", ".c", ".h"):
+        lines = len(path.read_text().splitlines())
+        if path.is_relative_to(ROOT / "tests"):
+            continue
+        assert lines <= LINES_MAX, f"{path} has {lines} lines"
+        if path.suffix != ".py" or not path.is_relative_to(PACKAGE):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                length = (node.end_lineno or node.lineno) - node.lineno + 1
+                assert length <= FUNCTION_LINES_MAX, f"{path}: {node.name} has {length} lines"
+
+
+def test_scenarios_say_what_they_show() -> None:
+    files = sorted((ROOT / "scenarios").rglob("*.yaml"))
+    assert files
+    for path in files:
+        head = path.read_text().split("powercut: 1")[0]
+        assert len(re.findall(r"^# .{20,}", head, re.MULTILINE)) >= 2, f"{path} has no header"
+
+
+def test_test_files_have_unique_names() -> None:
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert len(names) == len(set(names))
