@@ -142,7 +142,7 @@ def _print_moments(console: Console, evidence: Evidence) -> None:
     console.print("\nThe last moments (ms since the first attempt):")
     for moment in moments:
         at_ms = (moment.at - evidence.start_ns) / 1e6
-        console.print(f"{at_ms:12.3f}  {escape(moment.text)}", highlight=False)
+        console.print(f"{at_ms:12.3f}  {escape(moment.text)}", soft_wrap=True, highlight=False)
 
 
 def _print_seal(console: Console, directory: TrialDir) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from powercut.model.contract import Honour
+from powercut.model.contract import CutPolicy, Honour
 from powercut.model.timeline import RequestKind, Timeline
 from powercut.model.units import NEVER
 from powercut.report.evidence import Evidence
@@ -61,7 +61,7 @@ def _requests(timeline: Timeline | None, end: int, shown: int) -> Iterator[Momen
         if done == NEVER or done > end:
             what += "; it is not done before the cut"
         else:
-            what += f"; done after {(done - at) / 1e6:.2f} ms"
+            what += f"; done after {(done - at) / 1000:,.0f} µs"
         yield Moment(at, what)
 
 
@@ -76,6 +76,8 @@ def _cut(evidence: Evidence) -> str:
     timeline = evidence.timeline
     if timeline is None or timeline.cut is None:
         return "THE CUT"
+    if timeline.cut.policy is CutPolicy.KEEP:
+        return "THE CUT: the disk keeps its power"
     survived = len({span.request for span in timeline.survived})
     kept = f", of which {survived:,} volatile writes survive in whole or in part" * bool(survived)
     return f"THE CUT: the disk loses its volatile cache (policy {timeline.cut.policy.value}){kept}"

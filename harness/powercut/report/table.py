@@ -58,9 +58,9 @@ def _table(cells: list[CellResult]) -> Table:
     if many:
         table.add_column("cuts", justify="right")
     table.add_column("commits\nacknowledged", justify="right")
-    table.add_column("of these lost", justify="right")
-    table.add_column("acknowledged before\nthey were durable", justify="right")
-    table.add_column("verdict")
+    table.add_column("of these\nlost", justify="right")
+    table.add_column("acknowledged\ntoo early", justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
     table.add_column("expected")
     for cell in cells:
         row: list[str | Text] = [escape(cell.cell)]
@@ -68,13 +68,25 @@ def _table(cells: list[CellResult]) -> Table:
             row.append(f"{len(cell.trials):,}")
         row += [
             f"{cell.commits_acked:,}",
-            words.lost(cell),
-            words.exposed(cell.exposure),
+            _stacked(f"{cell.commits_lost:,}", words.lost_place(cell)),
+            _exposure(cell),
             Text(f"{words.mark(cell.verdict)} {cell.verdict.name}", STYLES[cell.verdict]),
             expectation(cell),
         ]
         table.add_row(*row)
     return table
+
+
+def _stacked(number: str, remark: str) -> Text:
+    """Two lines, so that the table fits a terminal of 80 columns."""
+    return Text.assemble(number, (f"\n{remark}", "dim")) if remark else Text(number)
+
+
+def _exposure(cell: CellResult) -> Text:
+    exposure = cell.exposure
+    if exposure is None or not exposure.records:
+        return Text(words.exposed(exposure))
+    return _stacked(f"{exposure.records:,}", words.how_long(exposure))
 
 
 def expectation(cell: CellResult) -> str:

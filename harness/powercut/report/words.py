@@ -43,12 +43,15 @@ def ranges(spans: Sequence[LsnRange], shown: int = SHOWN_RANGES) -> str:
 
 def lost(cell: CellResult | TrialResult) -> str:
     """How many acknowledged records are gone, and the first and last of them."""
-    if not cell.commits_lost:
-        return "0"
-    spans = cell.lost_lsns
-    first, last = spans[0].first, spans[-1].last
-    place = f"LSN {first}" if first == last else f"LSN {first}-{last}"
-    return f"{cell.commits_lost:,} ({place})"
+    place = lost_place(cell)
+    return f"{cell.commits_lost:,} ({place})" if place else "0"
+
+
+def lost_place(cell: CellResult | TrialResult) -> str:
+    """The first and the last record that is gone; empty if none is."""
+    if not cell.lost_lsns:
+        return ""
+    return f"LSN {LsnRange(cell.lost_lsns[0].first, cell.lost_lsns[-1].last)}"
 
 
 def milliseconds(value: float) -> str:
@@ -71,9 +74,10 @@ def exposed(exposure: Exposure | None) -> str:
 
 def how_long(exposure: Exposure) -> str:
     """The longest time for which one of them was not durable."""
-    if exposure.never_durable == exposure.records:
-        return "never durable"
-    return f"up to {milliseconds(exposure.longest_ms)}"
+    # What was not durable at the end of the recording might have stayed so for longer.
+    return (
+        f"{'at least' if exposure.never_durable else 'up to'} {milliseconds(exposure.longest_ms)}"
+    )
 
 
 def explain(cell: CellResult) -> str:

@@ -64,8 +64,8 @@ def evidence() -> Evidence:
 
 def test_the_story_of_the_last_moments():
     assert [(moment.at // MS, moment.text) for moment in last_moments(evidence(), shown=4)] == [
-        (5, "the disk takes a write of 4,096 bytes at 8,192; done after 0.50 ms"),
-        (6, "the disk takes a flush and ignores it; done after 0.50 ms"),
+        (5, "the disk takes a write of 4,096 bytes at 8,192; done after 500 µs"),
+        (6, "the disk takes a flush and ignores it; done after 500 µs"),
         (7, "the workload acknowledges record 2"),
         (
             8,

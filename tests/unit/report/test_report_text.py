@@ -31,7 +31,7 @@ GOLDEN = Path(__file__).parents[2] / "golden"
 
 
 def console() -> Console:
-    return Console(file=io.StringIO(), width=110, color_system=None)
+    return Console(file=io.StringIO(), width=80, color_system=None)
 
 
 def text_of(target: Console) -> str:
@@ -118,8 +118,8 @@ LOSS = Finding(FindingKind.LOST, Verdict.LOSSY, "gone", (LsnRange(301, 302),))
         (None, "not known"),
         (Exposure(records=0, never_durable=0, longest_ms=0), "never"),
         (Exposure(records=1200, never_durable=0, longest_ms=12.34), "1,200 (up to 12 ms)"),
-        (Exposure(records=2, never_durable=1, longest_ms=1500), "2 (up to 1.5 s)"),
-        (Exposure(records=2, never_durable=2, longest_ms=9), "2 (never durable)"),
+        (Exposure(records=2, never_durable=1, longest_ms=1500), "2 (at least 1.5 s)"),
+        (Exposure(records=2, never_durable=2, longest_ms=9), "2 (at least 9 ms)"),
     ],
 )
 def test_exposure_in_words(exposure, text):
