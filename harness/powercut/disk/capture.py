@@ -18,7 +18,7 @@ import subprocess
 import tempfile
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import TracebackType
@@ -99,6 +99,16 @@ def capture_argv(config: CaptureConfig, directory: Path, control_fd: int) -> tup
     return (*command, *(f"{key}={value}" for key, value in settings.items() if value is not None))
 
 
+def capture_environment(config: CaptureConfig, environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment of nbdkit: `environment` and what harness/capture/hangup.c is for."""
+    preloaded = [str(_hangup(config)), environment.get("LD_PRELOAD", "")]
+    return {**environment, "LD_PRELOAD": ":".join(filter(None, preloaded))}
+
+
+def _hangup(config: CaptureConfig) -> Path:
+    return config.plugin.absolute().with_name("nbdkit-capture-hangup.so")
+
+
 class CaptureDisk:
     """A running capture disk.  Enter the context to start it; leave it to close it in order."""
 
@@ -127,11 +137,11 @@ class CaptureDisk:
         """
         if self._nbdkit is not None:
             raise RuntimeError("the capture disk was started before")
-        if not self._config.plugin.exists():
-            raise HostError(
-                f"the capture disk is not built: no {self._config.plugin}",
-                hint="make -C harness/capture",
-            )
+        for built in (self._config.plugin, _hangup(self._config)):
+            if not built.exists():
+                raise HostError(
+                    f"the capture disk is not built: no {built}", hint="make -C harness/capture"
+                )
         self._nbdkit = _Nbdkit(self._config, timeout_s=self._start_timeout_s)
 
     @property
@@ -237,7 +247,8 @@ class _Nbdkit:
                     f"{self.directory}/nbd is too long for the path of a unix socket",
                     hint="set TMPDIR to a shorter path",
                 )
-            self.process = self._spawn(self.argv, inherited)
+            environment = capture_environment(config, os.environ)
+            self.process = self._spawn(self.argv, environment, inherited)
         except HostError:
             self._release()
             raise
@@ -250,10 +261,13 @@ class _Nbdkit:
             self._release()
             raise
 
-    def _spawn(self, argv: Sequence[str], inherited: socket.socket) -> subprocess.Popen[bytes]:
+    def _spawn(
+        self, argv: Sequence[str], environment: Mapping[str, str], inherited: socket.socket
+    ) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(
                 argv,
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=self._output,
                 stderr=self._output,

@@ -146,10 +146,11 @@ def agree(folder, contract, rounds, policy, seed):
                 assert content == model.seen
 
 
-def hammer(path, seed, stop):
+def hammer(path, seed, connected, stop):
     """Keeps several requests in flight until the power goes."""
     rng = np.random.default_rng(seed)
     with suppress(NbdError, ConnectionError), NbdClient(path) as client:
+        connected.wait(timeout=30)
         while not stop.is_set():
             handles = []
             for _ in range(8):
@@ -174,13 +175,14 @@ def test_the_log_explains_the_medium_under_concurrency(tmp_path):
     in_flight = 0
     with CaptureDisk(CaptureConfig(tmp_path / "base", tmp_path / "log0", contract)) as disk:
         for turn in range(20):
-            stop = threading.Event()
+            stop, connected = threading.Event(), threading.Barrier(4)
             threads = [
-                threading.Thread(target=hammer, args=(disk.socket, 10 * turn + i, stop))
+                threading.Thread(target=hammer, args=(disk.socket, 10 * turn + i, connected, stop))
                 for i in range(3)
             ]
             for thread in threads:
                 thread.start()
+            connected.wait(timeout=30)  # who connects after the cut writes to the next log
             while disk.statistics().flushes < 10:
                 pass
             policy = list(CutPolicy)[turn % 4]

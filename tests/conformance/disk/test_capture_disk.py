@@ -11,6 +11,7 @@ import os
 import resource
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -182,6 +183,12 @@ def test_an_older_cached_write_never_overwrites_a_newer_durable_one(folder):
             client.flush()
         cut(disk)
         assert surviving(folder, disk, 5) == "ab0aB"
+
+
+def test_a_disk_may_offer_no_flush(folder):
+    with running(folder, offer_flush=False) as disk, NbdClient(disk.socket) as client:
+        assert not client.flags & (1 << 2)
+        assert client.flags & (1 << 3), "FUA is still there"
 
 
 def test_a_flush_covers_all_connections(folder):
@@ -558,6 +565,50 @@ def test_a_killed_controller_leaves_no_disk_and_no_socket(folder):
         time.sleep(0.01)
     stranger.close()
     assert read_timeline(folder / "log", verify_payloads=True).complete
+
+
+CLIENT = """
+import sys
+from pathlib import Path
+from powercut.disk.nbd_client import NbdClient
+client = NbdClient(Path(sys.argv[1]))
+for _ in range(32):
+    client.begin_write(0, bytes(4096))
+print(flush=True)
+while True:
+    client.begin_flush()
+    client.finish(client.begin_write(0, bytes(65536)))
+"""
+
+
+def test_a_killed_client_does_not_take_the_disk_with_it(folder):
+    """As a hypervisor is killed: with replies and half a request under way."""
+    with running(folder, DeviceContract(flush_latency_ns=100_000)) as disk:
+        for _ in range(8):
+            argv = [sys.executable, "-c", CLIENT, str(disk.socket)]
+            with subprocess.Popen(argv, stdout=subprocess.PIPE) as client:
+                client.stdout.readline()
+                client.kill()
+            disk.statistics()
+        with NbdClient(disk.socket) as client:
+            write(client, 0, "a", fua=True)
+        cut(disk)
+        assert surviving(folder, disk, 1) == "a"
+
+
+def test_half_a_request_does_not_take_the_disk_with_it(folder):
+    with running(folder) as disk:
+        for _ in range(8):
+            client = NbdClient(disk.socket)
+            for _ in range(16):
+                client.begin_write(0, bytes(4096))
+            half = struct.pack(">IHHQQI", 0x25609513, 0, 1, 99, 0, 65536) + bytes(1000)
+            client._socket.sendall(half)
+            client._socket.close()
+            disk.statistics()
+        with NbdClient(disk.socket) as client:
+            write(client, 0, "a")
+            assert picture(client.read_all(), 1) == "a"
 
 
 def alive(pid):

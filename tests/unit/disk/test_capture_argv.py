@@ -2,12 +2,19 @@
 """The command line of the capture disk, and what it says when it cannot start."""
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from powercut.disk.capture import LATENCIES_NS, CaptureConfig, CaptureDisk, capture_argv
+from powercut.disk.capture import (
+    LATENCIES_NS,
+    CaptureConfig,
+    CaptureDisk,
+    capture_argv,
+    capture_environment,
+)
 from powercut.disk.pclog_format import read_header
 from powercut.model.contract import DeviceContract, Honour
 from powercut.model.errors import HostError
@@ -41,7 +48,7 @@ def test_every_promise_of_the_contract_is_on_the_command_line():
         *("nbdkit", "--foreground", "--unix", "/s/nbd", "/p.so"),
         *("base=/r/base", "log=/r/disk", "control-fd=7", "directory=/s"),
         "run-id=000102030405060708090a0b0c0d0e0f",
-        *("volatile-cache=on", "flush=ignored", "fua=honoured", "ordered=on"),
+        *("volatile-cache=on", "offer-flush=on", "flush=ignored", "fua=honoured", "ordered=on"),
         *("atomic-unit=4096", "cache-size=1048576"),
         *("flush-latency-ns=8333333", "fua-latency-ns=1"),
     )
@@ -125,6 +132,19 @@ def test_a_plugin_that_was_not_built(base, tmp_path):
     with pytest.raises(HostError, match="not built") as caught:
         CaptureDisk(CaptureConfig(base, None, plugin=tmp_path / "none.so")).start()
     assert "make" in caught.value.hint
+
+
+def test_the_guard_against_hangups_is_preloaded_before_others():
+    config = CaptureConfig(Path("/b"), None, plugin=Path("/x/p.so"))
+    guard = "/x/nbdkit-capture-hangup.so"
+    assert capture_environment(config, {"A": "b"}) == {"A": "b", "LD_PRELOAD": guard}
+    assert capture_environment(config, {"LD_PRELOAD": "/o.so"}) == {"LD_PRELOAD": f"{guard}:/o.so"}
+
+
+def test_a_guard_that_was_not_built(base, tmp_path):
+    shutil.copy(CAPTURE_PLUGIN, tmp_path / "p.so")
+    with pytest.raises(HostError, match=r"not built: no .*hangup"):
+        CaptureDisk(CaptureConfig(base, None, plugin=tmp_path / "p.so")).start()
 
 
 def test_a_socket_path_that_is_too_long(base, tmp_path):
