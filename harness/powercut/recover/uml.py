@@ -41,6 +41,7 @@ _DATA_AT: Final = 1 << 20  # bytes; patches stand before it, their bytes from th
 _PAGES_A_CALL: Final = (_SHARE_BYTES - _DATA_AT) // PAGE
 _GUEST_MIB: Final = 160  # what the guest needs besides its disk
 _GRANULES_MAX: Final = 32768  # the map is text, a line of up to 60 bytes each, in the guest
+_OUT_OF_MEMORY: Final = "Out of memory"  # how the kernel's console begins to say so
 _TROUBLE: Final = frozenset({Step.PATCH, Step.VIEW, Step.CHECK})
 
 
@@ -176,6 +177,8 @@ class UmlEngine:
             return self._attempt(changed[:0], timeout_s)
         except _Dead as dead:
             self._stop()
+            if _OUT_OF_MEMORY in str(dead):  # the guest is too small: not the state's fault
+                raise HostError(str(dead), hint="give the guest more memory_mib") from dead
             return Observation((), recovered=False, complete=False, failure=str(dead))
         except _Trouble as trouble:
             self._stop()
