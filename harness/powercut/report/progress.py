@@ -63,6 +63,7 @@ class ProgressView:
                     f"{escape(event.scenario)}: {words.count(len(event.cells), 'cell')}, "
                     f"{words.count(event.trials, 'power cut')} with controls, seed {event.seed}",
                     highlight=False,
+                    soft_wrap=True,
                 )
                 self._drop_task()
                 self._task = self._bar.add_task(escape(event.scenario), total=event.trials, now="")
@@ -89,6 +90,7 @@ class ProgressView:
             f"{kind}{escape(event.cell)} #{event.trial}: "
             f"{event.acked:,} acknowledged, {event.lost:,} lost, {event.seconds:.1f} s",
             highlight=False,
+            soft_wrap=True,
         )
 
     def _drop_task(self) -> None:

@@ -57,8 +57,8 @@ def _table(cells: list[CellResult]) -> Table:
     many = any(len(cell.trials) > 1 for cell in cells)
     if many:
         table.add_column("cuts", justify="right")
-    table.add_column("commits\nacknowledged", justify="right")
-    table.add_column("of these\nlost", justify="right")
+    table.add_column("commits\nacknowledged", justify="right", min_width=12)
+    table.add_column("of these\nlost", justify="right", no_wrap=True)
     table.add_column("acknowledged\ntoo early", justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     table.add_column("expected")

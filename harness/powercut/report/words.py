@@ -60,6 +60,8 @@ def milliseconds(value: float) -> str:
         return f"{value / 1000:.0f} s"
     if value >= 1000:
         return f"{value / 1000:.1f} s"
+    if value < 0.01:
+        return "under 0.01 ms"
     return f"{value:.0f} ms" if value >= 10 else f"{value:.2g} ms"
 
 
