@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from powercut import __version__
 from powercut.channel.guest_channel import GuestChannel
@@ -49,6 +49,11 @@ class Deadline:
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
+
+    @property
+    def over(self) -> bool:
+        """Whether no time is left."""
+        return time.monotonic() >= self._end
 
     @property
     def remaining_s(self) -> float:
@@ -229,22 +234,34 @@ class _Recording:
             self._wait_flush(channel, disk, trigger)
             return
         channel.wait_ready(timeout_s=self.deadline.remaining_s)
-        if trigger.kind is TriggerKind.ACKS:
-            reached = channel.wait_acks(trigger.value, timeout_s=self.deadline.remaining_s)
-        else:
-            moment_s = trigger.value / 1e9
-            if moment_s > self.deadline.remaining_s:
-                raise HostError(f"the cut {trigger} lies beyond the deadline of the trial")
-            # An LSN that is never reached: this watches the workload until the moment.
-            reached = not channel.wait_acks(2**62, timeout_s=moment_s)
-        if not reached:
-            raise HostError(f"the cut {trigger} never came: the workload had ended before")
+        if trigger.kind is TriggerKind.AFTER:
+            self._wait_moment(channel, trigger)
+        elif not channel.wait_acks(trigger.value, timeout_s=self.deadline.remaining_s):
+            self._raise_never_came(trigger)
+
+    def _wait_moment(self, channel: GuestChannel, trigger: Trigger) -> None:
+        """Lets the time go by, with an eye on the workload."""
+        end = time.monotonic() + trigger.value / 1e9
+        if trigger.value / 1e9 > self.deadline.remaining_s:
+            raise HostError(f"the cut {trigger} lies beyond the deadline of the trial")
+        # No LSN is that high: this returns early only if the workload has ended in order.
+        channel.wait_acks(2**62, timeout_s=end - time.monotonic())
+        time.sleep(max(end - time.monotonic(), 0))
+
+    def _raise_never_came(self, trigger: Trigger) -> NoReturn:
+        if self.deadline.over:
+            raise DeadlineExceeded(
+                f"the cut {trigger} did not come before the deadline of the trial",
+                hint="raise `deadline` in the scenario",
+            )
+        raise HostError(f"the cut {trigger} never came: the workload had ended before")
 
     def _wait_flush(self, channel: GuestChannel, disk: CaptureDisk, trigger: Trigger) -> None:
         """The disk freezes at the flush; meanwhile the workload is watched."""
         while not disk.wait_armed(timeout_s=_POLL_S):
-            if self.deadline.remaining_s and channel.wait_acks(2**62, timeout_s=0):
-                raise HostError(f"the cut {trigger} never came: the workload had ended before")
+            channel.wait_acks(2**62, timeout_s=0)  # raises if the workload has failed
+            if self.deadline.over:
+                self._raise_never_came(trigger)
 
     def _cut(self, machine: QemuMachine, channel: GuestChannel, disk: CaptureDisk) -> None:
         """Takes away what the kind of the cut says, then collects what had been said."""

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SIGKILL of the controller at any moment leaves nothing behind but evidence."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+from powercut.paths import SCENARIOS
+
+MARK = "POWERCUT_TEST_RUN"
+
+
+def marked(value: str) -> list[tuple[int, str]]:
+    """Living processes that have the mark in their environment, whoever their parent is."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            if f"{MARK}={value}".encode() in (entry / "environ").read_bytes().split(b"\0"):
+                found.append((int(entry.name), (entry / "cmdline").read_text()))
+    return found
+
+
+def mounts() -> list[str]:
+    return Path("/proc/self/mounts").read_text().splitlines()
+
+
+def loop_devices() -> list[str]:
+    return sorted(str(path) for path in Path("/sys/block").glob("loop*/loop"))
+
+
+def wait_until(condition) -> bool:
+    """Others need a moment to notice that the controller is gone."""
+    deadline = time.monotonic() + 20
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_sigkill_at_a_random_moment(tmp_path, seed):
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    value = uuid.uuid4().hex
+    before = (mounts(), loop_devices())
+    program = Path(sys.executable).with_name("powercut")
+    command = [str(program), "run", str(SCENARIOS / "first-light.yaml")]
+    controller = subprocess.Popen(
+        [*command, "--seed", "1", "--results", str(tmp_path / "results")],
+        env={**os.environ, MARK: value, "TMPDIR": str(temporary)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    moment_s = random.Random(seed).uniform(0.3, 4)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        controller.wait(timeout=moment_s)
+    controller.send_signal(signal.SIGKILL)
+    controller.wait(timeout=10)
+    assert wait_until(lambda: not marked(value)), marked(value)
+    assert wait_until(lambda: not any(temporary.iterdir())), list(temporary.iterdir())
+    assert (mounts(), loop_devices()) == before

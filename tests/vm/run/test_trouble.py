@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Unknown is not a pass: hung guests, dead hypervisors, full hosts, damaged evidence."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from powercut.model.errors import DamagedRecording
+from powercut.model.verdict import FindingKind, Verdict
+from powercut.run.verify import verify
+
+SLOW = "cut: {trigger: {acks: 1000000}}\ncontrols: none\n"
+
+
+def only(result):
+    (cell,) = result.cells
+    (trial,) = cell.trials
+    return trial
+
+
+def messages(trial):
+    return " | ".join(f.message for f in trial.findings)
+
+
+def children(*, of: int, program: str) -> list[int]:
+    """Processes of `program` that the process `of` started."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            pid = int(entry.name)
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            command = (entry / "cmdline").read_bytes().split(b"\0")[0].decode()
+            if int(fields[1]) == of and program in command:
+                found.append(pid)
+    return found
+
+
+@contextlib.contextmanager
+def when_writing(results, sig, program):
+    """Sends `sig` to our child of `program` once acks have been recorded below `results`."""
+    stop = threading.Event()
+    struck: list[int] = []
+
+    def watch():
+        while not stop.wait(0.01):
+            if any(path.stat().st_size > 2000 for path in results.rglob("history.bin")):
+                (pid,) = children(of=os.getpid(), program=program)
+                os.kill(pid, sig)
+                struck.append(pid)
+                return
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+    assert len(struck) == 1
+
+
+def test_a_workload_that_never_gets_there_is_inconclusive(run):
+    trial = only(run("workload: {think: 30s}\ndeadline: 4s\ncut: {trigger: {acks: 50}}\n"))
+    assert trial.verdict is Verdict.INCONCLUSIVE
+    assert "did not come before the deadline" in messages(trial)
+    assert 0 < trial.commits_acked < 50
+
+
+def test_a_guest_that_hangs_is_inconclusive_within_its_deadline(run, tmp_path):
+    start = time.monotonic()
+    with when_writing(tmp_path / "results", signal.SIGSTOP, "qemu-system"):
+        result = run(SLOW + "deadline: 5s\n")
+    trial = only(result)
+    assert time.monotonic() - start < 60
+    assert trial.verdict is Verdict.INCONCLUSIVE
+    assert result.exit_status == 3
+    assert "did not come before the deadline" in messages(trial)
+    assert trial.commits_acked > 0
+    assert trial.commits_lost == 0
+
+
+def test_a_hypervisor_that_dies_is_inconclusive_and_what_was_acked_counts(run, tmp_path):
+    with when_writing(tmp_path / "results", signal.SIGKILL, "qemu-system"):
+        trial = only(run(SLOW + "deadline: 30s\n"))
+    assert trial.verdict is Verdict.INCONCLUSIVE
+    assert "connection to the guest ended" in messages(trial)
+    assert trial.commits_acked > 0
+    assert trial.commits_lost == 0
+
+
+def test_a_disk_that_dies_is_inconclusive(run, tmp_path):
+    with when_writing(tmp_path / "results", signal.SIGKILL, "nbdkit"):
+        trial = only(run(SLOW + "deadline: 30s\n"))
+    assert trial.verdict is Verdict.INCONCLUSIVE
+    assert FindingKind.INCOMPLETE in {f.kind for f in trial.findings}
+
+
+def test_a_guest_that_cannot_boot_is_inconclusive(run):
+    trial = only(
+        run(
+            "machine: {kernel_arguments: ['rdinit=/bin/wal']}\ndeadline: 20s\n"
+            "cut: {trigger: {acks: 5}}\n"
+        )
+    )
+    assert trial.verdict is Verdict.INCONCLUSIVE
+    assert trial.commits_acked == 0
+
+
+@pytest.fixture
+def small_host(tmp_path):
+    """A folder on a file system of 24 MiB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=24m", "powercut-test", folder], check=False
+    )
+    if mounted.returncode:
+        pytest.skip("mounting a small tmpfs takes root")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_a_full_host_is_never_safe(run, small_host):
+    result = run(
+        "workload: {record: 64KiB}\ndeadline: 30s\n" + SLOW, results=small_host / "results"
+    )
+    trial = only(result)
+    assert trial.verdict is Verdict.INCONCLUSIVE
+    assert result.exit_status == 3
+    # What had been recorded until then can be read, and says the same.
+    assert verify(Path(result.result_directory)).verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("name", ["disk.log", "disk.data", "history.bin", "observation.json"])
+def test_damaged_evidence_is_named(run, name):
+    result = run("cut: {trigger: {acks: 10}}\ncontrols: none\n")
+    (path,) = Path(result.result_directory).rglob(name)
+    damaged = bytearray(path.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    path.write_bytes(damaged)
+    with pytest.raises(DamagedRecording, match=name):
+        verify(Path(result.result_directory))

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each fault that powercut claims to see is planted and found, to the record; honest
+configurations stay silent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from powercut.model.verdict import FindingKind, LsnRange, Verdict
+from powercut.paths import SCENARIOS
+from powercut.run.verify import verify
+from powercut.store.layout import ResultDir
+
+RAW = """
+filesystem: {type: raw}
+workload: {direct: true, align: 4096, record: 4096, sync: fdatasync}
+cut: {trigger: {acks: 100}}
+controls: none
+"""
+
+
+def only(result):
+    (cell,) = result.cells
+    (trial,) = cell.trials
+    return trial
+
+
+def finding(trial, kind):
+    (found,) = [f for f in trial.findings if f.kind is kind]
+    return found
+
+
+def test_first_light(run):
+    result = run(SCENARIOS / "first-light.yaml")
+    honest, lying, no_sync = result.cells
+    assert result.exit_status == 0
+    assert all(cell.as_expected for cell in result.cells)
+    assert honest.verdict is Verdict.SAFE
+    assert honest.commits_acked >= 300
+    assert honest.commits_lost == 0
+    assert honest.findings == {}
+    assert honest.exposure.records == 0
+    assert [control.behaved for control in honest.controls] == [True, True]
+    for cell in (lying, no_sync):
+        assert cell.verdict is Verdict.LOSSY
+        everything = (LsnRange(1, cell.commits_acked),)
+        assert cell.lost_lsns == everything, "the live cut"
+        assert cell.exposure.lsns == everything, "the analysis of the recording"
+        assert cell.exposure.never_durable == cell.commits_acked
+        assert set(cell.findings) == {FindingKind.LOST, FindingKind.EXPOSED}
+    assert len(list(ResultDir.open(result_directory(result)).trials())) == 3, "cells are controls"
+
+
+def result_directory(result):
+    return Path(result.result_directory)
+
+
+def test_verify_comes_to_the_same(run):
+    result = run(SCENARIOS / "first-light.yaml")
+    again = verify(result_directory(result))
+    volatile = {"seconds", "scenario_file", "reproduce"}
+    assert again.model_dump(exclude=volatile) == result.model_dump(exclude=volatile)
+
+
+@pytest.mark.parametrize("filesystem", ["xfs", "ext4", "raw"])
+@pytest.mark.parametrize("cache", ["none", "writeback", "writethrough", "directsync"])
+def test_honest_disks_lose_nothing(run, filesystem, cache):
+    result = run(
+        f"filesystem: {{type: {filesystem}}}\n"
+        f"machine: {{cache: {cache}}}\n"
+        "cut: {trigger: {random: [50ms, 200ms]}}\ncontrols: none\n"
+    )
+    trial = only(result)
+    assert trial.findings == ()
+    assert trial.commits_acked > 0
+    assert trial.verdict is Verdict.SAFE
+    # Without controls nobody may call that SAFE.
+    assert result.verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("filesystem", ["xfs", "ext4", "raw"])
+def test_cache_unsafe_drops_the_flushes_and_is_convicted(run, filesystem):
+    trial = only(
+        run(
+            f"filesystem: {{type: {filesystem}}}\nmachine: {{cache: unsafe}}\n"
+            "cut: {trigger: {acks: 50}}\ncontrols: none\nexpect: lossy\n"
+        )
+    )
+    everything = (LsnRange(1, trial.commits_acked),)
+    assert trial.lost_lsns == everything
+    assert trial.exposure.lsns == everything
+
+
+def test_a_guest_that_believes_in_write_through_is_convicted(run):
+    trial = only(
+        run(
+            "machine: {guest_write_cache: write-through}\n"
+            "cut: {trigger: {acks: 50}}\ncontrols: none\nexpect: lossy\n"
+        )
+    )
+    assert trial.verdict is Verdict.LOSSY
+    assert trial.lost_lsns == (LsnRange(1, trial.commits_acked),)
+
+
+def test_one_lie_is_enough(run):
+    """A disk that keeps FUA and ignores flushes, under a cache mode that uses each."""
+    lie = "disk: {flush: ignored}\ncut: {trigger: {acks: 50}}\ncontrols: none\n"
+    flushes = only(run(lie + "machine: {cache: none}\nexpect: lossy\n"))
+    assert flushes.lost_lsns == (LsnRange(1, flushes.commits_acked),)
+    fua = only(run(lie + "machine: {cache: writethrough}\n"))
+    assert fua.verdict is Verdict.SAFE
+    assert fua.commits_lost == 0
+
+
+@pytest.mark.parametrize("kind", ["guest-crash", "vm-kill"])
+def test_a_cut_that_leaves_the_power_on_convicts_nobody(run, kind):
+    trial = only(
+        run(
+            "disk: {flush: ignored, fua: ignored}\n"
+            f"cut: {{kind: {kind}, policy: keep, trigger: {{acks: 50}}}}\ncontrols: none\n"
+        )
+    )
+    assert trial.commits_acked >= 50
+    assert trial.findings == ()
+
+
+def test_early_ack_is_found_by_exposure_at_least(run):
+    trial = only(
+        run(
+            RAW.replace("sync: fdatasync", "sync: fdatasync, plant: early-ack")
+            + "disk: {model: sata-ssd}\nexpect: lossy\n"
+        )
+    )
+    exposed = finding(trial, FindingKind.EXPOSED)
+    assert exposed.verdict is Verdict.LOSSY
+    # Every ack comes before its sync, so all but those that a later sync overtook on the
+    # way: with a flush of 1 ms none does.
+    assert exposed.lsns == (LsnRange(1, trial.commits_acked),)
+
+
+def test_a_skipped_sync_is_named_exactly(run):
+    """Every third sync is left out; the next one covers it, but a cut in between would not."""
+    trial = only(
+        run(
+            RAW.replace("sync: fdatasync", "sync: fdatasync, plant: 'skip-sync:3', think: 2ms")
+            + "disk: {model: sata-ssd}\nexpect: lossy\n"
+        )
+    )
+    exposed = finding(trial, FindingKind.EXPOSED)
+    lsns = [lsn for span in exposed.lsns for lsn in range(span.first, span.last + 1)]
+    assert lsns == list(range(3, trial.commits_acked + 1, 3))
+
+
+@pytest.mark.parametrize(
+    ("plant", "kind"),
+    [
+        ("torn-write:60", FindingKind.TORN),
+        ("flip-bit:60", FindingKind.CORRUPT),
+        ("wrong-offset:60", FindingKind.MISDIRECTED),
+    ],
+)
+def test_a_damaged_record_is_named(run, plant, kind):
+    trial = only(
+        run(RAW.replace("sync: fdatasync", f"sync: fdatasync, plant: '{plant}'") + "expect: lossy")
+    )
+    found = finding(trial, kind)
+    assert found.verdict is Verdict.LOSSY
+    assert found.lsns == (LsnRange(60, 60),)
+    assert trial.verdict is Verdict.LOSSY
+    assert FindingKind.DISAGREEMENT not in {f.kind for f in trial.findings}
+
+
+@pytest.mark.parametrize("policy", ["random", "prefix"])
+def test_survivors_agree_with_the_recording(run, policy):
+    """What a lying disk happens to keep is predicted record by record (raw: exactly)."""
+    trial = only(
+        run(
+            RAW.replace("acks: 100", "acks: 200").replace("cut: {", f"cut: {{policy: {policy}, ")
+            + "disk: {flush: ignored, fua: ignored}\nexpect: lossy\n"
+        )
+    )
+    assert 0 < trial.commits_lost < trial.commits_acked
+    assert FindingKind.DISAGREEMENT not in {f.kind for f in trial.findings}
+
+
+def test_a_cut_at_a_flush_is_exact(run):
+    """The disk freezes at the submission of the flush: one record per flush on a raw disk."""
+    trial = only(run(RAW.replace("acks: 100", "flushes: 42")))
+    assert trial.findings == ()
+    assert trial.commits_acked == 41
