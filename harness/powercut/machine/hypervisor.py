@@ -68,10 +68,14 @@ class Hypervisor:
     def wait_status(self, wanted: str, *, timeout_s: float) -> None:
         """Waits until the run state is `wanted`."""
         deadline = time.monotonic() + timeout_s
-        while (status := self.status(timeout_s=deadline - time.monotonic())) != wanted:
-            if time.monotonic() >= deadline:
-                raise DeadlineExceeded(f"the guest is '{status}', not '{wanted}'")
+        status = "silent"
+        while (remaining_s := deadline - time.monotonic()) > 0:
+            with contextlib.suppress(DeadlineExceeded):
+                status = self.status(timeout_s=remaining_s)
+            if status == wanted:
+                return
             time.sleep(_POLL_S)
+        raise DeadlineExceeded(f"after {timeout_s:.3g} s the guest is '{status}', not '{wanted}'")
 
     def save(self, state: Path, *, timeout_s: float) -> None:
         """Writes the machine's state, all but its RAM, to a new file."""

@@ -50,7 +50,7 @@ def examine(path: Path, *, timeout_s: float) -> NbdExport:
             return _examine(server)
     except (OSError, EOFError, ValueError) as error:
         raise HostError(
-            f"no usable NBD server on {path}: {error or 'it hung up'}",
+            f"no usable NBD server on {path}: {str(error) or 'it hung up'}",
             hint="the disk must be started before the machine",
         ) from None
 

@@ -193,8 +193,14 @@ class TemplateStore:
 
     @contextlib.contextmanager
     def _locked(self, key: str, deadline: float) -> Iterator[None]:
-        self.directory.mkdir(parents=True, exist_ok=True)
-        with (self.directory / f"{key}.lock").open("w") as lock:
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            file = (self.directory / f"{key}.lock").open("w")
+        except OSError as error:
+            raise HostError(
+                f"cannot use {self.directory} for templates: {error.strerror}"
+            ) from None
+        with file as lock:
             while True:
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

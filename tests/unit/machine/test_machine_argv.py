@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line follows from the description and from nothing else."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from powercut.machine.argv import NullDisk, TemplateRam, build_argv, kernel_command_line
+from powercut.machine.port import (
+    Accelerator,
+    CacheMode,
+    FileDisk,
+    GuestImage,
+    MachineSpec,
+    NbdDisk,
+)
+from powercut.machine.template import template_key
+from powercut.model.errors import HostError
+
+QEMU = Path("/usr/bin/qemu-system-x86_64")
+CONSOLE = Path("/run/console.log")
+SPEC = MachineSpec(
+    guest=GuestImage(Path("/g/kernel"), Path("/g/initramfs"), "6.1", "digest"),
+    disk=NbdDisk(Path("/run/nbd")),
+    channel=Path("/run/ctl"),
+    qmp=Path("/run/qmp"),
+)
+
+
+def options(argv: list[str], name: str) -> list[str]:
+    return [value for option, value in pairwise(argv) if option == name]
+
+
+def nodes(argv: list[str]) -> dict[str, dict]:
+    return {node["node-name"]: node for node in map(json.loads, options(argv, "-blockdev"))}
+
+
+def test_the_whole_command_line():
+    assert build_argv(SPEC, QEMU, console=CONSOLE, tsc_khz=2600000) == [
+        "/usr/bin/qemu-system-x86_64",
+        *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
+        "-sandbox",
+        "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
+        *("-M", "pc", "-accel", "tcg,thread=multi", "-cpu", "max", "-m", "128M", "-smp", "1"),
+        *("-kernel", "/g/kernel", "-initrd", "/g/initramfs"),
+        "-append",
+        "quiet loglevel=4 earlyprintk=ttyS0,115200,keep 8250.nr_uarts=0 panic=-1"
+        " cryptomgr.notests acpi=off pci=nomsi no_timer_check powercut.disk=vda"
+        " tsc=reliable tsc_early_khz=2600000",
+        *("-chardev", "socket,id=qmp,path=/run/qmp", "-mon", "chardev=qmp,mode=control"),
+        *("-chardev", "file,id=console,append=on,path=/run/console.log"),
+        *("-device", "isa-serial,chardev=console", "-device", "virtio-serial-pci"),
+        *("-chardev", "socket,id=ctl,path=/run/ctl"),
+        *("-device", "virtserialport,chardev=ctl,name=ctl"),
+        "-blockdev",
+        '{"node-name": "storage", "driver": "nbd",'
+        ' "server": {"type": "unix", "path": "/run/nbd"},'
+        ' "cache": {"direct": true, "no-flush": false}}',
+        "-blockdev",
+        '{"node-name": "disk", "driver": "raw", "file": "storage",'
+        ' "cache": {"direct": true, "no-flush": false}}',
+        "-device",
+        "virtio-blk-pci,drive=disk,write-cache=on,werror=report,rerror=report",
+    ]
+
+
+@pytest.mark.parametrize("disk", [NbdDisk(Path("/run/nbd")), FileDisk(Path("/run/image"))])
+@pytest.mark.parametrize(
+    ("mode", "direct", "no_flush", "write_cache"),
+    [
+        (CacheMode.WRITEBACK, False, False, "on"),
+        (CacheMode.NONE, True, False, "on"),
+        (CacheMode.WRITETHROUGH, False, False, "off"),
+        (CacheMode.DIRECTSYNC, True, False, "off"),
+        (CacheMode.UNSAFE, False, True, "on"),
+    ],
+)
+def test_cache_modes_are_spelt_out_on_both_nodes_and_the_device(
+    disk, mode, direct, no_flush, write_cache
+):
+    argv = build_argv(replace(SPEC, disk=disk, cache=mode), QEMU, console=CONSOLE)
+    for node in nodes(argv).values():
+        assert node["cache"] == {"direct": direct, "no-flush": no_flush}
+    assert f"write-cache={write_cache}" in options(argv, "-device")[-1]
+
+
+def test_no_network_and_nothing_by_default():
+    argv = build_argv(SPEC, QEMU, console=CONSOLE)
+    assert "-nodefaults" in argv
+    assert not [word for word in argv if "net" in word]
+
+
+def test_commas_in_paths_are_part_of_the_path():
+    odd = replace(SPEC, channel=Path("/a,b/ctl"), qmp=Path("/a,b/qmp"))
+    argv = build_argv(
+        odd, QEMU, console=Path("/a,b/log"), ram=TemplateRam(Path("/a,b/ram"), saving=False)
+    )
+    assert "socket,id=ctl,path=/a,,b/ctl" in argv
+    assert "socket,id=qmp,path=/a,,b/qmp" in argv
+    assert "file,id=console,append=on,path=/a,,b/log" in argv
+    assert options(argv, "-object")[0].endswith("mem-path=/a,,b/ram")
+
+
+@pytest.mark.parametrize("saving", [True, False])
+def test_ram_of_a_template_is_written_once_and_mapped_privately_ever_after(saving):
+    ram = TemplateRam(Path("/t/ram"), saving=saving)
+    argv = build_argv(SPEC, QEMU, console=CONSOLE, ram=ram, disk=NullDisk(1 << 20))
+    assert options(argv, "-M") == ["pc,memory-backend=ram"]
+    share = "on" if saving else "off"
+    assert options(argv, "-object") == [
+        f"memory-backend-file,id=ram,size=128M,share={share},mem-path=/t/ram"
+    ]
+    assert options(argv, "-incoming") == ([] if saving else ["defer"])
+    assert nodes(argv)["storage"] == {
+        "node-name": "storage",
+        "driver": "null-co",
+        "size": 1 << 20,
+        "read-zeroes": True,
+    }
+
+
+def test_kvm_guests_keep_acpi():
+    spec = replace(SPEC, accelerator=Accelerator.KVM, kernel_arguments=("panic_on_oops=1",))
+    argv = build_argv(spec, QEMU, console=CONSOLE)
+    assert (options(argv, "-accel"), options(argv, "-cpu")) == (["kvm"], ["host"])
+    words = kernel_command_line(spec).split()
+    assert words[-1] == "panic_on_oops=1"
+    assert not {"acpi=off", "pci=nomsi"} & set(words)
+
+
+def test_the_key_of_a_template_ignores_paths_and_host_caching_and_nothing_else(tmp_path):
+    qemu = tmp_path / "qemu"
+    qemu.write_bytes(b"1")
+
+    def key(size: int = 1 << 20, **changes) -> str:
+        return template_key(replace(SPEC, **changes), qemu, size)
+
+    first = key()
+    elsewhere = replace(SPEC.guest, kernel=Path("/x/kernel"), initramfs=Path("/x/initramfs"))
+    assert key(channel=Path("/x/ctl"), qmp=Path("/x/qmp"), guest=elsewhere) == first
+    assert key(disk=FileDisk(Path("/x/image"))) == first
+    assert key(cache=CacheMode.WRITEBACK) == first
+    different = {
+        key(2 << 20),
+        key(cache=CacheMode.DIRECTSYNC),
+        key(memory_mib=256),
+        key(cpus=2),
+        key(accelerator=Accelerator.KVM),
+        key(kernel_arguments=("x",)),
+        key(guest=replace(SPEC.guest, digest="other")),
+    }
+    qemu.write_bytes(b"22")
+    different.add(key())
+    assert len(different | {first}) == 9
+
+
+def test_a_missing_qemu_is_told(tmp_path):
+    with pytest.raises(HostError, match="no QEMU at"):
+        template_key(SPEC, tmp_path / "missing", 1)
