@@ -9,23 +9,24 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from powercut.crash import claims, evidence, exposure, places, sets, survival
+from powercut.crash import claims, evidence, explore, exposure, places, sets, states, survival
 from powercut.model.units import NEVER
 
-PROPERTIES = Path(__file__).parents[1] / "property" / "test_crash_by_definition.py"
+PROPERTIES = Path(__file__).parents[1] / "property"
 
 
-def load_properties():
-    name = "crash_by_definition_for_mutants"
+def load_properties(file):
+    name = f"{file}_for_mutants"
     if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, PROPERTIES)
+        spec = importlib.util.spec_from_file_location(name, PROPERTIES / f"{file}.py")
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         spec.loader.exec_module(module)
     return sys.modules[name]
 
 
-by_definition = load_properties()
+by_definition = load_properties("test_crash_by_definition")
+states_by_definition = load_properties("test_crash_states_by_definition")
 
 
 def flush_counts_what_was_in_flight(completed_ns, flush_submitted_ns, flush_done_ns):
@@ -89,6 +90,54 @@ def once_durable_always_durable(found):
 
 real_merge = exposure._merge
 
+
+def applied_in_the_wrong_order(self, state):
+    """Of two writes to one place the one submitted first ends on top."""
+    return real_application_order(self, state)[::-1]
+
+
+def moved_too_far(self, state):
+    """Whatever was in flight may move behind everything."""
+    order = real_application_order(self, state)
+    moved = [move.write for move in state.moves]
+    return np.array([w for w in order if w not in moved] + moved, dtype=np.int64)
+
+
+def nothing_in_flight_survives(self, instant):
+    """What had not completed is never on the medium."""
+    volatile = real_volatile(self, instant)
+    return volatile[self.completed_ns[volatile] < instant]
+
+
+def durable_writes_may_be_lost(self, instant):
+    """Everything issued counts as volatile, and nothing is there for certain."""
+    return np.zeros(0, dtype=np.int64)
+
+
+def tears_do_not_matter(self, state):
+    """Torn and whole count as the same content."""
+    whole = states.CrashState(state.instant, state.survivors, (), state.moves)
+    return real_fingerprint(self, whole)
+
+
+def durable_writes_do_not_matter(self, state):
+    """Only the survivors make the content."""
+    return hash((state.survivors, state.torn, state.moves))
+
+
+real_application_order = states.StateSpace.application_order
+real_volatile = states.StateSpace.volatile
+real_fingerprint = explore._Fingerprints.of
+
+STATE_MUTANTS = [
+    ("drawn", states.StateSpace, "application_order", applied_in_the_wrong_order),
+    ("drawn", states.StateSpace, "application_order", moved_too_far),
+    ("drawn", states.StateSpace, "durable", durable_writes_may_be_lost),
+    ("drawn", explore._Fingerprints, "of", tears_do_not_matter),
+    ("drawn", explore._Fingerprints, "of", durable_writes_do_not_matter),
+    ("complete", states.StateSpace, "volatile", nothing_in_flight_survives),
+]
+
 MUTANTS = [
     ("sets", sets, "first_covering_flush_ns", flush_counts_what_was_in_flight),
     ("sets", sets, "first_covering_flush_ns", flush_durable_at_its_submission),
@@ -115,12 +164,13 @@ HUNT = settings(
 
 @pytest.mark.parametrize(
     ("what", "owner", "name", "mutant"),
-    MUTANTS,
-    ids=[f"{what}-{mutant.__name__}" for what, _, _, mutant in MUTANTS],
+    MUTANTS + STATE_MUTANTS,
+    ids=[f"{what}-{mutant.__name__}" for what, _, _, mutant in MUTANTS + STATE_MUTANTS],
 )
 def test_a_wrong_rule_is_refused(monkeypatch, what, owner, name, mutant):
     monkeypatch.setattr(owner, name, mutant)
-    check = getattr(by_definition, f"check_{what}")
+    properties = states_by_definition if what in ("drawn", "complete") else by_definition
+    check = getattr(properties, f"check_{what}")
 
     @HUNT
     @given(by_definition.worlds(cut=what == "survival"))

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Draws distinct crash states of a recording, instant by instant, and counts honestly.
+
+Two states are the same if they have the same content and the same requirements: then
+recovery and checker cannot tell them apart.  The content is known by what makes it: the
+writes that survive, how they are torn, and what was moved.  A write that another
+survivor hides completely is no part of it.  The fingerprint is the exclusive or of one
+random number of 128 bits for each of these, so that the durable writes of all instants
+need one pass.
+
+Coverage says, besides what was drawn, what was not: the instants chosen out of all at
+which the set of legal states changes, and how many states are legal at the chosen ones.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import math
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+
+from powercut.crash.policies import POLICIES
+from powercut.crash.states import CrashState, Model, Move, StateSpace
+from powercut.model.errors import UsageError
+from powercut.model.timeline import RequestKind
+from powercut.model.units import NEVER
+
+I64 = npt.NDArray[np.int64]
+
+
+class InstantKind(enum.Enum):
+    """After which events the power is cut."""
+
+    FLUSH = "flush"
+    FUA = "fua"
+    ACK = "ack"
+    COMPLETION = "completion"
+    SUBMISSION = "submission"
+
+
+def events(space: StateSpace, kinds: Sequence[InstantKind]) -> I64:
+    """The instants just after every event of `kinds`, rising, without repetition.
+
+    Nothing changes between two events, so these are all instants there are.
+    """
+    requests = space.timeline.requests
+    flush = requests.kind == RequestKind.FLUSH
+    found = [np.empty(0, dtype=np.int64)]
+    for kind in kinds:
+        match kind:
+            case InstantKind.FLUSH:
+                found.append(space.completed_ns[flush])
+            case InstantKind.FUA:
+                found.append(space.completed_ns[requests.fua & ~flush])
+            case InstantKind.COMPLETION:
+                found.append(space.completed_ns)
+            case InstantKind.SUBMISSION:
+                found.append(requests.submitted_ns)
+            case InstantKind.ACK if space.claims is not None:
+                found.append(space.claims.ack_ns)
+    instants = np.concatenate(found)
+    instants = instants[instants < _end_ns(space)] + 1
+    return np.unique(instants)
+
+
+def sample(instants: I64, count: int, seed: int) -> I64:
+    """`count` of `instants`, drawn from `seed`; all if there are fewer."""
+    if len(instants) <= count:
+        return instants
+    return np.sort(np.random.default_rng(seed).choice(instants, count, replace=False))
+
+
+def _end_ns(space: StateSpace) -> int:
+    """Nothing after the power was gone is a state of this recording."""
+    return int(NEVER) if space.timeline.cut is None else int(space.timeline.cut.at)
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What was drawn, and out of how much.
+
+    `legal_log2` is the binary logarithm of the number of legal states summed over the
+    instants looked at (states legal at several instants count at each);
+    `instants_all` is how many instants there are at which the legal states differ.
+    `exhausted` says that every policy that ends came to its end at every instant.
+    """
+
+    model: Model
+    instants: int
+    instants_all: int
+    legal_log2: float
+    distinct: int
+    duplicates: int
+    by_policy: dict[str, int]
+    exhausted: bool
+
+    @property
+    def text(self) -> str:
+        """For a person."""
+        return (
+            f"{self.distinct} distinct states of 2^{self.legal_log2:.1f} legal ones "
+            f"({self.model.value} model) at {self.instants} of {self.instants_all} instants; "
+            f"{self.duplicates} repetitions were not counted"
+        )
+
+
+@dataclass
+class Exploration:
+    """An iterator over distinct states; ask `coverage` at any time.
+
+    `policies` are names; `per_policy` bounds what one policy draws at one instant, and
+    `limit` all states together.  Everything random comes from `seed`.
+
+    Raises `UsageError` for a policy that does not exist.
+    """
+
+    space: StateSpace
+    instants: I64
+    policies: Sequence[str] = tuple(POLICIES)
+    model: Model = Model.EXACT
+    seed: int = 0
+    per_policy: int = 64
+    limit: int | None = None
+    _seen: set[tuple[int, int, int]] = field(default_factory=set)
+    _drawn: Counter[str] = field(default_factory=Counter)
+    _duplicates: int = 0
+    _looked_at: list[float] = field(default_factory=list)
+    _exhausted: bool = True
+
+    def __post_init__(self) -> None:
+        for name in self.policies:
+            if name not in POLICIES:
+                raise UsageError(
+                    f"there is no policy {name!r}", hint="choose from " + ", ".join(POLICIES)
+                )
+        self._prints = _Fingerprints(self.space, self.seed)
+
+    def __iter__(self) -> Iterator[CrashState]:
+        for instant in self.instants.tolist():
+            self._looked_at.append(self.space.legal_log2(instant, self.model))
+            required = self.space.required(instant)
+            asked = (required.first, required.last) if required else (0, 0)
+            for state in self._draw(instant):
+                key = (self._prints.of(state), *asked)
+                if key in self._seen:
+                    self._duplicates += 1
+                    continue
+                if self.limit is not None and len(self._seen) >= self.limit:
+                    self._exhausted = False
+                    return
+                self._seen.add(key)
+                self._drawn[state.policy] += 1
+                yield state
+
+    def _draw(self, instant: int) -> Iterator[CrashState]:
+        if self.model is not Model.EXACT:
+            for survivors in self.space.model_prefixes(instant, self.model):
+                yield CrashState(instant, survivors, policy=self.model.value)
+            return
+        ordered = self.space.timeline.contract.ordered
+        for name in self.policies:
+            # Each policy and instant has its own generator: none disturbs another.
+            draw = random.Random(f"{self.seed}/{name}/{instant}")
+            drawn = POLICIES[name](self.space, instant, draw)
+            for state in islice(drawn, self.per_policy):
+                if not ordered or not self.space.problems(state):
+                    yield state
+            if name != "random-subsets" and next(drawn, None) is not None:
+                self._exhausted = False
+
+    def coverage(self) -> Coverage:
+        """So far."""
+        return Coverage(
+            model=self.model,
+            instants=len(self._looked_at),
+            instants_all=len(events(self.space, list(InstantKind))),
+            legal_log2=_log2_sum(self._looked_at),
+            distinct=len(self._seen),
+            duplicates=self._duplicates,
+            by_policy=dict(self._drawn),
+            exhausted=self._exhausted and len(self._looked_at) == len(self.instants),
+        )
+
+
+def _log2_sum(logs: Sequence[float]) -> float:
+    if not logs:
+        return 0.0
+    most = max(logs)
+    return most + math.log2(sum(2.0 ** (log - most) for log in logs))
+
+
+class _Fingerprints:
+    """One number of 128 bits per content."""
+
+    def __init__(self, space: StateSpace, seed: int) -> None:
+        self.space = space
+        self.seed = seed
+        order = np.argsort(space.sets.durable_ns, kind="stable")
+        self._durable_ns = space.sets.durable_ns[order]
+        self._order = order
+        self._prefix = [0]
+
+    def of(self, state: CrashState) -> int:
+        """The fingerprint of the state's content."""
+        durable = int(np.searchsorted(self._durable_ns, state.instant, side="left"))
+        while len(self._prefix) <= durable:
+            write = int(self._order[len(self._prefix) - 1])
+            self._prefix.append(self._prefix[-1] ^ self._number("write", write))
+        result = self._prefix[durable]
+        torn = {kept.write for kept in state.torn}
+        for write in _visible(self.space, state):
+            if write not in torn:
+                result ^= self._number("write", write)
+        for kept in state.torn:
+            result ^= self._number("torn", kept.write, kept.begin, kept.end)
+        for move in state.moves:
+            result ^= self._number("move", move.write, move.after)
+        return result
+
+    def _number(self, *what: object) -> int:
+        digest = hashlib.blake2b(repr((self.seed, *what)).encode(), digest_size=16)
+        return int.from_bytes(digest.digest())
+
+
+def _visible(space: StateSpace, state: CrashState) -> list[int]:
+    """The survivors that are not hidden whole by one that was submitted later."""
+    if state.moves:
+        return list(state.survivors)
+    torn = {kept.write for kept in state.torn}
+    visible: list[int] = []
+    hiding: list[tuple[int, int]] = []
+    for write in reversed(state.survivors):
+        begin, end = int(space.begin[write]), int(space.end[write])
+        if write in torn or not any(low <= begin and end <= high for low, high in hiding):
+            visible.append(write)
+        if write not in torn:
+            hiding.append((begin, end))
+    return visible
+
+
+__all__ = [
+    "Coverage",
+    "Exploration",
+    "InstantKind",
+    "Move",
+    "events",
+    "sample",
+]

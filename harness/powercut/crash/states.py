@@ -1,0 +1,365 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Crash states: the disk images that the contract permits after a cut at one instant.
+
+Of the writes issued before the cut, durable(t) is on the medium whole; the others are
+*volatile*.  A crash state is a choice of:
+
+1. survivors: any subset of the volatile writes;
+2. tearing: of a survivor any of the atomic units that it touches (units of the disk,
+   counted from its beginning); its other units never happened.  Durable writes are whole;
+3. order: where survivors or durable writes overlap, an order that the device could have
+   produced.  A write that completed before another was submitted comes first; writes
+   that were in flight together have no order.  Every such order, and no other, comes
+   from giving each write one point between its submission and its completion.
+4. On a device that keeps order (the contract's `ordered`), the volatile writes that
+   completed survive in the order of their completion: a prefix of them, the next one
+   perhaps torn.  Those still in flight survive, in any combination, only if all of
+   these did.  What a flush or FUA made durable earlier than its turn stays durable.
+
+The weaker models that other tools use are subsets of these states:
+
+5. `prefix`: whole writes in the order of their completion, up to some point that is not
+   before the last durable one;
+6. `epoch`: the same in the order in which dm-log-writes keeps them: by the flush that
+   first covers a write, then by completion.  Writes in flight are in neither.
+
+How many states are legal is counted by content: for each atomic unit the writes that
+may be the last to show there, and the product of these numbers over all units, since
+units are independent of each other (tearing, rule 2).  Equal bytes from different
+writes count as different.  If writes begin or end within an atomic unit, its parts are
+counted as if they were independent, which they are not: an upper bound.  On a device
+that keeps order, choices are counted instead of contents.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from powercut.crash.claims import Claims
+from powercut.crash.places import expand, sorted_unique
+from powercut.crash.sets import DurabilitySets, durability_sets
+from powercut.model.timeline import RequestKind, Timeline
+from powercut.model.units import NEVER
+from powercut.model.verdict import LsnRange
+
+I64 = npt.NDArray[np.int64]
+
+_FEW = 64
+
+
+class Model(enum.Enum):
+    """Which states count as legal."""
+
+    PREFIX = "prefix"
+    EPOCH = "epoch"
+    EXACT = "exact"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The bytes `begin` to `end` - 1 of the disk, of a torn write, that survived."""
+
+    write: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Move:
+    """`write` reaches the medium after `after`, which was submitted later, in flight with it."""
+
+    write: int
+    after: int
+
+
+@dataclass(frozen=True)
+class CrashState:
+    """One disk after a cut at `instant`: durable(instant) and what `survivors` add.
+
+    `survivors` are volatile writes, rising.  Of those that occur in `torn` only the
+    ranges given there survived.  Writes reach the medium in the order of their
+    submission but for `moves`.  `policy` says who thought of it.
+    """
+
+    instant: int
+    survivors: tuple[int, ...]
+    torn: tuple[Kept, ...] = ()
+    moves: tuple[Move, ...] = ()
+    policy: str = ""
+
+
+@dataclass(frozen=True)
+class AppliedWrite:
+    """Bytes to lay over the base image at `offset`; `data` None means `length` zeroes."""
+
+    request: int
+    offset: int
+    length: int
+    data: npt.NDArray[np.uint8] | None
+
+
+class StateSpace:
+    """All crash states of one recording."""
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        claims: Claims | None = None,
+        sets: DurabilitySets | None = None,
+    ) -> None:
+        self.timeline = timeline
+        self.claims = claims
+        self.sets = sets or durability_sets(timeline)
+        self.unit = timeline.contract.atomic_unit
+        requests = timeline.requests
+        self.begin = requests.offset
+        self.end = requests.offset + requests.length
+        self.completed_ns = np.where(requests.failed, np.int64(NEVER), requests.completed_ns)
+        bounds = np.concatenate([self.begin[requests.is_write], self.end[requests.is_write]])
+        bits = int(np.bitwise_or.reduce(bounds, initial=4096))
+        self._cell = bits & -bits  # every write covers a cell wholly or not at all
+
+    # --- which writes -------------------------------------------------------------
+
+    def required(self, instant: int) -> LsnRange | None:
+        """The records that recovery must return after a cut at `instant`."""
+        return self.claims.required(instant) if self.claims else None
+
+    def durable(self, instant: int) -> I64:
+        """Writes that are on the medium in every state of `instant`, rising."""
+        return np.flatnonzero(self.sets.durable(instant) & (self.end > self.begin))
+
+    def volatile(self, instant: int) -> I64:
+        """Writes that may be on the medium or not, rising; without those that cannot show.
+
+        A volatile write cannot show where a durable one came after it.
+        """
+        issued = self.sets.issued(instant) & ~self.sets.durable(instant)
+        volatile = np.flatnonzero(issued & (self.end > self.begin))
+        if not len(volatile):
+            return volatile
+        shown, _ = self._finals(instant, volatile)
+        return np.asarray(volatile[np.isin(volatile, shown)])
+
+    def races(self, instant: int) -> list[Move]:
+        """Pairs of writes issued before `instant` that overlap and have no order, each as
+        the order that is not theirs; without those that a durable write hides.
+        """
+        durable = self.durable(instant)
+        races = []
+        for move in self._all_races:
+            if self.sets.submitted_ns[move.after] >= instant:
+                continue
+            begin = max(self.begin[move.write], self.begin[move.after])
+            end = min(self.end[move.write], self.end[move.after])
+            youngest = max(self.sets.successor[move.write], self.sets.successor[move.after])
+            hides = durable[durable >= youngest]
+            if not bool(((self.begin[hides] <= begin) & (self.end[hides] >= end)).any()):
+                races.append(move)
+        return races
+
+    @cached_property
+    def _all_races(self) -> list[Move]:
+        """Every two overlapping writes that were in flight together; rare in practice."""
+        writes = np.flatnonzero(self.sets.is_write & (self.end > self.begin))
+        ahead = np.searchsorted(writes, self.sets.successor[writes]) - np.arange(len(writes)) - 1
+        races = []
+        lag = 1
+        while len(first := np.flatnonzero(ahead >= lag)):
+            if len(first) <= _FEW:  # such as those that never completed: one by one
+                for index in first.tolist():
+                    later = writes[index + lag : index + 1 + int(ahead[index])]
+                    races += self._overlaps(np.full(len(later), writes[index]), later)
+                break
+            races += self._overlaps(writes[first], writes[first + lag])
+            lag += 1
+        return sorted(races, key=lambda move: (move.write, move.after))
+
+    def _overlaps(self, first: I64, second: I64) -> list[Move]:
+        some = (self.begin[first] < self.end[second]) & (self.begin[second] < self.end[first])
+        return [
+            Move(a, b) for a, b in zip(first[some].tolist(), second[some].tolist(), strict=True)
+        ]
+
+    def touched_units(self, write: int) -> int:
+        """How many atomic units `write` touches."""
+        return int((self.end[write] - 1) // self.unit - self.begin[write] // self.unit + 1)
+
+    def precedes(self, first: int, second: int) -> bool:
+        """Whether `first` completed before `second` was submitted."""
+        return bool(self.sets.successor[first] <= second)
+
+    def in_completion_order(self, writes: I64) -> I64:
+        """Those of `writes` that completed, in that order."""
+        done = writes[self.completed_ns[writes] != NEVER]
+        return np.asarray(done[np.argsort(self.completed_ns[done], kind="stable")])
+
+    def in_epoch_order(self, writes: I64) -> I64:
+        """The same by the first flush submitted after the completion, then by completion."""
+        done = self.in_completion_order(writes)
+        group = np.searchsorted(self._flush_submitted_ns, self.completed_ns[done], side="right")
+        return np.asarray(done[np.argsort(group, kind="stable")])
+
+    @cached_property
+    def _flush_submitted_ns(self) -> I64:
+        requests = self.timeline.requests
+        return np.asarray(requests.submitted_ns[requests.kind == RequestKind.FLUSH])
+
+    # --- how many -----------------------------------------------------------------
+
+    def legal_log2(self, instant: int, model: Model = Model.EXACT) -> float:
+        """Binary logarithm of the number of legal states of `instant`."""
+        if model is not Model.EXACT:
+            return math.log2(len(self.model_prefixes(instant, model)))
+        if self.timeline.contract.ordered:
+            return self._ordered_log2(instant)
+        volatile = self.volatile(instant)
+        racing = [write for move in self.races(instant) for write in (move.write, move.after)]
+        involved = np.union1d(volatile, np.array(racing, dtype=np.int64))
+        if not len(involved):
+            return 0.0
+        _, count = self._finals(instant, involved)
+        return float(np.log2(count).sum()) * max(1, self._cell // self.unit)
+
+    def _finals(self, instant: int, writes: I64) -> tuple[I64, I64]:
+        """Looks at all cells of `writes`: which volatile ones may show in one of them, and
+        for each cell how many writes (or the base image) may.
+        """
+        first = self.begin[writes] // self._cell
+        owner, cell = expand(first, self.end[writes] // self._cell - first)
+        cells = sorted_unique(cell)
+        durable = self.durable(instant)
+        low = np.searchsorted(cells, self.begin[durable] // self._cell)
+        high = np.searchsorted(cells, self.end[durable] // self._cell)
+        under, at = expand(low, high - low)
+        under = durable[under]
+        # The youngest durable write of a cell follows whatever completed before it.
+        youngest = np.full(len(cells), -1, dtype=np.int64)
+        np.maximum.at(youngest, at, under)
+        shows = self.sets.successor[under] > youngest[at]
+        count = np.bincount(at[shows], minlength=len(cells))
+        count = np.maximum(count, 1)  # without a durable write the base image
+        rank, write = np.searchsorted(cells, cell), writes[owner]
+        shows = self.sets.successor[write] > youngest[rank]
+        shows &= self.sets.durable_ns[write] >= instant
+        np.add.at(count, rank[shows], 1)
+        return sorted_unique(write[shows]), count
+
+    def _ordered_log2(self, instant: int) -> float:
+        """Rule 4: prefixes, the write after a prefix torn, and after the last any of the rest."""
+        volatile = self.volatile(instant)
+        done = self.in_completion_order(volatile)
+        flying = volatile[self.completed_ns[volatile] == NEVER]
+        # Kept whole, or in one of 2^units - 2 ways torn: the latter are too many to sum as
+        # integers only for writes of more than a thousand units.
+        logs = [0.0]
+        for write in done.tolist():
+            units = self.touched_units(write)
+            logs.append(units + math.log2(1 - 2.0**-units) if units > 1 else 0.0)
+        torn = sum(self.touched_units(write) for write in flying.tolist())
+        if torn:
+            logs.append(torn + math.log2(1 - 2.0**-torn))
+        most = max(logs)
+        return most + math.log2(sum(2.0 ** (log - most) for log in logs))
+
+    # --- states ---------------------------------------------------------------------
+
+    def model_prefixes(self, instant: int, model: Model) -> list[tuple[int, ...]]:
+        """Survivors of every state of a weaker model: shortest first."""
+        issued = np.flatnonzero(self.sets.issued(instant) & (self.completed_ns < instant))
+        order = self.in_completion_order(issued)
+        if model is Model.EPOCH:
+            order = self.in_epoch_order(issued)
+        durable = self.sets.durable(instant)
+        needed = np.flatnonzero(durable[order])
+        shortest = int(needed[-1]) + 1 if len(needed) else 0
+        shows = np.isin(order, self.volatile(instant))
+        volatile = order[shows].tolist()
+        skipped = int(shows[:shortest].sum())
+        return [tuple(sorted(volatile[:n])) for n in range(skipped, len(volatile) + 1)]
+
+    def application_order(self, state: CrashState) -> I64:
+        """Every write of the state, durable ones included, in the order of application."""
+        durable = self.durable(state.instant)
+        writes = np.union1d(durable, np.array(state.survivors, dtype=np.int64))
+        if not state.moves:
+            return writes
+        point = {move.write: move.after for move in state.moves}
+        # A write that moved stands behind the one it follows, among its like by age.
+        return np.array(
+            sorted(
+                writes.tolist(), key=lambda write: (point.get(write, write), write in point, write)
+            ),
+            dtype=np.int64,
+        )
+
+    def image_writes(self, state: CrashState) -> list[AppliedWrite]:
+        """What to lay over the base image, in order, to get the state's image."""
+        torn: dict[int, list[Kept]] = {}
+        for kept in state.torn:
+            torn.setdefault(kept.write, []).append(kept)
+        applied = []
+        for write in self.application_order(state).tolist():
+            begin, end = int(self.begin[write]), int(self.end[write])
+            for kept in torn.get(write, [Kept(write, begin, end)]):
+                low, high = max(kept.begin, begin), min(kept.end, end)
+                if high > low:
+                    applied.append(self._applied(write, low, high))
+        return applied
+
+    def _applied(self, write: int, begin: int, end: int) -> AppliedWrite:
+        data = None
+        if self.timeline.requests.kind[write] == RequestKind.WRITE:
+            start = begin - int(self.begin[write])
+            data = self.timeline.payload(write)[start : start + end - begin]
+        return AppliedWrite(write, begin, end - begin, data)
+
+    def problems(self, state: CrashState) -> list[str]:
+        """Why the contract does not permit `state`; empty if it does."""
+        issued, durable = self.sets.issued(state.instant), self.sets.durable(state.instant)
+        problems = []
+        for write in state.survivors:
+            if not 0 <= write < len(issued) or not issued[write]:
+                problems.append(f"request {write} is no write issued before {state.instant}")
+            elif durable[write]:
+                problems.append(f"write {write} is durable and needs no mention")
+        for kept in state.torn:
+            if kept.write not in state.survivors:
+                problems.append(f"write {kept.write} is torn and does not survive")
+            elif not self._at_units(kept):
+                problems.append(f"write {kept.write} tears at {self.unit} bytes, not as {kept}")
+        for move in state.moves:
+            if move.after <= move.write or self.precedes(move.write, move.after):
+                problems.append(f"write {move.write} cannot come after write {move.after}")
+        if not problems and self.timeline.contract.ordered:
+            problems += self._disorder(state)
+        return problems
+
+    def _at_units(self, kept: Kept) -> bool:
+        begin, end = int(self.begin[kept.write]), int(self.end[kept.write])
+        return (
+            begin <= kept.begin < kept.end <= end
+            and (kept.begin == begin or kept.begin % self.unit == 0)
+            and (kept.end == end or kept.end % self.unit == 0)
+        )
+
+    def _disorder(self, state: CrashState) -> list[str]:
+        """Rule 4."""
+        volatile = self.volatile(state.instant)
+        torn = {kept.write for kept in state.torn}
+        missing: int | None = None
+        for write in self.in_completion_order(volatile).tolist():
+            if write in state.survivors and missing is not None:
+                return [f"write {write} survives without {missing}, which completed before it"]
+            if missing is None and (write not in state.survivors or write in torn):
+                missing = write
+        flying = [w for w in state.survivors if self.completed_ns[w] == NEVER]
+        if flying and missing is not None:
+            return [f"write {flying[0]} was in flight and survives without {missing}"]
+        return []
