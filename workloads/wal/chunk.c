@@ -102,6 +102,34 @@ static bool decode_words(const struct wal_run *run, const uint8_t *data, uint64_
     return true;
 }
 
+/* True if the chunk is payload of `run`: in its place, or if `strayed` from any other. */
+static bool attribute_words(const struct wal_classifier *c, uint64_t slot, uint32_t index,
+                            const uint8_t *data, unsigned run, bool strayed,
+                            struct wal_chunk *chunk)
+{
+    uint64_t place;
+
+    if (!decode_words(&c->runs[run], data, &place))
+        return false;
+    uint64_t lsn = place >> WAL_INDEX_BITS & WAL_LSN_MAX;
+    uint64_t word_index = place & ((1u << WAL_INDEX_BITS) - 1);
+    bool in_place = index > 0 && word_index == (index - 1) * (uint64_t)WORDS &&
+                    (run != 0 || wal_fits(&c->layout, slot, lsn));
+
+    if (in_place == strayed)
+        return false;
+    /* What this run wrote begins at a chunk of a record; an older run's may be longer. */
+    if (run == 0 && (word_index % WORDS || word_index >= (c->layout.record - WAL_CHUNK) / 8))
+        return false;
+    *chunk = (struct wal_chunk){
+        .author = run != 0 ? WAL_OLDER : in_place ? WAL_HERE : WAL_ELSEWHERE,
+        .run = run,
+        .stream = (uint32_t)(place >> (WAL_LSN_BITS + WAL_INDEX_BITS)),
+        .lsn = lsn,
+    };
+    return true;
+}
+
 struct wal_chunk wal_chunk_attribute(struct wal_classifier *c, uint64_t slot, uint32_t index,
                                      const uint8_t *data)
 {
@@ -114,24 +142,14 @@ struct wal_chunk wal_chunk_attribute(struct wal_classifier *c, uint64_t slot, ui
     }
     if (wal_header_load(&header, data))
         return attribute_header(c, slot, index, &header);
-    for (unsigned run = 0; run < c->run_count; run++) {
-        uint64_t place;
-
-        if (!decode_words(&c->runs[run], data, &place))
-            continue;
-        chunk.run = run;
-        chunk.stream = (uint32_t)(place >> (WAL_LSN_BITS + WAL_INDEX_BITS));
-        chunk.lsn = place >> WAL_INDEX_BITS & WAL_LSN_MAX;
-        uint64_t word_index = place & ((1u << WAL_INDEX_BITS) - 1);
-
-        if (run != 0)
-            chunk.author = WAL_OLDER;
-        else if (index > 0 && word_index == (index - 1) * (uint64_t)WORDS &&
-                 wal_fits(&c->layout, slot, chunk.lsn))
-            chunk.author = WAL_HERE;
-        else
-            chunk.author = WAL_ELSEWHERE;
-        return chunk;
+    /* A chunk in its place settles who wrote it.  Only then is one looked for that strayed:
+     * if the keys of two runs agree in their low three bits, as one pair in eight does, the
+     * words of either follow one another under the key of the other, too. */
+    for (int strayed = 0; strayed <= 1; strayed++) {
+        for (unsigned run = 0; run < c->run_count; run++) {
+            if (attribute_words(c, slot, index, data, run, strayed, &chunk))
+                return chunk;
+        }
     }
     return chunk;
 }
