@@ -58,7 +58,7 @@ class Bystanders:
     unreadable_slots: list[LsnRange] = field(default_factory=list)
     misdirected: list[LsnRange] = field(default_factory=list)
     never_attempted: list[LsnRange] = field(default_factory=list)
-    never_attempted_torn: list[LsnRange] = field(default_factory=list)
+    never_attempted_part: list[LsnRange] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -177,10 +177,11 @@ def _place(
         state = SlotState.MISDIRECTED  # whatever the reader called it
     if found and found.last > attempted:
         claimed = LsnRange(max(found.first, attempted + 1), found.last)
-        if state in (SlotState.INTACT, SlotState.MISDIRECTED):
+        # Only of an intact slot the reader has seen every byte of the record it names.
+        if part.state is SlotState.INTACT:
             others.never_attempted.append(claimed)
-        elif state is SlotState.TORN:
-            others.never_attempted_torn.append(claimed)
+        elif state in (SlotState.TORN, SlotState.MISDIRECTED):
+            others.never_attempted_part.append(claimed)
     if state is SlotState.MISDIRECTED and found:
         elsewhere.append(found)
     if index is not None:

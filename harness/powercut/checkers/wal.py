@@ -130,7 +130,7 @@ def _bystanders(reading: LogReading) -> list[Finding]:
     found = [
         (kinds.NEVER_ATTEMPTED, lossy, others.never_attempted,
          "records came back that nobody had attempted", True),
-        (kinds.NEVER_ATTEMPTED, unknown, others.never_attempted_torn,
+        (kinds.NEVER_ATTEMPTED, unknown, others.never_attempted_part,
          "parts of records came back that nobody had attempted", True),
         (kinds.MISDIRECTED, unknown, others.misdirected,
          "records stand where they do not belong, none of them missing", True),

@@ -19,7 +19,7 @@ from powercut.model.wal import CHUNK, LayoutKind, WalLayout
 
 I64 = npt.NDArray[np.int64]
 
-LSN_SLACK = 1 << 16
+LSN_SLACK = 1 << 12
 """Records this far beyond the last received attempt are still recognised in writes."""
 
 

@@ -82,6 +82,14 @@ def test_lawful_ends_of_a_log_are_silent(extents):
             [(0, 12, S.INTACT, 1), (12, 1, S.TORN, 13, 1)],
             [(K.NEVER_ATTEMPTED, I, ((13, 13),))],
         ),
+        # a chunk that seems to be of a record far away is no record that came back
+        (
+            [(0, 12, S.INTACT, 1), (12, 1, S.MISDIRECTED, 880714439732)],
+            [
+                (K.NEVER_ATTEMPTED, I, ((880714439732, 880714439732),)),
+                (K.MISDIRECTED, I, ((880714439732, 880714439732),)),
+            ],
+        ),
         ([(0, 10, S.INTACT, 1), (10, 1, S.CORRUPT, 0, 4)], [(K.CORRUPT, I, ())]),
         ([(0, 10, S.INTACT, 1), (12, 3, S.UNREADABLE, 0, 5)], [(K.UNREADABLE, I, ())]),
         ([(0, 10, S.INTACT, 1), (11, 1, S.MISDIRECTED, 3)], [(K.MISDIRECTED, I, ((3, 3),))]),
