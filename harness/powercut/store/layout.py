@@ -14,6 +14,8 @@
             console.txt  recovery-console.txt              (sealed)
             manifest.json     the seal
             verdict.json      what follows from the above
+            exploration.json  what its crash states say
+            states/           crash states that have a name
 
 Everything above the seal is written and durable before anything is judged.
 """
@@ -41,7 +43,7 @@ from powercut.store.observation import read_observation, write_observation
 from powercut.store.results import RunResult, TrialResult
 
 TRIAL_FORMAT: Final = "powercut-trial/1"
-_UNSEALED: Final = frozenset({manifest.MANIFEST, "verdict.json"})
+_UNSEALED: Final = frozenset({manifest.MANIFEST, "verdict.json", "exploration.json"})
 _NAME_MAX: Final = 120
 _SAME_SECOND_MAX: Final = 1000
 

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names for crash states, and the files in which they are kept.
+
+A crash state is named by the first 12 hexadecimal digits of the SHA-256 of its
+canonical JSON (no spaces, keys sorted, `policy` and `format` left out):
+
+    {"format": "powercut-state/1", "instant": 123, "survivors": [4, 7],
+     "torn": [[write, begin, end], ...], "moves": [[write, after], ...],
+     "policy": "all-but-one"}
+
+So the name says what the state is, not who thought of it; it has a meaning only
+together with its recording.  States that somebody may ask for again lie in
+`states/<name>.json` beside the recording, unsealed, since they follow from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from powercut.crash.states import CrashState, Kept, Move
+from powercut.model.errors import DamagedRecording, UsageError
+from powercut.store.files import host_errors, write_atomic
+from powercut.store.layout import TrialDir
+
+__all__ = [
+    "FORMAT",
+    "StateRef",
+    "load",
+    "load_file",
+    "parse",
+    "path_of",
+    "save",
+    "saved",
+    "serialise",
+    "state_id",
+]
+
+FORMAT: Final = "powercut-state/1"
+FOLDER: Final = "states"
+_DIGITS: Final = 12
+
+StateRef = dict[str, Any]
+"""A crash state as JSON; see `serialise`."""
+
+
+def serialise(state: CrashState) -> StateRef:
+    """The state as a value for JSON."""
+    return {
+        "format": FORMAT,
+        "instant": int(state.instant),
+        "survivors": [int(write) for write in state.survivors],
+        "torn": [[int(kept.write), int(kept.begin), int(kept.end)] for kept in state.torn],
+        "moves": [[int(move.write), int(move.after)] for move in state.moves],
+        "policy": state.policy,
+    }
+
+
+def parse(value: object) -> CrashState:
+    """The opposite of `serialise`.  Raises DamagedRecording saying what is wrong."""
+    if not isinstance(value, dict) or value.get("format") != FORMAT:
+        raise DamagedRecording(f"not a crash state in format {FORMAT!r}")
+    try:
+        return CrashState(
+            instant=_number(value["instant"]),
+            survivors=tuple(_number(write) for write in value["survivors"]),
+            torn=tuple(Kept(*(_number(n) for n in row)) for row in value["torn"]),
+            moves=tuple(Move(*(_number(n) for n in row)) for row in value["moves"]),
+            policy=str(value.get("policy", "")),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedRecording(f"not a crash state: {error!r}") from error
+
+
+def _number(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{value!r} is no integer")
+    return value
+
+
+def state_id(state: CrashState) -> str:
+    """The name of `state` among the states of its recording: 12 hexadecimal digits."""
+    content = serialise(state)
+    del content["format"], content["policy"]
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+
+
+def path_of(trial: TrialDir, name: str) -> Path:
+    """Where the state called `name` is kept."""
+    return trial.path / FOLDER / f"{name}.json"
+
+
+def save(trial: TrialDir, state: CrashState) -> str:
+    """Keeps `state` beside the recording and returns its name.  Raises HostError."""
+    name = state_id(state)
+    path = path_of(trial, name)
+    with host_errors(path):
+        path.parent.mkdir(exist_ok=True)
+    write_atomic(path, json.dumps(serialise(state)).encode() + b"\n")
+    return name
+
+
+def saved(trial: TrialDir) -> tuple[str, ...]:
+    """The names of all states that are kept beside the recording, sorted."""
+    return tuple(sorted(path.stem for path in (trial.path / FOLDER).glob("*.json")))
+
+
+def load(trial: TrialDir, name: str) -> CrashState:
+    """The state called `name`, or by its first digits, or in the file of that path.
+
+    Raises UsageError if there is none or more than one, DamagedRecording if its file
+    is not what it was.
+    """
+    known = saved(trial)
+    found = [one for one in known if one.startswith(name)] if re.fullmatch(r"\w+", name) else []
+    if len(found) == 1:
+        state = load_file(path_of(trial, found[0]))
+        if state_id(state) != found[0]:
+            raise DamagedRecording(f"{path_of(trial, found[0])}: holds state {state_id(state)}")
+        return state
+    if not found and Path(name).is_file():
+        return load_file(Path(name))
+    what = "more than one state begins" if found else "no state kept beside the recording begins"
+    raise UsageError(
+        f"{what} with {name!r}",
+        hint=f"kept are: {', '.join(known)}"
+        if known
+        else "`powercut explore` finds and keeps some",
+    )
+
+
+def load_file(path: Path) -> CrashState:
+    """The state in the file `path`.  Raises DamagedRecording."""
+    try:
+        return parse(json.loads(path.read_bytes()))
+    except OSError as error:
+        raise DamagedRecording(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise DamagedRecording(f"{path}: not JSON: {error}") from error
+    except DamagedRecording as error:
+        raise DamagedRecording(f"{path}: {error}") from error
