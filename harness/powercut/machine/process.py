@@ -20,6 +20,8 @@ from pathlib import Path
 
 from powercut.model.errors import HostError
 
+_IF_PARENT_LIVES = 'test "$PPID" = "$0" || exit 125; exec "$@"'
+
 _lock = threading.Lock()
 _spawners: dict[int, ThreadPoolExecutor] = {}  # by process: a fork does not inherit the thread
 
@@ -34,7 +36,8 @@ def spawn(argv: Sequence[str], output: Path) -> subprocess.Popen[bytes]:
         raise HostError("setpriv is not installed", hint="apt-get install util-linux")
     if shutil.which(argv[0]) is None:
         raise HostError(f"{argv[0]} is not an executable file")
-    return _spawner().submit(_spawn, [setpriv, "--pdeathsig", "KILL", *argv], output).result()
+    guarded = [setpriv, "--pdeathsig", "KILL", "--", "/bin/sh", "-c", _IF_PARENT_LIVES]
+    return _spawner().submit(_spawn, [*guarded, str(os.getpid()), *argv], output).result()
 
 
 def _spawn(argv: list[str], output: Path) -> subprocess.Popen[bytes]:
@@ -48,7 +51,7 @@ def _spawn(argv: list[str], output: Path) -> subprocess.Popen[bytes]:
                 start_new_session=True,
             )
     except OSError as error:
-        raise HostError(f"cannot start {argv[3]}: {error}") from None
+        raise HostError(f"cannot start a process: {error}") from None
 
 
 def _spawner() -> ThreadPoolExecutor:
