@@ -30,7 +30,7 @@
 
 enum { DISK_BYTES = 64 << 10, PAGE = 4096 };
 
-static char directory[96];
+static char directory[512];
 static struct disk *disk;
 static struct connection *one, *two;
 
@@ -50,7 +50,7 @@ static bool sleep_hook(uint64_t ns)
 
 static const char *path_of(const char *name)
 {
-    static char paths[4][128];
+    static char paths[4][640];
     static int next;
     char *path = paths[next++ % 4];
     snprintf(path, sizeof paths[0], "%s/%s", directory, name);

@@ -14,6 +14,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,9 +39,11 @@ LONG_NS = 20_000_000_000
 
 
 @pytest.fixture
-def folder(tmp_path):
-    (tmp_path / "base").write_bytes(b"B" * S * SECTORS)
-    return tmp_path
+def folder():
+    """Not pytest's own folder: the path of a unix socket has to be short."""
+    with tempfile.TemporaryDirectory(prefix="pcdisk-test-") as name:
+        (Path(name) / "base").write_bytes(b"B" * S * SECTORS)
+        yield Path(name)
 
 
 @contextmanager
@@ -656,10 +659,10 @@ def test_a_log_that_may_not_grow_refuses_writes(folder):
 
 
 @pytest.fixture
-def small_tmpfs(tmp_path):
+def small_tmpfs(folder):
     if os.geteuid():
         pytest.skip("only root may mount a small tmpfs")
-    mountpoint = tmp_path / "small"
+    mountpoint = folder / "small"
     mountpoint.mkdir()
     done = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(mountpoint)],

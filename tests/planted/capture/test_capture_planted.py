@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults planted into the capture disk's core: its own tests must catch every one.
+
+Each fault is one small change of the C sources, of the kind that a bad day brings.  A
+test that still passes with it would prove nothing.
+"""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from powercut.paths import ROOT
+
+SOURCES = ROOT / "harness" / "capture"
+
+FAULTS = {
+    "a flush covers what completed while it was in flight": (
+        "disk.c",
+        "disk->cache.first < horizon",
+        "disk->cache.first < disk->cache.last",
+    ),
+    "an ignored flush makes writes durable": (
+        "disk.c",
+        "while (!error && flush_honoured(disk) && disk->cache.first < horizon)",
+        "while (!error && disk->cache.first < horizon)",
+    ),
+    "an honoured flush does nothing": (
+        "disk.c",
+        "uint64_t horizon = disk->cache.last;",
+        "uint64_t horizon = 0;",
+    ),
+    "FUA is ignored": (
+        "disk.c",
+        "((event->flags & PCLOG_FUA) && fua_honoured(disk))",
+        "((event->flags & PCLOG_FUA) && !fua_honoured(disk))",
+    ),
+    "a FUA write makes earlier ones durable": (
+        "disk.c",
+        "    if (durable) {\n",
+        "    if (durable) {\n        while (disk->cache.first < disk->cache.last)\n"
+        "            cache_pop(disk);\n",
+    ),
+    "an older cached write overwrites a newer durable one": (
+        "medium.c",
+        "if (view->entries[extent->sector + i] < entry)",
+        "if (entry)",
+    ),
+    "a write is durable although the cache is volatile": (
+        "disk.c",
+        "bool durable = !volatile_cache(disk)",
+        "bool durable = volatile_cache(disk)",
+    ),
+    "the newest write is destaged instead of the oldest": (
+        "disk.c",
+        "    struct extent *extent = cache_item(&disk->cache, disk->cache.first++);\n",
+        "    struct extent *extent = cache_item(&disk->cache, --disk->cache.last);\n",
+    ),
+    "a cut leaves the client's view as it was": (
+        "cut.c",
+        "        view_revert(&disk->current, &disk->medium, &cut->items[i].extent);",
+        "        ;",
+    ),
+    "old connections go on after a cut": (
+        "cut.c",
+        "    disk->generation++;\n",
+        "",
+    ),
+    "a torn sector keeps too much": (
+        "cut.c",
+        "memcpy(sector + (from - start), written + (from - start), to - from);",
+        "memcpy(sector, written, SECTOR);",
+    ),
+    "a survivor overwrites what is newer": (
+        "cut.c",
+        "if (shown > one.entry && shown < 2 * cut->patch_unit)",
+        "if (0)",
+    ),
+    "what is in flight always survives": (
+        "cut.c",
+        "bool keep = policy == PCLOG_POLICY_KEEP",
+        "bool keep = i >= cut->completed || policy == PCLOG_POLICY_KEEP",
+    ),
+    "a full log is not noticed": (
+        "log.c",
+        "    if (log->failure)\n        return log->failure;\n",
+        "    if (log->failure)\n        return 0;\n",
+    ),
+    "a payload's checksum is wrong": (
+        "crc32c.c",
+        "uint32_t joined = over_one_lane((uint32_t)first) ^ (uint32_t)second;",
+        "uint32_t joined = (uint32_t)first ^ (uint32_t)second;",
+    ),
+}
+
+
+def run_core_tests(folder, tmp_path):
+    build = tmp_path / "build"
+    program = build / "capture" / "core_test.plain"
+    subprocess.run(
+        ["make", "-s", "-C", str(folder), f"BUILD={build}", "CFLAGS=-O0 -Wno-error", str(program)],
+        check=True,
+        capture_output=True,
+        timeout=300,
+    )
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    environment = {**os.environ, "TMPDIR": str(scratch)}
+    return subprocess.run(
+        [program], capture_output=True, text=True, timeout=300, check=False, env=environment
+    )
+
+
+@pytest.fixture
+def sources(tmp_path):
+    return shutil.copytree(SOURCES, tmp_path / "capture")
+
+
+def test_without_a_fault_the_tests_pass(sources, tmp_path):
+    assert run_core_tests(sources, tmp_path).stdout == "ok\n"
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_caught(fault, sources, tmp_path):
+    name, right, wrong = FAULTS[fault]
+    text = (sources / name).read_text()
+    assert text.count(right) == 1, "the fault no longer fits the source"
+    (sources / name).write_text(text.replace(right, wrong))
+    done = run_core_tests(sources, tmp_path)
+    assert done.returncode != 0, f"nothing noticed that {fault}"
+    assert "core_test.c:" in done.stderr, done.stderr
