@@ -34,7 +34,11 @@ class Guest:
         else:
             self.socket = socket.socket(socket.AF_UNIX)
             self.socket.settimeout(SOON_S)
-            self.socket.connect(str(address))
+            try:
+                self.socket.connect(str(address))
+            except BaseException:
+                self.socket.close()
+                raise
         self._decoder = Decoder()
         self._commands: list[Message] = []
 
@@ -339,3 +343,33 @@ def test_drain_waits_for_what_is_on_its_way(started, guest):
 
     with behind(finish):
         assert started.drain(timeout_s=SOON_S).acked == 99
+
+
+def test_a_connection_that_never_spoke_may_have_a_successor(channel):
+    """A machine that cannot be restored from its template is booted on the same channel."""
+    first = Guest(channel)
+    first.close()
+    second = Guest(channel)
+    with behind(second.hello):
+        assert channel.wait_hello(timeout_s=SOON_S)["agent"] == "1"
+    channel.start("exec", "/bin/wal")
+    second.say(MessageType.ACK, lsn=5)
+    assert channel.wait_acks(5, timeout_s=SOON_S)
+    second.close()
+    assert channel.drain(timeout_s=SOON_S).acked == 5
+
+
+def test_a_connection_that_never_spoke_and_has_no_successor_is_lost(channel, tmp_path):
+    Guest(channel).close()
+    with pytest.raises(GuestFailed, match="connection to the guest ended"):
+        channel.wait_hello(timeout_s=NEVER_S)
+    assert channel.drain(timeout_s=SOON_S).acked == 0
+    assert read_history(tmp_path / "history.bin").complete
+
+
+def test_a_guest_that_spoke_has_no_successor(started, guest):
+    guest.say(MessageType.ACK, lsn=1)
+    guest.close()
+    assert started.drain(timeout_s=SOON_S).acked == 1
+    with pytest.raises(ConnectionRefusedError):
+        Guest(started)
