@@ -19,6 +19,7 @@ from powercut.model.events import (
     TrialFinished,
     TrialPhase,
 )
+from powercut.model.machine import Accelerator
 from powercut.model.verdict import Verdict
 from powercut.run.assemble import (
     Known,
@@ -67,7 +68,8 @@ def run_scenarios(
         root = fresh_seed() if root is None else root
         plans.append(expand(scenario, seed=root, trials=trials, only=only))
     rig = Rig.find()
-    on_event(Notice(rig.accelerator_reason))
+    if rig.accelerator is not Accelerator.KVM:
+        on_event(Notice("Guests run in emulation: `powercut doctor` says why KVM is not used."))
     runs = []
     for scenario, plan in zip(scenarios, plans, strict=True):
         directory = ResultDir.create(results, plan.scenario, plan.seed)

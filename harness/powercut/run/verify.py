@@ -19,7 +19,7 @@ from powercut.run.assemble import (
 from powercut.run.judge import judge_trial
 from powercut.scenario.load import expand, parse_scenario
 from powercut.scenario.plan import Plan
-from powercut.store.layout import ResultDir, TrialRecord
+from powercut.store.layout import ResultDir, TrialRecord, reproduce_command
 from powercut.store.results import RunResult, TrialResult
 
 
@@ -63,7 +63,7 @@ def verify(path: Path) -> RunResult:
         seconds=round(time.monotonic() - start, 3),
         cells=cells,
         controls=distinct_controls(cells),
-        reproduce=f"powercut run {directory.scenario_copy} --seed {seed}",
+        reproduce=reproduce_command(directory.scenario_copy, seed),
         result_directory=str(directory.path),
     )
 
