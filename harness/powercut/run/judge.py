@@ -8,7 +8,7 @@ cannot differ.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 from powercut.channel.history_file import RecordedHistory, read_history
@@ -22,7 +22,6 @@ from powercut.crash.evidence import gather
 from powercut.crash.exposure import exposure
 from powercut.crash.survival import survival
 from powercut.disk.pclog import read_timeline
-from powercut.model.contract import CutKind
 from powercut.model.errors import PowercutError
 from powercut.model.exposure import ExposureReport, Survival
 from powercut.model.history import History
@@ -31,6 +30,7 @@ from powercut.model.timeline import Timeline
 from powercut.model.verdict import Finding, FindingKind, Verdict
 from powercut.model.wal import WalLayout
 from powercut.run import commands
+from powercut.run.recorded import under_cut
 from powercut.store.layout import TrialDir, TrialRecord
 from powercut.store.results import Exposure, TrialResult
 
@@ -64,7 +64,7 @@ def judge_trial(directory: TrialDir) -> TrialResult:
     history = loaded.recorded.history if loaded.recorded else None
     if history and loaded.timeline:
         evidence = gather(
-            _as_cut(loaded.timeline, loaded.record),
+            under_cut(loaded.timeline, loaded.record.parameters.cut.kind),
             history,
             bytes.fromhex(loaded.record.run_id),
             loaded.layout,
@@ -120,18 +120,6 @@ def _load(directory: TrialDir) -> _Loaded:
 
 def _gap(message: str) -> Finding:
     return Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message)
-
-
-def _as_cut(timeline: Timeline, record: TrialRecord) -> Timeline:
-    """The timeline under the contract that counts for this kind of cut.
-
-    A cut that leaves the power on takes no volatile cache: what the disk had completed is
-    as good as durable.  So neither a crash of the guest nor a kill of the hypervisor can
-    convict a disk that lies.
-    """
-    if record.parameters.cut.kind is CutKind.POWER_LOSS:
-        return timeline
-    return replace(timeline, contract=replace(timeline.contract, volatile_cache=False))
 
 
 def _reading(history: History, observation: Observation, layout: WalLayout) -> LogReading:
