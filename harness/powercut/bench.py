@@ -151,14 +151,7 @@ def bench_commits() -> list[Figure]:
 def bench_disk() -> list[Figure]:
     """The capture disk against nbdkit's own `file` plugin, without a guest."""
     return [
-        Figure(
-            rate.load.name,
-            rate.capture_per_s,
-            rate.file_per_s,
-            "nbdkit file",
-            "requests/s",
-            goal=0.7,
-        )
+        Figure(rate.name, rate.capture, rate.reference, "nbdkit file", rate.unit, goal=0.7)
         for rate in measure_disk(rounds=ROUNDS)
     ]
 

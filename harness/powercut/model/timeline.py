@@ -90,7 +90,6 @@ class Timeline:
     cut: DiskCut | None = None
     marks: tuple[tuple[Instant, str], ...] = ()
     complete: bool = True
-    start_ns: Instant = Instant(0)
 
     def payload(self, request: int) -> npt.NDArray[np.uint8]:
         """The bytes that write number `request` carries."""

@@ -66,7 +66,7 @@ class Origin:
         self._replay(fresh, first, last, touched)
         self._writes, self._first, self._last = fresh, first, last
         changed = (self._image[touched] != before).any(axis=1)
-        return touched[changed]
+        return np.asarray(touched[changed], dtype=np.int64)
 
     def filled(self) -> Pages:
         """The pages that are not all zeroes or may not be: what an empty origin needs."""

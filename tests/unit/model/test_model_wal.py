@@ -6,6 +6,7 @@ import subprocess
 
 import numpy as np
 import pytest
+
 from powercut import paths
 from powercut.model import wal
 from powercut.model.errors import UsageError
@@ -23,11 +24,13 @@ int main(void)
     uint64_t key = wal_key(id);
     printf("%llx\n", (unsigned long long)key);
     for (uint64_t i = 0; i < 64; i++) {
-        uint64_t word = wal_word(key, (uint32_t)(i * 2 % 128), (i * i * i * 12345) % WAL_LSN_MAX, i);
+        uint64_t lsn = (i * i * i * 12345) % WAL_LSN_MAX;
+        uint64_t word = wal_word(key, (uint32_t)(i * 2 % 128), lsn, i);
         printf("%llx %llx\n", (unsigned long long)word, (unsigned long long)wal_unmix(word));
     }
     printf("%zu %zu %zu %zu %zu %zu\n", __builtin_offsetof(struct wal_header, run_id),
-           __builtin_offsetof(struct wal_header, stream), __builtin_offsetof(struct wal_header, lsn),
+           __builtin_offsetof(struct wal_header, stream),
+           __builtin_offsetof(struct wal_header, lsn),
            __builtin_offsetof(struct wal_header, prev_lsn),
            __builtin_offsetof(struct wal_header, position),
            __builtin_offsetof(struct wal_header, header_crc));
@@ -70,9 +73,12 @@ def test_a_raw_log_of_the_wal_program_byte_for_byte(tmp_path, record, align):
     image = tmp_path / "disk.img"
     image.write_bytes(bytes(1 << 17))
     subprocess.run(
-        [paths.WAL_BINARY, "write", f"run_id={RUN_ID.hex()}", "layout=raw", f"path={image}"]
-        + [f"record={record}", f"align={align}", "capacity=65536", "offset=4096", "sync=fdatasync"]
-        + [f"records={records}", "streams=1", "batch=4", f"channel={tmp_path / 'channel'}"],
+        [
+            *(paths.WAL_BINARY, "write", f"run_id={RUN_ID.hex()}", "layout=raw", f"path={image}"),
+            *(f"record={record}", f"align={align}", "capacity=65536", "offset=4096"),
+            *("sync=fdatasync", f"records={records}", "streams=1", "batch=4"),
+            f"channel={tmp_path / 'channel'}",
+        ],
         check=True,
         timeout=120,
     )

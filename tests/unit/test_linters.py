@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lint, format and types are tests like any other."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from powercut.paths import ROOT
+
+TOOLS = Path(sys.executable).parent
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["ruff", "check", "harness", "tests"],
+        ["ruff", "format", "--check", "harness", "tests"],
+        ["mypy"],
+    ],
+    ids=["lint", "format", "types"],
+)
+def test_python_is_clean(command):
+    program, *arguments = command
+    done = subprocess.run(
+        [TOOLS / program, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_shell_is_clean():
+    if shutil.which("shellcheck") is None:
+        pytest.skip("shellcheck is not installed: apt-get install shellcheck")
+    done = subprocess.run(
+        ["shellcheck", "powercut", ".ci/run"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
