@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from powercut.model.contract import CutPolicy, DeviceContract
-from powercut.model.units import Instant
+from powercut.model.units import BEGINNING, Instant
 
 
 class RequestKind(enum.IntEnum):
@@ -78,7 +78,7 @@ class Timeline:
 
     `data` holds the payloads of all writes (often a memory map of a file).  `cut`
     is None if the power did not fail below this disk.  `complete` is False if the
-    log was not closed in order: its tail is missing.
+    log was not closed in order: its tail is missing.  `start_ns` is when recording began.
     """
 
     disk_size: int
@@ -90,6 +90,7 @@ class Timeline:
     cut: DiskCut | None = None
     marks: tuple[tuple[Instant, str], ...] = ()
     complete: bool = True
+    start_ns: Instant = BEGINNING
 
     def payload(self, request: int) -> npt.NDArray[np.uint8]:
         """The bytes that write number `request` carries."""
