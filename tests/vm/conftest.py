@@ -104,11 +104,13 @@ def nbd_server(runtime: Path) -> Iterator[Callable[..., NbdServer]]:
             os.truncate(image, size)
             words = plugin or ["--filter=log", "file", "@IMAGE@", "logfile=@LOG@"]
             words = [w.replace("@IMAGE@", str(image)).replace("@LOG@", str(log)) for w in words]
-            process = subprocess.Popen(["nbdkit", "-f", "-U", str(socket), *words])
+            ready = runtime / f"nbd{count}.pid"  # written once it listens
+            command = ["nbdkit", "-f", "-P", str(ready), "-U", str(socket), *words]
+            process = subprocess.Popen(command)
             stack.callback(process.wait)
             stack.callback(process.terminate)  # the eval plugin removes its scripts then
             deadline = time.monotonic() + START_S
-            while not socket.exists():
+            while not ready.exists():
                 assert process.poll() is None, "nbdkit did not start"
                 assert time.monotonic() < deadline
                 time.sleep(0.005)

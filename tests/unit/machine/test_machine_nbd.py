@@ -39,14 +39,14 @@ def directory():
 def test_what_nbdkit_exports(directory, words, offers):
     if shutil.which("nbdkit") is None:
         pytest.skip("nbdkit is not installed: apt-get install nbdkit")
-    image, path = directory / "image", directory / "nbd"
+    image, path, ready = directory / "image", directory / "nbd", directory / "pid"
     image.touch()
     os.truncate(image, 3 << 20)
     words = [word.replace("IMAGE", str(image)) for word in words]
-    server = subprocess.Popen(["nbdkit", "-f", "-U", str(path), *words])
+    server = subprocess.Popen(["nbdkit", "-f", "-P", str(ready), "-U", str(path), *words])
     try:
         deadline = time.monotonic() + SOON_S
-        while not path.exists():
+        while not ready.exists():  # written once it listens
             assert time.monotonic() < deadline
             time.sleep(0.005)
         export = examine(path, timeout_s=SOON_S)
