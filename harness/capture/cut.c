@@ -214,6 +214,11 @@ int disk_cut(struct disk *disk, enum pclog_policy policy, uint64_t seed, const c
     struct cut cut = {.disk = disk, .patch_fd = -1};
     struct log next = {.event_fd = -1, .data_fd = -1};
     *report = (struct cut_report){0};
+    if (policy == PCLOG_POLICY_RANDOM && disk->config.contract & PCLOG_ORDERED) {
+        snprintf(message, space, "cut: an ordered disk never leaves a random subset; "
+                                 "policy prefix leaves what it may leave");
+        return EINVAL;
+    }
     pthread_mutex_lock(&disk->lock);
     int error = prepare(&cut, next_log, &next, message, space);
     if (error) { /* the power stays on */

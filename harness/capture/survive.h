@@ -14,7 +14,7 @@
  *         n > 1 atomic units keeps the units [a, a + k) of it, a = draw(seed, 3r + 1)
  *         mod n, k = 1 + draw(seed, 3r + 2) mod (n - a); units are aligned on the
  *         disk.  A write that touches one unit cannot tear: it survives if
- *         draw(seed, 3r + 1) is even.
+ *         draw(seed, 3r + 1) is even.  Not on a disk that promises order.
  * PREFIX  of the n completed volatile writes the first draw(seed, 0) mod (n + 1)
  *         survive, in completion order; no write in flight does.
  *

@@ -370,6 +370,15 @@ def test_unrecorded_after_the_cut(folder):
     ]
 
 
+def test_an_ordered_disk_never_leaves_a_random_subset(folder):
+    with running(folder, DeviceContract(ordered=True)) as disk, NbdClient(disk.socket) as client:
+        write(client, 0, "a")
+        with pytest.raises(HostError, match="policy prefix"):
+            cut(disk, CutPolicy.RANDOM)
+        assert picture(client.read_all(), 2) == "aB", "that was no cut"
+        cut(disk, CutPolicy.PREFIX)
+
+
 def test_a_cut_that_cannot_be_recorded_does_not_take_place(folder):
     with running(folder) as disk, NbdClient(disk.socket) as client:
         write(client, 0, "a")
