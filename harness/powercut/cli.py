@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from powercut import __version__
+from powercut import __version__, cli_recordings
 from powercut.model.errors import PowercutError, UsageError
 from powercut.paths import RESULTS, ROOT, SCENARIOS
 
@@ -73,6 +73,9 @@ def cli() -> None:
     host.
     """
 
+
+for _command in cli_recordings.COMMANDS:
+    cli.add_command(_command)
 
 _seed = click.option(
     "--seed", type=click.IntRange(0, 2**63 - 1), help="Root of every random choice."

@@ -76,11 +76,12 @@ def link_or_copy(source: Path, target: Path) -> None:
         except OSError as error:
             if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP):
                 raise
-            _copy_sparse(source, target)
+            copy_sparse(source, target)
         target.chmod(0o444)
 
 
-def _copy_sparse(source: Path, target: Path) -> None:
+def copy_sparse(source: Path, target: Path) -> None:
+    """Copies `source` to the new file `target`, with the same holes.  OSErrors come through."""
     with source.open("rb") as old, target.open("xb") as new:
         size = os.fstat(old.fileno()).st_size
         new.truncate(size)

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands for what a person does with one recording, and with a finding in it.
+
+Like powercut.cli they parse, call and print; whatever takes time to import is imported
+by the command that needs it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from powercut.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from powercut.run.imports import LogLayout
+
+FILE = click.Path(path_type=Path)
+STATE_HELP = (
+    "STATE is `cut`, `durable@T`, `everything@T`, `flush:N`, `ack:LSN`, or the identifier of a "
+    "state that `explore` found. T is nanoseconds of the recording's clock, or with a unit (such "
+    "as 12.5ms) the time since the first attempt, as `show` prints it."
+)
+RECORDING_HELP = (
+    "RECORDING is the folder of a trial, such as results/first-light/latest/cells/lying/0001, or "
+    "of a run that has only one."
+)
+
+_recording = click.argument("recording", type=FILE)
+_epilog = f"{RECORDING_HELP} {STATE_HELP}"
+
+
+@click.command(epilog=_epilog)
+@_recording
+@click.argument("state")
+@click.option("-o", "--output", type=FILE, required=True, help="The image to write.")
+@click.option("--force", is_flag=True, help="Replace the file if it is there.")
+def materialize(recording: Path, state: str, output: Path, force: bool) -> int:
+    """Writes the disk that a crash state is, as an image file."""
+    from powercut.run import materialize as run
+
+    opened = run.open_recording(recording)
+    chosen = run.resolve_state(opened, state)
+    made = run.materialize(opened, chosen, output, force=force)
+    click.echo(f"{opened.title}\n{run.state_text(opened, chosen)}")
+    _echo_gaps(opened.gaps)
+    click.echo(f"{made.path}: {made.size} bytes, SHA-256 {made.sha256}")
+    return 0
+
+
+@click.command(epilog=RECORDING_HELP)
+@_recording
+@click.option(
+    "--format",
+    "log_format",
+    type=click.Choice(["dm-log-writes"]),
+    default="dm-log-writes",
+    help="The format of the log.",
+)
+@click.option("-o", "--output", type=FILE, required=True, help="The log to write; a new file.")
+@click.option(
+    "--sector", type=click.Choice(["512", "4096"]), default="512", help="Bytes of its sectors."
+)
+def export(recording: Path, log_format: str, output: Path, sector: str) -> int:
+    """Writes a recording as a log for replay-log and its like."""
+    from powercut.disk.logwrites import export_log
+    from powercut.run.materialize import open_recording
+
+    opened = open_recording(recording)
+    if opened.imported:
+        raise UsageError(
+            f"{recording}: was imported: its log is there already", hint=f"see {recording}/log.dmlw"
+        )
+    made = export_log(opened.timeline, opened.history, output, sector_size=int(sector))
+    click.echo(
+        f"{output}: {log_format}, {made.entries} entries, {made.flushes} flushes, "
+        f"{made.marks} marks, {made.size} bytes"
+    )
+    if made.left_out:
+        click.echo(f"left out: {made.left_out} writes that never completed, or failed")
+    click.echo(f"base image: {opened.base}")
+    return 0
+
+
+@click.command("import")
+@click.argument("log", type=FILE)
+@click.option("--base", type=FILE, required=True, help="The disk as it was before logging began.")
+@click.option("-o", "--output", type=FILE, required=True, help="The recording; a new folder.")
+@click.option(
+    "--dialect",
+    type=click.Choice(["auto", "kernel", "qemu"]),
+    default="auto",
+    help="Who wrote the log: the kernel's dm-log-writes or QEMU's blklogwrites.",
+)
+@click.option("--atomic-unit", type=click.IntRange(1, 1 << 20), default=512, show_default=True)
+@click.option("--salvage", is_flag=True, help="Take what stands before the damage in the log.")
+@click.option("--closed", is_flag=True, help="QEMU ended in order (qemu only).")
+@click.option("--no-fua", is_flag=True, help="The guest's disk never got FUA (qemu only).")
+@click.option("--run-id", help="Of the WAL workload, 32 hexadecimal digits.")
+@click.option("--layout", help="Of its log: append, prealloc, prewritten, recycled, segments, raw.")
+@click.option("--record", type=int, default=512, show_default=True, help="Bytes of a record.")
+@click.option("--align", type=int, default=0, show_default=True)
+@click.option("--capacity", type=int, default=0, show_default=True)
+@click.option("--segment", type=int, default=0, show_default=True)
+@click.option("--offset", type=int, default=0, help="Where a raw log begins on the disk.")
+@click.option("--path", "inside", default="log", help="The log below the root of its file system.")
+def import_(
+    log: Path,
+    base: Path,
+    output: Path,
+    dialect: str,
+    atomic_unit: int,
+    salvage: bool,
+    closed: bool,
+    no_fua: bool,
+    run_id: str | None,
+    layout: str | None,
+    **sizes: int | str,
+) -> int:
+    """Makes a recording of a dm-log-writes or blklogwrites log.
+
+    Without --run-id and --layout only the requests are known: states can be materialised,
+    and nothing can be judged.
+    """
+    from powercut.disk.logwrites import Dialect
+    from powercut.run.imports import import_recording
+
+    made = import_recording(
+        log,
+        base=base,
+        output=output,
+        dialect=Dialect(dialect),
+        layout=_layout(run_id, layout, sizes),
+        atomic_unit=atomic_unit,
+        salvage=salvage,
+        closed=closed,
+        no_fua=no_fua,
+    )
+    return echo_import(made.path)
+
+
+def echo_import(directory: Path) -> int:
+    """Prints what an imported log says; returns 0, or 3 if it has doubts or is not whole."""
+    from powercut.checkers.wal import ranges_text
+    from powercut.run.imports import report_import
+    from powercut.run.materialize_recording import find_recording
+
+    found = report_import(find_recording(directory))
+    click.echo(
+        f"{directory}: {found.record.source}, dialect {found.record.dialect}: {found.entries} "
+        f"entries, {found.writes} writes ({found.fua_writes} with FUA), {found.flushes} flushes, "
+        f"{found.marks} marks"
+    )
+    if found.record.log is not None:
+        click.echo(f"acknowledged: {found.acked} records")
+        click.echo(f"acknowledged too early, for certain: {ranges_text(found.exposed)}")
+        click.echo(f"acknowledged too early, perhaps: {ranges_text(found.perhaps)}")
+        click.echo(f"{found.verdict.name}" + "".join(f"\n  {why}" for why in found.reasons))
+    else:
+        _echo_gaps(found.reasons)
+    return 3 if found.doubts or not found.complete else 0
+
+
+def _layout(
+    run_id: str | None, layout: str | None, sizes: dict[str, int | str]
+) -> LogLayout | None:
+    from powercut.run.imports import LogLayout
+
+    if run_id is None and layout is None:
+        return None
+    if run_id is None or layout is None:
+        raise UsageError(
+            "--run-id and --layout go together",
+            hint="give both, or neither if the log was not written by the WAL workload",
+        )
+    return LogLayout.model_validate(
+        {"run_id": run_id, "layout": layout, "path": sizes.pop("inside"), **sizes}
+    )
+
+
+def _echo_gaps(gaps: tuple[str, ...]) -> None:
+    for gap in gaps:
+        click.echo(f"  not known: {gap}")
+
+
+COMMANDS = (materialize, export, import_)
+"""What powercut.cli adds to its own."""
