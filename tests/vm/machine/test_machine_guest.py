@@ -134,7 +134,7 @@ def test_a_panic_leaves_its_words_and_ends_the_wait(make_machine, nbd_server):
         machine.start(timeout_s=START_S)
         with pytest.raises(GuestFailed, match="connection to the guest ended"):
             channel.wait_hello(timeout_s=START_S)
-        wait_gone(machine._hypervisor.process.pid)
+        machine._hypervisor.process.wait(START_S)
         assert "Kernel panic - not syncing" in machine.diagnosis
         assert "exit status 0" in machine.diagnosis
         assert channel.drain(timeout_s=START_S).acked == 0
@@ -164,7 +164,7 @@ def test_a_qemu_that_dies_ends_the_wait_at_once(make_machine, nbd_server):
         with pytest.raises(GuestFailed, match="connection to the guest ended"):
             channel.wait_acks(2**62, timeout_s=3600)
         history = channel.drain(timeout_s=START_S)
-        wait_gone(machine._hypervisor.process.pid)
+        machine._hypervisor.process.wait(START_S)
         assert "killed by signal 11" in machine.diagnosis
     assert history.acked >= 10
 
