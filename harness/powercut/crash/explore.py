@@ -34,6 +34,9 @@ from powercut.model.units import NEVER
 
 I64 = npt.NDArray[np.int64]
 
+_ENDLESS = frozenset({"random-subsets"})
+"""Policies that draw states without end."""
+
 
 class InstantKind(enum.Enum):
     """After which events the power is cut."""
@@ -132,7 +135,10 @@ class Exploration:
     _drawn: Counter[str] = field(default_factory=Counter)
     _duplicates: int = 0
     _looked_at: list[float] = field(default_factory=list)
-    _exhausted: bool = True
+    _legal_log2: dict[int, float] = field(default_factory=dict)
+    _ended: set[tuple[str, int]] = field(default_factory=set)
+    _full: bool = False
+    _finished: bool = False
 
     def __post_init__(self) -> None:
         for name in self.policies:
@@ -143,37 +149,65 @@ class Exploration:
         self._prints = _Fingerprints(self.space, self.seed)
 
     def __iter__(self) -> Iterator[CrashState]:
-        for instant in self.instants.tolist():
-            self._looked_at.append(self.space.legal_log2(instant, self.model))
-            required = self.space.required(instant)
-            asked = (required.first, required.last) if required else (0, 0)
-            for state in self._draw(instant):
-                key = (self._prints.of(state), *asked)
-                if key in self._seen:
-                    self._duplicates += 1
-                    continue
-                if self.limit is not None and len(self._seen) >= self.limit:
-                    self._exhausted = False
+        done = 0
+        while done < self.per_policy:
+            # Few states of every instant first, then more: whatever bounds them all, be it
+            # `limit` or time, then leaves out some of every instant and not the last instants.
+            share = min(self.per_policy, 4 * done or 1)
+            for instant in self.instants.tolist():
+                if not done:
+                    self._looked_at.append(self._legal(instant))
+                yield from self._visit(instant, done, share)
+                if self._full:
                     return
-                self._seen.add(key)
-                self._drawn[state.policy] += 1
-                yield state
+            done = share
+        self._finished = True
 
-    def _draw(self, instant: int) -> Iterator[CrashState]:
+    def _visit(self, instant: int, done: int, share: int) -> Iterator[CrashState]:
+        """What is new among the states that each policy draws from number `done` to `share`."""
+        required = self.space.required(instant)
+        asked = (required.first, required.last) if required else (0, 0)
+        for state in self._draw(instant, done, share):
+            key = (self._prints.of(state), *asked)
+            if key in self._seen:
+                self._duplicates += 1
+                continue
+            if self.limit is not None and len(self._seen) >= self.limit:
+                self._full = True
+                return
+            self._seen.add(key)
+            self._drawn[state.policy] += 1
+            yield state
+
+    def _draw(self, instant: int, done: int = 0, share: int | None = None) -> Iterator[CrashState]:
+        share = self.per_policy if share is None else share
         if self.model is not Model.EXACT:
-            for survivors in self.space.model_prefixes(instant, self.model):
+            prefixes = self.space.model_prefixes(instant, self.model) if not done else []
+            for survivors in prefixes:
                 yield CrashState(instant, survivors, policy=self.model.value)
             return
         ordered = self.space.timeline.contract.ordered
         for name in self.policies:
+            if (name, instant) in self._ended:
+                continue
             # Each policy and instant has its own generator: none disturbs another.
             draw = random.Random(f"{self.seed}/{name}/{instant}")
             drawn = POLICIES[name](self.space, instant, draw)
-            for state in islice(drawn, self.per_policy):
+            for state in islice(drawn, done, share):
                 if not ordered or not self.space.problems(state):
                     yield state
-            if name != "random-subsets" and next(drawn, None) is not None:
-                self._exhausted = False
+            if name in _ENDLESS:
+                # What is drawn blindly repeats itself long before it has met with all.
+                ended = share > 2.0 ** min(self._legal(instant) + 1, 62)
+            else:
+                ended = next(drawn, None) is None
+            if ended:
+                self._ended.add((name, instant))
+
+    def _legal(self, instant: int) -> float:
+        if instant not in self._legal_log2:
+            self._legal_log2[instant] = self.space.legal_log2(instant, self.model)
+        return self._legal_log2[instant]
 
     def coverage(self) -> Coverage:
         """So far."""
@@ -185,7 +219,13 @@ class Exploration:
             distinct=len(self._seen),
             duplicates=self._duplicates,
             by_policy=dict(self._drawn),
-            exhausted=self._exhausted and len(self._looked_at) == len(self.instants),
+            exhausted=self._finished
+            and not any(
+                (name, instant) not in self._ended
+                for name in self.policies
+                for instant in self.instants.tolist()
+                if name not in _ENDLESS and self.model is Model.EXACT
+            ),
         )
 
 

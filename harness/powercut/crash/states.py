@@ -123,6 +123,7 @@ class StateSpace:
         self.completed_ns = np.where(requests.failed, np.int64(NEVER), requests.completed_ns)
         bounds = np.concatenate([self.begin[requests.is_write], self.end[requests.is_write]])
         bits = int(np.bitwise_or.reduce(bounds, initial=4096))
+        self._volatile_at: tuple[int | None, I64] = (None, np.empty(0, dtype=np.int64))
         self._cell = bits & -bits  # every write covers a cell wholly or not at all
 
     # --- which writes -------------------------------------------------------------
@@ -140,6 +141,11 @@ class StateSpace:
 
         A volatile write cannot show where a durable one came after it.
         """
+        if self._volatile_at[0] != instant:  # every policy asks for the same in turn
+            self._volatile_at = (instant, self._volatile(instant))
+        return self._volatile_at[1]
+
+    def _volatile(self, instant: int) -> I64:
         issued = self.sets.issued(instant) & ~self.sets.durable(instant)
         volatile = np.flatnonzero(issued & (self.end > self.begin))
         if not len(volatile):
