@@ -31,16 +31,30 @@ from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict, lsn_
 from powercut.model.wal import WalLayout
 
 
-def required_after(history: History, layout: WalLayout) -> LsnRange | None:
-    """The records that must come back after the run that `history` tells of; None if none."""
-    first, last = layout.oldest_required(history.attempted), history.acked
+def required_after(
+    history: History, layout: WalLayout, attempted: int | None = None
+) -> LsnRange | None:
+    """The records that must come back after the run that `history` tells of; None if none.
+
+    `attempted` as in `check_wal`.
+    """
+    attempted = history.attempted if attempted is None else attempted
+    first, last = layout.oldest_required(attempted), history.acked
     return LsnRange(first, last) if first <= last else None
 
 
-def check_wal(history: History, observation: Observation, layout: WalLayout) -> list[Finding]:
-    """What recovery gave back after a whole run, against all its claims."""
+def check_wal(
+    history: History, observation: Observation, layout: WalLayout, attempted: int | None = None
+) -> list[Finding]:
+    """What recovery gave back after a whole run, against all its claims.
+
+    `attempted` is the highest LSN that is known to have been attempted, where more is known
+    than `history` says: a cut can swallow the message of an attempt whose write reached the
+    disk, since a guest's writes and its messages travel separately.
+    """
     findings = []
-    required = required_after(history, layout)
+    attempted = history.attempted if attempted is None else attempted
+    required = required_after(history, layout, attempted)
     if not history.acked:
         findings.append(
             Finding(
@@ -49,7 +63,7 @@ def check_wal(history: History, observation: Observation, layout: WalLayout) -> 
                 "nothing had been acknowledged, so nothing could be lost",
             )
         )
-    return findings + check_log(required, history.attempted, observation, layout)
+    return findings + check_log(required, attempted, observation, layout)
 
 
 def check_log(

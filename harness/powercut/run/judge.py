@@ -16,15 +16,14 @@ from powercut.checkers.agreement import check_agreement, explain_losses
 from powercut.checkers.environment import check_environment
 from powercut.checkers.exposure import check_exposure
 from powercut.checkers.judge import Checker, run_checkers
-from powercut.checkers.reading import LogReading, read_log
+from powercut.checkers.reading import read_log
 from powercut.checkers.wal import check_wal, required_after
-from powercut.crash.evidence import gather
+from powercut.crash.evidence import Evidence, gather
 from powercut.crash.exposure import exposure
 from powercut.crash.survival import survival
 from powercut.disk.pclog import read_timeline
 from powercut.model.errors import PowercutError
-from powercut.model.exposure import ExposureReport, Survival
-from powercut.model.history import History
+from powercut.model.exposure import ExposureReport
 from powercut.model.observation import Observation
 from powercut.model.timeline import Timeline
 from powercut.model.verdict import Finding, FindingKind, Verdict
@@ -57,6 +56,7 @@ def judge_trial(directory: TrialDir) -> TrialResult:
     """
     loaded = _load(directory)
     report: ExposureReport | None = None
+    attempted = 0
     checkers: dict[str, Checker] = {"recording": lambda: list(loaded.gaps)}
     facts = loaded.record.guest_facts
     promised = commands.promised_facts(loaded.record.parameters.machine)
@@ -73,18 +73,16 @@ def judge_trial(directory: TrialDir) -> TrialResult:
         report = exposure(evidence)
         complete = loaded.timeline.complete
         checkers["exposure"] = lambda: check_exposure(report, timeline_complete=complete)
-    if history and loaded.observation:
-        survived = survival(evidence) if loaded.timeline else None
-        checkers["wal"] = _wal_checker(history, loaded.observation, loaded.layout, survived)
-        if survived is not None and loaded.observation.recovered:
-            reading = _reading(history, loaded.observation, loaded.layout)
-            checkers["agreement"] = lambda: check_agreement(reading, survived, loaded.layout)
+        # What reached the disk was attempted, even if the cut swallowed the message.
+        attempted = max(history.attempted, evidence.claims.attempted)
+        if loaded.observation:
+            checkers |= _live_checkers(evidence, loaded.observation, attempted)
     judgement = run_checkers(checkers)
     return TrialResult.judged(
         loaded.record.trial,
         verdict=judgement.verdict,
         acked=history.acked if history else 0,
-        attempted=history.attempted if history else 0,
+        attempted=attempted,
         findings=judgement.findings,
         exposure=_exposure(report) if report is not None else None,
         latency=loaded.recorded.latency if loaded.recorded else None,
@@ -122,19 +120,27 @@ def _gap(message: str) -> Finding:
     return Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message)
 
 
-def _reading(history: History, observation: Observation, layout: WalLayout) -> LogReading:
-    required = required_after(history, layout)
-    return read_log(required, history.attempted, observation, layout)
+def _live_checkers(
+    evidence: Evidence, observation: Observation, attempted: int
+) -> dict[str, Checker]:
+    """What came back, against the claims and against what the recording predicts."""
+    history, layout = evidence.history, evidence.layout
+    predicted = survival(evidence)
 
+    def check_claims() -> list[Finding]:
+        findings = check_wal(history, observation, layout, attempted)
+        return explain_losses(findings, predicted, layout)
 
-def _wal_checker(
-    history: History, observation: Observation, layout: WalLayout, survived: Survival | None
-) -> Checker:
-    def check() -> list[Finding]:
-        findings = check_wal(history, observation, layout)
-        return explain_losses(findings, survived, layout) if survived is not None else findings
+    def check_prediction() -> list[Finding]:
+        required = required_after(history, layout, attempted)
+        return check_agreement(
+            read_log(required, attempted, observation, layout), predicted, layout
+        )
 
-    return check
+    checkers: dict[str, Checker] = {"wal": check_claims}
+    if observation.recovered:
+        checkers["agreement"] = check_prediction
+    return checkers
 
 
 def _exposure(report: ExposureReport) -> Exposure:

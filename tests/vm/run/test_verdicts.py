@@ -4,12 +4,15 @@ configurations stay silent."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from powercut.channel.history_file import read_history
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.paths import SCENARIOS
+from powercut.run import judge
 from powercut.run.verify import verify
 from powercut.store.layout import ResultDir
 
@@ -190,3 +193,30 @@ def test_a_cut_at_a_flush_is_exact(run):
     trial = only(run(RAW.replace("acks: 100", "flushes: 42")))
     assert trial.findings == ()
     assert trial.commits_acked == 41
+
+
+@pytest.mark.parametrize("layout", ["append", "recycled"])
+def test_an_attempt_that_the_cut_swallowed_is_known_from_the_disk(run, monkeypatch, layout):
+    """Messages and writes travel separately: a write may arrive whose attempt does not."""
+    result = run(
+        f"workload: {{layout: {layout}, capacity: 64KiB}}\ncut: {{trigger: {{acks: 300}}}}\n"
+        "controls: none\n"
+    )
+
+    def without_last_attempts(path):
+        recorded = read_history(path)
+        history = recorded.history
+        kept = history.attempt_lsn < history.acked - 5
+        fewer = replace(
+            history,
+            attempt_lsn=history.attempt_lsn[kept],
+            attempt_ns=history.attempt_ns[kept],
+            attempt_guest_ns=history.attempt_guest_ns[kept],
+        )
+        assert fewer.attempted < history.acked
+        return replace(recorded, history=fewer)
+
+    monkeypatch.setattr(judge, "read_history", without_last_attempts)
+    again = verify(result_directory(result))
+    assert only(again).findings == ()
+    assert only(again).commits_attempted >= 300
