@@ -39,7 +39,12 @@ _LSN_MASK: Final = np.uint64((1 << wal.LSN_BITS) - 1)
 _INDEX_BITS: Final = np.uint64(wal.INDEX_BITS)
 _MAGIC_AND_VERSION: Final = np.uint64(wal.MAGIC | wal.VERSION << 32)
 _MAGIC_MASK: Final = np.uint64((1 << 48) - 1)
-_WITHIN: Final = np.arange(wal.WORDS_PER_CHUNK, dtype=np.uint64)
+
+# A header as eight words: magic, version and generation; the run's id; and then:
+_STREAM_AND_LENGTH: Final = 3
+_LSN: Final = 4
+_POSITION: Final = 6
+_CHECKSUMS: Final = 7
 
 
 @dataclass(frozen=True)
@@ -210,8 +215,13 @@ def _all_words_agree(
 ) -> Mask:
     """False for those of `suspects` in which some word is not what the first one says."""
     agree = np.ones(len(rows), dtype=np.bool_)
-    found = wal.unmix(rows[suspects]) ^ key
-    agree[suspects] = (found == (plain[suspects][:, None] | _WITHIN)).all(axis=1)
+    every = 2 * len(suspects) > len(rows)  # looking at all costs less than picking them out
+    if not every:
+        rows, plain = rows[suspects], plain[suspects]
+    right = np.ones(len(rows), dtype=np.bool_)
+    for word in range(1, wal.WORDS_PER_CHUNK):
+        right &= (wal.unmix(rows[:, word]) ^ key) == (plain | np.uint64(word))
+    agree[suspects] = right[suspects] if every else right
     return agree
 
 
@@ -219,20 +229,16 @@ def _genuine_headers(
     rows: npt.NDArray[np.uint64], candidates: I64, target: _Target
 ) -> tuple[I64, I64]:
     """The candidates that are headers of this run, whole, in its layout; and their LSNs."""
-    mine = (rows[candidates, 1] == target.run_id[0]) & (rows[candidates, 2] == target.run_id[1])
-    candidates = candidates[mine]
-    found = np.ascontiguousarray(rows[candidates])
-    header = found.view(wal.HEADER).reshape(-1)
-    lsn = header["lsn"].astype(np.uint64)
-    good = (lsn - np.uint64(1)) < target.lsn_max
-    good &= header["length"] == target.length
-    good &= header["stream"] < wal.STREAMS_MAX
-    found, candidates, lsn, header = found[good], candidates[good], lsn[good], header[good]
-    good = header["position"] == target.layout.positions_of(lsn)
-    good &= header["generation"] == target.layout.generations_of(lsn)
-    found, candidates, lsn = found[good], candidates[good], lsn[good]
-    bytes_of = found.view(np.uint8).reshape(-1, wal.CHUNK)
-    crc = wal.crc32c_rows(bytes_of[:, : wal.CHUNK - 4])
-    header = found.view(wal.HEADER).reshape(-1)
-    whole = crc == header["header_crc"]
-    return candidates[whole], lsn[whole].astype(np.int64)
+    rows = rows[candidates] if len(candidates) < len(rows) else rows
+    lsn, stream_and_length = rows[:, _LSN], rows[:, _STREAM_AND_LENGTH]
+    good = (rows[:, 1] == target.run_id[0]) & (rows[:, 2] == target.run_id[1])
+    good &= (lsn - np.uint64(1)) < target.lsn_max
+    good &= (stream_and_length >> np.uint64(32)) == np.uint64(target.length)
+    good &= (stream_and_length & np.uint64(0xFFFFFFFF)) < np.uint64(wal.STREAMS_MAX)
+    if not good.all():
+        rows, candidates, lsn = rows[good], candidates[good], lsn[good]
+    good = rows[:, _POSITION] == target.layout.positions_of(lsn)
+    good &= (rows[:, 0] >> np.uint64(48)) == target.layout.generations_of(lsn)
+    crc = wal.crc32c_rows(rows.view(np.uint8).reshape(-1, wal.CHUNK)[:, : wal.CHUNK - 4])
+    good &= crc == rows[:, _CHECKSUMS] >> np.uint64(32)
+    return candidates[good], lsn[good].astype(np.int64)
