@@ -50,6 +50,43 @@ def materialize(recording: Path, state: str, output: Path, force: bool) -> int:
     return 0
 
 
+@click.command(epilog=_epilog)
+@_recording
+@click.argument("state", required=False)
+@click.option("--lsn", type=click.IntRange(1), help="The record that must stay lost.")
+@click.option(
+    "--budget",
+    type=click.IntRange(1, 1_000_000),
+    default=2000,
+    show_default=True,
+    help="States to recover at most.",
+)
+def minimize(recording: Path, state: str | None, lsn: int | None, budget: int) -> int:
+    """Finds the smallest set of lost writes that still loses a record, and explains it."""
+    from rich.console import Console
+
+    from powercut.report.witness import print_witness
+    from powercut.run.materialize import open_recording
+    from powercut.run.witness import minimize as search
+    from powercut.store.witness import write_witness
+
+    opened = open_recording(recording)
+    console = Console()
+    with console.status("booting the recovery engine") as status:
+        witness = search(
+            opened,
+            state,
+            lsn=lsn,
+            budget=budget,
+            progress=lambda tests, left: status.update(
+                f"{tests} states recovered, {left} losses left to tell apart"
+            ),
+        )
+    write_witness(opened.directory, witness)
+    print_witness(console, witness, opened.directory.path)
+    return 0
+
+
 @click.command(epilog=RECORDING_HELP)
 @_recording
 @click.option(
@@ -185,5 +222,5 @@ def _echo_gaps(gaps: tuple[str, ...]) -> None:
         click.echo(f"  not known: {gap}")
 
 
-COMMANDS = (materialize, export, import_)
+COMMANDS = (materialize, minimize, export, import_)
 """What powercut.cli adds to its own."""

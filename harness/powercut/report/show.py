@@ -17,8 +17,10 @@ from powercut.report import words
 from powercut.report.evidence import Evidence, read_evidence
 from powercut.report.story import last_moments
 from powercut.report.table import STYLES, print_run
+from powercut.report.witness import print_witness
 from powercut.store.layout import ResultDir, TrialDir
 from powercut.store.results import CellResult, RunResult, TrialResult
+from powercut.store.witness import read_witness
 
 SHOWN_EXTENTS = 12
 """How many extents of the log that came back are listed."""
@@ -107,6 +109,10 @@ def _print_trial(console: Console, result: ResultDir, trial: TrialResult) -> Non
     if evidence.observation is not None:
         _print_observation(console, evidence.observation)
     _print_moments(console, evidence)
+    witness = read_witness(directory)
+    if witness is not None:
+        console.print()
+        print_witness(console, witness, directory.path)
     _print_seal(console, directory)
 
 

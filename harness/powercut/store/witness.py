@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""witness.json: the smallest set of writes whose loss loses a record, and why it could be lost.
+
+It lies beside the recording and outside of its seal, since it follows from it.
+Instants are nanoseconds on the clock of the recording, offsets and lengths bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from pydantic import ValidationError
+
+from powercut.model.errors import DamagedRecording
+from powercut.model.verdict import FindingKind, LsnRange
+from powercut.store.files import write_atomic
+from powercut.store.layout import TrialDir
+from powercut.store.trial_result import Record
+
+WITNESS_FORMAT: Final = "powercut-witness/1"
+_NAME: Final = "witness.json"
+
+
+class WitnessPart(Record):
+    """A stretch of a write, and what lies there."""
+
+    begin: int
+    end: int
+    what: str
+
+
+class DroppedWrite(Record):
+    """One write that did not survive, or not whole."""
+
+    request: int
+    """Its number in the disk log, from 0."""
+
+    kind: Literal["write", "zero", "discard"]
+    fua: bool
+    offset: int
+    length: int
+
+    dropped: tuple[tuple[int, int], ...]
+    """What is missing, as (begin, end) on the disk."""
+
+    epoch: int
+    """How many flushes were submitted before it."""
+
+    submitted_ns: int
+
+    completed_ns: int | None
+    """None if it never completed."""
+
+    why: str
+    """Why the disk was allowed to lose it at that instant."""
+
+    parts: tuple[WitnessPart, ...]
+    """What stands in what is missing."""
+
+
+class WitnessEvent(Record):
+    """Something on the time line."""
+
+    at_ns: int
+    kind: Literal["submit", "complete", "flush", "flushed", "ack", "cut"]
+    text: str
+    request: int | None = None
+
+
+class Witness(Record):
+    """The document."""
+
+    format: Literal["powercut-witness/1"] = WITNESS_FORMAT
+    powercut: str
+    recording: str
+
+    start: str
+    """The state from which the search began, as its user named it."""
+
+    state: str
+    """The name of the witness among the states of the recording."""
+
+    crash_state: dict[str, Any]
+    """The witness itself (format powercut-state/1)."""
+
+    instant_ns: int
+    start_ns: int
+    """The instant from which times are told."""
+
+    imported: bool = False
+    """True if instants are places in the order of a foreign log and no times."""
+
+    required: LsnRange | None
+    lost: tuple[LsnRange, ...]
+    """What the witness loses of that."""
+
+    kinds: tuple[FindingKind, ...]
+    message: str
+
+    volatile: int
+    """Writes that the disk was free to lose at that instant."""
+
+    dropped_before: int
+    """How many the state lacked from which the search began."""
+
+    dropped: tuple[DroppedWrite, ...]
+    """What the witness lacks of all that was issued; empty if nothing."""
+
+    out_of_order: int = 0
+    """Writes that reached the medium out of order."""
+
+    minimal: bool
+    """True if every one of `dropped`, if it had survived whole, would have saved the record."""
+
+    tests: int
+    engine: str
+    events: tuple[WitnessEvent, ...]
+    cause: str
+    """One sentence for a person."""
+
+
+def write_witness(trial: TrialDir, witness: Witness) -> None:
+    """Writes witness.json; durable on return.  Raises HostError."""
+    write_atomic(trial.path / _NAME, witness.model_dump_json(indent=1).encode() + b"\n")
+
+
+def read_witness(trial: TrialDir) -> Witness | None:
+    """Reads witness.json; None if there is none.  Raises DamagedRecording."""
+    path = trial.path / _NAME
+    try:
+        return Witness.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise DamagedRecording(f"{path}: {error.strerror}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise DamagedRecording(f"{path}: {place or 'file'}: {first['msg']}") from error
