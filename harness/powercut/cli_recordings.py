@@ -87,6 +87,21 @@ def minimize(recording: Path, state: str | None, lsn: int | None, budget: int) -
     return 0
 
 
+@click.command(epilog=_epilog)
+@_recording
+@click.argument("state")
+def shell(recording: Path, state: str) -> int:
+    """Boots a guest with a crash state mounted, and a prompt on its console."""
+    from powercut.run.materialize import open_recording, resolve_state, state_text
+    from powercut.run.shell import LEAVE, open_shell
+
+    opened = open_recording(recording)
+    chosen = resolve_state(opened, state)
+    click.echo(f"{opened.title}: {state_text(opened, chosen)}\nbooting; {LEAVE}", err=True)
+    status = open_shell(opened, chosen)
+    return 0 if status == 0 else 3
+
+
 @click.command(epilog=RECORDING_HELP)
 @_recording
 @click.option(
@@ -222,5 +237,5 @@ def _echo_gaps(gaps: tuple[str, ...]) -> None:
         click.echo(f"  not known: {gap}")
 
 
-COMMANDS = (materialize, minimize, export, import_)
+COMMANDS = (materialize, minimize, shell, export, import_)
 """What powercut.cli adds to its own."""
