@@ -47,9 +47,9 @@ def only_the_next_flush_counts(completed_ns, flush_submitted_ns, flush_done_ns):
     return done[np.searchsorted(flush_submitted_ns, completed_ns, side="right")]
 
 
-def overwrites_in_the_wrong_order(index, runs):
+def overwrites_in_the_wrong_order(index, runs, until=None):
     """Of several writes to one place the one submitted first shows."""
-    pieces = real_pieces_of(index, runs)
+    pieces = real_pieces_of(index, runs, until)
     order = np.lexsort((-pieces.write, pieces.unit))
     return places.Pieces(pieces.unit[order], pieces.write[order], pieces.tags[order], pieces.widths)
 

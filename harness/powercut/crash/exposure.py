@@ -86,10 +86,17 @@ def exposure(evidence: Evidence, *, first_lsn: int = 1) -> ExposureReport:
     write = np.full(len(lsn), -1, dtype=np.int64)
     begin, end = (first_lsn - 1) * per_record, claims.acked * per_record
     wanted = (evidence.runs.chunk + evidence.runs.count > begin) & (evidence.runs.chunk < end)
-    index = CoverIndex(evidence.timeline)
-    for _, _, runs in windows(clip(evidence.runs.select(wanted), begin, end), per_record):
+    index = CoverIndex(evidence.timeline, evidence.sets)
+    released_ns = claims.released_ns(lsn)
+    for low, high, runs in windows(clip(evidence.runs.select(wanted), begin, end), per_record):
         if len(runs):
-            found = _merge(episodes(pieces_of(index, runs), evidence.sets))
+            records = slice((low - begin) // per_record, (high - begin) // per_record)
+            last = max(int(released_ns[records].max(initial=0)), int(ack_ns[records].max()))
+            # A write that comes after all of these were given up cannot hurt any of them,
+            # but a carrier, however late, must be among the pieces.
+            until = int(np.searchsorted(evidence.sets.submitted_ns, last, side="right"))
+            until = max(until, int(runs.write.max()) + 1)
+            found = _merge(episodes(pieces_of(index, runs, until), evidence.sets))
             fates = _record_fates(found, first_lsn, per_record, ack_ns)
             durable_ns[fates.record] = fates.safe_ns
             broken_ns[fates.record] = fates.until_ns

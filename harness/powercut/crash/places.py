@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from powercut.crash.scan import Runs
+from powercut.crash.sets import DurabilitySets
 from powercut.model.timeline import Timeline
 from powercut.model.wal import CHUNK
 
@@ -68,8 +69,11 @@ def expand(start: I64, count: I64) -> tuple[I64, I64]:
 class CoverIndex:
     """Finds the requests that change given units; built once per timeline."""
 
-    def __init__(self, timeline: Timeline, extra_bounds: I64 | None = None) -> None:
+    def __init__(
+        self, timeline: Timeline, sets: DurabilitySets, extra_bounds: I64 | None = None
+    ) -> None:
         requests = timeline.requests
+        self._successor = sets.successor
         changes = np.flatnonzero(requests.is_write & (requests.length > 0))
         begin = requests.offset[changes]
         end = begin + requests.length[changes]
@@ -86,13 +90,18 @@ class CoverIndex:
         self._end = (end // self.unit)[order]
         self._big = np.flatnonzero(self._end - self._begin > _BIG // self.unit)
 
-    def covers(self, units: I64) -> tuple[I64, I64, I64]:
-        """Writes, with first and last+1 index into `units` (sorted), that cover some of them."""
+    def covers(self, units: I64, since: int, until: int) -> tuple[I64, I64, I64]:
+        """Writes, with first and last+1 index into `units` (sorted), that cover some of them.
+
+        Only those that matter to what request `since` or a later one wrote there: not
+        those that completed before it was submitted, nor requests from `until` on.
+        """
         reach = _BIG // self.unit
         first = int(np.searchsorted(self._begin, int(units[0]) - reach, side="left"))
         last = int(np.searchsorted(self._begin, int(units[-1]), side="right"))
-        near = np.arange(first, last)
-        candidates = np.concatenate([self._big[(self._big < first)], near])
+        candidates = np.concatenate([self._big[self._big < first], np.arange(first, last)])
+        write = self._write[candidates]
+        candidates = candidates[(write < until) & (self._successor[write] > since)]
         low = np.searchsorted(units, self._begin[candidates], side="left")
         high = np.searchsorted(units, self._end[candidates], side="left")
         some = high > low
@@ -146,13 +155,18 @@ def sorted_unique(values: I64) -> I64:
     return values[new]
 
 
-def pieces_of(index: CoverIndex, runs: Runs) -> Pieces:
-    """All pieces in the units that `runs` touch, tagged with what `runs` say."""
+def pieces_of(index: CoverIndex, runs: Runs, until: int | None = None) -> Pieces:
+    """The pieces in the units that `runs` touch, tagged with what `runs` say.
+
+    Pieces that no run's safety can depend on are left out: older ones that completed
+    before the first run was submitted, and those of requests from `until` on.
+    """
     per_unit = index.chunks
     end = runs.place + runs.count
     first_unit = runs.place // per_unit
     units = sorted_unique(expand(first_unit, (end - 1) // per_unit - first_unit + 1)[1])
-    write, low, high = index.covers(units)
+    until = int(np.iinfo(np.int64).max) if until is None else until
+    write, low, high = index.covers(units, int(runs.write.min()), until)
     piece_of_cover, rank = expand(low, high - low)
     order = np.argsort(rank, kind="stable")  # the covers are in submission order already
     bounds = np.concatenate([[0], runs.place % per_unit, end % per_unit])

@@ -52,7 +52,7 @@ def survival(evidence: Evidence, *, first_lsn: int = 1) -> Survival:
     runs = evidence.runs
     wanted = (runs.chunk + runs.count > base) & (runs.chunk < end)
     ranges = _Ranges.of(evidence.timeline)
-    index = CoverIndex(evidence.timeline, ranges.bounds)
+    index = CoverIndex(evidence.timeline, evidence.sets, ranges.bounds)
     in_flight = _in_flight(evidence.timeline)
     for _, _, window in windows(clip(runs.select(wanted), base, end), per_record):
         if len(window):
