@@ -2,7 +2,7 @@
 """QEMU's command line as a pure function of the machine's description.
 
 Nothing is left to QEMU's defaults or to the user's configuration of it.  The disk is
-two nodes, `disk` (raw) above `storage` (NBD, file or null), and a virtio-blk device.
+two nodes, `disk` (raw) above `storage` (NBD, file or null), and a device on a bus.
 Cache modes are what `-drive cache=` means (qemu(1)), spelt out: `write-cache` of the
 device, `cache.direct` and `cache.no-flush` of both nodes, since nodes that are defined
 apart do not inherit them.
@@ -48,10 +48,6 @@ class TemplateRam:
     saving: bool
 
 
-DEVICE_NAMES = {Bus.VIRTIO_BLK: "vda"}
-"""What the guest calls its disk."""
-
-
 def build_argv(
     spec: MachineSpec,
     qemu: Path,
@@ -76,6 +72,7 @@ def build_argv(
         *_kernel(spec, tsc_khz),
         *_ports(spec, console),
         *_disk(spec.disk if disk is None else disk, spec.cache),
+        *_device(spec.bus, spec.cache),
     ]
 
 
@@ -92,7 +89,8 @@ def kernel_command_line(spec: MachineSpec, tsc_khz: int | None = None) -> str:
         "panic=-1",
         "cryptomgr.notests",
         *(emulated if spec.accelerator is Accelerator.TCG else ()),
-        f"powercut.disk={DEVICE_NAMES[spec.bus]}",
+        f"powercut.disk={spec.bus.device}",
+        *((f"powercut.load={spec.bus.modules}",) if spec.bus.modules else ()),
         *(("tsc=reliable", f"tsc_early_khz={tsc_khz}") if tsc_khz else ()),
         *spec.kernel_arguments,
     ]
@@ -157,14 +155,33 @@ def _disk(disk: NbdDisk | FileDisk | NullDisk, cache: CacheMode) -> list[str]:
             storage |= {"driver": "null-co", "size": disk.size, "read-zeroes": True}
             modes = {}
     raw: dict[str, object] = {"node-name": "disk", "driver": "raw", "file": "storage", **modes}
-    write_cache = "on" if cache.write_cache else "off"
-    # Errors are the guest's to see: by default a full host would silently stop it.
-    errors = "werror=report,rerror=report"
     return [
         *("-blockdev", json.dumps(storage)),
         *("-blockdev", json.dumps(raw)),
-        *("-device", f"virtio-blk-pci,drive=disk,write-cache={write_cache},{errors}"),
     ]
+
+
+def _device(bus: Bus, cache: CacheMode) -> list[str]:
+    """The disk as the guest finds it, behind its controller."""
+    disk = f"drive=disk,write-cache={'on' if cache.write_cache else 'off'}"
+    # Errors are the guest's to see: by default a full host would silently stop it.  NVMe
+    # has no such choice; it always reports them.
+    reported = f"{disk},werror=report,rerror=report"
+    match bus:
+        case Bus.VIRTIO_BLK:
+            devices = [f"virtio-blk-pci,{reported}"]
+        case Bus.VIRTIO_SCSI | Bus.VIRTIO_SCSI_FUA:
+            fua = "on" if bus is Bus.VIRTIO_SCSI_FUA else "off"
+            devices = ["virtio-scsi-pci,id=scsi", f"scsi-hd,bus=scsi.0,{reported},dpofua={fua}"]
+        case Bus.NVME:
+            devices = [f"nvme,serial=powercut,{disk}"]
+        case Bus.IDE:
+            devices = [f"ide-hd,bus=ide.0,{reported}"]  # of the board `pc`
+        case Bus.AHCI:
+            devices = ["ich9-ahci,id=ahci", f"ide-hd,bus=ahci.0,{reported}"]
+        case Bus.USB_STORAGE:
+            devices = ["qemu-xhci,id=usb", f"usb-storage,bus=usb.0,{reported}"]
+    return [word for device in devices for word in ("-device", device)]
 
 
 def _escape(path: Path) -> str:

@@ -28,7 +28,12 @@ from powercut.machine.initramfs import (
     directory,
     regular,
 )
-from powercut.machine.kernel_package import Kernel, ensure_kernel, load_kernel
+from powercut.machine.kernel_package import (
+    MODULES_RECIPE,
+    Kernel,
+    ensure_kernel,
+    load_kernel,
+)
 from powercut.machine.port import GuestImage
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
 from powercut.paths import BUILD, WAL_BINARY
@@ -86,7 +91,8 @@ def _inputs() -> dict[str, Any]:
     except OSError:
         lists = 0
     files = {path.name: _sha256(path.read_bytes()) for path in (_AGENT, *_PROGRAMS)}
-    return {"recipe": _RECIPE, "files": files, "apt_lists": lists}
+    recipe = f"{_RECIPE}-{MODULES_RECIPE}"
+    return {"recipe": recipe, "files": files, "apt_lists": lists}
 
 
 def _kernel(flavour: str, deadline: float) -> Kernel:

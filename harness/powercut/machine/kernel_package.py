@@ -8,6 +8,7 @@ the kernel and its modules, in the order in which they must be loaded.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -38,9 +39,16 @@ _EXTRA: Final[Mapping[str, tuple[str, ...]]] = {
     "btrfs": ("xxhash_generic", "blake2b_generic", "sha256_generic", "btrfs"),
     "log-writes": ("dm_log_writes",),
     "pmem": ("nd_pmem", "virtio_pmem"),
-    "buses": ("sd_mod", "virtio_scsi", "ata_piix", "ahci", "nvme"),
+    "virtio-scsi": ("virtio_scsi", "sd_mod"),
+    "nvme": ("nvme",),
+    "ide": ("ata_piix", "sd_mod"),
+    "ahci": ("ahci", "sd_mod"),
+    "usb-storage": ("xhci_pci", "usb_storage", "sd_mod"),
 }
 _BASE: Final = ""
+MODULES_RECIPE: Final = hashlib.sha256(repr((_REQUIRED, _USEFUL, _EXTRA)).encode()).hexdigest()[:12]
+"""Changes with the choice of modules: a kernel that was unpacked for another is unpacked anew."""
+
 _ROOT_TOOLS: Final = "/usr/sbin:/sbin"  # where depmod is, outside an ordinary user's PATH
 _REMEDY: Final = "apt-get update (as root), then try again; it needs the network once"
 
@@ -136,13 +144,21 @@ def ensure_kernel(flavour: str, *, deadline: float) -> Kernel:
     if len(files) != len(packages):
         raise HostError(f"apt offers no file for {', '.join(packages)}", hint=_REMEDY)
     folder = CACHE / "kernels" / files[0].removesuffix(".deb")
-    if not (folder / "kernel.json").exists():
+    if not _is_unpacked(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".new-") as temporary:
             _fetch_and_unpack(Path(temporary), packages, deadline=deadline)
             shutil.rmtree(folder, ignore_errors=True)  # one that was not finished
             (Path(temporary) / "result").rename(folder)
     return load_kernel(folder)
+
+
+def _is_unpacked(folder: Path) -> bool:
+    try:
+        fields = json.loads((folder / "kernel.json").read_text())
+    except (OSError, ValueError):
+        return False
+    return isinstance(fields, dict) and fields.get("modules_recipe") == MODULES_RECIPE
 
 
 def load_kernel(folder: Path) -> Kernel:
@@ -184,7 +200,8 @@ def _fetch_and_unpack(folder: Path, packages: tuple[str, ...], *, deadline: floa
     image = bzimages[0].read_bytes()
     kernel = extract_vmlinux(image)
     (result / "kernel").write_bytes(kernel if has_pvh_entry(kernel) else image)
-    found = asdict(Kernel(Path(), packages[0], release, orders)) | {"folder": ""}
+    found = asdict(Kernel(Path(), packages[0], release, orders))
+    found |= {"folder": "", "modules_recipe": MODULES_RECIPE}
     (result / "kernel.json").write_text(json.dumps(found, indent=1))
 
 

@@ -137,6 +137,8 @@ class QemuMachine:
         self, templates: TemplateStore, qemu: Path, disk_size: int, deadline: float
     ) -> bool:
         """Tries twice, the second time with a template made anew; False: boot instead."""
+        if not self.spec.bus.restorable:
+            return False
         for _ in range(2):
             template = None
             # Half of what is left each time, so that enough remains for a boot.

@@ -32,9 +32,43 @@ class CacheMode(enum.Enum):
 
 
 class Bus(enum.Enum):
-    """How the guest reaches its disk."""
+    """How the guest reaches its disk.
+
+    `virtio-scsi-fua` is virtio-scsi whose disk says that it knows FUA (`dpofua=on`,
+    which is not QEMU's default).
+    """
 
     VIRTIO_BLK = "virtio-blk"
+    VIRTIO_SCSI = "virtio-scsi"
+    VIRTIO_SCSI_FUA = "virtio-scsi-fua"
+    NVME = "nvme"
+    IDE = "ide"
+    AHCI = "ahci"
+    USB_STORAGE = "usb-storage"
+
+    @property
+    def device(self) -> str:
+        """What Linux calls the first disk on this bus."""
+        return {Bus.VIRTIO_BLK: "vda", Bus.NVME: "nvme0n1"}.get(self, "sda")
+
+    @property
+    def modules(self) -> str:
+        """The set of kernel modules that a guest needs besides those of every guest."""
+        sets = {Bus.VIRTIO_BLK: "", Bus.VIRTIO_SCSI_FUA: "virtio-scsi"}
+        return sets.get(self, self.value)
+
+    @property
+    def flavour(self) -> str:
+        """The guest kernel that has a driver: Debian's for clouds knows neither AHCI nor USB."""
+        return "full" if self in (Bus.AHCI, Bus.USB_STORAGE) else "cloud"
+
+    @property
+    def restorable(self) -> bool:
+        """Whether a guest with such a disk can be saved and restored.
+
+        QEMU's NVMe controller cannot (`unmigratable` in hw/nvme/ctrl.c).
+        """
+        return self is not Bus.NVME
 
 
 class Accelerator(enum.Enum):

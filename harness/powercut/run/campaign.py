@@ -70,6 +70,8 @@ def run_scenarios(
     rig = Rig.find()
     if rig.accelerator is not Accelerator.KVM:
         on_event(Notice("Guests run in emulation: `powercut doctor` says why KVM is not used."))
+    for plan in plans:
+        rig.prepare(plan)
     runs = []
     for scenario, plan in zip(scenarios, plans, strict=True):
         directory = ResultDir.create(results, plan.scenario, plan.seed)

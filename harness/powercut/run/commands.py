@@ -8,6 +8,7 @@ from typing import Final
 
 from powercut.disk.base import BaseImageSpec
 from powercut.disk.capture import CaptureConfig
+from powercut.model.machine import Bus
 from powercut.model.wal import LayoutKind, WalLayout
 from powercut.recover.port import RecoveryPlan
 from powercut.scenario.settings import (
@@ -19,7 +20,9 @@ from powercut.scenario.settings import (
     SyncMode,
 )
 
-DEVICE: Final = "vda"
+DEVICE: Final = Bus.VIRTIO_BLK.device
+"""The guest's disk where nobody chose a bus."""
+
 MOUNT_POINT: Final = "/mnt"
 WAL_IN_GUEST: Final = "/bin/wal"
 CHANNEL_IN_GUEST: Final = "channel=fd:3"
@@ -59,7 +62,7 @@ def wal_layout(parameters: Parameters) -> WalLayout:
 def log_path(parameters: Parameters) -> str:
     """The log as the guest names it: device, file, or folder of segments."""
     if is_raw(parameters):
-        return f"/dev/{DEVICE}"
+        return f"/dev/{parameters.machine.bus.device}"
     return f"{MOUNT_POINT}/{'segments' if parameters.workload.layout is Layout.SEGMENTS else 'log'}"
 
 
@@ -142,12 +145,18 @@ def recovery_plan(parameters: Parameters, run_id: bytes) -> RecoveryPlan:
 def promised_facts(machine: MachineSettings) -> dict[str, str]:
     """What the guest must see if the configuration took effect.
 
-    virtio-blk never offers FUA to the guest (QEMU's hw/block/virtio-blk.c knows no such
-    request), whatever the disk below can do.
+    FUA: virtio-blk has no such request; libata ignores that of SATA disks unless it is told
+    otherwise (libata.fua=0); a SCSI disk offers it if its mode page says DPOFUA, and Linux
+    believes that only with a write cache.  An NVMe controller of QEMU always says that it has a
+    volatile write cache, and every NVMe disk knows FUA.
     """
     overridden = machine.guest_write_cache is GuestWriteCache.WRITE_THROUGH
-    write_cache = machine.cache.write_cache and not overridden
-    return {"write_cache": SysfsWriteCache[write_cache], "fua": "0"}
+    offered = machine.cache.write_cache or machine.bus is Bus.NVME
+    knows_fua = machine.bus in (Bus.NVME, Bus.VIRTIO_SCSI_FUA)
+    return {
+        "write_cache": SysfsWriteCache[offered and not overridden],
+        "fua": str(int(offered and knows_fua)),
+    }
 
 
 def syncs(parameters: Parameters) -> bool:

@@ -200,12 +200,13 @@ class _Recording:
     def _set_up(self, channel: GuestChannel) -> None:
         """Brings the guest to where the workload can start."""
         parameters = self.job.parameters
-        device = f"/dev/{commands.DEVICE}"
+        name = parameters.machine.bus.device
+        device = f"/dev/{name}"
         if parameters.machine.guest_write_cache is GuestWriteCache.WRITE_THROUGH:
-            path = f"/sys/block/{commands.DEVICE}/queue/write_cache"
+            path = f"/sys/block/{name}/queue/write_cache"
             self._command(channel, "write", path, "write through")
         self._command(channel, "flushbufs", device)
-        self.facts = self._command(channel, "facts", commands.DEVICE).facts
+        self.facts = self._command(channel, "facts", name).facts
         if not commands.is_raw(parameters):
             filesystem = parameters.filesystem
             self._command(
@@ -295,7 +296,7 @@ class _Recording:
         ):
             try:
                 observation, self.recovery_facts = recover_in_guest(
-                    machine, channel, plan, timeout_s=timeout_s
+                    machine, channel, plan, spec.bus.device, timeout_s=timeout_s
                 )
             finally:
                 machine.kill(timeout_s=_GRACE_S)

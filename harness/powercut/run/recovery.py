@@ -21,10 +21,11 @@ from powercut.scenario.settings import Parameters
 
 
 def recover_in_guest(
-    machine: Machine, channel: GuestChannel, plan: RecoveryPlan, *, timeout_s: float
+    machine: Machine, channel: GuestChannel, plan: RecoveryPlan, disk: str, *, timeout_s: float
 ) -> tuple[Observation, dict[str, str]]:
     """Boots, mounts (which replays the journal), reads the log; also returns guest facts.
 
+    `disk` is what the guest calls its disk.
     A file system that refuses to mount is an observation: the system did not recover.
     A guest that dies or hangs is one, too, but an incomplete one: it may have been the
     host's fault.
@@ -37,9 +38,9 @@ def recover_in_guest(
     try:
         machine.start(timeout_s=left())
         channel.wait_hello(timeout_s=left())
-        device = f"/dev/{commands.DEVICE}"
+        device = f"/dev/{disk}"
         channel.run("flushbufs", device, timeout_s=left())
-        facts = channel.run("facts", commands.DEVICE, timeout_s=left()).facts
+        facts = channel.run("facts", disk, timeout_s=left()).facts
         mount = ("mount", plan.filesystem, device, plan.mount_point, plan.mount_options)
         mounted = channel.run(*mount, timeout_s=left())
         if mounted.status or mounted.error:

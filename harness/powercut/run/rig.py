@@ -15,8 +15,9 @@ from powercut.machine.accelerator import best_accelerator, qemu_version
 from powercut.machine.guest_image import ensure_guest_image
 from powercut.machine.port import GuestImage, MachineSpec, NbdDisk
 from powercut.machine.template import TemplateStore
-from powercut.model.machine import Accelerator
+from powercut.model.machine import Accelerator, Bus
 from powercut.paths import CACHE
+from powercut.scenario.plan import Plan
 from powercut.scenario.settings import AcceleratorChoice, Parameters
 
 
@@ -40,6 +41,18 @@ class Rig:
         templates = TemplateStore(cache / "templates", GuestChannel.on_unix)
         return cls(ensure_guest_image(), accelerator, reason, templates, cache)
 
+    def _guest_for(self, bus: Bus) -> GuestImage:
+        """The guest whose kernel has a driver for `bus`; built if it is not there."""
+        return self.guest if bus.flavour == "cloud" else ensure_guest_image(bus.flavour)
+
+    def prepare(self, plan: Plan) -> None:
+        """Makes now what a first trial would otherwise wait for, within its deadline.
+
+        Raises HostError with a remedy if something cannot be had.
+        """
+        for bus in {cell.parameters.machine.bus for cell in plan.cells}:
+            self._guest_for(bus)
+
     def machine_spec(self, parameters: Parameters, disk: Path, folder: Path) -> MachineSpec:
         """The machine of a cell on the disk served at `disk`.
 
@@ -48,7 +61,7 @@ class Rig:
         machine = parameters.machine
         chosen = machine.accelerator
         return MachineSpec(
-            guest=self.guest,
+            guest=self._guest_for(machine.bus),
             disk=NbdDisk(disk),
             channel=folder / "ctl",
             qmp=folder / "qmp",

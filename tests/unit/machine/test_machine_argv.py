@@ -13,6 +13,7 @@ import pytest
 from powercut.machine.argv import NullDisk, TemplateRam, build_argv, kernel_command_line
 from powercut.machine.port import (
     Accelerator,
+    Bus,
     CacheMode,
     FileDisk,
     GuestImage,
@@ -87,6 +88,52 @@ def test_cache_modes_are_spelt_out_on_both_nodes_and_the_device(
     for node in nodes(argv).values():
         assert node["cache"] == {"direct": direct, "no-flush": no_flush}
     assert f"write-cache={write_cache}" in options(argv, "-device")[-1]
+
+
+DEVICES = {
+    Bus.VIRTIO_BLK: ["virtio-blk-pci,drive=disk,write-cache=on,werror=report,rerror=report"],
+    Bus.VIRTIO_SCSI: [
+        "virtio-scsi-pci,id=scsi",
+        "scsi-hd,bus=scsi.0,drive=disk,write-cache=on,werror=report,rerror=report,dpofua=off",
+    ],
+    Bus.VIRTIO_SCSI_FUA: [
+        "virtio-scsi-pci,id=scsi",
+        "scsi-hd,bus=scsi.0,drive=disk,write-cache=on,werror=report,rerror=report,dpofua=on",
+    ],
+    Bus.NVME: ["nvme,serial=powercut,drive=disk,write-cache=on"],
+    Bus.IDE: ["ide-hd,bus=ide.0,drive=disk,write-cache=on,werror=report,rerror=report"],
+    Bus.AHCI: [
+        "ich9-ahci,id=ahci",
+        "ide-hd,bus=ahci.0,drive=disk,write-cache=on,werror=report,rerror=report",
+    ],
+    Bus.USB_STORAGE: [
+        "qemu-xhci,id=usb",
+        "usb-storage,bus=usb.0,drive=disk,write-cache=on,werror=report,rerror=report",
+    ],
+}
+
+
+@pytest.mark.parametrize("bus", Bus)
+def test_each_bus_has_its_controller_and_its_write_cache(bus):
+    argv = build_argv(replace(SPEC, bus=bus), QEMU, console=CONSOLE)
+    assert options(argv, "-device")[3:] == DEVICES[bus]
+    off = build_argv(replace(SPEC, bus=bus, cache=CacheMode.DIRECTSYNC), QEMU, console=CONSOLE)
+    expected = [device.replace("write-cache=on", "write-cache=off") for device in DEVICES[bus]]
+    assert options(off, "-device")[3:] == expected
+
+
+@pytest.mark.parametrize(
+    ("bus", "words"),
+    [
+        (Bus.VIRTIO_BLK, ["powercut.disk=vda"]),
+        (Bus.VIRTIO_SCSI_FUA, ["powercut.disk=sda", "powercut.load=virtio-scsi"]),
+        (Bus.NVME, ["powercut.disk=nvme0n1", "powercut.load=nvme"]),
+        (Bus.AHCI, ["powercut.disk=sda", "powercut.load=ahci"]),
+    ],
+)
+def test_the_guest_is_told_its_disk_and_the_drivers_it_needs(bus, words):
+    told = kernel_command_line(replace(SPEC, bus=bus)).split()
+    assert [word for word in told if word.startswith("powercut.")] == words
 
 
 def test_no_network_and_nothing_by_default():
