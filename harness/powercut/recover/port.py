@@ -29,7 +29,8 @@ class RecoveryPlan:
 
     `filesystem` is the type to mount, empty for a raw log.  `reader` is the command
     line of the log reader in the guest, path first, without its channel.  `after` is
-    the command line of a writer that goes on after recovery, empty for none.
+    the command line of a writer that goes on after recovery, empty for none.  `device` is
+    what the guest calls its disk; engines that have a disk of their own do not ask.
     """
 
     filesystem: str
@@ -37,6 +38,7 @@ class RecoveryPlan:
     mount_point: str
     reader: tuple[str, ...]
     after: tuple[str, ...] = ()
+    device: str = "vda"
 
 
 class RecoveryEngine(Protocol):

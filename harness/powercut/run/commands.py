@@ -139,6 +139,7 @@ def recovery_plan(parameters: Parameters, run_id: bytes) -> RecoveryPlan:
         mount_options=",".join(parameters.filesystem.mount),
         mount_point=MOUNT_POINT,
         reader=read_arguments(parameters, run_id),
+        device=parameters.machine.bus.device,
     )
 
 

@@ -296,7 +296,7 @@ class _Recording:
         ):
             try:
                 observation, self.recovery_facts = recover_in_guest(
-                    machine, channel, plan, spec.bus.device, timeout_s=timeout_s
+                    machine, channel, plan, timeout_s=timeout_s
                 )
             finally:
                 machine.kill(timeout_s=_GRACE_S)

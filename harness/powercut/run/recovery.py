@@ -21,11 +21,10 @@ from powercut.scenario.settings import Parameters
 
 
 def recover_in_guest(
-    machine: Machine, channel: GuestChannel, plan: RecoveryPlan, disk: str, *, timeout_s: float
+    machine: Machine, channel: GuestChannel, plan: RecoveryPlan, *, timeout_s: float
 ) -> tuple[Observation, dict[str, str]]:
     """Boots, mounts (which replays the journal), reads the log; also returns guest facts.
 
-    `disk` is what the guest calls its disk.
     A file system that refuses to mount is an observation: the system did not recover.
     A guest that dies or hangs is one, too, but an incomplete one: it may have been the
     host's fault.
@@ -38,9 +37,9 @@ def recover_in_guest(
     try:
         machine.start(timeout_s=left())
         channel.wait_hello(timeout_s=left())
-        device = f"/dev/{disk}"
+        device = f"/dev/{plan.device}"
         channel.run("flushbufs", device, timeout_s=left())
-        facts = channel.run("facts", disk, timeout_s=left()).facts
+        facts = channel.run("facts", plan.device, timeout_s=left()).facts
         mount = ("mount", plan.filesystem, device, plan.mount_point, plan.mount_options)
         mounted = channel.run(*mount, timeout_s=left())
         if mounted.status or mounted.error:
