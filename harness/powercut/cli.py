@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from powercut import __version__, cli_recordings
+from powercut import __version__, cli_probe, cli_recordings
 from powercut.model.errors import PowercutError, UsageError
 from powercut.paths import RESULTS, ROOT, SCENARIOS
 
@@ -74,7 +74,7 @@ def cli() -> None:
     """
 
 
-for _command in cli_recordings.COMMANDS:
+for _command in (*cli_recordings.COMMANDS, cli_probe.probe):
     cli.add_command(_command)
 
 _seed = click.option(
@@ -162,7 +162,9 @@ def plan(
 @click.argument("directory", type=DIRECTORY)
 @click.option("--json", "json_file", type=DIRECTORY, help="Write the results here; - for stdout.")
 def verify(directory: Path, json_file: Path | None) -> int:
-    """Judges a result again, offline, from its recordings alone."""
+    """Judges a result, or a bundle, again, offline, from its recordings alone."""
+    if cli_recordings.is_bundle(directory):
+        return cli_recordings.verify_bundle(directory, json_file)
     from powercut.report.table import print_run
     from powercut.run.verify import verify as judge_again
     from powercut.store.results import CampaignOutcome

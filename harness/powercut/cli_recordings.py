@@ -102,6 +102,79 @@ def shell(recording: Path, state: str) -> int:
     return 0 if status == 0 else 3
 
 
+@click.command(epilog=_epilog)
+@_recording
+@click.argument("state", required=False)
+@click.option("-o", "--output", type=FILE, required=True, help="The bundle to write.")
+@click.option("--force", is_flag=True, help="Replace the file if it is there.")
+def bundle(recording: Path, state: str | None, output: Path, force: bool) -> int:
+    """Makes one file of a finding; `verify` judges it again anywhere.
+
+    Without STATE the witness goes with it, if `minimize` has found one.
+    """
+    from powercut.run.bundle import make_bundle
+
+    made = make_bundle(recording, output, state=state, force=force)
+    size = output.stat().st_size
+    click.echo(
+        f"{output}: {size / 1e6:.1f} MB, {len(made.files)} files, the recording is {made.verdict}"
+    )
+    if made.state is not None:
+        click.echo(f"state {made.state.name}: {made.state.verdict}: {made.state.message}")
+    click.echo(f"reproduce it with: powercut verify {output}")
+    return 0
+
+
+@click.command()
+@click.argument("file", type=FILE)
+@click.option("-o", "--output", type=FILE, required=True, help="Where to; a new folder.")
+def unbundle(file: Path, output: Path) -> int:
+    """Unpacks a bundle, to look at its recording with the other commands."""
+    from powercut.run.bundle import unpack
+
+    made = unpack(file, output)
+    click.echo(f"{output / made.recording}: {made.scenario}, {made.cell}, trial {made.trial}")
+    return 0
+
+
+def is_bundle(path: Path) -> bool:
+    """Whether `path` is a bundle and not a folder."""
+    if not path.is_file():
+        return False
+    from powercut.run.bundle import is_bundle as begins_as_one
+
+    return begins_as_one(path)
+
+
+def verify_bundle(path: Path, json_file: Path | None) -> int:
+    """Judges a bundle again and prints what it says; returns the exit status."""
+    from rich.console import Console
+
+    from powercut.report.table import print_run
+    from powercut.run.bundle import verify_bundle as judge_again
+    from powercut.store.files import write_atomic
+
+    found = judge_again(path)
+    to_stdout = json_file == Path("-")
+    print_run(Console(stderr=to_stdout), found.run)
+    if found.state is not None:
+        state = found.state
+        click.echo(f"state {state.name}: {state.verdict}: {state.message}", err=to_stdout)
+    for line in found.differences:
+        click.echo(f"DIFFERS: {line}", err=to_stdout)
+    for line in found.untried:
+        click.echo(f"not repeated: {line}", err=to_stdout)
+    if not found.differences and not found.untried:
+        click.echo("Everything in the bundle is judged as when it was made.", err=to_stdout)
+    if json_file is not None:
+        text = found.model_dump_json(indent=1) + "\n"
+        if to_stdout:
+            click.echo(text, nl=False)
+        else:
+            write_atomic(json_file, text.encode())
+    return found.exit_status
+
+
 @click.command(epilog=RECORDING_HELP)
 @_recording
 @click.option(
@@ -237,5 +310,5 @@ def _echo_gaps(gaps: tuple[str, ...]) -> None:
         click.echo(f"  not known: {gap}")
 
 
-COMMANDS = (materialize, minimize, shell, export, import_)
+COMMANDS = (materialize, minimize, shell, bundle, unbundle, export, import_)
 """What powercut.cli adds to its own."""

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rich import box
 from rich.console import Console
 from rich.markup import escape
@@ -38,7 +40,11 @@ def print_run(console: Console, run: RunResult) -> None:
     # One unbroken line each: they are there to be copied.
     for name, value in (
         ("result", run.result_directory),
-        ("report", f"{run.result_directory}/report.html"),
+        # A result that is a file, such as a bundle, has no report beside it.
+        (
+            "report",
+            "" if Path(run.result_directory).is_file() else f"{run.result_directory}/report.html",
+        ),
         ("again", run.reproduce),
     ):
         if value:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 from powercut import __version__
@@ -23,8 +24,10 @@ from powercut.store.layout import ResultDir, TrialRecord, reproduce_command
 from powercut.store.results import RunResult, TrialResult
 
 
-def verify(path: Path) -> RunResult:
+def verify(path: Path, *, cells: Collection[str] | None = None) -> RunResult:
     """What the recordings below `path` say today.  Changes nothing on disk.
+
+    With `cells` the result is about these; all others only serve as their controls.
 
     Raises UsageError if there is no result at `path`, and DamagedRecording if evidence is
     missing or not what was sealed; the message names the file.
@@ -52,7 +55,9 @@ def verify(path: Path) -> RunResult:
     recorded = tuple(cell for cell in plan.cells if cell.name in trials)
     plan = Plan(plan.scenario, plan.description, seed, recorded)
     known = controls | outcomes_of_cells(plan, trials)
-    cells = cell_results(plan, trials, known, directory)
+    told = tuple(cell for cell in recorded if cells is None or cell.name in cells)
+    plan = Plan(plan.scenario, plan.description, seed, told)
+    results = cell_results(plan, trials, known, directory)
     return RunResult.of(
         powercut=__version__,
         scenario=plan.scenario,
@@ -61,8 +66,8 @@ def verify(path: Path) -> RunResult:
         seed=seed,
         started=str(environment.get("started", "")),
         seconds=round(time.monotonic() - start, 3),
-        cells=cells,
-        controls=distinct_controls(cells),
+        cells=results,
+        controls=distinct_controls(results),
         reproduce=reproduce_command(directory.scenario_copy, seed),
         result_directory=str(directory.path),
     )

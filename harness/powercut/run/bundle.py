@@ -1,0 +1,433 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One file that carries a finding: `powercut verify FILE` judges it again anywhere.
+
+A bundle is a tar archive, compressed with zstd (RFC 8878):
+
+    bundle.json     the manifest, first: what the finding is; path, size and SHA-256 of
+                    every file
+    blobs/<sha256>  each distinct content once, in the order of its first use
+
+In it are the recording, its controls (a verdict is worth as much as they are), the
+scenario, the environment, and what was found out about the recording: witness,
+exploration, states.  The same recording gives the same bytes.
+
+Nothing of a bundle is believed: paths that lead out of the folder are refused, and what
+is unpacked has the digests of the manifest, or is an error that names the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import tarfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO, Final, Literal
+
+import zstandard
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from powercut import __version__
+from powercut.model.errors import DamagedRecording, HostError, UsageError
+from powercut.model.verdict import LsnRange, Verdict
+from powercut.run.assemble import same_run
+from powercut.run.controls import controls_for
+from powercut.run.judge import judge_trial
+from powercut.run.materialize import open_recording, resolve_state
+from powercut.run.materialize_recording import IMPORT_FILE, find_recording
+from powercut.run.scratch import scratch
+from powercut.run.state_ref import path_of, save
+from powercut.run.verify import verify
+from powercut.run.witness_judge import StateJudge
+from powercut.store.files import host_errors
+from powercut.store.layout import ResultDir, TrialDir
+from powercut.store.results import RunResult
+from powercut.store.witness import read_witness
+
+MANIFEST: Final = "bundle.json"
+MAGIC: Final = b"\x28\xb5\x2f\xfd"
+"""How every zstd frame begins (RFC 8878, section 3.1.1)."""
+
+_BLOCK: Final = 64 << 10
+_MANIFEST_MAX: Final = 16 << 20
+_EXTRAS: Final = ("verdict.json", "witness.json", "exploration.json")
+_RUN_FILES: Final = ("scenario.yaml", "environment.json")
+
+
+class BundledFile(BaseModel):
+    """A file of the result, by its path below the folder of the run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: str
+    size: int
+    sha256: str
+
+
+class BundledState(BaseModel):
+    """A crash state and what recovery made of it when it was bundled."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    verdict: Literal["SAFE", "INCONCLUSIVE", "LOSSY"]
+    lost: tuple[LsnRange, ...]
+    message: str
+    engine: str
+
+
+class BundleManifest(BaseModel):
+    """bundle.json."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal["powercut-bundle/1"] = "powercut-bundle/1"
+    powercut: str
+    scenario: str
+    cell: str
+    trial: int
+    recording: str  # its path below the folder of the run
+    verdict: Literal["SAFE", "INCONCLUSIVE", "LOSSY"]  # of the trial, before its controls
+    lost: tuple[LsnRange, ...]
+    state: BundledState | None = None
+    files: tuple[BundledFile, ...]
+
+
+class BundleVerdict(BaseModel):
+    """What a bundle says today.
+
+    `differences` says in what way that is not what it said when it was made, and
+    `untried` what could not be repeated on this host.
+    """
+
+    manifest: BundleManifest
+    run: RunResult
+    state: BundledState | None = None
+    differences: tuple[str, ...] = ()
+    untried: tuple[str, ...] = ()
+
+    @property
+    def exit_status(self) -> int:
+        """1 if something differs, 3 if something could not be repeated, else the run's."""
+        if self.differences:
+            return 1
+        return 3 if self.untried else self.run.exit_status
+
+
+def is_bundle(path: Path) -> bool:
+    """Whether `path` is a file that begins as a bundle does."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+
+
+# --- making one -----------------------------------------------------------------------
+
+
+def make_bundle(
+    path: Path, output: Path, *, state: str | None = None, force: bool = False
+) -> BundleManifest:
+    """Writes the bundle of the recording at `path`, with a crash state if one is named.
+
+    Without a name the witness goes with it, if there is one.  Raises UsageError if
+    `output` exists and `force` is not given, or for a recording that has no scenario.
+    """
+    if output.exists() and not (force and output.is_file()):
+        raise UsageError(f"{output}: exists already", hint="give another name, or --force")
+    trial = find_recording(path)
+    if (trial.path / IMPORT_FILE).is_file():
+        raise UsageError(
+            f"{trial.path}: was imported and has no scenario to be judged by",
+            hint="pass on the log and its base image; `powercut import` does the rest",
+        )
+    trial.check_seal()
+    run = ResultDir.open(trial.run)
+    record = trial.read_record()
+    result = judge_trial(trial)
+    controls = _controls(run, trial, result.verdict)
+    bundled = _bundled_state(trial, state)
+    names = [name for each in (trial, *controls) for name in _files_of(each, run)]
+    names += [name for name in _RUN_FILES if (run.path / name).is_file()]
+    if bundled is not None:
+        names.append(path_of(trial, bundled.name).relative_to(run.path).as_posix())
+    manifest = BundleManifest(
+        powercut=__version__,
+        scenario=record.scenario,
+        cell=record.cell,
+        trial=record.trial.number,
+        recording=trial.relative,
+        verdict=_name(result.verdict),
+        lost=result.lost_lsns,
+        state=bundled,
+        files=tuple(_described(run.path, name) for name in sorted(set(names))),
+    )
+    unfinished = output.with_name(f".{output.name}.{os.getpid()}.tmp")
+    with host_errors(output):
+        try:
+            with unfinished.open("xb") as file:
+                _write(file, run.path, manifest)
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.replace(output)
+        finally:
+            unfinished.unlink(missing_ok=True)
+    return manifest
+
+
+def _controls(run: ResultDir, trial: TrialDir, verdict: Verdict) -> list[TrialDir]:
+    """The recordings that vouch for the verdict on `trial`."""
+    record = trial.read_record()
+    wanted = {same_run(c.parameters) for c in controls_for(record.parameters, verdict)}
+    found: dict[str, TrialDir] = {}
+    for other in run.trials():
+        key = same_run(other.read_record().parameters)
+        if key in wanted and key not in found and other.path != trial.path:
+            other.check_seal()
+            found[key] = other
+    return list(found.values())
+
+
+def _bundled_state(trial: TrialDir, name: str | None) -> BundledState | None:
+    if name is None:
+        witness = read_witness(trial)
+        if witness is None:
+            return None
+        name = witness.state
+    recording = open_recording(trial.path)
+    state = resolve_state(recording, name)
+    with StateJudge(recording) as judge:
+        found = judge.judge(state)
+        return BundledState(
+            name=save(trial, state),
+            verdict=_name(found.verdict),
+            lost=found.lost,
+            message=found.message,
+            engine=judge.engine,
+        )
+
+
+def _name(verdict: Verdict) -> Literal["SAFE", "INCONCLUSIVE", "LOSSY"]:
+    match verdict:
+        case Verdict.SAFE:
+            return "SAFE"
+        case Verdict.LOSSY:
+            return "LOSSY"
+    return "INCONCLUSIVE"
+
+
+def _files_of(trial: TrialDir, run: ResultDir) -> Iterator[str]:
+    """Everything sealed, and what follows from it."""
+    names = [*trial.check_seal(), "manifest.json"]
+    names += [name for name in _EXTRAS if (trial.path / name).is_file()]
+    for name in names:
+        yield (trial.path / name).relative_to(run.path).as_posix()
+
+
+def _described(folder: Path, name: str) -> BundledFile:
+    path = folder / name
+    with host_errors(path), path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return BundledFile(path=name, size=file.tell(), sha256=digest)
+
+
+def _write(file: IO[bytes], folder: Path, manifest: BundleManifest) -> None:
+    compressor = zstandard.ZstdCompressor(level=10, write_checksum=True)
+    with (
+        compressor.stream_writer(file, closefd=False) as compressed,
+        tarfile.open(fileobj=compressed, mode="w|", format=tarfile.PAX_FORMAT) as tar,
+    ):
+        text = manifest.model_dump_json(indent=1).encode() + b"\n"
+        tar.addfile(_member(MANIFEST, len(text)), io.BytesIO(text))
+        done: set[str] = set()
+        for each in manifest.files:
+            if each.sha256 in done:
+                continue
+            done.add(each.sha256)
+            with (folder / each.path).open("rb") as content:
+                tar.addfile(_member(f"blobs/{each.sha256}", each.size), content)
+
+
+def _member(name: str, size: int) -> tarfile.TarInfo:
+    """A member that says nothing of who made it, or when."""
+    member = tarfile.TarInfo(name)
+    member.size, member.mode, member.mtime = size, 0o644, 0
+    return member
+
+
+# --- opening one ------------------------------------------------------------------------
+
+
+def unpack(bundle: Path, folder: Path) -> BundleManifest:
+    """Unpacks `bundle` into the new folder `folder`, every file checked.
+
+    Raises UsageError if it is no bundle or `folder` exists, DamagedRecording if something
+    in it is not what it was, and HostError if it cannot be written.
+    """
+    if not is_bundle(bundle):
+        raise UsageError(f"{bundle}: is no bundle", hint="`powercut bundle` makes them")
+    if folder.exists():
+        raise UsageError(f"{folder}: exists already", hint="give the name of a new folder")
+    try:
+        with _opened(bundle) as tar:
+            manifest = _read_manifest(bundle, tar)
+            with host_errors(folder):
+                folder.mkdir(parents=True)
+            _unpack_blobs(bundle, tar, folder, manifest)
+    except (tarfile.TarError, zstandard.ZstdError, EOFError) as error:
+        raise DamagedRecording(
+            f"{bundle}: cut off, or damaged: {error}", hint="copy it again"
+        ) from error
+    missing = [each.path for each in manifest.files if not (folder / each.path).is_file()]
+    if missing:
+        raise DamagedRecording(
+            f"{bundle}: cut off: {', '.join(missing[:4])} is not in it", hint="copy it again"
+        )
+    return manifest
+
+
+@contextmanager
+def _opened(bundle: Path) -> Iterator[tarfile.TarFile]:
+    try:
+        file = bundle.open("rb")
+    except OSError as error:
+        raise UsageError(f"{bundle}: {error.strerror}") from error
+    with (
+        file,
+        zstandard.ZstdDecompressor().stream_reader(file) as plain,
+        tarfile.open(fileobj=plain, mode="r|") as tar,
+    ):
+        yield tar
+
+
+def _read_manifest(bundle: Path, tar: tarfile.TarFile) -> BundleManifest:
+    first = tar.next()
+    content = tar.extractfile(first) if first and first.name == MANIFEST else None
+    if first is None or content is None or first.size > _MANIFEST_MAX:
+        raise UsageError(f"{bundle}: is no bundle of powercut: {MANIFEST} does not come first")
+    text = content.read()
+    try:
+        version = json.loads(text).get("format")
+        if version != "powercut-bundle/1":
+            raise DamagedRecording(
+                f"{bundle}: written in format {version!r}, which this powercut does not read",
+                hint="use the powercut that wrote it, or a newer one",
+            )
+        manifest = BundleManifest.model_validate_json(text)
+    except (ValueError, AttributeError, ValidationError) as error:
+        raise DamagedRecording(f"{bundle}: {MANIFEST} makes no sense: {error}") from error
+    for each in manifest.files:
+        path = PurePosixPath(each.path)
+        if path.is_absolute() or ".." in path.parts or not path.parts or "\\" in each.path:
+            raise DamagedRecording(f"{bundle}: names a file outside of it: {each.path!r}")
+    return manifest
+
+
+def _unpack_blobs(
+    bundle: Path, tar: tarfile.TarFile, folder: Path, manifest: BundleManifest
+) -> None:
+    wanted: dict[str, list[BundledFile]] = {}
+    for each in manifest.files:
+        wanted.setdefault(f"blobs/{each.sha256}", []).append(each)
+    while (member := tar.next()) is not None:
+        files = wanted.pop(member.name, None)
+        if files is None or not member.isreg() or member.size != files[0].size:
+            raise DamagedRecording(f"{bundle}: holds {member.name!r}, which its manifest does not")
+        content = tar.extractfile(member)
+        assert content is not None
+        first = folder / files[0].path
+        with host_errors(first):
+            if _put(content, first, member.size) != files[0].sha256:
+                raise DamagedRecording(
+                    f"{bundle}: {files[0].path} is not what was bundled", hint="copy it again"
+                )
+            for other in files[1:]:
+                target = folder / other.path
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.hardlink_to(first)
+            if len(files) > 1 or first.name == "base.img":
+                first.chmod(0o444)
+
+
+def _put(content: IO[bytes], path: Path, size: int) -> str:
+    """Writes `content` with holes where it is zero; returns its digest."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256()
+    zeroes = bytes(_BLOCK)
+    with path.open("xb") as file:
+        while block := content.read(_BLOCK):
+            digest.update(block)
+            if block == zeroes[: len(block)]:
+                file.seek(len(block), os.SEEK_CUR)
+            else:
+                file.write(block)
+        file.truncate(size)
+    return digest.hexdigest()
+
+
+# --- judging one ------------------------------------------------------------------------
+
+
+def verify_bundle(bundle: Path) -> BundleVerdict:
+    """Unpacks `bundle` into a scratch folder and judges everything in it again."""
+    with scratch() as folder:
+        root = folder / "run"
+        manifest = unpack(bundle, root)
+        run = verify(root, cells=(manifest.cell,))
+        trial = TrialDir(root / manifest.recording, root)
+        result = judge_trial(trial)
+        differences = list(
+            _differences("the recording", manifest.verdict, manifest.lost, _name(result.verdict),
+                         result.lost_lsns)
+        )  # fmt: skip
+        state: BundledState | None = None
+        untried: tuple[str, ...] = ()
+        if manifest.state is not None:
+            try:
+                state = _bundled_state(trial, manifest.state.name)
+            except HostError as error:
+                untried = (f"state {manifest.state.name}: {error}",)
+        if state is not None and manifest.state is not None:
+            what = f"state {state.name}"
+            then = manifest.state
+            differences += _differences(what, then.verdict, then.lost, state.verdict, state.lost)
+    shown = {
+        "result_directory": str(bundle),
+        "scenario_file": "scenario.yaml",
+        "reproduce": f"powercut verify {bundle}",
+    }
+    return BundleVerdict(
+        manifest=manifest,
+        run=run.model_copy(update=shown),
+        state=state,
+        differences=tuple(differences),
+        untried=untried,
+    )
+
+
+def _differences(
+    what: str,
+    verdict: str,
+    lost: Iterable[LsnRange],
+    verdict_now: str,
+    lost_now: Iterable[LsnRange],
+) -> Iterator[str]:
+    if verdict != verdict_now:
+        yield f"{what} was {verdict} and is {verdict_now}"
+    then, now = (", ".join(map(str, ranges)) or "nothing" for ranges in (lost, lost_now))
+    if then != now:
+        yield f"{what} had lost {then} and loses {now}"
+
+
+__all__ = [
+    "BundleManifest",
+    "BundleVerdict",
+    "is_bundle",
+    "make_bundle",
+    "unpack",
+    "verify_bundle",
+]
