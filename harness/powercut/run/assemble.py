@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from powercut.checkers.controls import ControlOutcome, check_controls
 from powercut.model.verdict import Verdict
 from powercut.run.controls import Control, controls_for
 from powercut.scenario.plan import Cell, Plan
 from powercut.scenario.settings import Expect, Parameters
 from powercut.store.layout import ResultDir, reproduce_command
-from powercut.store.results import CellResult, ControlResult, TrialResult
+from powercut.store.results import CellResult, ControlResult, TrialResult, wanted_verdict
 
 Trials = Mapping[str, Sequence[TrialResult]]
 """The judged trials of each cell, by its name."""
@@ -77,25 +78,20 @@ def distinct_controls(cells: Iterable[CellResult]) -> tuple[ControlResult, ...]:
     return tuple(controls.values())
 
 
-def with_controls(
-    own: Verdict, parameters: Parameters, controls: Sequence[ControlResult]
-) -> tuple[Verdict, list[str]]:
+def with_controls(own: Verdict, controls: Sequence[ControlResult]) -> tuple[Verdict, list[str]]:
     """The verdict once the controls were heard, and why it is not better.
 
     A control that misbehaved says that the rig cannot be trusted.  That turns SAFE into
     INCONCLUSIVE.  A LOSSY verdict stands, with the doubt beside it: records that are gone
     are gone.
     """
-    reasons = [
-        f"control {control.kind.value} misbehaved: {control.message}"
+    heard = [
+        ControlOutcome(control.kind.value, wanted_verdict(control.expected), control.verdict)
         for control in controls
-        if not control.behaved
     ]
-    if own is Verdict.SAFE and parameters.controls == ():
-        reasons.append("no controls were run: without them nothing is reported as SAFE")
-    if own is Verdict.SAFE and reasons:
-        return Verdict.INCONCLUSIVE, reasons
-    return own, reasons
+    findings = check_controls(heard, own)
+    worst = max((finding.verdict for finding in findings), default=own)
+    return max(own, worst), [finding.message for finding in findings]
 
 
 def _cell_result(
@@ -103,7 +99,7 @@ def _cell_result(
 ) -> CellResult:
     own = verdict_of(trials)
     controls = [_control_result(c, known) for c in controls_for(cell.parameters, own)]
-    verdict, reasons = with_controls(own, cell.parameters, controls)
+    verdict, reasons = with_controls(own, controls)
     return CellResult.of(
         plan.scenario,
         cell,

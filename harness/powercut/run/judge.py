@@ -35,6 +35,9 @@ from powercut.store.results import Exposure, TrialResult
 
 T = TypeVar("T")
 
+_REFUSING = "refusing requests"
+"""How the capture disk's mark begins when its host is full (docs/formats/disk-log.md)."""
+
 
 @dataclass(frozen=True)
 class _Loaded:
@@ -62,19 +65,13 @@ def judge_trial(directory: TrialDir) -> TrialResult:
     promised = commands.promised_facts(loaded.record.parameters.machine)
     checkers["environment"] = lambda: check_environment(facts, promised)
     history = loaded.recorded.history if loaded.recorded else None
-    if history and loaded.timeline:
-        evidence = gather(
-            under_cut(loaded.timeline, loaded.record.parameters.cut.kind),
-            history,
-            bytes.fromhex(loaded.record.run_id),
-            loaded.layout,
-            deep=True,
-        )
+    evidence = _evidence(loaded, checkers)
+    if evidence is not None:
         report = exposure(evidence)
-        complete = loaded.timeline.complete
+        complete = evidence.timeline.complete
         checkers["exposure"] = lambda: check_exposure(report, timeline_complete=complete)
         # What reached the disk was attempted, even if the cut swallowed the message.
-        attempted = max(history.attempted, evidence.claims.attempted)
+        attempted = max(evidence.history.attempted, evidence.claims.attempted)
         if loaded.observation:
             checkers |= _live_checkers(evidence, loaded.observation, attempted)
     judgement = run_checkers(checkers)
@@ -89,6 +86,24 @@ def judge_trial(directory: TrialDir) -> TrialResult:
         timings_s=loaded.record.timings_s,
         result_directory=directory.relative,
     )
+
+
+def _evidence(loaded: _Loaded, checkers: dict[str, Checker]) -> Evidence | None:
+    """Timeline and history together; None, and a finding why, if they cannot be had."""
+    if loaded.timeline is None or loaded.recorded is None:
+        return None
+    try:
+        return gather(
+            under_cut(loaded.timeline, loaded.record.parameters.cut.kind),
+            loaded.recorded.history,
+            bytes.fromhex(loaded.record.run_id),
+            loaded.layout,
+            deep=True,
+        )
+    except PowercutError as error:
+        gap = _gap(str(error))
+        checkers["evidence"] = lambda: [gap]
+        return None
 
 
 def _load(directory: TrialDir) -> _Loaded:
@@ -108,6 +123,9 @@ def _load(directory: TrialDir) -> _Loaded:
     timeline = attempt(lambda: read_timeline(directory.disk_log, verify_payloads=True))
     recorded = attempt(lambda: read_history(directory.history))
     observation = attempt(directory.read_observation)
+    if timeline:
+        refused = [name for _, name in timeline.marks if name.startswith(_REFUSING)]
+        gaps.extend(_gap(f"the disk under test could not record: {name}") for name in refused)
     if recorded and not recorded.complete:
         gaps.append(_gap("the history of acks was cut off: later ones may be missing"))
     if recorded and recorded.history.error:

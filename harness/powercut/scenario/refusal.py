@@ -151,6 +151,18 @@ def _plant(p: Parameters) -> Iterator[Reason]:
         yield "workload.plant", reason
 
 
+def _commit(p: Parameters) -> Iterator[Reason]:
+    """A commit is written as one piece of the log."""
+    workload = p.workload
+    records = workload.streams * workload.batch
+    if records == 1:
+        return  # whether a single record fits is asked elsewhere
+    if workload.layout is Layout.SEGMENTS and records * workload.stride > workload.segment:
+        yield "workload.segment", f"the {records} records of one commit do not fit in a segment"
+    elif workload.slots is not None and records > workload.slots:
+        yield "workload.capacity", f"the {records} records of one commit do not fit in the log"
+
+
 def _disk(p: Parameters) -> Iterator[Reason]:
     disk = p.disk
     if disk.cache_size and not disk.volatile_cache:
@@ -172,6 +184,8 @@ def _cut(p: Parameters) -> Iterator[Reason]:
     # The default, drop, is harmless here: what is not volatile cannot be dropped.
     if not p.disk.volatile_cache and cut.policy in (CutPolicy.RANDOM, CutPolicy.PREFIX):
         yield "cut.policy", "the disk has no volatile cache for the policy to choose from"
+    if p.disk.ordered and cut.policy is CutPolicy.RANDOM:
+        yield "cut.policy", "a disk that keeps order loses a tail, never some by chance: use prefix"
     moment = cut.trigger.after or (cut.trigger.random or (0, 0))[1]
     if moment >= p.deadline:
         yield "cut.trigger", "the trial would miss its deadline before the cut comes"
@@ -181,6 +195,8 @@ def _cut(p: Parameters) -> Iterator[Reason]:
                 "cut.trigger",
                 f"cache mode {p.machine.cache.value} sends writes with FUA and no flush at all",
             )
+        if p.machine.cache.no_flush:
+            yield "cut.trigger", "cache mode unsafe drops every flush before it gets to the disk"
         if p.machine.guest_write_cache is GuestWriteCache.WRITE_THROUGH:
             yield "cut.trigger", "a guest that believes in write-through sends no flush at all"
         if p.workload.sync is SyncMode.NONE:
@@ -193,6 +209,7 @@ _RULES: Final[tuple[Callable[[Parameters], Iterator[Reason]], ...]] = (
     _records,
     _engine,
     _plant,
+    _commit,
     _disk,
     _cut,
 )

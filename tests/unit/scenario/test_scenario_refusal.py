@@ -49,6 +49,16 @@ REFUSED = [
     ({"workload": {"records": 299}}, ["cut.trigger"]),
     ({"workload": {"think": "1500ns"}}, ["workload.think"]),
     ({"workload": {"depth": 2}}, ["workload.depth"]),
+    (
+        {"workload": {"layout": "segments", "segment": 4096, "streams": 3, "batch": 3}},
+        ["workload.segment"],
+    ),
+    (
+        {"workload": {"layout": "recycled", "capacity": 4096, "streams": 3, "batch": 3}},
+        ["workload.capacity"],
+    ),
+    ({"disk": {"ordered": True}, "cut": {"policy": "random"}}, ["cut.policy"]),
+    ({"machine": {"cache": "unsafe"}, "cut": {"trigger": {"flushes": 3}}}, ["cut.trigger"]),
     ({"workload": {"engine": "libaio"}}, ["workload.engine"]),
     ({"workload": {"streams": 128, "batch": 4096, "record": 4096}}, ["workload.batch"]),
     ({"workload": {"plant": "early-ack", "sync": "none"}}, ["workload.plant"]),
