@@ -119,7 +119,8 @@ class Exploration:
     """An iterator over distinct states; ask `coverage` at any time.
 
     `policies` are names; `per_policy` bounds what one policy draws at one instant, and
-    `limit` all states together.  Everything random comes from `seed`.
+    `limit` all states together.  Everything random comes from `seed`.  `rounds` counts
+    how often every instant has been visited; the first time each policy draws one state.
 
     Raises `UsageError` for a policy that does not exist.
     """
@@ -138,7 +139,7 @@ class Exploration:
     _legal_log2: dict[int, float] = field(default_factory=dict)
     _ended: set[tuple[str, int]] = field(default_factory=set)
     _full: bool = False
-    _finished: bool = False
+    rounds: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         for name in self.policies:
@@ -161,7 +162,7 @@ class Exploration:
                 if self._full:
                     return
             done = share
-        self._finished = True
+            self.rounds += 1
 
     def _visit(self, instant: int, done: int, share: int) -> Iterator[CrashState]:
         """What is new among the states that each policy draws from number `done` to `share`."""
@@ -219,7 +220,8 @@ class Exploration:
             distinct=len(self._seen),
             duplicates=self._duplicates,
             by_policy=dict(self._drawn),
-            exhausted=self._finished
+            exhausted=self.rounds > 0
+            and not self._full
             and not any(
                 (name, instant) not in self._ended
                 for name in self.policies

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Adds up the findings of many crash states: by kind, with the first state of each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from powercut.crash.states import CrashState
+from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict, lsn_ranges
+from powercut.store.exploration import Confirmed, ExplorationFinding, FoundState
+from powercut.store.trial_result import LOSS_KINDS
+
+EXAMPLES_MAX: Final = 8
+"""Distinct findings of one kind of which the first state is kept."""
+
+_MESSAGE_MAX: Final = 2000
+
+Confirm = Callable[[CrashState], tuple[Confirmed, str]]
+"""Recovers a state once more with the recorded system."""
+
+Save = Callable[[CrashState], str]
+"""Keeps a state and returns its name."""
+
+
+@dataclass
+class _Kind:
+    """All findings of one kind and verdict."""
+
+    states: int = 0
+    lsns: set[int] = field(default_factory=set)
+    by_policy: Counter[str] = field(default_factory=Counter)
+    distinct: set[tuple[LsnRange, ...]] = field(default_factory=set)
+    examples: list[tuple[CrashState, Finding]] = field(default_factory=list)
+
+
+class Collected:
+    """Findings as they come in."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[tuple[FindingKind, Verdict], _Kind] = {}
+        self.lossy_states = 0
+
+    def add(self, state: CrashState, findings: Iterable[Finding]) -> None:
+        """Takes what was found in one state."""
+        lossy = False
+        for finding in findings:
+            lossy |= finding.verdict is Verdict.LOSSY
+            kind = self._kinds.setdefault((finding.kind, finding.verdict), _Kind())
+            kind.states += 1
+            kind.by_policy[state.policy] += 1
+            if finding.lsns in kind.distinct:
+                continue
+            kind.distinct.add(finding.lsns)
+            for span in finding.lsns:
+                kind.lsns.update(range(span.first, span.last + 1))
+            if len(kind.examples) < EXAMPLES_MAX:
+                kind.examples.append((state, finding))
+        self.lossy_states += lossy
+
+    def add_general(self, finding: Finding) -> None:
+        """Takes a finding that is not about a single state."""
+        self._kinds.setdefault((finding.kind, finding.verdict), _Kind()).examples.append(
+            (CrashState(-1, ()), finding)
+        )
+
+    @property
+    def lost(self) -> set[int]:
+        """Every required record that did not come back in some state."""
+        return {
+            lsn
+            for (kind, verdict), found in self._kinds.items()
+            if kind in LOSS_KINDS and verdict is Verdict.LOSSY
+            for lsn in found.lsns
+        }
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of all; SAFE if there is none."""
+        return max((verdict for _, verdict in self._kinds), default=Verdict.SAFE)
+
+    def findings(self, save: Save, confirm: Confirm | None) -> tuple[ExplorationFinding, ...]:
+        """All of them, the worst first; of each LOSSY kind the first state is confirmed."""
+        order = sorted(self._kinds, key=lambda key: (-key[1], -self._kinds[key].states))
+        return tuple(self._finding(*key, save, confirm) for key in order)
+
+    def _finding(
+        self, kind: FindingKind, verdict: Verdict, save: Save, confirm: Confirm | None
+    ) -> ExplorationFinding:
+        found = self._kinds[kind, verdict]
+        examples = []
+        for number, (state, finding) in enumerate(found.examples):
+            told: tuple[Confirmed, str] = ("not tried", "")
+            if confirm and verdict is Verdict.LOSSY and number == 0:
+                told = confirm(state)
+            general = state.instant < 0
+            examples.append(
+                FoundState(
+                    id="" if general else save(state),
+                    policy=state.policy,
+                    instant=state.instant,
+                    lsns=finding.lsns,
+                    message=finding.message[:_MESSAGE_MAX],
+                    confirmed=told[0],
+                    confirmation=told[1][:_MESSAGE_MAX],
+                )
+            )
+        return ExplorationFinding(
+            kind=kind,
+            verdict=verdict,
+            states=found.states,
+            distinct=max(len(found.distinct), len(examples)),
+            lsns=lsn_ranges(found.lsns),
+            by_policy=dict(found.by_policy),
+            examples=tuple(examples),
+        )

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The guest engine: each state is recovered by the recorded kernel, in a guest of its own.
+
+Slow, and the last word: what another engine finds is confirmed here.  The state is
+written to a file of its own, which a new guest gets as its disk.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from powercut.channel.guest_channel import GuestChannel
+from powercut.machine.port import FileDisk
+from powercut.machine.qemu import QemuMachine
+from powercut.model.errors import HostError
+from powercut.model.observation import Observation
+from powercut.recover.port import ImageWrite, RecoveryPlan
+from powercut.run.recovery import recover_in_guest
+from powercut.run.rig import Rig
+from powercut.run.scratch import scratch
+from powercut.scenario.settings import Parameters
+
+_KILL_S: Final = 10.0
+
+
+class GuestEngine:
+    """Recovers states of `base` in QEMU guests; a `RecoveryEngine`."""
+
+    def __init__(self, base: Path, parameters: Parameters, plan: RecoveryPlan) -> None:
+        self._base = base
+        self._parameters = parameters
+        self._plan = plan
+        self._stack = ExitStack()
+        self._rig: Rig | None = None
+        self._folder = Path()
+        self.boots = 0
+
+    @property
+    def base(self) -> Path:
+        """The image under every state; never modified."""
+        return self._base
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def start(self, *, timeout_s: float) -> None:
+        """Finds what this host has; guests start with each state.  Raises HostError."""
+        del timeout_s
+        if self._rig is None:
+            self._rig = Rig.find()
+            self._folder = self._stack.enter_context(scratch())
+
+    def recover(self, writes: Sequence[ImageWrite], *, timeout_s: float) -> Observation:
+        """Recovers the base image with `writes` laid over it, in order.
+
+        Raises HostError if the image cannot be written.
+        """
+        if self._rig is None:
+            raise HostError("the guest engine has not been started")
+        self.boots += 1
+        folder = self._folder / f"{self.boots}"
+        folder.mkdir()
+        try:
+            image = folder / "disk.img"
+            write_image(self._base, writes, image)
+            spec = self._rig.machine_spec(self._parameters, image, folder)
+            spec = replace(spec, disk=FileDisk(image))
+            with (
+                GuestChannel.on_unix(spec.channel) as channel,
+                QemuMachine(spec, folder, templates=self._rig.templates) as machine,
+            ):
+                observation, _ = recover_in_guest(machine, channel, self._plan, timeout_s=timeout_s)
+                machine.kill(timeout_s=_KILL_S)
+                if observation.failure:
+                    failure = f"{observation.failure}\n{machine.diagnosis}".strip()
+                    observation = replace(observation, failure=failure)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        return observation
+
+
+def write_image(base: Path, writes: Sequence[ImageWrite], target: Path) -> None:
+    """A new file `target`: the base image with `writes` over it; holes stay holes.
+
+    Raises HostError if there is no room.
+    """
+    try:
+        with base.open("rb") as old, target.open("xb") as new:
+            size = os.fstat(old.fileno()).st_size
+            new.truncate(size)
+            for begin, end in _filled(old.fileno(), size):
+                _copy(old.fileno(), new.fileno(), begin, end)
+            for write in writes:
+                data = bytes(write.length) if write.data is None else write.data.tobytes()
+                os.pwrite(new.fileno(), data, write.offset)
+    except OSError as error:
+        raise HostError(
+            f"{target}: {error.strerror}", hint="free some space, or set TMPDIR to where there is"
+        ) from error
+
+
+def _filled(fd: int, size: int) -> list[tuple[int, int]]:
+    """Where the file is not a hole."""
+    found = []
+    position = 0
+    while position < size:
+        try:
+            begin = os.lseek(fd, position, os.SEEK_DATA)
+        except OSError:  # ENXIO: nothing but a hole is left
+            break
+        position = os.lseek(fd, begin, os.SEEK_HOLE)
+        found.append((begin, position))
+    return found
+
+
+def _copy(old: int, new: int, begin: int, end: int) -> None:
+    while begin < end:
+        data = os.pread(old, min(1 << 20, end - begin), begin)
+        os.pwrite(new, data, begin)
+        begin += len(data)

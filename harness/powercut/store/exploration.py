@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""exploration.json: what the crash states of one recording said.
+
+It lies beside the recording and outside of its seal, since it follows from it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from pydantic import ValidationError
+
+from powercut.model.errors import DamagedRecording
+from powercut.model.verdict import FindingKind, LsnRange
+from powercut.store.files import write_atomic
+from powercut.store.layout import TrialDir
+from powercut.store.trial_result import Record, VerdictName
+
+EXPLORATION_FORMAT: Final = "powercut-exploration/1"
+_NAME: Final = "exploration.json"
+
+Confirmed = Literal["yes", "no", "not tried"]
+
+
+class FoundState(Record):
+    """The first crash state that showed one particular finding."""
+
+    id: str
+    """Its name; states/<id>.json beside the recording holds it."""
+
+    policy: str
+    """Who drew it."""
+
+    instant: int
+    """When the power was cut, in nanoseconds on the clock of the recording."""
+
+    lsns: tuple[LsnRange, ...]
+    """The records concerned."""
+
+    message: str
+    """What the checker said."""
+
+    confirmed: Confirmed = "not tried"
+    """Whether the recorded system itself (the recorded kernel in a guest; for a raw log
+    its own reader) makes the same of this state."""
+
+    confirmation: str = ""
+    """What it said instead, if it did not."""
+
+
+class ExplorationFinding(Record):
+    """All findings of one kind that imply the same verdict."""
+
+    kind: FindingKind
+    """What is wrong."""
+
+    verdict: VerdictName
+    """What it implies by itself."""
+
+    states: int
+    """In how many of the states checked."""
+
+    distinct: int
+    """How many different sets of records they concern."""
+
+    lsns: tuple[LsnRange, ...]
+    """Every record concerned in some state."""
+
+    by_policy: dict[str, int]
+    """The states by the policy that drew them."""
+
+    examples: tuple[FoundState, ...]
+    """The first state of each distinct finding, up to a limit."""
+
+
+class ExploreCoverage(Record):
+    """What was looked at, and out of how much."""
+
+    instants: int
+    """Instants of a cut that were looked at."""
+
+    instants_all: int
+    """Instants at which the set of legal states changes."""
+
+    legal_log2: float
+    """Binary logarithm of the number of legal states, summed over the instants looked at."""
+
+    distinct: int
+    """States that differ in content or in what is required of them, all of them checked."""
+
+    recovered: int
+    """Of these, how many an engine recovered, or read."""
+
+    pruned: int
+    """Of these, how many were decided by an earlier one from which they cannot differ: the
+    disk is the same, or all of it that recovery and reader read."""
+
+    pruned_rerun: int
+    """Of those decided so, how many were recovered all the same, to keep the rule honest."""
+
+    repeated: int
+    """States that were drawn again and not counted."""
+
+    by_policy: dict[str, int]
+    """Distinct states by the policy that drew them first."""
+
+    compared: int = 0
+    """States whose answer was compared with that of a second, independent reader."""
+
+    exhausted: bool
+    """Whether every policy that ends came to its end at every instant asked for."""
+
+    not_looked_at: str
+    """What was left out, in words."""
+
+
+class ExploreResult(Record):
+    """The outcome of exploring one recording."""
+
+    format: Literal["powercut-exploration/1"] = EXPLORATION_FORMAT
+    """Format of this document."""
+
+    powercut: str
+    """The version that explored."""
+
+    scenario: str
+    cell: str
+    trial: int
+
+    engine: str
+    """What recovered the states."""
+
+    model: str
+    """Which states counted as legal."""
+
+    policies: tuple[str, ...]
+    """Who drew them."""
+
+    at: tuple[str, ...]
+    """After which events the power was cut."""
+
+    budget: str
+    """States or seconds that were to be spent."""
+
+    prune: str
+    """Which states were decided by an earlier one: `bytes`, `reads` or `nothing`."""
+
+    seed: int
+    """Root of every random choice."""
+
+    jobs: int
+    """Engines at the same time."""
+
+    seconds: float
+    """How long it took."""
+
+    engine_boots: int = 0
+    """How often an engine's kernel was started."""
+
+    coverage: ExploreCoverage
+    """What was looked at."""
+
+    findings: tuple[ExplorationFinding, ...]
+    """What was found, the worst first."""
+
+    verdict: VerdictName
+    """The worst finding; SAFE if states were checked and nothing was found in them."""
+
+    @property
+    def states_per_s(self) -> float:
+        """States decided per second."""
+        return self.coverage.distinct / self.seconds if self.seconds else 0.0
+
+
+def write_exploration(trial: TrialDir, result: ExploreResult) -> None:
+    """Writes exploration.json beside the recording.  Raises HostError."""
+    write_atomic(trial.path / _NAME, result.model_dump_json(indent=1).encode() + b"\n")
+
+
+def read_exploration(trial: TrialDir) -> ExploreResult | None:
+    """Reads it; None if there is none.  Raises DamagedRecording."""
+    path = trial.path / _NAME
+    try:
+        return ExploreResult.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise DamagedRecording(f"{path}: {error.strerror}") from error
+    except ValidationError as error:
+        raise DamagedRecording(f"{path}: {error.errors()[0]['msg']}") from error
