@@ -119,8 +119,8 @@ class Exploration:
     """An iterator over distinct states; ask `coverage` at any time.
 
     `policies` are names; `per_policy` bounds what one policy draws at one instant, and
-    `limit` all states together.  Everything random comes from `seed`.  `rounds` counts
-    how often every instant has been visited; the first time each policy draws one state.
+    `limit` all states together.  Everything random comes from `seed`.  `swept` are the
+    policies that have drawn at least one state of every instant.
 
     Raises `UsageError` for a policy that does not exist.
     """
@@ -139,7 +139,8 @@ class Exploration:
     _legal_log2: dict[int, float] = field(default_factory=dict)
     _ended: set[tuple[str, int]] = field(default_factory=set)
     _full: bool = False
-    rounds: int = field(default=0, init=False)
+    _whole_rounds: int = 0
+    swept: frozenset[str] = field(default=frozenset(), init=False)
 
     def __post_init__(self) -> None:
         for name in self.policies:
@@ -152,23 +153,30 @@ class Exploration:
     def __iter__(self) -> Iterator[CrashState]:
         done = 0
         while done < self.per_policy:
-            # Few states of every instant first, then more: whatever bounds them all, be it
+            # A few states of every instant first, then more: whatever bounds them all, be it
             # `limit` or time, then leaves out some of every instant and not the last instants.
             share = min(self.per_policy, 4 * done or 1)
-            for instant in self.instants.tolist():
-                if not done:
-                    self._looked_at.append(self._legal(instant))
-                yield from self._visit(instant, done, share)
-                if self._full:
-                    return
+            names = tuple(self.policies)
+            for group in (
+                [names] if done or self.model is not Model.EXACT else [names[:1], names[1:]]
+            ):
+                for instant in self.instants.tolist():
+                    if not self.swept:
+                        self._looked_at.append(self._legal(instant))
+                    yield from self._visit(instant, group, done, share)
+                    if self._full:
+                        return
+                self.swept = self.swept | frozenset(group)
             done = share
-            self.rounds += 1
+            self._whole_rounds += 1
 
-    def _visit(self, instant: int, done: int, share: int) -> Iterator[CrashState]:
+    def _visit(
+        self, instant: int, names: Sequence[str], done: int, share: int
+    ) -> Iterator[CrashState]:
         """What is new among the states that each policy draws from number `done` to `share`."""
         required = self.space.required(instant)
         asked = (required.first, required.last) if required else (0, 0)
-        for state in self._draw(instant, done, share):
+        for state in self._draw(instant, names, done, share):
             key = (self._prints.of(state), *asked)
             if key in self._seen:
                 self._duplicates += 1
@@ -180,7 +188,14 @@ class Exploration:
             self._drawn[state.policy] += 1
             yield state
 
-    def _draw(self, instant: int, done: int = 0, share: int | None = None) -> Iterator[CrashState]:
+    def _draw(
+        self,
+        instant: int,
+        names: Sequence[str] | None = None,
+        done: int = 0,
+        share: int | None = None,
+    ) -> Iterator[CrashState]:
+        names = self.policies if names is None else names
         share = self.per_policy if share is None else share
         if self.model is not Model.EXACT:
             prefixes = self.space.model_prefixes(instant, self.model) if not done else []
@@ -188,7 +203,7 @@ class Exploration:
                 yield CrashState(instant, survivors, policy=self.model.value)
             return
         ordered = self.space.timeline.contract.ordered
-        for name in self.policies:
+        for name in names:
             if (name, instant) in self._ended:
                 continue
             # Each policy and instant has its own generator: none disturbs another.
@@ -220,7 +235,7 @@ class Exploration:
             distinct=len(self._seen),
             duplicates=self._duplicates,
             by_policy=dict(self._drawn),
-            exhausted=self.rounds > 0
+            exhausted=self._whole_rounds > 0
             and not self._full
             and not any(
                 (name, instant) not in self._ended

@@ -289,9 +289,8 @@ class _Run:
         }
         lost = self.collected.lost
         all_acks = (
-            self.exploration.rounds > 0
+            "durable-only" in self.exploration.swept
             and InstantKind.ACK in self.wanted.at
-            and "durable-only" in self.wanted.policies
             and self.wanted.model is Model.EXACT
         )
         missed = exposed - lost if all_acks else set()
