@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FILE = click.Path(path_type=Path)
 STATE_HELP = (
-    "STATE is `cut`, `durable@T`, `everything@T`, `flush:N`, `ack:LSN`, or the identifier of a "
+    "STATE is `cut`, `durable@T`, `everything@T`, `medium@T`, `flush:N`, `ack:LSN`, or the identifier of a "
     "state that `explore` found. T is nanoseconds of the recording's clock, or with a unit (such "
     "as 12.5ms) the time since the first attempt, as `show` prints it."
 )

@@ -7,6 +7,7 @@ A state is named by
 - `cut`: the medium as the live cut really left it;
 - `durable@T`: at instant T nothing but what had to be there;
 - `everything@T`: at instant T everything that had been issued;
+- `medium@T`: what the medium really held at instant T, a full cache's doing included;
 - `flush:N`: durable-only just after the N-th flush completed, from 1;
 - `ack:LSN`: durable-only just after record LSN was acknowledged.
 
@@ -21,7 +22,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -41,13 +42,16 @@ __all__ = [
     "Materialized",
     "cut_state",
     "materialize",
+    "medium_state",
     "open_recording",
     "resolve_state",
     "state_text",
     "write_image",
 ]
 
-STATE_FORMS: Final = "cut, durable@T, everything@T, flush:N, ack:LSN, or a state's identifier"
+STATE_FORMS: Final = (
+    "cut, durable@T, everything@T, medium@T, flush:N, ack:LSN, or a state's identifier"
+)
 
 _UNITS_NS: Final = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _BLOCK: Final = 1 << 20
@@ -77,10 +81,12 @@ def resolve_state(recording: Recording, name: str) -> CrashState:
     space = recording.space
     if name == "cut":
         return cut_state(space)
-    by_instant = re.fullmatch(r"(durable|everything)@(.+)", name)
+    by_instant = re.fullmatch(r"(durable|everything|medium)@(.+)", name)
     by_number = re.fullmatch(r"(flush|ack):(.+)", name)
     if by_instant:
         instant = _instant(recording, by_instant[2])
+        if by_instant[1] == "medium":
+            return medium_state(space, instant)
         return _plain_state(space, instant, everything=by_instant[1] == "everything")
     if by_number:
         number = _number(by_number[2], name)
@@ -107,10 +113,21 @@ def cut_state(space: StateSpace) -> CrashState:
             "the power never failed below this disk: there is no state `cut`",
             hint="name an instant: durable@T, everything@T, flush:N or ack:LSN",
         )
-    instant = int(timeline.cut.at)
+    return replace(medium_state(space, int(timeline.cut.at)), policy="cut")
+
+
+def medium_state(space: StateSpace, instant: int) -> CrashState:
+    """What the medium held at `instant`: durable(instant) and what had been destaged.
+
+    At the cut also what survived it.
+    """
+    timeline = space.timeline
     durable = space.sets.durable(instant)
+    there = [part for part in timeline.destaged if part.at < instant]
+    if timeline.cut is not None and instant >= int(timeline.cut.at):
+        there += timeline.survived
     kept: dict[int, list[tuple[int, int]]] = {}
-    for part in (*timeline.destaged, *timeline.survived):
+    for part in there:
         if not durable[part.request]:
             kept.setdefault(part.request, []).append((part.offset, part.offset + part.length))
     torn = [
@@ -119,7 +136,7 @@ def cut_state(space: StateSpace) -> CrashState:
         if ranges != [(int(space.begin[write]), int(space.end[write]))]
         for begin, end in sorted(ranges)
     ]
-    return CrashState(instant, tuple(sorted(kept)), tuple(torn), policy="cut")
+    return CrashState(instant, tuple(sorted(kept)), tuple(torn), policy="medium")
 
 
 def state_text(recording: Recording, state: CrashState) -> str:

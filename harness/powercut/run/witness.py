@@ -23,7 +23,7 @@ from powercut import __version__
 from powercut.crash.exposure import exposure
 from powercut.crash.states import CrashState, Kept, Move, StateSpace
 from powercut.model.errors import UsageError
-from powercut.model.verdict import LsnRange, Verdict, lsn_ranges
+from powercut.model.verdict import FindingKind, LsnRange, Verdict, lsn_ranges
 from powercut.run import state_ref
 from powercut.run.materialize import cut_state, resolve_state
 from powercut.run.materialize_recording import Recording
@@ -213,12 +213,26 @@ class _Search:
         return self._known[key]
 
     def _same_loss(self, found: Judgement) -> bool:
-        """Whether one of the records is still lost, by one of the kinds of the beginning."""
-        if not found.kinds & self.first.kinds:
-            return False
+        """Whether one of the records of the beginning is still lost, in the same way.
+
+        How a record is gone depends on its neighbours: lost, a hole, torn or stale is one
+        way.  That the system does not come back is another, and so is a record that
+        nobody wrote.
+        """
+        common = _ways(found) & _ways(self.first)
         if self.lsn is not None:
-            return self.lsn in found.lsns
-        return bool(found.lsns & self.first.lsns) or not self.first.lsns
+            return any(lsn == self.lsn for _, lsn in common)
+        return bool(common)
+
+
+def _ways(judgement: Judgement) -> set[tuple[FindingKind, int]]:
+    """Every record that is lost, with the way in which it is; LSN 0 where none is named."""
+    own = (FindingKind.NOT_RECOVERED, FindingKind.NEVER_ATTEMPTED)
+    return {
+        (finding.kind if finding.kind in own else FindingKind.LOST, lsn)
+        for finding in judgement.lossy
+        for lsn in ([n for span in finding.lsns for n in range(span.first, span.last + 1)] or [0])
+    }
 
 
 def _joined(drops: Sequence[Drop]) -> list[Drop]:

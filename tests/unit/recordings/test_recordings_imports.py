@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings leave as dm-log-writes logs and come back from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from recordings_by_hand import RECORD, RUN_ID, SLOTS, record, recording_of, three_records
+
+from powercut.cli import cli
+from powercut.disk.logwrites import Dialect, export_log
+from powercut.model.errors import DamagedRecording, UsageError
+from powercut.model.timeline import RequestKind
+from powercut.model.verdict import LsnRange, Verdict
+from powercut.paths import WAL_BINARY
+from powercut.run.imports import LogLayout, import_recording, report_import
+from powercut.run.materialize import materialize, open_recording, resolve_state
+from powercut.run.witness import minimize
+
+LAYOUT = LogLayout(run_id=RUN_ID.hex(), layout="raw", record=RECORD, capacity=SLOTS * RECORD)
+ACKS = [(1, 50), (2, 150), (3, 250)]
+
+
+def exported(tmp_path: Path, made, acks=ACKS, *, close: bool = True):
+    """A recording and the log of it, flushed at its end if `close`."""
+    if close:
+        made.flush(at=900, done=950)
+    recording = recording_of(tmp_path / "recording", made.timeline(), acks)
+    export_log(recording.timeline, recording.history, tmp_path / "log")
+    return recording
+
+
+def bring_in(tmp_path: Path, recording, layout: LogLayout | None = LAYOUT):
+    return import_recording(
+        tmp_path / "log", base=recording.base, output=tmp_path / "imported", layout=layout
+    )
+
+
+def test_every_flush_has_the_same_image_on_both_sides(tmp_path: Path) -> None:
+    made = three_records(flushed=2)
+    recording = exported(tmp_path, made)
+    imported = open_recording(bring_in(tmp_path, recording).path)
+    flushes = int((recording.timeline.requests.kind == RequestKind.FLUSH).sum())
+    assert flushes == 2
+    for number in range(1, flushes + 1):
+        images = []
+        for side in (recording, imported):
+            path = tmp_path / f"{number}-{side.imported}.img"
+            materialize(side, resolve_state(side, f"flush:{number}"), path)
+            images.append(path.read_bytes())
+        assert images[0] == images[1]
+    assert images[0][: 3 * RECORD] == record(1) + record(2) + record(3)
+
+
+def test_early_acks_are_lossy_and_named(tmp_path: Path) -> None:
+    recording = exported(tmp_path, three_records(flushed=2))
+    report = report_import(bring_in(tmp_path, recording))
+    # Record 1 was acknowledged at 50 and flushed at 130; record 3 at 250, flushed at 950.
+    assert report.exposed == (LsnRange(1, 1), LsnRange(3, 3))
+    assert report.perhaps == ()
+    assert report.verdict is Verdict.LOSSY
+    assert (report.flushes, report.writes, report.acked) == (2, 4, 3)
+
+
+def test_honest_acks_on_a_raw_disk_are_safe(tmp_path: Path) -> None:
+    recording = exported(tmp_path, three_records(flushed=3), [(3, 300)])
+    report = report_import(bring_in(tmp_path, recording))
+    assert (report.exposed, report.perhaps, report.reasons) == ((), (), ())
+    assert report.verdict is Verdict.SAFE
+
+
+def test_with_a_file_system_between_nothing_is_safe_without_recovery(tmp_path: Path) -> None:
+    made = three_records(flushed=3)
+    made.flush(at=900, done=950)
+    base = bytearray(made.disk_size)
+    base[1080:1082] = b"\x53\xef"
+    recording = recording_of(tmp_path / "recording", made.timeline(), [(3, 300)], bytes(base))
+    export_log(recording.timeline, recording.history, tmp_path / "log")
+    report = report_import(bring_in(tmp_path, recording))
+    assert report.record.filesystem == "ext4"
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert "known after recovery only" in report.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict", "reason"),
+    [
+        ({"run_id": "ff" * 16}, Verdict.INCONCLUSIVE, "the run id or the layout may be wrong"),
+        (None, Verdict.INCONCLUSIVE, "nobody said how the records"),
+    ],
+)
+def test_what_is_not_known_is_not_judged(tmp_path: Path, change, verdict, reason) -> None:
+    recording = exported(tmp_path, three_records(flushed=2))
+    layout = None if change is None else LAYOUT.model_copy(update=change)
+    report = report_import(bring_in(tmp_path, recording, layout))
+    assert report.verdict is verdict
+    assert any(reason in line for line in report.reasons)
+    assert report.exposed == ()
+
+
+def test_a_log_that_was_not_closed_is_not_safe(tmp_path: Path) -> None:
+    made = three_records(flushed=3)
+    recording = recording_of(tmp_path / "recording", made.timeline(), [(3, 300)])
+    export_log(recording.timeline, recording.history, tmp_path / "log")
+    data = bytearray((tmp_path / "log").read_bytes())
+    count = int.from_bytes(data[16:24], "little")
+    data[16:24] = (count - 1).to_bytes(8, "little")  # without the mark that ends it
+    (tmp_path / "log").write_bytes(data)
+    report = report_import(bring_in(tmp_path, recording))
+    assert not report.complete
+    assert report.verdict is Verdict.INCONCLUSIVE
+
+
+def test_an_imported_loss_has_a_witness(tmp_path: Path) -> None:
+    if not WAL_BINARY.exists():
+        pytest.skip(f"{WAL_BINARY} is not built: ./powercut builds it")
+    recording = exported(tmp_path, three_records(flushed=2))
+    imported = open_recording(bring_in(tmp_path, recording).path)
+    witness = minimize(imported, "ack:3", lsn=3)
+    assert witness.lost == (LsnRange(3, 3),)
+    assert witness.imported
+    assert " ms before" not in witness.cause
+
+
+def test_damage_names_the_entry_and_leaves_no_folder(tmp_path: Path) -> None:
+    recording = exported(tmp_path, three_records(flushed=2))
+    data = bytearray((tmp_path / "log").read_bytes())
+    data[512 + 16] = 0xFF  # the flags of the first entry
+    (tmp_path / "log").write_bytes(data)
+    with pytest.raises(DamagedRecording, match="entry 0 at byte 512"):
+        bring_in(tmp_path, recording)
+    assert not (tmp_path / "imported").exists()
+
+
+def test_the_recording_is_a_copy_and_sealed(tmp_path: Path) -> None:
+    recording = exported(tmp_path, three_records(flushed=2))
+    directory = bring_in(tmp_path, recording)
+    (tmp_path / "log").write_bytes(b"something else")
+    open_recording(directory.path)
+    with pytest.raises(UsageError, match="exists already"):
+        bring_in(tmp_path, recording)
+    (directory.path / "log.dmlw").chmod(0o644)
+    with (directory.path / "log.dmlw").open("ab") as file:
+        file.write(b"x")
+    with pytest.raises(DamagedRecording, match=r"log\.dmlw"):
+        open_recording(directory.path)
+
+
+@pytest.mark.parametrize(
+    ("layout", "message"),
+    [
+        ({"run_id": "abc"}, "a run id has 32 hexadecimal digits"),
+        ({"layout": "pile"}, "layout 'pile': there is none"),
+        ({"record": 100}, "record=100"),
+        ({"capacity": 0}, "not one slot"),
+    ],
+)
+def test_a_layout_that_cannot_be(tmp_path: Path, layout, message: str) -> None:
+    recording = exported(tmp_path, three_records(flushed=2))
+    with pytest.raises(UsageError, match=message):
+        bring_in(tmp_path, recording, LAYOUT.model_copy(update=layout))
+    assert not (tmp_path / "imported").exists()
+
+
+def test_the_commands(tmp_path: Path) -> None:
+    recording = exported(tmp_path, three_records(flushed=2))
+    words = ["import", str(tmp_path / "log"), "--base", str(recording.base)]
+    words += ["-o", str(tmp_path / "new"), "--run-id", RUN_ID.hex(), "--layout", "raw"]
+    words += ["--capacity", str(SLOTS * RECORD), "--dialect", Dialect.KERNEL.value]
+    done = CliRunner().invoke(cli, words, standalone_mode=False)
+    assert done.exception is None
+    assert done.return_value == 0
+    assert "acknowledged too early, for certain: 1, 3" in done.output
+    assert "\nLOSSY\n" in done.output
+    image = tmp_path / "disk.img"
+    words = ["materialize", str(tmp_path / "new"), "flush:1", "-o", str(image)]
+    done = CliRunner().invoke(cli, words, standalone_mode=False)
+    assert done.return_value == 0
+    assert np.fromfile(image, np.uint8)[: 2 * RECORD].tobytes() == record(1) + record(2)
+    words = ["export", str(tmp_path / "new"), "-o", str(tmp_path / "again")]
+    done = CliRunner().invoke(cli, words, standalone_mode=False)
+    assert isinstance(done.exception, UsageError)
+    words = ["import", str(tmp_path / "log"), "--base", str(recording.base), "-o", "x"]
+    done = CliRunner().invoke(cli, [*words, "--layout", "raw"], standalone_mode=False)
+    assert "go together" in str(done.exception)
