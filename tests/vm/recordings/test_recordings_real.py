@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a person does with real recordings of real guests."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from powercut.cli import cli
+from powercut.disk.pclog import surviving_image
+from powercut.model.errors import DamagedRecording, UsageError
+from powercut.model.verdict import Verdict
+from powercut.run.bundle import make_bundle, unpack, verify_bundle
+from powercut.run.materialize import cut_state, materialize, open_recording, resolve_state
+from powercut.run.witness import minimize
+from powercut.run.witness_judge import StateJudge
+from powercut.store.layout import ResultDir
+
+CELLS = ("xfs", "xfs-lying", "ext4-lying", "ext4-random", "raw-lying")
+LOSSY = CELLS[1:]
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_the_cut_as_an_image_is_what_the_live_cut_was(cell, recorded, trial_of, tmp_path) -> None:
+    """Same bytes as the other replay of the log; same losses as the live recovery found."""
+    recording = open_recording(trial_of(cell))
+    state = cut_state(recording.space)
+    materialize(recording, state, tmp_path / "cut.img")
+    image = (tmp_path / "cut.img").read_bytes()
+    assert image == surviving_image(recording.timeline, recording.base).tobytes()
+    (live,) = [each.trials[0] for each in recorded.cells if each.cell == cell]
+    with StateJudge(recording) as judge:
+        found = judge.judge(state)
+    assert found.lost == live.lost_lsns
+    assert (found.verdict is Verdict.LOSSY) == (live.commits_lost > 0)
+
+
+@pytest.mark.parametrize("cell", LOSSY)
+def test_a_witness_is_minimal_by_a_second_look(cell, trial_of) -> None:
+    """With any single one of its writes back, the record is back; without it, it is gone."""
+    recording = open_recording(trial_of(cell))
+    witness = minimize(recording)
+    assert witness.minimal
+    assert witness.lost
+    assert 1 <= len(witness.dropped) <= 3
+    lost = {n for span in witness.lost for n in range(span.first, span.last + 1)}
+    state = resolve_state(recording, witness.state)
+    assert recording.space.problems(state) == []
+    missing = {write.request for write in witness.dropped}
+    kept = set(state.survivors)
+    with StateJudge(recording) as judge:
+        assert judge.judge(state).lsns == lost
+        for write in missing:
+            survivors = tuple(sorted(kept | {write}))
+            torn = tuple(part for part in state.torn if part.write != write)
+            back = judge.judge(type(state)(state.instant, survivors, torn))
+            assert not back.lsns & lost
+    assert all(write.why.startswith("the disk ignored the") for write in witness.dropped)
+    assert all(part.what for write in witness.dropped for part in write.parts)
+
+
+def test_a_witness_on_a_raw_disk_is_the_sector_of_the_record(trial_of) -> None:
+    recording = open_recording(trial_of("raw-lying"))
+    # Later commits write the page again, so that at the cut more than one write has it.
+    witness = minimize(recording, "ack:5", lsn=5)
+    (write,) = witness.dropped
+    assert [part.what for part in write.parts] == ["record 5"]
+    assert write.dropped == ((4 * 512, 5 * 512),)
+    assert [(span.first, span.last) for span in witness.lost] == [(5, 5)]
+
+
+def test_a_witness_on_a_file_system_names_its_metadata(trial_of) -> None:
+    """Without its journal the file is not found: one sector of metadata loses it all.
+
+    ext4 marks its superblock when it is mounted; without the mark nothing is replayed.
+    """
+    names = {}
+    for cell in ("xfs-lying", "ext4-lying"):
+        witness = minimize(open_recording(trial_of(cell)))
+        names[cell] = {part.what.split(" (")[0] for w in witness.dropped for part in w.parts}
+    assert names == {"xfs-lying": {"journal"}, "ext4-lying": {"superblock"}}
+
+
+@pytest.mark.parametrize("cell", ["xfs-lying", "raw-lying"])
+def test_a_bundle_reproduces_its_finding(cell, recorded, trial_of, tmp_path) -> None:
+    trial = trial_of(cell)
+    done = CliRunner().invoke(cli, ["minimize", str(trial)], standalone_mode=False)
+    assert done.return_value == 0, done.output
+    assert "What is lost:" in done.output
+    bundle = tmp_path / "finding.powercut"
+    made = make_bundle(trial, bundle)
+    assert made.verdict == "LOSSY"
+    assert made.state is not None
+    assert made.state.verdict == "LOSSY"
+    again = verify_bundle(bundle)
+    assert (again.differences, again.untried) == ((), ())
+    assert [cell.cell for cell in again.run.cells] == [cell]
+    assert [each.behaved for each in again.run.controls] == [True]
+    assert again.state == made.state
+    assert again.exit_status == 0
+    with pytest.raises(UsageError, match="exists already"):
+        make_bundle(trial, bundle)
+    before = bundle.read_bytes()
+    make_bundle(trial, bundle, force=True)
+    assert bundle.read_bytes() == before  # the same finding is the same file
+
+
+def test_a_safe_recording_takes_its_controls_along(trial_of, tmp_path) -> None:
+    made = make_bundle(trial_of("xfs"), tmp_path / "b")
+    folders = {Path(each.path).parent.as_posix() for each in made.files} - {"."}
+    assert len(folders) == 3  # itself, the lying disk, and the workload without sync
+    again = verify_bundle(tmp_path / "b")
+    assert [each.verdict for each in again.run.cells] == [Verdict.SAFE]
+    assert again.exit_status == 0
+
+
+def test_an_unpacked_bundle_is_a_result_like_any_other(trial_of, tmp_path) -> None:
+    make_bundle(trial_of("raw-lying"), tmp_path / "b", state="cut")
+    manifest = unpack(tmp_path / "b", tmp_path / "result")
+    folder = tmp_path / "result" / manifest.recording
+    assert ResultDir.open(folder).path == tmp_path / "result"
+    base = folder / "base.img"
+    assert base.stat().st_blocks * 512 < base.stat().st_size // 4  # holes stayed holes
+    recording = open_recording(folder)
+    assert recording.title.startswith("recordings, raw-lying")
+    materialize(recording, resolve_state(recording, "cut"), tmp_path / "disk.img")
+
+
+def test_a_bundle_that_was_touched_is_refused(trial_of, tmp_path) -> None:
+    bundle = tmp_path / "b"
+    make_bundle(trial_of("raw-lying"), bundle)
+    whole = bundle.read_bytes()
+    for length in (len(whole) // 3, len(whole) - 9):
+        bundle.write_bytes(whole[:length])
+        with pytest.raises(DamagedRecording, match="cut off, or damaged"):
+            verify_bundle(bundle)
+    for place in (len(whole) // 2, len(whole) - 40):
+        spoilt = bytearray(whole)
+        spoilt[place] ^= 0x40
+        bundle.write_bytes(spoilt)
+        with pytest.raises(DamagedRecording):
+            verify_bundle(bundle)
+
+
+def test_a_bundle_whose_claim_is_false_differs(trial_of, tmp_path) -> None:
+    """A manifest that promises another verdict than the evidence gives is found out."""
+    import io
+    import tarfile
+
+    import zstandard
+
+    make_bundle(trial_of("raw-lying"), tmp_path / "true")
+    packed = io.BytesIO((tmp_path / "true").read_bytes())
+    plain = io.BytesIO(zstandard.ZstdDecompressor().stream_reader(packed).read())
+    out = io.BytesIO()
+    with (
+        tarfile.open(fileobj=plain) as old,
+        tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as new,
+    ):
+        for member in old:
+            data = old.extractfile(member).read()
+            if member.name == "bundle.json":
+                claim = json.loads(data)
+                claim |= {"verdict": "SAFE", "lost": []}
+                data = json.dumps(claim).encode()
+                member.size = len(data)
+            new.addfile(member, io.BytesIO(data))
+    (tmp_path / "false").write_bytes(zstandard.ZstdCompressor().compress(out.getvalue()))
+    again = verify_bundle(tmp_path / "false")
+    assert again.differences == (
+        "the recording was SAFE and is LOSSY",
+        "the recording had lost nothing and loses 1-12",
+    )
+    assert again.exit_status == 1
+
+
+def test_exported_logs_hold_the_same_images(trial_of, tmp_path) -> None:
+    """At every flush of an exported log the image is the one of the recording itself."""
+    from powercut.run.imports import import_recording
+
+    recording = open_recording(trial_of("xfs"))
+    log = tmp_path / "log"
+    words = ["export", str(recording.directory.path), "-o", str(log)]
+    assert CliRunner().invoke(cli, words, standalone_mode=False).return_value == 0
+    directory = import_recording(log, base=recording.base, output=tmp_path / "imported")
+    imported = open_recording(directory.path)
+    for flush in (1, 2, 5, 10):
+        images = []
+        for side in (recording, imported):
+            path = tmp_path / f"{flush}-{side.imported}"
+            materialize(side, resolve_state(side, f"flush:{flush}"), path)
+            images.append(path.read_bytes())
+        assert images[0] == images[1]
+
+
+def test_a_materialised_state_mounts_elsewhere(trial_of, tmp_path) -> None:
+    """The image is a file system to its own tools, once its journal is replayed."""
+    debugfs = shutil.which("e2fsck", path="/sbin:/usr/sbin")
+    if debugfs is None:
+        pytest.skip("e2fsck is not installed")
+    recording = open_recording(trial_of("ext4-lying"))
+    state = resolve_state(recording, "everything@1ms")
+    materialize(recording, state, tmp_path / "disk.img")
+    done = subprocess.run([debugfs, "-p", tmp_path / "disk.img"], capture_output=True, check=False)
+    assert done.returncode in (0, 1), done.stdout  # clean, or clean after the replay
