@@ -53,6 +53,9 @@ def properties(cell: CellResult) -> dict[str, str]:
         "commits_acked": str(cell.commits_acked),
         "commits_lost": str(cell.commits_lost),
         "lost_lsns": words.ranges(cell.lost_lsns, shown=len(cell.lost_lsns)),
+        "loss_probability_upper_95": ""
+        if cell.loss_probability_upper_95 is None
+        else f"{cell.loss_probability_upper_95:.6g}",
         "exposed_records": "" if cell.exposure is None else str(cell.exposure.records),
         "reproduce": cell.reproduce,
     }

@@ -75,6 +75,8 @@ def _print_cell(console: Console, cell: CellResult) -> None:
     text = words.explain(cell)
     if text:
         console.print(escape(text))
+    for sentence in words.how_sure([cell]):
+        console.print(escape(sentence), highlight=False)
     for control in cell.controls:
         sign = "as it must" if control.behaved else "IT MUST NOT"
         console.print(

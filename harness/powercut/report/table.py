@@ -34,6 +34,8 @@ def print_run(console: Console, run: RunResult) -> None:
         text = words.explain(cell)
         if text:
             console.print(Text.assemble((cell.cell, "bold"), ": ", text))
+    for sentence in words.how_sure(run.cells):
+        console.print(Text(sentence, "dim"))
     console.print(_controls(run))
     console.print(_bottom_line(run))
     console.print()

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
+from powercut.model.confidence import interval
 from powercut.model.verdict import FindingKind, LsnRange, Verdict, lsn_ranges
 from powercut.store.results import CellResult, Exposure, FindingRecord, TrialResult
 
@@ -82,6 +84,31 @@ def how_long(exposure: Exposure) -> str:
     )
 
 
+def percent(chance: float, *, rounding: str = ROUND_CEILING) -> str:
+    """`chance` with two digits; a bound is rounded to the side on which it stays true."""
+    exact = Decimal(f"{chance * 100:.9g}")  # without the noise of binary fractions
+    rounded = exact.normalize(Context(prec=2, rounding=rounding))
+    return f"{rounded:f} %"
+
+
+def how_sure(cells: Sequence[CellResult]) -> list[str]:
+    """For the cells without loss: what the number of cuts says, a sentence a number."""
+    groups: dict[tuple[float, int], list[str]] = {}
+    for cell in cells:
+        bound = cell.loss_probability_upper_95
+        if bound is not None:
+            groups.setdefault((bound, len(cell.trials)), []).append(cell.cell)
+    sentences = []
+    for (bound, cuts), names in groups.items():
+        who = names[0] if len(names) == 1 else f"{len(names)} SAFE cells"
+        each = "" if len(names) == 1 else " each"
+        sentences.append(
+            f"{who}: no loss in {count(cuts, 'cut')}{each}. By their number alone, up to "
+            f"{percent(bound)} of such cuts could still lose a record (at 95 % confidence)."
+        )
+    return sentences
+
+
 def explain(cell: CellResult) -> str:
     """Why a cell is not SAFE, in a sentence or two; empty if it is."""
     match cell.verdict:
@@ -98,7 +125,7 @@ def _loss_sentences(cell: CellResult) -> list[str]:
     bad = [trial for trial in cell.trials if trial.verdict is Verdict.LOSSY]
     sentences = []
     if len(cell.trials) > 1:
-        sentences.append(f"{len(bad)} of {len(cell.trials)} cuts convict it.")
+        sentences.append(_how_often(len(bad), cell.trials))
     worst = cell.worst_trial
     if worst is None:
         return sentences
@@ -113,6 +140,18 @@ def _loss_sentences(cell: CellResult) -> list[str]:
     # A control that misbehaved does not undo a loss, but nobody should miss it.
     sentences += [f"Beware: {reason}." for reason in cell.reasons]
     return [sentence for sentence in sentences if sentence]
+
+
+def _how_often(bad: int, trials: Sequence[TrialResult]) -> str:
+    """How many cuts convict a cell; and how many would, if all could be judged."""
+    said = f"{bad} of {len(trials)} cuts convict it"
+    if any(trial.verdict is Verdict.INCONCLUSIVE for trial in trials):
+        return f"{said}."
+    low, high = interval(bad, len(trials))
+    return (
+        f"{said}: {percent(low, rounding=ROUND_FLOOR)} to {percent(high)} of such cuts would "
+        "(at 95 % confidence)."
+    )
 
 
 def _what_came_back(trial: TrialResult) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, Self
 
 from pydantic import Field
 
+from powercut.model.confidence import upper_bound
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.scenario.plan import Cell
 from powercut.scenario.settings import ControlKind, Expect, Parameters
@@ -116,6 +117,10 @@ class CellResult(Record):
     exposure: Exposure | None = None
     """Exposed records over all trials; null if nothing could be analysed."""
 
+    loss_probability_upper_95: float | None = None
+    """For a safe cell the chance that such a cut loses a record is below this, with a
+    confidence of 95 %, by the number of cuts alone; null for other verdicts."""
+
     controls: tuple[ControlResult, ...] = ()
     """The runs of known outcome that vouch for the verdict."""
 
@@ -180,6 +185,7 @@ class CellResult(Record):
             lost_lsns=most.lost_lsns if most is not None else (),
             findings=dict(findings),
             exposure=_add_exposures(trials),
+            loss_probability_upper_95=_loss_probability(trials, verdict),
             controls=tuple(controls),
             reasons=tuple(dict.fromkeys((*reasons, *said))),
             timings_s=dict(timings),
@@ -187,6 +193,18 @@ class CellResult(Record):
             result_directory=result_directory,
             trials=tuple(trials),
         )
+
+
+def _loss_probability(trials: Sequence[TrialResult], verdict: Verdict) -> float | None:
+    """The upper bound for a cell without loss.
+
+    A cut that came before anything was acknowledged had nothing to lose and counts for
+    nothing.
+    """
+    cuts = sum(trial.commits_acked > 0 for trial in trials)
+    if verdict is not Verdict.SAFE or not cuts:
+        return None
+    return upper_bound(0, cuts)
 
 
 def _add_exposures(trials: Sequence[TrialResult]) -> Exposure | None:
