@@ -9,8 +9,9 @@ records came back.  So:
    DISAGREEMENT, INCONCLUSIVE: a bug in powercut.
 2. Raw log: a record did not come back although all its bytes are in its place: the
    same.  Only for a slot that cannot be read the medium is not asked.
-3. File system: a record did not come back although its bytes are on the medium.  That
-   is a loss like any other, and this says why: what led to the bytes is gone.
+3. File system or image format: a record did not come back although its bytes are on the
+   medium.  That is a loss like any other, and this says why: what led to the bytes is
+   gone.
 4. Records whose prediction hangs on a write in flight agree with everything.
 """
 
@@ -22,7 +23,7 @@ from powercut.checkers.reading import Fate, LogReading
 from powercut.checkers.wal import ranges_text
 from powercut.model.exposure import Survival
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict, lsn_ranges
-from powercut.model.wal import LayoutKind, WalLayout
+from powercut.model.wal import WalLayout
 
 UNREACHABLE = "unreachable: bytes on the medium, metadata lost"
 
@@ -44,7 +45,7 @@ def check_agreement(reading: LogReading, predicted: Survival, layout: WalLayout)
         findings.append(
             _disagreement("came back although their bytes are not on the medium", ghosts)
         )
-    if layout.kind is LayoutKind.RAW:
+    if layout.in_place:
         unreadable = _lsns(reading.ranges(Fate.UNREADABLE), common)
         missing = _lsns(reading.lost, common) - gone - uncertain - unreadable
         if missing:
@@ -57,8 +58,8 @@ def check_agreement(reading: LogReading, predicted: Survival, layout: WalLayout)
 def explain_losses(
     findings: list[Finding], predicted: Survival, layout: WalLayout
 ) -> list[Finding]:
-    """The same findings; losses in a file system say which records were merely unreachable."""
-    if layout.kind is LayoutKind.RAW or predicted.required is None:
+    """The same findings; where a map leads to the bytes, losses say which were only unreachable."""
+    if layout.in_place or predicted.required is None:
         return findings
     known = _lsns((predicted.required,), predicted.required)
     on_medium = known - _lsns(predicted.lost, predicted.required)

@@ -15,7 +15,7 @@ from powercut.crash.sets import DurabilitySets, durability_sets
 from powercut.model.history import History
 from powercut.model.timeline import Timeline
 from powercut.model.units import NEVER
-from powercut.model.wal import CHUNK, LayoutKind, WalLayout
+from powercut.model.wal import CHUNK, WalLayout
 
 I64 = npt.NDArray[np.int64]
 
@@ -53,12 +53,12 @@ def gather(
     """Scans the payloads for the run's records.
 
     `deep` compares every word of every record instead of one word in eight; it finds
-    bits that were already wrong when they were written.  In a raw log only records in
-    their own places count.
+    bits that were already wrong when they were written.  Where records have their own
+    places (`WalLayout.in_place`) only those in them count.
     """
     runs = scan(timeline, run_id, layout, history.attempted + LSN_SLACK, deep=deep)
     claims = claims_of(history, layout, timeline, runs)
-    if layout.kind is LayoutKind.RAW:
+    if layout.in_place:
         runs = _at_home(runs, layout)
     return Evidence(timeline, history, layout, durability_sets(timeline), runs, claims)
 

@@ -2,7 +2,8 @@
 """QEMU's command line as a pure function of the machine's description.
 
 Nothing is left to QEMU's defaults or to the user's configuration of it.  The disk is
-two nodes, `disk` (raw) above `storage` (NBD, file or null), and a device on a bus.
+two nodes, `disk` (raw or another format) above `storage` (NBD, file or null), and a
+device on a bus.
 Cache modes are what `-drive cache=` means (qemu(1)), spelt out: `write-cache` of the
 device, `cache.direct` and `cache.no-flush` of both nodes, since nodes that are defined
 apart do not inherit them.
@@ -24,6 +25,7 @@ from powercut.machine.port import (
     CacheMode,
     FileDisk,
     GuestImage,
+    ImageLayer,
     MachineSpec,
     NbdDisk,
 )
@@ -71,7 +73,7 @@ def build_argv(
         *_board(spec, ram),
         *_kernel(spec, tsc_khz),
         *_ports(spec, console),
-        *_disk(spec.disk if disk is None else disk, spec.cache),
+        *_disk(spec.disk if disk is None else disk, spec.cache, spec.layer),
         *_device(spec.bus, spec.cache),
     ]
 
@@ -142,9 +144,12 @@ def _ports(spec: MachineSpec, console: Path) -> list[str]:
     ]
 
 
-def _disk(disk: NbdDisk | FileDisk | NullDisk, cache: CacheMode) -> list[str]:
+def _disk(
+    disk: NbdDisk | FileDisk | NullDisk, cache: CacheMode, layer: ImageLayer | None
+) -> list[str]:
     modes = {"cache": {"direct": cache.direct, "no-flush": cache.no_flush}}
     storage: dict[str, object] = {"node-name": "storage"}
+    driver = layer.format.value if layer else "raw"
     match disk:
         case NbdDisk():
             server = {"type": "unix", "path": str(disk.socket)}
@@ -153,11 +158,12 @@ def _disk(disk: NbdDisk | FileDisk | NullDisk, cache: CacheMode) -> list[str]:
             storage |= {"driver": "file", "filename": str(disk.path), **modes}
         case NullDisk():
             storage |= {"driver": "null-co", "size": disk.size, "read-zeroes": True}
-            modes = {}
-    raw: dict[str, object] = {"node-name": "disk", "driver": "raw", "file": "storage", **modes}
+            # A template is made of the guest, not of what lies below its device.
+            driver, modes = "raw", {}
+    image: dict[str, object] = {"node-name": "disk", "driver": driver, "file": "storage", **modes}
     return [
         *("-blockdev", json.dumps(storage)),
-        *("-blockdev", json.dumps(raw)),
+        *("-blockdev", json.dumps(image)),
     ]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from powercut.model.machine import Accelerator, Bus, CacheMode
+from powercut.model.machine import Accelerator, Bus, CacheMode, ImageFormat
 
 __all__ = [
     "Accelerator",
@@ -15,6 +15,8 @@ __all__ = [
     "CacheMode",
     "FileDisk",
     "GuestImage",
+    "ImageFormat",
+    "ImageLayer",
     "Machine",
     "MachineSpec",
     "NbdDisk",
@@ -30,9 +32,17 @@ class NbdDisk:
 
 @dataclass(frozen=True)
 class FileDisk:
-    """A raw image file that QEMU opens itself."""
+    """An image file that QEMU opens itself."""
 
     path: Path
+
+
+@dataclass(frozen=True)
+class ImageLayer:
+    """A format between the machine's disk and what the guest sees, which has `size` bytes."""
+
+    format: ImageFormat
+    size: int
 
 
 @dataclass(frozen=True)
@@ -50,7 +60,10 @@ class GuestImage:
 
 @dataclass(frozen=True)
 class MachineSpec:
-    """One virtual machine, completely described; the argv follows from it and nothing else."""
+    """One virtual machine, completely described; the argv follows from it and nothing else.
+
+    `layer` is None if the guest sees the bytes of `disk` themselves.
+    """
 
     guest: GuestImage
     disk: NbdDisk | FileDisk
@@ -62,6 +75,7 @@ class MachineSpec:
     memory_mib: int = 128
     cpus: int = 1
     kernel_arguments: tuple[str, ...] = field(default=())
+    layer: ImageLayer | None = None
 
 
 class Machine(Protocol):

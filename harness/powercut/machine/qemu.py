@@ -137,7 +137,7 @@ class QemuMachine:
         self, templates: TemplateStore, qemu: Path, disk_size: int, deadline: float
     ) -> bool:
         """Tries twice, the second time with a template made anew; False: boot instead."""
-        if not self.spec.bus.restorable:
+        if not self.spec.bus.restorable(self.spec.cache):
             return False
         for _ in range(2):
             template = None
@@ -180,13 +180,14 @@ class QemuMachine:
         return self._hypervisor
 
     def _examine_disk(self, timeout_s: float) -> int:
-        """Bytes of the disk; refuses what would not be what it is called."""
-        disk = self.spec.disk
+        """Bytes of the disk that the guest sees; refuses what would not be what it is called."""
+        disk, layer = self.spec.disk, self.spec.layer
         if not isinstance(disk, NbdDisk):
             try:
-                return -(-disk.path.stat().st_size // 512) * 512
+                size = -(-disk.path.stat().st_size // 512) * 512
             except OSError as error:
                 raise HostError(f"cannot use disk {disk.path}: {error.strerror}") from None
+            return layer.size if layer else size
         export = nbd.examine(disk.socket, timeout_s=timeout_s)
         if self.spec.cache is CacheMode.UNSAFE and export.offers_flush:
             raise UsageError(
@@ -195,7 +196,7 @@ class QemuMachine:
                 hint="let the disk offer no flush, so that QEMU drops the guest's flushes,"
                 " or use an image file",
             )
-        return export.size
+        return layer.size if layer else export.size
 
 
 def find_qemu() -> Path:

@@ -218,7 +218,12 @@ def template_key(spec: MachineSpec, qemu: Path, disk_size: int) -> str:
     """Names everything that a template depends on; hexadecimal."""
     guest = replace(spec.guest, kernel=Path("kernel"), initramfs=Path("initramfs"))
     plain = replace(
-        spec, guest=guest, disk=FileDisk(Path("disk")), channel=Path("ctl"), qmp=Path("qmp")
+        spec,
+        guest=guest,
+        disk=FileDisk(Path("disk")),
+        layer=None,
+        channel=Path("ctl"),
+        qmp=Path("qmp"),
     )
     argv = build_argv(
         plain,

@@ -62,13 +62,37 @@ class Bus(enum.Enum):
         """The guest kernel that has a driver: Debian's for clouds knows neither AHCI nor USB."""
         return "full" if self in (Bus.AHCI, Bus.USB_STORAGE) else "cloud"
 
-    @property
-    def restorable(self) -> bool:
-        """Whether a guest with such a disk can be saved and restored.
+    def restorable(self, cache: CacheMode) -> bool:
+        """Whether a guest with such a disk is the same once it was saved and restored.
 
-        QEMU's NVMe controller cannot (`unmigratable` in hw/nvme/ctrl.c).
+        QEMU's NVMe controller cannot be saved (`unmigratable` in hw/nvme/ctrl.c).  An IDE
+        disk can, but forgets that it had no write cache (docs/buses-and-formats.md).
         """
+        if self in (Bus.IDE, Bus.AHCI):
+            return cache.write_cache
         return self is not Bus.NVME
+
+
+class ImageFormat(enum.Enum):
+    """What the image holds in which QEMU keeps the guest's disk; the names are QEMU's."""
+
+    RAW = "raw"
+    QCOW2 = "qcow2"
+    VDI = "vdi"
+    VMDK = "vmdk"
+    VHDX = "vhdx"
+    VPC = "vpc"
+    QED = "qed"
+
+    @property
+    def grows(self) -> bool:
+        """Whether QEMU can allocate in an image on a disk of fixed size.
+
+        The others put new blocks at the end of the file and make it longer, which no NBD
+        server allows: VMDK (next_cluster_sector in block/vmdk.c), VHDX
+        (vhdx_allocate_block in block/vhdx.c) and QED (qed_alloc_clusters in block/qed.c).
+        """
+        return self in (ImageFormat.QCOW2, ImageFormat.VDI, ImageFormat.VPC)
 
 
 class Accelerator(enum.Enum):

@@ -208,7 +208,8 @@ class WalLayout:
     """Where each record of a log belongs.  All sizes are bytes.
 
     `align` is 0 for packed records.  `capacity` is 0 for a log that grows.  `offset`
-    is where a raw log begins on its device.
+    is where a raw log begins on its device.  `mapped`: something that the log knows nothing
+    of, an image format, decides where on the captured disk a raw log's bytes lie.
 
     Raises `UsageError` for numbers that no log can have.
     """
@@ -219,6 +220,7 @@ class WalLayout:
     capacity: int = 0
     segment: int = 0
     offset: int = 0
+    mapped: bool = False
 
     def __post_init__(self) -> None:
         if self.record % CHUNK or not RECORD_MIN <= self.record <= RECORD_MAX:
@@ -251,6 +253,11 @@ class WalLayout:
     def chunks(self) -> int:
         """64-byte chunks in a record, the header included."""
         return self.record // CHUNK
+
+    @property
+    def in_place(self) -> bool:
+        """Whether each record has one place on the captured disk, known in advance."""
+        return self.kind is LayoutKind.RAW and not self.mapped
 
     @property
     def wraps(self) -> bool:

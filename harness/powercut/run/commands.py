@@ -8,7 +8,8 @@ from typing import Final
 
 from powercut.disk.base import BaseImageSpec
 from powercut.disk.capture import CaptureConfig
-from powercut.model.machine import Bus
+from powercut.disk.image_format import FormatSpec
+from powercut.model.machine import Bus, ImageFormat
 from powercut.model.wal import LayoutKind, WalLayout
 from powercut.recover.port import RecoveryPlan
 from powercut.scenario.settings import (
@@ -42,6 +43,12 @@ def base_image(parameters: Parameters) -> BaseImageSpec:
     )
 
 
+def image_format(parameters: Parameters) -> FormatSpec:
+    """The format that the captured disk holds."""
+    machine = parameters.machine
+    return FormatSpec(machine.format, machine.format_options)
+
+
 def is_raw(parameters: Parameters) -> bool:
     """Whether the log lies on the device itself."""
     return parameters.filesystem.type is FilesystemType.RAW
@@ -56,6 +63,7 @@ def wal_layout(parameters: Parameters) -> WalLayout:
         align=workload.align,
         capacity=0 if workload.layout is Layout.APPEND else workload.capacity,
         segment=workload.segment if workload.layout is Layout.SEGMENTS else 0,
+        mapped=parameters.machine.format is not ImageFormat.RAW,
     )
 
 

@@ -10,7 +10,8 @@ twins that differ from it in one thing:
 - `no-sync`: the same cell with a workload that acknowledges what is only in the
   guest's page cache.  Must be LOSSY.
 - `honest`: the same cell on a disk that keeps its contract, with a workload that
-  syncs, under a cache mode that passes flushes on.  Must be SAFE.
+  syncs, on a virtio disk of raw bytes under a cache mode that passes flushes on.  Must be
+  SAFE.
 
 Twins of different cells are often the same run; it is made once.
 """
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from powercut.model.contract import CutKind, CutPolicy, Honour
-from powercut.model.machine import CacheMode
+from powercut.model.machine import Bus, CacheMode, ImageFormat
 from powercut.model.verdict import Verdict
 from powercut.scenario.settings import (
     ControlKind,
@@ -95,7 +96,13 @@ def twin(parameters: Parameters, kind: ControlKind) -> Parameters:
             changes["workload"] |= {"sync": SyncMode.NONE, "direct": False}
         case ControlKind.HONEST:
             changes["disk"] = honest
-            changes["machine"] = {"guest_write_cache": GuestWriteCache.AS_PROMISED}
+            # Between the guest and the disk only what is known to pass everything on.
+            changes["machine"] = {
+                "guest_write_cache": GuestWriteCache.AS_PROMISED,
+                "bus": Bus.VIRTIO_BLK,
+                "format": ImageFormat.RAW,
+                "format_options": (),
+            }
             if parameters.machine.cache is CacheMode.UNSAFE:
                 changes["machine"]["cache"] = CacheMode.NONE
             if parameters.workload.sync is SyncMode.NONE:

@@ -31,6 +31,7 @@ from powercut.crash.exposure import exposure
 from powercut.crash.policies import POLICIES
 from powercut.crash.states import CrashState, Model
 from powercut.model.errors import HostError, PowercutError, UsageError
+from powercut.model.machine import ImageFormat
 from powercut.model.verdict import Finding, FindingKind, Verdict, lsn_ranges
 from powercut.recover.uml import unavailable
 from powercut.run import commands, state_ref
@@ -159,6 +160,14 @@ def choose_engine(recorded: Recorded, name: str) -> str:
 
     Raises UsageError if `name` cannot do it.
     """
+    image_format = recorded.parameters.machine.format
+    if image_format is not ImageFormat.RAW:
+        if name in ("auto", "guest"):
+            return "guest"
+        raise UsageError(
+            f"the disk lies in a {image_format.value} image: only QEMU can open it",
+            hint="--engine guest",
+        )
     raw = commands.is_raw(recorded.parameters)
     if raw and name in ("auto", "raw"):
         return "raw"

@@ -16,6 +16,7 @@ from powercut.crash.evidence import Evidence, gather
 from powercut.crash.states import StateSpace
 from powercut.model.errors import UsageError
 from powercut.model.history import History
+from powercut.model.machine import ImageFormat
 from powercut.model.timeline import Timeline
 from powercut.model.wal import WalLayout
 from powercut.recover.port import RecoveryPlan
@@ -34,7 +35,8 @@ class Recording:
     `layout` and `plan` are None if nobody knows where the records of a log lie: then
     there are states and no judgement.
     `imported` says that the timeline was made of a foreign log, whose instants are no
-    times.  `gaps` says what is missing of the evidence.
+    times.  `image_format` is what the captured disk holds; unless it is raw, a file system
+    is somewhere inside it.  `gaps` says what is missing of the evidence.
     """
 
     directory: TrialDir
@@ -47,6 +49,7 @@ class Recording:
     layout: WalLayout | None
     plan: RecoveryPlan | None
     imported: bool = False
+    image_format: ImageFormat = ImageFormat.RAW
     gaps: tuple[str, ...] = ()
     known_evidence: Evidence | None = None
 
@@ -131,6 +134,7 @@ def of_trial(directory: TrialDir) -> Recording:
         run_id=recorded.run_id,
         layout=recorded.layout,
         plan=plan,
+        image_format=record.parameters.machine.format,
         gaps=recorded.gaps,
         known_evidence=recorded.evidence,
     )

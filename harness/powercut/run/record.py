@@ -17,12 +17,14 @@ from typing import Final, NoReturn
 from powercut import __version__
 from powercut.channel.guest_channel import GuestChannel
 from powercut.channel.port import CommandResult
-from powercut.disk.base import ensure_base_image
 from powercut.disk.capture import CaptureDisk
+from powercut.disk.image_format import ensure_formatted_image, open_image
+from powercut.machine import nbd
 from powercut.machine.qemu import QemuMachine
 from powercut.model.contract import CutKind, CutPolicy
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
 from powercut.model.events import Phase
+from powercut.model.machine import ImageFormat
 from powercut.model.observation import Observation
 from powercut.run import commands
 from powercut.run.recovery import read_on_host, recover_in_guest
@@ -157,7 +159,11 @@ class _Recording:
         """Run, cut, recover."""
         parameters = self.job.parameters
         with self.watch.phase(Phase.PREPARE):
-            image = ensure_base_image(commands.base_image(parameters), self.rig.cache)
+            image = ensure_formatted_image(
+                commands.base_image(parameters),
+                commands.image_format(parameters),
+                self.rig.cache,
+            )
             base = self.directory.adopt_base(image)
         with scratch() as sockets:
             config = commands.capture_config(
@@ -282,10 +288,18 @@ class _Recording:
     def _recover(self, disk: CaptureDisk, sockets: Path) -> Observation:
         parameters = self.job.parameters
         timeout_s = self.deadline.at_least(_GRACE_S)
-        if commands.is_raw(parameters):
+        image_format = parameters.machine.format
+        if commands.is_raw(parameters) and image_format is ImageFormat.RAW:
             medium = sockets / "medium.img"
             disk.snapshot(medium)
             return read_on_host(parameters, self.job.run_id, medium, timeout_s=timeout_s)
+        if image_format is not ImageFormat.RAW:
+            nbd.examine(disk.socket, timeout_s=timeout_s)  # from here on it is the image's fault
+            opened = open_image(disk.socket, image_format, timeout_s=timeout_s)
+            self.recovery_facts = {"image_check": opened.check, "image_repairs": opened.repairs}
+            if opened.problem:
+                failure = f"the {image_format.value} image does not open: {opened.problem}"
+                return Observation((), recovered=False, failure=failure)
         folder = sockets / "recovery"
         folder.mkdir()
         spec = self.rig.machine_spec(parameters, disk.socket, folder)
@@ -295,9 +309,8 @@ class _Recording:
             QemuMachine(spec, folder, templates=self.rig.templates) as machine,
         ):
             try:
-                observation, self.recovery_facts = recover_in_guest(
-                    machine, channel, plan, timeout_s=timeout_s
-                )
+                observation, facts = recover_in_guest(machine, channel, plan, timeout_s=timeout_s)
+                self.recovery_facts |= facts
             finally:
                 machine.kill(timeout_s=_GRACE_S)
                 self.directory.write_text("recovery-console.txt", machine.diagnosis)

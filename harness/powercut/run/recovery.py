@@ -23,7 +23,9 @@ from powercut.scenario.settings import Parameters
 def recover_in_guest(
     machine: Machine, channel: GuestChannel, plan: RecoveryPlan, *, timeout_s: float
 ) -> tuple[Observation, dict[str, str]]:
-    """Boots, mounts (which replays the journal), reads the log; also returns guest facts.
+    """Boots, mounts what is to be mounted, reads the log; also returns guest facts.
+
+    Mounting replays the journal of the file system.
 
     A file system that refuses to mount is an observation: the system did not recover.
     A guest that dies or hangs is one, too, but an incomplete one: it may have been the
@@ -40,11 +42,12 @@ def recover_in_guest(
         device = f"/dev/{plan.device}"
         channel.run("flushbufs", device, timeout_s=left())
         facts = channel.run("facts", plan.device, timeout_s=left()).facts
-        mount = ("mount", plan.filesystem, device, plan.mount_point, plan.mount_options)
-        mounted = channel.run(*mount, timeout_s=left())
-        if mounted.status or mounted.error:
-            failure = f"the {plan.filesystem} file system does not mount: {mounted.error}"
-            return Observation((), recovered=False, failure=failure), facts
+        if plan.filesystem:
+            mount = ("mount", plan.filesystem, device, plan.mount_point, plan.mount_options)
+            mounted = channel.run(*mount, timeout_s=left())
+            if mounted.status or mounted.error:
+                failure = f"the {plan.filesystem} file system does not mount: {mounted.error}"
+                return Observation((), recovered=False, failure=failure), facts
         read = channel.run("exec", *plan.reader, timeout_s=left())
         if read.status or read.error:
             failure = f"the log reader failed: {read.error or f'status {read.status}'}"

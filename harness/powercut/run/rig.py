@@ -13,9 +13,9 @@ from powercut import __version__
 from powercut.channel.guest_channel import GuestChannel
 from powercut.machine.accelerator import best_accelerator, qemu_version
 from powercut.machine.guest_image import ensure_guest_image
-from powercut.machine.port import GuestImage, MachineSpec, NbdDisk
+from powercut.machine.port import GuestImage, ImageLayer, MachineSpec, NbdDisk
 from powercut.machine.template import TemplateStore
-from powercut.model.machine import Accelerator, Bus
+from powercut.model.machine import Accelerator, Bus, ImageFormat
 from powercut.paths import CACHE
 from powercut.scenario.plan import Plan
 from powercut.scenario.settings import AcceleratorChoice, Parameters
@@ -70,6 +70,9 @@ class Rig:
             accelerator=self.accelerator
             if chosen is AcceleratorChoice.AUTO
             else Accelerator(chosen.value),
+            layer=None
+            if machine.format is ImageFormat.RAW
+            else ImageLayer(machine.format, parameters.disk.size),
             memory_mib=machine.memory >> 20,
             cpus=machine.cpus,
             kernel_arguments=machine.kernel_arguments,

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from powercut.checkers.wal import check_log
 from powercut.crash.states import CrashState
 from powercut.model.errors import UsageError
+from powercut.model.machine import ImageFormat
 from powercut.model.observation import Observation
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict, lsn_ranges
 from powercut.paths import WAL_BINARY
@@ -82,6 +83,12 @@ class StateJudge:
             raise UsageError(
                 f"{recording.directory.path}: nobody said how the records of this log lie",
                 hint="import it again with --run-id, --layout and --record",
+            )
+        if recording.image_format is not ImageFormat.RAW:
+            raise UsageError(
+                f"{recording.directory.path}: the disk lies in a "
+                f"{recording.image_format.value} image, which only a guest can recover",
+                hint="powercut explore --engine guest",
             )
         self._recording = recording
         self._plan, self._layout = recording.plan, recording.layout

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from powercut.model.contract import CutKind, CutPolicy
+from powercut.model.machine import ImageFormat
 from powercut.model.units import SECTOR
 from powercut.scenario.quantity import format_size
 from powercut.scenario.settings import (
@@ -203,6 +204,48 @@ def _cut(p: Parameters) -> Iterator[Reason]:
             yield "cut.trigger", "a workload that never syncs may not flush before the deadline"
 
 
+_OPTIONS_REFUSED: Final = {
+    "backing_file": "the image stands alone: another file below it would not be captured",
+    "backing_fmt": "the image stands alone: another file below it would not be captured",
+    "data_file": "the image stands alone: a data file beside it would not be captured",
+    "data_file_raw": "the image stands alone: a data file beside it would not be captured",
+    "size": "the size of the disk is disk.size",
+    "encryption": "powercut finds records by their content, and has no key",
+    "encrypt.format": "powercut finds records by their content, and has no key",
+    "compression_type": "powercut finds records by their content; nothing is compressed",
+}
+"""Options of image formats that cannot mean what they say here."""
+
+_VARIANTS: Final = {
+    # One file that begins with its header, on a disk that may be longer than the file.
+    (ImageFormat.VMDK, "subformat"): ("monolithicSparse",),
+    (ImageFormat.VPC, "subformat"): ("dynamic",),
+    (ImageFormat.VHDX, "subformat"): ("dynamic", "fixed"),
+    (ImageFormat.VPC, "force_size"): ("on",),
+}
+"""The values that an option may take."""
+
+
+def _format(p: Parameters) -> Iterator[Reason]:
+    image, options = p.machine.format, p.machine.format_options
+    if options and image is ImageFormat.RAW:
+        yield "machine.format_options", "raw is no format and has no options"
+    names = [option.partition("=")[0] for option in options]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield "machine.format_options", f"{name} is given more than once"
+    for option in options:
+        name, _, value = option.partition("=")
+        if name in _OPTIONS_REFUSED:
+            yield "machine.format_options", f"{name}: {_OPTIONS_REFUSED[name]}"
+        possible = _VARIANTS.get((image, name))
+        if possible and value not in possible:
+            yield (
+                "machine.format_options",
+                f"{name}={value} does not fit on one disk of fixed size; "
+                f"it can be {' or '.join(possible)}",
+            )
+
+
 _RULES: Final[tuple[Callable[[Parameters], Iterator[Reason]], ...]] = (
     _layout,
     _sizes,
@@ -211,5 +254,6 @@ _RULES: Final[tuple[Callable[[Parameters], Iterator[Reason]], ...]] = (
     _plant,
     _commit,
     _disk,
+    _format,
     _cut,
 )

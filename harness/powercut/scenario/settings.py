@@ -24,7 +24,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from powercut.model.contract import CutKind, CutPolicy, DeviceContract, Honour
-from powercut.model.machine import Bus, CacheMode
+from powercut.model.machine import Bus, CacheMode, ImageFormat
 from powercut.scenario.choices import (
     FLUSH_LATENCY_NS,
     AcceleratorChoice,
@@ -74,6 +74,12 @@ Count = Annotated[StrictInt, Field(ge=0)]
 Positive = Annotated[StrictInt, Field(ge=1)]
 
 
+def _is_format_option(value: str) -> str:
+    if not re.fullmatch(r"[a-z][a-z0-9_.-]*=[A-Za-z0-9_.:-]+", value):
+        raise ValueError("write name=value")
+    return value
+
+
 class MachineSettings(Settings):
     """The virtual machine."""
 
@@ -82,6 +88,14 @@ class MachineSettings(Settings):
 
     bus: Bus = Bus.VIRTIO_BLK
     """How the guest reaches the disk under test."""
+
+    format: ImageFormat = ImageFormat.RAW
+    """The image format in which the hypervisor keeps the disk.  What is captured and cut is
+    the file that holds the format."""
+
+    format_options: tuple[Annotated[str, AfterValidator(_is_format_option)], ...] = ()
+    """Options of the image format, as `qemu-img create -o` takes them, one `name=value` a list
+    entry: `cluster_size=4096`, `lazy_refcounts=on`, `preallocation=metadata`."""
 
     memory: Annotated[Size, Field(ge=64 << 20)] = 128 << 20
     """RAM of the guest, in bytes or with a unit; at least 64 MiB."""

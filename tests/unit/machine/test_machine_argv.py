@@ -17,6 +17,8 @@ from powercut.machine.port import (
     CacheMode,
     FileDisk,
     GuestImage,
+    ImageFormat,
+    ImageLayer,
     MachineSpec,
     NbdDisk,
 )
@@ -120,6 +122,20 @@ def test_each_bus_has_its_controller_and_its_write_cache(bus):
     off = build_argv(replace(SPEC, bus=bus, cache=CacheMode.DIRECTSYNC), QEMU, console=CONSOLE)
     expected = [device.replace("write-cache=on", "write-cache=off") for device in DEVICES[bus]]
     assert options(off, "-device")[3:] == expected
+
+
+@pytest.mark.parametrize("image", ImageFormat)
+def test_a_format_is_a_node_above_the_storage_and_no_part_of_a_template(image, tmp_path):
+    qemu = tmp_path / "qemu"
+    qemu.write_bytes(b"")
+    spec = replace(SPEC, layer=ImageLayer(image, 64 << 20), cache=CacheMode.UNSAFE)
+    found = nodes(build_argv(spec, QEMU, console=CONSOLE))
+    assert (found["disk"]["driver"], found["disk"]["file"]) == (image.value, "storage")
+    assert found["disk"]["cache"] == {"direct": False, "no-flush": True}
+    template = nodes(build_argv(spec, QEMU, console=CONSOLE, disk=NullDisk(64 << 20)))
+    assert template["disk"]["driver"] == "raw"
+    plain = replace(spec, layer=None)
+    assert template_key(spec, qemu, 1 << 20) == template_key(plain, qemu, 1 << 20)
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,23 @@ REFUSED = [
     ({"workload": {"plant": "torn-write:3"}}, ["workload.plant"]),
     ({"workload": {"plant": "replay-old:3"}}, ["workload.plant"]),
     ({"disk": {"volatile_cache": False, "cache_size": "1 MiB"}}, ["disk.cache_size"]),
+    ({"machine": {"format_options": ["cluster_size=4096"]}}, ["machine.format_options"]),
+    (
+        {"machine": {"format": "qcow2", "format_options": ["lazy_refcounts=on"] * 2}},
+        ["machine.format_options"],
+    ),
+    (
+        {"machine": {"format": "qcow2", "format_options": ["backing_file=base.img", "size=1M"]}},
+        ["machine.format_options", "machine.format_options"],
+    ),
+    (
+        {"machine": {"format": "vmdk", "format_options": ["subformat=monolithicFlat"]}},
+        ["machine.format_options"],
+    ),
+    (
+        {"machine": {"format": "vpc", "format_options": ["subformat=fixed"]}},
+        ["machine.format_options"],
+    ),
     ({"disk": {"model": "sata-ssd", "flush_latency": "2ms"}}, ["disk.flush_latency"]),
     ({"cut": {"kind": "vm-kill", "policy": "drop"}}, ["cut.policy"]),
     ({"disk": {"volatile_cache": False}, "cut": {"policy": "random"}}, ["cut.policy"]),

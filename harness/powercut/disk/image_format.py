@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Disks inside image formats: a base image for the capture disk, and what becomes of it.
+
+The capture disk serves the file that holds the format; QEMU stacks its format driver on
+that.  So the format's own metadata is written through the captured disk, and is at stake
+in a power cut like everything else.
+
+An NBD export cannot grow.  Formats that can allocate within a disk of fixed size get
+room for all their blocks and metadata; the others are allocated in full beforehand
+(`ImageFormat.grows`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from powercut.disk.base import BaseImageSpec, ensure_base_image
+from powercut.model.errors import HostError
+from powercut.model.machine import ImageFormat
+
+_TIMEOUT_S: Final = 120.0
+_ALIGN: Final = 4096
+_IMPLIED: Final = {ImageFormat.VPC: ("force_size=on",)}
+"""VPC otherwise rounds the disk's size up to whole cylinders."""
+
+NO_CHECK: Final = (ImageFormat.RAW, ImageFormat.VPC)
+"""Formats that `qemu-img check` does not know."""
+
+
+@dataclass(frozen=True)
+class FormatSpec:
+    """A format and the options of `qemu-img create -o`, one `name=value` each."""
+
+    format: ImageFormat = ImageFormat.RAW
+    options: tuple[str, ...] = ()
+
+    @property
+    def all_options(self) -> tuple[str, ...]:
+        """The options with those that make the guest's disk as large as was asked for."""
+        named = {option.partition("=")[0] for option in self.options}
+        implied = _IMPLIED.get(self.format, ())
+        return (*self.options, *(o for o in implied if o.partition("=")[0] not in named))
+
+
+def convert_argv(spec: FormatSpec, source: Path, target: Path) -> list[str]:
+    """The command that puts the raw image `source` into the format."""
+    argv = ["qemu-img", "convert", "-f", "raw", "-O", spec.format.value]
+    if not spec.format.grows:
+        argv += ["-S", "0"]  # nothing stays unallocated
+    if spec.all_options:
+        argv += ["-o", ",".join(spec.all_options)]
+    return [*argv, str(source), str(target)]
+
+
+def capture_size(spec: FormatSpec, file_size: int, guest_size: int) -> int:
+    """Bytes of the captured disk for an image of `file_size` with a disk of `guest_size` in it.
+
+    Room for every block once more and, generously, for metadata: an eighth and 8 MiB.
+    """
+    room = guest_size + guest_size // 8 + (8 << 20) if spec.format.grows else 0
+    return -(-(file_size + room) // _ALIGN) * _ALIGN
+
+
+def ensure_formatted_image(base: BaseImageSpec, spec: FormatSpec, cache: Path) -> Path:
+    """The disk of `base` inside `spec`, read-only, made if it is not in `cache` yet.
+
+    Raises HostError with the tool's words if it refuses the options.
+    """
+    raw = ensure_base_image(base, cache)
+    if spec.format is ImageFormat.RAW:
+        return raw
+    argv = convert_argv(spec, Path("SOURCE"), Path("TARGET"))
+    what = repr((raw.name, argv, run_qemu_img(["qemu-img", "--version"]))).encode()
+    digest = hashlib.sha256(what).hexdigest()[:12]
+    image = raw.with_name(f"{raw.stem}-{spec.format.value}-{digest}.img")
+    if image.exists():
+        return image
+    unfinished = image.with_suffix(f".{os.getpid()}.tmp")
+    try:
+        run_qemu_img(convert_argv(spec, raw, unfinished))
+        size = capture_size(spec, unfinished.stat().st_size, base.size)
+        with unfinished.open("r+b") as file:
+            file.truncate(size)
+        unfinished.chmod(0o444)
+        unfinished.rename(image)
+    except OSError as error:
+        raise HostError(
+            f"cannot make the image {image}: {error.strerror}",
+            hint=f"check the free space under {cache}",
+        ) from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return image
+
+
+def run_qemu_img(argv: list[str]) -> str:
+    """What the tool says.  Raises HostError if it is missing or fails."""
+    tool = shutil.which(argv[0])
+    if tool is None:
+        raise HostError(f"{argv[0]} is not installed", hint="apt-get install qemu-utils")
+    try:
+        done = subprocess.run(
+            [tool, *argv[1:]], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise HostError(f"{argv[0]} did not end within {_TIMEOUT_S:g} s") from None
+    if done.returncode:
+        raise HostError(
+            f"{argv[0]} failed with status {done.returncode}: {done.stderr.strip()}",
+            hint=f"check machine.format_options; it ran: {' '.join(argv)}",
+        )
+    return done.stdout
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What came of opening an image after a cut.
+
+    `problem` is empty if it opens.  `check` is what `qemu-img check` said before anything
+    was repaired, empty where the format has no check.
+    """
+
+    problem: str
+    check: str
+    repairs: str
+
+
+def open_image(socket: Path, image_format: ImageFormat, *, timeout_s: float) -> Opened:
+    """Opens the image that is served by NBD on `socket` for writing and closes it again.
+
+    Whatever QEMU repairs or replays when it opens an image is repaired or replayed.
+    Raises HostError if the tools are missing or do not end; a server that does not answer
+    counts as an image that does not open, so ask it first.
+    """
+    node = {
+        "driver": image_format.value,
+        "file.driver": "nbd",
+        "file.server.type": "unix",
+        "file.server.path": str(socket).replace(",", ",,"),
+    }
+    options = ",".join(f"{key}={value}" for key, value in node.items())
+    check = ""
+    if image_format not in NO_CHECK:
+        asked = _run(["qemu-img", "check", "--image-opts", options], timeout_s)
+        check = (asked.stdout + asked.stderr).strip()
+    opened = _run(["qemu-io", "--image-opts", options, "-c", "length"], timeout_s)
+    said = opened.stderr.strip()
+    return (
+        Opened(said or "no reason given", check, "")
+        if opened.returncode
+        else Opened("", check, said)
+    )
+
+
+def _run(argv: list[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            argv, capture_output=True, text=True, timeout=max(timeout_s, 1.0), check=False
+        )
+    except FileNotFoundError:
+        raise HostError(f"{argv[0]} is not installed", hint="apt-get install qemu-utils") from None
+    except subprocess.TimeoutExpired:
+        raise HostError(f"{argv[0]} did not end within {timeout_s:.0f} s") from None
