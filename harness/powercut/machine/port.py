@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from powercut.model.machine import Accelerator, Bus, CacheMode, ImageFormat
+from powercut.model.machine import Accelerator, Bus, CacheMode, ImageFormat, Start
 
 __all__ = [
     "Accelerator",
@@ -20,6 +20,7 @@ __all__ = [
     "Machine",
     "MachineSpec",
     "NbdDisk",
+    "Start",
 ]
 
 
@@ -76,6 +77,7 @@ class MachineSpec:
     cpus: int = 1
     kernel_arguments: tuple[str, ...] = field(default=())
     layer: ImageLayer | None = None
+    start: Start = Start.AUTO
 
 
 class Machine(Protocol):

@@ -14,7 +14,7 @@ from typing import Final, Self
 from powercut.machine import nbd
 from powercut.machine.argv import TemplateRam, build_argv
 from powercut.machine.hypervisor import Hypervisor, describe, tail
-from powercut.machine.port import CacheMode, MachineSpec, NbdDisk
+from powercut.machine.port import CacheMode, MachineSpec, NbdDisk, Start
 from powercut.machine.template import Template, TemplateStore
 from powercut.machine.tsc import host_tsc_khz
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError, UsageError
@@ -80,8 +80,11 @@ class QemuMachine:
         self.state = Lifecycle.FAILED
         qemu = self._given_qemu or find_qemu()
         size = self._examine_disk(timeout_s)
-        templates = self._templates
+        templates = self._templates if self._may_restore else None
         if not (templates and self._start_from_template(templates, qemu, size, deadline)):
+            if self.spec.start is Start.RESTORED:
+                why = "; ".join(self.notes) or "there are no templates"
+                raise HostError(f"the guest was to be restored and could not be: {why}")
             self._boot(qemu, deadline)
         self.state = Lifecycle.RUNNING
 
@@ -133,12 +136,18 @@ class QemuMachine:
 
     # How it starts
 
+    @property
+    def _may_restore(self) -> bool:
+        """Whether the guest may come from a template."""
+        spec = self.spec
+        if spec.start is Start.AUTO:
+            return spec.bus.same_restored(spec.cache)
+        return spec.start is Start.RESTORED and spec.bus.restorable
+
     def _start_from_template(
         self, templates: TemplateStore, qemu: Path, disk_size: int, deadline: float
     ) -> bool:
         """Tries twice, the second time with a template made anew; False: boot instead."""
-        if not self.spec.bus.restorable(self.spec.cache):
-            return False
         for _ in range(2):
             template = None
             # Half of what is left each time, so that enough remains for a boot.

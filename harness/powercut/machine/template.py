@@ -36,7 +36,7 @@ from typing import Final, Protocol
 
 from powercut.machine.argv import NullDisk, TemplateRam, build_argv
 from powercut.machine.hypervisor import Hypervisor
-from powercut.machine.port import FileDisk, MachineSpec
+from powercut.machine.port import FileDisk, MachineSpec, Start
 from powercut.machine.tsc import host_tsc_khz
 from powercut.model.errors import DeadlineExceeded, HostError
 
@@ -222,6 +222,7 @@ def template_key(spec: MachineSpec, qemu: Path, disk_size: int) -> str:
         guest=guest,
         disk=FileDisk(Path("disk")),
         layer=None,
+        start=Start.AUTO,
         channel=Path("ctl"),
         qmp=Path("qmp"),
     )

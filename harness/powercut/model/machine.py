@@ -62,15 +62,34 @@ class Bus(enum.Enum):
         """The guest kernel that has a driver: Debian's for clouds knows neither AHCI nor USB."""
         return "full" if self in (Bus.AHCI, Bus.USB_STORAGE) else "cloud"
 
-    def restorable(self, cache: CacheMode) -> bool:
-        """Whether a guest with such a disk is the same once it was saved and restored.
+    @property
+    def restorable(self) -> bool:
+        """Whether a guest with such a disk can be saved and restored.
 
-        QEMU's NVMe controller cannot be saved (`unmigratable` in hw/nvme/ctrl.c).  An IDE
-        disk can, but forgets that it had no write cache (docs/buses-and-formats.md).
+        QEMU's NVMe controller cannot (`unmigratable` in hw/nvme/ctrl.c).
         """
-        if self in (Bus.IDE, Bus.AHCI):
-            return cache.write_cache
         return self is not Bus.NVME
+
+    def same_restored(self, cache: CacheMode) -> bool:
+        """Whether a restored guest treats the disk as a booted one does.
+
+        A restored IDE disk of QEMU has a write cache, whatever it had before
+        (docs/buses-and-formats.md).
+        """
+        return self.restorable and (self not in (Bus.IDE, Bus.AHCI) or cache.write_cache)
+
+
+class Start(enum.Enum):
+    """How a guest comes to run.
+
+    `restored`: it was booted before, saved with its devices' state, and goes on in another
+    hypervisor process, as after a live migration or a resumed suspension.  `auto` restores
+    where that makes no difference.
+    """
+
+    AUTO = "auto"
+    BOOTED = "booted"
+    RESTORED = "restored"
 
 
 class ImageFormat(enum.Enum):

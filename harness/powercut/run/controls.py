@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from powercut.model.contract import CutKind, CutPolicy, Honour
-from powercut.model.machine import Bus, CacheMode, ImageFormat
+from powercut.model.machine import Bus, CacheMode, ImageFormat, Start
 from powercut.model.verdict import Verdict
 from powercut.scenario.settings import (
     ControlKind,
@@ -102,6 +102,7 @@ def twin(parameters: Parameters, kind: ControlKind) -> Parameters:
                 "bus": Bus.VIRTIO_BLK,
                 "format": ImageFormat.RAW,
                 "format_options": (),
+                "start": Start.AUTO,
             }
             if parameters.machine.cache is CacheMode.UNSAFE:
                 changes["machine"]["cache"] = CacheMode.NONE

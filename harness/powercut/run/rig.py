@@ -73,6 +73,7 @@ class Rig:
             layer=None
             if machine.format is ImageFormat.RAW
             else ImageLayer(machine.format, parameters.disk.size),
+            start=machine.start,
             memory_mib=machine.memory >> 20,
             cpus=machine.cpus,
             kernel_arguments=machine.kernel_arguments,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from powercut.model.contract import CutKind, CutPolicy
-from powercut.model.machine import ImageFormat
+from powercut.model.machine import Bus, ImageFormat, Start
 from powercut.model.units import SECTOR
 from powercut.scenario.quantity import format_size
 from powercut.scenario.settings import (
@@ -191,7 +191,8 @@ def _cut(p: Parameters) -> Iterator[Reason]:
     if moment >= p.deadline:
         yield "cut.trigger", "the trial would miss its deadline before the cut comes"
     if cut.trigger.flushes is not None:
-        if not p.machine.cache.write_cache:
+        # An NVMe controller always says that it has a cache, so that the guest flushes.
+        if not p.machine.cache.write_cache and p.machine.bus is not Bus.NVME:
             yield (
                 "cut.trigger",
                 f"cache mode {p.machine.cache.value} sends writes with FUA and no flush at all",
@@ -226,6 +227,11 @@ _VARIANTS: Final = {
 """The values that an option may take."""
 
 
+def _machine(p: Parameters) -> Iterator[Reason]:
+    if p.machine.start is Start.RESTORED and not p.machine.bus.restorable:
+        yield "machine.start", f"QEMU cannot save a guest with a disk on {p.machine.bus.value}"
+
+
 def _format(p: Parameters) -> Iterator[Reason]:
     image, options = p.machine.format, p.machine.format_options
     if options and image is ImageFormat.RAW:
@@ -254,6 +260,7 @@ _RULES: Final[tuple[Callable[[Parameters], Iterator[Reason]], ...]] = (
     _plant,
     _commit,
     _disk,
+    _machine,
     _format,
     _cut,
 )

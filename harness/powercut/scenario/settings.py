@@ -24,7 +24,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from powercut.model.contract import CutKind, CutPolicy, DeviceContract, Honour
-from powercut.model.machine import Bus, CacheMode, ImageFormat
+from powercut.model.machine import Bus, CacheMode, ImageFormat, Start
 from powercut.scenario.choices import (
     FLUSH_LATENCY_NS,
     AcceleratorChoice,
@@ -96,6 +96,10 @@ class MachineSettings(Settings):
     format_options: tuple[Annotated[str, AfterValidator(_is_format_option)], ...] = ()
     """Options of the image format, as `qemu-img create -o` takes them, one `name=value` a list
     entry: `cluster_size=4096`, `lazy_refcounts=on`, `preallocation=metadata`."""
+
+    start: Start = Start.AUTO
+    """How the guest comes to run: `booted`; `restored`, from a guest that was saved after it
+    had booted, as after a live migration; or `auto`, restored where that makes no difference."""
 
     memory: Annotated[Size, Field(ge=64 << 20)] = 128 << 20
     """RAM of the guest, in bytes or with a unit; at least 64 MiB."""

@@ -68,6 +68,7 @@ REFUSED = [
     ({"workload": {"plant": "torn-write:3"}}, ["workload.plant"]),
     ({"workload": {"plant": "replay-old:3"}}, ["workload.plant"]),
     ({"disk": {"volatile_cache": False, "cache_size": "1 MiB"}}, ["disk.cache_size"]),
+    ({"machine": {"start": "restored", "bus": "nvme"}}, ["machine.start"]),
     ({"machine": {"format_options": ["cluster_size=4096"]}}, ["machine.format_options"]),
     (
         {"machine": {"format": "qcow2", "format_options": ["lazy_refcounts=on"] * 2}},
