@@ -84,6 +84,7 @@ _only = click.option("--only", multiple=True, metavar="CELL", help="Only this ce
 _trials = click.option(
     "--trials", type=click.IntRange(1, 1_000_000), help="Trials of each cell, instead of its own."
 )
+_CHANCE = click.FloatRange(0, 1, min_open=True, max_open=True)
 _scenarios = click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
 
 
@@ -95,6 +96,18 @@ _scenarios = click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
 @_trials
 @click.option("--results", type=DIRECTORY, default=RESULTS, help="Where results are kept.")
 @click.option("--jobs", type=click.IntRange(1, 256), default=1, help="Trials at the same time.")
+@click.option(
+    "--confidence",
+    type=_CHANCE,
+    metavar="P",
+    help="Cut cells that should be SAFE as often as it takes to be so sure, such as 0.999.",
+)
+@click.option(
+    "--at-most",
+    type=_CHANCE,
+    metavar="P",
+    help="The chance of a loss to be sure to stay below; by default 0.01.",
+)
 def run(
     scenarios: Sequence[str],
     json_file: Path | None,
@@ -103,11 +116,19 @@ def run(
     trials: int | None,
     results: Path,
     jobs: int,
+    confidence: float | None,
+    at_most: float | None,
 ) -> int:
     """Runs scenarios, by default first-light: records, cuts the power, recovers, judges."""
     from powercut.report.progress import ProgressView
     from powercut.run.campaign import run_scenarios
+    from powercut.run.confidence import AT_MOST, Aim
 
+    if confidence is None and at_most is not None:
+        raise UsageError("--at-most says nothing without --confidence")
+    if confidence is not None and trials is not None:
+        raise UsageError("--confidence and --trials both say how many: give one of them")
+    aim = None if confidence is None else Aim(confidence, AT_MOST if at_most is None else at_most)
     paths = find_scenarios(scenarios)
     # With the JSON on stdout, everything for a person goes to stderr.
     console = _console(stderr=json_file == Path("-"))
@@ -118,6 +139,7 @@ def run(
             results=results,
             only=only,
             trials=trials,
+            aim=aim,
             jobs=jobs,
             on_event=progress,
         )

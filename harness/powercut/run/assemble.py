@@ -67,8 +67,10 @@ def cell_results(
     plan: Plan, trials: Trials, known: Known, directory: ResultDir
 ) -> tuple[CellResult, ...]:
     """The verdict on every cell, with its controls heard."""
+    options = directory.options()
     return tuple(
-        _cell_result(plan, cell, trials[cell.name], known, directory) for cell in plan.cells
+        _cell_result(plan, cell, trials[cell.name], known, directory, options)
+        for cell in plan.cells
     )
 
 
@@ -95,7 +97,12 @@ def with_controls(own: Verdict, controls: Sequence[ControlResult]) -> tuple[Verd
 
 
 def _cell_result(
-    plan: Plan, cell: Cell, trials: Sequence[TrialResult], known: Known, directory: ResultDir
+    plan: Plan,
+    cell: Cell,
+    trials: Sequence[TrialResult],
+    known: Known,
+    directory: ResultDir,
+    options: Sequence[str],
 ) -> CellResult:
     own = verdict_of(trials)
     controls = [_control_result(c, known) for c in controls_for(cell.parameters, own)]
@@ -107,7 +114,7 @@ def _cell_result(
         verdict=verdict,
         controls=controls,
         reasons=reasons,
-        reproduce=reproduce_command(directory.scenario_copy, plan.seed, cell),
+        reproduce=reproduce_command(directory.scenario_copy, plan.seed, cell, options=options),
         result_directory=str(Path(trials[0].result_directory).parent) if trials else "",
     )
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,13 +31,22 @@ from powercut.run.assemble import (
     outcomes_of_cells,
     same_run,
 )
+from powercut.run.confidence import (
+    Aim,
+    aims_at,
+    in_words,
+    past_seconds,
+    planned_for,
+    seconds_of,
+    total_seconds,
+)
 from powercut.run.controls import Control, controls_for
 from powercut.run.judge import judge_trial
 from powercut.run.record import TrialJob, record_trial
 from powercut.run.rig import Rig
 from powercut.run.run_id import run_id_of
 from powercut.scenario.load import Scenario, expand, load_scenario
-from powercut.scenario.plan import Plan, Trial, draw_trials
+from powercut.scenario.plan import Cell, Plan, Trial, draw_trials
 from powercut.scenario.seeds import fresh_seed
 from powercut.scenario.settings import ControlKind, Expect, Parameters
 from powercut.store.layout import ResultDir
@@ -52,21 +62,24 @@ def run_scenarios(
     results: Path,
     only: Sequence[str] = (),
     trials: int | None = None,
+    aim: Aim | None = None,
     jobs: int = 1,
     on_event: Listener = lambda _: None,
 ) -> CampaignOutcome:
     """Runs each scenario and returns what came out, which is on disk by then.
 
     All scenarios are read before the first runs.  `seed` replaces their own root seeds;
-    where neither is given, one is drawn.  Raises UsageError for a mistake in a scenario and
-    HostError if this host cannot run anything at all.
+    where neither is given, one is drawn.  With an `aim`, cells that should be SAFE are cut as
+    often as it takes, and no more after their first loss.  Raises UsageError for a mistake in
+    a scenario and HostError if this host cannot run anything at all.
     """
     scenarios = [load_scenario(path) for path in paths]
     plans = []
     for scenario in scenarios:
         root = scenario.settings.seed if seed is None else seed
         root = fresh_seed() if root is None else root
-        plans.append(expand(scenario, seed=root, trials=trials, only=only))
+        plan = expand(scenario, seed=root, trials=trials, only=only)
+        plans.append(plan if aim is None else planned_for(plan, aim))
     rig = Rig.find()
     if rig.accelerator is not Accelerator.KVM:
         on_event(Notice("Guests run in emulation: `powercut doctor` says why KVM is not used."))
@@ -75,8 +88,17 @@ def run_scenarios(
     runs = []
     for scenario, plan in zip(scenarios, plans, strict=True):
         directory = ResultDir.create(results, plan.scenario, plan.seed)
-        runs.append(_Run(rig, scenario, plan, directory, jobs, on_event).run())
+        run = _Run(rig, scenario, plan, directory, jobs, on_event)
+        if aim is not None:
+            run.aim, run.options = aim, aim.options
+        elif trials is not None:
+            run.options = ["--trials", str(trials)]
+        runs.append(run.run())
     return CampaignOutcome(runs=tuple(runs))
+
+
+def _is_loss(result: TrialResult) -> bool:
+    return result.verdict is Verdict.LOSSY
 
 
 class _Run:
@@ -97,6 +119,8 @@ class _Run:
         self.directory = directory
         self.jobs = jobs
         self.on_event = on_event
+        self.aim: Aim | None = None
+        self.options: list[str] = []
 
     def run(self) -> RunResult:
         """All trials, then the controls, then the verdicts; on disk when this returns."""
@@ -104,6 +128,8 @@ class _Run:
         start = time.monotonic()
         self.directory.write_scenario(self.scenario.text)
         environment = {"seed": self.plan.seed, "started": started, **self.rig.environment()}
+        if self.options:
+            environment["options"] = shlex.join(self.options)
         self.directory.write_environment(environment)
         reproduce = self.directory.write_reproduce(self.plan.seed)
         self._announce()
@@ -151,14 +177,55 @@ class _Run:
     def _run_cells(self) -> dict[str, list[TrialResult]]:
         """Every trial of every cell, in the order of the plan."""
         work = [(cell, trial) for cell in self.plan.cells for trial in cell.trials]
+        done = {} if self.aim is None else self._estimate(self.aim)
+        lost: set[str] = {name for (name, _), result in done.items() if _is_loss(result)}
+
+        def run(item: tuple[Cell, Trial]) -> None:
+            cell, trial = item
+            key = (cell.name, trial.number)
+            if key in done or (self.aim is not None and aims_at(cell) and cell.name in lost):
+                return
+            done[key] = self._trial(cell.name, cell.parameters, trial)
+            if _is_loss(done[key]):
+                lost.add(cell.name)
+
         with ThreadPoolExecutor(self.jobs) as pool:
-            done = list(
-                pool.map(lambda item: self._trial(item[0].name, item[0].parameters, item[1]), work)
-            )
-        trials: dict[str, list[TrialResult]] = {cell.name: [] for cell in self.plan.cells}
-        for (cell, _), result in zip(work, done, strict=True):
-            trials[cell.name].append(result)
-        return trials
+            for _ in pool.map(run, work):
+                pass
+        left_out = len(work) - len(done)
+        if left_out:
+            text = f"{left_out:,} cuts are left out: after a loss they could change nothing."
+            self.on_event(Notice(text))
+        return {
+            cell.name: [
+                done[cell.name, trial.number]
+                for trial in cell.trials
+                if (cell.name, trial.number) in done
+            ]
+            for cell in self.plan.cells
+        }
+
+    def _estimate(self, aim: Aim) -> dict[tuple[str, int], TrialResult]:
+        """Says how many cuts there will be, and how long they take.
+
+        Where no earlier run tells, one cut is made to see; it counts like any other.
+        """
+        self.on_event(Notice(f"{aim}."))
+        known = past_seconds(self.directory.path.parent.parent, self.plan)
+        done: dict[tuple[str, int], TrialResult] = {}
+        source = "as in earlier runs"
+        new = [c for c in self.plan.cells if aims_at(c) and same_run(c.parameters) not in known]
+        if new:
+            cell, trial = new[0], new[0].trials[0]
+            result = self._trial(cell.name, cell.parameters, trial)
+            done[cell.name, trial.number] = result
+            known |= {same_run(c.parameters): seconds_of([result]) or 0.0 for c in new}
+            source = "as the first one"
+        seconds = total_seconds(self.plan, known, self.jobs)
+        if seconds is not None:
+            text = f"{self.plan.trials:,} cuts take {in_words(seconds)} here, if they go {source}."
+            self.on_event(Notice(text))
+        return done
 
     def _run_controls(self, wanted: dict[str, tuple[str, Control]]) -> Known:
         def run(item: tuple[str, Control]) -> Outcome:

@@ -68,7 +68,7 @@ def verify(path: Path, *, cells: Collection[str] | None = None) -> RunResult:
         seconds=round(time.monotonic() - start, 3),
         cells=results,
         controls=distinct_controls(results),
-        reproduce=reproduce_command(directory.scenario_copy, seed),
+        reproduce=reproduce_command(directory.scenario_copy, seed, options=directory.options()),
         result_directory=str(directory.path),
     )
 

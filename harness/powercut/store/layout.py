@@ -25,7 +25,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
@@ -259,14 +259,22 @@ class ResultDir:
             return {}
         return value if isinstance(value, dict) else {}
 
+    def options(self) -> list[str]:
+        """The options of the run, beside its seed, that decide what it does."""
+        return shlex.split(str(self.read_environment().get("options", "")))
+
     def write_reproduce(self, seed: int) -> str:
-        """Writes reproduce.sh, which repeats the run, and returns the command in it."""
-        command = reproduce_command(self.scenario_copy, seed)
+        """Writes reproduce.sh, which repeats the run, and returns the command in it.
+
+        To be called when the environment has been written.
+        """
+        options = self.options()
+        command = reproduce_command(self.scenario_copy, seed, options=options)
         path = self.path / "reproduce.sh"
         text = (
             "#!/bin/sh\n# Repeats this run: same scenario, same seed.\n"
             f'exec "${{POWERCUT:-{ROOT / "powercut"}}}" run '
-            f'"$(dirname "$0")/scenario.yaml" --seed {seed} "$@"\n'
+            f'"$(dirname "$0")/scenario.yaml" {shlex.join(["--seed", str(seed), *options])} "$@"\n'
         )
         write_atomic(path, text.encode())
         path.chmod(0o755)
@@ -297,11 +305,13 @@ def folder_name(name: str) -> str:
     return f"{name[: _NAME_MAX - 17]}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
-def reproduce_command(scenario: Path, seed: int, cell: Cell | None = None) -> str:
+def reproduce_command(
+    scenario: Path, seed: int, cell: Cell | None = None, *, options: Sequence[str] = ()
+) -> str:
     """The command that repeats a run, or one cell of it, to be given in the checkout."""
     if scenario.is_relative_to(ROOT):
         scenario = scenario.relative_to(ROOT)
-    argv = ["./powercut", "run", str(scenario), "--seed", str(seed)]
+    argv = ["./powercut", "run", str(scenario), "--seed", str(seed), *options]
     if cell is not None:
         argv += ["--only", cell.name]
     return shlex.join(argv)
