@@ -26,6 +26,9 @@ int wal_committer_open(struct wal_committer *c, const struct wal_config *config,
                        uint64_t group_max, struct pc_problems *problems)
 {
     c->config = config;
+    c->marks.control = -1;
+    if (config->dmlog && dmlog_open(&c->marks, config->dmlog))
+        return wal_fail(&c->failure, errno, "open the dm-log-writes device");
     if (wal_log_open(&c->log, config, problems, &c->failure) ||
         wal_engine_open(&c->engine, (enum wal_engine_kind)config->engine, (unsigned)config->depth,
                         &c->failure))
@@ -52,6 +55,8 @@ void wal_committer_close(struct wal_committer *c)
     free(c->bounce);
     free(c->tail.block);
     free(c->planted.record);
+    if (c->marks.control >= 0)
+        dmlog_close(&c->marks);
 }
 
 /* The block at `offset` as it is on the disk, or will be. */
@@ -165,6 +170,9 @@ int wal_commit_ack(struct wal_committer *c, const struct wal_group *group)
         .lsn = group->first_lsn + group->count - 1,
         .value = group->count,
     };
+    /* The mark first: whoever hears of the ack may rely on the mark being in the log. */
+    if (c->config->dmlog && dmlog_ack(&c->marks, ack.lsn))
+        return wal_fail(&c->failure, errno, "mark the ack in the dm-log-writes log");
     int error = pc_outbox_add(&c->outbox, ack, NULL, 0);
 
     return error ? wal_fail(&c->failure, -error, "write to the channel") : 0;

@@ -11,6 +11,7 @@
 #define POWERCUT_WAL_COMMIT_H
 
 #include "../common/wire_out.h"
+#include "../dmlog/dmlog.h"
 #include "log.h"
 
 /* Records of consecutive LSNs, `stride` bytes apart. */
@@ -46,6 +47,7 @@ struct wal_committer {
     size_t bounce_used;
     struct wal_tail tail;
     struct wal_planted planted;
+    struct dmlog marks; /* open if the configuration names a dm-log-writes device */
     struct wal_failure failure;
 };
 
@@ -58,7 +60,8 @@ void wal_committer_close(struct wal_committer *committer);
  * as far as the sync mode says, and the ack is in the outbox. */
 int wal_commit(struct wal_committer *committer, const struct wal_group *group);
 
-/* Puts the ack of `group` into the outbox. */
+/* Puts the ack of `group` into the outbox, and before that, if a dm-log-writes device was
+ * named, as the mark "ack LSN" into its log. */
 int wal_commit_ack(struct wal_committer *committer, const struct wal_group *group);
 
 #endif

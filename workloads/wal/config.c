@@ -174,6 +174,7 @@ void wal_config_parse(struct wal_config *config, bool write, char *const *argv,
         {"think_us", PC_VALUE_NUMBER, &c->think_us, 0, 1u << 30, NULL, NULL, no},
         {"first_lsn", PC_VALUE_NUMBER, &c->first_lsn, 1, WAL_LSN_MAX, NULL, NULL, no},
         {"plant", PC_VALUE_TEXT, &plant, 0, 0, NULL, NULL, no},
+        {"dmlog", PC_VALUE_TEXT, &c->dmlog, 0, 0, NULL, NULL, no},
         {0},
     };
 

@@ -56,6 +56,7 @@ struct wal_config {
     uint64_t first_lsn;
     enum wal_plant_kind plant;
     uint64_t plant_arg;
+    const char *dmlog; /* the dm-log-writes device that gets a mark for each ack, or NULL */
 };
 
 /* Fills in `config` from NULL-terminated `argv`; `problems` gets what is wrong. */

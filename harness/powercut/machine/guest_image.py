@@ -42,6 +42,7 @@ _RECIPE: Final = 1  # raise it when this file makes other images from the same p
 _FOLDER: Final = BUILD / "guest"
 _AGENT: Final = BUILD / "bin" / "agent"
 _PROGRAMS: Final = (WAL_BINARY,)
+_FULL_PROGRAMS: Final = (BUILD / "bin" / "dmlog",)  # no other kernel has its target
 _APT_LISTS: Final = Path("/var/lib/apt/lists")
 _TIMEOUT_S: Final = 600.0
 _LOCK_POLL_S: Final = 0.05
@@ -58,13 +59,13 @@ def ensure_guest_image(flavour: str = "cloud", *, timeout_s: float = _TIMEOUT_S)
     image = current_guest_image(flavour)
     if image is not None:
         return image
-    inputs = _inputs()
+    inputs = _inputs(flavour)
     with _lock(deadline):
         image = current_guest_image(flavour)
         if image is not None:
             return image
         kernel = _kernel(flavour, deadline)
-        image = _build(kernel)
+        image = _build(kernel, _programs(flavour))
         pointer = {"inputs": inputs, "kernel": str(kernel.folder), "digest": image.digest}
         _write_json(_FOLDER / f"{flavour}.json", pointer)
     return image
@@ -73,14 +74,20 @@ def ensure_guest_image(flavour: str = "cloud", *, timeout_s: float = _TIMEOUT_S)
 def current_guest_image(flavour: str = "cloud") -> GuestImage | None:
     """The image of that flavour if it is there and up to date; never builds."""
     pointer = _read_json(_FOLDER / f"{flavour}.json")
-    if pointer is None or not _AGENT.exists() or pointer.get("inputs") != _inputs():
+    if pointer is None or not _AGENT.exists() or pointer.get("inputs") != _inputs(flavour):
         return None
     return _load(_FOLDER / str(pointer["digest"]))
 
 
-def _inputs() -> dict[str, Any]:
+def _programs(flavour: str) -> tuple[Path, ...]:
+    """What the guest can run."""
+    return (*_PROGRAMS, *(_FULL_PROGRAMS if flavour == "full" else ()))
+
+
+def _inputs(flavour: str) -> dict[str, Any]:
     """What decides whether an image is up to date, without asking apt anything."""
-    missing = [path for path in (_AGENT, *_PROGRAMS) if not path.exists()]
+    parts = (_AGENT, *_programs(flavour))
+    missing = [path for path in parts if not path.exists()]
     if missing:
         raise HostError(
             f"the guest's programs are not built: {', '.join(str(path) for path in missing)}",
@@ -90,7 +97,7 @@ def _inputs() -> dict[str, Any]:
         lists = _APT_LISTS.stat().st_mtime_ns  # changes whenever a newer kernel may be on offer
     except OSError:
         lists = 0
-    files = {path.name: _sha256(path.read_bytes()) for path in (_AGENT, *_PROGRAMS)}
+    files = {path.name: _sha256(path.read_bytes()) for path in parts}
     recipe = f"{_RECIPE}-{MODULES_RECIPE}"
     return {"recipe": recipe, "files": files, "apt_lists": lists}
 
@@ -110,12 +117,12 @@ def _kernel(flavour: str, deadline: float) -> Kernel:
         raise
 
 
-def _entries(kernel: Kernel) -> Iterator[Entry]:
+def _entries(kernel: Kernel, programs: tuple[Path, ...]) -> Iterator[Entry]:
     yield from (directory(name) for name in ("dev", "proc", "sys", "run", "mnt", "bin", "modules"))
     # The kernel opens it for PID 1 before anything is mounted.
     yield character_device("dev/console", 5, 1)
     yield regular("init", _AGENT.read_bytes(), executable=True)
-    for program in _PROGRAMS:
+    for program in programs:
         yield regular(f"bin/{program.name}", program.read_bytes(), executable=True)
     for name, order in sorted(kernel.orders.items()):
         paths = "".join(f"/modules/{file}\n" for file in order)
@@ -124,8 +131,8 @@ def _entries(kernel: Kernel) -> Iterator[Entry]:
         yield regular(f"modules/{file}", (kernel.folder / "modules" / file).read_bytes())
 
 
-def _build(kernel: Kernel) -> GuestImage:
-    initramfs = build_initramfs(_entries(kernel))
+def _build(kernel: Kernel, programs: tuple[Path, ...]) -> GuestImage:
+    initramfs = build_initramfs(_entries(kernel, programs))
     digest = _sha256(kernel.image.read_bytes(), initramfs)
     folder = _FOLDER / digest
     if _load(folder) is None:
