@@ -280,7 +280,7 @@ def _reasons(rows: Sequence[Row], medium: Medium, limit: Limit, outcome: Outcome
             cache = "" if medium.plp else ", unless a cache that survives power loss answers for it"
             reasons.append(f"{said}; {because} Such syncs cannot be durable{cache}.")
         case Outcome.UNKNOWN:
-            reasons.append(f"{said}: {because} {_missing(medium)}")
+            reasons.append(f"{said}: {because} {_missing(medium, synced.rate.per_s)}")
         case _:
             reasons.append(f"The fastest sync, {said}: {because}")
     reasons += _about_direct(rows, medium, limit)
@@ -289,7 +289,7 @@ def _reasons(rows: Sequence[Row], medium: Medium, limit: Limit, outcome: Outcome
     return reasons
 
 
-def _missing(medium: Medium) -> str:
+def _missing(medium: Medium, per_s: float) -> str:
     """What would have to be known."""
     if medium.kind in (Kind.SATA_SSD, Kind.NVME):
         if medium.plp is None:
@@ -299,7 +299,17 @@ def _missing(medium: Medium) -> str:
         return "Say how fast it turns with --medium."
     if medium.copy_on_write and medium.kind in ROTATING:
         return "But this file system never writes to the same spot twice."
-    return "Say what it is with --medium."
+    return f"{_impossible_on(per_s)}Say what it is with --medium."
+
+
+def _impossible_on(per_s: float) -> str:
+    """The media on which a rate would be too good to be true; empty if on none."""
+    media = {
+        "a disk that turns": Medium(Kind.HDD_15K),
+        "an SSD without power-loss protection": Medium(Kind.NVME, plp=False),
+    }
+    names = [name for name, one in media.items() if per_s > limit_of(one).impossible_per_s]
+    return f"It would be impossible on {' or '.join(names)}. " if names else ""
 
 
 def _about_direct(rows: Sequence[Row], medium: Medium, limit: Limit) -> list[str]:

@@ -122,3 +122,17 @@ def test_suspicion_weighs_more_than_ignorance():
     assert Outcome.worst([OK, UNKNOWN]) is UNKNOWN
     assert Outcome.worst([]) is UNKNOWN
     assert [outcome.value for outcome in (OK, TOO_GOOD, UNKNOWN)] == [0, 1, 3]
+
+
+@pytest.mark.parametrize(
+    ("per_s", "said"),
+    [
+        (200, None),
+        (1200, "impossible on a disk that turns. Say"),
+        (11_400, "impossible on a disk that turns or an SSD without power-loss protection. Say"),
+    ],
+)
+def test_where_nothing_is_known_it_says_what_it_cannot_be(per_s, said):
+    (reason, *_) = judge(rates(fdatasync=per_s), Medium()).reasons
+    assert "--medium" in reason
+    assert (said is None and "impossible" not in reason) or (said and said in reason)
