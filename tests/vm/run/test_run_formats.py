@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Image formats, captured below the format: honest disks keep everything, lying ones lose
+exactly what was acknowledged, and an image that does not open has not recovered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from powercut.disk.image_format import Opened
+from powercut.model.errors import UsageError
+from powercut.model.verdict import FindingKind, LsnRange, Verdict
+from powercut.run import record
+from powercut.run.explore import Wanted, explore
+from powercut.store.layout import ResultDir
+
+FORMATS = ["qcow2", "vdi", "vpc", "vmdk", "vhdx", "qed"]
+CUT = "cut: {trigger: {acks: 30}}\ncontrols: none\n"
+RAW_LOG = (
+    "filesystem: {type: raw}\n"
+    "workload: {layout: raw, direct: true, record: 4096, align: 4096, capacity: 64 KiB}\n"
+)
+
+
+def only(result):
+    (cell,) = result.cells
+    (trial,) = cell.trials
+    return trial
+
+
+def trial_dir(result):
+    (trial,) = ResultDir.open(Path(result.result_directory)).trials()
+    return trial
+
+
+@pytest.mark.parametrize("image_format", FORMATS)
+@pytest.mark.parametrize("disk", [RAW_LOG, "filesystem: {type: xfs}\n"], ids=["raw", "xfs"])
+def test_an_honest_disk_keeps_and_a_lying_one_loses_everything(run, image_format, disk):
+    """The raw log has 16 slots and wraps; where they lie only the format knows."""
+    machine = f"machine: {{format: {image_format}}}\n"
+    honest = run(disk + machine + CUT)
+    trial = only(honest)
+    assert trial.findings == ()
+    assert trial.exposure.records == 0
+    assert trial.verdict is Verdict.SAFE
+    facts = trial_dir(honest).read_record().recovery_facts
+    if image_format != "vpc":  # which has no check
+        assert "No errors were found on the image" in facts["image_check"]
+    lying = only(run(disk + machine + CUT + "disk: {flush: ignored}\nexpect: lossy\n"))
+    first = max(1, lying.commits_attempted - 15) if disk is RAW_LOG else 1
+    assert lying.lost_lsns == (LsnRange(first, lying.commits_acked),)
+    assert {f.kind for f in lying.findings} == {FindingKind.LOST, FindingKind.EXPOSED}
+
+
+@pytest.mark.parametrize(
+    "options", ["lazy_refcounts=on", "cluster_size=4096", "preallocation=metadata"]
+)
+def test_qcow2_options(run, options):
+    result = run(
+        f"machine: {{format: qcow2, format_options: ['{options}']}}\n{CUT}"
+        "filesystem: {type: ext4}\n"
+    )
+    assert only(result).findings == ()
+    facts = trial_dir(result).read_record().recovery_facts
+    # Lazy refcounts of an image that was not closed in order are wrong, and said to be; whoever
+    # opens it for writing counts anew.
+    lazy = options == "lazy_refcounts=on"
+    assert ("refcount=0" in facts["image_check"]) == lazy
+    assert ("Repairing" in facts["image_repairs"]) == lazy
+
+
+def test_an_image_that_does_not_open_has_not_recovered(run, monkeypatch):
+    """What open_image finds in images without a header is tests/unit/disk's business."""
+    broken = Opened("qemu-io: can't open: Image not in qcow2 format", "", "")
+    monkeypatch.setattr(record, "open_image", lambda *_, **__: broken)
+    trial = only(run(f"machine: {{format: qcow2}}\n{CUT}expect: lossy\n"))
+    assert trial.verdict is Verdict.LOSSY
+    (found,) = [f for f in trial.findings if f.kind is FindingKind.NOT_RECOVERED]
+    assert "the qcow2 image does not open" in found.message
+
+
+def test_an_option_that_the_tool_refuses_is_trouble_and_no_verdict(run):
+    trial = only(run(f"machine: {{format: qcow2, format_options: [cluster_size=5000]}}\n{CUT}"))
+    assert trial.verdict is Verdict.INCONCLUSIVE
+    assert "power of two" in trial.findings[0].message
+
+
+def test_only_a_guest_can_explore_an_image(run):
+    trial = trial_dir(run(f"machine: {{format: qcow2}}\n{CUT}"))
+    with pytest.raises(UsageError, match="only QEMU can open it"):
+        explore(trial, Wanted(engine="uml"))
