@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 FILE = click.Path(path_type=Path)
 STATE_HELP = (
-    "STATE is `cut`, `durable@T`, `everything@T`, `medium@T`, `flush:N`, `ack:LSN`, or the identifier of a "
-    "state that `explore` found. T is nanoseconds of the recording's clock, or with a unit (such "
-    "as 12.5ms) the time since the first attempt, as `show` prints it."
+    "STATE is `cut`, `durable@T`, `everything@T`, `medium@T`, `flush:N`, `ack:LSN`, or the "
+    "identifier of a state that `explore` or `minimize` found. T is nanoseconds of the "
+    "recording's clock, or with a unit (such as 12.5ms) the time since the first attempt, as "
+    "`show` prints it."
 )
 RECORDING_HELP = (
     "RECORDING is the folder of a trial, such as results/first-light/latest/cells/lying/0001, or "
@@ -61,7 +62,15 @@ def materialize(recording: Path, state: str, output: Path, force: bool) -> int:
     show_default=True,
     help="States to recover at most.",
 )
-def minimize(recording: Path, state: str | None, lsn: int | None, budget: int) -> int:
+@click.option(
+    "--confirm/--no-confirm",
+    default=True,
+    show_default=True,
+    help="Recover the witness in a guest with the recorded kernel, too.",
+)
+def minimize(
+    recording: Path, state: str | None, lsn: int | None, budget: int, confirm: bool
+) -> int:
     """Finds the smallest set of lost writes that still loses a record, and explains it."""
     from rich.console import Console
 
@@ -78,6 +87,7 @@ def minimize(recording: Path, state: str | None, lsn: int | None, budget: int) -
             state,
             lsn=lsn,
             budget=budget,
+            confirm=confirm,
             progress=lambda tests, left: status.update(
                 f"{tests} states recovered, {left} losses left to tell apart"
             ),

@@ -52,6 +52,7 @@ def print_witness(console: Console, witness: Witness, directory: Path) -> None:
         f"{escape(witness.message)}",
         highlight=False,
     )
+    _print_confirmation(console, witness)
     _print_writes(console, witness)
     _print_time_line(console, witness)
     console.print(
@@ -60,6 +61,18 @@ def print_witness(console: Console, witness: Witness, directory: Path) -> None:
         highlight=False,
         soft_wrap=True,
     )
+
+
+def _print_confirmation(console: Console, witness: Witness) -> None:
+    match witness.confirmed:
+        case "yes":
+            text, style = "Confirmed: the recorded system itself loses it, too.", ""
+        case "no":
+            said = f"the recorded kernel says: {witness.confirmation}"
+            text, style = f"NOT CONFIRMED: {said}", "bold red"
+        case _:
+            text, style = f"Not confirmed in a guest. {witness.confirmation}".strip(), "yellow"
+    console.print(escape(text), style=style, highlight=False)
 
 
 def _print_writes(console: Console, witness: Witness) -> None:

@@ -27,7 +27,7 @@ from powercut.machine.initramfs import build_initramfs, directory, regular
 from powercut.machine.qemu import find_qemu
 from powercut.machine.tsc import host_tsc_khz
 from powercut.model.errors import HostError
-from powercut.model.machine import Accelerator
+from powercut.model.machine import Accelerator, ImageFormat
 from powercut.run import commands
 from powercut.run.materialize import state_text, write_image
 from powercut.run.materialize_recording import Recording
@@ -87,7 +87,13 @@ def open_shell(recording: Recording, state: CrashState) -> int:
         extra = shell_initramfs(recording, state, busybox.read_bytes())
         initrd.write_bytes(padded(guest.initramfs.read_bytes()) + extra)
         argv = shell_argv(
-            qemu, guest.kernel, initrd, image, accelerator=accelerator, tsc_khz=host_tsc_khz()
+            qemu,
+            guest.kernel,
+            initrd,
+            image,
+            image_format=recording.image_format,
+            accelerator=accelerator,
+            tsc_khz=host_tsc_khz(),
         )
         return _run(argv)
 
@@ -98,6 +104,7 @@ def shell_argv(
     initrd: Path,
     image: Path,
     *,
+    image_format: ImageFormat = ImageFormat.RAW,
     accelerator: Accelerator,
     tsc_khz: int | None = None,
 ) -> tuple[str, ...]:
@@ -111,7 +118,7 @@ def shell_argv(
     ]
     denied = ("obsolete", "elevateprivileges", "spawn", "resourcecontrol")
     disk = {"driver": "file", "filename": str(image), "node-name": "storage"}
-    raw = {"driver": "raw", "file": "storage", "node-name": "disk"}
+    node = {"driver": image_format.value, "file": "storage", "node-name": "disk"}
     return (
         str(qemu),
         *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
@@ -122,7 +129,7 @@ def shell_argv(
         # mux: Ctrl-A x ends QEMU.  signal=off: Ctrl-C is the guest's.
         *("-chardev", "stdio,id=console,mux=on,signal=off"),
         *("-serial", "chardev:console", "-mon", "chardev=console"),
-        *("-blockdev", json.dumps(disk), "-blockdev", json.dumps(raw)),
+        *("-blockdev", json.dumps(disk), "-blockdev", json.dumps(node)),
         *("-device", "virtio-blk-pci,drive=disk"),
     )
 

@@ -16,19 +16,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
 from powercut import __version__
 from powercut.crash.exposure import exposure
 from powercut.crash.states import CrashState, Kept, Move, StateSpace
-from powercut.model.errors import UsageError
+from powercut.model.errors import PowercutError, UsageError
 from powercut.model.verdict import FindingKind, LsnRange, Verdict, lsn_ranges
 from powercut.run import state_ref
 from powercut.run.materialize import cut_state, resolve_state
 from powercut.run.materialize_recording import Recording
 from powercut.run.witness_ddmin import OutOfBudget, ddmin
-from powercut.run.witness_judge import Judgement, StateJudge
+from powercut.run.witness_judge import Judgement, StateJudge, judge_in_guest
 from powercut.run.witness_story import cause_of, dropped_writes, events_of
 from powercut.store.exploration import read_exploration
 from powercut.store.witness import Witness
@@ -109,13 +110,15 @@ def minimize(
     *,
     lsn: int | None = None,
     budget: int = BUDGET,
+    confirm: bool = False,
     progress: Progress = lambda _tests, _left: None,
 ) -> Witness:
     """The witness of a loss in `recording`; keeps its state beside the recording.
 
     Without a state the search begins at one that is known to lose something: the live cut,
     what an exploration found, or what the exposure analysis names.  With `lsn` that record
-    must stay lost, else any one of those lost at the beginning.
+    must stay lost, else any one of those lost at the beginning.  `confirm` also recovers the
+    witness with the recorded kernel, in a guest.
 
     Raises UsageError if nothing is lost, and HostError if no engine can recover a state.
     """
@@ -133,6 +136,7 @@ def minimize(
         minimal = not search.out_of_budget
     drops = [item for item in items if isinstance(item, Drop)]
     dropped = dropped_writes(recording, state.instant, [(d.write, d.begin, d.end) for d in drops])
+    confirmed, confirmation = _confirmed(recording, witness_state, found, judge.engine, confirm)
     told = lsn if lsn is not None else found.lost[0].first if found.lost else None
     return Witness(
         powercut=__version__,
@@ -154,6 +158,8 @@ def minimize(
         minimal=minimal,
         tests=judge.tests,
         engine=judge.engine,
+        confirmed=confirmed,
+        confirmation=confirmation,
         events=events_of(recording, state.instant, dropped, told),
         cause=cause_of(recording, state.instant, dropped, len(items) - len(drops), told),
     )
@@ -233,6 +239,23 @@ def _ways(judgement: Judgement) -> set[tuple[FindingKind, int]]:
         for finding in judgement.lossy
         for lsn in ([n for span in finding.lsns for n in range(span.first, span.last + 1)] or [0])
     }
+
+
+def _confirmed(
+    recording: Recording, state: CrashState, found: Judgement, engine: str, wanted: bool
+) -> tuple[Literal["yes", "no", "not tried"], str]:
+    """Whether the recorded kernel agrees.  A raw log is read by the reader of the guest."""
+    if not wanted or recording.imported:
+        return "not tried", "the guest of this log is not known" if wanted else ""
+    if engine == "raw":
+        return "yes", ""
+    try:
+        seen = judge_in_guest(recording, state)
+    except PowercutError as error:
+        return "not tried", str(error)
+    if _ways(seen) & _ways(found):
+        return "yes", ""
+    return "no", seen.message or "everything came back"
 
 
 def _joined(drops: Sequence[Drop]) -> list[Drop]:

@@ -24,6 +24,7 @@ from powercut.recover.port import ImageWrite
 from powercut.recover.uml import UmlEngine
 from powercut.recover.uml_origin import PAGE, Origin
 from powercut.run.explore_engines import StateImages
+from powercut.run.guest_engine import GuestEngine
 from powercut.run.materialize_recording import Recording
 from powercut.run.recovery import read_log
 from powercut.run.scratch import scratch
@@ -151,6 +152,23 @@ def claims_at(recording: Recording, instant: int) -> tuple[LsnRange | None, int]
         required = LsnRange(first, claims.acked) if first <= claims.acked else None
         return required, claims.attempted
     return claims.required(instant), claims.attempted_before(instant)
+
+
+def judge_in_guest(recording: Recording, state: CrashState) -> Judgement:
+    """What the recorded kernel makes of `state`, in a guest of its own.
+
+    Raises UsageError for a recording that does not say what its guest was, and HostError
+    if this host cannot run it.
+    """
+    if recording.plan is None or recording.layout is None or recording.imported:
+        raise UsageError("nobody knows what guest wrote an imported log")
+    parameters = recording.directory.read_record().parameters
+    with GuestEngine(recording.base, parameters, recording.plan) as engine:
+        engine.start(timeout_s=_START_S)
+        writes = StateImages(recording.space).writes(state)
+        observation = engine.recover(writes, timeout_s=_STATE_S)
+    required, attempted = claims_at(recording, state.instant)
+    return Judgement(tuple(check_log(required, attempted, observation, recording.layout)), required)
 
 
 class _RawReader:

@@ -114,6 +114,13 @@ class Witness(Record):
 
     tests: int
     engine: str
+
+    confirmed: Literal["yes", "no", "not tried"] = "not tried"
+    """Whether the recorded kernel, in a guest, makes the same of the witness."""
+
+    confirmation: str = ""
+    """What it said instead, or why it was not asked."""
+
     events: tuple[WitnessEvent, ...]
     cause: str
     """One sentence for a person."""
