@@ -13,13 +13,16 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 from rich.table import Table
 
+from powercut.bench_analyze import bench_analyze
+from powercut.bench_explore import bench_explore
+from powercut.bench_figure import Figure
 from powercut.channel.guest_channel import GuestChannel
 from powercut.disk.base import ensure_base_image
 from powercut.disk.bench import measure as measure_disk
@@ -46,26 +49,6 @@ ROUNDS: Final = 5
 _TIMEOUT_S: Final = 120.0
 _COMMITS: Final = 1500
 _RUN_ID: Final = bytes(15) + b"\x01"
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One comparison.  `ratio` is `value` over `reference`, both in `unit`.
-
-    `goal` is what the ratio should reach, None if there is no such goal.
-    """
-
-    name: str
-    value: float
-    reference: float
-    reference_name: str
-    unit: str
-    goal: float | None = None
-
-    @property
-    def ratio(self) -> float:
-        """`value` over `reference`."""
-        return self.value / self.reference
 
 
 def main(names: Sequence[str], json_file: Path | None) -> int:
@@ -161,6 +144,8 @@ BENCHMARKS: Final[dict[str, Callable[[], list[Figure]]]] = {
     "boot": bench_boot,
     "commits": bench_commits,
     "disk": bench_disk,
+    "explore": bench_explore,
+    "analyze": bench_analyze,
 }
 """What `powercut bench` measures, by name."""
 
