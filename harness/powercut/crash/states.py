@@ -170,6 +170,11 @@ class StateSpace:
                 races.append(move)
         return races
 
+    @property
+    def any_races(self) -> bool:
+        """Whether any two writes of the recording may reach the medium in either order."""
+        return bool(self._all_races)
+
     @cached_property
     def _all_races(self) -> list[Move]:
         """Every two overlapping writes that were in flight together; rare in practice."""

@@ -19,6 +19,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
@@ -37,6 +38,7 @@ from powercut.recover.uml import unavailable
 from powercut.run import commands, state_ref
 from powercut.run.explore_engines import StateImages
 from powercut.run.explore_findings import Collected
+from powercut.run.explore_raw import RawExploration, RawOptions
 from powercut.run.explore_worker import (
     LocalWorker,
     OneWorker,
@@ -47,6 +49,7 @@ from powercut.run.explore_worker import (
     open_engine,
 )
 from powercut.run.recorded import Recorded, open_recorded
+from powercut.run.scratch import scratch
 from powercut.store.exploration import (
     Confirmed,
     ExploreCoverage,
@@ -208,11 +211,11 @@ class _Run:
         self.engine = choose_engine(recorded, wanted.engine)
         self.collected = Collected()
         self.boots = 0
-        self.checked = self.pruned = self.rerun = 0
+        self.checked = self.pruned = self.rerun = self.compared = 0
         self.began = time.monotonic()
         self._told = 0.0
         space = recorded.space
-        self.exploration = Exploration(
+        self.exploration: Exploration | RawExploration = Exploration(
             space,
             in_blocks(events(space, wanted.at), wanted.seed),
             wanted.policies,
@@ -229,6 +232,44 @@ class _Run:
                 Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, f"the recording: {gap}")
             )
         self._tell("starting", force=True)
+        if self.engine == "raw":
+            self._explore_raw()
+        else:
+            self._explore_with_engines()
+        seconds = time.monotonic() - self.began
+        self._compare_with_exposure()
+        if not self.checked:
+            self.collected.add_general(
+                Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, "no state was checked")
+            )
+        self._tell("confirming", force=True)
+        return self._result(seconds)
+
+    def _explore_raw(self) -> None:
+        wanted = self.wanted
+        with scratch() as folder:
+            options = RawOptions(
+                wanted.model,
+                wanted.policies,
+                wanted.at,
+                wanted.seed,
+                wanted.per_policy,
+                wanted.budget.states,
+                folder,
+            )
+            raw = RawExploration(self.recorded, options, self.collected)
+            self.began = time.monotonic()
+            raw.run(lambda: self._more(raw))
+        self.exploration = raw
+        self.checked, self.compared = raw.checked, raw.compared
+
+    def _more(self, raw: RawExploration) -> bool:
+        self.checked = raw.checked
+        self._tell("exploring")
+        seconds = self.wanted.budget.seconds
+        return seconds is None or time.monotonic() < self.began + seconds
+
+    def _explore_with_engines(self) -> None:
         work = Work(
             self.recorded.trial.path,
             self.recorded.trial.run,
@@ -242,14 +283,6 @@ class _Run:
         else:
             with LocalWorker(work, self.recorded) as worker:
                 self._judge_all(OneWorker(worker))
-        seconds = time.monotonic() - self.began
-        self._compare_with_exposure()
-        if not self.checked:
-            self.collected.add_general(
-                Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, "no state was checked")
-            )
-        self._tell("confirming", force=True)
-        return self._result(seconds)
 
     def _judge_all(self, workers: OneWorker | WorkerPool) -> None:
         self.began = time.monotonic()
@@ -260,11 +293,12 @@ class _Run:
                 self.checked += 1
                 self.pruned += judged.pruned
                 self.rerun += judged.rerun
-                self.collected.add(state, judged.findings)
+                self.collected.add(state.policy, judged.findings, partial(_same, state))
             self._tell("exploring")
         self.boots = sum(boots.values())
 
     def _batches(self) -> Iterator[Sequence[CrashState]]:
+        assert isinstance(self.exploration, Exploration)
         states = iter(self.exploration)
         end = None
         if self.wanted.budget.seconds is not None:
@@ -368,6 +402,7 @@ class _Run:
                 pruned_rerun=self.rerun,
                 repeated=coverage.duplicates,
                 by_policy=coverage.by_policy,
+                compared=self.compared,
                 exhausted=coverage.exhausted,
                 not_looked_at=self._not_looked_at(),
             ),
@@ -387,6 +422,10 @@ class _Run:
         if not coverage.exhausted:
             left.append("some states of the policies that end")
         return "; ".join(left) or "nothing"
+
+
+def _same(state: CrashState) -> CrashState:
+    return state
 
 
 def explore_error(error: PowercutError) -> Finding:

@@ -43,21 +43,23 @@ class Collected:
         self._kinds: dict[tuple[FindingKind, Verdict], _Kind] = {}
         self.lossy_states = 0
 
-    def add(self, state: CrashState, findings: Iterable[Finding]) -> None:
-        """Takes what was found in one state."""
+    def add(
+        self, policy: str, findings: Iterable[Finding], state: Callable[[], CrashState]
+    ) -> None:
+        """Takes what was found in one state, which is only made if it is worth keeping."""
         lossy = False
         for finding in findings:
             lossy |= finding.verdict is Verdict.LOSSY
             kind = self._kinds.setdefault((finding.kind, finding.verdict), _Kind())
             kind.states += 1
-            kind.by_policy[state.policy] += 1
+            kind.by_policy[policy] += 1
             if finding.lsns in kind.distinct:
                 continue
             kind.distinct.add(finding.lsns)
             for span in finding.lsns:
                 kind.lsns.update(range(span.first, span.last + 1))
             if len(kind.examples) < EXAMPLES_MAX:
-                kind.examples.append((state, finding))
+                kind.examples.append((state(), finding))
         self.lossy_states += lossy
 
     def add_general(self, finding: Finding) -> None:
