@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from powercut import cli_recordings
 from powercut.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -106,6 +107,8 @@ def explore(
     json_file: Path | None,
 ) -> int:
     """Checks the disks that a power cut was allowed to leave, at every instant."""
+    if cli_recordings.is_import(recording):
+        return _explore_import(recording, model, budget)
     from powercut.crash.explore import InstantKind
     from powercut.crash.states import Model
     from powercut.report.exploration import print_exploration
@@ -139,6 +142,8 @@ def explore(
 @_recording
 def analyze(recording: Path) -> int:
     """Prints which records were acknowledged before they were durable, and for how long."""
+    if cli_recordings.is_import(recording):
+        return cli_recordings.analyze_import(recording)
     from powercut.crash.exposure import exposure
     from powercut.report.exploration import print_exposure
     from powercut.run.recorded import open_recorded
@@ -164,6 +169,16 @@ def analyze(recording: Path) -> int:
 
 
 COMMANDS = (explore, analyze)
+
+
+def _explore_import(recording: Path, model: str, budget: str) -> int:
+    """A foreign log has models and readings of its own; the budget is that of each reading."""
+    from powercut.run.explore import Budget
+
+    limit = Budget.parse(budget)
+    return cli_recordings.explore_import(
+        recording, model=model, states=limit.states, seconds=limit.seconds
+    )
 
 
 def find_trials(path: Path) -> list[TrialDir]:

@@ -198,9 +198,17 @@ def verify_bundle(path: Path, json_file: Path | None) -> int:
 @click.option(
     "--sector", type=click.Choice(["512", "4096"]), default="512", help="Bytes of its sectors."
 )
-def export(recording: Path, log_format: str, output: Path, sector: str) -> int:
-    """Writes a recording as a log for replay-log and its like."""
+@click.option(
+    "--as-seen", is_flag=True, help="Of a disk that lies: as the stack above it believed it."
+)
+def export(recording: Path, log_format: str, output: Path, sector: str, as_seen: bool) -> int:
+    """Writes a recording as a log for replay-log and its like.
+
+    A flush that the disk ignored becomes a mark, so that a replay up to any place holds
+    what the disk had kept by then.
+    """
     from powercut.disk.logwrites import export_log
+    from powercut.run.imports import as_kept
     from powercut.run.materialize import open_recording
 
     opened = open_recording(recording)
@@ -208,13 +216,17 @@ def export(recording: Path, log_format: str, output: Path, sector: str) -> int:
         raise UsageError(
             f"{recording}: was imported: its log is there already", hint=f"see {recording}/log.dmlw"
         )
-    made = export_log(opened.timeline, opened.history, output, sector_size=int(sector))
+    timeline = opened.timeline if as_seen else as_kept(opened.timeline)
+    made = export_log(timeline, opened.history, output, sector_size=int(sector))
     click.echo(
         f"{output}: {log_format}, {made.entries} entries, {made.flushes} flushes, "
         f"{made.marks} marks, {made.size} bytes"
     )
     if made.left_out:
         click.echo(f"left out: {made.left_out} writes that never completed, or failed")
+    if not opened.timeline.contract.honest:
+        told = "as the stack above it believed it" if as_seen else "without what it ignored"
+        click.echo(f"the disk lied: this log is {told}")
     click.echo(f"base image: {opened.base}")
     return 0
 
@@ -296,6 +308,51 @@ def echo_import(directory: Path) -> int:
     else:
         _echo_gaps(found.reasons)
     return 3 if found.doubts or not found.complete else 0
+
+
+def is_import(path: Path) -> bool:
+    """Whether `path` is the folder of an imported log."""
+    return (path / "import.json").is_file()
+
+
+def analyze_import(directory: Path) -> int:
+    """Prints which records of an imported log were acknowledged too early; exit status.
+
+    1 LOSSY, 3 INCONCLUSIVE, 0 SAFE: nobody said what to expect of a foreign log.
+    """
+    from powercut.model.verdict import Verdict
+    from powercut.run.imports import report_import
+    from powercut.run.materialize_recording import find_recording
+
+    echo_import(directory)
+    verdict = report_import(find_recording(directory)).verdict
+    return {Verdict.SAFE: 0, Verdict.LOSSY: 1}.get(verdict, 3)
+
+
+def explore_import(
+    directory: Path, *, model: str, states: int | None, seconds: float | None
+) -> int:
+    """Checks the crash states of an imported log; returns the exit status, as above."""
+    from powercut.checkers.wal import ranges_text
+    from powercut.crash.states import Model
+    from powercut.model.verdict import Verdict
+    from powercut.run.imports_explore import explore_import as run
+    from powercut.run.materialize_recording import find_recording
+
+    # `exact` is what a recording of our own is explored with if nobody says otherwise.
+    chosen = Model.EPOCH if model == Model.EXACT.value else Model(model)
+    trial = find_recording(directory)
+    trial.check_seal()
+    found = run(trial, model=chosen, limit=states, seconds=seconds)
+    for name, reading in (("certain", found.certain), ("cautious", found.cautious)):
+        click.echo(f"{name} reading: {reading.coverage.text}")
+        click.echo(f"  {reading.lossy} lose records: {ranges_text(reading.lost)}")
+        if reading.first:
+            click.echo(f"  the first of them: {reading.first}")
+    click.echo(f"{found.verdict.name} in the {chosen.value} model")
+    for why in found.reasons:
+        click.echo(f"  {why}")
+    return {Verdict.SAFE: 0, Verdict.LOSSY: 1}.get(found.verdict, 3)
 
 
 def _layout(

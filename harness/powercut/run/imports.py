@@ -22,20 +22,23 @@ Instants of such a recording keep the order of the log and are no times.
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Final, Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from powercut import __version__
 from powercut.crash.evidence import gather
 from powercut.crash.exposure import exposure
 from powercut.disk.logwrites import Dialect, Flag, Imported, import_log
+from powercut.model.contract import Honour
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.exposure import ExposureReport, ranges_of
 from powercut.model.history import History
-from powercut.model.timeline import RequestKind, Timeline
+from powercut.model.timeline import RequestKind, Requests, Timeline
+from powercut.model.units import NEVER, Instant
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.model.wal import LayoutKind, WalLayout
 from powercut.recover.port import RecoveryPlan
@@ -203,8 +206,42 @@ def import_recording(
     return directory
 
 
-def open_import(directory: TrialDir) -> Recording:
+def as_kept(timeline: Timeline) -> Timeline:
+    """The timeline without the flushes and FUA that its disk ignored.
+
+    A log of requests has no word for a flush that did nothing: written as a flush, a
+    replay up to it would hold what the disk had not kept.  So it becomes a mark, at which a
+    replay can stop, too.  All that is asked for in the result was honoured.
+    """
+    requests, contract = timeline.requests, timeline.contract
+    if contract.honest:
+        return timeline
+    flush = requests.kind == RequestKind.FLUSH
+    ignored = flush & (contract.flush is Honour.IGNORED)
+    fua = requests.fua & (contract.fua is Honour.HONOURED)
+    numbers = np.cumsum(flush)
+    done = np.flatnonzero(ignored & (requests.completed_ns != NEVER))
+    marks = [
+        (Instant(int(requests.completed_ns[index])), f"flush {numbers[index]}, ignored by the disk")
+        for index in done.tolist()
+    ]
+    kept = {field.name: getattr(requests, field.name)[~ignored] for field in fields(requests)} | {
+        "fua": fua[~ignored]
+    }
+    return Timeline(
+        disk_size=timeline.disk_size,
+        contract=replace(contract, flush=Honour.HONOURED, fua=Honour.HONOURED),
+        requests=Requests(**kept),
+        data=timeline.data,
+        marks=tuple(sorted([*timeline.marks, *marks])),
+        complete=timeline.complete,
+    )
+
+
+def open_import(directory: TrialDir, *, cautious: bool = False) -> Recording:
     """The recording that was imported into `directory`, under its certain reading.
+
+    With `cautious`, under the other one.
 
     Raises DamagedRecording.
     """
@@ -216,13 +253,14 @@ def open_import(directory: TrialDir) -> Recording:
         title=f"{record.source}, a {record.dialect} log",
         base=directory.base_image,
         filesystem=record.filesystem,
-        timeline=found.certain,
+        timeline=found.cautious if cautious else found.certain,
         history=_history(found.history),
         run_id=layout.run() if layout else bytes(16),
         layout=layout.wal() if layout else None,
         plan=_plan(record.filesystem, layout) if layout else None,
         imported=True,
         gaps=_gaps(found),
+        doubts=found.log.doubts,
     )
 
 

@@ -36,7 +36,8 @@ class Recording:
     there are states and no judgement.
     `imported` says that the timeline was made of a foreign log, whose instants are no
     times.  `image_format` is what the captured disk holds; unless it is raw, a file system
-    is somewhere inside it.  `gaps` says what is missing of the evidence.
+    is somewhere inside it.  `gaps` says what is missing of the evidence; of these,
+    `doubts` keep even a loss from being certain.
     """
 
     directory: TrialDir
@@ -51,6 +52,7 @@ class Recording:
     imported: bool = False
     image_format: ImageFormat = ImageFormat.RAW
     gaps: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
     known_evidence: Evidence | None = None
 
     @cached_property

@@ -11,13 +11,18 @@ from click.testing import CliRunner
 from recordings_by_hand import RECORD, RUN_ID, SLOTS, record, recording_of, three_records
 
 from powercut.cli import cli
+from powercut.crash.handmade import Handmade
+from powercut.crash.states import Model
 from powercut.disk.logwrites import Dialect, export_log
+from powercut.model.contract import DeviceContract, Honour
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.paths import WAL_BINARY
-from powercut.run.imports import LogLayout, import_recording, report_import
+from powercut.run.imports import LogLayout, as_kept, import_recording, report_import
+from powercut.run.imports_explore import explore_import
 from powercut.run.materialize import materialize, open_recording, resolve_state
+from powercut.run.materialize_recording import find_recording
 from powercut.run.witness import minimize
 
 LAYOUT = LogLayout(run_id=RUN_ID.hex(), layout="raw", record=RECORD, capacity=SLOTS * RECORD)
@@ -186,3 +191,81 @@ def test_the_commands(tmp_path: Path) -> None:
     words = ["import", str(tmp_path / "log"), "--base", str(recording.base), "-o", "x"]
     done = CliRunner().invoke(cli, [*words, "--layout", "raw"], standalone_mode=False)
     assert "go together" in str(done.exception)
+
+
+@pytest.mark.parametrize("as_seen", [False, True])
+def test_a_lie_is_exported_as_what_the_disk_kept(tmp_path: Path, as_seen: bool) -> None:
+    made = three_records(flushed=2)
+    made.flush(at=900, done=950)
+    made.contract = DeviceContract(flush=Honour.IGNORED)
+    recording = recording_of(tmp_path / "recording", made.timeline(cut_at=2000), [(2, 300)])
+    timeline = recording.timeline if as_seen else as_kept(recording.timeline)
+    export_log(timeline, recording.history, tmp_path / "log")
+    directory = bring_in(tmp_path, recording)
+    report = report_import(directory)
+    imported = open_recording(directory.path)
+    assert report.exposed == (() if as_seen else (LsnRange(1, 2),))
+    assert report.verdict is (Verdict.SAFE if as_seen else Verdict.LOSSY)
+    assert report.flushes == (2 if as_seen else 0)
+    names = [name for _, name in imported.timeline.marks]
+    ignored = ["flush 1, ignored by the disk", "flush 2, ignored by the disk"]
+    assert [name for name in names if "ignored" in name] == ([] if as_seen else ignored)
+    images = []
+    for side in (recording, imported):
+        path = tmp_path / f"{side.imported}.img"
+        materialize(side, resolve_state(side, "ack:2"), path)
+        images.append(path.read_bytes())
+    assert (images[0] == images[1]) is not as_seen
+
+
+def test_an_ignored_fua_is_exported_as_a_plain_write(tmp_path: Path) -> None:
+    made = Handmade(disk_size=65536, contract=DeviceContract(fua=Honour.IGNORED))
+    made.write(0, record(1), at=10, done=20, fua=True)
+    made.write(512, record(2), at=30, done=40)
+    made.flush(at=50, done=60)
+    recording = recording_of(tmp_path / "recording", made.timeline(), [(1, 25), (2, 70)])
+    export_log(as_kept(recording.timeline), recording.history, tmp_path / "log")
+    report = report_import(bring_in(tmp_path, recording))
+    assert (report.fua_writes, report.flushes) == (0, 1)
+    assert report.exposed == (LsnRange(1, 1),)
+
+
+def test_states_under_both_readings(tmp_path: Path) -> None:
+    if not WAL_BINARY.exists():
+        pytest.skip(f"{WAL_BINARY} is not built: ./powercut builds it")
+    recording = exported(tmp_path, three_records(flushed=3), [(3, 300)])
+    found = explore_import(bring_in(tmp_path, recording))
+    assert (found.certain.lossy, found.cautious.lossy, found.reasons) == (0, 0, ())
+    assert found.verdict is Verdict.SAFE
+    assert found.cautious.coverage.exhausted
+    limited = explore_import(find_recording(tmp_path / "imported"), limit=2)
+    assert limited.verdict is Verdict.INCONCLUSIVE
+    assert "not every state was checked" in limited.reasons
+    with pytest.raises(UsageError, match="model exact is not meaningful"):
+        explore_import(find_recording(tmp_path / "imported"), model=Model.EXACT)
+
+
+@pytest.mark.parametrize("model", [Model.EPOCH, Model.PREFIX])
+def test_an_early_ack_is_found_by_states_and_by_analysis(tmp_path: Path, model: Model) -> None:
+    if not WAL_BINARY.exists():
+        pytest.skip(f"{WAL_BINARY} is not built: ./powercut builds it")
+    recording = exported(tmp_path, three_records(flushed=2))
+    directory = bring_in(tmp_path, recording)
+    found = explore_import(directory, model=model)
+    assert found.verdict is Verdict.LOSSY
+    assert found.certain.lost == report_import(directory).exposed
+    state = resolve_state(open_recording(directory.path), found.certain.first)
+    assert state.policy == model.value
+
+
+def test_imports_at_the_command_line(tmp_path: Path) -> None:
+    if not WAL_BINARY.exists():
+        pytest.skip(f"{WAL_BINARY} is not built: ./powercut builds it")
+    recording = exported(tmp_path, three_records(flushed=2))
+    folder = str(bring_in(tmp_path, recording).path)
+    done = CliRunner().invoke(cli, ["explore", folder], standalone_mode=False)
+    assert done.return_value == 1, done.output
+    assert "LOSSY in the epoch model" in done.output
+    done = CliRunner().invoke(cli, ["analyze", folder], standalone_mode=False)
+    assert done.return_value == 1
+    assert "for certain: 1, 3" in done.output
