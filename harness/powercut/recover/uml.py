@@ -275,8 +275,8 @@ class UmlEngine:
             self._reads = words.copy().view("<u8").astype(np.int64) * SECTOR
         said = self._process.console() if answer.step is not Step.NONE else ""
         failure = f"{answer.reason}\n{said}".strip()
-        if answer.step is Step.MOUNT:
-            return Observation((), recovered=False, complete=False, failure=failure)
+        if answer.step is Step.MOUNT:  # the system's last word: recovery was tried to its end
+            return Observation((), recovered=False, failure=failure)
         try:
             extents = self._memory().extents(answer.answer)
         except (ValueError, struct.error) as error:
