@@ -1,39 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One file that carries a finding: `powercut verify FILE` judges it again anywhere.
-
-A bundle is a tar archive, compressed with zstd (RFC 8878):
-
-    bundle.json     the manifest, first: what the finding is; path, size and SHA-256 of
-                    every file
-    blobs/<sha256>  each distinct content once, in the order of its first use
-
-In it are the recording, its controls (a verdict is worth as much as they are), the
-scenario, the environment, and what was found out about the recording: witness,
-exploration, states.  The same recording gives the same bytes.
-
-Nothing of a bundle is believed: paths that lead out of the folder are refused, and what
-is unpacked has the digests of the manifest, or is an error that names the file.
-"""
+"""Makes bundles of findings, and judges them again; the format is in bundle_file.py."""
 
 from __future__ import annotations
 
 import hashlib
 import io
-import json
 import os
 import tarfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
-from typing import IO, Final, Literal
+from pathlib import Path
+from typing import IO, Final
 
 import zstandard
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel
 
 from powercut import __version__
-from powercut.model.errors import DamagedRecording, HostError, UsageError
+from powercut.model.errors import HostError, UsageError
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.run.assemble import same_run
+from powercut.run.bundle_file import (
+    MANIFEST,
+    BundledFile,
+    BundledState,
+    BundleManifest,
+    VerdictWord,
+    is_bundle,
+    unpack,
+)
 from powercut.run.controls import controls_for
 from powercut.run.judge import judge_trial
 from powercut.run.materialize import open_recording, resolve_state
@@ -47,53 +40,8 @@ from powercut.store.layout import ResultDir, TrialDir
 from powercut.store.results import RunResult
 from powercut.store.witness import read_witness
 
-MANIFEST: Final = "bundle.json"
-MAGIC: Final = b"\x28\xb5\x2f\xfd"
-"""How every zstd frame begins (RFC 8878, section 3.1.1)."""
-
-_BLOCK: Final = 64 << 10
-_MANIFEST_MAX: Final = 16 << 20
 _EXTRAS: Final = ("verdict.json", "witness.json", "exploration.json")
 _RUN_FILES: Final = ("scenario.yaml", "environment.json")
-
-
-class BundledFile(BaseModel):
-    """A file of the result, by its path below the folder of the run."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    path: str
-    size: int
-    sha256: str
-
-
-class BundledState(BaseModel):
-    """A crash state and what recovery made of it when it was bundled."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: str
-    verdict: Literal["SAFE", "INCONCLUSIVE", "LOSSY"]
-    lost: tuple[LsnRange, ...]
-    message: str
-    engine: str
-
-
-class BundleManifest(BaseModel):
-    """bundle.json."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    format: Literal["powercut-bundle/1"] = "powercut-bundle/1"
-    powercut: str
-    scenario: str
-    cell: str
-    trial: int
-    recording: str  # its path below the folder of the run
-    verdict: Literal["SAFE", "INCONCLUSIVE", "LOSSY"]  # of the trial, before its controls
-    lost: tuple[LsnRange, ...]
-    state: BundledState | None = None
-    files: tuple[BundledFile, ...]
 
 
 class BundleVerdict(BaseModel):
@@ -115,18 +63,6 @@ class BundleVerdict(BaseModel):
         if self.differences:
             return 1
         return 3 if self.untried else self.run.exit_status
-
-
-def is_bundle(path: Path) -> bool:
-    """Whether `path` is a file that begins as a bundle does."""
-    try:
-        with path.open("rb") as file:
-            return file.read(len(MAGIC)) == MAGIC
-    except OSError:
-        return False
-
-
-# --- making one -----------------------------------------------------------------------
 
 
 def make_bundle(
@@ -211,7 +147,7 @@ def _bundled_state(trial: TrialDir, name: str | None) -> BundledState | None:
         )
 
 
-def _name(verdict: Verdict) -> Literal["SAFE", "INCONCLUSIVE", "LOSSY"]:
+def _name(verdict: Verdict) -> VerdictWord:
     match verdict:
         case Verdict.SAFE:
             return "SAFE"
@@ -257,119 +193,6 @@ def _member(name: str, size: int) -> tarfile.TarInfo:
     member = tarfile.TarInfo(name)
     member.size, member.mode, member.mtime = size, 0o644, 0
     return member
-
-
-# --- opening one ------------------------------------------------------------------------
-
-
-def unpack(bundle: Path, folder: Path) -> BundleManifest:
-    """Unpacks `bundle` into the new folder `folder`, every file checked.
-
-    Raises UsageError if it is no bundle or `folder` exists, DamagedRecording if something
-    in it is not what it was, and HostError if it cannot be written.
-    """
-    if not is_bundle(bundle):
-        raise UsageError(f"{bundle}: is no bundle", hint="`powercut bundle` makes them")
-    if folder.exists():
-        raise UsageError(f"{folder}: exists already", hint="give the name of a new folder")
-    try:
-        with _opened(bundle) as tar:
-            manifest = _read_manifest(bundle, tar)
-            with host_errors(folder):
-                folder.mkdir(parents=True)
-            _unpack_blobs(bundle, tar, folder, manifest)
-    except (tarfile.TarError, zstandard.ZstdError, EOFError) as error:
-        raise DamagedRecording(
-            f"{bundle}: cut off, or damaged: {error}", hint="copy it again"
-        ) from error
-    missing = [each.path for each in manifest.files if not (folder / each.path).is_file()]
-    if missing:
-        raise DamagedRecording(
-            f"{bundle}: cut off: {', '.join(missing[:4])} is not in it", hint="copy it again"
-        )
-    return manifest
-
-
-@contextmanager
-def _opened(bundle: Path) -> Iterator[tarfile.TarFile]:
-    try:
-        file = bundle.open("rb")
-    except OSError as error:
-        raise UsageError(f"{bundle}: {error.strerror}") from error
-    with (
-        file,
-        zstandard.ZstdDecompressor().stream_reader(file) as plain,
-        tarfile.open(fileobj=plain, mode="r|") as tar,
-    ):
-        yield tar
-
-
-def _read_manifest(bundle: Path, tar: tarfile.TarFile) -> BundleManifest:
-    first = tar.next()
-    content = tar.extractfile(first) if first and first.name == MANIFEST else None
-    if first is None or content is None or first.size > _MANIFEST_MAX:
-        raise UsageError(f"{bundle}: is no bundle of powercut: {MANIFEST} does not come first")
-    text = content.read()
-    try:
-        version = json.loads(text).get("format")
-        if version != "powercut-bundle/1":
-            raise DamagedRecording(
-                f"{bundle}: written in format {version!r}, which this powercut does not read",
-                hint="use the powercut that wrote it, or a newer one",
-            )
-        manifest = BundleManifest.model_validate_json(text)
-    except (ValueError, AttributeError, ValidationError) as error:
-        raise DamagedRecording(f"{bundle}: {MANIFEST} makes no sense: {error}") from error
-    for each in manifest.files:
-        path = PurePosixPath(each.path)
-        if path.is_absolute() or ".." in path.parts or not path.parts or "\\" in each.path:
-            raise DamagedRecording(f"{bundle}: names a file outside of it: {each.path!r}")
-    return manifest
-
-
-def _unpack_blobs(
-    bundle: Path, tar: tarfile.TarFile, folder: Path, manifest: BundleManifest
-) -> None:
-    wanted: dict[str, list[BundledFile]] = {}
-    for each in manifest.files:
-        wanted.setdefault(f"blobs/{each.sha256}", []).append(each)
-    while (member := tar.next()) is not None:
-        files = wanted.pop(member.name, None)
-        if files is None or not member.isreg() or member.size != files[0].size:
-            raise DamagedRecording(f"{bundle}: holds {member.name!r}, which its manifest does not")
-        content = tar.extractfile(member)
-        assert content is not None
-        first = folder / files[0].path
-        with host_errors(first):
-            if _put(content, first, member.size) != files[0].sha256:
-                raise DamagedRecording(
-                    f"{bundle}: {files[0].path} is not what was bundled", hint="copy it again"
-                )
-            for other in files[1:]:
-                target = folder / other.path
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.hardlink_to(first)
-            if len(files) > 1 or first.name == "base.img":
-                first.chmod(0o444)
-
-
-def _put(content: IO[bytes], path: Path, size: int) -> str:
-    """Writes `content` with holes where it is zero; returns its digest."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    digest = hashlib.sha256()
-    zeroes = bytes(_BLOCK)
-    with path.open("xb") as file:
-        while block := content.read(_BLOCK):
-            digest.update(block)
-            if block == zeroes[: len(block)]:
-                file.seek(len(block), os.SEEK_CUR)
-            else:
-                file.write(block)
-        file.truncate(size)
-    return digest.hexdigest()
-
-
-# --- judging one ------------------------------------------------------------------------
 
 
 def verify_bundle(bundle: Path) -> BundleVerdict:
