@@ -22,7 +22,7 @@ from powercut.crash.evidence import Evidence, gather
 from powercut.crash.exposure import exposure
 from powercut.crash.survival import survival
 from powercut.disk.pclog import read_timeline
-from powercut.model.errors import PowercutError
+from powercut.model.errors import DamagedRecording, PowercutError
 from powercut.model.exposure import ExposureReport
 from powercut.model.observation import Observation
 from powercut.model.timeline import Timeline
@@ -122,16 +122,36 @@ def _load(directory: TrialDir) -> _Loaded:
 
     timeline = attempt(lambda: read_timeline(directory.disk_log, verify_payloads=True))
     recorded = attempt(lambda: read_history(directory.history))
-    observation = attempt(directory.read_observation)
+    observation = attempt(lambda: _observation(directory))
     if timeline:
-        refused = [name for _, name in timeline.marks if name.startswith(_REFUSING)]
-        gaps.extend(_gap(f"the disk under test could not record: {name}") for name in refused)
+        gaps.extend(
+            _gap(f"the disk under test could not record: {why}") for why in _refused(timeline)
+        )
     if recorded and not recorded.complete:
         gaps.append(_gap("the history of acks was cut off: later ones may be missing"))
     if recorded and recorded.history.error:
         gaps.append(_gap(f"the workload failed: {recorded.history.error}"))
     layout = commands.wal_layout(record.parameters)
     return _Loaded(record, timeline, recorded, observation, layout, tuple(gaps))
+
+
+def _refused(timeline: Timeline) -> list[str]:
+    """Why the capture disk refused requests, if it did: it never goes on unrecorded."""
+    return [name for _, name in timeline.marks if name.startswith(_REFUSING)]
+
+
+def _observation(directory: TrialDir) -> Observation:
+    """What came back.
+
+    Raises DamagedRecording if the disk failed during recovery: what a system makes of a disk
+    that refuses its requests says nothing about what was on it.
+    """
+    observation = directory.read_observation()
+    during = read_timeline(directory.recovery_log, verify_payloads=False)
+    reasons = _refused(during) + ([] if during.complete else ["its log was not closed in order"])
+    if reasons:
+        raise DamagedRecording(f"the disk failed during recovery: {'; '.join(reasons)}")
+    return observation
 
 
 def _gap(message: str) -> Finding:

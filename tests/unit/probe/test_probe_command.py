@@ -150,23 +150,24 @@ def test_json_on_stdout_is_nothing_but_json(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupted_it_leaves_nothing(tmp_path, number):
-    child = subprocess.Popen(
+    with subprocess.Popen(
         command(str(tmp_path), "--seconds", "600"),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-    )
-    try:
-        end = time.monotonic() + DEADLINE_S
-        while not list(tmp_path.glob(f"{PREFIX}*")):
-            assert child.poll() is None
-            assert time.monotonic() < end
-            time.sleep(0.01)
-        child.send_signal(number)
-        _, said = child.communicate(timeout=DEADLINE_S)
-    finally:
-        child.kill()
-        child.wait()
+        # A job in the background of a shell inherits that SIGINT and SIGHUP are ignored.
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # noqa: PLW1509
+    ) as child:
+        try:
+            end = time.monotonic() + DEADLINE_S
+            while not list(tmp_path.glob(f"{PREFIX}*")):
+                assert child.poll() is None
+                assert time.monotonic() < end
+                time.sleep(0.01)
+            child.send_signal(number)
+            _, said = child.communicate(timeout=DEADLINE_S)
+        finally:
+            child.kill()
     assert child.returncode == 130
     assert "Traceback" not in said
     assert list(tmp_path.iterdir()) == []
