@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import time
@@ -20,6 +21,7 @@ from powercut.disk.image_format import (
     convert_argv,
     ensure_formatted_image,
     open_image,
+    run_qemu_img,
 )
 from powercut.model.errors import HostError
 from powercut.model.machine import ImageFormat
@@ -94,6 +96,20 @@ def test_every_block_of_the_disk_can_be_written_through_a_disk_of_fixed_size(
         opened = open_image(socket, image_format, timeout_s=60)
     assert opened.problem == ""
     assert ("No errors were found" in opened.check) == (image_format not in NO_CHECK)
+
+
+@needs_tools
+@pytest.mark.parametrize("image_format", [each for each in FORMATS if not each.grows])
+def test_the_others_really_cannot_grow(image_format, tmp_path):
+    """If this fails QEMU has learned it: let the format grow (`ImageFormat.grows`)."""
+    image = tmp_path / "image"
+    run_qemu_img(["qemu-img", "create", "-q", "-f", image_format.value, str(image), str(SIZE)])
+    os.truncate(image, 4 * SIZE)
+    node = f"driver={image_format.value},file.driver=nbd,file.server.type=unix"
+    with served(image, tmp_path) as socket:
+        argv = ["qemu-io", "--image-opts", f"{node},file.server.path={socket}", "-c", "write 8M 1M"]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert "write failed" in done.stdout + done.stderr
 
 
 @needs_tools

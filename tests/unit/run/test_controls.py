@@ -4,7 +4,7 @@
 import pytest
 
 from powercut.model.contract import CutKind, CutPolicy, Honour
-from powercut.model.machine import CacheMode
+from powercut.model.machine import Bus, CacheMode, ImageFormat
 from powercut.model.verdict import Verdict
 from powercut.run.controls import controls_for, twin
 from powercut.scenario.settings import (
@@ -79,6 +79,16 @@ def test_the_honest_twin_is_honest_throughout(cell):
     assert honest.workload.plant == "none"
     assert honest.machine.guest_write_cache is GuestWriteCache.AS_PROMISED
     assert not honest.machine.cache.no_flush
+
+
+def test_nothing_that_may_lie_stands_between_the_honest_twin_and_its_disk():
+    machine = MachineSettings(
+        bus=Bus.NVME, format=ImageFormat.QCOW2, format_options=("cluster_size=4096",)
+    )
+    honest = twin(Parameters(machine=machine), ControlKind.HONEST).machine
+    assert honest == MachineSettings()
+    lying = twin(Parameters(machine=machine), ControlKind.LYING_DISK).machine
+    assert lying == machine, "the others keep it: it is what they vouch for"
 
 
 def test_a_control_cuts_once_and_when_something_was_acknowledged():
