@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from powercut.checkers.controls import ControlOutcome, check_controls
 from powercut.model.verdict import Verdict
@@ -32,9 +33,15 @@ Known = dict[str, Outcome]
 """Outcomes by `same_run`."""
 
 
+_ELSEWHERE: Final = ("expect", "controls", "trials", "deadline", "explore")
+"""Settings that say nothing of what a run does."""
+
+
 def same_run(parameters: Parameters) -> str:
     """Equal for runs that do the same, whatever is expected of them or vouches for them."""
-    return parameters.model_dump_json(exclude={"expect", "controls", "trials", "deadline"})
+    return parameters.model_dump_json(
+        exclude={"expect", "controls", "trials", "deadline", "explore"}
+    )
 
 
 def verdict_of(trials: Sequence[TrialResult]) -> Verdict:

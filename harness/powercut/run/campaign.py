@@ -41,6 +41,7 @@ from powercut.run.confidence import (
     total_seconds,
 )
 from powercut.run.controls import Control, controls_for
+from powercut.run.explore_trial import explored
 from powercut.run.judge import judge_trial
 from powercut.run.record import TrialJob, record_trial
 from powercut.run.rig import Rig
@@ -250,7 +251,7 @@ class _Run:
         job = TrialJob(self.plan.scenario, name, parameters, trial, run_id, control=control)
         record_trial(self.rig, job, directory, notify)
         notify(Phase.JUDGE)
-        result = judge_trial(directory)
+        result = explored(directory, judge_trial(directory))
         directory.write_verdict(result)
         self.on_event(
             TrialFinished(

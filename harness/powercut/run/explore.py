@@ -31,7 +31,7 @@ from powercut.crash.explore import Exploration, InstantKind, events
 from powercut.crash.exposure import exposure
 from powercut.crash.policies import POLICIES
 from powercut.crash.states import CrashState, Model
-from powercut.model.errors import HostError, PowercutError, UsageError
+from powercut.model.errors import HostError, UsageError
 from powercut.model.machine import ImageFormat
 from powercut.model.verdict import Finding, FindingKind, Verdict, lsn_ranges
 from powercut.recover.uml import unavailable
@@ -77,7 +77,7 @@ class Budget:
     @staticmethod
     def parse(text: str) -> Budget:
         """`10000` (states), `90s`, `5m` or `1h`.  Raises UsageError."""
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h|)", text.strip())
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|min|h|)", text.strip())
         number = float(found.group(1)) if found else 0.0
         if not found or not number or (not found.group(2) and not number.is_integer()):
             raise UsageError(
@@ -86,7 +86,7 @@ class Budget:
             )
         if not found.group(2):
             return Budget(states=int(number))
-        return Budget(seconds=number * {"s": 1, "m": 60, "h": 3600}[found.group(2)])
+        return Budget(seconds=number * {"s": 1, "m": 60, "min": 60, "h": 3600}[found.group(2)])
 
     def __str__(self) -> str:
         if self.seconds is not None:
@@ -426,12 +426,3 @@ class _Run:
 
 def _same(state: CrashState) -> CrashState:
     return state
-
-
-def explore_error(error: PowercutError) -> Finding:
-    """What it means for a trial that its exploration could not be done."""
-    return Finding(
-        FindingKind.INCOMPLETE,
-        Verdict.INCONCLUSIVE,
-        f"its crash states could not be explored: {error}",
-    )

@@ -17,6 +17,7 @@ from powercut.run.assemble import (
     outcomes_of_cells,
     same_run,
 )
+from powercut.run.explore_trial import explored
 from powercut.run.judge import judge_trial
 from powercut.scenario.load import expand, parse_scenario
 from powercut.scenario.plan import Plan
@@ -44,7 +45,7 @@ def verify(path: Path, *, cells: Collection[str] | None = None) -> RunResult:
     for trial in directory.trials():
         trial.check_seal()
         record = trial.read_record()
-        result = judge_trial(trial)
+        result = explored(trial, judge_trial(trial))
         if record.control is None:
             trials.setdefault(record.cell, []).append(result)
         else:

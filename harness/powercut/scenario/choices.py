@@ -100,3 +100,33 @@ class Expect(enum.Enum):
 
     SAFE = "safe"
     LOSSY = "lossy"
+
+
+class ExploreModel(enum.Enum):
+    """Which crash states count as legal."""
+
+    EXACT = "exact"
+    EPOCH = "epoch"
+    PREFIX = "prefix"
+
+
+class ExploreEngine(enum.Enum):
+    """What recovers crash states."""
+
+    AUTO = "auto"
+    RAW = "raw"
+    UML = "uml"
+    GUEST = "guest"
+
+
+class ExplorePolicy(enum.Enum):
+    """Who draws crash states."""
+
+    DURABLE_ONLY = "durable-only"
+    EVERYTHING_ISSUED = "everything-issued"
+    ALL_BUT_ONE = "all-but-one"
+    ONLY_ONE = "only-one"
+    PREFIXES = "prefixes"
+    TORN = "torn"
+    REORDER = "reorder"
+    RANDOM_SUBSETS = "random-subsets"

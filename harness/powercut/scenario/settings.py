@@ -32,6 +32,9 @@ from powercut.scenario.choices import (
     DiskModel,
     Engine,
     Expect,
+    ExploreEngine,
+    ExploreModel,
+    ExplorePolicy,
     FilesystemType,
     GuestWriteCache,
     Layout,
@@ -50,6 +53,7 @@ __all__ = [
     "DiskSettings",
     "Engine",
     "Expect",
+    "ExploreSettings",
     "FilesystemSettings",
     "FilesystemType",
     "GuestWriteCache",
@@ -396,6 +400,41 @@ class CutSettings(Settings):
     """When."""
 
 
+_BUDGET: Final = "^(none|[1-9][0-9]*(s|min|h)?)$"
+
+
+def _is_budget(value: Any) -> str:
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return str(value)
+    if isinstance(value, str) and re.fullmatch(_BUDGET, value):
+        return value
+    raise ValueError("write none, a number of states, or a time such as 60s")
+
+
+class ExploreSettings(Settings):
+    """The crash states that are checked after each cut, besides the one that it left."""
+
+    budget: Annotated[
+        str,
+        PlainValidator(_is_budget),
+        WithJsonSchema(
+            {"type": ["string", "integer"], "pattern": "^(none|[1-9][0-9]*(s|min|h)?)$"}
+        ),
+    ] = "none"
+    """How many states are checked (`10000`), or for how long (`60s`); `none` for not at all."""
+
+    model: ExploreModel = ExploreModel.EXACT
+    """Which states count as legal: all that the disk's contract permits (`exact`), those of
+    dm-log-writes (`epoch`), or those in the order of completion (`prefix`)."""
+
+    policies: tuple[ExplorePolicy, ...] = tuple(ExplorePolicy)
+    """Who draws states; by default everybody."""
+
+    engine: ExploreEngine = ExploreEngine.AUTO
+    """What recovers them: `raw` for a log on the device itself, `uml` or `guest` for others;
+    `auto` takes the fastest that can."""
+
+
 class Parameters(Settings):
     """Everything that describes one cell; it follows from the scenario and nothing else."""
 
@@ -404,6 +443,7 @@ class Parameters(Settings):
     filesystem: FilesystemSettings = FilesystemSettings()
     workload: WorkloadSettings = WorkloadSettings()
     cut: CutSettings = CutSettings()
+    explore: ExploreSettings = ExploreSettings()
 
     deadline: Annotated[Duration, Field(gt=0)] = 60 * 10**9
     """How long a trial may take before it counts as INCONCLUSIVE."""
@@ -425,6 +465,7 @@ GROUPS: Final[dict[str, type[Settings]]] = {
     "filesystem": FilesystemSettings,
     "workload": WorkloadSettings,
     "cut": CutSettings,
+    "explore": ExploreSettings,
 }
 """The groups of settings, in the order in which they are documented."""
 
