@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults planted into the explorer's own parts; each must be called a disagreement."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from powercut.crash.explore import InstantKind
+from powercut.crash.states import StateSpace
+from powercut.model.contract import Honour
+from powercut.model.verdict import FindingKind, Verdict
+from powercut.recover import raw
+from powercut.recover.raw import Moment, RawLog, unavailable
+from powercut.run import explore_worker
+from powercut.run.explore import Budget, Wanted, _Run
+from powercut.run.explore_engines import Decided
+from powercut.run.explore_worker import LocalWorker, OneWorker, Prune, Work
+from powercut.run.guest_engine import write_image
+from powercut.run.recovery import read_on_host
+
+pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))
+
+
+def kinds(result):
+    return {finding.kind for finding in result.findings}
+
+
+def lying(world, **more):
+    made = world.disk(flush=Honour.IGNORED, fua=Honour.IGNORED)
+    return world.recorded(made, world.commits(made, 8, **more))
+
+
+def honest(world, **more):
+    made = world.disk()
+    return world.recorded(made, world.commits(made, 8, **more))
+
+
+def with_durable(recorded, change):
+    """The recording with other instants of durability, in the explorer's eyes only."""
+    sets = recorded.evidence.sets
+    wrong = replace(sets, durable_ns=change(sets.durable_ns.copy(), sets.submitted_ns))
+    timeline, claims = recorded.evidence.timeline, recorded.evidence.claims
+    return replace(recorded, space=StateSpace(timeline, claims, wrong))
+
+
+# --- a flush counted too early, or too late ------------------------------------------------
+
+
+def test_a_flush_counted_too_early_is_caught(world):
+    recorded = honest(world, early=5)
+    early = with_durable(recorded, lambda durable, _: durable - 30)
+    result = world.explore(early, policies=("durable-only",), at=(InstantKind.ACK,))
+    assert kinds(result) == {FindingKind.DISAGREEMENT}
+    assert result.verdict is Verdict.INCONCLUSIVE
+    (found,) = result.findings
+    assert "exposed, but came back" in found.examples[0].message
+
+
+def test_a_flush_counted_too_late_is_caught(world):
+    late = with_durable(honest(world), lambda durable, _: durable + 30)
+    result = world.explore(late, policies=("durable-only",), at=(InstantKind.ACK,))
+    assert FindingKind.DISAGREEMENT in kinds(result)
+    messages = [f.examples[0].message for f in result.findings]
+    assert any("lost in some state, but not exposed" in message for message in messages)
+
+
+# --- raw: wrong order, leaks, wrong tears ---------------------------------------------------
+
+
+def overlapping(world):
+    """Each commit writes the record before it again, as a page cache does."""
+    made = world.disk(flush=Honour.IGNORED, fua=Honour.IGNORED)
+    acks = []
+    for lsn in range(1, 9):
+        at = 100 * lsn
+        first = max(1, lsn - 1)
+        data = b"".join(world.record(n) for n in range(first, lsn + 1))
+        made.write((first - 1) * 512, data, at=at, done=at + 20)
+        made.zero(lsn * 512, 512, at=at + 25, done=at + 28)
+        acks.append((lsn, at + 50))
+    return world.recorded(made, acks)
+
+
+def test_without_a_fault_nothing_disagrees(world):
+    recorded = overlapping(world)
+    result = world.explore(recorded, budget=Budget(states=600))
+    assert FindingKind.DISAGREEMENT not in kinds(result)
+    assert result.coverage.compared > 10
+
+
+def test_an_overwrite_in_the_wrong_order_is_caught(world, monkeypatch):
+    recorded = overlapping(world)
+    real = Moment.read
+
+    def oldest_shows(self, pieces):
+        """Of several survivors in a cell the first one shows."""
+        first = pieces.copy()
+        for at in range(1, pieces.shape[1]):
+            if self.piece_cell[at] == self.piece_cell[at - 1]:
+                cell = self.piece_cell[:at] == self.piece_cell[at]
+                first[:, at] &= ~first[:, :at][:, cell].any(axis=1)
+        return real(self, first)
+
+    monkeypatch.setattr(Moment, "read", oldest_shows)
+    result = world.explore(recorded, budget=Budget(states=600))
+    assert FindingKind.DISAGREEMENT in kinds(result)
+
+
+def test_a_state_that_leaks_into_the_next_is_caught(world, monkeypatch):
+    recorded = lying(world)
+    real = Moment.read
+
+    def leaks(self, pieces):
+        """What survived in one state is still there in the one after it."""
+        leaked = pieces.copy()
+        leaked[1:] |= pieces[:-1]
+        return real(self, leaked)
+
+    monkeypatch.setattr(Moment, "read", leaks)
+    result = world.explore(recorded, budget=Budget(states=600))
+    assert FindingKind.DISAGREEMENT in kinds(result)
+
+
+def test_the_background_of_a_later_instant_is_caught(world, monkeypatch):
+    recorded = honest(world, early=5)
+    real = RawLog.at
+
+    def never_goes_on(self, instant):
+        """What became durable is not noticed."""
+        self._done = len(self._by_durable)
+        self._reset = lambda: None
+        return real(self, instant)
+
+    monkeypatch.setattr(RawLog, "at", never_goes_on)
+    result = world.explore(recorded, budget=Budget(states=600))
+    assert FindingKind.DISAGREEMENT in kinds(result)
+
+
+def test_a_reader_that_is_too_kind_is_caught(world, monkeypatch):
+    recorded = lying(world)
+    real = raw._Answers.learn
+
+    def all_intact(self, keys, extents):
+        extents = extents.copy()
+        extents["state"] = 1
+        extents["lsn"] = np.where(extents["lsn"] == 0, extents["slot"] + 1, extents["lsn"])
+        return real(self, keys, extents)
+
+    monkeypatch.setattr(raw._Answers, "learn", all_intact)
+    result = world.explore(recorded, budget=Budget(states=600))
+    assert FindingKind.DISAGREEMENT in kinds(result)
+
+
+# --- engines that recover state by state ---------------------------------------------------
+
+
+class ReaderEngine:
+    """The real reader on an image of each state, as a recovery engine."""
+
+    boots = 1
+    reads = None
+
+    def __init__(self, recorded):
+        self.recorded = recorded
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+    def start(self, *, timeout_s):
+        pass
+
+    def recover(self, writes, *, timeout_s):
+        image = self.recorded.trial.path / "engine.img"
+        image.unlink(missing_ok=True)
+        write_image(self.recorded.trial.base_image, writes, image)
+        run_id = self.recorded.run_id
+        return read_on_host(self.recorded.parameters, run_id, image, timeout_s=timeout_s)
+
+
+class LeakingEngine(ReaderEngine):
+    """Its disk still has what the state before had."""
+
+    before = ()
+
+    def recover(self, writes, *, timeout_s):
+        leaked = [*self.before, *writes]
+        self.before = tuple(writes)
+        return super().recover(leaked, timeout_s=timeout_s)
+
+
+def run_with(recorded, engine, monkeypatch, **wanted):
+    """An exploration by an engine that takes one state after the other."""
+    monkeypatch.setattr(explore_worker, "open_engine", lambda *_: engine(recorded))
+    run = _Run(recorded, Wanted(confirm=False, **wanted), lambda _: None)
+    work = Work(recorded.trial.path, recorded.trial.run, "test", Prune.BYTES, 0)
+    with LocalWorker(work, recorded) as worker:
+        run._judge_all(OneWorker(worker))
+    run._compare_with_exposure()
+    return run._result(1.0)
+
+
+def test_an_engine_agrees_with_the_raw_engine(world, monkeypatch):
+    recorded = lying(world)
+    policies = ("durable-only", "only-one", "all-but-one", "prefixes")
+    mine = world.explore(recorded, policies=policies)
+    other = run_with(recorded, ReaderEngine, monkeypatch, policies=policies)
+    assert {(f.kind, f.lsns, f.distinct) for f in mine.findings} == {
+        (f.kind, f.lsns, f.distinct) for f in other.findings
+    }
+    assert other.coverage.pruned > 0
+
+
+def test_an_engine_whose_states_leak_is_caught(world, monkeypatch):
+    recorded = honest(world, early=5)
+    # Every state shows what the one before it had, so early acks seem to be durable.
+    monkeypatch.setattr(explore_worker, "RERUN_ONE_IN", 1)
+    result = run_with(recorded, LeakingEngine, monkeypatch)
+    assert FindingKind.DISAGREEMENT in kinds(result)
+    good = run_with(recorded, ReaderEngine, monkeypatch)
+    assert FindingKind.DISAGREEMENT not in kinds(good)
+    assert good.coverage.pruned_rerun == good.coverage.pruned > 0
+
+
+def test_pruning_that_overlooks_changes_is_caught(world, monkeypatch):
+    recorded = lying(world)
+    monkeypatch.setattr(explore_worker, "RERUN_ONE_IN", 5)
+    real = Decided.advance
+
+    def forgets(self, writes):
+        """Only ever looks at the first writes."""
+        real(self, list(writes)[:1])
+
+    monkeypatch.setattr(Decided, "advance", forgets)
+    result = run_with(recorded, ReaderEngine, monkeypatch)
+    assert FindingKind.DISAGREEMENT in kinds(result)

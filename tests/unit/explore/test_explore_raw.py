@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exploration of raw logs: exact records, and the same as the real reader sees."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from powercut.crash.explore import Exploration, InstantKind, events
+from powercut.crash.exposure import exposure
+from powercut.crash.states import Model
+from powercut.model.contract import Honour
+from powercut.model.errors import UsageError
+from powercut.model.verdict import FindingKind, LsnRange, Verdict
+from powercut.recover.raw import RawLog, unavailable
+from powercut.run import state_ref
+from powercut.run.explore import Budget, choose_engine
+from powercut.run.explore_engines import StateImages
+from powercut.run.explore_raw import _slots
+from powercut.run.guest_engine import write_image
+from powercut.run.recovery import read_on_host
+
+pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))
+
+
+def lossy(result):
+    """LSNs that some state lost, by kind."""
+    return {f.kind: f.lsns for f in result.findings if f.verdict is Verdict.LOSSY}
+
+
+def test_an_honest_disk_loses_nothing(world):
+    made = world.disk()
+    recorded = world.recorded(made, world.commits(made, 12))
+    result = world.explore(recorded, budget=Budget(states=4000))
+    assert result.findings == ()
+    assert result.verdict is Verdict.SAFE
+    assert result.coverage.exhausted
+    assert result.coverage.compared > 0
+    # The disk changes with each flush, the claims with each ack, and from record 9 on an
+    # attempt gives up the record that stood in its slot.
+    assert result.coverage.by_policy["durable-only"] == 1 + 2 * 12 + 4
+    assert result.coverage.legal_log2 > 0
+
+
+@pytest.mark.parametrize("group", [1, 3])
+def test_an_early_ack_is_found_with_exactly_its_records(world, group):
+    made = world.disk()
+    acks = world.commits(made, 2, group=group, early=5)
+    recorded = world.recorded(made, acks)
+    result = world.explore(recorded, policies=("durable-only",), at=(InstantKind.ACK,))
+    every = (LsnRange(1, 2 * group),)
+    assert exposure(recorded.evidence).exposed_lsns == every
+    assert lossy(result) == {FindingKind.LOST: every}
+    assert result.verdict is Verdict.LOSSY
+    (finding,) = result.findings
+    assert [example.lsns for example in finding.examples] == [
+        (LsnRange(1, group),),
+        (LsnRange(group + 1, 2 * group),),
+    ]
+    first = state_ref.load(recorded.trial, finding.examples[0].id)
+    assert first.survivors == ()
+    assert recorded.space.problems(first) == []
+
+
+def test_a_disk_that_ignores_flushes_loses_everything_in_every_kind(world):
+    made = world.disk(flush=Honour.IGNORED, fua=Honour.IGNORED)
+    recorded = world.recorded(made, world.commits(made, 6))
+    result = world.explore(recorded, budget=Budget(states=2000))
+    found = lossy(result)
+    assert found[FindingKind.LOST] == (LsnRange(1, 6),)
+    # The last record cannot be missing before a later one that is there.
+    assert found[FindingKind.UNSERIALIZABLE] == (LsnRange(1, 5),)
+    assert set(found) == {FindingKind.LOST, FindingKind.UNSERIALIZABLE}
+
+
+def test_records_that_are_larger_than_a_sector_are_torn(world):
+    made = world.disk(flush=Honour.IGNORED, fua=Honour.IGNORED)
+    two = world.record(1) + world.record(2)
+    made.write(0, two, at=100, done=120)
+    made.flush(at=130, done=140)
+    recorded = world.recorded(made, [(2, 150)])
+    result = world.explore(recorded, policies=("torn",), at=(InstantKind.ACK,))
+    # A tear between the two leaves one of them whole: one is gone before the other, or after.
+    assert lossy(result) == {
+        FindingKind.LOST: (LsnRange(1, 2),),
+        FindingKind.UNSERIALIZABLE: (LsnRange(1, 1),),
+    }
+
+
+def test_a_log_that_goes_round_loses_each_record_to_the_older_one(world):
+    made = world.disk()
+    recorded = world.recorded(made, world.commits(made, 12, early=5))
+    result = world.explore(recorded, policies=("durable-only",), at=(InstantKind.ACK,))
+    (found,) = result.findings
+    assert (found.kind, found.lsns) == (FindingKind.LOST, (LsnRange(1, 12),))
+    assert (found.states, found.distinct) == (12, 12)
+
+
+def test_every_model_and_policy_comes_to_its_end(world):
+    made = world.disk()
+    recorded = world.recorded(made, world.commits(made, 3, group=2))
+    for model in Model:
+        result = world.explore(recorded, model=model, budget=Budget(states=3000))
+        assert result.verdict is Verdict.SAFE
+        assert result.coverage.distinct > 3
+        assert result.coverage.exhausted, model
+
+
+def test_a_device_that_keeps_order_is_explored_state_by_state(world):
+    made = world.disk(ordered=True, flush=Honour.IGNORED)
+    recorded = world.recorded(made, world.commits(made, 3))
+    result = world.explore(recorded, budget=Budget(states=500))
+    assert lossy(result) == {FindingKind.LOST: (LsnRange(1, 3),)}, "nothing out of order"
+
+
+def test_the_raw_engine_is_refused_where_it_cannot_read(world):
+    made = world.disk()
+    recorded = world.recorded(made, world.commits(made, 1))
+    assert choose_engine(recorded, "auto") == "raw"
+    with pytest.raises(UsageError, match="nothing to mount"):
+        choose_engine(recorded, "uml")
+
+
+def random_timeline(world, rng):
+    """Writes of one to four slots at random times, some of them in flight together."""
+    made = world.disk(atomic_unit=int(rng.choice([512, 4096])))
+    at = 0
+    for _ in range(10):
+        at += int(rng.integers(1, 12))
+        done = at + int(rng.integers(1, 30))
+        kind = rng.random()
+        first = int(rng.integers(1, 3 * world.slots))
+        slot = world.layout.slot_of(first)
+        count = min(int(rng.integers(1, 5)), world.slots - slot)
+        if kind < 0.2:
+            made.flush(at=at, done=done)
+        elif kind < 0.3:
+            made.zero(slot * 512, count * 512, at=at, done=done)
+        else:
+            data = b"".join(world.record(first + n) for n in range(count))
+            made.write(slot * 512, data, at=at, done=done, fua=bool(rng.random() < 0.2))
+    return made
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_it_sees_what_the_real_reader_sees(world, seed):
+    rng = np.random.default_rng(seed)
+    made = random_timeline(world, rng)
+    recorded = world.recorded(made, [(1, 1)])
+    space = recorded.space
+    log = RawLog(recorded.trial.base_image, space, world.layout, bytes(range(16)))
+    images = StateImages(space)
+    states = list(Exploration(space, events(space, list(InstantKind)), per_policy=6, limit=400))
+    rng.shuffle(states)
+    compared = 0
+    for state in states[:40]:
+        moment = log.at(state.instant)
+        pieces = moment.pieces_of(state)
+        if pieces is None:
+            assert state.moves
+            continue
+        reading = moment.read(pieces[None, :])
+        image = world.folder / "image"
+        image.unlink(missing_ok=True)
+        write_image(recorded.trial.base_image, images.writes(state), image)
+        seen = read_on_host(recorded.parameters, bytes(range(16)), image, timeout_s=30)
+        assert _slots(seen) == _slots(log.observation(reading, 0)), state
+        # And back: the pieces make the same state, as far as it can be seen.
+        again = moment.pieces_of(moment.state(pieces, "again"))
+        assert np.array_equal(again, pieces)
+        assert space.problems(moment.state(pieces, "again")) == []
+        compared += 1
+    assert compared > 10
+
+
+def test_states_of_an_instant_are_read_alike_one_by_one_and_together(world):
+    made = world.disk(flush=Honour.IGNORED)
+    recorded = world.recorded(made, world.commits(made, 12))
+    log = RawLog(recorded.trial.base_image, recorded.space, world.layout, bytes(range(16)))
+    rng = np.random.default_rng(1)
+    moment = log.at(900)
+    pieces = rng.random((200, len(moment.piece_cell))) < 0.5
+    together = moment.read(pieces)
+    fresh = RawLog(recorded.trial.base_image, recorded.space, world.layout, bytes(range(16)))
+    for row in range(200):
+        alone = fresh.at(900).read(pieces[row : row + 1])
+        assert alone.content[0] == together.content[row]
+        assert fresh.observation(alone, 0) == log.observation(together, row)
+    # Back to an earlier instant, and again: nothing of the later ones is left.
+    log.at(1200)
+    assert log.at(900).read(pieces).content.tolist() == together.content.tolist()
