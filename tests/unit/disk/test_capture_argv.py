@@ -73,7 +73,7 @@ def test_the_contract_comes_back_from_the_header(base, tmp_path):
 @pytest.mark.parametrize("model", LATENCIES_NS)
 def test_models_have_the_latencies_of_the_plugin(model, base, tmp_path):
     """The plugin's own table, seen through the header that it writes."""
-    argv = ["nbdkit", "-U", "-", "--run", "true", str(CAPTURE_PLUGIN)]
+    argv = ["nbdkit", "-U", str(tmp_path / "nbd"), "--run", "true", str(CAPTURE_PLUGIN)]
     argv += [f"base={base}", f"log={tmp_path}/log", f"model={model}"]
     subprocess.run(argv, check=True, timeout=60)
     contract = read_header(tmp_path / "log").contract
@@ -96,8 +96,8 @@ def test_models_have_the_latencies_of_the_plugin(model, base, tmp_path):
         ("control=/nowhere/at/all", r"control=/nowhere/at/all.*: No such file"),
     ],
 )
-def test_errors_name_the_parameter(setting, message, base):
-    argv = ["nbdkit", "-U", "-", "--run", "true", str(CAPTURE_PLUGIN)]
+def test_errors_name_the_parameter(setting, message, base, tmp_path):
+    argv = ["nbdkit", "-U", str(tmp_path / "nbd"), "--run", "true", str(CAPTURE_PLUGIN)]
     done = subprocess.run(
         [*argv, f"base={base}", setting], capture_output=True, text=True, timeout=60, check=False
     )
@@ -105,8 +105,8 @@ def test_errors_name_the_parameter(setting, message, base):
     assert re.search(message, done.stderr)
 
 
-def test_a_base_is_needed():
-    argv = ["nbdkit", "-U", "-", "--run", "true", str(CAPTURE_PLUGIN)]
+def test_a_base_is_needed(tmp_path):
+    argv = ["nbdkit", "-U", str(tmp_path / "nbd"), "--run", "true", str(CAPTURE_PLUGIN)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode != 0
     assert "base=FILE is missing" in done.stderr
