@@ -389,7 +389,7 @@ class _Run:
             budget=str(wanted.budget),
             prune=wanted.prune.value,
             seed=wanted.seed,
-            jobs=wanted.jobs,
+            jobs=1 if self.engine == "raw" else wanted.jobs,
             seconds=round(seconds, 3),
             engine_boots=self.boots,
             coverage=ExploreCoverage(

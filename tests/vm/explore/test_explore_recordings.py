@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exploration of real recordings: honest ones lose nothing, lies are found to the record."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from powercut.cli_explore import find_trials
+from powercut.crash.explore import InstantKind
+from powercut.crash.exposure import exposure
+from powercut.model.verdict import FindingKind, LsnRange, Verdict
+from powercut.recover.raw import unavailable as no_raw
+from powercut.recover.uml import unavailable as no_uml
+from powercut.run import state_ref
+from powercut.run.campaign import run_scenarios
+from powercut.run.explore import Budget, Wanted, explore
+from powercut.run.explore_worker import Prune
+from powercut.run.recorded import open_recorded
+from powercut.run.verify import verify
+
+pytestmark = [
+    pytest.mark.skipif(bool(no_uml()), reason="; ".join(no_uml())),
+    pytest.mark.skipif(bool(no_raw()), reason="; ".join(no_raw())),
+]
+
+SCENARIO = """
+powercut: 1
+name: explored
+description: Small recordings for tests of the explorer.
+controls: none
+workload: {record: 512, streams: 2, sync: fdatasync}
+cut: {kind: power-loss, trigger: {acks: 60}}
+cells:
+  - {name: xfs, filesystem.type: xfs}
+  - {name: ext4, filesystem.type: ext4, disk.atomic_unit: 4096}
+  - {name: raw, filesystem.type: raw}
+  - {name: lying, disk.flush: ignored, disk.fua: ignored, expect: lossy}
+  - {name: no-sync, workload.sync: none, expect: lossy}
+  - name: early-ack
+    workload.plant: early-ack
+    expect: lossy
+    explore.budget: 100
+    explore.policies: [durable-only]
+  - {name: fua, machine.cache: writethrough, disk.fua: ignored, expect: lossy}
+  - {name: vm-kill, cut.kind: vm-kill, cut.policy: keep, disk.flush: ignored}
+"""
+
+
+@pytest.fixture(scope="module")
+def trials(tmp_path_factory, guest_image):
+    """Each cell's recording by name; made once, explored by many."""
+    folder = tmp_path_factory.mktemp("explored")
+    scenario = folder / "explored.yaml"
+    scenario.write_text(SCENARIO)
+    outcome = run_scenarios([scenario], seed=5, results=folder, trials=None)
+    found = find_trials(Path(outcome.runs[0].result_directory))
+    return {trial.path.parent.name: trial for trial in found}
+
+
+def test_honest_recordings_lose_nothing_in_any_state(trials):
+    for cell, states in (("xfs", 200), ("ext4", 300), ("raw", 5000)):
+        result = explore(trials[cell], Wanted(budget=Budget(states=states), jobs=2))
+        assert result.findings == (), cell
+        assert result.verdict is Verdict.SAFE
+        assert result.coverage.distinct == states
+        assert result.coverage.legal_log2 > 8
+    assert result.coverage.compared > 10
+
+
+@pytest.mark.parametrize("cell", ["lying", "no-sync", "early-ack", "fua"])
+def test_lies_are_found_by_exposure_and_by_exploration_alike(trials, cell):
+    wanted = Wanted(policies=("durable-only",), at=(InstantKind.ACK,), confirm=False)
+    result = explore(trials[cell], wanted)
+    recorded = open_recorded(trials[cell])
+    exposed = exposure(recorded.evidence).exposed_lsns
+    assert exposed == (LsnRange(1, recorded.evidence.claims.acked),)
+    (found,) = result.findings
+    assert (found.kind, found.verdict) == (FindingKind.LOST, Verdict.LOSSY)
+    assert found.lsns == exposed
+    state = state_ref.load(trials[cell], found.examples[0].id)
+    assert recorded.space.problems(state) == []
+
+
+def test_a_cut_that_takes_no_cache_convicts_no_disk(trials):
+    result = explore(trials["vm-kill"], Wanted(budget=Budget(states=100)))
+    assert result.verdict is Verdict.SAFE
+
+
+def test_jobs_and_pruning_do_not_change_what_is_found(trials):
+    results = [
+        explore(
+            trials["lying"],
+            Wanted(budget=Budget(states=120), jobs=jobs, prune=prune, confirm=False),
+        )
+        for jobs, prune in ((1, Prune.NOTHING), (2, Prune.BYTES), (1, Prune.READS))
+    ]
+    assert results[0].coverage.pruned == 0
+    assert results[1].coverage.pruned > 0
+    assert results[2].coverage.pruned > 0
+    assert results[0].findings == results[1].findings == results[2].findings
+
+
+def test_the_recorded_kernel_has_the_last_word(trials):
+    result = explore(trials["early-ack"], Wanted(policies=("durable-only",), at=(InstantKind.ACK,)))
+    (found,) = result.findings
+    assert found.examples[0].confirmed == "yes"
+    # The engine of the recorded kernel, by name, one state of an honest recording.
+    guest = explore(trials["xfs"], Wanted(engine="guest", budget=Budget(states=2)))
+    assert (guest.verdict, guest.engine, guest.engine_boots) == (Verdict.SAFE, "guest", 2)
+
+
+def test_a_scenario_that_explores_convicts_and_verifies(trials):
+    trial = trials["early-ack"]
+    verdict = trial.read_verdict()
+    told = [f for f in verdict.findings if f.detail.get("found_by") == "exploration"]
+    assert [(f.kind, f.verdict) for f in told] == [(FindingKind.LOST, Verdict.LOSSY)]
+    assert verdict.lost_lsns[-1].last == verdict.commits_acked
+    again = {cell.cell: cell for cell in verify(trial.run).cells}["early-ack"]
+    assert [f.lsns for f in again.trials[0].findings] == [f.lsns for f in verdict.findings]
+
+
+def test_nothing_is_left_of_an_explorer_that_is_killed(trials):
+    command = [sys.executable, "-m", "powercut.cli", "explore", str(trials["lying"].path)]
+    explorer = subprocess.Popen(
+        [*command, "--budget", "600s", "--jobs", "2"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        below = wait_until(lambda: [p for p in descendants(explorer.pid) if "linux.uml" in p[1]])
+        every = [pid for pid, _ in descendants(explorer.pid)]
+        assert below
+    finally:
+        explorer.kill()
+        explorer.wait(timeout=10)
+    wait_until(lambda: not [pid for pid in every if Path(f"/proc/{pid}").exists()])
+
+
+def descendants(root):
+    """Processes below `root`: (pid, command line)."""
+    parents, lines = {}, {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                stat = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+                if stat[0] != "Z":
+                    parents[int(entry.name)] = int(stat[1])
+                    lines[int(entry.name)] = (entry / "cmdline").read_text()
+    found = {root}
+    while more := {pid for pid, up in parents.items() if up in found} - found:
+        found |= more
+    return [(pid, lines[pid]) for pid in found - {root}]
+
+
+def wait_until(condition, timeout_s=60.0):
+    """What `condition` says as soon as it is true."""
+    end = time.monotonic() + timeout_s
+    while not (said := condition()):
+        assert time.monotonic() < end, "it did not come to pass"
+        time.sleep(0.05)
+    return said
