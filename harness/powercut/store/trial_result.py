@@ -21,9 +21,10 @@ LOSS_KINDS: Final = frozenset(
         FindingKind.STALE,
         FindingKind.MISDIRECTED,
         FindingKind.UNREADABLE,
+        FindingKind.NOT_RECOVERED,  # whatever was on the medium, nothing came back
     }
 )
-"""Findings that say of single acknowledged records that they did not come back."""
+"""Findings that say of acknowledged records that they did not come back."""
 
 
 def _parse_verdict(value: Any) -> Verdict:
