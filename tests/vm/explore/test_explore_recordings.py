@@ -44,6 +44,7 @@ cells:
   - {name: no-sync, workload.sync: none, expect: lossy}
   - name: early-ack
     workload.plant: early-ack
+    disk.flush_latency: 50ms  # longer than any ack is on its way
     expect: lossy
     explore.budget: 100
     explore.policies: [durable-only]
