@@ -211,12 +211,8 @@ class Moment:
         self.writes, self.piece_write = np.unique(self._piece_request, return_inverse=True)
         unit = max(1, log.space.unit // log.cell)
         place = (self.piece_cell + log.first_cell) // unit
-        groups = np.stack([self._piece_request, place], axis=1)
-        if len(groups):
-            _, self.piece_group = np.unique(groups, axis=0, return_inverse=True)
-            self.piece_group = self.piece_group.reshape(-1)
-        else:
-            self.piece_group = np.empty(0, dtype=np.int64)
+        group = self._piece_request * (log.first_cell + log.cells + 1) + place
+        self.piece_group = np.unique(group, return_inverse=True)[1]
         new = np.ones(len(cell), dtype=np.bool_)
         new[1:] = self.piece_cell[1:] != self.piece_cell[:-1]
         self._starts = np.flatnonzero(new)
