@@ -152,6 +152,17 @@ def _plant(p: Parameters) -> Iterator[Reason]:
         yield "workload.plant", reason
 
 
+def _visible(p: Parameters) -> Iterator[Reason]:
+    """Records must stand on the disk as written, or exposure sees losses that are none."""
+    if p.filesystem.type is not FilesystemType.BTRFS:
+        return
+    if "max_inline=0" not in p.filesystem.mount:
+        reason = "btrfs keeps small files inside its tree, where records cannot be seen"
+        yield "filesystem.mount", f"{reason}: add max_inline=0"
+    if any(option.startswith("compress") for option in p.filesystem.mount):
+        yield "filesystem.mount", "compressed records cannot be seen on the disk"
+
+
 def _commit(p: Parameters) -> Iterator[Reason]:
     """A commit is written as one piece of the log."""
     workload = p.workload
@@ -258,6 +269,7 @@ _RULES: Final[tuple[Callable[[Parameters], Iterator[Reason]], ...]] = (
     _records,
     _engine,
     _plant,
+    _visible,
     _commit,
     _disk,
     _machine,

@@ -20,7 +20,14 @@ REFUSED = [
         ["filesystem.mount"],
     ),
     ({"disk": {"size": "8 MiB"}}, ["disk.size"]),
-    ({"filesystem": {"type": "btrfs"}}, ["disk.size"]),
+    ({"filesystem": {"type": "btrfs"}}, ["disk.size", "filesystem.mount"]),
+    (
+        {
+            "disk": {"size": "256 MiB"},
+            "filesystem": {"type": "btrfs", "mount": ["max_inline=0", "compress=zstd"]},
+        },
+        ["filesystem.mount"],
+    ),
     ({"workload": {"layout": "prealloc", "capacity": "33 MiB"}}, ["workload.capacity"]),
     (
         {
