@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The settings of the power cut, and of what is looked at besides it."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, PlainValidator, WithJsonSchema
+
+from powercut.model.contract import CutKind, CutPolicy
+from powercut.scenario.choices import ExploreEngine, ExploreModel, ExplorePolicy
+from powercut.scenario.quantity import Duration, format_duration
+from powercut.scenario.settings_base import Positive, Settings
+
+
+def _is_interval(value: tuple[int, int]) -> tuple[int, int]:
+    if value[0] > value[1]:
+        raise ValueError("the first moment comes after the second")
+    return value
+
+
+class TriggerSettings(Settings):
+    """When the power goes: exactly one of these.  Times count from the moment when the workload
+    has opened its log."""
+
+    after: Duration | None = None
+    """A time after the workload began."""
+
+    acks: Positive | None = None
+    """As soon as the record with this LSN is acknowledged."""
+
+    flushes: Positive | None = None
+    """When this flush, counted from the power-on, is submitted, before it acts."""
+
+    random: Annotated[tuple[Duration, Duration], AfterValidator(_is_interval)] | None = None
+    """A moment between two times after the workload began, drawn from the trial's seed."""
+
+    def given(self) -> dict[str, Any]:
+        """What was set."""
+        return {key: value for key, value in self if value is not None}
+
+    def __str__(self) -> str:
+        if self.after is not None:
+            return f"after {format_duration(self.after)}"
+        if self.acks is not None:
+            return f"once record {self.acks} is acknowledged"
+        if self.flushes is not None:
+            return f"at flush {self.flushes}"
+        first, last = self.random or (0, 0)
+        return f"at a random moment between {format_duration(first)} and {format_duration(last)}"
+
+
+def _is_one(value: TriggerSettings) -> TriggerSettings:
+    if len(value.given()) != 1:
+        raise ValueError("give exactly one of after, acks, flushes, random")
+    return value
+
+
+class CutSettings(Settings):
+    """The power cut."""
+
+    kind: CutKind = CutKind.POWER_LOSS
+    """What is lost: the guest's RAM (`guest-crash`), the hypervisor as well (`vm-kill`), the
+    volatile caches below it as well (`power-loss`)."""
+
+    policy: CutPolicy = CutPolicy.DROP
+    """What a power loss leaves of the disk's volatile cache: nothing (`drop`), all (`keep`),
+    each write by chance, maybe torn (`random`), or the earliest by chance (`prefix`).  The
+    other kinds leave it alone: `keep`."""
+
+    trigger: Annotated[TriggerSettings, AfterValidator(_is_one)] = TriggerSettings(acks=300)
+    """When."""
+
+
+_BUDGET: Final = "^(none|[1-9][0-9]*(s|min|h)?)$"
+
+
+def _is_budget(value: Any) -> str:
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return str(value)
+    if isinstance(value, str) and re.fullmatch(_BUDGET, value):
+        return value
+    raise ValueError("write none, a number of states, or a time such as 60s")
+
+
+class ExploreSettings(Settings):
+    """The crash states that are checked after each cut, besides the one that it left."""
+
+    budget: Annotated[
+        str,
+        PlainValidator(_is_budget),
+        WithJsonSchema(
+            {"type": ["string", "integer"], "pattern": "^(none|[1-9][0-9]*(s|min|h)?)$"}
+        ),
+    ] = "none"
+    """How many states are checked (`10000`), or for how long (`60s`); `none` for not at all."""
+
+    model: ExploreModel = ExploreModel.EXACT
+    """Which states count as legal: all that the disk's contract permits (`exact`), those of
+    dm-log-writes (`epoch`), or those in the order of completion (`prefix`)."""
+
+    policies: tuple[ExplorePolicy, ...] = tuple(ExplorePolicy)
+    """Who draws states; by default everybody."""
+
+    engine: ExploreEngine = ExploreEngine.AUTO
+    """What recovers them: `raw` for a log on the device itself, `uml` or `guest` for others;
+    `auto` takes the fastest that can."""

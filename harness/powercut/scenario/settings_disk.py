@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The settings of the disk under test and of the file system on it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, StrictBool, StrictInt
+from pydantic_core import PydanticCustomError
+
+from powercut.model.contract import DeviceContract, Honour
+from powercut.scenario.choices import FLUSH_LATENCY_NS, DiskModel, FilesystemType
+from powercut.scenario.quantity import Duration, Size
+from powercut.scenario.settings_base import Settings
+
+
+def _is_atomic_unit(value: int) -> int:
+    if value not in (1, 512, 4096):
+        raise PydanticCustomError("choice", "Input should be 1, 512 or 4096")
+    return value
+
+
+class DiskSettings(Settings):
+    """The disk under test: what it promises, and which of its promises it keeps."""
+
+    size: Annotated[Size, Field(ge=2 << 20, le=1 << 40, multiple_of=4096)] = 64 << 20
+    """Size of the disk, in bytes or with a unit; a multiple of 4096."""
+
+    volatile_cache: StrictBool = True
+    """Whether completed writes wait in a cache that loses them with the power."""
+
+    flush: Honour = Honour.HONOURED
+    """Whether a flush that completed made earlier writes durable, or only said so."""
+
+    fua: Honour = Honour.HONOURED
+    """Whether a write with FUA is durable when it completes, or only said to be."""
+
+    ordered: StrictBool = False
+    """Whether the cache reaches the medium in completion order."""
+
+    atomic_unit: Annotated[
+        StrictInt,
+        AfterValidator(_is_atomic_unit),
+        Field(json_schema_extra={"enum": [1, 512, 4096]}),
+    ] = 512
+    """Bytes that never tear: 512, 4096, or 1 for none."""
+
+    cache_size: Size = 0
+    """Size of the volatile cache, in bytes or with a unit; 0 is unlimited.  A full cache
+    writes its oldest data to the medium by itself."""
+
+    model: DiskModel = DiskModel.NONE
+    """How long a flush or a write with FUA takes: no time, 1 ms, or a turn of 8.3 ms."""
+
+    flush_latency: Duration | None = None
+    """How long a flush takes, instead of what `model` says."""
+
+    fua_latency: Duration | None = None
+    """How long a write with FUA takes, instead of what `model` says."""
+
+    def contract(self) -> DeviceContract:
+        """The device contract that these settings describe."""
+        usual = FLUSH_LATENCY_NS[self.model]
+        return DeviceContract(
+            volatile_cache=self.volatile_cache,
+            flush=self.flush,
+            fua=self.fua,
+            ordered=self.ordered,
+            atomic_unit=self.atomic_unit,
+            cache_size=self.cache_size,
+            flush_latency_ns=usual if self.flush_latency is None else self.flush_latency,
+            fua_latency_ns=usual if self.fua_latency is None else self.fua_latency,
+        )
+
+
+class FilesystemSettings(Settings):
+    """The file system on the disk under test."""
+
+    type: FilesystemType = FilesystemType.XFS
+    """Which one; `raw` for none: the log lies on the device itself."""
+
+    mkfs: tuple[str, ...] = ()
+    """Further arguments for mkfs, one a list entry.  What a small XFS needs is added by
+    itself."""
+
+    mount: tuple[str, ...] = ()
+    """Mount options, one a list entry, in the recorded run and in recovery."""
