@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A certificate: what was tested, on exactly which versions, and what came out.
+
+certificate.json holds it; its schema is published in docs/schema/certificate.schema.json.
+It follows from the results below its folder and from nothing else, so it can be made again.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from powercut.model.verdict import LsnRange
+from powercut.scenario.settings import ControlKind, Expect, Parameters
+from powercut.store.measurement import Cost, WireAccount
+from powercut.store.trial_result import Exposure, Record, VerdictName
+
+CERTIFICATE_FORMAT: Final = "powercut-certificate/1"
+
+
+class Component(Record):
+    """A program or kernel that was under test, or under which the test ran."""
+
+    role: str
+    """`hypervisor`, `guest kernel`, `host kernel`, `capture disk`, `recovery kernel`."""
+
+    name: str
+    """Such as `qemu-system-x86_64` or `Linux`."""
+
+    version: str
+    """What it says of itself."""
+
+    package: str = ""
+    """Package and version that it came from; empty if from none."""
+
+    sha256: str = ""
+    """Digest of its binary, 64 hex digits; empty if there is no file."""
+
+
+class CertifiedControl(Record):
+    """A run of known outcome that vouches for a cell."""
+
+    kind: ControlKind
+    """Which control."""
+
+    expected: Expect
+    """What had to come out."""
+
+    verdict: VerdictName
+    """What came out."""
+
+    behaved: bool
+    """Whether the two are the same."""
+
+
+class Coverage(Record):
+    """Crash states that were looked at besides the live cuts, over all trials of a cell."""
+
+    legal_log2: float
+    """How many were legal: the exponent of the power of two, of the largest instant."""
+
+    checked: int
+    """Distinct states that were recovered and judged."""
+
+    decided: int
+    """States that needed no recovery of their own, because they agree with one that was
+    recovered in everything that it read."""
+
+    lossy: int
+    """States that lost something."""
+
+    not_looked_at: str = ""
+    """What was left out, in words."""
+
+
+class Evidence(Record):
+    """One sealed recording."""
+
+    directory: str
+    """Its folder, below that of the certificate."""
+
+    sha256: str
+    """Digest of its manifest, which names the digest of every file."""
+
+    kept: bool
+    """Whether the recording is still there."""
+
+
+class CertifiedCell(Record):
+    """One cell of the matrix."""
+
+    scenario: str
+    """Name of the scenario."""
+
+    cell: str
+    """Name of the cell."""
+
+    description: str = ""
+    """What the cell shows."""
+
+    settings: dict[str, Any]
+    """The settings that differ from the defaults, by dotted key."""
+
+    parameters: Parameters
+    """Every setting."""
+
+    components: tuple[int, ...] = ()
+    """Which components it ran on: indices into those of the certificate."""
+
+    verdict: VerdictName
+    """The verdict; never safe unless its controls behaved."""
+
+    expected: Expect
+    """What the scenario expects."""
+
+    as_expected: bool
+    """Whether the two are the same."""
+
+    cuts: int
+    """Power cuts, without controls."""
+
+    acked: int
+    """Acknowledged records, over all cuts."""
+
+    lost: int
+    """Acknowledged records that did not come back unaltered, over all cuts."""
+
+    lost_lsns: tuple[LsnRange, ...] = ()
+    """Which, in the cut that lost the most."""
+
+    exposure: Exposure | None = None
+    """Acknowledged records that were not durable yet; null if nothing could be analysed."""
+
+    loss_probability_upper_95: float | None = None
+    """For a safe cell: the chance that such a cut loses a record is below this, at 95 %."""
+
+    coverage: Coverage | None = None
+    """Crash states besides those of the cuts; null if none were looked at."""
+
+    controls: tuple[CertifiedControl, ...] = ()
+    """The runs of known outcome."""
+
+    confirmed: bool | None = None
+    """For a lossy cell: whether live cut and analysis of the recording name the same lost
+    records; null for other verdicts."""
+
+    explanation: str = ""
+    """For a cell that is not safe: which layer breaks which promise, or why it is unknown."""
+
+    wire: WireAccount | None = None
+    """What went over the wire; null if not measured."""
+
+    costs: tuple[Cost, ...] = ()
+    """What a commit costs, by kind of disk; empty if not measured."""
+
+    evidence: tuple[Evidence, ...] = ()
+    """Its recordings."""
+
+    reproduce: str = ""
+    """The command that repeats the cell with the same seed."""
+
+
+class NotTested(Record):
+    """Something that a reader might expect, and that was not tested."""
+
+    settings: dict[str, Any] = {}
+    """The combination, by dotted key; empty if it is not a matter of settings."""
+
+    reason: str
+    """Why not."""
+
+    combinations: int = 1
+    """How many combinations this stands for."""
+
+
+class Certificate(Record):
+    """certificate.json."""
+
+    format: Literal["powercut-certificate/1"] = CERTIFICATE_FORMAT
+    """Name and version of this format."""
+
+    powercut: str
+    """Version of powercut."""
+
+    title: str
+    """Name of the profile, presets or scenarios that were certified."""
+
+    seed: int
+    """Root of every random choice."""
+
+    started: str
+    """When the first run began, UTC, ISO 8601."""
+
+    seconds: float
+    """How long it took, interruptions not counted."""
+
+    command: str
+    """The command that repeats it."""
+
+    host: dict[str, Any]
+    """The machine that it ran on: kernel, system, processors, accelerator."""
+
+    components: tuple[Component, ...]
+    """Exactly which versions."""
+
+    axes: dict[str, tuple[Any, ...]]
+    """The settings that vary between the cells, and their values."""
+
+    strategy: str
+    """How combinations were chosen: `product`, `pairwise`, or `listed`."""
+
+    verdicts: dict[str, int]
+    """How many cells came out `safe`, `lossy`, `inconclusive`."""
+
+    as_expected: bool
+    """Whether every cell got the verdict that was expected."""
+
+    cells: tuple[CertifiedCell, ...]
+    """Each cell."""
+
+    not_tested: tuple[NotTested, ...] = ()
+    """What was left out, and why."""
+
+    statement: str
+    """What all this proves and what it does not, for a person."""

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a cell costs, and what went over the wire: measured in a run that ends in order.
+
+A measured run is no cut: the workload writes a fixed number of commits and ends, the guest
+is quiet, and every layer is asked what it has seen.  So the counts of the layers belong to
+the same requests, and can be compared to the last one.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from powercut.scenario.choices import DiskModel
+from powercut.scenario.settings import Parameters
+from powercut.store.trial_result import Latency, Record
+
+MEASUREMENT_FORMAT: Final = "powercut-measurement/1"
+
+
+class RequestCounts(Record):
+    """The requests that one layer has seen during the measured commits."""
+
+    writes: int
+    """Writes, those with FUA included."""
+
+    fua_writes: int | None
+    """Writes with FUA; null where the layer does not tell them apart."""
+
+    flushes: int
+    """Flushes, those that carry no data."""
+
+    written_bytes: int
+    """Bytes of all writes."""
+
+    kinds: dict[str, int] = {}
+    """How many of each kind in the layer's own words: `WFS`, `WS`, `FF` and so on in the
+    guest's trace of its block layer (rwbs, Documentation/trace/events.rst of Linux)."""
+
+
+class WireAccount(Record):
+    """What the same commits looked like to each layer."""
+
+    commits: int
+    """Commits that were measured."""
+
+    committed_bytes: int
+    """Bytes of the records that they committed."""
+
+    guest: RequestCounts | None
+    """What the guest's block layer issued; null if its kernel has no trace of it."""
+
+    hypervisor: RequestCounts | None
+    """What the hypervisor says that it was asked for (QMP query-blockstats); null if it does
+    not say."""
+
+    disk: RequestCounts
+    """What the captured disk saw."""
+
+    flush_ends_at: str = ""
+    """The first layer that passes fewer promises of durability on than it was asked for:
+    `workload`, `file system`, `guest block layer`, `hypervisor` or `disk`; empty if every
+    layer passes all on."""
+
+    because: str = ""
+    """How that shows, in a sentence with the counts."""
+
+
+class Cost(Record):
+    """What commits cost on one kind of disk."""
+
+    disk: DiskModel
+    """How long the captured disk takes for a flush and for a write with FUA."""
+
+    commits: int
+    """Commits that were measured."""
+
+    seconds: float
+    """From the first to the last of them."""
+
+    commits_per_s: float
+    """Commits a second."""
+
+    latency: Latency
+    """Percentiles of the commit latency."""
+
+    histogram: tuple[tuple[float, int], ...]
+    """Commit latency: upper edge of a bucket in microseconds, and commits in it; empty
+    buckets are left out."""
+
+    medium_limit_per_s: float | None = None
+    """Commits a second that the modelled medium can do at most, one stream with a flush each;
+    null where it has no limit.  More than this is a symptom."""
+
+
+class Measurement(Record):
+    """measurement.json: one cell, without a cut."""
+
+    format: Literal["powercut-measurement/1"] = MEASUREMENT_FORMAT
+    """Name and version of this format."""
+
+    scenario: str
+    """Name of the scenario."""
+
+    cell: str
+    """Name of the cell."""
+
+    parameters: Parameters
+    """Every setting of the cell."""
+
+    wire: WireAccount | None = None
+    """What went over the wire; null if it could not be counted."""
+
+    costs: tuple[Cost, ...] = ()
+    """What commits cost, by kind of disk."""
+
+    trouble: str = ""
+    """Why something is missing; empty if nothing is."""
