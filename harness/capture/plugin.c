@@ -349,18 +349,18 @@ static int answer_yes(void *handle)
     return 1;
 }
 
-/* QEMU sends flushes to an NBD server that offers them, even under cache=unsafe; where
- * it must drop the guest's flushes as it does on a file, the disk offers none. */
+/* QEMU sends flushes and FUA to an NBD server that offers them, even under cache=unsafe;
+ * where it must drop the guest's flushes as it does on a file, the disk offers neither. */
 static int capture_can_flush(void *handle)
 {
     (void)handle;
     return config.offer_flush;
 }
 
-static int answer_native_fua(void *handle)
+static int capture_can_fua(void *handle)
 {
     (void)handle;
-    return NBDKIT_FUA_NATIVE;
+    return config.offer_flush ? NBDKIT_FUA_NATIVE : NBDKIT_FUA_NONE;
 }
 
 static int capture_is_rotational(void *handle)
@@ -437,7 +437,7 @@ static struct nbdkit_plugin plugin = {
     .can_trim = answer_yes,
     .can_zero = answer_yes,
     .can_fast_zero = answer_yes,
-    .can_fua = answer_native_fua,
+    .can_fua = capture_can_fua,
     .can_multi_conn = answer_yes,
     .is_rotational = capture_is_rotational,
     .block_size = capture_block_size,

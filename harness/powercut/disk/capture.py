@@ -56,8 +56,8 @@ class CaptureConfig:
     None to record nothing; its files must not exist yet.  `sockets` is a folder in
     which the disk makes one of its own (the system's temporary folder if None);
     `control` is an additional socket for control commands of others.  `offer_flush` is
-    False for a disk that tells its clients that it has no flush: QEMU then drops the
-    guest's flushes, as cache=unsafe does on a file.
+    False for a disk that tells its clients that it has neither flush nor FUA: QEMU then
+    drops the guest's flushes, as cache=unsafe does on a file.
     """
 
     base: Path

@@ -22,9 +22,9 @@ from pathlib import Path
 from powercut.machine.port import (
     Accelerator,
     Bus,
-    CacheMode,
     FileDisk,
     GuestImage,
+    HostCache,
     ImageLayer,
     MachineSpec,
     NbdDisk,
@@ -74,7 +74,7 @@ def build_argv(
         *_kernel(spec, tsc_khz),
         *_ports(spec, console),
         *_disk(spec.disk if disk is None else disk, spec.cache, spec.layer),
-        *_device(spec.bus, spec.cache),
+        *_device(spec),
     ]
 
 
@@ -145,7 +145,7 @@ def _ports(spec: MachineSpec, console: Path) -> list[str]:
 
 
 def _disk(
-    disk: NbdDisk | FileDisk | NullDisk, cache: CacheMode, layer: ImageLayer | None
+    disk: NbdDisk | FileDisk | NullDisk, cache: HostCache, layer: ImageLayer | None
 ) -> list[str]:
     modes = {"cache": {"direct": cache.direct, "no-flush": cache.no_flush}}
     storage: dict[str, object] = {"node-name": "storage"}
@@ -167,15 +167,17 @@ def _disk(
     ]
 
 
-def _device(bus: Bus, cache: CacheMode) -> list[str]:
+def _device(spec: MachineSpec) -> list[str]:
     """The disk as the guest finds it, behind its controller."""
-    disk = f"drive=disk,write-cache={'on' if cache.write_cache else 'off'}"
+    bus, on_off = spec.bus, {True: "on", False: "off"}
+    disk = f"drive=disk,write-cache={on_off[spec.cache.write_cache]}"
     # Errors are the guest's to see: by default a full host would silently stop it.  NVMe
     # has no such choice; it always reports them.
     reported = f"{disk},werror=report,rerror=report"
     match bus:
         case Bus.VIRTIO_BLK:
-            devices = [f"virtio-blk-pci,{reported}"]
+            wce = "" if spec.config_wce is None else f",config-wce={on_off[spec.config_wce]}"
+            devices = [f"virtio-blk-pci,{reported}{wce}"]
         case Bus.VIRTIO_SCSI | Bus.VIRTIO_SCSI_FUA:
             fua = "on" if bus is Bus.VIRTIO_SCSI_FUA else "off"
             devices = ["virtio-scsi-pci,id=scsi", f"scsi-hd,bus=scsi.0,{reported},dpofua={fua}"]

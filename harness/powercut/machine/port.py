@@ -7,14 +7,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from powercut.model.machine import Accelerator, Bus, CacheMode, ImageFormat, Start
+from powercut.model.machine import (
+    Accelerator,
+    Bus,
+    CacheFlags,
+    CacheMode,
+    HostCache,
+    ImageFormat,
+    Start,
+)
 
 __all__ = [
     "Accelerator",
     "Bus",
+    "CacheFlags",
     "CacheMode",
     "FileDisk",
     "GuestImage",
+    "HostCache",
     "ImageFormat",
     "ImageLayer",
     "Machine",
@@ -70,7 +80,7 @@ class MachineSpec:
     disk: NbdDisk | FileDisk
     channel: Path  # a unix socket on which the controller listens; QEMU connects
     qmp: Path  # the same for QMP
-    cache: CacheMode = CacheMode.NONE
+    cache: HostCache = CacheMode.NONE
     bus: Bus = Bus.VIRTIO_BLK
     accelerator: Accelerator = Accelerator.TCG
     memory_mib: int = 128
@@ -78,6 +88,7 @@ class MachineSpec:
     kernel_arguments: tuple[str, ...] = field(default=())
     layer: ImageLayer | None = None
     start: Start = Start.AUTO
+    config_wce: bool | None = None  # of virtio-blk; None: as QEMU has it, which is on
 
 
 class Machine(Protocol):

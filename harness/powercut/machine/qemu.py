@@ -14,7 +14,7 @@ from typing import Final, Self
 from powercut.machine import nbd
 from powercut.machine.argv import TemplateRam, build_argv
 from powercut.machine.hypervisor import Hypervisor, describe, tail
-from powercut.machine.port import CacheMode, MachineSpec, NbdDisk, Start
+from powercut.machine.port import MachineSpec, NbdDisk, Start
 from powercut.machine.template import Template, TemplateStore
 from powercut.machine.tsc import host_tsc_khz
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError, UsageError
@@ -198,11 +198,11 @@ class QemuMachine:
                 raise HostError(f"cannot use disk {disk.path}: {error.strerror}") from None
             return layer.size if layer else size
         export = nbd.examine(disk.socket, timeout_s=timeout_s)
-        if self.spec.cache is CacheMode.UNSAFE and export.offers_flush:
+        if self.spec.cache.no_flush and (export.offers_flush or export.offers_fua):
             raise UsageError(
-                "cache=unsafe would have no effect: QEMU sends flushes to an NBD disk"
+                "cache=unsafe would have no effect: QEMU sends flushes and FUA to an NBD disk"
                 " that offers them, whatever its cache mode",
-                hint="let the disk offer no flush, so that QEMU drops the guest's flushes,"
+                hint="let the disk offer no flush and no FUA, so that QEMU drops the guest's,"
                 " or use an image file",
             )
         return layer.size if layer else export.size

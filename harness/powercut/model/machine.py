@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 
 
 class CacheMode(enum.Enum):
@@ -29,6 +30,19 @@ class CacheMode(enum.Enum):
     def no_flush(self) -> bool:
         """Whether QEMU drops the guest's flushes."""
         return self is CacheMode.UNSAFE
+
+
+@dataclass(frozen=True)
+class CacheFlags:
+    """What a cache mode consists of, each part by itself; see the properties of `CacheMode`."""
+
+    write_cache: bool
+    direct: bool
+    no_flush: bool
+
+
+HostCache = CacheMode | CacheFlags
+"""QEMU's treatment of a disk: a named mode, or any combination of its parts."""
 
 
 class Bus(enum.Enum):
@@ -70,7 +84,7 @@ class Bus(enum.Enum):
         """
         return self is not Bus.NVME
 
-    def same_restored(self, cache: CacheMode) -> bool:
+    def same_restored(self, cache: HostCache) -> bool:
         """Whether a restored guest treats the disk as a booted one does.
 
         A restored IDE disk of QEMU has a write cache, whatever it had before

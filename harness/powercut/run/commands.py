@@ -128,7 +128,7 @@ def capture_config(
     """The capture disk of a cell.
 
     Under cache=unsafe QEMU must drop the guest's flushes.  It does not do so on an NBD disk
-    that offers flushes; so this one offers none.
+    that offers flushes or FUA; so this one offers neither.
     """
     return CaptureConfig(
         base=base,
@@ -136,7 +136,7 @@ def capture_config(
         contract=parameters.disk.contract(),
         run_id=run_id,
         sockets=sockets,
-        offer_flush=not parameters.machine.cache.no_flush,
+        offer_flush=not parameters.machine.host_cache.no_flush,
     )
 
 
@@ -151,6 +151,21 @@ def recovery_plan(parameters: Parameters, run_id: bytes) -> RecoveryPlan:
     )
 
 
+def write_cache_file(machine: MachineSettings) -> str:
+    """The file to which the guest writes "write through"; empty if to none.
+
+    `queue/write_cache` is the kernel's own belief (Documentation/ABI/stable/sysfs-block);
+    `cache_type` of virtio_blk is the disk's (VIRTIO_BLK_F_CONFIG_WCE in the virtio
+    specification).
+    """
+    files = {
+        GuestWriteCache.AS_PROMISED: "",
+        GuestWriteCache.WRITE_THROUGH: f"/sys/block/{machine.bus.device}/queue/write_cache",
+        GuestWriteCache.SWITCHED_OFF: f"/sys/block/{machine.bus.device}/cache_type",
+    }
+    return files[machine.guest_write_cache]
+
+
 def promised_facts(machine: MachineSettings) -> dict[str, str]:
     """What the guest must see if the configuration took effect.
 
@@ -159,8 +174,8 @@ def promised_facts(machine: MachineSettings) -> dict[str, str]:
     believes that only with a write cache.  An NVMe controller of QEMU always says that it has a
     volatile write cache, and every NVMe disk knows FUA.
     """
-    overridden = machine.guest_write_cache is GuestWriteCache.WRITE_THROUGH
-    offered = machine.cache.write_cache or machine.bus is Bus.NVME
+    overridden = machine.guest_write_cache is not GuestWriteCache.AS_PROMISED
+    offered = machine.host_cache.write_cache or machine.bus is Bus.NVME
     knows_fua = machine.bus in (Bus.NVME, Bus.VIRTIO_SCSI_FUA)
     return {
         "write_cache": SysfsWriteCache[offered and not overridden],

@@ -28,6 +28,7 @@ from powercut.scenario.settings import (
     ControlKind,
     GuestWriteCache,
     Parameters,
+    Switch,
     SyncMode,
     TriggerSettings,
 )
@@ -103,6 +104,8 @@ def twin(parameters: Parameters, kind: ControlKind) -> Parameters:
                 "format": ImageFormat.RAW,
                 "format_options": (),
                 "start": Start.AUTO,
+                "config_wce": Switch.AUTO,
+                "no_flush": Switch.AUTO,
             }
             if parameters.machine.cache is CacheMode.UNSAFE:
                 changes["machine"]["cache"] = CacheMode.NONE

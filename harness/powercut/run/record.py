@@ -33,7 +33,6 @@ from powercut.run.scratch import scratch
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.scenario.settings import (
     ControlKind,
-    GuestWriteCache,
     Layout,
     Parameters,
 )
@@ -208,9 +207,8 @@ class _Recording:
         parameters = self.job.parameters
         name = parameters.machine.bus.device
         device = f"/dev/{name}"
-        if parameters.machine.guest_write_cache is GuestWriteCache.WRITE_THROUGH:
-            path = f"/sys/block/{name}/queue/write_cache"
-            self._command(channel, "write", path, "write through")
+        if file := commands.write_cache_file(parameters.machine):
+            self._command(channel, "write", file, "write through")
         self._command(channel, "flushbufs", device)
         self.facts = self._command(channel, "facts", name).facts
         if not commands.is_raw(parameters):

@@ -18,7 +18,7 @@ from powercut.machine.template import TemplateStore
 from powercut.model.machine import Accelerator, Bus, ImageFormat
 from powercut.paths import CACHE
 from powercut.scenario.plan import Plan
-from powercut.scenario.settings import AcceleratorChoice, Parameters
+from powercut.scenario.settings import AcceleratorChoice, Parameters, Switch
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Rig:
             disk=NbdDisk(disk),
             channel=folder / "ctl",
             qmp=folder / "qmp",
-            cache=machine.cache,
+            cache=machine.host_cache,
             bus=machine.bus,
             accelerator=self.accelerator
             if chosen is AcceleratorChoice.AUTO
@@ -74,6 +74,9 @@ class Rig:
             if machine.format is ImageFormat.RAW
             else ImageLayer(machine.format, parameters.disk.size),
             start=machine.start,
+            config_wce=None
+            if machine.config_wce is Switch.AUTO
+            else machine.config_wce is Switch.ON,
             memory_mib=machine.memory >> 20,
             cpus=machine.cpus,
             kernel_arguments=machine.kernel_arguments,

@@ -8,10 +8,28 @@ from typing import Final
 
 
 class GuestWriteCache(enum.Enum):
-    """What the guest's kernel is told about the disk's write cache."""
+    """What the guest's kernel is told about the disk's write cache.
+
+    `write-through` is told to the kernel alone, which then believes that there is nothing to
+    flush.  `switched-off` is told to the disk, through its driver (`cache_type`): the disk
+    then makes each write durable itself.
+    """
 
     AS_PROMISED = "as-promised"
     WRITE_THROUGH = "write-through"
+    SWITCHED_OFF = "switched-off"
+
+
+class Switch(enum.Enum):
+    """One part of a cache mode: as the mode has it, or given by itself."""
+
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"
+
+    def of(self, implied: bool) -> bool:
+        """The value, where the mode implies `implied`."""
+        return implied if self is Switch.AUTO else self is Switch.ON
 
 
 class AcceleratorChoice(enum.Enum):

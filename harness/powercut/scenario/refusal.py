@@ -21,6 +21,7 @@ from powercut.scenario.settings import (
     GuestWriteCache,
     Layout,
     Parameters,
+    Switch,
     SyncMode,
 )
 
@@ -203,14 +204,17 @@ def _cut(p: Parameters) -> Iterator[Reason]:
         yield "cut.trigger", "the trial would miss its deadline before the cut comes"
     if cut.trigger.flushes is not None:
         # An NVMe controller always says that it has a cache, so that the guest flushes.
-        if not p.machine.cache.write_cache and p.machine.bus is not Bus.NVME:
-            yield (
-                "cut.trigger",
-                f"cache mode {p.machine.cache.value} sends writes with FUA and no flush at all",
-            )
-        if p.machine.cache.no_flush:
-            yield "cut.trigger", "cache mode unsafe drops every flush before it gets to the disk"
-        if p.machine.guest_write_cache is GuestWriteCache.WRITE_THROUGH:
+        cache = p.machine.host_cache
+        if not cache.write_cache and p.machine.bus is not Bus.NVME:
+            mode = "machine.write_cache: off"
+            if p.machine.write_cache is Switch.AUTO:
+                mode = f"cache mode {p.machine.cache.value}"
+            yield "cut.trigger", f"{mode} sends writes with FUA and no flush at all"
+        if cache.no_flush:
+            unsafe = p.machine.no_flush is Switch.AUTO
+            mode = "cache mode unsafe" if unsafe else "machine.no_flush"
+            yield "cut.trigger", f"{mode} drops every flush before it gets to the disk"
+        if p.machine.guest_write_cache is not GuestWriteCache.AS_PROMISED:
             yield "cut.trigger", "a guest that believes in write-through sends no flush at all"
         if p.workload.sync is SyncMode.NONE:
             yield "cut.trigger", "a workload that never syncs may not flush before the deadline"
@@ -241,6 +245,13 @@ _VARIANTS: Final = {
 def _machine(p: Parameters) -> Iterator[Reason]:
     if p.machine.start is Start.RESTORED and not p.machine.bus.restorable:
         yield "machine.start", f"QEMU cannot save a guest with a disk on {p.machine.bus.value}"
+    if p.machine.config_wce is not Switch.AUTO and p.machine.bus is not Bus.VIRTIO_BLK:
+        yield "machine.config_wce", "only a virtio-blk disk lets its guest switch the write cache"
+    if p.machine.guest_write_cache is GuestWriteCache.SWITCHED_OFF:
+        if p.machine.bus is not Bus.VIRTIO_BLK:
+            yield "machine.guest_write_cache", "only a virtio-blk disk can be switched by its guest"
+        elif p.machine.config_wce is Switch.OFF:
+            yield "machine.guest_write_cache", "with config_wce off the guest may not switch it"
 
 
 def _format(p: Parameters) -> Iterator[Reason]:

@@ -22,6 +22,7 @@ from powercut.scenario.choices import (
     FilesystemType,
     GuestWriteCache,
     Layout,
+    Switch,
     SyncMode,
 )
 from powercut.scenario.quantity import Duration
@@ -50,6 +51,7 @@ __all__ = [
     "MachineSettings",
     "Parameters",
     "Settings",
+    "Switch",
     "SyncMode",
     "TriggerSettings",
     "WorkloadSettings",

@@ -8,8 +8,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, StrictInt
 
-from powercut.model.machine import Bus, CacheMode, ImageFormat, Start
-from powercut.scenario.choices import AcceleratorChoice, GuestWriteCache
+from powercut.model.machine import Bus, CacheFlags, CacheMode, ImageFormat, Start
+from powercut.scenario.choices import AcceleratorChoice, GuestWriteCache, Switch
 from powercut.scenario.quantity import Size
 from powercut.scenario.settings_base import Settings
 
@@ -25,6 +25,22 @@ class MachineSettings(Settings):
 
     cache: CacheMode = CacheMode.NONE
     """QEMU's cache mode for the disk under test."""
+
+    write_cache: Switch = Switch.AUTO
+    """Whether the guest is offered a volatile write cache: `auto` as the cache mode has it
+    (`on` but for writethrough and directsync), or `on` or `off` by itself."""
+
+    direct: Switch = Switch.AUTO
+    """Whether QEMU goes round the host's page cache (O_DIRECT): `auto` as the cache mode has
+    it (`on` for none and directsync), or `on` or `off` by itself."""
+
+    no_flush: Switch = Switch.AUTO
+    """Whether QEMU drops flushes, those of its own for FUA and write-through included: `auto`
+    as the cache mode has it (`on` for unsafe), or `on` or `off` by itself."""
+
+    config_wce: Switch = Switch.AUTO
+    """Whether the guest may switch the write cache of a virtio-blk disk (`config-wce`); `auto`
+    as QEMU has it, which is `on`."""
 
     bus: Bus = Bus.VIRTIO_BLK
     """How the guest reaches the disk under test."""
@@ -51,8 +67,19 @@ class MachineSettings(Settings):
     """Added to the guest's kernel command line."""
 
     guest_write_cache: GuestWriteCache = GuestWriteCache.AS_PROMISED
-    """What the guest believes of the disk's write cache: `as-promised` by the machine, or
-    `write-through`, written to the guest's `queue/write_cache`, so that it stops flushing."""
+    """What the guest makes of the disk's write cache: `as-promised` by the machine;
+    `write-through`, written to the guest's `queue/write_cache`, so that it stops flushing and
+    the disk knows nothing of it; or `switched-off`, "write through" written to `cache_type`, so
+    that a virtio-blk disk writes through and the guest need not flush."""
 
     accelerator: AcceleratorChoice = AcceleratorChoice.AUTO
     """What runs the guest's instructions; `auto` takes KVM if a probe guest proves it."""
+
+    @property
+    def host_cache(self) -> CacheFlags:
+        """What the cache mode and the settings that override its parts come to."""
+        return CacheFlags(
+            write_cache=self.write_cache.of(self.cache.write_cache),
+            direct=self.direct.of(self.cache.direct),
+            no_flush=self.no_flush.of(self.cache.no_flush),
+        )

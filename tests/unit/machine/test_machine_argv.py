@@ -14,6 +14,7 @@ from powercut.machine.argv import NullDisk, TemplateRam, build_argv, kernel_comm
 from powercut.machine.port import (
     Accelerator,
     Bus,
+    CacheFlags,
     CacheMode,
     FileDisk,
     GuestImage,
@@ -122,6 +123,22 @@ def test_each_bus_has_its_controller_and_its_write_cache(bus):
     off = build_argv(replace(SPEC, bus=bus, cache=CacheMode.DIRECTSYNC), QEMU, console=CONSOLE)
     expected = [device.replace("write-cache=on", "write-cache=off") for device in DEVICES[bus]]
     assert options(off, "-device")[3:] == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "words"), [(None, ""), (True, ",config-wce=on"), (False, ",config-wce=off")]
+)
+def test_the_guest_may_switch_the_write_cache_or_not(given, words):
+    argv = build_argv(replace(SPEC, config_wce=given), QEMU, console=CONSOLE)
+    assert options(argv, "-device")[-1] == DEVICES[Bus.VIRTIO_BLK][0] + words
+
+
+def test_a_cache_mode_may_be_given_in_parts():
+    flags = CacheFlags(write_cache=False, direct=True, no_flush=True)
+    argv = build_argv(replace(SPEC, cache=flags), QEMU, console=CONSOLE)
+    for node in nodes(argv).values():
+        assert node["cache"] == {"direct": True, "no-flush": True}
+    assert "write-cache=off" in options(argv, "-device")[-1]
 
 
 @pytest.mark.parametrize("image", ImageFormat)

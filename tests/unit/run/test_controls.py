@@ -14,6 +14,7 @@ from powercut.scenario.settings import (
     GuestWriteCache,
     MachineSettings,
     Parameters,
+    Switch,
     SyncMode,
     TriggerSettings,
     WorkloadSettings,
@@ -69,7 +70,9 @@ def test_the_workload_without_sync_stays_in_the_page_cache():
         Parameters(workload=WorkloadSettings(plant="early-ack")),
         Parameters(disk=DiskSettings(flush=Honour.IGNORED)),
         Parameters(machine=MachineSettings(cache=CacheMode.UNSAFE)),
+        Parameters(machine=MachineSettings(no_flush=Switch.ON)),
         Parameters(machine=MachineSettings(guest_write_cache=GuestWriteCache.WRITE_THROUGH)),
+        Parameters(machine=MachineSettings(guest_write_cache=GuestWriteCache.SWITCHED_OFF)),
     ],
 )
 def test_the_honest_twin_is_honest_throughout(cell):
@@ -78,7 +81,7 @@ def test_the_honest_twin_is_honest_throughout(cell):
     assert honest.workload.sync is not SyncMode.NONE
     assert honest.workload.plant == "none"
     assert honest.machine.guest_write_cache is GuestWriteCache.AS_PROMISED
-    assert not honest.machine.cache.no_flush
+    assert not honest.machine.host_cache.no_flush
 
 
 def test_nothing_that_may_lie_stands_between_the_honest_twin_and_its_disk():

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from powercut.model.machine import Bus, CacheMode
-from powercut.run.commands import promised_facts
-from powercut.scenario.settings import GuestWriteCache, MachineSettings
+from powercut.model.machine import Bus, CacheFlags, CacheMode
+from powercut.run.commands import promised_facts, write_cache_file
+from powercut.scenario.settings import GuestWriteCache, MachineSettings, Switch
 
 BACK, THROUGH = "write back", "write through"
 
@@ -29,6 +29,31 @@ def test_promises(bus, with_cache, without):
         seen = promised_facts(MachineSettings(bus=bus, cache=cache))
         expected = with_cache if cache.write_cache else without
         assert (seen["write_cache"], seen["fua"]) == expected
+
+
+@pytest.mark.parametrize("cache", CacheMode)
+@pytest.mark.parametrize("switch", [Switch.ON, Switch.OFF])
+def test_the_parts_of_a_cache_mode_override_it(cache, switch):
+    given = MachineSettings(cache=cache, write_cache=switch, direct=switch, no_flush=switch)
+    on = switch is Switch.ON
+    assert given.host_cache == CacheFlags(write_cache=on, direct=on, no_flush=on)
+    assert promised_facts(given)["write_cache"] == (BACK if on else THROUGH)
+    implied = MachineSettings(cache=cache).host_cache
+    assert implied == CacheFlags(cache.write_cache, cache.direct, cache.no_flush)
+
+
+def test_a_guest_that_switches_the_write_cache_names_who_is_told():
+    files = {
+        choice: write_cache_file(MachineSettings(guest_write_cache=choice))
+        for choice in GuestWriteCache
+    }
+    assert files == {
+        GuestWriteCache.AS_PROMISED: "",
+        GuestWriteCache.WRITE_THROUGH: "/sys/block/vda/queue/write_cache",
+        GuestWriteCache.SWITCHED_OFF: "/sys/block/vda/cache_type",
+    }
+    switched = MachineSettings(guest_write_cache=GuestWriteCache.SWITCHED_OFF)
+    assert promised_facts(switched) == {"write_cache": THROUGH, "fua": "0"}
 
 
 @pytest.mark.parametrize("bus", Bus)

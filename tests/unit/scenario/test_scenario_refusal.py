@@ -76,6 +76,22 @@ REFUSED = [
     ({"workload": {"plant": "replay-old:3"}}, ["workload.plant"]),
     ({"disk": {"volatile_cache": False, "cache_size": "1 MiB"}}, ["disk.cache_size"]),
     ({"machine": {"start": "restored", "bus": "nvme"}}, ["machine.start"]),
+    ({"machine": {"config_wce": "on", "bus": "nvme"}}, ["machine.config_wce"]),
+    (
+        {"machine": {"guest_write_cache": "switched-off", "bus": "ide"}},
+        ["machine.guest_write_cache"],
+    ),
+    (
+        {"machine": {"guest_write_cache": "switched-off", "config_wce": "off"}},
+        ["machine.guest_write_cache"],
+    ),
+    (
+        {
+            "machine": {"write_cache": "off", "no_flush": "on"},
+            "cut": {"trigger": {"flushes": 3}},
+        },
+        ["cut.trigger", "cut.trigger"],
+    ),
     ({"machine": {"format_options": ["cluster_size=4096"]}}, ["machine.format_options"]),
     (
         {"machine": {"format": "qcow2", "format_options": ["lazy_refcounts=on"] * 2}},
