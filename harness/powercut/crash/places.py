@@ -34,9 +34,6 @@ OTHER: Final = -1
 WINDOW_CHUNKS: Final = 1 << 21
 """About how many chunks of the log, or of writes that carry them, one window holds."""
 
-_BIG: Final = 1 << 20
-"""Requests of more bytes (discards of whole disks) are kept apart from the sorted index."""
-
 
 @dataclass(frozen=True)
 class Pieces:
@@ -84,11 +81,21 @@ class CoverIndex:
             bounds.append(extra_bounds)
         self.unit = common_unit(np.concatenate(bounds))
         self.chunks = self.unit // CHUNK
-        order = np.argsort(begin // self.unit, kind="stable")
-        self._write = changes[order]
-        self._begin = (begin // self.unit)[order]
-        self._end = (end // self.unit)[order]
-        self._big = np.flatnonzero(self._end - self._begin > _BIG // self.unit)
+        self._write, self._begin, self._end = changes, begin // self.unit, end // self.unit
+        self._latest = np.maximum.accumulate(sets.successor[changes])
+        self._sizes = list(self._by_size())
+
+    def _by_size(self) -> Iterator[tuple[int, I64, I64]]:
+        """Size classes: the most units that one covers, its members by place, and their places.
+
+        A class has members up to twice as large as its smallest, so that few of those that a
+        search among them must look at lie short of the place it is for.
+        """
+        size = np.frexp((self._end - self._begin - 1).astype(np.float64))[1]
+        for exponent in np.flatnonzero(np.bincount(size)).tolist():
+            members = np.flatnonzero(size == exponent)
+            members = members[np.argsort(self._begin[members], kind="stable")]
+            yield 1 << exponent, members, self._begin[members]
 
     def covers(self, units: I64, since: int, until: int) -> tuple[I64, I64, I64]:
         """Writes, with first and last+1 index into `units` (sorted), that cover some of them.
@@ -96,18 +103,29 @@ class CoverIndex:
         Only those that matter to what request `since` or a later one wrote there: not
         those that completed before it was submitted, nor requests from `until` on.
         """
-        reach = _BIG // self.unit
-        first = int(np.searchsorted(self._begin, int(units[0]) - reach, side="left"))
-        last = int(np.searchsorted(self._begin, int(units[-1]), side="right"))
-        candidates = np.concatenate([self._big[self._big < first], np.arange(first, last)])
-        write = self._write[candidates]
-        candidates = candidates[(write < until) & (self._successor[write] > since)]
+        # Whatever stands before `first` had completed when `since` was submitted.
+        first = int(np.searchsorted(self._latest, since, side="right"))
+        last = int(np.searchsorted(self._write, until, side="left"))
+        near = [self._near(units, reach, at) for reach, _, at in self._sizes]
+        if last - first <= sum(high - low for low, high in near):
+            candidates = np.arange(first, max(first, last))
+        else:
+            found = [
+                members[low:high]
+                for (_, members, _), (low, high) in zip(self._sizes, near, strict=True)
+            ]
+            candidates = np.sort(np.concatenate(found))
+            candidates = candidates[(candidates >= first) & (candidates < last)]
+        candidates = candidates[self._successor[self._write[candidates]] > since]
         low = np.searchsorted(units, self._begin[candidates], side="left")
         high = np.searchsorted(units, self._end[candidates], side="left")
         some = high > low
-        write, low, high = self._write[candidates][some], low[some], high[some]
-        order = np.argsort(write, kind="stable")
-        return write[order], low[order], high[order]
+        return self._write[candidates[some]], low[some], high[some]
+
+    def _near(self, units: I64, reach: int, begin: I64) -> tuple[int, int]:
+        """Which of a size class, that begin at `begin`, may cover some of `units`."""
+        first = np.searchsorted(begin, int(units[0]) - reach, side="right")
+        return int(first), int(np.searchsorted(begin, int(units[-1]), side="right"))
 
 
 def common_unit(bounds: I64) -> int:
