@@ -12,6 +12,7 @@ from collections.abc import Generator
 from fnmatch import fnmatch
 
 import pytest
+import wal_driver
 
 MAY_SKIP_IN_CI: dict[str, str] = {
     "*kvm*": "hosted machines rarely nest virtualisation; everything else is tested with TCG",
@@ -27,6 +28,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.fixture(scope="session")
+def wal(tmp_path_factory: pytest.TempPathFactory) -> wal_driver.Wal:
+    """The `wal` program, built once a session."""
+    return wal_driver.build(tmp_path_factory.mktemp("wal-build"))
 
 
 def _refuse_skip(node_id: str, report: pytest.TestReport | pytest.CollectReport) -> None:

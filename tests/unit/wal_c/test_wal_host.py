@@ -90,7 +90,9 @@ def test_what_was_written_is_read_back(wal, tmp_path, engine, direct, layout, re
 
 
 @pytest.mark.parametrize("direct", [0, 1])
-@pytest.mark.parametrize("sync", ["none", "fsync", "fdatasync", "o_dsync", "o_sync", "rwf_dsync"])
+@pytest.mark.parametrize(
+    "sync", ["none", "fsync", "fdatasync", "o_dsync", "o_sync", "rwf_dsync", "alternate"]
+)
 def test_sync_modes(wal, tmp_path, sync, direct):
     if direct:
         wal_driver.probe_direct(tmp_path)
@@ -109,6 +111,8 @@ def test_sync_modes(wal, tmp_path, sync, direct):
         # a new file's name is made durable before the first ack, whatever the mode
         ("o_dsync", Refused(FSYNC), "fsync"),
         ("rwf_dsync", Refused(FSYNC), "fsync"),
+        ("alternate", Refused(FDATASYNC), "fdatasync"),
+        ("alternate", Refused(FSYNC), "fsync"),
     ],
 )
 def test_never_an_ack_after_a_failed_sync(wal, tmp_path, sync, refused, call):
@@ -170,6 +174,45 @@ def test_one_write_for_each_group(wal, tmp_path):
         ["ACK"],
         ["LATENCY"],
     ]
+
+
+@pytest.mark.parametrize("layout", ["append", "prewritten", "recycled", "raw"])
+@pytest.mark.parametrize("direct", [0, 1])
+@pytest.mark.parametrize("engine", ["pwrite", "libaio", "io_uring"])
+def test_alternate_acknowledges_everything_in_order(wal, tmp_path, engine, direct, layout):
+    """Many streams, packed records, a ring that goes round: each record is acked once, after
+    its attempt, and is there."""
+    wal_driver.probe_engine(wal, engine, tmp_path)
+    if direct:
+        wal_driver.probe_direct(tmp_path)
+    keys = log_keys(tmp_path, layout, 192)
+    depth = 1 if engine == "pwrite" else 4
+    done = wal.write(
+        **keys, sync="alternate", engine=engine, direct=direct, depth=depth, streams=7, records=900
+    )
+    assert (done.status, done.stderr) == (0, "")
+    attempted = acked = 0
+    for message in done.messages:
+        if message.type is MessageType.ATTEMPT:
+            assert message.lsn == attempted + message.value
+            attempted = message.lsn
+        if message.type is MessageType.ACK:
+            assert message.lsn == acked + message.value <= attempted
+            acked = message.lsn
+    assert acked == attempted == 900
+    assert wal.read(**keys).extents[0] == (0, 900, INTACT, 1, 0)
+    latency = struct.unpack("<499Q", done.of(MessageType.LATENCY)[-1].payload)
+    assert latency[0] == 900
+
+
+def test_alternate_ends_with_the_write_that_fails(wal, tmp_path):
+    path = tmp_path / "log"
+    done = wal.write(
+        path=path, record=512, sync="alternate", streams=3, preexec=wal_driver.limited(51200)
+    )
+    assert (done.status, done.error) == (1, (errno.EFBIG, f"pwrite on {path}"))
+    assert done.acked <= 100
+    assert done.messages[-1].type is MessageType.ERROR
 
 
 def test_latency_counts_every_append(wal, tmp_path):
