@@ -163,7 +163,8 @@ static int sync_files(struct wal_committer *c)
     return 0;
 }
 
-int wal_commit_ack(struct wal_committer *c, const struct wal_group *group)
+int wal_commit_ack(struct wal_committer *c, const struct wal_group *group,
+                   struct wal_failure *failure)
 {
     struct pc_message ack = {
         .type = PC_ACK,
@@ -172,10 +173,19 @@ int wal_commit_ack(struct wal_committer *c, const struct wal_group *group)
     };
     /* The mark first: whoever hears of the ack may rely on the mark being in the log. */
     if (c->config->dmlog && dmlog_ack(&c->marks, ack.lsn))
-        return wal_fail(&c->failure, errno, "mark the ack in the dm-log-writes log");
+        return wal_fail(failure, errno, "mark the ack in the dm-log-writes log");
     int error = pc_outbox_add(&c->outbox, ack, NULL, 0);
 
-    return error ? wal_fail(&c->failure, -error, "write to the channel") : 0;
+    return error ? wal_fail(failure, -error, "write to the channel") : 0;
+}
+
+int wal_commit_write(struct wal_committer *c, const struct wal_group *group)
+{
+    if (wal_plant_before_write(c, group) || plan(c, group))
+        return -1;
+    if (c->engine.write(&c->engine, c->writes, c->write_count, 0, &c->failure))
+        return wal_fail_on(&c->failure, c->config->path);
+    return wal_plant_misplace(c);
 }
 
 int wal_commit(struct wal_committer *c, const struct wal_group *group)
@@ -204,7 +214,7 @@ int wal_commit(struct wal_committer *c, const struct wal_group *group)
         if (sync_files(c) || wal_log_settle(&c->log, &c->failure))
             return -1;
     }
-    if (!c->planted.early && wal_commit_ack(c, group))
+    if (!c->planted.early && wal_commit_ack(c, group, &c->failure))
         return -1;
     return wal_plant_after_ack(c);
 }

@@ -60,8 +60,12 @@ void wal_committer_close(struct wal_committer *committer);
  * as far as the sync mode says, and the ack is in the outbox. */
 int wal_commit(struct wal_committer *committer, const struct wal_group *group);
 
+/* The first half of it, for who flushes by himself: writes only, and sends nothing. */
+int wal_commit_write(struct wal_committer *committer, const struct wal_group *group);
+
 /* Puts the ack of `group` into the outbox, and before that, if a dm-log-writes device was
  * named, as the mark "ack LSN" into its log. */
-int wal_commit_ack(struct wal_committer *committer, const struct wal_group *group);
+int wal_commit_ack(struct wal_committer *committer, const struct wal_group *group,
+                   struct wal_failure *failure);
 
 #endif

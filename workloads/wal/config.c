@@ -10,8 +10,8 @@
 
 static const char *const layouts[] = {"append",   "prealloc", "prewritten", "recycled",
                                       "segments", "raw",      NULL};
-static const char *const syncs[] = {"none",    "fsync",  "fdatasync", "o_dsync",
-                                    "o_sync", "rwf_dsync", NULL};
+static const char *const syncs[] = {"none",   "fsync",     "fdatasync", "o_dsync",
+                                    "o_sync", "rwf_dsync", "alternate", NULL};
 static const char *const engines[] = {"pwrite", "libaio", "io_uring", NULL};
 
 static const struct {
@@ -125,6 +125,9 @@ static void check_plant(const struct wal_config *c, struct pc_problems *problems
         if (c->layout != WAL_PREWRITTEN && c->layout != WAL_RECYCLED && c->layout != WAL_RAW)
             pc_problem(problems, "plant=replay-old wants layout=prewritten, recycled or raw: "
                        "elsewhere a slot has no older content");
+        else if (c->sync == WAL_SYNC_ALTERNATE)
+            pc_problem(problems, "plant=replay-old wants another sync than alternate: "
+                       "while the old content goes back, others write");
         break;
     }
 }
@@ -138,6 +141,9 @@ static void check_write(const struct wal_config *c, struct pc_problems *problems
         pc_problem(problems, "streams * batch * record: a group commit of more than 1 GiB");
     if (c->records && c->first_lsn + c->records - 1 > WAL_LSN_MAX)
         pc_problem(problems, "first_lsn + records is beyond the last LSN, 2^40 - 1");
+    if (c->sync == WAL_SYNC_ALTERNATE && c->layout == WAL_SEGMENTS)
+        pc_problem(problems, "sync=alternate wants a log of one file: a flush goes on while the "
+                   "next segment is opened");
     check_plant(c, problems);
 }
 

@@ -82,20 +82,25 @@ int wal_plant_before_write(struct wal_committer *c, const struct wal_group *grou
     }
 }
 
+int wal_plant_misplace(struct wal_committer *c)
+{
+    if (c->config->plant != WAL_PLANT_WRONG_OFFSET || !c->planted.armed)
+        return 0;
+    c->planted.armed = false;
+    return write_slot(c, wal_slot(&c->log.layout, c->config->plant_arg - 1), c->planted.record);
+}
+
 int wal_plant_after_write(struct wal_committer *c, const struct wal_group *group)
 {
     if (c->config->plant == WAL_PLANT_EARLY_ACK) {
         c->planted.early = true;
-        if (wal_commit_ack(c, group))
+        if (wal_commit_ack(c, group, &c->failure))
             return -1;
         int error = pc_outbox_flush(&c->outbox);
 
         return error ? wal_fail(&c->failure, -error, "write to the channel") : 0;
     }
-    if (c->config->plant != WAL_PLANT_WRONG_OFFSET || !c->planted.armed)
-        return 0;
-    c->planted.armed = false;
-    return write_slot(c, wal_slot(&c->log.layout, c->config->plant_arg - 1), c->planted.record);
+    return wal_plant_misplace(c);
 }
 
 int wal_plant_after_ack(struct wal_committer *c)

@@ -22,6 +22,9 @@ int wal_plant_before_write(struct wal_committer *committer, const struct wal_gro
 /* After the writes, before the sync. */
 int wal_plant_after_write(struct wal_committer *committer, const struct wal_group *group);
 
+/* The part of it that belongs to wrong-offset. */
+int wal_plant_misplace(struct wal_committer *committer);
+
 /* After the sync, with the ack in the outbox. */
 int wal_plant_after_ack(struct wal_committer *committer);
 

@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
 # What the program, its unit tests and the fuzz target are made of, but for main().
-WAL_SOURCES = chunk.c classify.c commit.c config.c engine.c engine_io_uring.c engine_libaio.c \
-	layout.c log.c plant.c reader.c record.c writer.c crc32c.c keyval.c wire.c dmlog.c
+WAL_SOURCES = alternate.c chunk.c classify.c commit.c config.c engine.c engine_io_uring.c \
+	engine_libaio.c layout.c log.c plant.c reader.c record.c writer.c crc32c.c keyval.c wire.c dmlog.c

@@ -2,45 +2,16 @@
 #include "writer.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "../common/clock.h"
-#include "../common/latency.h"
-#include "commit.h"
-
-#define SNAPSHOT_NS 1000000000ull
-
-struct writer {
-    const struct wal_config *config;
-    struct wal_run run;
-    uint64_t last_lsn;    /* the run ends with it */
-    uint64_t deadline_ns; /* or then; UINT64_MAX: never */
-    struct pc_latency latency;
-    uint64_t snapshot_ns; /* when the histogram is due */
-    pthread_mutex_t lock; /* guards the rest, but the committer, which is the leader's */
-    pthread_cond_t changed;
-    uint64_t next_lsn;
-    uint64_t durable_lsn;
-    bool leading;
-    bool failed;
-    struct wal_group groups[2];
-    struct wal_group *open; /* the group that is being filled */
-    struct wal_committer committer;
-};
-
-struct stream {
-    struct writer *writer;
-    uint32_t number;
-    uint64_t prev_lsn; /* the last record it appended; 0: none */
-    pthread_t thread;
-};
+#include "writer_state.h"
 
 /* Appends the stream's next batch to the open group; returns how many records. */
-static uint64_t append(struct writer *w, struct stream *stream)
+static uint64_t append(struct wal_writer *w, struct wal_stream *stream)
 {
     struct wal_group *group = w->open;
     const struct wal_layout *layout = &w->committer.log.layout;
@@ -62,8 +33,7 @@ static uint64_t append(struct writer *w, struct stream *stream)
     return count;
 }
 
-/* Takes the open group, with its attempt in the outbox. */
-static struct wal_group *take(struct writer *w)
+struct wal_group *wal_writer_take(struct wal_writer *w)
 {
     struct wal_group *group = w->open;
     struct pc_message attempt = {
@@ -82,16 +52,15 @@ static struct wal_group *take(struct writer *w)
     return group;
 }
 
-static void send_latency(struct writer *w)
+int wal_writer_send_latency(struct wal_writer *w, struct wal_failure *failure)
 {
     int error = pc_outbox_add(&w->committer.outbox, (struct pc_message){.type = PC_LATENCY},
                               &w->latency, sizeof(w->latency));
 
-    if (error)
-        wal_fail(&w->committer.failure, -error, "write to the channel");
+    return error ? wal_fail(failure, -error, "write to the channel") : 0;
 }
 
-static void account(struct writer *w, const struct wal_group *group)
+static void account(struct wal_writer *w, const struct wal_group *group)
 {
     uint64_t now = pc_now_ns();
 
@@ -100,20 +69,20 @@ static void account(struct writer *w, const struct wal_group *group)
     w->durable_lsn = group->first_lsn + group->count - 1;
     if (now < w->snapshot_ns)
         return;
-    w->snapshot_ns = now + SNAPSHOT_NS;
-    send_latency(w);
+    w->snapshot_ns = now + WAL_SNAPSHOT_NS;
+    wal_writer_send_latency(w, &w->committer.failure);
 }
 
 /* Commits groups until this stream has nothing more to append at once.  Called and left
  * with the lock held. */
-static void lead(struct writer *w, struct stream *stream)
+static void lead(struct wal_writer *w, struct wal_stream *stream)
 {
     struct wal_committer *c = &w->committer;
     bool more = true;
 
     w->leading = true;
     while (more && !w->failed) {
-        struct wal_group *group = take(w);
+        struct wal_group *group = wal_writer_take(w);
 
         pthread_mutex_unlock(&w->lock);
         int failed = c->failure.error ? -1 : wal_commit(c, group);
@@ -138,6 +107,11 @@ static void lead(struct writer *w, struct stream *stream)
     pthread_cond_broadcast(&w->changed);
 }
 
+static bool alternate(const struct wal_writer *w)
+{
+    return w->config->sync == WAL_SYNC_ALTERNATE;
+}
+
 static void think(const struct wal_config *config)
 {
     struct timespec pause = {
@@ -151,17 +125,23 @@ static void think(const struct wal_config *config)
 
 static void *run_stream(void *argument)
 {
-    struct stream *stream = argument;
-    struct writer *w = stream->writer;
+    struct wal_stream *stream = argument;
+    struct wal_writer *w = stream->writer;
 
     pthread_mutex_lock(&w->lock);
     while (append(w, stream)) {
+        uint64_t started_ns = pc_now_ns();
+
         while (!w->failed && w->durable_lsn < stream->prev_lsn) {
-            if (w->leading)
+            if (w->leading || (alternate(w) && w->written_lsn >= stream->prev_lsn))
                 pthread_cond_wait(&w->changed, &w->lock);
+            else if (alternate(w))
+                wal_alternate_lead(w);
             else
                 lead(w, stream);
         }
+        if (alternate(w) && !w->failed)
+            pc_latency_add(&w->latency, pc_now_ns() - started_ns);
         if (w->config->think_us && !w->failed) {
             pthread_mutex_unlock(&w->lock);
             think(w->config);
@@ -172,7 +152,7 @@ static void *run_stream(void *argument)
     return NULL;
 }
 
-static int open_writer(struct writer *w, struct pc_problems *problems)
+static int open_writer(struct wal_writer *w, struct pc_problems *problems)
 {
     const struct wal_config *config = w->config;
     uint64_t group_max = config->streams * config->batch;
@@ -196,7 +176,7 @@ static int open_writer(struct writer *w, struct pc_problems *problems)
     if (w->last_lsn > last)
         w->last_lsn = last;
     w->next_lsn = config->first_lsn;
-    w->durable_lsn = config->first_lsn - 1;
+    w->written_lsn = w->durable_lsn = config->first_lsn - 1;
     w->open = &w->groups[0];
     w->open->first_lsn = w->next_lsn;
 
@@ -205,29 +185,37 @@ static int open_writer(struct writer *w, struct pc_problems *problems)
 
     if (!error)
         error = pc_outbox_flush(&w->committer.outbox);
-    w->snapshot_ns = pc_now_ns() + SNAPSHOT_NS;
+    w->snapshot_ns = pc_now_ns() + WAL_SNAPSHOT_NS;
     w->deadline_ns = config->seconds ? pc_now_ns() + config->seconds * 1000000000ull : UINT64_MAX;
     return error ? wal_fail(failure, -error, "write to the channel") : 0;
 }
 
-static void run_streams(struct writer *w)
+/* False, with the failure noted, if there is no thread to be had. */
+static bool start(struct wal_writer *w, pthread_t *thread, void *(*run)(void *), void *argument)
 {
-    struct stream *streams = calloc(w->config->streams, sizeof(*streams));
+    int error = pthread_create(thread, NULL, run, argument);
+
+    if (error) {
+        pthread_mutex_lock(&w->lock);
+        wal_fail(&w->flush_failure, error, "pthread_create");
+        w->failed = true;
+        pthread_cond_broadcast(&w->changed);
+        pthread_mutex_unlock(&w->lock);
+    }
+    return !error;
+}
+
+static void run_streams(struct wal_writer *w)
+{
+    struct wal_stream *streams = calloc(w->config->streams, sizeof(*streams));
     uint32_t started = 0;
 
     for (; streams && started < w->config->streams; started++) {
-        struct stream *stream = &streams[started];
+        struct wal_stream *stream = &streams[started];
 
-        *stream = (struct stream){.writer = w, .number = started};
-        int error = pthread_create(&stream->thread, NULL, run_stream, stream);
-
-        if (error) {
-            pthread_mutex_lock(&w->lock);
-            wal_fail(&w->committer.failure, error, "pthread_create");
-            w->failed = true;
-            pthread_mutex_unlock(&w->lock);
+        *stream = (struct wal_stream){.writer = w, .number = started};
+        if (!start(w, &stream->thread, run_stream, stream))
             break;
-        }
     }
     if (!streams)
         wal_fail(&w->committer.failure, ENOMEM, "malloc");
@@ -236,10 +224,29 @@ static void run_streams(struct writer *w)
     free(streams);
 }
 
-static int report(struct writer *w, const struct pc_problems *problems)
+static void run_threads(struct wal_writer *w)
+{
+    pthread_t flusher;
+    bool flushes = alternate(w);
+
+    if (flushes && !start(w, &flusher, wal_alternate_flush, w))
+        return;
+    run_streams(w);
+    if (!flushes)
+        return;
+    pthread_mutex_lock(&w->lock);
+    w->ended = true;
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->lock);
+    pthread_join(flusher, NULL);
+}
+
+static int report(struct wal_writer *w, const struct pc_problems *problems)
 {
     struct wal_failure *failure = &w->committer.failure;
 
+    if (!failure->error)
+        failure = &w->flush_failure;
     if (problems->count) {
         pc_outbox_error(&w->committer.outbox, EINVAL, problems->text);
         fprintf(stderr, "wal: %s\n", problems->text);
@@ -255,8 +262,8 @@ static int report(struct writer *w, const struct pc_problems *problems)
 
 int wal_write_run(const struct wal_config *config, int channel)
 {
-    static struct writer writer; /* large, and one per process */
-    struct writer *w = &writer;
+    static struct wal_writer writer; /* large, and one per process */
+    struct wal_writer *w = &writer;
     struct pc_problems problems = {0};
 
     w->config = config;
@@ -265,9 +272,9 @@ int wal_write_run(const struct wal_config *config, int channel)
     pthread_cond_init(&w->changed, NULL);
     pc_outbox_init(&w->committer.outbox, channel);
     if (open_writer(w, &problems) == 0) {
-        run_streams(w);
-        if (!w->committer.failure.error) {
-            send_latency(w);
+        run_threads(w);
+        if (!w->committer.failure.error && !w->flush_failure.error) {
+            wal_writer_send_latency(w, &w->committer.failure);
             int error = pc_outbox_flush(&w->committer.outbox);
 
             if (error)

@@ -95,6 +95,7 @@ class SyncMode(enum.Enum):
     O_DSYNC = "o_dsync"
     O_SYNC = "o_sync"
     RWF_DSYNC = "rwf_dsync"
+    ALTERNATE = "alternate"
 
 
 class Engine(enum.Enum):

@@ -98,6 +98,16 @@ def _sizes(p: Parameters) -> Iterator[Reason]:
         yield "workload.capacity", "the log does not hold a single record"
 
 
+def _alternate(p: Parameters) -> Iterator[Reason]:
+    log = p.workload
+    if log.sync is SyncMode.ALTERNATE and log.layout is Layout.SEGMENTS:
+        yield (
+            "workload.sync",
+            "alternate flushes while the next writes go on, which one file only allows; "
+            "take another layout than segments",
+        )
+
+
 def _records(p: Parameters) -> Iterator[Reason]:
     log, trigger = p.workload, p.cut.trigger
     if log.layout.bounded and log.slots is not None:
@@ -144,8 +154,10 @@ def _plant(p: Parameters) -> Iterator[Reason]:
             "a record within one sector does not tear; set record to 1024 at least",
         ),
         "replay-old": (
-            log.layout in (Layout.PREWRITTEN, Layout.RECYCLED, Layout.RAW),
-            "nothing older lies there; set layout to prewritten, recycled or raw",
+            log.layout in (Layout.PREWRITTEN, Layout.RECYCLED, Layout.RAW)
+            and log.sync is not SyncMode.ALTERNATE,
+            "nothing older can be put back there; set layout to prewritten, recycled or raw, and "
+            "sync to another than alternate",
         ),
     }
     possible, reason = reasons.get(fault, (True, ""))
@@ -276,6 +288,7 @@ def _format(p: Parameters) -> Iterator[Reason]:
 
 _RULES: Final[tuple[Callable[[Parameters], Iterator[Reason]], ...]] = (
     _layout,
+    _alternate,
     _sizes,
     _records,
     _engine,

@@ -75,7 +75,14 @@ class WorkloadSettings(Settings):
     """Size of each file of the layout `segments`, in bytes or with a unit."""
 
     sync: SyncMode = SyncMode.FDATASYNC
-    """How a commit is made durable, before it is acknowledged."""
+    """How a commit is made durable, before it is acknowledged: `fsync` or `fdatasync` after its
+    writes; `o_dsync` or `o_sync`, the flag of the open file, or `rwf_dsync`, that of each write,
+    so that every write is durable by itself; `none`; or `alternate`: writes and flushes overlap,
+    and one fdatasync at a time covers all writes that completed before it began.
+
+    SQL Server on Linux calls O_DIRECT with `o_dsync` write-through, O_DIRECT with `alternate`
+    alternate write-through, and O_DIRECT with a flush at each commit, as `fsync` does it,
+    forced flush."""
 
     direct: StrictBool = False
     """Whether the log is opened with O_DIRECT."""

@@ -54,7 +54,7 @@ def test_every_mistake_is_reported_with_its_place():
         "f.yaml:3:1: cutt: unknown key; did you mean cut?",
         'f.yaml:4:1: deadline: a duration needs its unit, such as "300ms", got 60',
         "f.yaml:6:3: workload.sync: should be one of none, fsync, fdatasync, o_dsync, o_sync, "
-        'rwf_dsync, got "fdatsync"; did you mean fdatasync?',
+        'rwf_dsync, alternate, got "fdatsync"; did you mean fdatasync?',
         "f.yaml:7:3: workload.recrod: unknown key; did you mean record?",
         "f.yaml:8:3: workload.record: a record is made of chunks of 64 bytes: write a multiple "
         "of 64, got 100",

@@ -74,6 +74,12 @@ REFUSED = [
     ({"workload": {"plant": "wrong-offset:1"}}, ["workload.plant"]),
     ({"workload": {"plant": "torn-write:3"}}, ["workload.plant"]),
     ({"workload": {"plant": "replay-old:3"}}, ["workload.plant"]),
+    (
+        {"workload": {"plant": "replay-old:3", "layout": "recycled", "sync": "alternate"}},
+        ["workload.plant"],
+    ),
+    ({"workload": {"plant": "skip-sync:3", "sync": "alternate"}}, ["workload.plant"]),
+    ({"workload": {"layout": "segments", "sync": "alternate"}}, ["workload.sync"]),
     ({"disk": {"volatile_cache": False, "cache_size": "1 MiB"}}, ["disk.cache_size"]),
     ({"machine": {"start": "restored", "bus": "nvme"}}, ["machine.start"]),
     ({"machine": {"config_wce": "on", "bus": "nvme"}}, ["machine.config_wce"]),
