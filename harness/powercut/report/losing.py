@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How one acknowledged record was lost, event by event, out of the recording of its trial.
+
+It tells of a record that did not come back: when it was announced, which write carried it,
+which flushes followed, when it was acknowledged, when the power went.  Nothing is judged
+here; the verdict was given before, from the same files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from powercut.crash.exposure import exposure
+from powercut.model.contract import DeviceContract, Honour
+from powercut.model.exposure import ExposureReport
+from powercut.model.timeline import RequestKind
+from powercut.model.units import NEVER
+from powercut.model.verdict import LsnRange
+from powercut.report import words
+from powercut.report.sequence import Step, sequence_svg
+from powercut.run.recorded import Recorded, open_recorded
+from powercut.store.layout import TrialDir
+
+LANES: Final = ("workload", "write", "flush", "power")
+_FLUSHES: Final = 2
+"""Flushes that are told one by one."""
+
+_CLEAR_NS: Final = 1_000_000
+"""A record that was acknowledged so long before the cut makes a clearer story."""
+
+
+@dataclass(frozen=True)
+class LossStory:
+    """How the record `lsn` was lost."""
+
+    lsn: int
+    steps: tuple[Step, ...]
+    start_ns: int
+
+    def svg(self) -> str:
+        """The story as a drawing."""
+        return sequence_svg(self.steps, LANES, self.start_ns, f"how record {self.lsn} was lost")
+
+
+def loss_story(trial: TrialDir, lost: Sequence[LsnRange]) -> LossStory | None:
+    """The story of one of the records `lost` in `trial`; None if no single one can be told.
+
+    Raises PowercutError if the recording cannot be read.
+    """
+    if not lost:
+        return None
+    recorded = open_recorded(trial)
+    cut = recorded.evidence.timeline.cut
+    if cut is None:
+        return None
+    report = exposure(recorded.evidence)
+    index = _chosen(report, lost, int(cut.at))
+    if index is None:
+        return None
+    return _Telling(recorded, report, index, int(cut.at)).story()
+
+
+def _chosen(report: ExposureReport, lost: Sequence[LsnRange], cut_ns: int) -> int | None:
+    """The last record that is lost, exposed and was acknowledged well before the cut."""
+    gone = np.zeros(len(report.lsn), dtype=np.bool_)
+    for span in lost:
+        gone |= (report.lsn >= span.first) & (report.lsn <= span.last)
+    gone &= report.ack_ns <= cut_ns
+    carried = gone & (report.write >= 0)
+    for wanted in (carried & report.exposed, carried, gone):
+        found = np.flatnonzero(wanted)
+        clear = found[report.ack_ns[found] < cut_ns - _CLEAR_NS]
+        if len(found):
+            return int(clear[-1] if len(clear) else found[-1])
+    return None
+
+
+class _Telling:
+    """Puts the steps together."""
+
+    def __init__(self, recorded: Recorded, report: ExposureReport, index: int, cut_ns: int) -> None:
+        self._evidence = recorded.evidence
+        self._requests = recorded.evidence.timeline.requests
+        self._contract: DeviceContract = recorded.evidence.timeline.contract
+        self._lsn = int(report.lsn[index])
+        self._ack_ns = int(report.ack_ns[index])
+        self._write = int(report.write[index])
+        self._exposed = bool(report.exposed[index])
+        self._cut_ns = cut_ns
+
+    def story(self) -> LossStory:
+        steps = [*self._announced(), *self._written(), *self._flushed(), self._acked()]
+        order = {"point": 0, "begin": 1, "end": 2, "note": 3, "ack": 4}
+        steps.sort(key=lambda step: (step.at_ns or 0, order[step.sign]))
+        start = next((step.at_ns for step in steps if step.at_ns is not None), self._cut_ns)
+        steps += [self._cut(), self._gone()]
+        return LossStory(self._lsn, tuple(steps), start)
+
+    def _announced(self) -> Iterator[Step]:
+        claims = self._evidence.claims
+        at = np.flatnonzero(claims.attempt_lsn >= self._lsn)[:1]
+        if len(at) and int(claims.attempt_ns[at[0]]) <= self._ack_ns:
+            text = f"the workload announces record {self._lsn}"
+            yield Step(int(claims.attempt_ns[at[0]]), "workload", "point", text)
+
+    def _written(self) -> Iterator[Step]:
+        if self._write < 0:
+            return
+        requests, write = self._requests, self._write
+        at, done = int(requests.submitted_ns[write]), int(requests.completed_ns[write])
+        if at > self._cut_ns:
+            return
+        fua = bool(requests.fua[write])
+        text = f"the disk takes write {write} with record {self._lsn}: "
+        text += f"{int(requests.length[write]):,} bytes at {int(requests.offset[write]):,}"
+        text += ", with FUA" if fua else ""
+        yield Step(at, "write", "begin", text)
+        if done == NEVER or done > self._cut_ns:
+            return
+        kept = self._contract.volatile_cache and not (fua and self._contract.fua is Honour.HONOURED)
+        where = ": it lies in the disk's volatile cache" if kept else ""
+        ignored = "; its FUA is ignored" if fua and self._contract.fua is Honour.IGNORED else ""
+        yield Step(done, "write", "end", f"write {write} is reported done{where}{ignored}")
+
+    def _flushed(self) -> Iterator[Step]:
+        requests = self._requests
+        begin = self._ack_ns if self._write < 0 else int(requests.submitted_ns[self._write])
+        chosen = (requests.kind == RequestKind.FLUSH) & (requests.submitted_ns >= begin)
+        found = np.flatnonzero(chosen & (requests.submitted_ns <= self._cut_ns)).tolist()
+        ignored = self._contract.flush is Honour.IGNORED
+        for number, index in enumerate(found[:_FLUSHES]):
+            more = len(found) - _FLUSHES if number == _FLUSHES - 1 else 0
+            told = "a flush reaches the disk" + (", which ignores it" if ignored else "")
+            if more > 0:
+                told += f"; {more:,} more follow before the cut"
+            yield Step(int(requests.submitted_ns[index]), "flush", "begin", told)
+            done = int(requests.completed_ns[index])
+            if done != NEVER and done <= self._cut_ns:
+                yield Step(done, "flush", "end", "the flush is reported done")
+
+    def _acked(self) -> Step:
+        text = f"record {self._lsn} is acknowledged as durable"
+        if self._write < 0:
+            text += ", although no write with all of it has reached the disk"
+        elif self._exposed and not self._flush_before_ack():
+            text += ", although no flush has reached the disk since its write"
+        return Step(self._ack_ns, "workload", "ack", text)
+
+    def _flush_before_ack(self) -> bool:
+        requests = self._requests
+        done = int(requests.completed_ns[self._write])
+        flush = (requests.kind == RequestKind.FLUSH) & (requests.submitted_ns >= done)
+        return bool((flush & (requests.submitted_ns <= self._ack_ns)).any())
+
+    def _cut(self) -> Step:
+        ago = words.milliseconds((self._cut_ns - self._ack_ns) / 1e6)
+        return Step(self._cut_ns, "power", "cut", f"the power is cut, {ago} after the ack")
+
+    def _gone(self) -> Step:
+        text = f"after recovery record {self._lsn} is gone"
+        if not self._exposed:
+            text += ". Its own bytes were durable; what leads to them (a size, a map) was not"
+        return Step(None, "workload", "gone", text)
