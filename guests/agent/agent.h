@@ -78,6 +78,11 @@ bool facts_send(const char *device);
 bool facts_stat(const char *device);
 const char *device_name(const char *device);
 
+/* trace.c: trace events, whole files as TEXT, and fsync. */
+bool trace_mount(void);
+bool text_send(const char *path);
+bool file_sync(const char *path);
+
 /* child.c: one child at a time. */
 bool child_run(char *const argv[], int *status);
 

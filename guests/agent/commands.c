@@ -14,6 +14,8 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
+#include "../common/mount_options.h"
+
 #define DEVICE_TIMEOUT_MS 10000
 
 typedef bool verb_function(const struct command *command, int *status);
@@ -22,38 +24,6 @@ static bool device_node(const char *device, char *node, size_t size)
 {
     snprintf(node, size, "/dev/%s", device_name(device));
     return wait_device(device, DEVICE_TIMEOUT_MS);
-}
-
-/* Splits mount(8)'s words: flags become bits, the rest is the file system's own. */
-static unsigned long mount_flags(const char *options, char *data, size_t size)
-{
-    static const struct {
-        const char *word;
-        unsigned long flag;
-    } words[] = {
-        {"ro", MS_RDONLY},       {"rw", 0},
-        {"defaults", 0},         {"noatime", MS_NOATIME},
-        {"nodiratime", MS_NODIRATIME}, {"relatime", MS_RELATIME},
-        {"strictatime", MS_STRICTATIME}, {"lazytime", MS_LAZYTIME},
-        {"sync", MS_SYNCHRONOUS}, {"dirsync", MS_DIRSYNC},
-        {"nodev", MS_NODEV},     {"nosuid", MS_NOSUID},
-        {"noexec", MS_NOEXEC},
-    };
-    unsigned long flags = 0;
-    size_t used = 0;
-
-    *data = '\0';
-    for (const char *at = options; *at; at += strcspn(at, ","), at += *at == ',') {
-        size_t length = strcspn(at, ","), i;
-        for (i = 0; i < sizeof words / sizeof *words; i++)
-            if (strlen(words[i].word) == length && !strncmp(at, words[i].word, length))
-                break;
-        if (i < sizeof words / sizeof *words)
-            flags |= words[i].flag;
-        else if (length && used + length + 2 < size)
-            used += (size_t)sprintf(data + used, "%s%.*s", used ? "," : "", (int)length, at);
-    }
-    return flags;
 }
 
 static bool verb_mount(const struct command *command, int *status)
@@ -72,7 +42,7 @@ static bool verb_mount(const struct command *command, int *status)
         return false;
     if (!device_node(command->argv[2], node, sizeof node) || !make_directories(directory))
         return false;
-    unsigned long flags = mount_flags(options, data, sizeof data);
+    unsigned long flags = mount_options_split(options, data, sizeof data);
     if (mount(node, directory, type, flags, data))
         return failed(errno, "mount %s %s on %s (%s)", type, node, directory, options);
     kernel_log_send(); /* "Starting recovery" and the like: what the file system had to do */
@@ -148,6 +118,24 @@ static bool verb_stat(const struct command *command, int *status)
     return facts_stat(command->argv[1]);
 }
 
+static bool verb_trace(const struct command *command, int *status)
+{
+    (void)command, (void)status;
+    return trace_mount();
+}
+
+static bool verb_read(const struct command *command, int *status)
+{
+    (void)status;
+    return text_send(command->argv[1]);
+}
+
+static bool verb_fsync(const struct command *command, int *status)
+{
+    (void)status;
+    return file_sync(command->argv[1]);
+}
+
 /* A guest restored from a template said its HELLO before the template was saved. */
 static bool verb_hello(const struct command *command, int *status)
 {
@@ -178,6 +166,9 @@ static const struct verb {
     {"sync", 0, 1, verb_sync},
     {"flushbufs", 1, 1, verb_flushbufs},
     {"stat", 1, 1, verb_stat},
+    {"trace", 0, 0, verb_trace},
+    {"read", 1, 1, verb_read},
+    {"fsync", 1, 1, verb_fsync},
     {"hello", 0, 0, verb_hello},
     {"poweroff", 0, 0, verb_poweroff},
 };

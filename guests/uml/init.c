@@ -144,6 +144,8 @@ static int serve(void)
         return execute_once();
     case PCU_DUMP:
         return view_dump();
+    case PCU_LOG:
+        return record_dump();
     case PCU_BARE:
         return bare();
     default:
@@ -161,6 +163,7 @@ int main(void)
     stop_helpers();
     map_share();
     view_setup();
+    record_setup();
     line = open_line();
     for (;;) {
         if (write(line, &byte, 1) != 1)
@@ -172,6 +175,11 @@ int main(void)
         page->status = 0;
         page->answer = 0;
         page->reads = 0;
+        page->after_answer = 0;
+        page->first_lsn = 0;
+        page->acked = 0;
+        page->attempted = 0;
+        page->after = PCU_AFTER_NOT;
         page->what[0] = '\0';
         memset((void *)page->step_ns, 0, sizeof page->step_ns);
         serve();

@@ -21,7 +21,8 @@
 
 #include "share.h"
 
-#define DISK "/dev/dm-0"
+#define DISK "/dev/dm-0"     /* the view */
+#define RECORDED "/dev/loop7" /* the same, with all that is done to it recorded */
 #define ARGUMENTS_MAX 64
 
 /* The shared memory: the page, and what follows it. */
@@ -54,8 +55,18 @@ int view_track(void);
 int view_reads(void);
 int view_dump(void);
 
-/* options.c: splits mount(8)'s words into mount(2)'s flags and the rest. */
-unsigned long split_options(const char *options, char *data, size_t size);
+/* Copies `length` bytes at `offset` of a device to 0, past the page cache. */
+int device_dump(const char *device);
+
+/* Loads /modules/MODULE.ko, or dies. */
+void module_load(const char *module, const char *parameters);
+
+/* recorder.c: RECORDED, and the log of what is done to it.  Between begin and end. */
+void record_setup(void);
+int record_begin(void);
+int record_mark(const char *name);
+int record_end(void);
+int record_dump(void);
 
 /* recover.c: the verbs about file systems and programs. */
 int plan_parse(void);

@@ -16,10 +16,13 @@
 #include <unistd.h>
 
 #include "../../workloads/common/wire.h"
+#include "../common/mount_options.h"
 
 #define CHANNEL 3 /* the descriptor that programs send their messages to */
 
 struct plan plan;
+
+static const char *device = DISK; /* what is mounted */
 
 /* Reads a list of strings that ends with an empty one; returns what follows. */
 static char *take_list(char *text, char **list)
@@ -54,7 +57,7 @@ int plan_parse(void)
     memcpy(plan.text, area, page->length);
     text = take_string(text, plan.filesystem, sizeof plan.filesystem);
     text = take_string(text, options, sizeof options);
-    plan.flags = split_options(options, plan.options, sizeof plan.options);
+    plan.flags = mount_options_split(options, plan.options, sizeof plan.options);
     text = take_string(text, plan.mount_point, sizeof plan.mount_point);
     text = take_list(text, plan.reader);
     take_list(text, plan.after);
@@ -66,7 +69,7 @@ int plan_parse(void)
 int fs_mount(void)
 {
     if (plan.filesystem[0] != '\0' &&
-        mount(DISK, plan.mount_point, plan.filesystem, plan.flags, plan.options) != 0)
+        mount(device, plan.mount_point, plan.filesystem, plan.flags, plan.options) != 0)
         return fail(PCU_STEP_MOUNT, "mount %s", plan.filesystem);
     return 0;
 }
@@ -75,16 +78,17 @@ int fs_mount(void)
  * the next state may be an older one. */
 static int forget_btrfs(void)
 {
-    struct btrfs_ioctl_vol_args device = {.name = DISK};
+    struct btrfs_ioctl_vol_args seen = {0};
     int fd, result;
 
     if (strcmp(plan.filesystem, "btrfs") != 0)
         return 0;
+    snprintf(seen.name, sizeof seen.name, "%s", device);
     fd = open("/dev/btrfs-control", O_RDWR | O_CLOEXEC);
-    result = fd < 0 ? -1 : ioctl(fd, BTRFS_IOC_FORGET_DEV, &device);
+    result = fd < 0 ? -1 : ioctl(fd, BTRFS_IOC_FORGET_DEV, &seen);
     if (result != 0 && errno != ENOENT) {
         page->step = PCU_STEP_NONE;
-        fail(PCU_STEP_UMOUNT, "make btrfs forget %s", DISK);
+        fail(PCU_STEP_UMOUNT, "make btrfs forget %s", device);
     }
     if (fd >= 0)
         close(fd);
@@ -101,7 +105,7 @@ int fs_umount(void)
 }
 
 /* Copies what the program has to say out of its messages: extents to the
- * answer, the first error to `what`. */
+ * answer, claims to the page, the first error to `what`. */
 static int collect(int channel, enum pcu_step step)
 {
     struct pc_message message;
@@ -122,6 +126,10 @@ static int collect(int channel, enum pcu_step step)
             if (pread(channel, area + page->answer, message.length, at) != message.length)
                 return fail(step, "extents of the program");
             page->answer += message.length;
+        } else if (message.type == PC_ACK) {
+            page->acked = message.lsn > page->acked ? message.lsn : page->acked;
+        } else if (message.type == PC_ATTEMPT) {
+            page->attempted = message.lsn > page->attempted ? message.lsn : page->attempted;
         } else if (message.type == PC_ERROR && page->step == PCU_STEP_NONE) {
             char text[200] = "";
             size_t size = message.length < sizeof text ? message.length : sizeof text - 1;
@@ -193,43 +201,113 @@ static uint64_t lap(enum pcu_step step, uint64_t since)
     return now;
 }
 
-/* The workload goes on after recovery; then a clean shutdown and a second mount:
- * the reader's second opinion replaces the first. */
-static int go_on(void)
+/* The highest LSN that came back whole. */
+static uint64_t last_lsn(void)
 {
-    if (execute(plan.after, PCU_STEP_AFTER) != 0 || fs_umount() != 0 || fs_mount() != 0)
-        return -1;
-    page->answer = 0;
-    return reader_run(PCU_STEP_AFTER);
+    uint64_t at, last = 0;
+    struct pc_extent extent;
+
+    for (at = 0; at + sizeof extent <= page->answer; at += sizeof extent) {
+        memcpy(&extent, area + at, sizeof extent);
+        if (extent.state == PC_SLOT_INTACT && extent.lsn + extent.count - 1 > last)
+            last = extent.lsn + extent.count - 1;
+    }
+    return last;
 }
 
-/* Whatever happens in between, the view is let go of: a file system that stays
- * mounted would leak into the next state. */
-int recover(void)
+/* Starts the writer with the record after the last one that came back. */
+static int write_on(void)
+{
+    char first[48], *argv[ARGUMENTS_MAX + 2];
+    int count = 0;
+
+    for (; plan.after[count] != NULL; count++)
+        argv[count] = plan.after[count];
+    page->first_lsn = last_lsn() + 1;
+    snprintf(first, sizeof first, "first_lsn=%llu", (unsigned long long)page->first_lsn);
+    argv[count++] = first;
+    argv[count] = NULL;
+    return execute(argv, PCU_STEP_AFTER);
+}
+
+/* The workload goes on after recovery; then a clean shutdown, a second mount, and the
+ * reader's second opinion.  If the writer fails, what it did is still to be read.  Returns
+ * -1 if nothing is mounted any more. */
+static int go_on(void)
+{
+    bool wrote = write_on() == 0;
+    uint64_t answer = page->answer;
+    enum pcu_step step = page->step;
+    bool read;
+
+    if (step == PCU_STEP_CHECK)
+        return 0;
+    if ((page->flags & PCU_FLAG_RECORD) != 0 && record_mark("after") != 0)
+        return 0;
+    if (fs_umount() != 0)
+        return -1;
+    page->step = PCU_STEP_NONE; /* a mount that fails is worse than what failed before */
+    page->after = PCU_AFTER_MOUNT;
+    if (fs_mount() != 0) {
+        page->step = PCU_STEP_AFTER;
+        return -1;
+    }
+    page->step = step;
+    read = reader_run(PCU_STEP_AFTER) == 0;
+    page->after_answer = page->answer - answer;
+    page->answer = answer;
+    page->after = !wrote ? PCU_AFTER_WRITER : read ? PCU_AFTER_DONE : PCU_AFTER_READER;
+    return 0;
+}
+
+/* Mounts, reads, goes on and unmounts as the request says.  Whatever happens in between,
+ * the view is let go of: a file system that stays mounted would leak into the next state. */
+static int recover_mounted(void)
 {
     uint64_t time = now_ns();
 
-    if (view_patch() != 0)
-        return -1;
-    time = lap(PCU_STEP_PATCH, time);
-    if (view_fresh(NULL) != 0 || view_track() != 0)
-        return -1;
-    time = lap(PCU_STEP_VIEW, time);
     if (fs_mount() != 0) {
-        view_check();
         forget_btrfs();
-        return view_reads();
+        return 0;
     }
     time = lap(PCU_STEP_MOUNT, time);
     reader_run(PCU_STEP_READ);
     time = lap(PCU_STEP_READ, time);
-    if (plan.after[0] != NULL && page->step == PCU_STEP_NONE) {
-        go_on();
+    if ((page->flags & PCU_FLAG_AFTER) != 0 && page->step == PCU_STEP_NONE) {
+        int gone = go_on();
+
         time = lap(PCU_STEP_AFTER, time);
+        if (gone != 0) {
+            forget_btrfs();
+            return page->step == PCU_STEP_UMOUNT ? -1 : 0;
+        }
     }
     if (fs_umount() != 0)
         return -1;
-    time = lap(PCU_STEP_UMOUNT, time);
+    lap(PCU_STEP_UMOUNT, time);
+    return 0;
+}
+
+int recover(void)
+{
+    bool recorded = (page->flags & PCU_FLAG_RECORD) != 0;
+    uint64_t time = now_ns();
+    int result;
+
+    if (view_patch() != 0)
+        return -1;
+    time = lap(PCU_STEP_PATCH, time);
+    if (view_fresh(NULL) != 0 || view_track() != 0 || (recorded && record_begin() != 0))
+        return -1;
+    lap(PCU_STEP_VIEW, time);
+    device = recorded ? RECORDED : DISK;
+    result = recover_mounted();
+    device = DISK;
+    if (result != 0)
+        return -1;
+    time = now_ns();
+    if (recorded)
+        record_end();
     view_check();
     view_reads();
     lap(PCU_STEP_CHECK, time);

@@ -29,13 +29,21 @@
 enum pcu_verb {
     /* Strings, NUL-terminated: file system type (empty: none), mount options,
      * mount point, path of the reader, its arguments..., an empty string, path
-     * of the writer that goes on after recovery and its arguments (or none),
-     * an empty string.  Holds for every RECOVER that follows. */
+     * of the writer that goes on after recovery and its arguments (or none; PID 1
+     * adds the LSN to begin with), an empty string.  Holds for every RECOVER that
+     * follows. */
     PCU_CONFIGURE = 1,
     /* `count` struct pcu_patch at 0: lays them over the origin, in order. */
     PCU_PATCH = 2,
     /* As PATCH, then: fresh view, mount, reader, unmount.  Answers with what the
-     * reader sent on its channel at 0 (`answer` bytes, messages of wire.h). */
+     * reader saw at 0: `answer` bytes, struct pc_extent each.
+     * PCU_FLAG_AFTER: then the writer goes on with the record after the last one that
+     * came back, clean unmount, mount, reader: `after`, `first_lsn`, `acked`,
+     * `attempted` say how that went, and `after_answer` bytes of extents follow the
+     * others.
+     * PCU_FLAG_RECORD: everything from the mount to the last unmount goes through
+     * dm-log-writes; the log can be had by LOG.  The name of a mark in it, "after", says
+     * that the writer has ended. */
     PCU_RECOVER = 3,
     /* Fresh view and mount, nothing else; stays mounted. */
     PCU_MOUNT = 4,
@@ -46,7 +54,25 @@ enum pcu_verb {
     PCU_DUMP = 7,
     /* `count` times: fresh view, mount, unmount; the time of each step summed in
      * `step_ns`.  `offset` is the enum pcu_path to use. */
-    PCU_BARE = 8
+    PCU_BARE = 8,
+    /* Copies `length` bytes at `offset` of what the last RECOVER recorded to 0: a log
+     * as dm-log-writes keeps it. */
+    PCU_LOG = 9
+};
+
+/* What a RECOVER is to do besides. */
+enum pcu_flag {
+    PCU_FLAG_AFTER = 1,
+    PCU_FLAG_RECORD = 2
+};
+
+/* How far the workload came after recovery. */
+enum pcu_after {
+    PCU_AFTER_NOT = 0,     /* it was not started */
+    PCU_AFTER_WRITER = 1,  /* the writer failed; mounted again, the log was read */
+    PCU_AFTER_MOUNT = 2,   /* the second mount failed */
+    PCU_AFTER_READER = 3,  /* the second reading failed */
+    PCU_AFTER_DONE = 4
 };
 
 /* The step of a RECOVER that failed, or whose time `step_ns` holds. */
@@ -56,7 +82,7 @@ enum pcu_step {
     PCU_STEP_VIEW = 2,   /* never the state's fault */
     PCU_STEP_MOUNT = 3,  /* the state's fault unless errno says ENOMEM */
     PCU_STEP_READ = 4,   /* `status` is the reader's exit status */
-    PCU_STEP_AFTER = 5,
+    PCU_STEP_AFTER = 5,  /* after recovery: `after` says how far it came */
     PCU_STEP_UMOUNT = 6,
     PCU_STEP_CHECK = 7,  /* the view overflowed: nothing may be concluded */
     PCU_STEPS = 8
@@ -74,8 +100,14 @@ struct pcu_page {
     uint64_t length;
     uint64_t count;
     uint64_t answer;     /* bytes of the answer at 0 */
-    uint64_t reads;      /* bytes of the read map after the answer: u64 each, first sector of
-                          * a granule that was read */
+    uint64_t reads;      /* bytes of the read map after all answers: u64 each, first sector
+                          * of a granule that was read */
+    uint64_t after_answer; /* bytes of the answer after recovery, behind the first */
+    uint64_t first_lsn;  /* the record that the writer went on with */
+    uint64_t acked;      /* highest LSN that it acknowledged, 0: none */
+    uint64_t attempted;  /* highest LSN that it attempted, 0: none */
+    uint32_t flags;      /* RECOVER: enum pcu_flag */
+    uint32_t after;      /* enum pcu_after */
     uint32_t track;      /* RECOVER: granule of the read map in sectors, 0: none */
     uint32_t step;       /* where it failed, 0: it did not */
     uint32_t error;      /* errno of that */
@@ -83,7 +115,7 @@ struct pcu_page {
     uint64_t step_ns[PCU_STEPS];
     char what[256];      /* the call that failed and on what */
 };
-static_assert(sizeof(struct pcu_page) == 96 + 8 * PCU_STEPS + 256 + 8, "no padding");
+static_assert(sizeof(struct pcu_page) == 144 + 8 * PCU_STEPS + 256, "no padding");
 static_assert(sizeof(struct pcu_page) <= PCU_PAGE, "one page");
 
 /* Bytes to lay over the origin; all three are multiples of 512. */

@@ -32,7 +32,7 @@
 static int origin = -1;
 static uint8_t *bounce;
 
-static void load(const char *module, const char *parameters)
+void module_load(const char *module, const char *parameters)
 {
     char path[128];
     int fd;
@@ -51,10 +51,10 @@ void view_setup(void)
     /* The stores hold at most one chunk for every chunk of the disk. */
     snprintf(parameters, sizeof parameters, "rd_nr=4 rd_size=%llu",
              (unsigned long long)(page->disk_size / 1024 + page->chunk + 64));
-    load("brd", parameters);
-    load("dm-mod", "");
-    load("dm-bufio", "");
-    load("dm-snapshot", "");
+    module_load("brd", parameters);
+    module_load("dm-mod", "");
+    module_load("dm-bufio", "");
+    module_load("dm-snapshot", "");
     origin = open(ORIGIN, O_RDWR | O_DIRECT | O_CLOEXEC);
     if (origin < 0)
         die("open " ORIGIN);
@@ -143,11 +143,12 @@ int view_track(void)
     return 0;
 }
 
-/* Appends to the answer, as u64, the first sector of each granule that was read.  A line
+/* Appends to the answers, as u64, the first sector of each granule that was read.  A line
  * is "START+LENGTH READS MERGED ...". */
 int view_reads(void)
 {
     static char text[4 << 20];
+    uint64_t answers = page->answer + page->after_answer;
     unsigned long long start, count;
     char *line, *next;
 
@@ -167,12 +168,12 @@ int view_reads(void)
         }
         if (count == 0)
             continue;
-        if (page->answer + page->reads + sizeof(uint64_t) > page->capacity) {
+        if (answers + page->reads + sizeof(uint64_t) > page->capacity) {
             page->step = PCU_STEP_NONE;
             errno = ENOSPC;
             return fail(PCU_STEP_CHECK, "room for the read map");
         }
-        memcpy(area + page->answer + page->reads, &(uint64_t){start}, sizeof(uint64_t));
+        memcpy(area + answers + page->reads, &(uint64_t){start}, sizeof(uint64_t));
         page->reads += sizeof(uint64_t);
     }
     return 0;
@@ -180,16 +181,21 @@ int view_reads(void)
 
 int view_dump(void)
 {
-    int fd = open(DISK, O_RDONLY | O_DIRECT | O_CLOEXEC);
+    return device_dump(DISK);
+}
+
+int device_dump(const char *device)
+{
+    int fd = open(device, O_RDONLY | O_DIRECT | O_CLOEXEC);
     uint64_t done, size;
 
     if (fd < 0)
-        return fail(PCU_STEP_VIEW, "open %s", DISK);
+        return fail(PCU_STEP_VIEW, "open %s", device);
     for (done = 0; done < page->length; done += size) {
         size = page->length - done < BOUNCE ? page->length - done : BOUNCE;
         if (pread(fd, bounce, size, (off_t)(page->offset + done)) != (ssize_t)size) {
             close(fd);
-            return fail(PCU_STEP_VIEW, "read %s at %llu", DISK,
+            return fail(PCU_STEP_VIEW, "read %s at %llu", device,
                         (unsigned long long)(page->offset + done));
         }
         memcpy(area + done, bounce, size);

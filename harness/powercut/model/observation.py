@@ -42,9 +42,29 @@ class Observation:
     `recovered` is False if recovery itself failed (no mount, panic); `failure`
     then says how, in the words of whoever noticed.  `complete` is False if the
     reader did not finish: nothing may then be concluded from what is missing.
+    `later` is what came of the workload going on after this, if it was asked to.
     """
 
     extents: tuple[Extent, ...]
     recovered: bool = True
     complete: bool = True
     failure: str = ""
+    later: Continued | None = None
+
+
+@dataclass(frozen=True)
+class Continued:
+    """Life after recovery: the workload went on with record `first_lsn`.
+
+    `attempted` and `acked` are the highest LSNs of which it said so (0: none).
+    `observation` is the log after a clean unmount and another mount.  `failure` says what
+    kept the workload from going on, empty if nothing did; with `no_room` it was nothing
+    but the end of the log or of the disk.
+    """
+
+    first_lsn: int
+    attempted: int
+    acked: int
+    observation: Observation
+    failure: str = ""
+    no_room: bool = False

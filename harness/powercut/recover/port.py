@@ -29,7 +29,8 @@ class RecoveryPlan:
 
     `filesystem` is the type to mount, empty for a raw log.  `reader` is the command
     line of the log reader in the guest, path first, without its channel.  `after` is
-    the command line of a writer that goes on after recovery, empty for none.  `device` is
+    the command line of a writer that goes on after recovery, empty for none; the engine
+    adds `first_lsn=N`, the record after the last one that came back.  `device` is
     what the guest calls its disk; engines that have a disk of their own do not ask.
     """
 
@@ -54,7 +55,8 @@ class RecoveryEngine(Protocol):
     def recover(self, writes: Sequence[ImageWrite], *, timeout_s: float) -> Observation:
         """Recovers the engine's base image with `writes` laid over it, in order.
 
-        A kernel that panics, hangs or refuses to mount is an `Observation` with
+        If the plan has a writer that goes on, `later` of the observation says what came
+        of it.  A kernel that panics, hangs or refuses to mount is an `Observation` with
         `recovered` False and its console in `failure`; the engine restarts by itself.
         """
 

@@ -13,8 +13,6 @@ makes of a state is held against the state.
 
 from __future__ import annotations
 
-import errno
-import struct
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,9 +27,12 @@ from powercut.model.observation import Observation
 from powercut.model.units import SECTOR
 from powercut.paths import WAL_BINARY
 from powercut.recover.port import ImageWrite, RecoveryPlan
+from powercut.recover.uml_answer import Trouble, observe
 from powercut.recover.uml_boot import UbdDisk, UmlProcess, initramfs, unavailable
+from powercut.recover.uml_log import STEP as LOG_STEP
+from powercut.recover.uml_log import log_bytes
 from powercut.recover.uml_origin import PAGE, Origin, Pages
-from powercut.recover.uml_share import PATCH_DTYPE, Answer, BarePath, Share, Step, Verb
+from powercut.recover.uml_share import PATCH_DTYPE, Answer, BarePath, Flag, Share, Step, Verb
 
 __all__ = ["UmlEngine", "unavailable"]
 
@@ -42,7 +43,6 @@ _PAGES_A_CALL: Final = (_SHARE_BYTES - _DATA_AT) // PAGE
 _GUEST_MIB: Final = 160  # what the guest needs besides its disk
 _GRANULES_MAX: Final = 32768  # the map is text, a line of up to 60 bytes each, in the guest
 _OUT_OF_MEMORY: Final = "Out of memory"  # how the kernel's console begins to say so
-_TROUBLE: Final = frozenset({Step.PATCH, Step.VIEW, Step.CHECK})
 
 
 class _Dead(Exception):
@@ -50,10 +50,6 @@ class _Dead(Exception):
 
     def __init__(self, how: str, console: str) -> None:
         super().__init__(f"{how}\n{console}".strip())
-
-
-class _Trouble(Exception):
-    """The engine failed and the state has no part in it."""
 
 
 class UmlEngine:
@@ -152,7 +148,7 @@ class UmlEngine:
             self._share = Share(_SHARE_BYTES)
         try:
             self._boot(time.monotonic() + timeout_s)
-        except (_Dead, _Trouble) as error:
+        except (_Dead, Trouble) as error:
             self._stop()
             raise HostError(f"User-Mode Linux did not start: {error}") from error
 
@@ -164,28 +160,57 @@ class UmlEngine:
         Objects that were in the last call's `writes` are taken to be unchanged.  Raises
         HostError if a fresh kernel could not even be asked.
         """
+        return self._recover(writes, timeout_s, Flag(0))
+
+    def record(
+        self, writes: Sequence[ImageWrite], *, timeout_s: float
+    ) -> tuple[Observation, bytes | None]:
+        """As `recover`; also returns what was done to the disk from the mount to the end.
+
+        That is a log as dm-log-writes keeps it, marked `after` where a writer that goes on
+        has ended; None if the kernel died.
+        """
+        observation = self._recover(writes, timeout_s, Flag.RECORD)
+        if self._process is None:
+            return observation, None
+        return observation, self._log(time.monotonic() + timeout_s)
+
+    def _recover(self, writes: Sequence[ImageWrite], timeout_s: float, flags: Flag) -> Observation:
         changed = self._origin.advance(writes)
         if self._process is None:
             self.start(timeout_s=timeout_s)
             changed = changed[:0]
         try:
-            return self._attempt(changed, timeout_s)
-        except (_Dead, _Trouble):
+            return self._attempt(changed, timeout_s, flags)
+        except (_Dead, Trouble):
             self._stop()
         self.start(timeout_s=max(timeout_s, 30.0))
         try:
-            return self._attempt(changed[:0], timeout_s)
+            return self._attempt(changed[:0], timeout_s, flags)
         except _Dead as dead:
             self._stop()
             if _OUT_OF_MEMORY in str(dead):  # the guest is too small: not the state's fault
                 raise HostError(str(dead), hint="give the guest more memory_mib") from dead
             return Observation((), recovered=False, complete=False, failure=str(dead))
-        except _Trouble as trouble:
+        except Trouble as trouble:
             self._stop()
             raise HostError(
                 f"the uml engine failed on its own: {trouble}",
                 hint="give it more memory (memory_mib) if it ran out of it",
             ) from trouble
+
+    def _log(self, deadline: float) -> bytes:
+        """The log of the last recovery, read until it says that it ends."""
+        parts = bytearray()
+        needed = LOG_STEP
+        while len(parts) < needed:
+            length = min(_SHARE_BYTES, -(-(needed - len(parts)) // LOG_STEP) * LOG_STEP)
+            if len(parts) + length > self._origin.size:
+                raise HostError("a recovery wrote more than the disk is large: not recorded whole")
+            answer = self._checked(Verb.LOG, deadline, offset=len(parts), length=length)
+            parts += self._memory().area[: answer.answer].tobytes()
+            needed = log_bytes(parts)
+        return bytes(parts[:needed])
 
     def capture(self, *, timeout_s: float) -> tuple[ImageWrite, ...]:
         """What the disk is now, beyond the base: the crash state of a cut at this instant.
@@ -258,30 +283,25 @@ class UmlEngine:
         self._checked(Verb.CONFIGURE, deadline, length=len(text))
         self._patch(filled, deadline)
 
-    def _attempt(self, changed: Pages, timeout_s: float) -> Observation:
+    def _attempt(self, changed: Pages, timeout_s: float, flags: Flag) -> Observation:
         deadline = time.monotonic() + timeout_s
         assert self._process is not None
         self._process.clear_console()
         self._reads = None
         rest = self._patch(changed, deadline, keep_last=True)
-        answer = self._call(Verb.RECOVER, deadline, count=self._put(rest), track=self._granule)
+        if self._plan.after:
+            flags |= Flag.AFTER
+        answer = self._call(
+            Verb.RECOVER, deadline, count=self._put(rest), track=self._granule, flags=flags
+        )
         self.last = answer
-        if answer.step in _TROUBLE or answer.error == errno.ENOMEM:
-            raise _Trouble(answer.reason)
-        if answer.step is Step.UMOUNT:  # it would leak into the next state
-            raise _Trouble(answer.reason)
-        if self._granule:
-            words = self._memory().area[answer.answer : answer.answer + answer.reads]
-            self._reads = words.copy().view("<u8").astype(np.int64) * SECTOR
         said = self._process.console() if answer.step is not Step.NONE else ""
-        failure = f"{answer.reason}\n{said}".strip()
-        if answer.step is Step.MOUNT:  # the system's last word: recovery was tried to its end
-            return Observation((), recovered=False, failure=failure)
-        try:
-            extents = self._memory().extents(answer.answer)
-        except (ValueError, struct.error) as error:
-            raise _Trouble(f"the reader's extents: {error}") from error
-        return Observation(extents, complete=answer.step is Step.NONE, failure=failure)
+        observation = observe(self._memory(), answer, said)
+        if self._granule:
+            begin = answer.answer + answer.after_answer
+            words = self._memory().area[begin : begin + answer.reads]
+            self._reads = words.copy().view("<u8").astype(np.int64) * SECTOR
+        return observation
 
     def _patch(self, pages: Pages, deadline: float, *, keep_last: bool = False) -> Pages:
         """Sends `pages` to the origin, all of them or all but the last load."""
@@ -289,7 +309,7 @@ class UmlEngine:
             load, pages = pages[:_PAGES_A_CALL], pages[_PAGES_A_CALL:]
             answer = self._call(Verb.PATCH, deadline, count=self._put(load))
             if answer.step is not Step.NONE:
-                raise _Trouble(answer.reason)
+                raise Trouble(answer.reason)
         return pages
 
     def _put(self, pages: Pages) -> int:

@@ -35,6 +35,7 @@ _MODULE_FILES: Final = (
     "drivers/md/dm-mod.ko",
     "drivers/md/dm-bufio.ko",
     "drivers/md/dm-snapshot.ko",
+    "drivers/md/dm-log-writes.ko",
 )
 _ROOM_MIB: Final = 160  # what the guest uses of its memory besides the disk, generously
 _CONSOLE_TAIL: Final = 8192  # bytes

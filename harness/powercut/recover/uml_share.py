@@ -19,15 +19,17 @@ MAGIC: Final = 0x31554350
 PAGE: Final = 4096
 ZEROES: Final = 2**64 - 1
 STEPS: Final = 8
-PAGE_FORMAT: Final = struct.Struct(f"<II10QIIII{STEPS}Q256s")
+PAGE_FORMAT: Final = struct.Struct(f"<II14QIIIIII{STEPS}Q256s")
 PATCH_DTYPE: Final = np.dtype([("offset", "<u8"), ("length", "<u8"), ("data", "<u8")])
 EXTENT_FORMAT: Final = struct.Struct("<QQQII")
 
 _REQUEST: Final = struct.Struct("<IIQ")  # magic, verb, sequence
 _ARGUMENTS: Final = struct.Struct("<QQQ")  # offset, length, count
 _ARGUMENTS_AT: Final = 48
+_FLAGS: Final = struct.Struct("<I")
+_FLAGS_AT: Final = 120
 _TRACK: Final = struct.Struct("<I")
-_TRACK_AT: Final = 88
+_TRACK_AT: Final = 128
 
 
 class Verb(enum.IntEnum):
@@ -41,6 +43,7 @@ class Verb(enum.IntEnum):
     EXEC = 6
     DUMP = 7
     BARE = 8
+    LOG = 9
 
 
 class Step(enum.IntEnum):
@@ -54,6 +57,23 @@ class Step(enum.IntEnum):
     AFTER = 5
     UMOUNT = 6
     CHECK = 7
+
+
+class Flag(enum.IntFlag):
+    """What a recovery is to do besides."""
+
+    AFTER = 1
+    RECORD = 2
+
+
+class After(enum.IntEnum):
+    """How far the workload came after recovery."""
+
+    NOT = 0
+    WRITER = 1
+    MOUNT = 2
+    READER = 3
+    DONE = 4
 
 
 class BarePath(enum.IntEnum):
@@ -70,13 +90,22 @@ class BarePath(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Answer:
-    """What PID 1 made of a request.  `error` is an errno; times are nanoseconds by `Step`."""
+    """What PID 1 made of a request.
+
+    `error` is an errno; times are nanoseconds by `Step`; `answer`, `after_answer` and
+    `reads` are bytes, which follow each other in this order.
+    """
 
     step: Step
     error: int
     status: int
     answer: int
     reads: int
+    after_answer: int
+    first_lsn: int
+    acked: int
+    attempted: int
+    after: After
     step_ns: tuple[int, ...]
     what: str
 
@@ -111,7 +140,7 @@ class Share:
         """Writes what PID 1 needs to know before it can be asked anything."""
         self._map[:PAGE] = bytes(PAGE)
         PAGE_FORMAT.pack_into(
-            self._map, 0, MAGIC, 0, 0, 0, self.capacity, disk_size, chunk, *([0] * 9),
+            self._map, 0, MAGIC, 0, 0, 0, self.capacity, disk_size, chunk, *([0] * 15),
             *([0] * STEPS), b"",
         )  # fmt: skip
 
@@ -120,12 +149,20 @@ class Share:
         self._map[PAGE : PAGE + len(data)] = data
 
     def ask(
-        self, verb: Verb, *, offset: int = 0, length: int = 0, count: int = 0, track: int = 0
+        self,
+        verb: Verb,
+        *,
+        offset: int = 0,
+        length: int = 0,
+        count: int = 0,
+        track: int = 0,
+        flags: int = 0,
     ) -> None:
         """Writes a request; the caller then rings."""
         self._sequence += 1
         _ARGUMENTS.pack_into(self._map, _ARGUMENTS_AT, offset, length, count)
         _TRACK.pack_into(self._map, _TRACK_AT, track)
+        _FLAGS.pack_into(self._map, _FLAGS_AT, flags)
         _REQUEST.pack_into(self._map, 0, MAGIC, verb, self._sequence)
 
     def answer(self) -> Answer | None:
@@ -134,18 +171,23 @@ class Share:
         if fields[3] != self._sequence:
             return None
         return Answer(
-            step=Step(fields[13]),
-            error=fields[14],
-            status=fields[15],
+            step=Step(fields[19]),
+            error=fields[20],
+            status=fields[21],
             answer=fields[10],
             reads=fields[11],
-            step_ns=tuple(fields[16 : 16 + STEPS]),
-            what=fields[16 + STEPS].split(b"\0")[0].decode(errors="replace"),
+            after_answer=fields[12],
+            first_lsn=fields[13],
+            acked=fields[14],
+            attempted=fields[15],
+            after=After(fields[17]),
+            step_ns=tuple(fields[22 : 22 + STEPS]),
+            what=fields[22 + STEPS].split(b"\0")[0].decode(errors="replace"),
         )
 
-    def extents(self, size: int) -> tuple[Extent, ...]:
-        """The extents in the first `size` bytes.  Raises ValueError for what are none."""
-        raw = self._map[PAGE : PAGE + size]
+    def extents(self, size: int, *, at: int = 0) -> tuple[Extent, ...]:
+        """The extents in `size` bytes from `at`.  Raises ValueError for what are none."""
+        raw = self._map[PAGE + at : PAGE + at + size]
         return tuple(
             Extent(slot, count, SlotState(state), lsn, detail)
             for slot, count, lsn, state, detail in EXTENT_FORMAT.iter_unpack(raw)

@@ -158,15 +158,6 @@ def test_reads_are_known_and_only_they_matter(disk):
         assert engine.boots == 1
 
 
-def test_life_after_recovery(disk):
-    filesystem, base, _, long = disk
-    after = (*WRITE, "records=50", "first_lsn=201")
-    with UmlEngine(base, plan(filesystem, after=after)) as engine:
-        engine.start(timeout_s=BOOT_S)
-        assert engine.recover(long, timeout_s=STATE_S).extents == intact(250)
-        assert engine.recover(long, timeout_s=STATE_S).extents == intact(250)
-
-
 def test_a_panic_is_a_finding_with_its_console(tmp_path):
     base = mkfs(tmp_path / "base", "ext4")
     argv = ["/sbin/debugfs", "-R", "blocks <2>", str(base)]

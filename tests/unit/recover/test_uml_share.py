@@ -9,7 +9,7 @@ import numpy as np
 from powercut.model.observation import Extent, SlotState
 from powercut.paths import ROOT
 from powercut.recover import uml_share
-from powercut.recover.uml_share import PAGE, PATCH_DTYPE, BarePath, Share, Step, Verb
+from powercut.recover.uml_share import PAGE, PATCH_DTYPE, After, BarePath, Flag, Share, Step, Verb
 
 HEADER = ROOT / "guests" / "uml" / "share.h"
 
@@ -26,8 +26,11 @@ int main(void)
     u.page.magic = PCU_MAGIC; u.page.verb = PCU_RECOVER;
     u.page.sequence = 3; u.page.done = 4; u.page.capacity = 5; u.page.disk_size = 6;
     u.page.chunk = 7; u.page.offset = 8; u.page.length = 9; u.page.count = 10;
-    u.page.answer = 11; u.page.reads = 12; u.page.track = 13; u.page.step = PCU_STEP_MOUNT;
-    u.page.error = 15; u.page.status = 16;
+    u.page.answer = 11; u.page.reads = 12; u.page.after_answer = 13;
+    u.page.first_lsn = 14; u.page.acked = 15; u.page.attempted = 16;
+    u.page.flags = PCU_FLAG_AFTER | PCU_FLAG_RECORD; u.page.after = PCU_AFTER_DONE;
+    u.page.track = 19; u.page.step = PCU_STEP_MOUNT;
+    u.page.error = 21; u.page.status = 22;
     for (unsigned i = 0; i < PCU_STEPS; i++)
         u.page.step_ns[i] = 100 + i;
     strcpy(u.page.what, "mount ext4");
@@ -51,7 +54,8 @@ def test_the_page_the_patch_and_the_extent_have_one_layout(tmp_path):
     raw = from_c(tmp_path)
     size = uml_share.PAGE_FORMAT.size
     packed = uml_share.PAGE_FORMAT.pack(
-        uml_share.MAGIC, Verb.RECOVER, *range(3, 14), Step.MOUNT, 15, 16, *range(100, 108),
+        uml_share.MAGIC, Verb.RECOVER, *range(3, 17), Flag.AFTER | Flag.RECORD,
+        After.DONE, 19, Step.MOUNT, 21, 22, *range(100, 108),
         b"mount ext4",
     )  # fmt: skip
     assert raw[:size] == packed
@@ -63,10 +67,10 @@ def test_the_page_the_patch_and_the_extent_have_one_layout(tmp_path):
 def test_requests_land_where_c_looks_for_them(tmp_path):
     share = Share(1 << 16)
     share.prepare_boot(6, 7)
-    share.ask(Verb.RECOVER, offset=8, length=9, count=10, track=13)
+    share.ask(Verb.RECOVER, offset=8, length=9, count=10, track=13, flags=Flag.RECORD)
     fields = uml_share.PAGE_FORMAT.unpack_from(share._map, 0)
     assert fields[:10] == (uml_share.MAGIC, Verb.RECOVER, 1, 0, 1 << 16, 6, 7, 8, 9, 10)
-    assert fields[12] == 13
+    assert (fields[16], fields[18]) == (Flag.RECORD, 13)
     assert share.answer() is None, "the request is not its own answer"
     share.put(uml_share.EXTENT_FORMAT.pack(0, 4, 1, 1, 0))
     assert share.extents(32) == (Extent(0, 4, SlotState.INTACT, 1, 0),)
@@ -76,7 +80,14 @@ def test_requests_land_where_c_looks_for_them(tmp_path):
 
 def test_every_number_is_that_of_the_header():
     text = HEADER.read_text()
-    for kind, prefix in ((Verb, "PCU_"), (Step, "PCU_STEP_"), (BarePath, "PCU_PATH_")):
+    kinds = (
+        (Verb, "PCU_"),
+        (Step, "PCU_STEP_"),
+        (BarePath, "PCU_PATH_"),
+        (Flag, "PCU_FLAG_"),
+        (After, "PCU_AFTER_"),
+    )
+    for kind, prefix in kinds:
         for member in kind:
             assert re.search(rf"\b{prefix}{member.name} = {member.value}\b", text), member
     assert f"#define PCU_PAGE {PAGE}u" in text

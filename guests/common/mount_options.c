@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "mount_options.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
 
-#include "init.h"
-
-unsigned long split_options(const char *options, char *data, size_t size)
+unsigned long mount_options_split(const char *options, char *data, size_t size)
 {
     static const struct {
         const char *word;

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long a log of dm-log-writes is, from its beginning.
+
+The format is in the kernel's Documentation/admin-guide/device-mapper/log-writes.rst and
+docs/formats/dm-log-writes.md; here it is only followed to its end, to know how much of a
+log to fetch.  Whoever reads the log checks it.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from powercut.model.errors import HostError
+from powercut.model.units import SECTOR
+
+STEP: Final = 1 << 20
+"""Bytes that are fetched at a time."""
+
+_MAGIC: Final = 0x6A736677736872
+_SUPER: Final = struct.Struct("<QQQI")  # magic, version, entries, sector size
+_ENTRY: Final = struct.Struct("<QQQQ")  # sector, sectors, flags, bytes of data
+_DISCARD: Final = 4
+
+
+def log_bytes(begin: bytes | bytearray) -> int:
+    """How many bytes a log takes that begins so, as far as that is known: if the result is
+    more than there are, it is to be asked again with that many.
+
+    Raises HostError if it is no such log.
+    """
+    magic, version, entries, sector = map(int, _SUPER.unpack_from(begin))
+    if magic != _MAGIC or version != 1 or sector < SECTOR or sector & (sector - 1):
+        raise HostError("the recovery was not recorded: there is no log of it")
+    at = sector
+    for _ in range(entries):
+        if at + sector > len(begin):
+            return at + sector
+        _, sectors, flags, _ = map(int, _ENTRY.unpack_from(begin, at))
+        at += sector + (0 if flags & _DISCARD else sectors * sector)  # a mark has no sectors
+    return at
