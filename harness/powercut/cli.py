@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from powercut import __version__, cli_explore, cli_probe, cli_recordings
+from powercut import __version__, cli_certify, cli_explore, cli_probe, cli_recordings
 from powercut.model.errors import PowercutError, UsageError
 from powercut.paths import RESULTS, ROOT, SCENARIOS
 
@@ -74,7 +74,12 @@ def cli() -> None:
     """
 
 
-for _command in (*cli_recordings.COMMANDS, *cli_explore.COMMANDS, cli_probe.probe):
+for _command in (
+    *cli_recordings.COMMANDS,
+    *cli_explore.COMMANDS,
+    *cli_certify.COMMANDS,
+    cli_probe.probe,
+):
     cli.add_command(_command)
 
 _seed = click.option(

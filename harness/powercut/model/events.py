@@ -37,6 +37,18 @@ class RunStarted:
 
 
 @dataclass(frozen=True)
+class CertifyStarted:
+    """A set of scenarios is to be run for a certificate; `trials` counts controls, too."""
+
+    title: str
+    seed: int
+    scenarios: int
+    cells: int
+    trials: int
+    directory: Path
+
+
+@dataclass(frozen=True)
 class TrialPhase:
     """A trial enters a phase.  `cell` names the control if it is one."""
 
@@ -56,6 +68,11 @@ class TrialFinished:
     lost: int
     seconds: float
     control: bool = False
+    as_expected: bool = True
+    """Whether the verdict is the one that the cell, or the control, should get."""
+
+    earlier: bool = False
+    """Whether an interrupted run, which this one resumes, had made it."""
 
 
 @dataclass(frozen=True)
@@ -74,4 +91,4 @@ class RunFinished:
     directory: Path
 
 
-RunEvent = RunStarted | TrialPhase | TrialFinished | Notice | RunFinished
+RunEvent = CertifyStarted | RunStarted | TrialPhase | TrialFinished | Notice | RunFinished

@@ -83,6 +83,8 @@ class ProgressView:
             task = self._bar.tasks[self._bar.task_ids.index(self._task)]
             total = max(task.total or 0, task.completed + 1)
             self._bar.update(self._task, advance=1, total=total, now="")
+        if event.earlier:  # it was told when it was made
+            return
         style = STYLES[event.verdict]
         kind = "control " if event.control else ""
         self._console.print(

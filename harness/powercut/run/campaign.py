@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from powercut import __version__
+from powercut.model.errors import UsageError
 from powercut.model.events import (
     Notice,
     Phase,
@@ -31,29 +33,59 @@ from powercut.run.assemble import (
     outcomes_of_cells,
     same_run,
 )
+from powercut.run.components import components_of
 from powercut.run.confidence import (
     Aim,
     aims_at,
     in_words,
     past_seconds,
-    planned_for,
     seconds_of,
     total_seconds,
 )
 from powercut.run.controls import Control, controls_for
 from powercut.run.explore_trial import explored
 from powercut.run.judge import judge_trial
+from powercut.run.keep import Keep, drop_unless_kept
 from powercut.run.record import TrialJob, record_trial
+from powercut.run.resume import (
+    SELECTION,
+    SESSIONS,
+    Selection,
+    check_same_components,
+    check_same_host,
+    earlier_result,
+    find_interrupted,
+    new_session,
+    sessions_then,
+)
 from powercut.run.rig import Rig
 from powercut.run.run_id import run_id_of
-from powercut.scenario.load import Scenario, expand, load_scenario
+from powercut.scenario.load import Scenario, load_scenario
 from powercut.scenario.plan import Cell, Plan, Trial, draw_trials
 from powercut.scenario.seeds import fresh_seed
-from powercut.scenario.settings import ControlKind, Expect, Parameters
-from powercut.store.layout import ResultDir
-from powercut.store.results import CampaignOutcome, RunResult, TrialResult
+from powercut.scenario.settings import Expect, Parameters
+from powercut.store.certify_order import write_components
+from powercut.store.layout import ResultDir, TrialDir
+from powercut.store.results import CampaignOutcome, RunResult, TrialResult, wanted_verdict
 
 Listener = Callable[[RunEvent], None]
+
+
+@dataclass(frozen=True)
+class Ways:
+    """How runs are made, as far as it does not change what comes out."""
+
+    jobs: int = 1
+    """Trials at the same time."""
+
+    keep: Keep = Keep.ALL
+    """Which recordings stay."""
+
+    on_event: Listener = lambda _: None
+    """Is told what happens, from several threads."""
+
+    controls: dict[str, TrialDir] = field(default_factory=dict)
+    """Controls that runs have made, by `same_run`: each is made once, for all runs."""
 
 
 def run_scenarios(
@@ -65,6 +97,7 @@ def run_scenarios(
     trials: int | None = None,
     aim: Aim | None = None,
     jobs: int = 1,
+    keep: Keep = Keep.ALL,
     on_event: Listener = lambda _: None,
 ) -> CampaignOutcome:
     """Runs each scenario and returns what came out, which is on disk by then.
@@ -74,28 +107,90 @@ def run_scenarios(
     often as it takes, and no more after their first loss.  Raises UsageError for a mistake in
     a scenario and HostError if this host cannot run anything at all.
     """
-    scenarios = [load_scenario(path) for path in paths]
-    plans = []
-    for scenario in scenarios:
-        root = scenario.settings.seed if seed is None else seed
-        root = fresh_seed() if root is None else root
-        plan = expand(scenario, seed=root, trials=trials, only=only)
-        plans.append(plan if aim is None else planned_for(plan, aim))
+    selection = Selection(tuple(only), trials, aim)
+    planned = [
+        (scenario, selection.plan(scenario, root_seed(scenario, seed)))
+        for scenario in [load_scenario(path) for path in paths]
+    ]
+    rig = ready_rig([plan for _, plan in planned], on_event)
+    ways = Ways(jobs, keep, on_event)
+    runs = [new_run(rig, scenario, plan, selection, results, ways) for scenario, plan in planned]
+    return CampaignOutcome(runs=tuple(runs))
+
+
+def root_seed(scenario: Scenario, seed: int | None) -> int:
+    """`seed`; else the scenario's own; else one that is drawn."""
+    if seed is not None:
+        return seed
+    return fresh_seed() if scenario.settings.seed is None else scenario.settings.seed
+
+
+def ready_rig(plans: Sequence[Plan], on_event: Listener) -> Rig:
+    """The rig of this host with all that `plans` need.  Raises HostError."""
     rig = Rig.find()
     if rig.accelerator is not Accelerator.KVM:
         on_event(Notice("Guests run in emulation: `powercut doctor` says why KVM is not used."))
     for plan in plans:
         rig.prepare(plan)
-    runs = []
-    for scenario, plan in zip(scenarios, plans, strict=True):
-        directory = ResultDir.create(results, plan.scenario, plan.seed)
-        run = _Run(rig, scenario, plan, directory, jobs, on_event)
-        if aim is not None:
-            run.aim, run.options = aim, aim.options
-        elif trials is not None:
-            run.options = ["--trials", str(trials)]
-        runs.append(run.run())
-    return CampaignOutcome(runs=tuple(runs))
+    return rig
+
+
+def new_run(
+    rig: Rig, scenario: Scenario, plan: Plan, selection: Selection, results: Path, ways: Ways
+) -> RunResult:
+    """Runs `plan` in a new folder below `results`."""
+    directory = ResultDir.create(results, plan.scenario, plan.seed)
+    directory.write_scenario(scenario.text)
+    sessions = [new_session()]
+    environment = {
+        "seed": plan.seed,
+        "started": sessions[0]["started"],
+        SESSIONS: sessions,
+        SELECTION: selection.as_json(),
+        **rig.environment(),
+    }
+    if selection.options:
+        environment["options"] = shlex.join(selection.options)
+    directory.write_environment(environment)
+    write_components(directory, components_of(rig, plan.cells))
+    return _Run(rig, scenario, plan, directory, ways, selection.aim, environment).run()
+
+
+def resume_run(path: Path, ways: Ways, rig: Rig | None = None) -> RunResult:
+    """Goes on with the interrupted run at `path`; what it had sealed is not made again.
+
+    Raises UsageError if there is no such run, if it has ended, or if this host is not as it
+    was; and DamagedRecording if what is there does not fit its scenario.
+    """
+    interrupted = find_interrupted(path)
+    directory, plan = interrupted.directory, interrupted.plan
+    if directory.ended:
+        raise UsageError(
+            f"{directory.path}: this run has come to its end",
+            hint="`powercut verify` judges it again, reproduce.sh repeats it",
+        )
+    rig = rig or ready_rig([plan], ways.on_event)
+    environment = interrupted.environment
+    check_same_host(environment, rig.environment())
+    check_same_components(directory, components_of(rig, plan.cells))
+    sessions = [*sessions_then(environment, directory), new_session()]
+    environment = {**environment, SESSIONS: sessions}
+    directory.write_environment(environment)
+    aim = interrupted.selection.aim
+    return _Run(rig, interrupted.scenario, plan, directory, ways, aim, environment).run()
+
+
+def trials_of(plan: Plan) -> int:
+    """How many trials `plan` takes, controls included, if all turns out as expected."""
+    controls = {
+        same_run(control.parameters)
+        for cell in plan.cells
+        for control in controls_for(
+            cell.parameters, Verdict.SAFE if cell.expect is Expect.SAFE else Verdict.LOSSY
+        )
+    }
+    own = {same_run(cell.parameters) for cell in plan.cells}
+    return plan.trials + len(controls - own)
 
 
 def _is_loss(result: TrialResult) -> bool:
@@ -103,7 +198,7 @@ def _is_loss(result: TrialResult) -> bool:
 
 
 class _Run:
-    """One run of one plan."""
+    """One run of one plan, from its start or from where it was interrupted."""
 
     def __init__(
         self,
@@ -111,27 +206,25 @@ class _Run:
         scenario: Scenario,
         plan: Plan,
         directory: ResultDir,
-        jobs: int,
-        on_event: Listener,
+        ways: Ways,
+        aim: Aim | None,
+        environment: Mapping[str, Any],
     ) -> None:
         self.rig = rig
         self.scenario = scenario
         self.plan = plan
         self.directory = directory
-        self.jobs = jobs
-        self.on_event = on_event
-        self.aim: Aim | None = None
-        self.options: list[str] = []
+        self.ways = ways
+        self.jobs = ways.jobs
+        self.on_event = ways.on_event
+        self.aim = aim
+        self.environment = environment
 
     def run(self) -> RunResult:
         """All trials, then the controls, then the verdicts; on disk when this returns."""
-        started = datetime.now(UTC).isoformat(timespec="seconds")
         start = time.monotonic()
-        self.directory.write_scenario(self.scenario.text)
-        environment = {"seed": self.plan.seed, "started": started, **self.rig.environment()}
-        if self.options:
-            environment["options"] = shlex.join(self.options)
-        self.directory.write_environment(environment)
+        sessions = self.environment[SESSIONS]
+        before_s = sum(session.get("seconds", 0.0) for session in sessions)
         reproduce = self.directory.write_reproduce(self.plan.seed)
         self._announce()
         trials = self._run_cells()
@@ -144,8 +237,8 @@ class _Run:
             description=self.plan.description,
             scenario_file=str(self.scenario.path),
             seed=self.plan.seed,
-            started=started,
-            seconds=round(time.monotonic() - start, 3),
+            started=str(self.environment["started"]),
+            seconds=round(before_s + time.monotonic() - start, 3),
             cells=cells,
             controls=distinct_controls(cells),
             reproduce=reproduce,
@@ -157,20 +250,12 @@ class _Run:
 
     def _announce(self) -> None:
         """Says how much there is to do if everything turns out as expected."""
-        controls = {
-            same_run(control.parameters)
-            for cell in self.plan.cells
-            for control in controls_for(
-                cell.parameters, Verdict.SAFE if cell.expect is Expect.SAFE else Verdict.LOSSY
-            )
-        }
-        own = {same_run(cell.parameters) for cell in self.plan.cells}
         self.on_event(
             RunStarted(
                 scenario=self.plan.scenario,
                 seed=self.plan.seed,
                 cells=tuple(cell.name for cell in self.plan.cells),
-                trials=self.plan.trials + len(controls - own),
+                trials=trials_of(self.plan),
                 directory=self.directory.path,
             )
         )
@@ -229,30 +314,45 @@ class _Run:
         return done
 
     def _run_controls(self, wanted: dict[str, tuple[str, Control]]) -> Known:
-        def run(item: tuple[str, Control]) -> Outcome:
-            name, control = item
+        def run(item: tuple[str, tuple[str, Control]]) -> Outcome:
+            key, (name, control) = item
             (trial,) = draw_trials(self.plan.seed, name, control.parameters, 1)
-            result = self._trial(name, control.parameters, trial, control.kind)
+            place = self.directory.place_of(name, 1, control=True)
+            made = self.ways.controls.get(key)
+            if made is not None and not place.path.exists():
+                place.adopt_recording(made)
+            result = self._trial(name, control.parameters, trial, control)
+            self.ways.controls.setdefault(key, place)
             return Outcome(f"control {name}", result.verdict, result.result_directory)
 
         with ThreadPoolExecutor(self.jobs) as pool:
-            return dict(zip(wanted, pool.map(run, wanted.values()), strict=True))
+            return dict(zip(wanted, pool.map(run, wanted.items()), strict=True))
 
     def _trial(
-        self, name: str, parameters: Parameters, trial: Trial, control: ControlKind | None = None
+        self, name: str, parameters: Parameters, trial: Trial, control: Control | None = None
     ) -> TrialResult:
+        """Makes and judges one trial, unless it is there already."""
         start = time.monotonic()
 
         def notify(phase: Phase) -> None:
             self.on_event(TrialPhase(name, trial.number, phase))
 
-        directory = self.directory.trial(name, trial.number, control=control is not None)
+        kind = None if control is None else control.kind
+        directory = self.directory.place_of(name, trial.number, control=control is not None)
         run_id = run_id_of(trial.seed)
-        job = TrialJob(self.plan.scenario, name, parameters, trial, run_id, control=control)
-        record_trial(self.rig, job, directory, notify)
-        notify(Phase.JUDGE)
-        result = explored(directory, judge_trial(directory))
-        directory.write_verdict(result)
+        job = TrialJob(self.plan.scenario, name, parameters, trial, run_id, control=kind)
+        result = earlier_result(directory, job)
+        earlier = result is not None
+        if result is None:
+            directory = self.directory.trial(name, trial.number, control=control is not None)
+            record_trial(self.rig, job, directory, notify)
+            notify(Phase.JUDGE)
+            result = explored(directory, judge_trial(directory))
+            directory.write_verdict(result)
+        wanted = wanted_verdict(parameters.expect) if control is None else control.expected
+        drop_unless_kept(
+            directory, result.verdict, wanted, self.ways.keep, control=control is not None
+        )
         self.on_event(
             TrialFinished(
                 cell=name,
@@ -262,6 +362,8 @@ class _Run:
                 lost=result.commits_lost,
                 seconds=round(time.monotonic() - start, 3),
                 control=control is not None,
+                as_expected=result.verdict is wanted,
+                earlier=earlier,
             )
         )
         return result

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from powercut import __version__
-from powercut.model.errors import DamagedRecording
+from powercut.model.errors import DamagedRecording, UsageError
 from powercut.run.assemble import (
     Known,
     Outcome,
@@ -42,6 +42,7 @@ def verify(path: Path, *, cells: Collection[str] | None = None) -> RunResult:
     scenario = parse_scenario(directory.scenario_copy.read_text(), directory.scenario_copy)
     trials: dict[str, list[TrialResult]] = {}
     controls: Known = {}
+    _check_kept(directory)
     for trial in directory.trials():
         trial.check_seal()
         record = trial.read_record()
@@ -72,6 +73,18 @@ def verify(path: Path, *, cells: Collection[str] | None = None) -> RunResult:
         reproduce=reproduce_command(directory.scenario_copy, seed, options=directory.options()),
         result_directory=str(directory.path),
     )
+
+
+def _check_kept(directory: ResultDir) -> None:
+    """Raises UsageError if recordings were dropped on purpose: nothing can be judged then."""
+    trials = directory.trials()
+    dropped = [trial for trial in trials if trial.sealed and not trial.kept]
+    if dropped:
+        raise UsageError(
+            f"{directory.path}: {len(dropped)} of {len(trials)} recordings were not kept",
+            hint="the run was made with --keep; `powercut certificate verify --deep` judges what "
+            "was kept again",
+        )
 
 
 def _outcome(record: TrialRecord, result: TrialResult) -> Outcome:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
+from pydantic import Field
+
 from powercut.model.verdict import LsnRange
 from powercut.scenario.settings import ControlKind, Expect, Parameters
 from powercut.store.measurement import Cost, WireAccount
@@ -36,6 +38,19 @@ class Component(Record):
     """Digest of its binary, 64 hex digits; empty if there is no file."""
 
 
+class Evidence(Record):
+    """One sealed recording."""
+
+    directory: str
+    """Its folder, below that of the certificate."""
+
+    sha256: str
+    """Digest of its manifest, which names the digest of every file."""
+
+    kept: bool
+    """Whether the recording is still there."""
+
+
 class CertifiedControl(Record):
     """A run of known outcome that vouches for a cell."""
 
@@ -50,6 +65,9 @@ class CertifiedControl(Record):
 
     behaved: bool
     """Whether the two are the same."""
+
+    evidence: Evidence | None = None
+    """Its recording; null if it could not be made."""
 
 
 class Coverage(Record):
@@ -70,19 +88,6 @@ class Coverage(Record):
 
     not_looked_at: str = ""
     """What was left out, in words."""
-
-
-class Evidence(Record):
-    """One sealed recording."""
-
-    directory: str
-    """Its folder, below that of the certificate."""
-
-    sha256: str
-    """Digest of its manifest, which names the digest of every file."""
-
-    kept: bool
-    """Whether the recording is still there."""
 
 
 class CertifiedCell(Record):
@@ -162,7 +167,7 @@ class CertifiedCell(Record):
 class NotTested(Record):
     """Something that a reader might expect, and that was not tested."""
 
-    settings: dict[str, Any] = {}
+    settings: dict[str, Any] = Field(default_factory=dict)
     """The combination, by dotted key; empty if it is not a matter of settings."""
 
     reason: str

@@ -38,12 +38,19 @@ from powercut.paths import ROOT
 from powercut.scenario.plan import Cell, Trial, Trigger
 from powercut.scenario.settings import ControlKind, Parameters
 from powercut.store import manifest
-from powercut.store.files import host_errors, link_or_copy, point_link, write_atomic
+from powercut.store.files import (
+    host_errors,
+    link_or_copy,
+    point_link,
+    remove_tree,
+    write_atomic,
+)
 from powercut.store.observation import read_observation, write_observation
 from powercut.store.results import RunResult, TrialResult
 
 TRIAL_FORMAT: Final = "powercut-trial/1"
 _UNSEALED: Final = frozenset({manifest.MANIFEST, "verdict.json", "exploration.json"})
+_LEFT: Final = _UNSEALED | {"trial.json"}
 _NAME_MAX: Final = 120
 _SAME_SECOND_MAX: Final = 1000
 
@@ -159,6 +166,46 @@ class TrialDir:
         """The sealed files, all as they were; raises DamagedRecording naming those not."""
         return manifest.check(self.path)
 
+    @property
+    def sealed(self) -> bool:
+        """Whether the recording was complete and durable before anything else happened."""
+        return (self.path / manifest.MANIFEST).is_file()
+
+    @property
+    def kept(self) -> bool:
+        """Whether the evidence itself is there, and not only what is said about it."""
+        return self.sealed and any(entry.name not in _LEFT for entry in self.path.iterdir())
+
+    def drop_evidence(self) -> None:
+        """Removes what was recorded; the manifest, trial.json and what was found stay.
+
+        So the recording can still be told by its digest, and can be judged no more.
+        """
+        with host_errors(self.path):
+            for entry in self.path.iterdir():
+                if entry.name not in _LEFT:
+                    remove_tree(entry) if entry.is_dir() else entry.unlink()
+
+    def adopt_recording(self, other: TrialDir) -> None:
+        """Takes over another run's recording and what was found in it; they share the files.
+
+        Raises HostError.
+        """
+        new = self.path.with_name(f".{self.path.name}")
+        remove_tree(new)
+        with host_errors(self.path):
+            new.mkdir(parents=True)
+            for entry in other.path.iterdir():
+                if entry.is_file():
+                    link_or_copy(entry, new / entry.name)
+            new.rename(self.path)
+        verdict = self.read_verdict()
+        self.write_verdict(verdict.model_copy(update={"result_directory": self.relative}))
+
+    def remove(self) -> None:
+        """Removes the whole folder: of a trial that is to be made again."""
+        remove_tree(self.path)
+
     def write_verdict(self, result: TrialResult) -> None:
         """Writes the verdict on the recording beside it."""
         write_atomic(self.path / "verdict.json", result.model_dump_json(indent=1).encode() + b"\n")
@@ -217,11 +264,15 @@ class ResultDir:
 
     def trial(self, name: str, number: int, *, control: bool = False) -> TrialDir:
         """A new folder for trial `number` of a cell, or of a control.  Raises HostError."""
+        trial = self.place_of(name, number, control=control)
+        with host_errors(trial.path):
+            trial.path.mkdir(parents=True)
+        return trial
+
+    def place_of(self, name: str, number: int, *, control: bool = False) -> TrialDir:
+        """The folder of that trial, whether it is there or not."""
         group = "controls" if control else "cells"
-        path = self.path / group / folder_name(name) / f"{number:04d}"
-        with host_errors(path):
-            path.mkdir(parents=True)
-        return TrialDir(path, self.path)
+        return TrialDir(self.path / group / folder_name(name) / f"{number:04d}", self.path)
 
     def trials(self) -> tuple[TrialDir, ...]:
         """All trials that left a folder, controls included, in order of their names."""
@@ -291,6 +342,11 @@ class ResultDir:
         """
         result = _read_model(self.path / "verdict.json", RunResult)
         return result.model_copy(update={"result_directory": str(self.path)})
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run has come to its end: its verdict is the last that it writes."""
+        return (self.path / "verdict.json").is_file()
 
     def write_file(self, name: str, data: bytes) -> Path:
         """Writes a report of some kind beside the verdict."""

@@ -10,11 +10,16 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
+from pydantic import Field
+
 from powercut.scenario.choices import DiskModel
 from powercut.scenario.settings import Parameters
 from powercut.store.trial_result import Latency, Record
 
 MEASUREMENT_FORMAT: Final = "powercut-measurement/1"
+
+_TOLERANCE: Final = 1.05
+"""Times come from the guest's clock, which an emulated machine keeps to a few percent."""
 
 
 class RequestCounts(Record):
@@ -32,9 +37,25 @@ class RequestCounts(Record):
     written_bytes: int
     """Bytes of all writes."""
 
-    kinds: dict[str, int] = {}
+    kinds: dict[str, int] = Field(default_factory=dict)
     """How many of each kind in the layer's own words: `WFS`, `WS`, `FF` and so on in the
     guest's trace of its block layer (rwbs, Documentation/trace/events.rst of Linux)."""
+
+
+class Asked(Record):
+    """What the file system, or the kernel's own file of a raw device, asked of the guest's block
+    layer, before that looked at what the disk is said to need (bios, as submit_bio gets them)."""
+
+    flushes: int
+    """Requests that asked for a flush before anything else (REQ_PREFLUSH), with data or
+    without."""
+
+    fua_writes: int
+    """Writes that asked to be durable when they complete (REQ_FUA), those included that asked
+    for a flush as well."""
+
+    kinds: dict[str, int] = Field(default_factory=dict)
+    """How many of each kind: `write`, `flush`, `fua`, `flush+fua`."""
 
 
 class WireAccount(Record):
@@ -46,6 +67,9 @@ class WireAccount(Record):
     committed_bytes: int
     """Bytes of the records that they committed."""
 
+    asked: Asked | None = None
+    """What the guest's file system asked of its block layer; null if it could not be seen."""
+
     guest: RequestCounts | None
     """What the guest's block layer issued; null if its kernel has no trace of it."""
 
@@ -56,13 +80,33 @@ class WireAccount(Record):
     disk: RequestCounts
     """What the captured disk saw."""
 
+    uncovered: int = 0
+    """Writes of the measured commits that at their end were covered by no FUA and no later
+    flush that the disk saw."""
+
+    not_durable: int = 0
+    """Writes of the measured commits that by the disk's own contract were not durable at their
+    end, although all had been acknowledged."""
+
     flush_ends_at: str = ""
     """The first layer that passes fewer promises of durability on than it was asked for:
     `workload`, `file system`, `guest block layer`, `hypervisor` or `disk`; empty if every
-    layer passes all on."""
+    layer passes all on, or what it holds back leaves nothing uncovered."""
 
     because: str = ""
     """How that shows, in a sentence with the counts."""
+
+    @property
+    def requests_per_commit(self) -> float:
+        """Writes and flushes that the guest issued for a commit; what the disk saw, if there is
+        no trace of it."""
+        layer = self.guest or self.disk
+        return (layer.writes + layer.flushes) / self.commits
+
+    @property
+    def bytes_per_committed_byte(self) -> float:
+        """Bytes that the disk was to write for a byte of a record."""
+        return self.disk.written_bytes / self.committed_bytes
 
 
 class Cost(Record):
@@ -90,6 +134,12 @@ class Cost(Record):
     medium_limit_per_s: float | None = None
     """Commits a second that the modelled medium can do at most, one stream with a flush each;
     null where it has no limit.  More than this is a symptom."""
+
+    @property
+    def too_fast(self) -> bool:
+        """Whether commits came faster than the medium can make them durable."""
+        limit = self.medium_limit_per_s
+        return limit is not None and self.commits_per_s > limit * _TOLERANCE
 
 
 class Measurement(Record):

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`powercut certify` and `powercut certificate`: which settings keep what was acknowledged.
+
+Like powercut.cli they parse, call and print; whatever takes time to import is imported by the
+command that needs it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from powercut.model.errors import UsageError
+from powercut.paths import RESULTS, SCENARIOS
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from powercut.run.certify import Certified, Request
+    from powercut.run.resume import Selection
+    from powercut.scenario.load import Scenario
+
+FILE = click.Path(path_type=Path)
+PROFILES = ("quick", "nightly", "full")
+_CHANCE = click.FloatRange(0, 1, min_open=True, max_open=True)
+_TITLE_MAX = 60
+
+
+@click.command(
+    epilog="SCENARIO is a file, a folder of them, or the name of one in scenarios/. Without any, "
+    "and without a preset, the profile `quick` is certified."
+)
+@click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
+@click.option("--profile", type=click.Choice(PROFILES), help="A set of scenarios by name.")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Root of every random choice.")
+@click.option(
+    "--trials", type=click.IntRange(1, 1_000_000), help="Cuts of each cell, instead of its own."
+)
+@click.option(
+    "--confidence",
+    type=_CHANCE,
+    metavar="P",
+    help="Cut cells that should be SAFE as often as it takes to be so sure, such as 0.999.",
+)
+@click.option(
+    "--at-most",
+    type=_CHANCE,
+    metavar="P",
+    help="The chance of a loss to be sure to stay below; by default 0.01.",
+)
+@click.option("--jobs", type=click.IntRange(1, 256), help="Trials at the same time.")
+@click.option(
+    "--keep",
+    type=click.Choice(["all", "notable", "none"]),
+    default="notable",
+    show_default=True,
+    help="Recordings that stay: of what was judged, all, what was not simply well, or none.",
+)
+@click.option("--results", type=FILE, default=RESULTS, help="Where results are kept.")
+@click.option("--resume", type=FILE, metavar="DIR", help="Go on with one that was interrupted.")
+def certify(
+    scenarios: Sequence[str],
+    profile: str | None,
+    seed: int | None,
+    trials: int | None,
+    confidence: float | None,
+    at_most: float | None,
+    jobs: int | None,
+    keep: str,
+    results: Path,
+    resume: Path | None,
+) -> int:
+    """Tells which settings keep acknowledged writes, with evidence, as a certificate."""
+    import os
+
+    from powercut.report.certify_view import CertifyView, print_certificate
+    from powercut.run.certify import CertifyWays, resume_certificate
+    from powercut.run.certify import certify as run
+    from powercut.run.keep import Keep
+
+    request = None
+    if resume is None:
+        selection = _selection(trials, confidence, at_most)
+        request = _request(scenarios, profile, seed, selection)
+    elif scenarios or profile or (seed, trials, confidence, at_most) != (None,) * 4:
+        raise UsageError(
+            "--resume goes on with what was asked for then",
+            hint="leave everything out that says what to certify",
+        )
+    console = _console()
+    with CertifyView(console) as view:
+        ways = CertifyWays(jobs or os.cpu_count() or 1, Keep(keep), view)
+        done = run(request, results, ways) if request else resume_certificate(_dir(resume), ways)
+    _publish(done)
+    print_certificate(console, done.certificate)
+    console.print()
+    for name, value in (
+        ("certificate", str(done.directory.certificate)),
+        ("again", done.certificate.command),
+    ):
+        console.print(f"{name:>11}: {value}", soft_wrap=True, highlight=False, markup=False)
+    return _status(done)
+
+
+def _dir(path: Path | None) -> Path:
+    assert path is not None
+    return path
+
+
+def _selection(trials: int | None, confidence: float | None, at_most: float | None) -> Selection:
+    from powercut.run.confidence import AT_MOST, Aim
+    from powercut.run.resume import Selection
+
+    if confidence is None and at_most is not None:
+        raise UsageError("--at-most says nothing without --confidence")
+    if confidence is not None and trials is not None:
+        raise UsageError("--confidence and --trials both say how many: give one of them")
+    aim = None if confidence is None else Aim(confidence, AT_MOST if at_most is None else at_most)
+    return Selection((), trials, aim)
+
+
+def _request(
+    scenarios: Sequence[str], profile: str | None, seed: int | None, selection: Selection
+) -> Request:
+    from powercut.run.certify import Request
+    from powercut.scenario.seeds import fresh_seed
+
+    if profile is None and not scenarios:
+        profile = PROFILES[0]
+    chosen = _scenarios(scenarios, profile)
+    root = fresh_seed() if seed is None else seed
+    argv = ["./powercut", "certify", *scenarios]
+    if profile is not None:
+        argv += ["--profile", profile]
+    argv += ["--seed", str(root), *selection.options]
+    return Request(
+        title=_title(profile, chosen),
+        scenarios=tuple(chosen),
+        seed=root,
+        command=shlex.join(argv),
+        selection=selection,
+    )
+
+
+def _scenarios(given: Sequence[str], profile: str | None) -> list[Scenario]:
+    """The scenarios of the profile, then those that were named.  Raises UsageError."""
+    from powercut.cli import find_scenarios
+    from powercut.scenario.load import load_scenario
+
+    names = [str(SCENARIOS / "certify" / profile)] if profile else []
+    return [load_scenario(path) for path in find_scenarios([*names, *given])]
+
+
+def _title(profile: str | None, scenarios: Sequence[Scenario]) -> str:
+    parts = [profile] if profile else [scenario.name for scenario in scenarios]
+    title = "+".join(parts)
+    return title if len(title) <= _TITLE_MAX else f"{parts[0]}-and-{len(parts) - 1}-more"
+
+
+def _console(*, stderr: bool = False) -> Console:
+    from rich.console import Console
+
+    return Console(stderr=stderr)
+
+
+def _publish(done: Certified) -> None:
+    """Writes the reports beside the certificate."""
+
+
+def _status(done: Certified) -> int:
+    """As `powercut run`: 0 all as expected, 1 a verdict differs, 3 one is unknown."""
+    from powercut.model.verdict import Verdict
+
+    cells = done.certificate.cells
+    if any(not cell.as_expected and cell.verdict is not Verdict.INCONCLUSIVE for cell in cells):
+        return 1
+    return 0 if all(cell.as_expected for cell in cells) else 3
+
+
+COMMANDS = (certify,)

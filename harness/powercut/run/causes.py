@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Known reasons why a cell is not safe: which layer breaks which promise, and where to read it.
+
+One table for everybody.  A reason is named only if its settings are those of the cell *and* the
+evidence fits: a loss that no entry accounts for is reported as unknown, which is the more
+interesting finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from powercut.model.contract import Honour
+from powercut.model.machine import Bus, Start
+from powercut.model.verdict import FindingKind, Verdict
+from powercut.scenario.settings import (
+    FilesystemType,
+    GuestWriteCache,
+    Parameters,
+    SyncMode,
+)
+from powercut.store.measurement import WireAccount
+from powercut.store.results import CellResult
+
+UNKNOWN: Final = "The cause is not known to powercut: a finding to look into."
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One way to lose what was acknowledged."""
+
+    layer: str
+    """`workload`, `file system`, `guest block layer`, `hypervisor` or `disk`."""
+
+    applies: Callable[[Parameters], bool]
+    """Whether the settings of a cell are those under which it shows."""
+
+    says: str
+    """Which promise is broken, in a sentence."""
+
+    reference: str
+    """Where it is shown: a page below docs/ or a scenario."""
+
+    def __str__(self) -> str:
+        return f"{self.layer}: {self.says} ({self.reference})"
+
+
+def _journals(p: Parameters) -> bool:
+    return p.filesystem.type is not FilesystemType.RAW
+
+
+def _ignores_flush(p: Parameters) -> bool:
+    writes_back = p.machine.host_cache.write_cache or p.machine.bus is Bus.NVME
+    return p.disk.volatile_cache and p.disk.flush is Honour.IGNORED and writes_back
+
+
+def _ignores_fua(p: Parameters) -> bool:
+    through = not p.machine.host_cache.write_cache
+    return p.disk.volatile_cache and p.disk.fua is Honour.IGNORED and through
+
+
+def _nvme_fua(p: Parameters) -> bool:
+    return p.machine.bus is Bus.NVME and p.machine.host_cache.write_cache and _journals(p)
+
+
+def _restored_ide(p: Parameters) -> bool:
+    ide = p.machine.bus in (Bus.IDE, Bus.AHCI)
+    return ide and p.machine.start is Start.RESTORED and not p.machine.host_cache.write_cache
+
+
+_OF_A_LOSS: Final = (
+    Cause(
+        "workload",
+        lambda p: p.workload.plant != "none",
+        "a fault was planted into it",
+        "scenarios/planted/faults.yaml",
+    ),
+    Cause(
+        "workload",
+        lambda p: p.workload.sync is SyncMode.NONE,
+        "it acknowledges what it never asked to be made durable",
+        "scenarios/lying/no-sync.yaml",
+    ),
+    Cause(
+        "guest block layer",
+        lambda p: (
+            p.machine.guest_write_cache is GuestWriteCache.WRITE_THROUGH
+            and p.machine.host_cache.write_cache
+        ),
+        "told by `queue/write_cache` that the disk writes through, it drops every flush, while "
+        "the disk still keeps completed writes in a volatile cache",
+        "scenarios/lying/guest-believes-write-through.yaml",
+    ),
+    Cause(
+        "hypervisor",
+        lambda p: p.machine.host_cache.no_flush,
+        "cache.no-flush (part of cache=unsafe) drops every flush, and with it what FUA and "
+        "write-through are made of",
+        "scenarios/matrix/unsafe-cache.yaml",
+    ),
+    Cause(
+        "hypervisor",
+        _nvme_fua,
+        "the NVMe controller offers FUA and ignores it, so that the block that commits the "
+        "file system's journal stays in the volatile cache until the next flush",
+        "docs/buses-and-formats.md",
+    ),
+    Cause(
+        "hypervisor",
+        _restored_ide,
+        "a restored IDE disk has a write cache that its guest was told it does not have",
+        "docs/buses-and-formats.md",
+    ),
+    Cause(
+        "disk",
+        _ignores_flush,
+        "it acknowledges flushes and makes nothing durable (disk.flush: ignored)",
+        "scenarios/lying/ignored-flush.yaml",
+    ),
+    Cause(
+        "disk",
+        _ignores_fua,
+        "it acknowledges writes with FUA before they are durable (disk.fua: ignored)",
+        "scenarios/lying/ignored-flush.yaml",
+    ),
+)
+
+_USB: Final = Cause(
+    "hypervisor",
+    lambda p: p.machine.bus is Bus.USB_STORAGE and not p.machine.host_cache.write_cache,
+    "usb-storage does not hand its write-cache property on to the disk that it creates, so that "
+    "another cache mode was tested than was asked for",
+    "docs/buses-and-formats.md",
+)
+
+
+def causes_of(parameters: Parameters) -> tuple[Cause, ...]:
+    """Every known cause of a loss under these settings, from the workload down."""
+    return tuple(cause for cause in _OF_A_LOSS if cause.applies(parameters))
+
+
+def explanation_of(cell: CellResult, wire: WireAccount | None = None) -> str:
+    """For a cell that is not safe: which layer breaks which promise, or why it is unknown."""
+    if cell.verdict is Verdict.SAFE:
+        return ""
+    if cell.verdict is Verdict.INCONCLUSIVE:
+        return _why_unknown(cell)
+    causes = causes_of(cell.parameters)
+    parts = [f"{cause}" for cause in causes] or [UNKNOWN]
+    if wire is not None and wire.flush_ends_at:
+        seen = f"Seen on the wire: promises of durability end at the {wire.flush_ends_at}"
+        parts.append(f"{seen}: {wire.because}" if wire.because else seen)
+        named = {cause.layer for cause in causes}
+        if causes and wire.flush_ends_at not in named:
+            parts.append(f"That is another layer than the known cause has. {UNKNOWN}")
+    elif not causes:
+        parts += _first_words(cell)
+    return "; ".join(parts)
+
+
+def _why_unknown(cell: CellResult) -> str:
+    """Why nothing can be said of an inconclusive cell."""
+    parts = [f"{_USB}"] if _USB.applies(cell.parameters) and _preset_missed(cell) else []
+    return "; ".join([*parts, *cell.reasons]) or "no trial came to a verdict"
+
+
+def _preset_missed(cell: CellResult) -> bool:
+    return FindingKind.PRESET in cell.findings
+
+
+def _first_words(cell: CellResult) -> list[str]:
+    worst = cell.worst_trial
+    if worst is None:
+        return []
+    return [f.message for f in worst.findings if f.verdict is Verdict.LOSSY][:1]

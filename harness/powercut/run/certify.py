@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Certifies: runs a set of scenarios and draws up the certificate of what came out.
+
+Everything is on disk as soon as it is known, so that a certificate that was interrupted, in
+whatever way, is gone on with (`resume_certificate`) and comes out the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from powercut.model.errors import UsageError
+from powercut.model.events import CertifyStarted
+from powercut.run.assemble import same_run
+from powercut.run.campaign import Listener, Ways, new_run, ready_rig, resume_run, trials_of
+from powercut.run.certify_build import certificate_of
+from powercut.run.components import components_of
+from powercut.run.keep import Keep
+from powercut.run.resume import Selection, check_same_components, check_same_host
+from powercut.run.rig import Rig
+from powercut.scenario.load import Scenario, parse_scenario
+from powercut.scenario.plan import Plan
+from powercut.store.certificate import Certificate, NotTested
+from powercut.store.certify_order import CertificateDir, Order
+from powercut.store.files import write_atomic
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be certified."""
+
+    title: str
+    scenarios: tuple[Scenario, ...]
+    seed: int
+    command: str
+    selection: Selection = field(default_factory=Selection)
+    measure: bool = True
+    left_out: tuple[NotTested, ...] = ()
+
+
+@dataclass(frozen=True)
+class Certified:
+    """A certificate and its folder."""
+
+    directory: CertificateDir
+    certificate: Certificate
+
+
+@dataclass(frozen=True)
+class CertifyWays:
+    """How it is done, as far as it does not change what comes out."""
+
+    jobs: int = 1
+    keep: Keep = Keep.NOTABLE
+    on_event: Listener = field(default=lambda _: None)
+
+
+def certify(request: Request, results: Path, ways: CertifyWays) -> Certified:
+    """Runs all that `request` asks for, and certifies it.
+
+    Raises UsageError for what cannot be asked for, and HostError if this host cannot run it.
+    """
+    names = [scenario.name for scenario in request.scenarios]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UsageError(
+            f"two scenarios are called {twice[0]!r}", hint="a certificate names each by its name"
+        )
+    # Whatever is wrong with a selection shows before a folder is made.
+    for scenario in request.scenarios:
+        request.selection.plan(scenario, request.seed)
+    order = Order(
+        title=request.title,
+        seed=request.seed,
+        command=request.command,
+        scenarios=tuple(names),
+        strategy=strategy_of(request.scenarios),
+        selection=request.selection.as_json(),
+        measure=request.measure,
+        left_out=request.left_out,
+    )
+    texts = {scenario.name: scenario.text for scenario in request.scenarios}
+    directory = CertificateDir.create(results, order, texts)
+    return _go_on(directory, ways)
+
+
+def resume_certificate(path: Path, ways: CertifyWays) -> Certified:
+    """Goes on with the certificate at `path`, which may also be complete.
+
+    Raises UsageError if there is none, or if this host is not as it was.
+    """
+    return _go_on(CertificateDir.open(path), ways)
+
+
+def strategy_of(scenarios: Sequence[Scenario]) -> str:
+    """How the combinations of `scenarios` were chosen."""
+    if any(scenario.settings.matrix for scenario in scenarios):
+        return "product"
+    return "listed"
+
+
+def _go_on(directory: CertificateDir, ways: CertifyWays) -> Certified:
+    with directory.locked():
+        order = directory.read_order()
+        work = [_load(directory, order, name) for name in order.scenarios]
+        plans = [plan for _, plan in work]
+        rig = ready_rig(plans, ways.on_event)
+        ways.on_event(
+            CertifyStarted(
+                title=order.title,
+                seed=order.seed,
+                scenarios=len(plans),
+                cells=sum(len(plan.cells) for plan in plans),
+                trials=sum(trials_of(plan) for plan in plans),
+                directory=directory.path,
+            )
+        )
+        run_ways = Ways(ways.jobs, ways.keep, ways.on_event)
+        for scenario, plan in work:
+            _run(rig, directory, order, scenario, plan, run_ways)
+        certificate = certificate_of(directory)
+        write_certificate(directory, certificate)
+    return Certified(directory, certificate)
+
+
+def write_certificate(directory: CertificateDir, certificate: Certificate) -> None:
+    """Writes certificate.json.  Raises HostError."""
+    write_atomic(directory.certificate, certificate.model_dump_json(indent=1).encode() + b"\n")
+
+
+def _load(directory: CertificateDir, order: Order, name: str) -> tuple[Scenario, Plan]:
+    path = directory.scenario(name)
+    scenario = parse_scenario(path.read_text(encoding="utf-8"), path)
+    return scenario, Selection.of_json(order.selection).plan(scenario, order.seed)
+
+
+def _run(
+    rig: Rig,
+    directory: CertificateDir,
+    order: Order,
+    scenario: Scenario,
+    plan: Plan,
+    ways: Ways,
+) -> None:
+    """Runs one scenario, or goes on with it, or takes it as it is."""
+    run = directory.run_of(plan.scenario)
+    if run is None:
+        selection = Selection.of_json(order.selection)
+        new_run(rig, scenario, plan, selection, directory.runs, ways)
+    elif run.ended:
+        check_same_host(run.read_environment(), rig.environment())
+        check_same_components(run, components_of(rig, plan.cells))
+    else:
+        resume_run(run.path, ways, rig)
+    ended = directory.run_of(plan.scenario)
+    assert ended is not None
+    for trial in ended.trials():
+        record = trial.read_record()
+        if record.control is not None:
+            ways.controls.setdefault(same_run(record.parameters), trial)

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a certificate says in words: what it proves, and what was not tested."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from powercut.model.machine import Bus, CacheMode, ImageFormat
+from powercut.model.verdict import Verdict
+from powercut.scenario.settings import Engine, FilesystemType, Parameters, SyncMode
+from powercut.store.certificate import CertifiedCell, NotTested
+
+_AXES: Final[dict[str, type[enum.Enum]]] = {
+    "machine.cache": CacheMode,
+    "machine.bus": Bus,
+    "machine.format": ImageFormat,
+    "filesystem.type": FilesystemType,
+    "workload.sync": SyncMode,
+    "workload.engine": Engine,
+}
+"""The settings of which a reader expects every value."""
+
+
+def untested(cells: Sequence[Parameters]) -> Iterator[NotTested]:
+    """Values of the usual axes that no cell has."""
+    for key, values in _AXES.items():
+        group, _, name = key.partition(".")
+        seen = {getattr(getattr(cell, group), name) for cell in cells}
+        for value in values:
+            if value not in seen:
+                yield NotTested(settings={key: value.value}, reason="no cell has it")
+
+
+def statement_of(cells: Sequence[CertifiedCell], not_tested: Sequence[NotTested]) -> str:
+    """What the certificate proves and what it does not."""
+    count = Counter(cell.verdict for cell in cells)
+    cuts = sum(cell.cuts for cell in cells)
+    safe = [cell for cell in cells if cell.verdict is Verdict.SAFE]
+    sentences = [
+        f"{_number(len(cells), 'combination')} of settings, {_number(cuts, 'power cut')}: "
+        f"{count[Verdict.SAFE]} kept every record that they had acknowledged, "
+        f"{count[Verdict.LOSSY]} lost some or acknowledged them too early, and of "
+        f"{count[Verdict.INCONCLUSIVE]} nothing can be said.",
+    ]
+    if safe:
+        bounds = [cell.loss_probability_upper_95 for cell in safe]
+        known = [bound for bound in bounds if bound is not None]
+        sentences.append(
+            "SAFE means that no such cut lost an acknowledged record, that each was durable on "
+            "the captured disk when it was acknowledged, and that runs of the same combination "
+            "on a lying disk and without sync were seen to lose theirs."
+        )
+        if known:
+            sentences.append(
+                "By the number of cuts alone, a cut of such a combination could still lose a "
+                f"record with a chance of up to {_share(min(known))}"
+                + (f" to {_share(max(known))}" if max(known) != min(known) else "")
+                + " (95 % confidence)."
+            )
+    if count[Verdict.LOSSY]:
+        unconfirmed = sum(cell.confirmed is False for cell in cells)
+        sentences.append(
+            "LOSSY is a proof by example: the recording shows the loss."
+            + (
+                f" In {unconfirmed} of these cells the analysis of the recording does not name "
+                "the same records as the cut."
+                if unconfirmed
+                else ""
+            )
+        )
+    surprises = sum(not cell.as_expected for cell in cells)
+    if surprises:
+        sentences.append(f"{surprises} did not get the verdict that was expected.")
+    left_out = sum(entry.combinations for entry in not_tested)
+    sentences.append(
+        "It holds for the versions named here, for this workload, and for power cuts below the "
+        "captured disk, whose model of a disk stands in for a real one; nothing is said of other "
+        "versions, of real media"
+        + (f", or of the {left_out:,} combinations listed as not tested." if left_out else ".")
+    )
+    return " ".join(sentences)
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def _share(probability: Any) -> str:
+    return f"{100 * float(probability):.3g} %"

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a certificate is to be about; everything else in its folder follows from it.
+
+results/certify/<title>/latest -> the newest
+results/certify/<title>/<utc>-<seed>/
+    order.json          what was asked for: this file's `Order`
+    scenarios/          the scenarios, as they were then
+    runs/<scenario>/<utc>-<seed>/   their runs (powercut.store.layout)
+    certificate.json  certificate.json.sig  certificate.html  junit.xml
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import ValidationError
+
+from powercut.model.errors import DamagedRecording, HostError, UsageError
+from powercut.store.certificate import Component, NotTested
+from powercut.store.files import host_errors, write_atomic
+from powercut.store.layout import ResultDir
+from powercut.store.trial_result import Record
+
+ORDER_FORMAT: Final = "powercut-certify/1"
+CERTIFICATE: Final = "certificate.json"
+SIGNATURE: Final = "certificate.json.sig"
+COMPONENTS: Final = "components.json"
+_ORDER: Final = "order.json"
+
+
+class Order(Record):
+    """order.json."""
+
+    format: Literal["powercut-certify/1"] = ORDER_FORMAT
+    """Name and version of this format."""
+
+    title: str
+    """Name of the profile, presets or scenarios."""
+
+    seed: int
+    """Root of every random choice, of all runs."""
+
+    command: str
+    """The command that repeats it."""
+
+    scenarios: tuple[str, ...]
+    """Names of the scenarios, in the order in which they are run."""
+
+    strategy: str
+    """How combinations were chosen: `product`, `pairwise`, or `listed`."""
+
+    selection: dict[str, Any]
+    """How many cuts each cell gets (powercut.run.resume.Selection)."""
+
+    measure: bool = True
+    """Whether cost and wire are measured."""
+
+    left_out: tuple[NotTested, ...] = ()
+    """Combinations that no cell stands for, and why."""
+
+
+class RunComponents(Record):
+    """components.json of a run: what its cells ran on."""
+
+    components: tuple[Component, ...]
+    """Each once."""
+
+    cells: dict[str, tuple[int, ...]]
+    """By the name of a cell, indices into them."""
+
+
+class CertificateDir:
+    """The folder of a certificate."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, results: Path, order: Order, scenarios: dict[str, str]) -> CertificateDir:
+        """A new folder below `results`, with the texts of its scenarios.  Raises HostError."""
+        made = cls(ResultDir.create(results / "certify", order.title, order.seed).path)
+        with host_errors(made.path):
+            (made.path / "scenarios").mkdir()
+            (made.path / "runs").mkdir()
+        for name, text in scenarios.items():
+            write_atomic(made.scenario(name), text.encode())
+        write_atomic(made.path / _ORDER, order.model_dump_json(indent=1).encode() + b"\n")
+        return made
+
+    @classmethod
+    def open(cls, path: Path) -> CertificateDir:
+        """The folder at `path`, given by itself, by a file in it, or by the one above `latest`.
+
+        Raises UsageError if there is none.
+        """
+        folder = path if path.is_dir() else path.parent
+        for candidate in (folder, folder / "latest"):
+            if (candidate / _ORDER).is_file():
+                return cls(candidate.resolve())
+        raise UsageError(
+            f"{path}: not a certificate's folder: there is no {_ORDER}",
+            hint="give a folder such as results/certify/quick/latest",
+        )
+
+    def scenario(self, name: str) -> Path:
+        """The copy of a scenario."""
+        return self.path / "scenarios" / f"{name}.yaml"
+
+    @property
+    def runs(self) -> Path:
+        """Where the runs lie; what `powercut run` calls results."""
+        return self.path / "runs"
+
+    @property
+    def certificate(self) -> Path:
+        """The certificate itself."""
+        return self.path / CERTIFICATE
+
+    def run_of(self, name: str) -> ResultDir | None:
+        """The run of the scenario called `name`; None if it has not begun.
+
+        One that was interrupted before it knew what it was about has not begun.
+        """
+        begun = [
+            path
+            for path in sorted((self.runs / name).glob("2*Z-*"))
+            if (path / "environment.json").is_file()
+        ]
+        return ResultDir(begun[-1]) if begun else None
+
+    def read_order(self) -> Order:
+        """Reads order.json; raises DamagedRecording."""
+        path = self.path / _ORDER
+        try:
+            return Order.model_validate_json(path.read_bytes())
+        except OSError as error:
+            raise DamagedRecording(f"{path}: {error.strerror}") from error
+        except ValidationError as error:
+            raise DamagedRecording(f"{path}: {error.errors()[0]['msg']}") from error
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keeps other processes from working on the same certificate.  Raises HostError."""
+        with host_errors(self.path), (self.path / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise HostError(
+                    f"{self.path}: another powercut is at work on this certificate",
+                    hint="wait for it, or end it",
+                ) from error
+            yield
+
+
+def write_components(run: ResultDir, components: RunComponents) -> None:
+    """Writes components.json.  Raises HostError."""
+    run.write_file(COMPONENTS, components.model_dump_json(indent=1).encode() + b"\n")
+
+
+def read_components(run: ResultDir) -> RunComponents:
+    """Reads components.json; raises DamagedRecording."""
+    path = run.path / COMPONENTS
+    try:
+        return RunComponents.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise DamagedRecording(f"{path}: {error.strerror}") from error
+    except ValidationError as error:
+        raise DamagedRecording(f"{path}: {error.errors()[0]['msg']}") from error
