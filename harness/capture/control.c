@@ -27,6 +27,8 @@ enum {
     SEND_TIMEOUT_S = 5, /* a client that does not read is dropped */
 };
 
+static const uint64_t LATENCY_MAX_NS = 60000000000;
+
 struct client {
     int fd; /* -1: free */
     size_t used;
@@ -147,6 +149,23 @@ static void do_mark(struct control *control, int index, char *arguments)
         reply(control, index, disk_mark(control->disk, arguments), "mark");
 }
 
+/* Latencies are no part of what a disk promises, so they may change while it runs; a mark
+ * in the log says when. */
+static void do_latency(struct control *control, int index, char *arguments)
+{
+    char name[128], *fua = arguments, *flush = strsep(&fua, " ");
+    uint64_t flush_ns, fua_ns;
+    if (!fua || !parse_number(flush, &flush_ns) || !parse_number(fua, &fua_ns) ||
+        flush_ns > LATENCY_MAX_NS || fua_ns > LATENCY_MAX_NS) {
+        reply_error(control, index, "latency: wants FLUSH FUA, nanoseconds from 0 to 60000000000");
+        return;
+    }
+    snprintf(name, sizeof name, "latency: flush %" PRIu64 " ns, FUA %" PRIu64 " ns", flush_ns,
+             fua_ns);
+    disk_set_latency(control->disk, flush_ns, fua_ns);
+    reply(control, index, disk_mark(control->disk, name), "latency");
+}
+
 static void do_arm(struct control *control, int index, char *arguments)
 {
     char *what = strsep(&arguments, " ");
@@ -231,6 +250,7 @@ static void run_line(struct control *control, int index, char *line)
     } commands[] = {
         {"ping", do_ping}, {"stat", do_stat},         {"mark", do_mark}, {"arm", do_arm},
         {"cut", do_cut},   {"snapshot", do_snapshot}, {"shutdown", do_shutdown},
+        {"latency", do_latency},
     };
     char *arguments = line;
     const char *name = strsep(&arguments, " ");
@@ -241,7 +261,8 @@ static void run_line(struct control *control, int index, char *line)
             return;
         }
     reply_error(control, index,
-                "unknown command; there are ping, stat, mark, arm, cut, snapshot, shutdown");
+                "unknown command; there are ping, stat, mark, arm, cut, snapshot, shutdown, "
+                "latency");
 }
 
 /* --- the thread ------------------------------------------------------------- */

@@ -397,8 +397,9 @@ int disk_write(struct connection *connection, enum pclog_op op, const void *byte
     }
     bool worthwhile = true;
     if (fua && fua_honoured(disk) && disk->config.fua_latency_ns) {
+        uint64_t latency_ns = disk->config.fua_latency_ns;
         pthread_mutex_unlock(&disk->lock);
-        worthwhile = disk->config.sleep_ns(disk->config.fua_latency_ns);
+        worthwhile = disk->config.sleep_ns(latency_ns);
         pthread_mutex_lock(&disk->lock);
     }
     /* From here on `request` belongs to the disk: a cut may have ended it. */
@@ -446,8 +447,9 @@ int disk_flush(struct connection *connection)
         uint64_t horizon = disk->cache.last; /* what has completed by now, and nothing later */
         bool worthwhile = true;
         if (flush_honoured(disk) && disk->config.flush_latency_ns && !disk->frozen) {
+            uint64_t latency_ns = disk->config.flush_latency_ns;
             pthread_mutex_unlock(&disk->lock);
-            worthwhile = disk->config.sleep_ns(disk->config.flush_latency_ns);
+            worthwhile = disk->config.sleep_ns(latency_ns);
             pthread_mutex_lock(&disk->lock);
         }
         error = worthwhile ? stay_powered(connection) : EIO;
@@ -470,6 +472,14 @@ int disk_arm_flush(struct disk *disk, uint64_t flush)
         disk->armed_flush = flush;
     pthread_mutex_unlock(&disk->lock);
     return error;
+}
+
+void disk_set_latency(struct disk *disk, uint64_t flush_ns, uint64_t fua_ns)
+{
+    pthread_mutex_lock(&disk->lock);
+    disk->config.flush_latency_ns = flush_ns;
+    disk->config.fua_latency_ns = fua_ns;
+    pthread_mutex_unlock(&disk->lock);
 }
 
 int disk_mark(struct disk *disk, const char *name)

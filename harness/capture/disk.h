@@ -73,6 +73,8 @@ int disk_cut(struct disk *disk, enum pclog_policy policy, uint64_t seed, const c
 /* EALREADY if that flush was submitted before. */
 int disk_arm_flush(struct disk *disk, uint64_t flush);
 int disk_mark(struct disk *disk, const char *name);
+/* From now on; requests that sleep already are not woken. */
+void disk_set_latency(struct disk *disk, uint64_t flush_ns, uint64_t fua_ns);
 void disk_statistics(struct disk *disk, struct disk_statistics *statistics);
 /* What a power loss would leave now, if nothing volatile survived. */
 int disk_snapshot(struct disk *disk, const char *path);

@@ -207,6 +207,10 @@ class CaptureDisk:
             raise ValueError("a mark is one line of text")
         self._running.command(f"mark {name}")
 
+    def set_latency(self, flush_ns: int, fua_ns: int) -> None:
+        """How long a flush and a write with FUA take from now on; a mark in the log says so."""
+        self._running.command(f"latency {flush_ns} {fua_ns}")
+
     def statistics(self) -> DiskStatistics:
         """Counts since the start or the last cut."""
         answer = self._running.command("stat")

@@ -6,11 +6,12 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from powercut.machine.process import spawn
 from powercut.machine.qmp import Qmp
@@ -65,6 +66,17 @@ class Hypervisor:
         """QEMU's run state: running, inmigrate, paused and so on."""
         return str(self._qmp.execute("query-status", timeout_s=timeout_s)["status"])
 
+    def block_statistics(self, *, timeout_s: float) -> dict[str, Any]:
+        """What the guest has asked of the disk under test so far, as `query-blockstats` says it.
+
+        Raises HostError if QEMU knows no such disk.
+        """
+        answer = self._qmp.execute("query-blockstats", timeout_s=timeout_s)
+        for device in answer:
+            if device.get("node-name") == "disk":
+                return dict(device["stats"])
+        raise HostError("QEMU has no statistics of the disk under test")
+
     def wait_status(self, wanted: str, *, timeout_s: float) -> None:
         """Waits until the run state is `wanted`."""
         deadline = time.monotonic() + timeout_s
@@ -114,6 +126,19 @@ class Hypervisor:
             raise DeadlineExceeded(f"QEMU did not quit within {timeout_s:.3g} s") from None
         self._qmp.close()
 
+    def freeze(self, *, timeout_s: float) -> None:
+        """Stops the process where it is; returns once none of its threads runs.
+
+        A thread that waits in the kernel for storage counts as one that does not run: it
+        stops before it comes back from there.  Whoever calls this goes on to kill.
+        """
+        deadline = time.monotonic() + timeout_s
+        self.process.send_signal(signal.SIGSTOP)
+        while any(state not in "TtDZX" for state in _thread_states(self.process.pid)):
+            if time.monotonic() > deadline:
+                raise DeadlineExceeded(f"QEMU did not stop within {timeout_s:.3g} s")
+            time.sleep(_POLL_S)
+
     def kill(self, *, timeout_s: float = _REAP_TIMEOUT_S) -> None:
         """SIGKILL, and waits until the process is gone; idempotent."""
         self.process.kill()
@@ -132,6 +157,15 @@ class Hypervisor:
         self._qmp.execute(
             "migrate-set-capabilities", {"capabilities": [capability]}, timeout_s=timeout_s
         )
+
+
+def _thread_states(pid: int) -> Iterator[str]:
+    """The state of each thread but the kernel's own workers for io_uring, by proc(5)."""
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with contextlib.suppress(OSError):  # it has ended
+            name, _, rest = stat.read_text().partition("(")[2].rpartition(")")
+            if not name.startswith("iou-"):
+                yield rest.split()[0]
 
 
 def describe(argv: Sequence[str], process: subprocess.Popen[bytes] | None, log: Path) -> str:

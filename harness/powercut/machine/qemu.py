@@ -4,22 +4,23 @@
 from __future__ import annotations
 
 import enum
-import shutil
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from powercut.machine import nbd
 from powercut.machine.argv import TemplateRam, build_argv
+from powercut.machine.fuse import NbdFuse
 from powercut.machine.hypervisor import Hypervisor, describe, tail
-from powercut.machine.port import MachineSpec, NbdDisk, Start
+from powercut.machine.port import FileDisk, MachineSpec, NbdDisk, NbdFile, Start
+from powercut.machine.qemu_build import find_qemu
 from powercut.machine.template import Template, TemplateStore
 from powercut.machine.tsc import host_tsc_khz
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError, UsageError
 
-_PROGRAM: Final = "qemu-system-x86_64"
 _DISCARD_TIMEOUT_S: Final = 5
 
 
@@ -61,6 +62,8 @@ class QemuMachine:
         """Why a template was not used, if one should have been."""
         self.console_log = directory / "console.log"
         self.qemu_log = directory / "qemu.log"
+        self._directory = directory
+        self._file: NbdFuse | None = None
         self._given_qemu = qemu
         self._templates = templates
         self._hypervisor: Hypervisor | None = None
@@ -78,8 +81,10 @@ class QemuMachine:
             raise HostError(f"a machine is started once; this one is '{self.state.value}'")
         deadline = time.monotonic() + timeout_s
         self.state = Lifecycle.FAILED
-        qemu = self._given_qemu or find_qemu()
+        chosen = self.spec.qemu.program if self.spec.qemu else None
+        qemu = self._given_qemu or chosen or find_qemu()
         size = self._examine_disk(timeout_s)
+        self._provide_file(deadline)
         templates = self._templates if self._may_restore else None
         if not (templates and self._start_from_template(templates, qemu, size, deadline)):
             if self.spec.start is Start.RESTORED:
@@ -97,14 +102,45 @@ class QemuMachine:
         except DeadlineExceeded:
             self.kill(timeout_s=timeout_s)
             raise
+        self._close_file(timeout_s)
         self.state = Lifecycle.ENDED
 
     def kill(self, *, timeout_s: float) -> None:
-        """Takes the hypervisor away (SIGKILL) and returns once it is gone; idempotent."""
-        if self._hypervisor:
-            self._hypervisor.kill(timeout_s=timeout_s)
+        """Takes the hypervisor away (SIGKILL) and returns once it is gone; idempotent.
+
+        The host lives on: what its page cache holds for the disk gets there.
+        """
+        try:
+            if self._hypervisor:
+                self._hypervisor.kill(timeout_s=timeout_s)
+        finally:
+            self._close_file(timeout_s)
         if self.state is not Lifecycle.FAILED:
             self.state = Lifecycle.ENDED
+
+    def lose_power(self, *, timeout_s: float) -> None:
+        """Takes hypervisor and host away at one instant; idempotent.
+
+        QEMU is stopped first, so that the guest acknowledges nothing any more; then the file
+        loses its server, so that QEMU's end makes the kernel write nothing back.
+        """
+        try:
+            if self._file and self.running and self._hypervisor:
+                self._hypervisor.freeze(timeout_s=timeout_s)
+        finally:
+            if self._file:
+                self._file.kill()
+            self.kill(timeout_s=timeout_s)
+
+    def block_statistics(self, *, timeout_s: float) -> dict[str, Any]:
+        """What the guest has asked of the disk under test so far (QMP query-blockstats).
+
+        Counts are those of the device, before QEMU's cache mode or format has done anything.
+        Raises HostError if there is no QEMU to ask.
+        """
+        if self._hypervisor is None or not self._hypervisor.running:
+            raise HostError(f"QEMU is not there to be asked\n{self.diagnosis}")
+        return self._hypervisor.block_statistics(timeout_s=timeout_s)
 
     @property
     def running(self) -> bool:
@@ -188,17 +224,38 @@ class QemuMachine:
         )
         return self._hypervisor
 
+    def _provide_file(self, deadline: float) -> None:
+        """From here on a disk that is to be opened as a file is one, and its size is known."""
+        disk = self.spec.disk
+        if isinstance(disk, NbdFile):
+            timeout_s = deadline - time.monotonic()
+            self._file = NbdFuse(disk.socket, self._directory, timeout_s=timeout_s)
+            disk = FileDisk(self._file.path, disk.aio)
+        if isinstance(disk, FileDisk):
+            try:
+                disk = replace(disk, size=disk.path.stat().st_size)
+            except OSError as error:
+                raise HostError(f"cannot use disk {disk.path}: {error.strerror}") from None
+            self.spec = replace(self.spec, disk=disk)
+
+    def _close_file(self, timeout_s: float) -> None:
+        if self._file and self.spec.bus.pmem:
+            self._file.close(timeout_s=timeout_s)
+        elif self._file:
+            self._file.kill(timeout_s=timeout_s)  # what was not mapped is at the disk already
+
     def _examine_disk(self, timeout_s: float) -> int:
         """Bytes of the disk that the guest sees; refuses what would not be what it is called."""
         disk, layer = self.spec.disk, self.spec.layer
-        if not isinstance(disk, NbdDisk):
+        if isinstance(disk, FileDisk):
             try:
                 size = -(-disk.path.stat().st_size // 512) * 512
             except OSError as error:
                 raise HostError(f"cannot use disk {disk.path}: {error.strerror}") from None
             return layer.size if layer else size
         export = nbd.examine(disk.socket, timeout_s=timeout_s)
-        if self.spec.cache.no_flush and (export.offers_flush or export.offers_fua):
+        dropped = isinstance(disk, NbdDisk) and self.spec.cache.no_flush
+        if dropped and (export.offers_flush or export.offers_fua):
             raise UsageError(
                 "cache=unsafe would have no effect: QEMU sends flushes and FUA to an NBD disk"
                 " that offers them, whatever its cache mode",
@@ -206,11 +263,3 @@ class QemuMachine:
                 " or use an image file",
             )
         return layer.size if layer else export.size
-
-
-def find_qemu() -> Path:
-    """QEMU's binary.  Raises HostError if it is not installed."""
-    found = shutil.which(_PROGRAM)
-    if found is None:
-        raise HostError(f"{_PROGRAM} is not installed", hint="apt-get install qemu-system-x86")
-    return Path(found)

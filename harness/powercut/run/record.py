@@ -16,7 +16,6 @@ from typing import Final, NoReturn
 
 from powercut import __version__
 from powercut.channel.guest_channel import GuestChannel
-from powercut.channel.port import CommandResult
 from powercut.disk.capture import CaptureDisk
 from powercut.disk.image_format import ensure_formatted_image, open_image
 from powercut.machine import nbd
@@ -30,12 +29,9 @@ from powercut.run import commands
 from powercut.run.recovery import read_on_host, recover_in_guest
 from powercut.run.rig import Rig
 from powercut.run.scratch import scratch
+from powercut.run.set_up import Deadline, mount_disk, prepare_disk
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
-from powercut.scenario.settings import (
-    ControlKind,
-    Layout,
-    Parameters,
-)
+from powercut.scenario.settings import ControlKind, Parameters
 from powercut.store.layout import TrialDir, TrialRecord
 
 _GRACE_S: Final = 10.0
@@ -43,32 +39,6 @@ _GRACE_S: Final = 10.0
 
 _POLL_S: Final = 0.25
 """How often a wait for the disk looks after the guest."""
-
-
-class Deadline:
-    """The end of a trial's time."""
-
-    def __init__(self, seconds: float) -> None:
-        self._end = time.monotonic() + seconds
-
-    @property
-    def over(self) -> bool:
-        """Whether no time is left."""
-        return time.monotonic() >= self._end
-
-    @property
-    def remaining_s(self) -> float:
-        """Seconds left; raises DeadlineExceeded if there are none."""
-        left = self._end - time.monotonic()
-        if left <= 0:
-            raise DeadlineExceeded(
-                "the trial's deadline is over", hint="raise `deadline` in the scenario"
-            )
-        return left
-
-    def at_least(self, seconds: float) -> float:
-        """Seconds left, or `seconds` if that is more."""
-        return max(self._end - time.monotonic(), seconds)
 
 
 @dataclass
@@ -190,7 +160,8 @@ class _Recording:
                 with self.watch.phase(Phase.BOOT):
                     machine.start(timeout_s=self.deadline.remaining_s)
                     channel.wait_hello(timeout_s=self.deadline.remaining_s)
-                    self._set_up(channel)
+                    self.facts = prepare_disk(channel, self.job.parameters, self.deadline)
+                    mount_disk(channel, self.job.parameters, self.deadline)
                 with self.watch.phase(Phase.WORKLOAD):
                     self._write_until_trigger(channel, disk)
             except PowercutError as error:
@@ -201,34 +172,6 @@ class _Recording:
                     self._cut(machine, channel, disk)
             finally:
                 self.directory.write_text("console.txt", machine.diagnosis)
-
-    def _set_up(self, channel: GuestChannel) -> None:
-        """Brings the guest to where the workload can start."""
-        parameters = self.job.parameters
-        name = parameters.machine.bus.device
-        device = f"/dev/{name}"
-        if file := commands.write_cache_file(parameters.machine):
-            self._command(channel, "write", file, "write through")
-        self._command(channel, "flushbufs", device)
-        self.facts = self._command(channel, "facts", name).facts
-        if not commands.is_raw(parameters):
-            filesystem = parameters.filesystem
-            self._command(
-                channel,
-                "mount",
-                filesystem.type.value,
-                device,
-                commands.MOUNT_POINT,
-                ",".join(filesystem.mount),
-            )
-            if parameters.workload.layout is Layout.SEGMENTS:
-                self._command(channel, "mkdir", commands.log_path(parameters))
-
-    def _command(self, channel: GuestChannel, *argv: str) -> CommandResult:
-        result = channel.run(*argv, timeout_s=self.deadline.remaining_s)
-        if result.status or result.error:
-            raise HostError(f"in the guest, `{' '.join(argv)}` failed: {result.error}")
-        return result
 
     def _write_until_trigger(self, channel: GuestChannel, disk: CaptureDisk) -> None:
         trigger = self.job.trial.trigger
@@ -274,6 +217,8 @@ class _Recording:
         timeout_s = self.deadline.at_least(_GRACE_S)
         if cut.kind is CutKind.GUEST_CRASH:
             machine.crash(timeout_s=timeout_s)
+        elif cut.kind is CutKind.POWER_LOSS:
+            machine.lose_power(timeout_s=timeout_s)
         else:
             machine.kill(timeout_s=timeout_s)
         policy = cut.policy if cut.kind is CutKind.POWER_LOSS else CutPolicy.KEEP
