@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-import jinja2
 from markupsafe import Markup
 from pydantic import ValidationError
 
@@ -30,6 +28,7 @@ from powercut.report.certificate_losses import kinds_of
 from powercut.report.glossary import GLOSSARY
 from powercut.report.heatmap import HeatMap, axis_name, lay_out, value_text
 from powercut.report.histogram import decades_symbol
+from powercut.report.pages import page
 from powercut.report.signature import read_signature
 from powercut.store.certificate import Certificate, CertifiedCell
 from powercut.store.files import write_atomic
@@ -93,7 +92,7 @@ def certificate_html(certificate: Certificate, directory: Path) -> str:
     views = cost_views(certificate, families, drawn=model if costs > HISTOGRAMS_MAX else None)
     kinds = kinds_of(certificate, directory)
     cells = certificate.cells
-    return _template().render(
+    return page("certificate.html.j2").render(
         certificate=certificate,
         directory=directory,
         groups=groups,
@@ -215,29 +214,3 @@ _CONTROLS: Final = {
     "lying-disk": "a disk that drops what it promised to keep: the loss must be seen",
     "no-sync": "a workload that never asks for durability: the loss must be seen",
 }
-
-
-def _number(value: float) -> str:
-    """A figure with the digits that count."""
-    if value >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
-
-
-def _ratio(value: float) -> str:
-    """A ratio: these measurements are not good for more than two digits."""
-    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}" if value >= 0.95 else f"{value:.2f}"
-
-
-@cache
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("powercut.report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["figure"] = _number
-    environment.filters["ratio"] = _ratio
-    return environment.get_template("certificate.html.j2")

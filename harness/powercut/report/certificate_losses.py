@@ -13,40 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from markupsafe import Markup
-
 from powercut.model.errors import PowercutError
 from powercut.model.verdict import Verdict
-from powercut.report.evidence import read_evidence
-from powercut.report.losing import loss_story
-from powercut.report.sequence import witness_svg
-from powercut.report.story import last_moments
-from powercut.report.svg import timeline_svg
+from powercut.report.telling import Told, tell_trial
 from powercut.store.certificate import Certificate, CertifiedCell
 from powercut.store.layout import TrialDir
 from powercut.store.trial_result import TrialResult
-from powercut.store.witness import Witness, read_witness
-
-_EMPTY: Final = Markup()
 
 DRAWN_MAX: Final = 24
 """Kinds that are drawn; a drawing has about 10 KB."""
 
 _NUMBERS: Final = re.compile(r"\d[\d,.]*")
-
-
-@dataclass(frozen=True)
-class Told:
-    """The story of one trial as far as its recording is there and can be read."""
-
-    directory: str
-    trial: TrialResult | None = None
-    sequence: Markup = _EMPTY
-    timeline: Markup = _EMPTY
-    moments: tuple[tuple[float, str], ...] = ()
-    witness: Witness | None = None
-    witness_drawing: Markup = _EMPTY
-    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -142,36 +119,3 @@ def tell(cell: CertifiedCell, directory: Path) -> Told | None:
         return Told("", problems=tuple(problems)) if problems else None
     _, trial, result = worst
     return tell_trial(trial, result, cell.cell, problems)
-
-
-def tell_trial(
-    trial: TrialDir, result: TrialResult, name: str, problems: Sequence[str] = ()
-) -> Told:
-    """The story of one trial, drawn.  What cannot be read is said in its `problems`."""
-    said = list(problems)
-    sequence, witness = "", None
-    try:
-        story = loss_story(trial, result.lost_lsns)
-        sequence = story.svg() if story is not None else ""
-    except PowercutError as error:
-        said.append(str(error))
-    try:
-        witness = read_witness(trial)
-    except PowercutError as error:
-        said.append(str(error))
-    evidence = read_evidence(trial)
-    said += [problem for problem in evidence.problems if problem not in said]
-    # All three drawings escape what they are given; everything else in them is their own.
-    return Told(
-        directory=trial.relative,
-        trial=result,
-        sequence=Markup(sequence),
-        timeline=Markup(timeline_svg(evidence, result.lost_lsns, name)),
-        moments=tuple(
-            ((moment.at - evidence.start_ns) / 1e6, moment.text)
-            for moment in last_moments(evidence)
-        ),
-        witness=witness,
-        witness_drawing=Markup(witness_svg(witness)) if witness is not None else _EMPTY,
-        problems=tuple(said),
-    )

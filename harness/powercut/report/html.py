@@ -4,16 +4,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
-
-import jinja2
-from markupsafe import Markup
 
 from powercut.model.verdict import Verdict
 from powercut.report import words
-from powercut.report.evidence import read_evidence
-from powercut.report.story import Moment, last_moments
-from powercut.report.svg import timeline_svg
+from powercut.report.pages import page
+from powercut.report.telling import Told, tell_trial
 from powercut.store.layout import ResultDir
 from powercut.store.results import CellResult, RunResult, TrialResult
 
@@ -27,9 +22,7 @@ class Story:
 
     cell: CellResult
     trial: TrialResult | None
-    drawing: Markup
-    moments: tuple[tuple[float, str], ...]
-    problems: tuple[str, ...]
+    told: Told | None
 
 
 def html_report(result: ResultDir, run: RunResult) -> str:
@@ -37,7 +30,7 @@ def html_report(result: ResultDir, run: RunResult) -> str:
     concerning = [cell for cell in run.cells if cell.verdict is not Verdict.SAFE]
     # What nobody expected comes first.
     concerning.sort(key=lambda cell: (cell.as_expected, -cell.verdict))
-    return _template().render(
+    return page("report.html.j2").render(
         run=run,
         stories=[_story(result, cell) for cell in concerning[:DRAWN_CELLS]],
         untold=len(concerning) - DRAWN_CELLS,
@@ -53,30 +46,6 @@ def html_report(result: ResultDir, run: RunResult) -> str:
 def _story(result: ResultDir, cell: CellResult) -> Story:
     trial = cell.worst_trial
     if trial is None or not trial.result_directory:
-        return Story(cell, trial, Markup(), (), ())
-    evidence = read_evidence(result.at(trial.result_directory))
-    # timeline_svg escapes what it is given; everything else in it is its own.
-    drawing = Markup(timeline_svg(evidence, trial.lost_lsns, cell.cell))
-    return Story(
-        cell,
-        trial,
-        drawing,
-        tuple(_relative(moment, evidence.start_ns) for moment in last_moments(evidence)),
-        evidence.problems,
-    )
-
-
-def _relative(moment: Moment, start_ns: int) -> tuple[float, str]:
-    return (moment.at - start_ns) / 1e6, moment.text
-
-
-@cache
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("powercut.report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("report.html.j2")
+        return Story(cell, trial, None)
+    told = tell_trial(result.at(trial.result_directory), trial, cell.cell)
+    return Story(cell, trial, told)

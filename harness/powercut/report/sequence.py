@@ -21,14 +21,14 @@ from typing import Final, Literal
 
 from powercut.store.witness import Witness, WitnessEvent
 
-WIDTH: Final = 760
+WIDTH: Final = 880
 TIME: Final = 74
 LANE: Final = 62
 LINE: Final = 17
 GAP: Final = 7
 TOP: Final = 26
-LETTER: Final = 6.1
-"""Width of an average letter at the size of the style sheet."""
+LETTER: Final = 7.0
+"""Width of an average letter, bold, at the size of the style sheet."""
 
 LANES_MAX: Final = 6
 """Writes that get a lane of their own; the others of a witness are told without one."""
