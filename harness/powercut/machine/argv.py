@@ -3,7 +3,7 @@
 
 Nothing is left to QEMU's defaults or to the user's configuration of it.  The disk is
 two nodes, `disk` (raw or another format) above `storage` (NBD, file or null), and a
-device on a bus.
+device on a bus; or, on a pmem bus, a file that is mapped into the guest's memory.
 Cache modes are what `-drive cache=` means (qemu(1)), spelt out: `write-cache` of the
 device, `cache.direct` and `cache.no-flush` of both nodes, since nodes that are defined
 apart do not inherit them.
@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from powercut.machine.port import (
     Accelerator,
@@ -28,7 +29,11 @@ from powercut.machine.port import (
     ImageLayer,
     MachineSpec,
     NbdDisk,
+    NbdFile,
 )
+
+_PMEM_ALIGNMENT_MIB: Final = 1024
+"""Address space that QEMU may lose by aligning a memory device (to a page of up to 1 GiB)."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +78,7 @@ def build_argv(
         *_board(spec, ram),
         *_kernel(spec, tsc_khz),
         *_ports(spec, console),
-        *_disk(spec.disk if disk is None else disk, spec.cache, spec.layer),
-        *_device(spec),
+        *_storage(spec, disk),
     ]
 
 
@@ -82,7 +86,9 @@ def kernel_command_line(spec: MachineSpec, tsc_khz: int | None = None) -> str:
     """What the guest's kernel is told."""
     # Without ACPI a guest boots in two thirds of the time under TCG and works as fast; it
     # then has no APIC for message-signalled interrupts.  With KVM it would pay.
-    emulated = ("acpi=off", "pci=nomsi", "no_timer_check")
+    # (An NVDIMM is found by a table of ACPI, the NFIT.)
+    without_acpi = () if spec.bus is Bus.NVDIMM else ("acpi=off",)
+    emulated = (*without_acpi, "pci=nomsi", "no_timer_check")
     words = [
         "quiet",
         "loglevel=4",  # errors and what is worse: they go to the console, one exit a byte
@@ -108,11 +114,18 @@ def _sandbox() -> list[str]:
 
 def _board(spec: MachineSpec, ram: TemplateRam | None) -> list[str]:
     kvm = spec.accelerator is Accelerator.KVM
+    board = ["pc", *(["memory-backend=ram"] if ram else [])]
+    memory = f"{spec.memory_mib}M"
+    if spec.bus is Bus.NVDIMM:
+        board.append("nvdimm=on")
+    if spec.bus.pmem:
+        room_mib = (_pmem_size(spec) >> 20) + _PMEM_ALIGNMENT_MIB
+        memory += f",slots=1,maxmem={spec.memory_mib + room_mib}M"
     argv = [
-        *("-M", "pc,memory-backend=ram" if ram else "pc"),
+        *("-M", ",".join(board)),
         *("-accel", "kvm" if kvm else "tcg,thread=multi"),
         *("-cpu", "host" if kvm else "max"),
-        *("-m", f"{spec.memory_mib}M"),
+        *("-m", memory),
         *("-smp", str(spec.cpus)),
     ]
     if ram:
@@ -144,8 +157,31 @@ def _ports(spec: MachineSpec, console: Path) -> list[str]:
     ]
 
 
+def _storage(spec: MachineSpec, stand_in: NullDisk | None) -> list[str]:
+    if not spec.bus.pmem:
+        disk = spec.disk if stand_in is None else stand_in
+        return [*_disk(disk, spec.cache, spec.layer), *_device(spec)]
+    device = "nvdimm" if spec.bus is Bus.NVDIMM else "virtio-pmem-pci"
+    backend = f"memory-backend-file,id=disk,share=on,size={_pmem_size(spec)}"
+    return [
+        *("-object", f"{backend},mem-path={_escape(_file(spec.disk))}"),
+        *("-device", f"{device},memdev=disk"),
+    ]
+
+
+def _pmem_size(spec: MachineSpec) -> int:
+    if isinstance(spec.disk, NbdDisk) or spec.disk.size is None:
+        raise ValueError("memory is a file of known size")
+    return spec.disk.size
+
+
+def _file(disk: NbdDisk | FileDisk | NbdFile) -> Path:
+    """The file; where one of NBD's will be is known when the machine is started."""
+    return disk.path if isinstance(disk, FileDisk) else disk.socket
+
+
 def _disk(
-    disk: NbdDisk | FileDisk | NullDisk, cache: HostCache, layer: ImageLayer | None
+    disk: NbdDisk | FileDisk | NbdFile | NullDisk, cache: HostCache, layer: ImageLayer | None
 ) -> list[str]:
     modes = {"cache": {"direct": cache.direct, "no-flush": cache.no_flush}}
     storage: dict[str, object] = {"node-name": "storage"}
@@ -154,8 +190,9 @@ def _disk(
         case NbdDisk():
             server = {"type": "unix", "path": str(disk.socket)}
             storage |= {"driver": "nbd", "server": server, **modes}
-        case FileDisk():
-            storage |= {"driver": "file", "filename": str(disk.path), **modes}
+        case FileDisk() | NbdFile():
+            storage |= {"driver": "file", "filename": str(_file(disk)), "aio": disk.aio.value}
+            storage |= modes
         case NullDisk():
             storage |= {"driver": "null-co", "size": disk.size, "read-zeroes": True}
             # A template is made of the guest, not of what lies below its device.
@@ -187,7 +224,7 @@ def _device(spec: MachineSpec) -> list[str]:
             devices = [f"ide-hd,bus=ide.0,{reported}"]  # of the board `pc`
         case Bus.AHCI:
             devices = ["ich9-ahci,id=ahci", f"ide-hd,bus=ahci.0,{reported}"]
-        case Bus.USB_STORAGE:
+        case _:  # USB: memory is no block device
             devices = ["qemu-xhci,id=usb", f"usb-storage,bus=usb.0,{reported}"]
     return [word for device in devices for word in ("-device", device)]
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from powercut.machine.qemu_build import QemuBuild
 from powercut.model.machine import (
     Accelerator,
+    Aio,
     Bus,
     CacheFlags,
     CacheMode,
@@ -19,6 +21,7 @@ from powercut.model.machine import (
 
 __all__ = [
     "Accelerator",
+    "Aio",
     "Bus",
     "CacheFlags",
     "CacheMode",
@@ -30,6 +33,8 @@ __all__ = [
     "Machine",
     "MachineSpec",
     "NbdDisk",
+    "QemuBuild",
+    "NbdFile",
     "Start",
 ]
 
@@ -43,9 +48,22 @@ class NbdDisk:
 
 @dataclass(frozen=True)
 class FileDisk:
-    """An image file that QEMU opens itself."""
+    """An image file that QEMU opens itself, with the system calls of `aio` (not NBD), or maps,
+    if the bus wants memory.  `size` in bytes; None: to be found out."""
 
     path: Path
+    aio: Aio = Aio.THREADS
+    size: int | None = None
+
+
+@dataclass(frozen=True)
+class NbdFile:
+    """A disk of `size` bytes, served by NBD on a unix socket, which QEMU opens as a file with
+    the system calls of `aio`, or maps, if the bus wants memory."""
+
+    socket: Path
+    size: int
+    aio: Aio = Aio.THREADS
 
 
 @dataclass(frozen=True)
@@ -60,24 +78,26 @@ class ImageLayer:
 class GuestImage:
     """A small guest: kernel, initramfs with the agent as PID 1, and what they are.
 
-    `digest` changes whenever any of its bytes does.
+    `digest` changes whenever any of its bytes does; `package` names the kernel's package and
+    its version, and is empty if there was none.
     """
 
     kernel: Path
     initramfs: Path
     kernel_release: str
     digest: str
+    package: str = ""
 
 
 @dataclass(frozen=True)
 class MachineSpec:
     """One virtual machine, completely described; the argv follows from it and nothing else.
 
-    `layer` is None if the guest sees the bytes of `disk` themselves.
+    `qemu` is None for the host's; `layer` is None if the guest sees the bytes of `disk` themselves.
     """
 
     guest: GuestImage
-    disk: NbdDisk | FileDisk
+    disk: NbdDisk | FileDisk | NbdFile
     channel: Path  # a unix socket on which the controller listens; QEMU connects
     qmp: Path  # the same for QMP
     cache: HostCache = CacheMode.NONE
@@ -88,6 +108,7 @@ class MachineSpec:
     kernel_arguments: tuple[str, ...] = field(default=())
     layer: ImageLayer | None = None
     start: Start = Start.AUTO
+    qemu: QemuBuild | None = None
     config_wce: bool | None = None  # of virtio-blk; None: as QEMU has it, which is on
 
 
@@ -101,7 +122,17 @@ class Machine(Protocol):
         """Takes the guest's RAM away; the hypervisor ends in its usual order."""
 
     def kill(self, *, timeout_s: float) -> None:
-        """Takes the hypervisor away (SIGKILL) and returns once it is gone; idempotent."""
+        """Takes the hypervisor away (SIGKILL) and returns once it is gone; idempotent.
+
+        The host lives on: what its page cache holds for the disk gets there.
+        """
+
+    def lose_power(self, *, timeout_s: float) -> None:
+        """Takes hypervisor and host away at one instant; idempotent.
+
+        What the host's page cache holds for the disk never gets there, and nothing that the
+        guest says afterwards is heard.
+        """
 
     @property
     def running(self) -> bool:

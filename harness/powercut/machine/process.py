@@ -31,13 +31,21 @@ def spawn(argv: Sequence[str], output: Path) -> subprocess.Popen[bytes]:
 
     Raises HostError if it cannot be started.
     """
+    return _spawner().submit(_spawn, guarded(argv), output).result()
+
+
+def guarded(argv: Sequence[str]) -> list[str]:
+    """`argv` behind what kills it when this process, which must be its parent, ends.
+
+    Raises HostError if one of them is not there.
+    """
     setpriv = shutil.which("setpriv")
     if setpriv is None:
         raise HostError("setpriv is not installed", hint="apt-get install util-linux")
     if shutil.which(argv[0]) is None:
         raise HostError(f"{argv[0]} is not an executable file")
-    guarded = [setpriv, "--pdeathsig", "KILL", "--", "/bin/sh", "-c", _IF_PARENT_LIVES]
-    return _spawner().submit(_spawn, [*guarded, str(os.getpid()), *argv], output).result()
+    guard = [setpriv, "--pdeathsig", "KILL", "--", "/bin/sh", "-c", _IF_PARENT_LIVES]
+    return [*guard, str(os.getpid()), *argv]
 
 
 def _spawn(argv: list[str], output: Path) -> subprocess.Popen[bytes]:

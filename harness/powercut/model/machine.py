@@ -59,16 +59,24 @@ class Bus(enum.Enum):
     IDE = "ide"
     AHCI = "ahci"
     USB_STORAGE = "usb-storage"
+    VIRTIO_PMEM = "virtio-pmem"
+    NVDIMM = "nvdimm"
+
+    @property
+    def pmem(self) -> bool:
+        """Whether the disk is memory: a file that the hypervisor maps into the guest."""
+        return self in (Bus.VIRTIO_PMEM, Bus.NVDIMM)
 
     @property
     def device(self) -> str:
         """What Linux calls the first disk on this bus."""
-        return {Bus.VIRTIO_BLK: "vda", Bus.NVME: "nvme0n1"}.get(self, "sda")
+        names = {Bus.VIRTIO_BLK: "vda", Bus.NVME: "nvme0n1"}
+        return "pmem0" if self.pmem else names.get(self, "sda")
 
     @property
     def modules(self) -> str:
         """The set of kernel modules that a guest needs besides those of every guest."""
-        sets = {Bus.VIRTIO_BLK: "", Bus.VIRTIO_SCSI_FUA: "virtio-scsi"}
+        sets = {Bus.VIRTIO_BLK: "", Bus.VIRTIO_SCSI_FUA: "virtio-scsi", Bus.VIRTIO_PMEM: "pmem"}
         return sets.get(self, self.value)
 
     @property
@@ -80,9 +88,10 @@ class Bus(enum.Enum):
     def restorable(self) -> bool:
         """Whether a guest with such a disk can be saved and restored.
 
-        QEMU's NVMe controller cannot (`unmigratable` in hw/nvme/ctrl.c).
+        QEMU's NVMe controller cannot (`unmigratable` in hw/nvme/ctrl.c).  Memory would be saved
+        with the guest's.
         """
-        return self is not Bus.NVME
+        return self is not Bus.NVME and not self.pmem
 
     def same_restored(self, cache: HostCache) -> bool:
         """Whether a restored guest treats the disk as a booted one does.
@@ -104,6 +113,15 @@ class Start(enum.Enum):
     AUTO = "auto"
     BOOTED = "booted"
     RESTORED = "restored"
+
+
+class Aio(enum.Enum):
+    """How the hypervisor reaches the disk: by NBD, or as a file, with these system calls."""
+
+    NBD = "nbd"
+    THREADS = "threads"
+    NATIVE = "native"
+    IO_URING = "io_uring"
 
 
 class ImageFormat(enum.Enum):

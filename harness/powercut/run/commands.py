@@ -9,7 +9,7 @@ from typing import Final
 from powercut.disk.base import BaseImageSpec
 from powercut.disk.capture import CaptureConfig
 from powercut.disk.image_format import FormatSpec
-from powercut.model.machine import Bus, ImageFormat
+from powercut.model.machine import Aio, Bus, ImageFormat
 from powercut.model.wal import LayoutKind, WalLayout
 from powercut.recover.port import RecoveryPlan
 from powercut.scenario.settings import (
@@ -128,7 +128,7 @@ def capture_config(
     """The capture disk of a cell.
 
     Under cache=unsafe QEMU must drop the guest's flushes.  It does not do so on an NBD disk
-    that offers flushes or FUA; so this one offers neither.
+    that offers flushes or FUA; so this one offers neither.  A file it does not flush.
     """
     return CaptureConfig(
         base=base,
@@ -136,7 +136,8 @@ def capture_config(
         contract=parameters.disk.contract(),
         run_id=run_id,
         sockets=sockets,
-        offer_flush=not parameters.machine.host_cache.no_flush,
+        offer_flush=parameters.machine.aio is not Aio.NBD
+        or not parameters.machine.host_cache.no_flush,
     )
 
 

@@ -22,8 +22,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from powercut.model.contract import CutKind, CutPolicy, Honour
-from powercut.model.machine import Bus, CacheMode, ImageFormat, Start
+from powercut.model.machine import Aio, Bus, CacheMode, ImageFormat, Start
 from powercut.model.verdict import Verdict
+from powercut.scenario.choices import is_dax
 from powercut.scenario.settings import (
     ControlKind,
     GuestWriteCache,
@@ -104,9 +105,12 @@ def twin(parameters: Parameters, kind: ControlKind) -> Parameters:
                 "format": ImageFormat.RAW,
                 "format_options": (),
                 "start": Start.AUTO,
+                "aio": Aio.NBD,
                 "config_wce": Switch.AUTO,
                 "no_flush": Switch.AUTO,
             }
+            mount = parameters.filesystem.mount  # and only memory can be mounted with dax
+            changes["filesystem"] = {"mount": tuple(word for word in mount if not is_dax(word))}
             if parameters.machine.cache is CacheMode.UNSAFE:
                 changes["machine"]["cache"] = CacheMode.NONE
             if parameters.workload.sync is SyncMode.NONE:

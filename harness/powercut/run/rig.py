@@ -13,9 +13,9 @@ from powercut import __version__
 from powercut.channel.guest_channel import GuestChannel
 from powercut.machine.accelerator import best_accelerator, qemu_version
 from powercut.machine.guest_image import ensure_guest_image
-from powercut.machine.port import GuestImage, ImageLayer, MachineSpec, NbdDisk
+from powercut.machine.port import GuestImage, ImageLayer, MachineSpec, NbdDisk, NbdFile
 from powercut.machine.template import TemplateStore
-from powercut.model.machine import Accelerator, Bus, ImageFormat
+from powercut.model.machine import Accelerator, Aio, Bus, ImageFormat
 from powercut.paths import CACHE
 from powercut.scenario.plan import Plan
 from powercut.scenario.settings import AcceleratorChoice, Parameters, Switch
@@ -62,7 +62,9 @@ class Rig:
         chosen = machine.accelerator
         return MachineSpec(
             guest=self._guest_for(machine.bus),
-            disk=NbdDisk(disk),
+            disk=NbdFile(disk, parameters.disk.size, machine.aio)
+            if machine.bus.pmem or machine.aio is not Aio.NBD
+            else NbdDisk(disk),
             channel=folder / "ctl",
             qmp=folder / "qmp",
             cache=machine.host_cache,

@@ -56,6 +56,11 @@ FLUSH_LATENCY_NS: Final = {
 """Nanoseconds that a flush, or a write with FUA, takes on each kind of disk."""
 
 
+def is_dax(mount_option: str) -> bool:
+    """Whether it asks for files that are mapped straight onto the disk (ext4, XFS)."""
+    return mount_option in ("dax", "dax=always")
+
+
 class FilesystemType(enum.Enum):
     """What lies between the log and the disk."""
 

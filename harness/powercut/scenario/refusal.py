@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from powercut.model.contract import CutKind, CutPolicy
-from powercut.model.machine import Bus, ImageFormat, Start
+from powercut.model.machine import Aio, Bus, CacheMode, ImageFormat, Start
 from powercut.model.units import SECTOR
+from powercut.scenario.choices import is_dax
 from powercut.scenario.quantity import format_size
 from powercut.scenario.settings import (
     DiskModel,
@@ -228,6 +229,10 @@ def _cut(p: Parameters) -> Iterator[Reason]:
             yield "cut.trigger", f"{mode} drops every flush before it gets to the disk"
         if p.machine.guest_write_cache is not GuestWriteCache.AS_PROMISED:
             yield "cut.trigger", "a guest that believes in write-through sends no flush at all"
+        if p.machine.bus is Bus.NVDIMM:
+            yield "cut.trigger", "an NVDIMM has no flush that the disk could see"
+        if p.machine.bus.pmem and cut.kind is not CutKind.POWER_LOSS:
+            yield "cut.trigger", "a disk that stops at a flush cannot take what the host still has"
         if p.workload.sync is SyncMode.NONE:
             yield "cut.trigger", "a workload that never syncs may not flush before the deadline"
 
@@ -256,7 +261,7 @@ _VARIANTS: Final = {
 
 def _machine(p: Parameters) -> Iterator[Reason]:
     if p.machine.start is Start.RESTORED and not p.machine.bus.restorable:
-        yield "machine.start", f"QEMU cannot save a guest with a disk on {p.machine.bus.value}"
+        yield "machine.start", f"no guest with a disk on {p.machine.bus.value} can be saved"
     if p.machine.config_wce is not Switch.AUTO and p.machine.bus is not Bus.VIRTIO_BLK:
         yield "machine.config_wce", "only a virtio-blk disk lets its guest switch the write cache"
     if p.machine.guest_write_cache is GuestWriteCache.SWITCHED_OFF:
@@ -264,6 +269,33 @@ def _machine(p: Parameters) -> Iterator[Reason]:
             yield "machine.guest_write_cache", "only a virtio-blk disk can be switched by its guest"
         elif p.machine.config_wce is Switch.OFF:
             yield "machine.guest_write_cache", "with config_wce off the guest may not switch it"
+
+
+_PMEM_UNIT: Final = 2 << 20
+"""Bytes: QEMU aligns memory devices to the guest's large pages."""
+
+
+def _pmem(p: Parameters) -> Iterator[Reason]:
+    """Memory is mapped: QEMU neither reads nor writes, and no block layer of its comes into it."""
+    machine = p.machine
+    if machine.aio is Aio.NATIVE and not machine.host_cache.direct:
+        yield "machine.aio", "native works with O_DIRECT only: cache none or directsync, or direct"
+    if not machine.bus.pmem:
+        if any(is_dax(option) for option in p.filesystem.mount):
+            yield "filesystem.mount", "dax needs a disk that is memory: virtio-pmem or nvdimm"
+        return
+    for key, idle in (
+        ("cache", CacheMode.NONE),
+        ("aio", Aio.NBD),
+        ("write_cache", Switch.AUTO),
+        ("direct", Switch.AUTO),
+        ("no_flush", Switch.AUTO),
+        ("format", ImageFormat.RAW),
+    ):
+        if getattr(machine, key) is not idle:
+            yield f"machine.{key}", f"a disk on {machine.bus.value} is mapped memory; leave it out"
+    if p.disk.size % _PMEM_UNIT:
+        yield "disk.size", f"memory is a whole number of {format_size(_PMEM_UNIT)}"
 
 
 def _format(p: Parameters) -> Iterator[Reason]:
@@ -297,6 +329,7 @@ _RULES: Final[tuple[Callable[[Parameters], Iterator[Reason]], ...]] = (
     _commit,
     _disk,
     _machine,
+    _pmem,
     _format,
     _cut,
 )

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, StrictInt
 
-from powercut.model.machine import Bus, CacheFlags, CacheMode, ImageFormat, Start
+from powercut.model.machine import Aio, Bus, CacheFlags, CacheMode, ImageFormat, Start
 from powercut.scenario.choices import AcceleratorChoice, GuestWriteCache, Switch
 from powercut.scenario.quantity import Size
 from powercut.scenario.settings_base import Settings
@@ -44,6 +44,11 @@ class MachineSettings(Settings):
 
     bus: Bus = Bus.VIRTIO_BLK
     """How the guest reaches the disk under test."""
+
+    aio: Aio = Aio.NBD
+    """How QEMU reaches the captured disk: by `nbd`; or as a file, which FUSE makes of it, with
+    `threads`, `native` (Linux AIO, needs O_DIRECT) or `io_uring`.  The pmem buses map the file
+    and read and write nothing."""
 
     format: ImageFormat = ImageFormat.RAW
     """The image format in which the hypervisor keeps the disk.  What is captured and cut is

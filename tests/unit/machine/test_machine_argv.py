@@ -13,6 +13,7 @@ import pytest
 from powercut.machine.argv import NullDisk, TemplateRam, build_argv, kernel_command_line
 from powercut.machine.port import (
     Accelerator,
+    Aio,
     Bus,
     CacheFlags,
     CacheMode,
@@ -22,6 +23,7 @@ from powercut.machine.port import (
     ImageLayer,
     MachineSpec,
     NbdDisk,
+    NbdFile,
 )
 from powercut.machine.template import template_key
 from powercut.model.errors import HostError
@@ -116,7 +118,7 @@ DEVICES = {
 }
 
 
-@pytest.mark.parametrize("bus", Bus)
+@pytest.mark.parametrize("bus", DEVICES)
 def test_each_bus_has_its_controller_and_its_write_cache(bus):
     argv = build_argv(replace(SPEC, bus=bus), QEMU, console=CONSOLE)
     assert options(argv, "-device")[3:] == DEVICES[bus]
@@ -141,6 +143,43 @@ def test_a_cache_mode_may_be_given_in_parts():
     assert "write-cache=off" in options(argv, "-device")[-1]
 
 
+def test_a_file_of_nbd_is_opened_with_the_calls_that_were_asked_for():
+    for aio in (Aio.THREADS, Aio.NATIVE, Aio.IO_URING):
+        disk = NbdFile(Path("/run/nbd"), 1 << 20, aio)
+        for given in (disk, FileDisk(Path("/run/nbd"), aio)):
+            storage = nodes(build_argv(replace(SPEC, disk=given), QEMU, console=CONSOLE))["storage"]
+            assert storage == {
+                "node-name": "storage",
+                "driver": "file",
+                "filename": "/run/nbd",
+                "aio": aio.value,
+                "cache": {"direct": True, "no-flush": False},
+            }
+
+
+@pytest.mark.parametrize(
+    ("bus", "board", "device"),
+    [
+        (Bus.VIRTIO_PMEM, "pc", "virtio-pmem-pci,memdev=disk"),
+        (Bus.NVDIMM, "pc,nvdimm=on", "nvdimm,memdev=disk"),
+    ],
+)
+def test_memory_is_a_file_that_is_mapped_and_no_block_device(bus, board, device):
+    for disk in (NbdFile(Path("/a,b"), 64 << 20), FileDisk(Path("/a,b"), size=64 << 20)):
+        spec = replace(SPEC, bus=bus, disk=disk)
+        argv = build_argv(spec, QEMU, console=CONSOLE)
+        assert options(argv, "-M") == [board]
+        assert options(argv, "-m") == ["128M,slots=1,maxmem=1216M"]
+        assert options(argv, "-object") == [
+            f"memory-backend-file,id=disk,share=on,size={64 << 20},mem-path=/a,,b"
+        ]
+        assert options(argv, "-device")[3:] == [device]
+        assert options(argv, "-blockdev") == []
+        words = kernel_command_line(spec).split()
+        assert ("acpi=off" in words) is (bus is Bus.VIRTIO_PMEM), "the NFIT is a table of ACPI"
+    assert set(DEVICES) == {bus for bus in Bus if not bus.pmem}
+
+
 @pytest.mark.parametrize("image", ImageFormat)
 def test_a_format_is_a_node_above_the_storage_and_no_part_of_a_template(image, tmp_path):
     qemu = tmp_path / "qemu"
@@ -162,6 +201,8 @@ def test_a_format_is_a_node_above_the_storage_and_no_part_of_a_template(image, t
         (Bus.VIRTIO_SCSI_FUA, ["powercut.disk=sda", "powercut.load=virtio-scsi"]),
         (Bus.NVME, ["powercut.disk=nvme0n1", "powercut.load=nvme"]),
         (Bus.AHCI, ["powercut.disk=sda", "powercut.load=ahci"]),
+        (Bus.VIRTIO_PMEM, ["powercut.disk=pmem0", "powercut.load=pmem"]),
+        (Bus.NVDIMM, ["powercut.disk=pmem0", "powercut.load=nvdimm"]),
     ],
 )
 def test_the_guest_is_told_its_disk_and_the_drivers_it_needs(bus, words):

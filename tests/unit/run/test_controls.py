@@ -4,13 +4,14 @@
 import pytest
 
 from powercut.model.contract import CutKind, CutPolicy, Honour
-from powercut.model.machine import Bus, CacheMode, ImageFormat
+from powercut.model.machine import Aio, Bus, CacheMode, ImageFormat
 from powercut.model.verdict import Verdict
 from powercut.run.controls import controls_for, twin
 from powercut.scenario.settings import (
     ControlKind,
     CutSettings,
     DiskSettings,
+    FilesystemSettings,
     GuestWriteCache,
     MachineSettings,
     Parameters,
@@ -71,6 +72,10 @@ def test_the_workload_without_sync_stays_in_the_page_cache():
         Parameters(disk=DiskSettings(flush=Honour.IGNORED)),
         Parameters(machine=MachineSettings(cache=CacheMode.UNSAFE)),
         Parameters(machine=MachineSettings(no_flush=Switch.ON)),
+        Parameters(
+            machine=MachineSettings(bus=Bus.NVDIMM), filesystem=FilesystemSettings(mount=("dax",))
+        ),
+        Parameters(machine=MachineSettings(aio=Aio.IO_URING)),
         Parameters(machine=MachineSettings(guest_write_cache=GuestWriteCache.WRITE_THROUGH)),
         Parameters(machine=MachineSettings(guest_write_cache=GuestWriteCache.SWITCHED_OFF)),
     ],
@@ -82,6 +87,8 @@ def test_the_honest_twin_is_honest_throughout(cell):
     assert honest.workload.plant == "none"
     assert honest.machine.guest_write_cache is GuestWriteCache.AS_PROMISED
     assert not honest.machine.host_cache.no_flush
+    assert honest.machine.aio is Aio.NBD
+    assert honest.filesystem.mount == ()
 
 
 def test_nothing_that_may_lie_stands_between_the_honest_twin_and_its_disk():

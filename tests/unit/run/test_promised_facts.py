@@ -22,6 +22,8 @@ BACK, THROUGH = "write back", "write through"
         (Bus.IDE, (BACK, "0"), (THROUGH, "0")),
         (Bus.AHCI, (BACK, "0"), (THROUGH, "0")),
         (Bus.USB_STORAGE, (BACK, "0"), (THROUGH, "0")),
+        (Bus.VIRTIO_PMEM, (BACK, "0"), (THROUGH, "0")),  # no cache mode but the first goes with it
+        (Bus.NVDIMM, (BACK, "0"), (THROUGH, "0")),
     ],
 )
 def test_promises(bus, with_cache, without):

@@ -83,6 +83,24 @@ REFUSED = [
     ({"disk": {"volatile_cache": False, "cache_size": "1 MiB"}}, ["disk.cache_size"]),
     ({"machine": {"start": "restored", "bus": "nvme"}}, ["machine.start"]),
     ({"machine": {"config_wce": "on", "bus": "nvme"}}, ["machine.config_wce"]),
+    ({"machine": {"aio": "native", "cache": "writeback"}}, ["machine.aio"]),
+    (
+        {"machine": {"bus": "virtio-pmem", "cache": "unsafe", "aio": "threads", "format": "vdi"}},
+        ["machine.cache", "machine.aio", "machine.format"],
+    ),
+    (
+        {"machine": {"bus": "nvdimm", "start": "restored"}, "disk": {"size": "33 MiB"}},
+        ["machine.start", "disk.size"],
+    ),
+    ({"machine": {"bus": "nvdimm"}, "cut": {"trigger": {"flushes": 3}}}, ["cut.trigger"]),
+    (
+        {
+            "machine": {"bus": "virtio-pmem"},
+            "cut": {"kind": "vm-kill", "policy": "keep", "trigger": {"flushes": 3}},
+        },
+        ["cut.trigger"],
+    ),
+    ({"filesystem": {"mount": ["dax"]}}, ["filesystem.mount"]),
     (
         {"machine": {"guest_write_cache": "switched-off", "bus": "ide"}},
         ["machine.guest_write_cache"],

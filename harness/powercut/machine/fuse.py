@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A disk that is served by NBD, as a file that a hypervisor can open or map.
+
+nbdfuse (of libnbd) serves the file; the kernel's FUSE stands between.  What that makes of
+a program's requests (measured with Linux 6.18 and nbdfuse 1.14, tests/vm/run/test_run_files.py):
+
+- pwrite, O_DIRECT or not: a write at the disk before the call returns.  FUSE's page cache
+  keeps a copy for readers and holds nothing back.
+- fsync, fdatasync: a flush at the disk.
+- a store to a shared mapping: nothing, until the kernel writes the page back, at fsync or
+  when it pleases: whole pages, in any order, their contents of that moment.
+
+So a mapping has a volatile cache above the disk, the host's page cache.  A power cut takes
+it (`kill`: what the kernel would write back later finds no server), an end in order does
+not (`close`).
+
+Nothing has to be unmounted.  nbdfuse is alone in a mount namespace of its own (in a user
+namespace, too, where the user is not root), and the mount goes with it.  Others reach the
+file through /proc/PID/root (proc(5)), where the kernel asks for the right to trace nbdfuse,
+which its own user has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Final
+
+from powercut.machine.process import guarded, spawn
+from powercut.model.errors import DeadlineExceeded, HostError
+
+_POLL_S: Final = 0.002
+_REAP_TIMEOUT_S: Final = 10
+
+
+class NbdFuse:
+    """A file, `path`, whose bytes are those of an NBD server; made by its constructor.
+
+    `folder` receives an empty folder, `export`, and what nbdfuse says, `nbdfuse.log`.
+    """
+
+    def __init__(self, socket: Path, folder: Path, *, timeout_s: float) -> None:
+        """Returns once the file is there.  Raises HostError or DeadlineExceeded."""
+        self._log = folder / "nbdfuse.log"
+        if shutil.which("nbdfuse") is None:
+            raise HostError("nbdfuse is not installed", hint="apt-get install libnbd-bin")
+        mountpoint = folder.absolute() / "export"
+        mountpoint.mkdir()
+        self._argv = _argv(mountpoint / "disk", socket)
+        self._process = spawn(self._argv, self._log)
+        self.path = Path(f"/proc/{self._process.pid}/root{mountpoint}/disk")
+        try:
+            self._wait_served(time.monotonic() + timeout_s)
+        except BaseException:
+            self.kill()
+            raise
+
+    def kill(self, *, timeout_s: float = _REAP_TIMEOUT_S) -> None:
+        """Ends it at once (SIGKILL): the kernel can write nothing back any more; idempotent."""
+        self._process.kill()
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise DeadlineExceeded(f"nbdfuse outlived SIGKILL by {timeout_s:.3g} s") from None
+
+    def close(self, *, timeout_s: float) -> None:
+        """Lets the kernel write back what a mapping has left, then ends; idempotent.
+
+        Raises HostError or DeadlineExceeded if it could not be written.
+        """
+        if self._process.poll() is not None:
+            return
+        try:
+            # A process of its own: fsync(2) knows no deadline.
+            done = subprocess.run(
+                ["sync", str(self.path)], capture_output=True, check=False, timeout=timeout_s
+            )
+            if done.returncode:
+                raise HostError(f"cannot write the host's page cache back: {done.stderr.decode()}")
+        except subprocess.TimeoutExpired:
+            raise DeadlineExceeded(
+                f"the host's page cache was not written back within {timeout_s:.3g} s"
+            ) from None
+        finally:
+            self.kill()
+
+    def _wait_served(self, deadline: float) -> None:
+        while True:
+            with contextlib.suppress(OSError):
+                if self.path.stat().st_size:
+                    return
+            if (status := self._process.poll()) is not None:
+                raise HostError(
+                    f"nbdfuse ended with status {status}\ncommand: {shlex.join(self._argv)}\n"
+                    f"output: {self._log.read_text(errors='replace').strip() or '(none)'}",
+                    hint="`machine.aio` and pmem need libnbd-bin, /dev/fuse and, without root, "
+                    "user namespaces",
+                )
+            if time.monotonic() > deadline:
+                raise DeadlineExceeded("nbdfuse did not serve its file in time")
+            time.sleep(_POLL_S)
+
+
+def _argv(file: Path, socket: Path) -> list[str]:
+    alone = ["unshare", "--mount", "--propagation", "private"]
+    if os.geteuid():
+        alone.append("--map-root-user")
+    # To enter a user namespace is to change credentials, which forgets who is to be told of
+    # the parent's death (prctl(2), PR_SET_PDEATHSIG): so it is said again after that.
+    return [*alone, *guarded(["nbdfuse", str(file), "--unix", str(socket.absolute())])]
