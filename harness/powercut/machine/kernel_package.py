@@ -39,6 +39,7 @@ _EXTRA: Final[Mapping[str, tuple[str, ...]]] = {
     "btrfs": ("xxhash_generic", "blake2b_generic", "sha256_generic", "btrfs"),
     "log-writes": ("dm_log_writes",),
     "pmem": ("nd_pmem", "virtio_pmem"),
+    "nvdimm": ("nfit", "nd_pmem"),
     "virtio-scsi": ("virtio_scsi", "sd_mod"),
     "nvme": ("nvme",),
     "ide": ("ata_piix", "sd_mod"),
