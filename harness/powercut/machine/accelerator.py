@@ -25,10 +25,10 @@ from typing import Final
 
 from powercut.machine.guest_image import ensure_guest_image
 from powercut.machine.port import Accelerator, GuestImage
-from powercut.model.errors import HostError
+from powercut.machine.qemu_build import PROGRAM as QEMU
+from powercut.machine.qemu_build import version_line
 from powercut.paths import CACHE
 
-QEMU: Final = "qemu-system-x86_64"
 PROBE_TIMEOUT_S: Final = 10.0
 """A probe guest needs 0.5 s with KVM, 1 to 3 s with TCG on a busy host."""
 
@@ -135,20 +135,8 @@ def _wait_hello(channel: socket.socket, deadline: float) -> str:
 
 
 def qemu_version(*, timeout_s: float = 20.0) -> str:
-    """The first line of `--version`.  Raises HostError if QEMU is missing or broken."""
-    try:
-        done = subprocess.run(
-            [QEMU, "--version"], capture_output=True, text=True, check=True, timeout=timeout_s
-        )
-    except FileNotFoundError:
-        raise HostError(
-            f"there is no {QEMU} on this host", hint="apt-get install qemu-system-x86"
-        ) from None
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        raise HostError(
-            f"{QEMU} does not work: {error}", hint="apt-get install --reinstall qemu-system-x86"
-        ) from None
-    return done.stdout.splitlines()[0] if done.stdout else "version unknown"
+    """The first line of the host's `--version`.  Raises HostError if QEMU is missing or broken."""
+    return version_line(timeout_s=timeout_s)
 
 
 def kvm_obstacle() -> Proof | None:

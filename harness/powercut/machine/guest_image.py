@@ -8,7 +8,6 @@ agent, a guest program, the recipe in this file or the kernel that apt offers ch
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -17,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,8 +33,11 @@ from powercut.machine.kernel_package import (
     ensure_kernel,
     load_kernel,
 )
+from powercut.machine.kernel_source import kernel_of
+from powercut.machine.lock import locked
 from powercut.machine.port import GuestImage
-from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
+from powercut.model.errors import HostError, PowercutError
+from powercut.model.versions import GUEST
 from powercut.paths import BUILD, WAL_BINARY
 
 _RECIPE: Final = 1  # raise it when this file makes other images from the same parts
@@ -45,17 +47,21 @@ _PROGRAMS: Final = (WAL_BINARY,)
 _FULL_PROGRAMS: Final = (BUILD / "bin" / "dmlog",)  # no other kernel has its target
 _APT_LISTS: Final = Path("/var/lib/apt/lists")
 _TIMEOUT_S: Final = 600.0
-_LOCK_POLL_S: Final = 0.05
 
 
-def ensure_guest_image(flavour: str = "cloud", *, timeout_s: float = _TIMEOUT_S) -> GuestImage:
+def ensure_guest_image(
+    flavour: str = "cloud", *, kernel: str = GUEST, timeout_s: float = _TIMEOUT_S
+) -> GuestImage:
     """The guest image of that flavour (`cloud` or `full`), built if it is not there or stale.
 
     Takes milliseconds when nothing has changed.  The first time it downloads a kernel
-    package (27 MB; `full`: 70 MB) through apt, without root.  Processes that call it at once wait
+    package (27 MB; `full`: 70 MB) through apt, without root.  `kernel` may be a Debian suite or
+    an absolute path instead (powercut.machine.kernel_source).  Processes that call it at once wait
     for the one that builds.  Raises HostError with a remedy, or DeadlineExceeded.
     """
     deadline = time.monotonic() + timeout_s
+    if kernel != GUEST:
+        return _image_of(kernel_of(kernel, flavour, deadline=deadline), flavour, deadline)
     image = current_guest_image(flavour)
     if image is not None:
         return image
@@ -64,11 +70,18 @@ def ensure_guest_image(flavour: str = "cloud", *, timeout_s: float = _TIMEOUT_S)
         image = current_guest_image(flavour)
         if image is not None:
             return image
-        kernel = _kernel(flavour, deadline)
-        image = _build(kernel, _programs(flavour))
-        pointer = {"inputs": inputs, "kernel": str(kernel.folder), "digest": image.digest}
+        found = _kernel(flavour, deadline)
+        image = _build(found, _programs(flavour))
+        pointer = {"inputs": inputs, "kernel": str(found.folder), "digest": image.digest}
         _write_json(_FOLDER / f"{flavour}.json", pointer)
     return image
+
+
+def _image_of(kernel: Kernel, flavour: str, deadline: float) -> GuestImage:
+    """The image with a kernel that is there."""
+    _inputs(flavour)  # raises if a program is not built
+    with _lock(deadline):
+        return _build(kernel, _programs(flavour))
 
 
 def current_guest_image(flavour: str = "cloud") -> GuestImage | None:
@@ -144,6 +157,7 @@ def _build(kernel: Kernel, programs: tuple[Path, ...]) -> GuestImage:
             facts = {
                 "kernel_release": kernel.release,
                 "package": kernel.package,
+                "version": kernel.version,
                 "sizes": {name: (made / name).stat().st_size for name in ("kernel", "initramfs")},
             }
             _write_json(made / "image.json", facts)
@@ -164,7 +178,7 @@ def _share(source: Path, target: Path) -> None:
 
 def _load(folder: Path) -> GuestImage | None:
     facts = _read_json(folder / "image.json")
-    if facts is None:
+    if facts is None or "version" not in facts:
         return None
     paths = {name: folder / name for name in ("kernel", "initramfs")}
     if any(
@@ -172,25 +186,14 @@ def _load(folder: Path) -> GuestImage | None:
         for name, path in paths.items()
     ):
         return None
-    return GuestImage(paths["kernel"], paths["initramfs"], facts["kernel_release"], folder.name)
+    package = f"{facts['package']} {facts['version']}".strip()
+    return GuestImage(
+        paths["kernel"], paths["initramfs"], facts["kernel_release"], folder.name, package
+    )
 
 
-@contextmanager
-def _lock(deadline: float) -> Iterator[None]:
-    _FOLDER.mkdir(parents=True, exist_ok=True)
-    with (_FOLDER / ".lock").open("w") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise DeadlineExceeded(
-                        "another process has been building the guest image all the time",
-                        hint=f"look for it: fuser -v {file.name}",
-                    ) from None
-                time.sleep(_LOCK_POLL_S)
-        yield
+def _lock(deadline: float) -> AbstractContextManager[None]:
+    return locked(_FOLDER / ".lock", deadline=deadline, doing="building the guest image")
 
 
 def _sha256(*parts: bytes) -> str:

@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import shutil
-import subprocess
 import tempfile
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from powercut.machine.tool import run_tool
 from powercut.machine.vmlinux import extract_vmlinux, has_pvh_entry, read_module
-from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.model.errors import HostError
 from powercut.paths import CACHE
 
 FLAVOURS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -50,7 +48,6 @@ _BASE: Final = ""
 MODULES_RECIPE: Final = hashlib.sha256(repr((_REQUIRED, _USEFUL, _EXTRA)).encode()).hexdigest()[:12]
 """Changes with the choice of modules: a kernel that was unpacked for another is unpacked anew."""
 
-_ROOT_TOOLS: Final = "/usr/sbin:/sbin"  # where depmod is, outside an ordinary user's PATH
 _REMEDY: Final = "apt-get update (as root), then try again; it needs the network once"
 
 
@@ -59,11 +56,13 @@ class Kernel:
     """An unpacked kernel.
 
     `orders` maps "" (what every guest loads) and the names of extra sets to file
-    names in `folder`/modules, each after what it needs.
+    names in `folder`/modules, each after what it needs.  `version` is that of the package;
+    empty if it came from none.
     """
 
     folder: Path
     package: str
+    version: str
     release: str
     orders: Mapping[str, tuple[str, ...]]
 
@@ -73,68 +72,51 @@ class Kernel:
         return self.folder / "kernel"
 
 
-def run_tool(argv: list[str], *, deadline: float, cwd: Path | None = None) -> str:
-    """Runs a tool of the host's; returns its stdout.
-
-    `deadline` is on time.monotonic().  Raises HostError with the command, its status
-    and what it said, or DeadlineExceeded.
-    """
-    environment = dict(os.environ, LC_ALL="C", PATH=f"{os.environ['PATH']}:{_ROOT_TOOLS}")
-    try:
-        done = subprocess.run(
-            argv,
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=cwd,
-            env=environment,
-            timeout=max(0.1, deadline - time.monotonic()),
-        )
-    except FileNotFoundError:
-        raise HostError(f"there is no {argv[0]} on this host", hint="./powercut doctor") from None
-    except subprocess.TimeoutExpired as expired:
-        raise DeadlineExceeded(
-            f"'{' '.join(argv)}' did not end within {expired.timeout:.0f} s"
-        ) from None
-    if done.returncode != 0:
-        said = done.stderr.strip()[-1000:]
-        raise HostError(
-            f"'{' '.join(argv)}' failed with status {done.returncode}: {said}", hint=_REMEDY
-        )
-    return done.stdout
-
-
 def exact_packages(depends: str) -> tuple[str, ...]:
     """The packages of one kernel version, from the output of `apt-cache depends`."""
     found = re.findall(
-        r"^\s*\|?Depends: (linux-(?:image|modules)(?:-unsigned)?-\d\S*)$", depends, re.MULTILINE
+        r"^\s*\|?Depends: (linux-(?:image|binary|base|modules)(?:-unsigned)?-\d\S*)$",
+        depends,
+        re.MULTILINE,
     )
     return tuple(dict.fromkeys(found))
 
 
-def find_packages(flavour: str, *, deadline: float) -> tuple[str, ...]:
-    """Exact names of the kernel's packages, the image first.  Raises HostError if apt has none."""
+def find_packages(flavour: str, *, deadline: float, apt: Sequence[str] = ()) -> tuple[str, ...]:
+    """Exact names of the kernel's packages, the image first.  Raises HostError if apt has none.
+
+    `apt` are options that make apt's commands speak of another suite.
+    """
+
+    def depends(package: str) -> str:
+        argv = ["apt-cache", *apt, "depends", package]
+        return run_tool(argv, deadline=deadline, hint=_hint(apt))
+
     reason = HostError(f"no kernel flavour '{flavour}': there are {', '.join(FLAVOURS)}")
     for meta in FLAVOURS.get(flavour, ()):
         try:
-            names = exact_packages(run_tool(["apt-cache", "depends", meta], deadline=deadline))
+            names = exact_packages(depends(meta))
             if names:
-                # Ubuntu keeps the modules in a package of their own, which the image needs.
-                more = run_tool(["apt-cache", "depends", names[0]], deadline=deadline)
-                return tuple(dict.fromkeys(names + exact_packages(more)))
+                # Ubuntu keeps the modules in a package of their own; newer Debians the kernel, too.
+                return tuple(dict.fromkeys(names + exact_packages(depends(names[0]))))
         except HostError as error:
             reason = error
     raise HostError(
         f"apt knows no kernel for the guest ({' or '.join(FLAVOURS[flavour])}): {reason}"
         if flavour in FLAVOURS
         else str(reason),
-        hint=_REMEDY,
+        hint=_hint(apt),
     )
+
+
+def _hint(apt: Sequence[str]) -> str:
+    return "it needs the network once; try again" if apt else _REMEDY
 
 
 def package_files(packages: Iterable[str], *, deadline: float) -> tuple[str, ...]:
     """The names of the packages' files, which hold their versions.  Needs no network."""
-    uris = run_tool(["apt-get", "download", "--print-uris", *packages], deadline=deadline)
+    argv = ["apt-get", "download", "--print-uris", *packages]
+    uris = run_tool(argv, deadline=deadline, hint=_REMEDY)
     return tuple(re.findall(r"^'[^']*' (\S+\.deb) ", uris, re.MULTILINE))
 
 
@@ -145,21 +127,23 @@ def ensure_kernel(flavour: str, *, deadline: float) -> Kernel:
     if len(files) != len(packages):
         raise HostError(f"apt offers no file for {', '.join(packages)}", hint=_REMEDY)
     folder = CACHE / "kernels" / files[0].removesuffix(".deb")
-    if not _is_unpacked(folder):
+    if not is_unpacked(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".new-") as temporary:
-            _fetch_and_unpack(Path(temporary), packages, deadline=deadline)
+            made = fetch_and_unpack(Path(temporary), packages, deadline=deadline)
             shutil.rmtree(folder, ignore_errors=True)  # one that was not finished
-            (Path(temporary) / "result").rename(folder)
+            made.rename(folder)
     return load_kernel(folder)
 
 
-def _is_unpacked(folder: Path) -> bool:
+def is_unpacked(folder: Path) -> bool:
+    """Whether there is a kernel that this version of powercut has unpacked."""
     try:
         fields = json.loads((folder / "kernel.json").read_text())
     except (OSError, ValueError):
         return False
-    return isinstance(fields, dict) and fields.get("modules_recipe") == MODULES_RECIPE
+    known = isinstance(fields, dict) and fields.get("modules_recipe") == MODULES_RECIPE
+    return known and "version" in fields
 
 
 def load_kernel(folder: Path) -> Kernel:
@@ -167,29 +151,49 @@ def load_kernel(folder: Path) -> Kernel:
     try:
         fields = json.loads((folder / "kernel.json").read_text())
         orders = {name: tuple(order) for name, order in fields["orders"].items()}
-        return Kernel(folder, fields["package"], fields["release"], orders)
+        version = fields.get("version", "")
+        return Kernel(folder, fields["package"], version, fields["release"], orders)
     except (OSError, ValueError, KeyError) as error:
         raise HostError(
             f"the guest kernel in {folder} cannot be used: {error}", hint=f"rm -r {folder}"
         ) from None
 
 
-def _fetch_and_unpack(folder: Path, packages: tuple[str, ...], *, deadline: float) -> None:
-    """Leaves folder/result: kernel, modules/, kernel.json."""
+def fetch_and_unpack(
+    folder: Path, packages: tuple[str, ...], *, deadline: float, apt: Sequence[str] = ()
+) -> Path:
+    """Leaves a kernel in the folder that it returns, which is below `folder`."""
     # apt drops root's rights to a user who may not write here; it only costs a warning.
-    download = ["apt-get", "-q", "-o", "APT::Sandbox::User=root", "download", *packages]
-    run_tool(download, deadline=deadline, cwd=folder)
+    download = ["apt-get", "-q", *apt, "-o", "APT::Sandbox::User=root", "download", *packages]
+    run_tool(download, deadline=deadline, cwd=folder, hint=_hint(apt))
+    return unpack(folder, sorted(folder.glob("*.deb")), packages[0], deadline=deadline)
+
+
+def unpack(folder: Path, files: Sequence[Path], package: str, *, deadline: float) -> Path:
+    """The same from packages that are there; the one called `package` names the version."""
     root = folder / "root"
-    for package in sorted(folder.glob("*.deb")):
-        run_tool(["dpkg-deb", "-x", str(package), str(root)], deadline=deadline)
+    for file in files:
+        run_tool(["dpkg-deb", "-x", str(file), str(root)], deadline=deadline)
+    ours = [file for file in files if file.name.startswith(f"{package}_")]
+    field = ["dpkg-deb", "-f", str((ours or list(files))[0]), "Version"]
+    version = run_tool(field, deadline=deadline).strip()
+    return condense(folder, root, package, version, deadline=deadline)
+
+
+def condense(folder: Path, root: Path, package: str, version: str, *, deadline: float) -> Path:
+    """Leaves what a guest needs of the kernel in `root` in the folder that it returns.
+
+    `root` has boot/vmlinuz-RELEASE, or vmlinuz among its modules as Debian does it since Linux 7,
+    and lib/modules/RELEASE; depmod writes into the latter.
+    """
     if not (root / "lib").exists() and (root / "usr/lib").exists():
         (root / "lib").symlink_to("usr/lib")  # depmod looks in /lib; newer packages do not
-    bzimages = sorted((root / "boot").glob("vmlinuz-*"))
-    if len(bzimages) != 1:
-        raise HostError(f"{packages[0]} holds {len(bzimages)} kernels instead of one")
-    release = bzimages[0].name.removeprefix("vmlinuz-")
+    images = {path.name.removeprefix("vmlinuz-"): path for path in root.glob("boot/vmlinuz-*")}
+    images |= {path.parent.name: path for path in root.glob("lib/modules/*/vmlinuz")}
+    if len(images) != 1:
+        raise HostError(f"{package} holds {len(images)} kernels instead of one")
+    ((release, image),) = images.items()
     run_tool(["depmod", "-b", str(root), release], deadline=deadline)
-
     result = folder / "result"
     modules = result / "modules"
     modules.mkdir(parents=True)
@@ -198,12 +202,21 @@ def _fetch_and_unpack(folder: Path, packages: tuple[str, ...], *, deadline: floa
         for path in paths:
             (modules / module_file(path)).write_bytes(read_module(path))
         orders[name] = tuple(module_file(path) for path in paths)
-    image = bzimages[0].read_bytes()
-    kernel = extract_vmlinux(image)
-    (result / "kernel").write_bytes(kernel if has_pvh_entry(kernel) else image)
-    found = asdict(Kernel(Path(), packages[0], release, orders))
-    found |= {"folder": "", "modules_recipe": MODULES_RECIPE}
-    (result / "kernel.json").write_text(json.dumps(found, indent=1))
+    write_image(image.read_bytes(), result)
+    write_about(Kernel(result, package, version, release, orders))
+    return result
+
+
+def write_image(image: bytes, folder: Path) -> None:
+    """Writes `folder`/kernel: what QEMU boots fastest."""
+    kernel = image if image.startswith(b"\x7fELF") else extract_vmlinux(image)
+    (folder / "kernel").write_bytes(kernel if has_pvh_entry(kernel) else image)
+
+
+def write_about(kernel: Kernel) -> None:
+    """Writes the file by which a kernel is found again."""
+    found = asdict(kernel) | {"folder": "", "modules_recipe": MODULES_RECIPE}
+    (kernel.folder / "kernel.json").write_text(json.dumps(found, indent=1))
 
 
 def module_file(path: Path) -> str:
@@ -212,8 +225,12 @@ def module_file(path: Path) -> str:
 
 
 def _orders(folder: Path) -> dict[str, tuple[Path, ...]]:
-    dependencies = parse_dependencies((folder / "modules.dep").read_text())
-    builtin = {module_name(line) for line in (folder / "modules.builtin").read_text().splitlines()}
+    try:
+        dependencies = parse_dependencies((folder / "modules.dep").read_text())
+        lines = (folder / "modules.builtin").read_text().splitlines()
+    except OSError as error:
+        raise HostError(f"the kernel's modules are not whole: {error}") from None
+    builtin = {module_name(line) for line in lines}
     lost = [name for name in _REQUIRED if name not in dependencies and name not in builtin]
     if lost:
         raise HostError(f"the kernel in {folder} has no {', '.join(lost)}: no guest can use it")

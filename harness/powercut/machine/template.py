@@ -13,7 +13,7 @@ the saving), its boot id.  CLOCK_MONOTONIC goes on from the moment of saving.
 
 A template serves exactly the machine it was made from: its key is a hash of the
 command line (without paths and without the disk behind the device), the disk's size,
-the guest image, the QEMU binary and the host's processor.
+the guest image, the version of QEMU with the digest of its binary, and the host's processor.
 
 Layout of the store: KEY/{ram,state,about.json}, KEY.lock.  All of it may be deleted
 while no machine is being started.
@@ -22,7 +22,6 @@ while no machine is being started.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -36,12 +35,13 @@ from typing import Final, Protocol
 
 from powercut.machine.argv import NullDisk, TemplateRam, build_argv
 from powercut.machine.hypervisor import Hypervisor
+from powercut.machine.lock import locked
 from powercut.machine.port import FileDisk, MachineSpec, Start
+from powercut.machine.qemu_build import binary_digest
 from powercut.machine.tsc import host_tsc_khz
-from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.model.errors import HostError, PowercutError
 
 _FORMAT: Final = 1
-_POLL_S: Final = 0.02
 
 
 class Greeter(Protocol):
@@ -122,8 +122,7 @@ class TemplateStore:
     def _make(
         self, key: str, spec: MachineSpec, qemu: Path, disk_size: int, deadline: float
     ) -> Template:
-        for leftover in self.directory.glob(f"{key}.making.*"):
-            shutil.rmtree(leftover, ignore_errors=True)
+        self._remove_leftovers(key)
         making = self.directory / f"{key}.making.{os.getpid()}"
         making.mkdir()
         try:
@@ -146,6 +145,17 @@ class TemplateStore:
         finally:
             shutil.rmtree(making, ignore_errors=True)
         return Template(key, final / "ram", final / "state", hello)
+
+    def _remove_leftovers(self, own: str) -> None:
+        """Removes what makers left that were killed.  Whose lock is free is being made by nobody;
+        `own` is the key whose lock the caller holds."""
+        for leftover in self.directory.glob("*.making.*"):
+            key = leftover.name.partition(".")[0]
+            if key == own:
+                shutil.rmtree(leftover, ignore_errors=True)
+                continue
+            with contextlib.suppress(PowercutError), self._locked(key, time.monotonic()):
+                shutil.rmtree(leftover, ignore_errors=True)
 
     def _boot_and_save(
         self, draft: Template, spec: MachineSpec, qemu: Path, disk: NullDisk, deadline: float
@@ -191,27 +201,9 @@ class TemplateStore:
             finally:
                 hypervisor.kill()
 
-    @contextlib.contextmanager
-    def _locked(self, key: str, deadline: float) -> Iterator[None]:
-        try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            file = (self.directory / f"{key}.lock").open("w")
-        except OSError as error:
-            raise HostError(
-                f"cannot use {self.directory} for templates: {error.strerror}"
-            ) from None
-        with file as lock:
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() >= deadline:
-                        raise DeadlineExceeded(
-                            "another process has been making the guest template for too long"
-                        ) from None
-                    time.sleep(_POLL_S)
-            yield
+    def _locked(self, key: str, deadline: float) -> contextlib.AbstractContextManager[None]:
+        file = self.directory / f"{key}.lock"
+        return locked(file, deadline=deadline, doing="making the guest template")
 
 
 def template_key(spec: MachineSpec, qemu: Path, disk_size: int) -> str:
@@ -222,6 +214,7 @@ def template_key(spec: MachineSpec, qemu: Path, disk_size: int) -> str:
         guest=guest,
         disk=FileDisk(Path("disk")),
         layer=None,
+        qemu=None,
         start=Start.AUTO,
         channel=Path("ctl"),
         qmp=Path("qmp"),
@@ -233,12 +226,8 @@ def template_key(spec: MachineSpec, qemu: Path, disk_size: int) -> str:
         ram=TemplateRam(Path("ram"), saving=False),
         disk=NullDisk(disk_size),
     )
-    binary = qemu.resolve()
-    try:
-        status = binary.stat()
-    except OSError as error:
-        raise HostError(f"no QEMU at {qemu}: {error.strerror}") from None
-    program = [str(binary), status.st_size, status.st_mtime_ns]
+    known = spec.qemu is not None and spec.qemu.program == qemu
+    program = list(spec.qemu.identity) if known and spec.qemu else [binary_digest(qemu)]
     parts = [_FORMAT, argv, spec.guest.digest, program, _processor()]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
 

@@ -45,7 +45,12 @@ class Parts:
             (folder / "modules").mkdir(parents=True)
             (folder / "modules/xfs.ko").write_bytes(b"\x7fELF xfs")
             (folder / "kernel").write_bytes(b"kernel " + self.release.encode())
-            described = {"package": "p", "release": self.release, "orders": {"": ["xfs.ko"]}}
+            described = {
+                "package": "p",
+                "version": "1-1",
+                "release": self.release,
+                "orders": {"": ["xfs.ko"]},
+            }
             (folder / "kernel.json").write_text(json.dumps(described))
         return load_kernel(folder)
 

@@ -15,8 +15,8 @@ from powercut.machine.kernel_package import (
     module_file,
     module_name,
     parse_dependencies,
-    run_tool,
 )
+from powercut.machine.tool import run_tool
 from powercut.model.errors import DeadlineExceeded, HostError
 
 # As `apt-cache depends` prints it.
@@ -30,6 +30,12 @@ UBUNTU = """linux-image-6.8.0-88-generic
   Depends: linux-modules-6.8.0-88-generic
   Recommends: grub-pc
   Suggests: linux-modules-extra-6.8.0-88-generic
+"""  # Since Linux 7, in sid.
+SPLIT = """linux-image-7.2.13+deb14-cloud-amd64
+  PreDepends: linux-base
+  Depends: linux-base-7.2.13+deb14-cloud-amd64
+  Depends: linux-binary-7.2.13+deb14-cloud-amd64
+  Depends: linux-modules-7.2.13+deb14-cloud-amd64
 """
 
 # As depmod writes it: the first one is what must be loaded last before the module.
@@ -46,6 +52,9 @@ kernel/arch/x86/crypto/crc32c-intel.ko:
 def test_exact_package_names() -> None:
     assert exact_packages(DEBIAN) == ("linux-image-6.1.0-56-cloud-amd64",)
     assert exact_packages(UBUNTU) == ("linux-modules-6.8.0-88-generic",)
+    assert exact_packages(SPLIT) == tuple(
+        f"linux-{part}-7.2.13+deb14-cloud-amd64" for part in ("base", "binary", "modules")
+    )
 
 
 def test_modules_come_after_what_they_need() -> None:

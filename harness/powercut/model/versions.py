@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The words for versions of the hypervisor and of the guest's kernel.
+
+A version is what is there (`host`, `guest`), a Debian suite whose packages are fetched, or an
+absolute path.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+HOST: Final = "host"
+"""The QEMU that is installed on the host."""
+
+GUEST: Final = "guest"
+"""The kernel of powercut's own guest: the newest that the host's apt offers."""
+
+SUITES: Final = ("bookworm", "bookworm-backports", "trixie", "sid")
+"""Debian suites whose QEMU and kernels can be used beside the host's."""
+
+VERSION_AXES: Final = ("machine.qemu", "machine.kernel")
+"""The settings that choose a version."""
+
+
+def is_path(choice: str) -> bool:
+    """Whether a version was given as a path."""
+    return choice.startswith("/")
