@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from powercut import __version__, cli_certify, cli_explore, cli_probe, cli_recordings
+from powercut import __version__, cli_certify, cli_explore, cli_presets, cli_probe, cli_recordings
 from powercut.model.errors import PowercutError, UsageError
 from powercut.paths import RESULTS, ROOT, SCENARIOS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from powercut.scenario.load import Scenario
     from powercut.store.layout import ResultDir
     from powercut.store.results import CampaignOutcome, RunResult
 
@@ -79,6 +80,7 @@ for _command in (
     *cli_explore.COMMANDS,
     *cli_certify.COMMANDS,
     cli_probe.probe,
+    cli_presets.presets,
 ):
     cli.add_command(_command)
 
@@ -95,6 +97,7 @@ _scenarios = click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
 
 @cli.command(epilog=SCENARIO_HELP)
 @_scenarios
+@cli_presets.OPTION
 @click.option("--json", "json_file", type=DIRECTORY, help="Write the results here; - for stdout.")
 @_seed
 @_only
@@ -115,6 +118,7 @@ _scenarios = click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
 )
 def run(
     scenarios: Sequence[str],
+    presets: Sequence[str],
     json_file: Path | None,
     seed: int | None,
     only: Sequence[str],
@@ -134,12 +138,12 @@ def run(
     if confidence is not None and trials is not None:
         raise UsageError("--confidence and --trials both say how many: give one of them")
     aim = None if confidence is None else Aim(confidence, AT_MOST if at_most is None else at_most)
-    paths = find_scenarios(scenarios)
+    chosen = _chosen(scenarios, presets)
     # With the JSON on stdout, everything for a person goes to stderr.
     console = _console(stderr=json_file == Path("-"))
     with ProgressView(console) as progress:
         outcome = run_scenarios(
-            paths,
+            chosen,
             seed=seed,
             results=results,
             only=only,
@@ -156,12 +160,14 @@ def run(
 
 @cli.command(epilog=SCENARIO_HELP)
 @_scenarios
+@cli_presets.OPTION
 @_seed
 @_only
 @_trials
 @click.option("--brief", is_flag=True, help="Leave the command lines of the machines out.")
 def plan(
     scenarios: Sequence[str],
+    presets: Sequence[str],
     seed: int | None,
     only: Sequence[str],
     trials: int | None,
@@ -169,7 +175,7 @@ def plan(
 ) -> int:
     """Shows what a run would do, without doing it: cells, seeds, cuts, machines."""
     from powercut.report.plan import print_plan
-    from powercut.scenario.load import expand, load_scenario
+    from powercut.scenario.load import expand
     from powercut.scenario.seeds import fresh_seed
 
     describe = None
@@ -178,7 +184,7 @@ def plan(
 
         describe = describe_cell
     console = _console()
-    for scenario in [load_scenario(path) for path in find_scenarios(scenarios)]:
+    for scenario in _chosen(scenarios, presets):
         root = scenario.settings.seed if seed is None else seed
         root = fresh_seed() if root is None else root
         print_plan(console, expand(scenario, seed=root, trials=trials, only=only), describe)
@@ -246,6 +252,15 @@ def bench(names: Sequence[str], json_file: Path | None) -> int:
     from powercut.bench import main as measure
 
     return measure(names, json_file)
+
+
+def _chosen(scenarios: Sequence[str], presets: Sequence[str]) -> list[Scenario]:
+    """The scenarios that were asked for; with presets, none but these two kinds."""
+    from powercut.scenario.load import load_scenario, preset_scenario
+
+    paths = find_scenarios(scenarios) if scenarios or not presets else []
+    made = [preset_scenario(presets)] if presets else []
+    return [*(load_scenario(path) for path in paths), *made]
 
 
 def find_scenarios(given: Sequence[str]) -> list[Path]:

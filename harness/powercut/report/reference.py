@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 
 from powercut.paths import ROOT
 from powercut.scenario.load import ScenarioFile
+from powercut.scenario.preset_schema import preset_schema
 from powercut.scenario.quantity import format_duration, format_size
 from powercut.scenario.schema import scenario_schema
 from powercut.scenario.settings import GROUPS, Parameters, TriggerSettings
@@ -30,6 +31,7 @@ def published() -> dict[str, str]:
     """The text of every generated schema, by its path below docs/."""
     return {
         "schema/scenario.schema.json": _json(scenario_schema()),
+        "schema/preset.schema.json": _json(preset_schema()),
         "schema/verdict.schema.json": _json(_result_schema(RunResult, "verdict")),
         "schema/campaign.schema.json": _json(_result_schema(CampaignOutcome, "campaign")),
     }

@@ -89,7 +89,7 @@ class Ways:
 
 
 def run_scenarios(
-    paths: Sequence[Path],
+    scenarios: Sequence[Path | Scenario],
     *,
     seed: int | None,
     results: Path,
@@ -110,12 +110,16 @@ def run_scenarios(
     selection = Selection(tuple(only), trials, aim)
     planned = [
         (scenario, selection.plan(scenario, root_seed(scenario, seed)))
-        for scenario in [load_scenario(path) for path in paths]
+        for scenario in [_loaded(item) for item in scenarios]
     ]
     rig = ready_rig([plan for _, plan in planned], on_event)
     ways = Ways(jobs, keep, on_event)
     runs = [new_run(rig, scenario, plan, selection, results, ways) for scenario, plan in planned]
     return CampaignOutcome(runs=tuple(runs))
+
+
+def _loaded(scenario: Path | Scenario) -> Scenario:
+    return scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
 
 
 def root_seed(scenario: Scenario, seed: int | None) -> int:

@@ -11,38 +11,32 @@ import copy
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from powercut.scenario.settings import GROUPS, SINGLE, setting_paths
-
-Path = tuple[str | int, ...]
+from powercut.scenario.yaml_file import Fault
+from powercut.scenario.yaml_file import KeyPath as Path
 
 CELL_KEYS = ("name", "description")
 """What a named cell has besides settings."""
+
+PRESET: Final = "preset"
+"""A key that stands for the settings of a preset (preset_use.py)."""
 
 
 @dataclass(frozen=True)
 class Draft:
     """A cell before validation.
 
-    `origin` says where in the file each overridden dotted key got its value.
+    `cell` is the named cell that it comes from; `origin` says where in the file each
+    overridden dotted key got its value.
     """
 
     name: str
     description: str
     overrides: Mapping[str, Any]
     origin: Mapping[str, Path]
-
-
-@dataclass(frozen=True)
-class Fault:
-    """Something wrong at `path` of the file."""
-
-    path: Path
-    message: str
-    value: Any = None
-    near: tuple[str, ...] = ()
-    has_value: bool = False
+    cell: str = ""
 
 
 def merge(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,14 +104,14 @@ def _named_cells(data: Mapping[str, Any], faults: list[Fault]) -> Iterator[Draft
             faults.append(
                 Fault(
                     (*path, "name") if "name" in cell else path,
-                    "a cell needs a name of letters, digits, '-', '_' and '.'",
+                    "a cell needs a name of letters, digits, '-', '_', '.', ',' and '='",
                     name,
                     has_value="name" in cell,
                 )
             )
             continue
         overrides = {key: value for key, value in cell.items() if key not in CELL_KEYS}
-        faults += _unknown_keys(path, overrides, CELL_KEYS)
+        faults += _unknown_keys(path, overrides, (*CELL_KEYS, PRESET))
         yield Draft(
             name,
             str(cell.get("description", "")),
@@ -130,7 +124,7 @@ def _good_name(name: str) -> bool:
     return (
         name.isascii()
         and name[:1].isalnum()
-        and all(letter.isalnum() or letter in "-_." for letter in name)
+        and all(letter.isalnum() or letter in "-_.,=" for letter in name)
     )
 
 
@@ -149,9 +143,9 @@ def _axes(
             continue
         rules[verb] = entries
         for index, entry in enumerate(entries):
-            faults += _unknown_keys(("matrix", verb, index), entry, ("cell",))
+            faults += _unknown_keys(("matrix", verb, index), entry, ("cell", PRESET))
     axes = {key: values for key, values in matrix.items() if key not in ("include", "exclude")}
-    faults += _unknown_keys(("matrix",), axes, ("include", "exclude"))
+    faults += _unknown_keys(("matrix",), axes, ("include", "exclude", PRESET))
     for key, values in axes.items():
         if not isinstance(values, list) or not values:
             faults.append(
@@ -179,7 +173,7 @@ def _combine(cell: Draft, axes: Mapping[str, list[Any]], chosen: tuple[int, ...]
         overrides[key] = values[index]
         origin[key] = ("matrix", key, index)
         labels.append(f"{short[key]}={label(values[index])}")
-    return Draft(",".join(labels), cell.description, overrides, origin)
+    return Draft(",".join(labels), cell.description, overrides, origin, cell.name)
 
 
 def _short_name(key: str, axes: Mapping[str, list[Any]]) -> str:
@@ -223,7 +217,7 @@ def _matches(draft: Draft, entry: Mapping[str, Any]) -> bool:
     """Whether every setting in `entry` is overridden to that value in `draft`."""
     for key, value in entry.items():
         if key == "cell":
-            if draft.name.split(",")[0] != value:
+            if draft.cell != value:
                 return False
         elif key not in draft.overrides or draft.overrides[key] != value:
             return False

@@ -18,6 +18,10 @@ def scenario_schema() -> dict[str, Any]:
     definitions = schema["$defs"]
     settings = _dotted(schema, definitions)
     properties = schema["properties"]
+    preset = {
+        "type": "string",
+        "description": "A preset, or NAME/remedy: settings that stand below those beside it.",
+    }
     properties["cells"] = {
         "title": "Cells",
         "description": properties["cells"]["description"],
@@ -30,10 +34,11 @@ def scenario_schema() -> dict[str, Any]:
             "properties": {
                 "name": {
                     "type": "string",
-                    "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]*$",
+                    "pattern": "^[A-Za-z0-9][A-Za-z0-9._,=-]*$",
                     "description": "Name of the cell.",
                 },
                 "description": {"type": "string", "description": "What the cell shows."},
+                "preset": preset,
                 **settings,
             },
         },
@@ -45,6 +50,7 @@ def scenario_schema() -> dict[str, Any]:
             "additionalProperties": False,
             "properties": {
                 "cell": {"type": "string", "description": "Name of a named cell."},
+                "preset": preset,
                 **settings,
             },
         },
@@ -59,6 +65,7 @@ def scenario_schema() -> dict[str, Any]:
                 key: {"type": "array", "minItems": 1, "items": value}
                 for key, value in settings.items()
             },
+            "preset": {"type": "array", "minItems": 1, "items": preset},
             "include": match,
             "exclude": match,
         },
