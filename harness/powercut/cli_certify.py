@@ -62,6 +62,14 @@ _TITLE_MAX = 60
 )
 @click.option("--results", type=FILE, default=RESULTS, help="Where results are kept.")
 @click.option("--resume", type=FILE, metavar="DIR", help="Go on with one that was interrupted.")
+@click.option("--sign", "key", type=FILE, metavar="KEY", help="Sign with this key of ssh-keygen.")
+@click.option(
+    "--compare",
+    nargs=2,
+    metavar="A B",
+    help="Certify nothing: say which promises changed hands between two certificates, or between "
+    "two versions within the certificate that is given as SCENARIO.",
+)
 def certify(
     scenarios: Sequence[str],
     profile: str | None,
@@ -73,9 +81,14 @@ def certify(
     keep: str,
     results: Path,
     resume: Path | None,
+    key: Path | None,
+    compare: tuple[str, str] | None,
 ) -> int:
     """Tells which settings keep acknowledged writes, with evidence, as a certificate."""
     import os
+
+    if compare is not None:
+        return _compare(compare, scenarios)
 
     from powercut.report.certify_view import CertifyView, print_certificate
     from powercut.run.certify import CertifyWays, resume_certificate
@@ -95,7 +108,7 @@ def certify(
     with CertifyView(console) as view:
         ways = CertifyWays(jobs or os.cpu_count() or 1, Keep(keep), view)
         done = run(request, results, ways) if request else resume_certificate(_dir(resume), ways)
-    _publish(done)
+    _publish(done, key)
     print_certificate(console, done.certificate)
     console.print()
     for name, value in (
@@ -167,8 +180,18 @@ def _console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr)
 
 
-def _publish(done: Certified) -> None:
-    """Writes the reports beside the certificate."""
+def _publish(done: Certified, key: Path | None) -> None:
+    """Signs, and writes the reports beside the certificate."""
+    from powercut.report.certificate import write_certificate_report
+    from powercut.report.certify_junit import certificate_junit
+    from powercut.run.sign import sign
+    from powercut.store.files import write_atomic
+
+    path = done.directory.path
+    if key is not None:
+        sign(done.directory.certificate, key)
+    write_atomic(path / "junit.xml", certificate_junit(done.certificate))
+    write_certificate_report(path)
 
 
 def _status(done: Certified) -> int:
@@ -181,4 +204,75 @@ def _status(done: Certified) -> int:
     return 0 if all(cell.as_expected for cell in cells) else 3
 
 
-COMMANDS = (certify,)
+@click.group()
+def certificate() -> None:
+    """What `certify` drew up: shows it, and finds out whether it is what it claims to be."""
+
+
+@certificate.command()
+@click.argument("file", type=FILE)
+def show(file: Path) -> int:
+    """Prints the matrix of a certificate, given as its file or folder."""
+    from powercut.report.certify_view import print_certificate
+    from powercut.store.certify_order import read_certificate
+
+    print_certificate(_console(), read_certificate(_file(file)))
+    return 0
+
+
+@certificate.command()
+@click.argument("file", type=FILE)
+@click.option("--deep", is_flag=True, help="Judge every recording again that was kept.")
+@click.option(
+    "--allowed-signers",
+    type=FILE,
+    metavar="FILE",
+    help="Whom to trust, as ssh-keygen(1) has it; without it any key will do.",
+)
+def verify(file: Path, deep: bool, allowed_signers: Path | None) -> int:
+    """Whether a certificate follows from its evidence, and its signature fits.
+
+    Exit status: 0 it does; 1 something is wrong; 2 there is none.
+    """
+    from powercut.run.certify_verify import examine
+
+    outcome = examine(_file(file), deep=deep, allowed_signers=allowed_signers)
+    console = _console()
+    for style, mark, lines in (
+        ("green", "✓", outcome.checked),
+        ("yellow", "?", outcome.unchecked),
+        ("red", "✗", outcome.problems),
+    ):
+        for line in lines:
+            console.print(f"[{style}]{mark}[/] ", end="")
+            console.print(line, soft_wrap=True, highlight=False, markup=False)
+    return 1 if outcome.problems else 0
+
+
+def _file(path: Path) -> Path:
+    """The certificate that `path` means: a file, its folder, or the folder above `latest`."""
+    if path.is_dir():
+        inner = path / "latest"
+        return (inner if inner.is_dir() else path) / "certificate.json"
+    return path
+
+
+def _compare(sides: tuple[str, str], rest: Sequence[str]) -> int:
+    """As `powercut run`: 1 if a cell that kept its records does so no more, else 0."""
+    from powercut.report.certify_view import print_comparison
+    from powercut.run.certify_compare import compare_certificates, compare_values, got_worse
+    from powercut.store.certify_order import read_certificate
+
+    if len(rest) > 1:
+        raise UsageError("--compare takes one certificate besides two versions")
+    if rest:
+        within = read_certificate(_file(Path(rest[0])))
+        outcome = compare_values(within, *sides)
+    else:
+        a, b = (read_certificate(_file(Path(side))) for side in sides)
+        outcome = compare_certificates(a, b, sides)
+    print_comparison(_console(), outcome)
+    return 1 if got_worse(outcome) else 0
+
+
+COMMANDS = (certify, certificate)

@@ -24,6 +24,7 @@ from powercut.model.events import CertifyStarted, Notice, RunEvent, RunFinished,
 from powercut.model.verdict import Verdict
 from powercut.report import words
 from powercut.report.table import STYLES
+from powercut.run.certify_compare import Comparison
 from powercut.scenario.flat import flat
 from powercut.store.certificate import Certificate, CertifiedCell
 
@@ -162,6 +163,33 @@ def print_certificate(console: Console, certificate: Certificate) -> None:
         )
     console.print(Text(certificate.statement, "dim"))
     console.print(_bottom_line(certificate))
+
+
+def print_comparison(console: Console, comparison: Comparison) -> None:
+    """Prints which cells changed their verdict, and which are on one side only."""
+    for name, versions in zip(comparison.names, comparison.versions, strict=True):
+        console.print(f"{name}: {', '.join(versions)}", highlight=False, markup=False)
+    console.print()
+    for change in comparison.changed:
+        line = Text()
+        for verdict, arrow in ((change.before.verdict, " → "), (change.after.verdict, "  ")):
+            line.append(f"{words.mark(verdict)} {verdict.name}", STYLES[verdict]).append(arrow)
+        worse = max((change.before, change.after), key=lambda cell: cell.verdict)
+        line.append(f"{change.after.scenario}: {change.after.cell}\n    {worse.explanation}")
+        console.print(line, soft_wrap=True)
+    for name, cells in zip(comparison.names, comparison.only, strict=True):
+        if cells:
+            console.print(f"Only in {name}:", highlight=False, markup=False)
+        for cell in cells:
+            console.print(
+                Text(f"    {cell.scenario}: {cell.cell}: {cell.verdict.name}"), soft_wrap=True
+            )
+    console.print(
+        f"{words.count(comparison.same, 'cell')} with the same verdict, "
+        f"{len(comparison.changed)} with another, "
+        f"{len(comparison.only[0]) + len(comparison.only[1])} on one side only.",
+        highlight=False,
+    )
 
 
 def short_names(axes: Iterable[str]) -> dict[str, str]:

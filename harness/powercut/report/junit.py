@@ -70,7 +70,7 @@ def _case(suite: ET.Element, run: RunResult, cell: CellResult) -> None:
         suite,
         "testcase",
         classname=f"powercut.{run.scenario}",
-        name=_clean(cell.cell),
+        name=clean(cell.cell),
         time=f"{sum(cell.timings_s.values()):.3f}",
     )
     _properties(case, properties(cell))
@@ -81,14 +81,15 @@ def _case(suite: ET.Element, run: RunResult, cell: CellResult) -> None:
         problem = ET.SubElement(case, "failure", message=message)
     else:
         return
-    problem.text = _clean(f"{words.explain(cell)}\n{cell.reproduce}\n")
+    problem.text = clean(f"{words.explain(cell)}\n{cell.reproduce}\n")
 
 
 def _properties(parent: ET.Element, values: dict[str, str]) -> None:
     group = ET.SubElement(parent, "properties")
     for name, value in values.items():
-        ET.SubElement(group, "property", name=name, value=_clean(value))
+        ET.SubElement(group, "property", name=name, value=clean(value))
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
+    """`text` without what XML 1.0 cannot hold."""
     return _NOT_XML.sub("�", text)

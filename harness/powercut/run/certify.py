@@ -16,6 +16,7 @@ from powercut.model.events import CertifyStarted
 from powercut.run.assemble import same_run
 from powercut.run.campaign import Listener, Ways, new_run, ready_rig, resume_run, trials_of
 from powercut.run.certify_build import certificate_of
+from powercut.run.certify_words import untested
 from powercut.run.components import components_of
 from powercut.run.keep import Keep
 from powercut.run.resume import Selection, check_same_components, check_same_host
@@ -69,8 +70,8 @@ def certify(request: Request, results: Path, ways: CertifyWays) -> Certified:
             f"two scenarios are called {twice[0]!r}", hint="a certificate names each by its name"
         )
     # Whatever is wrong with a selection shows before a folder is made.
-    for scenario in request.scenarios:
-        request.selection.plan(scenario, request.seed)
+    plans = [request.selection.plan(scenario, request.seed) for scenario in request.scenarios]
+    cells = [cell.parameters for plan in plans for cell in plan.cells]
     order = Order(
         title=request.title,
         seed=request.seed,
@@ -79,7 +80,7 @@ def certify(request: Request, results: Path, ways: CertifyWays) -> Certified:
         strategy=strategy_of(request.scenarios),
         selection=request.selection.as_json(),
         measure=request.measure,
-        left_out=request.left_out,
+        left_out=(*request.left_out, *untested(cells)),
     )
     texts = {scenario.name: scenario.text for scenario in request.scenarios}
     directory = CertificateDir.create(results, order, texts)

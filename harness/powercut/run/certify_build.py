@@ -15,7 +15,7 @@ from powercut.checkers.agreement import UNREACHABLE
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.verdict import FindingKind, Verdict
 from powercut.run.causes import explanation_of
-from powercut.run.certify_words import statement_of, untested
+from powercut.run.certify_words import statement_of
 from powercut.scenario.flat import differing, flat
 from powercut.store.certificate import (
     Certificate,
@@ -51,7 +51,6 @@ def certificate_of(directory: CertificateDir) -> Certificate:
     environment = runs[0][0].read_environment()
     axes = axes_of(cells)
     verdicts = {v.name.lower(): sum(cell.verdict is v for cell in cells) for v in Verdict}
-    not_tested = (*order.left_out, *untested([cell.parameters for cell in cells]))
     return Certificate(
         powercut=runs[0][1].powercut,
         title=order.title,
@@ -66,8 +65,8 @@ def certificate_of(directory: CertificateDir) -> Certificate:
         verdicts=verdicts,
         as_expected=bool(cells) and all(cell.as_expected for cell in cells),
         cells=tuple(cells),
-        not_tested=not_tested,
-        statement=statement_of(cells, not_tested),
+        not_tested=order.left_out,
+        statement=statement_of(cells, order.left_out),
     )
 
 

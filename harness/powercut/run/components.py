@@ -14,9 +14,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from powercut.machine.accelerator import qemu_version
 from powercut.machine.port import GuestImage
-from powercut.machine.qemu import find_qemu
+from powercut.machine.qemu_build import QemuBuild, examine_qemu, find_qemu
 from powercut.model.errors import HostError
 from powercut.paths import CAPTURE_PLUGIN
 from powercut.run.rig import Rig
@@ -34,7 +33,7 @@ def components_of(rig: Rig, cells: Iterable[Cell]) -> RunComponents:
     for cell in cells:
         spec = rig.machine_spec(cell.parameters, Path("disk"), Path())
         parts = (
-            _hypervisor(find_qemu()),
+            _hypervisor(spec.qemu or examine_qemu(find_qemu())),
             _guest_kernel(spec.guest),
             _guest_image(spec.guest),
             _capture_disk(),
@@ -45,15 +44,14 @@ def components_of(rig: Rig, cells: Iterable[Cell]) -> RunComponents:
     return RunComponents(components=tuple(found), cells=by_cell)
 
 
-@functools.cache
-def _hypervisor(path: str) -> Component:
-    where = Path(shutil.which(path) or path)
+def _hypervisor(qemu: QemuBuild) -> Component:
     return Component(
         role="hypervisor",
-        name=where.name,
-        version=qemu_version(),
-        package=package_of(where),
-        sha256=_sha256(where),
+        name=qemu.binary.name,
+        version=qemu.version,
+        # A QEMU that was unpacked from a suite knows its package's version, and no dpkg does.
+        package=package_of(qemu.binary) or qemu.package,
+        sha256=qemu.sha256,
     )
 
 
@@ -64,7 +62,7 @@ def _guest_kernel(image: GuestImage) -> Component:
         role="guest kernel",
         name="Linux",
         version=image.kernel_release,
-        package=str(facts.get("package", "")),
+        package=f"{facts.get('package', '')} {facts.get('version', '')}".strip(),
         sha256=_sha256(image.kernel),
     )
 

@@ -20,7 +20,7 @@ from typing import Any, Final, Literal
 from pydantic import ValidationError
 
 from powercut.model.errors import DamagedRecording, HostError, UsageError
-from powercut.store.certificate import Component, NotTested
+from powercut.store.certificate import Certificate, Component, NotTested
 from powercut.store.files import host_errors, write_atomic
 from powercut.store.layout import ResultDir
 from powercut.store.trial_result import Record
@@ -154,6 +154,23 @@ class CertificateDir:
                     hint="wait for it, or end it",
                 ) from error
             yield
+
+
+def read_certificate(path: Path) -> Certificate:
+    """Reads a certificate from its file.
+
+    Raises UsageError if there is none, and DamagedRecording if it does not follow the schema.
+    """
+    try:
+        return Certificate.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise UsageError(
+            f"{path}: {error.strerror}", hint="give a certificate.json, or the folder of one"
+        ) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise DamagedRecording(f"{path}: {place or 'file'}: {first['msg']}") from error
 
 
 def write_components(run: ResultDir, components: RunComponents) -> None:

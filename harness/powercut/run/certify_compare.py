@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which promises changed hands between two versions: two certificates, cell by cell.
+
+Cells are the same if their settings are, versions aside.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from powercut.model.errors import UsageError
+from powercut.model.verdict import Verdict
+from powercut.scenario.flat import flat
+from powercut.store.certificate import Certificate, CertifiedCell
+
+VERSIONS: Final = ("machine.qemu", "machine.kernel")
+"""The settings that say which version a cell ran on."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A cell whose verdict differs."""
+
+    before: CertifiedCell
+    after: CertifiedCell
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two sets of cells side by side."""
+
+    names: tuple[str, str]
+    same: int
+    """Cells that are in both with the same verdict."""
+
+    changed: tuple[Change, ...]
+    only: tuple[tuple[CertifiedCell, ...], tuple[CertifiedCell, ...]]
+    """Cells that are in the first alone, and in the second alone."""
+
+    versions: tuple[tuple[str, ...], tuple[str, ...]]
+    """Hypervisors and kernels of either."""
+
+
+def compare_certificates(a: Certificate, b: Certificate, names: tuple[str, str]) -> Comparison:
+    """Two certificates."""
+    return _compare((a, a.cells), (b, b.cells), names)
+
+
+def compare_values(certificate: Certificate, a: str, b: str) -> Comparison:
+    """The cells of one certificate that ran on version `a`, and those on `b`.
+
+    Raises UsageError if no axis of the certificate has both.
+    """
+    for key in VERSIONS:
+        values = [str(value) for value in certificate.axes.get(key, ())]
+        if a in values and b in values:
+            sides = [
+                tuple(cell for cell in certificate.cells if str(flat(cell.parameters)[key]) == side)
+                for side in (a, b)
+            ]
+            return _compare((certificate, sides[0]), (certificate, sides[1]), (a, b))
+    known = [str(v) for key in VERSIONS for v in certificate.axes.get(key, ())]
+    raise UsageError(
+        f"no cells of this certificate ran on both {a!r} and {b!r}",
+        hint=f"versions in it: {', '.join(known)}" if known else "it has one version only",
+    )
+
+
+def _compare(
+    a: tuple[Certificate, Sequence[CertifiedCell]],
+    b: tuple[Certificate, Sequence[CertifiedCell]],
+    names: tuple[str, str],
+) -> Comparison:
+    left, right = _by_settings(a[1]), _by_settings(b[1])
+    both = [key for key in left if key in right]
+    changed = [
+        Change(left[key], right[key]) for key in both if left[key].verdict is not right[key].verdict
+    ]
+    changed.sort(key=lambda change: (change.after.verdict, change.before.verdict), reverse=True)
+    return Comparison(
+        names=names,
+        same=len(both) - len(changed),
+        changed=tuple(changed),
+        only=(
+            tuple(cell for key, cell in left.items() if key not in right),
+            tuple(cell for key, cell in right.items() if key not in left),
+        ),
+        versions=(_versions(*a), _versions(*b)),
+    )
+
+
+def _by_settings(cells: Sequence[CertifiedCell]) -> dict[str, CertifiedCell]:
+    """Cells by their settings; of several with the same ones, that with the worst verdict."""
+    found: dict[str, CertifiedCell] = {}
+    for cell in cells:
+        settings: dict[str, Any] = flat(cell.parameters)
+        key = json.dumps(
+            {name: value for name, value in settings.items() if name not in VERSIONS},
+            sort_keys=True,
+        )
+        if key not in found or cell.verdict > found[key].verdict:
+            found[key] = cell
+    return found
+
+
+def _versions(certificate: Certificate, cells: Sequence[CertifiedCell]) -> tuple[str, ...]:
+    used = sorted({index for cell in cells for index in cell.components})
+    parts = [certificate.components[index] for index in used]
+    return tuple(
+        f"{part.role} {part.name} {part.version}"
+        for part in parts
+        if part.role in ("hypervisor", "guest kernel")
+    )
+
+
+def got_worse(comparison: Comparison) -> bool:
+    """Whether some cell kept its records on the first side and not on the second."""
+    return any(
+        change.before.verdict is Verdict.SAFE and change.after.verdict is Verdict.LOSSY
+        for change in comparison.changed
+    )
