@@ -116,6 +116,12 @@ _scenarios = click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
     metavar="P",
     help="The chance of a loss to be sure to stay below; by default 0.01.",
 )
+@click.option(
+    "--resume",
+    type=DIRECTORY,
+    metavar="DIR",
+    help="Go on with a run that was interrupted: what it had recorded is not made again.",
+)
 def run(
     scenarios: Sequence[str],
     presets: Sequence[str],
@@ -127,31 +133,44 @@ def run(
     jobs: int,
     confidence: float | None,
     at_most: float | None,
+    resume: Path | None,
 ) -> int:
     """Runs scenarios, by default first-light: records, cuts the power, recovers, judges."""
     from powercut.report.progress import ProgressView
-    from powercut.run.campaign import run_scenarios
+    from powercut.run.campaign import Ways, resume_run, run_scenarios
     from powercut.run.confidence import AT_MOST, Aim
+    from powercut.store.results import CampaignOutcome
 
+    if resume is not None and (
+        scenarios or presets or only or (seed, trials, confidence, at_most) != (None,) * 4
+    ):
+        raise UsageError(
+            "--resume goes on with what was asked for then",
+            hint="leave everything out that says what to run",
+        )
     if confidence is None and at_most is not None:
         raise UsageError("--at-most says nothing without --confidence")
     if confidence is not None and trials is not None:
         raise UsageError("--confidence and --trials both say how many: give one of them")
     aim = None if confidence is None else Aim(confidence, AT_MOST if at_most is None else at_most)
-    chosen = _chosen(scenarios, presets)
     # With the JSON on stdout, everything for a person goes to stderr.
     console = _console(stderr=json_file == Path("-"))
+    chosen = [] if resume is not None else _chosen(scenarios, presets)
     with ProgressView(console) as progress:
-        outcome = run_scenarios(
-            chosen,
-            seed=seed,
-            results=results,
-            only=only,
-            trials=trials,
-            aim=aim,
-            jobs=jobs,
-            on_event=progress,
-        )
+        if resume is not None:
+            resumed = resume_run(resume, Ways(jobs, on_event=progress))
+            outcome = CampaignOutcome(runs=(resumed,))
+        else:
+            outcome = run_scenarios(
+                chosen,
+                seed=seed,
+                results=results,
+                only=only,
+                trials=trials,
+                aim=aim,
+                jobs=jobs,
+                on_event=progress,
+            )
     for result in outcome.runs:
         _publish(result, console)
     _write_json(outcome, json_file)
