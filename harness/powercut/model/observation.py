@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 class SlotState(enum.IntEnum):
@@ -50,6 +50,23 @@ class Observation:
     complete: bool = True
     failure: str = ""
     later: Continued | None = None
+
+    @property
+    def stretches(self) -> tuple[Extent, ...]:
+        """The extents, each as long as it can be, so that equal logs have equal ones."""
+        found: list[Extent] = []
+        for extent in self.extents:
+            last = found[-1] if found else None
+            if last is not None and extent == replace(
+                last,
+                slot=last.slot + last.count,
+                count=extent.count,
+                lsn=last.lsn + last.count if last.lsn else 0,
+            ):
+                found[-1] = replace(last, count=last.count + extent.count)
+            else:
+                found.append(extent)
+        return tuple(found)
 
 
 @dataclass(frozen=True)

@@ -302,7 +302,7 @@ class RawExploration:
         wrong = ""
         if not seen.complete:
             wrong = f"the reader failed: {seen.failure}"
-        elif _slots(seen) != _slots(mine):
+        elif seen.stretches != mine.stretches:
             wrong = "the log reader, on an image, sees another log"
         if wrong:
             self.collected.add(state.policy, [_disagreement(wrong)], lambda: state)
@@ -382,16 +382,6 @@ def _none(moment: Moment) -> Mask:
 def _stable(name: str) -> int:
     """A number for a name that is the same in every process."""
     return int.from_bytes(name.encode()[:8], "little")
-
-
-def _slots(observation: Observation) -> list[tuple[int, int, int, int]]:
-    """Slot by slot, for comparison; what is absent at the end need not be mentioned."""
-    found = []
-    for extent in observation.extents:
-        for number in range(extent.count):
-            lsn = extent.lsn + number if extent.lsn else 0
-            found.append((extent.slot + number, int(extent.state), lsn, extent.detail))
-    return found
 
 
 def _disagreement(what: str) -> Finding:
