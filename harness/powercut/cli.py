@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from powercut import __version__, cli_certify, cli_explore, cli_presets, cli_probe, cli_recordings
+from powercut import (
+    __version__,
+    cli_certify,
+    cli_explore,
+    cli_history,
+    cli_presets,
+    cli_probe,
+    cli_recordings,
+)
 from powercut.model.errors import PowercutError, UsageError
 from powercut.paths import RESULTS, ROOT, SCENARIOS
 
@@ -81,6 +89,7 @@ for _command in (
     *cli_certify.COMMANDS,
     cli_probe.probe,
     cli_presets.presets,
+    cli_history.history,
 ):
     cli.add_command(_command)
 

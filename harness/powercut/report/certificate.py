@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from markupsafe import Markup
-from pydantic import ValidationError
 
-from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.verdict import Verdict
 from powercut.report import words
 from powercut.report.certificate_costs import (
@@ -31,9 +29,9 @@ from powercut.report.histogram import decades_symbol
 from powercut.report.pages import page
 from powercut.report.signature import read_signature
 from powercut.store.certificate import Certificate, CertifiedCell
+from powercut.store.certify_order import CERTIFICATE, read_certificate
 from powercut.store.files import write_atomic
 
-CERTIFICATE: Final = "certificate.json"
 REPORT: Final = "certificate.html"
 
 HISTOGRAMS_MAX: Final = 900
@@ -54,25 +52,6 @@ class Group:
     axes: tuple[str, ...]
 
 
-def read_certificate(path: Path) -> Certificate:
-    """Reads certificate.json, given by itself or by its folder.
-
-    Raises UsageError if there is none and DamagedRecording if it is not what it should be.
-    """
-    if path.is_dir():
-        path = path / CERTIFICATE
-    try:
-        return Certificate.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise UsageError(
-            f"{path}: {error.strerror}", hint="give a folder that holds a certificate.json"
-        ) from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise DamagedRecording(f"{path}: {place or 'file'}: {first['msg']}") from error
-
-
 def write_certificate_report(directory: Path) -> Path:
     """Writes certificate.html beside the certificate.json in `directory`; returns its path.
 
@@ -80,7 +59,9 @@ def write_certificate_report(directory: Path) -> Path:
     signature lies beside.  Raises UsageError, DamagedRecording, HostError.
     """
     target = directory / REPORT
-    write_atomic(target, certificate_html(read_certificate(directory), directory).encode())
+    write_atomic(
+        target, certificate_html(read_certificate(directory / CERTIFICATE), directory).encode()
+    )
     return target
 
 

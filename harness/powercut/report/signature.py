@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-SUFFIX: Final = ".sig"
+from powercut.store.certify_order import SIGNATURE
+
 _MAGIC: Final = b"SSHSIG"
 _BEGIN: Final = "-----BEGIN SSH SIGNATURE-----"
 _END: Final = "-----END SSH SIGNATURE-----"
@@ -38,7 +39,7 @@ class Signature:
 
 def read_signature(directory: Path) -> Signature | None:
     """The signature that lies beside the certificate in `directory`; None if there is none."""
-    path = directory / f"certificate.json{SUFFIX}"
+    path = directory / SIGNATURE
     try:
         text = path.read_text(errors="replace")
     except FileNotFoundError:

@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Certificates of one kind over time: which verdicts and costs changed, and what else did.
+
+Verdicts are compared as they are.  Costs are times on a machine that is faster today than
+yesterday, so they are corrected first and then held against their own noise:
+
+1. The *pace* of a run is the median, over all its costs, of what each is to its own median
+   over all runs.  Every cost is divided by the pace of its run.  With fewer than
+   `PACED_MIN` costs nothing can be said about the pace, and it counts as 1.
+2. A cost has changed if its corrected value differs from the median of its earlier ones
+   by more than a factor of `NOISE_MIN`, and by more than `SPREADS` standard deviations.
+   The deviation is the larger of its own (once it has `OWN_MIN` earlier values) and that
+   of all costs of this run against their medians, both from the median absolute deviation,
+   which a few real changes do not disturb.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from powercut.model.errors import PowercutError, UsageError
+from powercut.model.verdict import Verdict
+from powercut.store.certificate import Certificate
+from powercut.store.certify_order import CERTIFICATE, read_certificate
+
+NOISE_MIN: Final = 1.3
+SPREADS: Final = 4.0
+OWN_MIN: Final = 5
+PACED_MIN: Final = 4
+_SIGMA_OF_MAD: Final = 1.4826
+
+CellName = tuple[str, str]
+CostName = tuple[str, str, str]
+"""Scenario, cell, disk model."""
+
+
+@dataclass(frozen=True)
+class CellThen:
+    """A cell as one run found it."""
+
+    verdict: Verdict
+    as_expected: bool
+    explanation: str
+
+
+@dataclass(frozen=True)
+class Night:
+    """What one certificate says, as far as it can be compared with others."""
+
+    directory: Path
+    profile: str
+    started: str
+    seconds: float
+    seed: int
+    cells: Mapping[CellName, CellThen]
+    costs: Mapping[CostName, float]
+    """Commits a second."""
+    versions: Mapping[str, str]
+    """By role and name."""
+    not_tested: int
+
+    def count(self, verdict: Verdict) -> int:
+        """How many cells have this verdict."""
+        return sum(cell.verdict is verdict for cell in self.cells.values())
+
+    @property
+    def unexpected(self) -> int:
+        """How many cells came out otherwise than expected."""
+        return sum(not cell.as_expected for cell in self.cells.values())
+
+
+@dataclass(frozen=True)
+class VerdictChange:
+    """A cell that has another verdict than in the run before; None where there was none."""
+
+    name: CellName
+    before: Verdict | None
+    after: Verdict | None
+    explanation: str = ""
+
+    @property
+    def worse(self) -> bool:
+        """Whether the cell got worse."""
+        return self.before is not None and self.after is not None and self.after > self.before
+
+
+@dataclass(frozen=True)
+class CostChange:
+    """A cost that differs from its earlier ones by more than noise.
+
+    `usual` and `now` are commits a second at the pace of the last run; `noise` is the
+    factor that a change had to exceed.
+    """
+
+    name: CostName
+    usual: float
+    now: float
+    noise: float
+
+    @property
+    def factor(self) -> float:
+        """What it is to what it was."""
+        return self.now / self.usual
+
+
+@dataclass(frozen=True)
+class VersionChange:
+    """A component whose version or binary differs; empty where there was none."""
+
+    what: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What is different in the last run against the one before, and against all for costs."""
+
+    before: Night
+    after: Night
+    verdicts: tuple[VerdictChange, ...]
+    added: tuple[CellName, ...]
+    gone: tuple[CellName, ...]
+    costs: tuple[CostChange, ...]
+    versions: tuple[VersionChange, ...]
+    pace: float | None
+    """The pace of the last run against the one before; None if it cannot be told."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """All runs of one profile, the oldest first."""
+
+    profile: str
+    nights: tuple[Night, ...]
+
+    @cached_property
+    def paces(self) -> tuple[float | None, ...]:
+        """The pace of each run, as the module's text has it; None if it cannot be told."""
+        usual = {name: median(values) for name, values in self._values.items()}
+        paces: list[float | None] = []
+        for night in self.nights:
+            # A cost that only one run has says nothing about pace.
+            ratios = [
+                value / usual[name]
+                for name, value in night.costs.items()
+                if len(self._values[name]) > 1
+            ]
+            paces.append(median(ratios) if len(ratios) >= PACED_MIN else None)
+        return tuple(paces)
+
+    @cached_property
+    def _values(self) -> dict[CostName, list[float]]:
+        found: defaultdict[CostName, list[float]] = defaultdict(list)
+        for night in self.nights:
+            for name, value in night.costs.items():
+                found[name].append(value)
+        return dict(found)
+
+    def corrected(self, name: CostName) -> list[float | None]:
+        """A cost over all runs, each divided by its pace; None where a run has none."""
+        return [
+            value / (pace or 1.0) if (value := night.costs.get(name)) else None
+            for night, pace in zip(self.nights, self.paces, strict=True)
+        ]
+
+    def verdicts(self, name: CellName) -> list[Verdict | None]:
+        """The verdicts of a cell over all runs."""
+        return [cell.verdict if (cell := night.cells.get(name)) else None for night in self.nights]
+
+    @cached_property
+    def names(self) -> list[CellName]:
+        """Every cell that some run has, in the order of the newest run that has it."""
+        return list(dict.fromkeys(name for night in reversed(self.nights) for name in night.cells))
+
+    @property
+    def changes(self) -> Changes | None:
+        """What changed with the last run; None if it is the first."""
+        if len(self.nights) < 2:
+            return None
+        before, after = self.nights[-2:]
+        paces = self.paces[-2:]
+        known = paces[0] is not None and paces[1] is not None
+        return Changes(
+            before=before,
+            after=after,
+            verdicts=tuple(_verdict_changes(before, after)),
+            added=tuple(name for name in after.cells if name not in before.cells),
+            gone=tuple(name for name in before.cells if name not in after.cells),
+            costs=tuple(self._cost_changes()),
+            versions=tuple(_version_changes(before.versions, after.versions)),
+            pace=(paces[1] or 1.0) / (paces[0] or 1.0) if known else None,
+        )
+
+    def _cost_changes(self) -> Iterator[CostChange]:
+        """Costs of the last run that differ by more than noise, the largest change first."""
+        moved: dict[CostName, tuple[float, float, float]] = {}
+        for name in self.nights[-1].costs:
+            values = [math.log(value) for value in self.corrected(name) if value]
+            if len(values) > 1:
+                earlier = values[:-1]
+                own = _spread(earlier) if len(earlier) >= OWN_MIN else 0.0
+                moved[name] = (median(earlier), values[-1], own)
+        pooled = _spread([now - usual for usual, now, _ in moved.values()], centre=0.0)
+        pace = self.paces[-1] or 1.0
+        found = []
+        for name, (usual, now, own) in moved.items():
+            noise = max(math.log(NOISE_MIN), SPREADS * max(own, pooled))
+            if abs(now - usual) > noise:
+                was, is_now = math.exp(usual) * pace, math.exp(now) * pace
+                found.append(CostChange(name, was, is_now, math.exp(noise)))
+        yield from sorted(found, key=lambda change: -abs(math.log(change.factor)))
+
+
+def _spread(values: Sequence[float], centre: float | None = None) -> float:
+    """A standard deviation that outliers do not disturb; 0 for fewer than two values."""
+    if len(values) < 2:
+        return 0.0
+    middle = median(values) if centre is None else centre
+    return _SIGMA_OF_MAD * median(abs(value - middle) for value in values)
+
+
+def _verdict_changes(before: Night, after: Night) -> list[VerdictChange]:
+    """Cells of both runs whose verdicts differ, those that got worse first."""
+    found = [
+        VerdictChange(name, was.verdict, cell.verdict, cell.explanation)
+        for name, cell in after.cells.items()
+        if (was := before.cells.get(name)) is not None and was.verdict is not cell.verdict
+    ]
+    return sorted(found, key=lambda change: (not change.worse, -(change.after or 0)))
+
+
+def _version_changes(
+    before: Mapping[str, str], after: Mapping[str, str]
+) -> Iterator[VersionChange]:
+    for what in dict.fromkeys((*after, *before)):
+        was, now = before.get(what, ""), after.get(what, "")
+        if was != now:
+            yield VersionChange(what, was, now)
+
+
+@dataclass(frozen=True)
+class History:
+    """Everything that was found below a folder; `damaged` says what cannot be read, and why."""
+
+    root: Path
+    series: tuple[Series, ...]
+    damaged: tuple[tuple[Path, str], ...]
+
+
+def read_history(results: Path, *, profile: str | None = None) -> History:
+    """Reads every certificate below `results`, or below `results`/certify if that is there.
+
+    The folder that holds the folders of the runs names the profile.  Raises UsageError if
+    there is no certificate that can be read.
+    """
+    root = results / "certify" if (results / "certify").is_dir() else results
+    nights: defaultdict[str, list[Night]] = defaultdict(list)
+    damaged: list[tuple[Path, str]] = []
+    for path in _certificates(root):
+        name = path.parent.parent.name
+        if profile is not None and name != profile:
+            continue
+        try:
+            nights[name].append(_night(read_certificate(path), path.parent, name))
+        except PowercutError as error:
+            damaged.append((path, str(error).removeprefix(f"{path}: ")))
+    if not nights:
+        raise UsageError(
+            f"{root}: there is no certificate{f' of profile {profile}' if profile else ''} that "
+            f"can be read" + (f"; {len(damaged)} cannot" if damaged else ""),
+            hint="powercut certify makes one",
+        )
+    return History(
+        root,
+        tuple(
+            Series(name, tuple(sorted(nights[name], key=lambda n: (n.started, str(n.directory)))))
+            for name in sorted(nights)
+        ),
+        tuple(damaged),
+    )
+
+
+def _certificates(root: Path) -> Iterator[Path]:
+    """Each certificate once: `latest` is a link to a run that is found by itself."""
+    direct = root / CERTIFICATE
+    if direct.is_file():
+        yield direct
+        return
+    for pattern in (f"*/{CERTIFICATE}", f"*/*/{CERTIFICATE}"):
+        for path in sorted(root.glob(pattern)):
+            if not any(part.is_symlink() for part in (path.parent, path.parent.parent)):
+                yield path
+
+
+def _night(certificate: Certificate, directory: Path, profile: str) -> Night:
+    versions = {"powercut": certificate.powercut}
+    for component in certificate.components:
+        what = f"{component.role}: {component.name}"
+        said = component.version + (f" ({component.package})" if component.package else "")
+        if component.sha256:
+            said += f" {component.sha256[:12]}"
+        # Several versions side by side are all part of what was tested.
+        versions[what] = f"{versions[what]}, {said}" if what in versions else said
+    versions |= {f"host: {key}": str(value) for key, value in certificate.host.items()}
+    return Night(
+        directory=directory,
+        profile=profile,
+        started=certificate.started,
+        seconds=certificate.seconds,
+        seed=certificate.seed,
+        cells={
+            (cell.scenario, cell.cell): CellThen(cell.verdict, cell.as_expected, cell.explanation)
+            for cell in certificate.cells
+        },
+        costs={
+            (cell.scenario, cell.cell, cost.disk.value): cost.commits_per_s
+            for cell in certificate.cells
+            for cost in cell.costs
+            if cost.commits_per_s > 0
+        },
+        versions=versions,
+        not_tested=sum(item.combinations for item in certificate.not_tested),
+    )
+
+
+def changed_names(series: Series) -> list[CellName]:
+    """Cells whose verdict was not the same in every run that has them, newest change first."""
+
+    def last_change(name: CellName) -> int:
+        present = [(n, v) for n, v in enumerate(series.verdicts(name)) if v is not None]
+        turns = (now[0] for was, now in pairwise(present) if was[1] is not now[1])
+        return max(turns, default=-1)
+
+    turned = [(last_change(name), name) for name in series.names]
+    return [name for at, name in sorted(turned, key=lambda item: -item[0]) if at >= 0]
+
+
+def joined(name: Iterable[str]) -> str:
+    """A cell or a cost as one name."""
+    return ": ".join(name)
