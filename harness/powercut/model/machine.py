@@ -124,6 +124,11 @@ class Aio(enum.Enum):
     IO_URING = "io_uring"
 
 
+def is_dax(mount_option: str) -> bool:
+    """Whether it asks a file system for files that are mapped straight onto the disk."""
+    return mount_option in ("dax", "dax=always")
+
+
 class ImageFormat(enum.Enum):
     """What the image holds in which QEMU keeps the guest's disk; the names are QEMU's."""
 

@@ -22,9 +22,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from powercut.model.contract import CutKind, CutPolicy, Honour
-from powercut.model.machine import Aio, Bus, CacheMode, ImageFormat, Start
+from powercut.model.machine import Aio, Bus, CacheMode, ImageFormat, Start, is_dax
 from powercut.model.verdict import Verdict
-from powercut.scenario.choices import is_dax
 from powercut.scenario.settings import (
     ControlKind,
     GuestWriteCache,

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from powercut.model.contract import CutKind, CutPolicy
-from powercut.model.machine import Aio, Bus, CacheMode, ImageFormat, Start
+from powercut.model.machine import Aio, Bus, CacheMode, ImageFormat, Start, is_dax
 from powercut.model.units import SECTOR
-from powercut.scenario.choices import is_dax
 from powercut.scenario.quantity import format_size
 from powercut.scenario.settings import (
     DiskModel,
@@ -231,8 +230,6 @@ def _cut(p: Parameters) -> Iterator[Reason]:
             yield "cut.trigger", "a guest that believes in write-through sends no flush at all"
         if p.machine.bus is Bus.NVDIMM:
             yield "cut.trigger", "an NVDIMM has no flush that the disk could see"
-        if p.machine.bus.pmem and cut.kind is not CutKind.POWER_LOSS:
-            yield "cut.trigger", "a disk that stops at a flush cannot take what the host still has"
         if p.workload.sync is SyncMode.NONE:
             yield "cut.trigger", "a workload that never syncs may not flush before the deadline"
 
@@ -294,6 +291,16 @@ def _pmem(p: Parameters) -> Iterator[Reason]:
     ):
         if getattr(machine, key) is not idle:
             yield f"machine.{key}", f"a disk on {machine.bus.value} is mapped memory; leave it out"
+    dax = any(is_dax(option) for option in p.filesystem.mount)
+    if dax and p.filesystem.type is FilesystemType.EXT4 and "-b" not in p.filesystem.mkfs:
+        # mke2fs gives small file systems small blocks, and ext4 refuses to mount them with dax.
+        yield "filesystem.mkfs", "dax needs blocks of 4096 bytes: give mkfs [-b, '4096']"
+    if p.cut.kind is not CutKind.POWER_LOSS:
+        yield (
+            "cut.kind",
+            f"{p.cut.kind.value} leaves the host's page cache, where such a disk lives and where "
+            "the capture disk does not see it; cut with power-loss",
+        )
     if p.disk.size % _PMEM_UNIT:
         yield "disk.size", f"memory is a whole number of {format_size(_PMEM_UNIT)}"
 

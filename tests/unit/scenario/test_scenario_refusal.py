@@ -98,7 +98,11 @@ REFUSED = [
             "machine": {"bus": "virtio-pmem"},
             "cut": {"kind": "vm-kill", "policy": "keep", "trigger": {"flushes": 3}},
         },
-        ["cut.trigger"],
+        ["cut.kind"],
+    ),
+    (
+        {"machine": {"bus": "nvdimm"}, "filesystem": {"type": "ext4", "mount": ["dax"]}},
+        ["filesystem.mkfs"],
     ),
     ({"filesystem": {"mount": ["dax"]}}, ["filesystem.mount"]),
     (
