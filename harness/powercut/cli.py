@@ -22,6 +22,7 @@ import click
 from powercut import (
     __version__,
     cli_certify,
+    cli_cost,
     cli_explore,
     cli_history,
     cli_presets,
@@ -88,6 +89,7 @@ for _command in (
     *cli_explore.COMMANDS,
     *cli_certify.COMMANDS,
     cli_probe.probe,
+    cli_cost.cost,
     cli_presets.presets,
     cli_history.history,
 ):

@@ -101,7 +101,7 @@ class _Snapshot:
     """What every layer had counted at a moment at which nothing was going on."""
 
     guest: GuestSnapshot
-    hypervisor: dict[str, Any]
+    hypervisor: dict[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -226,11 +226,7 @@ class _Run:
         said = None
         while time.monotonic() < end:
             seen = guest.disk.statistics()
-            snapshot = _Snapshot(
-                guest.trace.snapshot(),
-                guest.machine.block_statistics(timeout_s=self.deadline.remaining_s),
-            )
-            # Reads come and go without harm; a connection's count does not matter.
+            snapshot = _Snapshot(guest.trace.snapshot(), self._ask_hypervisor(guest))
             now = (seen, snapshot.guest, _requests(snapshot.hypervisor))
             if now == said:
                 return snapshot
@@ -240,6 +236,12 @@ class _Run:
             f"the guest had not become quiet {_QUIET_S:g} s after its commits",
             hint="something besides the workload writes to the disk",
         )
+
+    def _ask_hypervisor(self, guest: _Guest) -> dict[str, Any] | None:
+        """None for a disk that is memory to the hypervisor: it counts no requests of it."""
+        if self.parameters.machine.bus.pmem:
+            return None
+        return guest.machine.block_statistics(timeout_s=self.deadline.remaining_s)
 
     def _cost_phases(self, guest: _Guest, counted: _Phase) -> list[_Phase]:
         """Commits on each kind of disk; what was counted serves for the one without latency."""
@@ -272,8 +274,12 @@ class _Run:
         layers = Layers(
             commits=commits,
             syncs=_syncs(self.parameters, commits),
+            committed_bytes=records * self.parameters.workload.record,
             asked=asked_between(before.guest, after.guest),
-            guest=issued_between(before.guest, after.guest),
+            # Drivers of memory take bios: there is no queue, and so nothing is issued from it.
+            guest=None
+            if self.parameters.machine.bus.pmem
+            else issued_between(before.guest, after.guest),
             hypervisor=_hypervisor(before.hypervisor, after.hypervisor),
             disk=disk.counts,
             uncovered=disk.uncovered,
@@ -284,7 +290,7 @@ class _Run:
         ends_at, because = flush_ends_at(layers)
         return WireAccount(
             commits=commits,
-            committed_bytes=records * self.parameters.workload.record,
+            committed_bytes=layers.committed_bytes,
             asked=layers.asked,
             guest=layers.guest,
             hypervisor=layers.hypervisor,
@@ -308,12 +314,16 @@ def _syncs(parameters: Parameters, commits: int) -> int:
 _REQUESTS: Final = ("wr_operations", "flush_operations", "wr_bytes")
 
 
-def _requests(statistics: dict[str, Any]) -> tuple[int, ...]:
-    return tuple(int(statistics[name]) for name in _REQUESTS)
+def _requests(statistics: dict[str, Any] | None) -> tuple[int, ...]:
+    return tuple(int(statistics[name]) for name in _REQUESTS) if statistics else ()
 
 
-def _hypervisor(before: dict[str, Any], after: dict[str, Any]) -> RequestCounts:
+def _hypervisor(
+    before: dict[str, Any] | None, after: dict[str, Any] | None
+) -> RequestCounts | None:
     """What the device got from its guest; QEMU does not say which writes had FUA."""
+    if before is None or after is None:
+        return None
     earlier, later = _requests(before), _requests(after)
     writes, flushes, written = (b - a for a, b in zip(earlier, later, strict=True))
     return RequestCounts(writes=writes, fua_writes=None, flushes=flushes, written_bytes=written)

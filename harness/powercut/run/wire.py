@@ -13,11 +13,12 @@ not compared request by request.  What is compared:
    layer that passes on fewer than there were commits holds some back.
 
 None of this is held against anybody unless, when all commits had been acknowledged and every
-layer was quiet, writes were left that the disk saw neither FUA nor a later flush for: a
-hypervisor may leave a flush out where nothing was written since the last (bdrv_co_flush of
-QEMU), and a disk behind write-through needs none.  A guest that was told by its machine that
-the disk has no volatile cache rightly sends no flushes; then the machine has to make each write
-durable.  At the end of the chain the disk's contract says what it made of what it was sent.
+layer was quiet, writes were left that the disk saw neither FUA nor a later flush for, or fewer
+bytes had reached it than were committed.  A hypervisor may leave a flush out where nothing was
+written since the last (bdrv_co_flush of QEMU), and a disk behind write-through needs none.  A
+guest that was told by its machine that the disk has no volatile cache rightly sends no flushes;
+then the machine has to make each write durable.  At the end of the chain the disk's contract
+says what it made of what it was sent.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ class Layers:
 
     commits: int
     syncs: int
+    committed_bytes: int
     asked: Asked | None
     guest: RequestCounts | None
     hypervisor: RequestCounts | None
@@ -75,9 +77,11 @@ def flush_ends_at(layers: Layers) -> tuple[str, str]:
 
     A second text without a first says why what looks like a loss is none of a layer's.
     """
-    if layers.syncs < layers.commits and not layers.syncs:
-        return WORKLOAD, f"the workload asks for durability in none of {layers.commits} commits"
-    if layers.uncovered:
+    if layers.syncs < layers.commits:
+        asks = f"in {layers.syncs:,}" if layers.syncs else "in none"
+        return WORKLOAD, f"the workload asks for durability {asks} of {layers.commits:,} commits"
+    short = layers.disk.written_bytes < layers.committed_bytes
+    if layers.uncovered or short:
         found = _first_that_holds_back(layers)
         if found:
             return found
@@ -86,20 +90,17 @@ def flush_ends_at(layers: Layers) -> tuple[str, str]:
             f"{_sent(layers.disk)} reached the disk, and by its contract"
             f" {_count(layers.not_durable, 'write')} were not durable all the same"
         )
+    passed = "no layer passes on less than it was asked for"
+    if short:
+        return "", f"{passed}; yet {layers.disk.written_bytes:,} bytes reached the disk"
     if layers.uncovered:
-        return "", (
-            f"no layer passes on less than it was asked for; {_count(layers.uncovered, 'write')}"
-            " at the end that nobody had asked to be durable"
-        )
+        return "", f"{passed}; at the end, {_count(layers.uncovered, 'write')} had no flush yet"
     return "", ""
 
 
 def _first_that_holds_back(layers: Layers) -> tuple[str, str] | None:
     """The first layer above the disk that holds something back."""
-    syncs, commits = layers.syncs, layers.commits
-    if syncs < commits:
-        return WORKLOAD, f"the workload asks for durability in {syncs} of {commits} commits"
-    asked = None
+    syncs, asked = layers.syncs, None
     if layers.asked is not None:
         asked = Promises(layers.asked.flushes, layers.asked.fua_writes)
         if asked.total < syncs:
@@ -135,8 +136,15 @@ def _held_in_guest(
 
 
 def _issued(layers: Layers) -> Promises:
-    """What the guest sent; without a trace of it, what is known to have arrived further down."""
-    return _sent(layers.guest or layers.hypervisor or layers.disk)
+    """What the guest sent; without a trace of it, what is known from either side of it.
+
+    Memory, for one, has no queue of requests, neither in the guest nor in the hypervisor.
+    """
+    counted = layers.guest or layers.hypervisor
+    if counted is not None:
+        return _sent(counted)
+    asked = layers.asked
+    return Promises(asked.flushes, asked.fua_writes) if asked else _sent(layers.disk)
 
 
 def _sent(counts: RequestCounts) -> Promises:

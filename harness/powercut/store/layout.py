@@ -16,6 +16,13 @@
             verdict.json      what follows from the above
             exploration.json  what its crash states say
             states/           crash states that have a name
+        measurements/<cell>/  a run without a cut (`powercut cost`)
+            measurement.json  what its commits sent and cost
+            disk.log .data    what the disk saw, with marks around the commits that count
+            history.bin       what was acknowledged
+            trace-before.txt, trace-after.txt  the guest's own counts
+            blockstats.json   the hypervisor's
+            console.txt
 
 Everything above the seal is written and durable before anything is judged.
 """
@@ -45,6 +52,7 @@ from powercut.store.files import (
     remove_tree,
     write_atomic,
 )
+from powercut.store.measurement import Measurement
 from powercut.store.observation import read_observation, write_observation
 from powercut.store.results import RunResult, TrialResult
 
@@ -273,6 +281,15 @@ class ResultDir:
         """The folder of that trial, whether it is there or not."""
         group = "controls" if control else "cells"
         return TrialDir(self.path / group / folder_name(name) / f"{number:04d}", self.path)
+
+    def measurement(self, cell: str) -> Path:
+        """The folder for what was measured of a cell, whether it is there or not."""
+        return self.path / "measurements" / folder_name(cell)
+
+    def measurements(self) -> tuple[Measurement, ...]:
+        """All measurements, in order of the names of their folders; raises DamagedRecording."""
+        found = sorted(self.path.glob("measurements/*/measurement.json"))
+        return tuple(_read_model(path, Measurement) for path in found)
 
     def trials(self) -> tuple[TrialDir, ...]:
         """All trials that left a folder, controls included, in order of their names."""
