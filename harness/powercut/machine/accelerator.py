@@ -25,8 +25,10 @@ from typing import Final
 
 from powercut.machine.guest_image import ensure_guest_image
 from powercut.machine.port import Accelerator, GuestImage
+from powercut.machine.process import spawn
 from powercut.machine.qemu_build import PROGRAM as QEMU
 from powercut.machine.qemu_build import version_line
+from powercut.model.errors import HostError
 from powercut.paths import CACHE
 
 PROBE_TIMEOUT_S: Final = 10.0
@@ -59,8 +61,7 @@ def probe_argv(accelerator: Accelerator, image: GuestImage, channel_fd: int) -> 
     """The command line of a probe guest that talks on the connected socket `channel_fd`."""
     kvm = accelerator is Accelerator.KVM
     return [
-        # The probe must not outlive a powercut that is killed.
-        *("setpriv", "--pdeathsig", "KILL", "--", QEMU),
+        QEMU,
         *("-nodefaults", "-no-user-config", "-no-reboot"),
         *("-display", "none"),
         *("-M", "pc"),
@@ -83,17 +84,12 @@ def prove(
     """Boots a probe guest and waits for its hello; the guest is gone when this returns."""
     ours, theirs = socket.socketpair()
     start = time.monotonic()
-    with ours, theirs, tempfile.TemporaryFile() as output:
+    with ours, theirs, tempfile.NamedTemporaryFile() as output:
+        argv = probe_argv(accelerator, image, theirs.fileno())
         try:
-            qemu = subprocess.Popen(
-                probe_argv(accelerator, image, theirs.fileno()),
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-            )
-        except FileNotFoundError as error:
-            return Proof(False, f"there is no {error.filename} on this host", 0.0)
+            qemu = spawn(argv, Path(output.name), pass_fds=(theirs.fileno(),))
+        except HostError as error:
+            return Proof(False, str(error), 0.0, error.hint)
         theirs.close()  # so that the end of QEMU is the end of the stream
         try:
             said = _wait_hello(ours, start + timeout_s)

@@ -33,8 +33,8 @@ __all__ = [
     "Machine",
     "MachineSpec",
     "NbdDisk",
-    "QemuBuild",
     "NbdFile",
+    "QemuBuild",
     "Start",
 ]
 

@@ -26,12 +26,14 @@ _lock = threading.Lock()
 _spawners: dict[int, ThreadPoolExecutor] = {}  # by process: a fork does not inherit the thread
 
 
-def spawn(argv: Sequence[str], output: Path) -> subprocess.Popen[bytes]:
+def spawn(
+    argv: Sequence[str], output: Path, *, pass_fds: Sequence[int] = ()
+) -> subprocess.Popen[bytes]:
     """Starts `argv` in a session of its own; what it prints is appended to `output`.
 
-    Raises HostError if it cannot be started.
+    It inherits `pass_fds`.  Raises HostError if it cannot be started.
     """
-    return _spawner().submit(_spawn, guarded(argv), output).result()
+    return _spawner().submit(_spawn, guarded(argv), output, tuple(pass_fds)).result()
 
 
 def guarded(argv: Sequence[str]) -> list[str]:
@@ -48,7 +50,7 @@ def guarded(argv: Sequence[str]) -> list[str]:
     return [*guard, str(os.getpid()), *argv]
 
 
-def _spawn(argv: list[str], output: Path) -> subprocess.Popen[bytes]:
+def _spawn(argv: list[str], output: Path, pass_fds: tuple[int, ...]) -> subprocess.Popen[bytes]:
     try:
         with output.open("ab") as log:
             return subprocess.Popen(
@@ -57,6 +59,7 @@ def _spawn(argv: list[str], output: Path) -> subprocess.Popen[bytes]:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                pass_fds=pass_fds,
             )
     except OSError as error:
         raise HostError(f"cannot start a process: {error}") from None

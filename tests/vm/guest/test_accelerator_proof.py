@@ -96,10 +96,10 @@ a.prove(a.Accelerator.TCG, {guest_image!r}, timeout_s=60)
 
 
 def _children_of(pid: int) -> list[int]:
-    """QEMUs that `pid` has started: setpriv has become QEMU by then."""
-    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    """QEMUs that a thread of `pid` has started: setpriv has become QEMU by then."""
     found = []
-    for child in text.split():
+    children = Path(f"/proc/{pid}/task").glob("*/children")
+    for child in " ".join(path.read_text() for path in children).split():
         with contextlib.suppress(OSError):
             if Path(f"/proc/{child}/comm").read_text().startswith("qemu-system"):
                 found.append(int(child))
