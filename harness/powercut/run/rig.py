@@ -5,20 +5,36 @@ from __future__ import annotations
 
 import os
 import platform
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from powercut import __version__
 from powercut.channel.guest_channel import GuestChannel
 from powercut.machine.accelerator import best_accelerator, qemu_version
 from powercut.machine.guest_image import ensure_guest_image
-from powercut.machine.port import GuestImage, ImageLayer, MachineSpec, NbdDisk, NbdFile
+from powercut.machine.port import (
+    GuestImage,
+    ImageLayer,
+    MachineSpec,
+    NbdDisk,
+    NbdFile,
+    QemuBuild,
+)
+from powercut.machine.qemu_source import qemu_of
 from powercut.machine.template import TemplateStore
+from powercut.model.errors import PowercutError
 from powercut.model.machine import Accelerator, Aio, Bus, ImageFormat
+from powercut.model.versions import GUEST
 from powercut.paths import CACHE
 from powercut.scenario.plan import Plan
-from powercut.scenario.settings import AcceleratorChoice, Parameters, Switch
+from powercut.scenario.settings import AcceleratorChoice, MachineSettings, Parameters, Switch
+
+_FETCH_S: Final = 900.0
+"""For fetching a suite, once."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +46,7 @@ class Rig:
     accelerator_reason: str
     templates: TemplateStore
     cache: Path
+    _guests: dict[tuple[str, str], GuestImage] = field(default_factory=dict, compare=False)
 
     @classmethod
     def find(cls, cache: Path = CACHE) -> Self:
@@ -41,17 +58,42 @@ class Rig:
         templates = TemplateStore(cache / "templates", GuestChannel.on_unix)
         return cls(ensure_guest_image(), accelerator, reason, templates, cache)
 
-    def _guest_for(self, bus: Bus) -> GuestImage:
-        """The guest whose kernel has a driver for `bus`; built if it is not there."""
-        return self.guest if bus.flavour == "cloud" else ensure_guest_image(bus.flavour)
+    def _guest_for(self, machine: MachineSettings) -> GuestImage:
+        """The guest of that version whose kernel has a driver for the bus; built if need be."""
+        flavour = machine.bus.flavour
+        if (machine.kernel, flavour) == (GUEST, "cloud"):
+            return self.guest
+        key = (machine.kernel, flavour)
+        if key not in self._guests:
+            with _naming("machine.kernel", machine.kernel):
+                self._guests[key] = ensure_guest_image(flavour, kernel=machine.kernel)
+        return self._guests[key]
+
+    @staticmethod
+    def _qemu_for(machine: MachineSettings) -> QemuBuild:
+        """The QEMU of that version; fetched if need be."""
+        with _naming("machine.qemu", machine.qemu):
+            return qemu_of(machine.qemu, deadline=time.monotonic() + _FETCH_S)
+
+    def versions(self, parameters: Parameters) -> dict[str, str]:
+        """Exactly what a cell ran on: QEMU and the guest's kernel, with digests."""
+        qemu = self._qemu_for(parameters.machine)
+        guest = self._guest_for(parameters.machine)
+        return {
+            **{f"qemu_{name}": value for name, value in qemu.facts().items()},
+            "kernel_release": guest.kernel_release,
+            "kernel_package": guest.package,
+            "guest_digest": guest.digest,
+        }
 
     def prepare(self, plan: Plan) -> None:
         """Makes now what a first trial would otherwise wait for, within its deadline.
 
         Raises HostError with a remedy if something cannot be had.
         """
-        for bus in {cell.parameters.machine.bus for cell in plan.cells}:
-            self._guest_for(bus)
+        for machine in _versions_of(plan):
+            self._qemu_for(machine)
+            self._guest_for(machine)
 
     def machine_spec(self, parameters: Parameters, disk: Path, folder: Path) -> MachineSpec:
         """The machine of a cell on the disk served at `disk`.
@@ -61,7 +103,8 @@ class Rig:
         machine = parameters.machine
         chosen = machine.accelerator
         return MachineSpec(
-            guest=self._guest_for(machine.bus),
+            guest=self._guest_for(machine),
+            qemu=self._qemu_for(machine),
             disk=NbdFile(disk, parameters.disk.size, machine.aio)
             if machine.bus.pmem or machine.aio is not Aio.NBD
             else NbdDisk(disk),
@@ -84,9 +127,21 @@ class Rig:
             kernel_arguments=machine.kernel_arguments,
         )
 
-    def environment(self) -> dict[str, Any]:
-        """What a reader of the results has to know of this host."""
+    def environment(self, plan: Plan | None = None) -> dict[str, Any]:
+        """What a reader of the results has to know of this host.
+
+        With a `plan`: also each QEMU and each kernel that its cells and their controls run on.
+        """
         return {
+            "versions": [
+                {
+                    "machine.qemu": machine.qemu,
+                    "machine.kernel": machine.kernel,
+                    "flavour": machine.bus.flavour,
+                    **self.versions(Parameters(machine=machine)),
+                }
+                for machine in (_versions_of(plan) if plan is not None else ())
+            ],
             "powercut": __version__,
             "python": platform.python_version(),
             "host": {
@@ -98,3 +153,27 @@ class Rig:
             "accelerator": {"name": self.accelerator.value, "reason": self.accelerator_reason},
             "guest": {"kernel": self.guest.kernel_release, "digest": self.guest.digest},
         }
+
+
+def _versions_of(plan: Plan) -> tuple[MachineSettings, ...]:
+    """As much of the plan's machines as decides on versions, each once.
+
+    The honest control of a cell has a virtio disk (powercut.run.controls), so another flavour of
+    kernel where the cell's bus wants the full one.
+    """
+    wanted: dict[tuple[str, str, str], MachineSettings] = {}
+    for cell in plan.cells:
+        machine = cell.parameters.machine
+        for bus in (machine.bus, Bus.VIRTIO_BLK):
+            reduced = MachineSettings(qemu=machine.qemu, kernel=machine.kernel, bus=bus)
+            wanted.setdefault((machine.qemu, machine.kernel, bus.flavour), reduced)
+    return tuple(wanted.values())
+
+
+@contextmanager
+def _naming(key: str, choice: str) -> Iterator[None]:
+    """Errors inside say which setting they are about."""
+    try:
+        yield
+    except PowercutError as error:
+        raise type(error)(f"{key}: {choice}: {error}", hint=error.hint) from None

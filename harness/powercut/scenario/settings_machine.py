@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, StrictInt
+from pydantic import AfterValidator, Field, StrictInt, StrictStr, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 from powercut.model.machine import Aio, Bus, CacheFlags, CacheMode, ImageFormat, Start
+from powercut.model.versions import GUEST, HOST, SUITES, is_path
 from powercut.scenario.choices import AcceleratorChoice, GuestWriteCache, Switch
 from powercut.scenario.quantity import Size
 from powercut.scenario.settings_base import Settings
@@ -20,8 +22,43 @@ def _is_format_option(value: str) -> str:
     return value
 
 
+def _is_version(value: str, usual: str) -> str:
+    if value in (usual, *SUITES) or (is_path(value) and value.isprintable()):
+        return value
+    words = ", ".join(f"'{word}'" for word in (usual, *SUITES))
+    raise PydanticCustomError(
+        "choice", "Input should be one of {expected}", {"expected": f"{words}, '/a/path'"}
+    )
+
+
+def _is_qemu(value: str) -> str:
+    return _is_version(value, HOST)
+
+
+def _is_kernel(value: str) -> str:
+    return _is_version(value, GUEST)
+
+
+def _version_schema(usual: str) -> dict[str, Any]:
+    return {"type": "string", "anyOf": [{"enum": [usual, *SUITES]}, {"pattern": "^/"}]}
+
+
 class MachineSettings(Settings):
     """The virtual machine."""
+
+    qemu: Annotated[StrictStr, AfterValidator(_is_qemu), WithJsonSchema(_version_schema(HOST))] = (
+        HOST
+    )
+    """Which QEMU: the `host`'s; that of a Debian suite (`bookworm`, `bookworm-backports`,
+    `trixie`, `sid`), which is fetched and kept in the cache; or the absolute path of a
+    qemu-system-x86_64."""
+
+    kernel: Annotated[
+        StrictStr, AfterValidator(_is_kernel), WithJsonSchema(_version_schema(GUEST))
+    ] = GUEST
+    """Which kernel the guest has: `guest`, the newest that the host's apt offers; that of a
+    Debian suite, as for `qemu`; or the absolute path of a linux-image package, of a folder with
+    boot/ and lib/modules/, or of a bzImage that needs no modules."""
 
     cache: CacheMode = CacheMode.NONE
     """QEMU's cache mode for the disk under test."""

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Axes that are added to a scenario from outside, such as versions on the command line."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+from ruamel.yaml import YAML
+
+from powercut.model.errors import UsageError
+from powercut.scenario.load import Scenario, parse_scenario
+from powercut.scenario.settings import GROUPS, Parameters, setting_paths
+
+
+def with_axes(scenario: Scenario, axes: Mapping[str, Sequence[Any]]) -> Scenario:
+    """`scenario`, each of its cells multiplied by `axes`: dotted settings, values for each.
+
+    What the scenario itself says of such a setting gives way, also where it has it in its
+    matrix; a setting without values changes nothing.  The text of the new scenario has the axes
+    in it, so that what is kept of a run repeats it.  Raises UsageError for a setting or a value
+    that is none, or cells that cannot be.
+    """
+    given = {key: list(dict.fromkeys(values)) for key, values in axes.items() if values}
+    if not given:
+        return scenario
+    for key, values in given.items():
+        _check(key, values)
+    yaml = YAML(typ="rt")
+    yaml.width = 1000
+    document = yaml.load(scenario.text)
+    matrix = document.setdefault("matrix", {})
+    for key, values in given.items():
+        matrix[key] = values
+    out = io.StringIO()
+    yaml.dump(document, out)
+    return parse_scenario(out.getvalue(), scenario.path)
+
+
+def _check(key: str, values: Sequence[Any]) -> None:
+    if key not in setting_paths():
+        raise UsageError(f"{key}: unknown setting", hint="see docs/scenario-reference.md")
+    group, _, name = key.rpartition(".")
+    for value in values:
+        try:
+            if group:
+                GROUPS[group].model_validate({name: value})
+            else:
+                Parameters.model_validate({name: value})
+        except ValidationError as error:
+            words = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
+            raise UsageError(
+                f"{key}: {words.replace('Input should', 'should')}, got {value!r}",
+                hint="see docs/scenario-reference.md",
+            ) from None
