@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -20,6 +22,14 @@ from powercut.scenario.yaml_file import KeyPath as Path
 CELL_KEYS = ("name", "description")
 """What a named cell has besides settings."""
 
+STRATEGY: Final = "strategy"
+"""The key of a matrix that says how combinations are chosen (choose.py)."""
+
+MATRIX_MAX: Final = 100_000
+"""Combinations that a matrix may have: each is looked at before the first is run."""
+
+_NO_AXIS: Final = ("include", "exclude", STRATEGY)
+
 PRESET: Final = "preset"
 """A key that stands for the settings of a preset (preset_use.py)."""
 
@@ -28,8 +38,8 @@ PRESET: Final = "preset"
 class Draft:
     """A cell before validation.
 
-    `cell` is the named cell that it comes from; `origin` says where in the file each
-    overridden dotted key got its value.
+    `cell` is the named cell that it comes from, `row` its number and the index of the value of
+    each axis; `origin` says where in the file each overridden dotted key got its value.
     """
 
     name: str
@@ -37,6 +47,7 @@ class Draft:
     overrides: Mapping[str, Any]
     origin: Mapping[str, Path]
     cell: str = ""
+    row: tuple[int, ...] = ()
 
 
 def merge(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,23 +78,44 @@ def _imply(merged: dict[str, Any]) -> None:
         merged["cut"] = {"policy": "keep", **cut}
 
 
-def drafts(data: Mapping[str, Any]) -> tuple[list[Draft], list[Fault]]:
+@dataclass(frozen=True)
+class Drafts:
+    """The cells of a scenario as written.
+
+    `excluded` says of each entry under `exclude` how many combinations it took away, and of
+    `include` how many match none of its entries; `strategy` is as written, None if it is not.
+    """
+
+    cells: list[Draft]
+    excluded: list[tuple[Mapping[str, Any], str, int]]
+    strategy: Any = None
+
+
+def drafts(data: Mapping[str, Any]) -> tuple[Drafts, list[Fault]]:
     """The cells of a scenario as written, and what is wrong with their description."""
     faults: list[Fault] = []
     named = list(_named_cells(data, faults))
     axes, rules = _axes(data, faults)
+    total = 0 if faults else len(named) * math.prod(len(values) for values in axes.values())
+    if total > MATRIX_MAX:
+        text = f"has {total:,} combinations, more than {MATRIX_MAX:,}: make several scenarios of it"
+        faults.append(Fault(("matrix",), text))
     if faults:
-        return [], faults
-    made = [_combine(cell, axes, combination) for cell in named for combination in _product(axes)]
-    kept = _select(made, rules, faults)
-    names = [draft.name for draft in kept]
+        return Drafts([], []), faults
+    made = [
+        _combine(cell, number, axes, combination)
+        for number, cell in enumerate(named)
+        for combination in _product(axes)
+    ]
+    kept, excluded = _select(made, rules, faults)
+    names = Counter(draft.name for draft in kept)
     faults += [
         Fault(("cells",), "two cells have the same name", name, has_value=True)
-        for name in sorted({name for name in names if names.count(name) > 1})
+        for name in sorted(name for name, count in names.items() if count > 1)
     ]
     if not kept and not faults:
         faults.append(Fault(("matrix",), "include and exclude leave no cell"))
-    return kept, faults
+    return Drafts(kept, excluded, data.get("matrix", {}).get(STRATEGY)), faults
 
 
 def _named_cells(data: Mapping[str, Any], faults: list[Fault]) -> Iterator[Draft]:
@@ -144,8 +176,8 @@ def _axes(
         rules[verb] = entries
         for index, entry in enumerate(entries):
             faults += _unknown_keys(("matrix", verb, index), entry, ("cell", PRESET))
-    axes = {key: values for key, values in matrix.items() if key not in ("include", "exclude")}
-    faults += _unknown_keys(("matrix",), axes, ("include", "exclude", PRESET))
+    axes = {key: values for key, values in matrix.items() if key not in _NO_AXIS}
+    faults += _unknown_keys(("matrix",), axes, (*_NO_AXIS, PRESET))
     for key, values in axes.items():
         if not isinstance(values, list) or not values:
             faults.append(
@@ -165,7 +197,9 @@ def _product(axes: Mapping[str, list[Any]]) -> Iterator[tuple[int, ...]]:
     return itertools.product(*(range(len(values)) for values in axes.values()))
 
 
-def _combine(cell: Draft, axes: Mapping[str, list[Any]], chosen: tuple[int, ...]) -> Draft:
+def _combine(
+    cell: Draft, number: int, axes: Mapping[str, list[Any]], chosen: tuple[int, ...]
+) -> Draft:
     overrides, origin = dict(cell.overrides), dict(cell.origin)
     labels = [cell.name] if cell.name else []
     short = {key: _short_name(key, axes) for key in axes}
@@ -173,7 +207,8 @@ def _combine(cell: Draft, axes: Mapping[str, list[Any]], chosen: tuple[int, ...]
         overrides[key] = values[index]
         origin[key] = ("matrix", key, index)
         labels.append(f"{short[key]}={label(values[index])}")
-    return Draft(",".join(labels), cell.description, overrides, origin, cell.name)
+    name = ",".join(labels)
+    return Draft(name, cell.description, overrides, origin, cell.name, (number, *chosen))
 
 
 def _short_name(key: str, axes: Mapping[str, list[Any]]) -> str:
@@ -195,8 +230,10 @@ def label(value: Any) -> str:
 
 def _select(
     made: list[Draft], rules: Mapping[str, list[dict[str, Any]]], faults: list[Fault]
-) -> list[Draft]:
+) -> tuple[list[Draft], list[tuple[Mapping[str, Any], str, int]]]:
+    """What `include` and `exclude` leave of `made`, and what they took away."""
     kept = made
+    gone: list[tuple[Mapping[str, Any], str, int]] = []
     for verb, entries in rules.items():
         matched = [[_matches(draft, entry) for draft in made] for entry in entries]
         faults += [
@@ -206,11 +243,16 @@ def _select(
         ]
         if not entries:
             continue
-        hit = [any(column) for column in zip(*matched, strict=True)]
         wanted = verb == "include"
+        hit = [any(column) for column in zip(*matched, strict=True)]
         chosen = {id(draft) for draft, matches in zip(made, hit, strict=True) if matches == wanted}
+        if wanted:
+            gone.append(({}, "not among what the scenario includes", hit.count(False)))
+        else:
+            pairs = zip(entries, matched, strict=True)
+            gone += [(entry, "excluded by the scenario", row.count(True)) for entry, row in pairs]
         kept = [draft for draft in kept if id(draft) in chosen]
-    return kept
+    return kept, [entry for entry in gone if entry[2]]
 
 
 def _matches(draft: Draft, entry: Mapping[str, Any]) -> bool:

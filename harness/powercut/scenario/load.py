@@ -7,7 +7,7 @@ A mistake reads `file:line:column: key.path: message, got VALUE; did you mean NE
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,10 +15,16 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StrictBool, StrictInt, StringConstraints, ValidationError
 
 from powercut.model.errors import UsageError
-from powercut.scenario.expand import Draft, drafts, merge
+from powercut.scenario.choose import (
+    LeftOut,
+    Strategy,
+    choose_pairwise,
+    left_out_as_impossible,
+)
+from powercut.scenario.expand import Draft, Drafts, drafts, merge
 from powercut.scenario.plan import Cell, Plan, draw_trials
 from powercut.scenario.preset_use import Used, preset_text, scenario_text, use_presets
-from powercut.scenario.refusal import refusals
+from powercut.scenario.refusal import Reason, refusals
 from powercut.scenario.settings import GROUPS, Parameters
 from powercut.scenario.yaml_file import (
     Fault,
@@ -60,7 +66,9 @@ class ScenarioFile(Parameters):
     matrix: Annotated[dict[str, Any], Field(default_factory=dict)]
     """Dotted settings, each with the list of values to try; their product makes the cells.
     `include` keeps only the cells that match one of its entries, `exclude` drops those that
-    do; an entry gives some settings, and `cell` for the name of a named cell."""
+    do; an entry gives some settings, and `cell` for the name of a named cell.  With a
+    `strategy` combinations that cannot be are left out instead of being mistakes, and of the
+    rest `product` takes all, `pairwise` so many that every pair of values occurs."""
 
     cells: list[dict[str, Any]] | None = None
     """Named cells, each with the dotted settings in which it differs.  With a matrix, every
@@ -79,6 +87,8 @@ class Scenario:
     text: str
     settings: ScenarioFile
     cells: tuple[tuple[Draft, Parameters], ...]
+    left_out: tuple[LeftOut, ...] = ()
+    """Combinations of its matrix that no cell stands for."""
 
     @property
     def name(self) -> str:
@@ -86,17 +96,17 @@ class Scenario:
         return self.settings.name
 
 
-def load_scenario(path: Path) -> Scenario:
-    """Reads and checks one scenario file.
+def load_scenario(path: Path, *, strategy: Strategy | None = None) -> Scenario:
+    """Reads and checks one scenario file; `strategy` replaces its own.
 
     Raises UsageError with every mistake in it.
     """
     text = read_text(path, "scenario", "scenarios/ holds those that come with powercut")
-    return parse_scenario(text, path)
+    return parse_scenario(text, path, strategy=strategy)
 
 
-def parse_scenario(text: str, path: Path) -> Scenario:
-    """Checks the text of a scenario; `path` serves for messages.
+def parse_scenario(text: str, path: Path, *, strategy: Strategy | None = None) -> Scenario:
+    """Checks the text of a scenario; `path` serves for messages, `strategy` replaces its own.
 
     Raises UsageError with every mistake in it.
     """
@@ -114,13 +124,35 @@ def parse_scenario(text: str, path: Path) -> Scenario:
         faults += [fault_of(item, (), _keys_beside) for item in error.errors()]
     made, more = drafts(data)
     faults += more
-    used, more = use_presets(data, made)
+    used, more = use_presets(data, made.cells)
     faults += more
-    cells, more = _check_cells(used)
+    chosen = _strategy(made, faults) if strategy is None else strategy
+    cells, refused, more = _check_cells(used, leave_out=chosen is not None)
     faults += more
     if faults or settings is None:
         raise UsageError(report(path, document, faults), hint="see docs/scenario-reference.md")
-    return Scenario(path, scenario_text(text, used), settings, cells)
+    left_out = [LeftOut(*entry) for entry in made.excluded] + left_out_as_impossible(refused)
+    if chosen is Strategy.PAIRWISE:
+        picked, more_left_out = choose_pairwise([draft for draft, _ in cells])
+        left_out += more_left_out
+        names = {draft.name for draft in picked}
+        cells = tuple(cell for cell in cells if cell[0].name in names)
+        used = replace(used, cells=tuple(picked))
+    text = scenario_text(text, used, written_out=chosen is not None)
+    return Scenario(path, text, settings, cells, tuple(left_out))
+
+
+def _strategy(made: Drafts, faults: list[Fault]) -> Strategy | None:
+    """The scenario's own strategy; None if it has none."""
+    if made.strategy is None:
+        return None
+    names = [item.value for item in Strategy]
+    if made.strategy in names:
+        return Strategy(made.strategy)
+    text = f"should be one of {', '.join(names)}"
+    place = ("matrix", "strategy")
+    faults.append(Fault(place, text, made.strategy, near=tuple(names), has_value=True))
+    return None
 
 
 def preset_scenario(names: Sequence[str]) -> Scenario:
@@ -168,9 +200,16 @@ def _without_base_gaps(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, **merge(data, {})}
 
 
-def _check_cells(used: Used) -> tuple[tuple[tuple[Draft, Parameters], ...], list[Fault]]:
+def _check_cells(
+    used: Used, *, leave_out: bool
+) -> tuple[tuple[tuple[Draft, Parameters], ...], list[tuple[Draft, Reason]], list[Fault]]:
+    """The cells that can be, those that cannot, and what is wrong.
+
+    What cannot be is wrong unless it is to be left out.
+    """
     good: list[tuple[Draft, Parameters]] = []
     faults: list[Fault] = []
+    impossible: list[tuple[Draft, Reason]] = []
     refused: dict[tuple[KeyPath, str], list[str]] = {}
     for draft in used.cells:
         try:
@@ -180,8 +219,12 @@ def _check_cells(used: Used) -> tuple[tuple[tuple[Draft, Parameters], ...], list
                 fault_of(item, _origin(draft, item["loc"]), _keys_beside) for item in error.errors()
             ]
             continue
+        reasons = refusals(parameters)
+        if leave_out and reasons:
+            impossible.append((draft, reasons[0]))
+            continue
         good.append((draft, parameters))
-        for dotted, reason in refusals(parameters):
+        for dotted, reason in reasons:
             place = draft.origin.get(dotted, tuple(dotted.split(".")))
             named = dotted in ".".join(str(part) for part in place)
             message = reason if named else f"{dotted}: {reason}"
@@ -190,7 +233,9 @@ def _check_cells(used: Used) -> tuple[tuple[tuple[Draft, Parameters], ...], list
         faults.append(
             Fault(place, _naming(message, [name for name in names if name], len(used.cells)))
         )
-    return tuple(good), faults
+    if leave_out and not good and not faults:
+        faults.append(Fault(("matrix",), f"no combination is possible: {impossible[0][1][1]}"))
+    return tuple(good), impossible, faults
 
 
 def _naming(message: str, names: Sequence[str], total: int) -> str:

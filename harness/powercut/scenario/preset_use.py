@@ -102,11 +102,16 @@ def _below(data: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, An
     return {**data, **merge(data, usable)}
 
 
-def scenario_text(text: str, used: Used) -> str:
-    """`text` if it names no preset, else a scenario of the same cells that names none."""
-    if not used.presets:
+def scenario_text(text: str, used: Used, *, written_out: bool = False) -> str:
+    """`text` if it names no preset, else a scenario of the same cells that names none.
+
+    With `written_out` it names each cell in any case.
+    """
+    if not used.presets and not written_out:
         return text
-    lines = ["# Written out: where presets were named, their settings stand."]
+    lines = ["# Written out: each cell by itself."]
+    if used.presets:
+        lines = ["# Written out: where presets were named, their settings stand."]
     lines += [f"# {name}: {_in_words(name)}" for name in used.presets]
     base = {key: used.base[key] for key in (*GROUPS, *SINGLE) if key in used.base}
     cells = [

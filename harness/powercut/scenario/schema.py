@@ -66,6 +66,10 @@ def scenario_schema() -> dict[str, Any]:
                 for key, value in settings.items()
             },
             "preset": {"type": "array", "minItems": 1, "items": preset},
+            "strategy": {
+                "enum": ["product", "pairwise"],
+                "description": "How combinations become cells; what cannot be is left out.",
+            },
             "include": match,
             "exclude": match,
         },
