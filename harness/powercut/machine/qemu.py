@@ -102,19 +102,25 @@ class QemuMachine:
         except DeadlineExceeded:
             self.kill(timeout_s=timeout_s)
             raise
-        self._close_file(timeout_s)
-        self.state = Lifecycle.ENDED
+        self.kill(timeout_s=timeout_s)
 
     def kill(self, *, timeout_s: float) -> None:
         """Takes the hypervisor away (SIGKILL) and returns once it is gone; idempotent.
 
         The host lives on: what its page cache holds for the disk gets there.
         """
+        if self._hypervisor:
+            self._hypervisor.process.kill()
+        if self._file and not self.spec.bus.pmem:
+            # What was written is at the disk.  QEMU does not end before it has its answers,
+            # and a disk that has stopped at a flush gives none.
+            self._file.kill(timeout_s=timeout_s)
         try:
             if self._hypervisor:
                 self._hypervisor.kill(timeout_s=timeout_s)
         finally:
-            self._close_file(timeout_s)
+            if self._file:
+                self._file.close(timeout_s=timeout_s)
         if self.state is not Lifecycle.FAILED:
             self.state = Lifecycle.ENDED
 
@@ -237,12 +243,6 @@ class QemuMachine:
             except OSError as error:
                 raise HostError(f"cannot use disk {disk.path}: {error.strerror}") from None
             self.spec = replace(self.spec, disk=disk)
-
-    def _close_file(self, timeout_s: float) -> None:
-        if self._file and self.spec.bus.pmem:
-            self._file.close(timeout_s=timeout_s)
-        elif self._file:
-            self._file.kill(timeout_s=timeout_s)  # what was not mapped is at the disk already
 
     def _examine_disk(self, timeout_s: float) -> int:
         """Bytes of the disk that the guest sees; refuses what would not be what it is called."""
