@@ -16,31 +16,30 @@ from powercut.scenario.preset import REMEDY, FlushReaches, Preset, SourceStatus
 
 _REACHES = {
     FlushReaches.STABLE_MEDIA: "yes",
-    FlushReaches.DRIVE_CACHE: "no: drive cache only",
+    FlushReaches.DRIVE_CACHE: "drive cache only",
     FlushReaches.NOTHING: "no",
 }
 
 
 def print_presets(console: Console, presets: Sequence[Preset]) -> None:
     """A line for each."""
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("preset", no_wrap=True)
-    for column in ("product", "versions", "flush reaches media"):
-        table.add_column(column, overflow="fold")
+    table.add_column("product, as of", overflow="fold")
+    table.add_column("flush reaches media", overflow="fold")
     table.add_column("expect", no_wrap=True)
     table.add_column("source", no_wrap=True)
     for preset in presets:
         table.add_row(
             preset.name,
-            preset.product,
-            preset.versions,
+            f"{preset.product} {preset.versions}",
             _REACHES[preset.flush_reaches],
             preset.expect.value.upper(),
             preset.status.value,
         )
     console.print(table)
     unconfirmed = sum(preset.status is SourceStatus.UNCONFIRMED for preset in presets)
-    text = f"\n{len(presets)} presets; {unconfirmed} of them unconfirmed.  "
+    text = f"\n{len(presets)} presets, {unconfirmed} unconfirmed.  "
     console.print(Text(text + "`powercut presets NAME` explains one."))
 
 
@@ -72,7 +71,7 @@ def print_preset(console: Console, preset: Preset) -> None:
 def _paragraph(console: Console, head: str, text: str) -> None:
     console.print(Text(head, style="bold"))
     for line in text.split("\n"):
-        console.print(Padding(Text(" ".join(line.split())), (0, 0, 0, 2)))
+        console.print(Padding(Text(" ".join(line.split())), (0, 0, 0, 2), expand=False))
 
 
 def _settings(settings: Mapping[str, Any]) -> str:

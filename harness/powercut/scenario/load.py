@@ -90,6 +90,9 @@ class Scenario:
     left_out: tuple[LeftOut, ...] = ()
     """Combinations of its matrix that no cell stands for."""
 
+    strategy: Strategy | None = None
+    """How the combinations were chosen; None if nothing says."""
+
     @property
     def name(self) -> str:
         """Its name, and that of its folder under results/."""
@@ -137,9 +140,10 @@ def parse_scenario(text: str, path: Path, *, strategy: Strategy | None = None) -
         left_out += more_left_out
         names = {draft.name for draft in picked}
         cells = tuple(cell for cell in cells if cell[0].name in names)
-        used = replace(used, cells=tuple(picked))
+    # What is kept names what is run, and not what cannot be.
+    used = replace(used, cells=tuple(draft for draft, _ in cells))
     text = scenario_text(text, used, written_out=chosen is not None)
-    return Scenario(path, text, settings, cells, tuple(left_out))
+    return Scenario(path, text, settings, cells, tuple(left_out), chosen)
 
 
 def _strategy(made: Drafts, faults: list[Fault]) -> Strategy | None:

@@ -156,6 +156,23 @@ def test_what_is_kept_names_no_preset_and_makes_the_same_cells() -> None:
         assert (one.parameters, one.trials) == (other.parameters, other.trials)
 
 
+def test_what_is_kept_does_not_name_what_cannot_be() -> None:
+    text = (
+        "matrix:\n"
+        "  strategy: product\n"
+        "  preset: [crosvm, virtualbox-ide]\n"
+        "  machine.config_wce: [auto, on]\n"
+    )
+    first = parse_scenario("powercut: 1\nname: s\n" + text, Path("s.yaml"))
+    again = parse_scenario(first.text, Path("s.yaml"))
+    assert [draft.name for draft, _ in again.cells] == [
+        "preset=crosvm,config_wce=auto",
+        "preset=crosvm,config_wce=on",
+        "preset=virtualbox-ide,config_wce=auto",
+    ]
+    assert [made for _, made in again.cells] == [made for _, made in first.cells]
+
+
 def test_a_scenario_without_presets_is_kept_as_it_is() -> None:
     text = "powercut: 1\nname: s\n# a remark\nmachine: {bus: ide}\n"
     assert parse_scenario(text, Path("s.yaml")).text == text
