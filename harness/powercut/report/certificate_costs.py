@@ -30,6 +30,9 @@ _TRUST: Final = (
 )
 
 
+_PLAIN: Final = (DiskModel.NONE, DiskModel.SATA_SSD)
+
+
 @dataclass(frozen=True)
 class CostView:
     """What commits cost a cell on one disk model; `ratio` is None where there is no safest."""
@@ -60,7 +63,10 @@ def too_fast(cell: CertifiedCell, cost: Cost) -> bool:
 def main_model(certificate: Certificate) -> DiskModel | None:
     """The disk model of which most cells have figures, a real medium before none at all."""
     found = Counter(cost.disk for cell in certificate.cells for cost in cell.costs)
-    return max(found, key=lambda m: (m is not DiskModel.NONE, found[m], m.value), default=None)
+    order = (DiskModel.NONE, *(m for m in DiskModel if m not in _PLAIN), DiskModel.SATA_SSD)
+    return max(
+        found, key=lambda m: (m is not DiskModel.NONE, found[m], order.index(m)), default=None
+    )
 
 
 def requests_per_commit(cell: CertifiedCell) -> float | None:
@@ -121,9 +127,6 @@ def _view(
     ratio = cost.commits_per_s / safest[1] if safest and safest[1] else None
     svg = ""
     if drawn is None or cost.disk is drawn:
-        summary = (
-            f"commit latency: median {cost.latency.p50_us:,.0f} µs, 99 % within "
-            f"{cost.latency.p99_us:,.0f} µs, slowest {cost.latency.max_us:,.0f} µs"
-        )
+        summary = f"latency of {cost.commits:,} commits"
         svg = histogram_svg(cost.histogram, summary)
     return CostView(cost, ratio, safest[0] if safest else None, too_fast(cell, cost), svg)

@@ -23,6 +23,9 @@ from powercut.store.trial_result import TrialResult
 DRAWN_MAX: Final = 24
 """Kinds that are drawn; a drawing has about 10 KB."""
 
+LAYERS: Final = ("workload", "file system", "guest block layer", "hypervisor", "disk")
+"""From the top down; see WireAccount.flush_ends_at."""
+
 _NUMBERS: Final = re.compile(r"\d[\d,.]*")
 
 
@@ -44,7 +47,7 @@ class Kind:
         if self.verdict is Verdict.INCONCLUSIVE:
             return "Nothing can be said"
         if self.flush_ends_at:
-            return f"The promise ends at: {self.flush_ends_at}"
+            return f"The promise ends at the {self.flush_ends_at}"
         return "Acknowledged and lost"
 
 
@@ -86,11 +89,18 @@ def kinds_of(certificate: Certificate, directory: Path) -> list[Kind]:
     return found
 
 
-def _key(cell: CertifiedCell) -> tuple[Verdict, str, str]:
-    layer = cell.wire.flush_ends_at if cell.wire is not None else ""
+def layer_of(cell: CertifiedCell) -> str:
+    """The layer at which the promise of a lossy cell ends: as measured, else as explained."""
     if cell.verdict is not Verdict.LOSSY:
-        layer = ""
-    return (cell.verdict, layer, _NUMBERS.sub("#", cell.explanation))
+        return ""
+    if cell.wire is not None and cell.wire.flush_ends_at:
+        return cell.wire.flush_ends_at
+    layer, colon, _ = cell.explanation.partition(":")
+    return layer if colon and layer in LAYERS else ""
+
+
+def _key(cell: CertifiedCell) -> tuple[Verdict, str, str]:
+    return (cell.verdict, layer_of(cell), _NUMBERS.sub("#", cell.explanation))
 
 
 def _with_evidence(cells: Sequence[CertifiedCell]) -> CertifiedCell:

@@ -280,7 +280,7 @@ def lay_out(
     columns, rows = _split(space)
     families = {spot.index: " | ".join(spot.values[path] for path in rows) for spot in space.spots}
     if _filled(space, rows, columns) < _FILLED_MIN and len(space.axes) > 2:
-        return Layout(tuple(_summarised(space, columns[:1])), {}, tuple(space.axes))
+        return Layout(tuple(_summarised(space, columns[-1])), {}, tuple(space.axes))
     return Layout(tuple(_exact(space, rows, columns)), families, tuple(space.axes))
 
 
@@ -402,10 +402,9 @@ def _joined(keys: Sequence[tuple[str, ...]], level: int) -> list[tuple[str, int]
     return [(keys[begin][level], end - begin) for begin, end in pairwise(edges) if end > begin]
 
 
-def _summarised(space: _Space, columns: Sequence[str]) -> Iterator[HeatMap]:
+def _summarised(space: _Space, column: str) -> Iterator[HeatMap]:
     """Rows: each value of each other setting.  Also settings that no cell needs to be told
     apart: that they vary is why somebody wants to see them."""
-    column = columns[0]
     others = [
         path
         for path in sorted(space.varying, key=_row_rank)

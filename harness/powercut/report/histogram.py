@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from html import escape
 from typing import Final
 
-WIDTH: Final = 150
 HEIGHT: Final = 26
 BARS: Final = 50
 FIRST_US: Final = 10.0
@@ -36,21 +35,20 @@ def histogram_svg(histogram: Sequence[tuple[float, int]], summary: str) -> str:
     most = max(bars)
     if not most:
         return ""
-    step = WIDTH / BARS
-    # A bucket with a single commit stays visible.
+    # A bucket with a single commit stays visible.  Relative moves keep thousands of these small.
     path = "".join(
-        f"M{(number + 0.5) * step:g} {HEIGHT}v-{max(commits / most * HEIGHT, 1.2):.3g}"
+        f"M{number} {HEIGHT}v-{max(round(commits / most * HEIGHT), 1)}"
         for number, commits in enumerate(bars)
         if commits
     )
     return (
-        f'<svg class="hist" viewBox="0 0 {WIDTH} {HEIGHT + 3}" role="img">'
+        f'<svg class="hist" viewBox="0 0 {BARS} {HEIGHT + 3}" preserveAspectRatio="none">'
         f'<title>{escape(summary)}</title><use href="#decades"/><path d="{path}"/></svg>'
     )
 
 
 def decades_symbol() -> str:
     """The ticks of every histogram of a page, to be defined once in its <defs>."""
-    step = WIDTH / _DECADES
+    step = BARS / _DECADES
     ticks = "".join(f"M{number * step:g} {HEIGHT}v3" for number in range(int(_DECADES) + 1))
-    return f'<path id="decades" class="axis" d="M0 {HEIGHT}H{WIDTH}{ticks}"/>'
+    return f'<path id="decades" d="M0 {HEIGHT}H{BARS}{ticks}"/>'

@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from powercut.crash.evidence import Evidence
 from powercut.crash.exposure import exposure
 from powercut.model.contract import DeviceContract, Honour
 from powercut.model.exposure import ExposureReport
@@ -22,7 +23,7 @@ from powercut.model.units import NEVER
 from powercut.model.verdict import LsnRange
 from powercut.report import words
 from powercut.report.sequence import Step, sequence_svg
-from powercut.run.recorded import Recorded, open_recorded
+from powercut.run.recorded import open_recorded
 from powercut.store.layout import TrialDir
 
 LANES: Final = ("workload", "write", "flush", "power")
@@ -51,17 +52,19 @@ def loss_story(trial: TrialDir, lost: Sequence[LsnRange]) -> LossStory | None:
 
     Raises PowercutError if the recording cannot be read.
     """
-    if not lost:
-        return None
-    recorded = open_recorded(trial)
-    cut = recorded.evidence.timeline.cut
+    return story_of(open_recorded(trial).evidence, lost) if lost else None
+
+
+def story_of(evidence: Evidence, lost: Sequence[LsnRange]) -> LossStory | None:
+    """The same from evidence that was gathered already."""
+    cut = evidence.timeline.cut
     if cut is None:
         return None
-    report = exposure(recorded.evidence)
+    report = exposure(evidence)
     index = _chosen(report, lost, int(cut.at))
     if index is None:
         return None
-    return _Telling(recorded, report, index, int(cut.at)).story()
+    return _Telling(evidence, report, index, int(cut.at)).story()
 
 
 def _chosen(report: ExposureReport, lost: Sequence[LsnRange], cut_ns: int) -> int | None:
@@ -82,10 +85,10 @@ def _chosen(report: ExposureReport, lost: Sequence[LsnRange], cut_ns: int) -> in
 class _Telling:
     """Puts the steps together."""
 
-    def __init__(self, recorded: Recorded, report: ExposureReport, index: int, cut_ns: int) -> None:
-        self._evidence = recorded.evidence
-        self._requests = recorded.evidence.timeline.requests
-        self._contract: DeviceContract = recorded.evidence.timeline.contract
+    def __init__(self, evidence: Evidence, report: ExposureReport, index: int, cut_ns: int) -> None:
+        self._evidence = evidence
+        self._requests = evidence.timeline.requests
+        self._contract: DeviceContract = evidence.timeline.contract
         self._lsn = int(report.lsn[index])
         self._ack_ns = int(report.ack_ns[index])
         self._write = int(report.write[index])

@@ -13,9 +13,11 @@ from powercut.disk.pclog import read_timeline
 from powercut.model.errors import PowercutError
 from powercut.model.latency import LatencyHistogram, upper_edge_ns
 from powercut.model.timeline import RequestKind
-from powercut.model.verdict import Verdict
+from powercut.model.verdict import LsnRange, Verdict
 from powercut.report import words
-from powercut.scenario.choices import DiskModel
+from powercut.scenario.choices import DiskModel, Expect
+from powercut.scenario.load import expand, parse_scenario
+from powercut.scenario.plan import Cell
 from powercut.store.certificate import (
     Certificate,
     CertifiedCell,
@@ -27,7 +29,7 @@ from powercut.store.certificate import (
 from powercut.store.layout import ResultDir, TrialDir
 from powercut.store.measurement import Cost, RequestCounts, WireAccount
 from powercut.store.results import CellResult
-from powercut.store.trial_result import Latency
+from powercut.store.trial_result import Exposure, Latency
 
 QEMU = Component(
     role="hypervisor", name="qemu-system-x86_64", version="7.2.22", package="qemu-system-x86 7.2",
@@ -194,3 +196,51 @@ def cost_of(
         histogram=buckets,
         medium_limit_per_s=limit,
     )
+
+
+def cells_of_yaml(text: str, name: str = "some") -> list[CertifiedCell]:
+    """The cells of a scenario, all SAFE without a run."""
+    scenario = parse_scenario(text, Path(f"{name}.yaml"))
+    return [
+        planned(cell, scenario.name)
+        for cell in expand(scenario, seed=1, trials=None, only=()).cells
+    ]
+
+
+def planned(cell: Cell, scenario: str) -> CertifiedCell:
+    """`cell` as it would be certified if it were SAFE in one cut."""
+    return CertifiedCell(
+        scenario=scenario,
+        cell=cell.name,
+        description=cell.description,
+        settings=dict(cell.overrides),
+        parameters=cell.parameters,
+        verdict=Verdict.SAFE,
+        expected=cell.expect,
+        as_expected=cell.expect is Expect.SAFE,
+        cuts=1,
+        acked=300,
+        lost=0,
+        exposure=Exposure(records=0, never_durable=0, longest_ms=0),
+        loss_probability_upper_95=0.95,
+        reproduce=f"./powercut run {scenario}.yaml --seed 1 --only {cell.name}",
+    )
+
+
+def cell_of(
+    name: str, verdict: Verdict, *, expected_lossy: bool = False, **changes: Any
+) -> CertifiedCell:
+    """A cell with a verdict, and whatever else is to be changed."""
+    (cell,) = cells_of_yaml(f"powercut: 1\nname: some\ndescription: d\ncells: [{{name: {name}}}]\n")
+    expected = Expect.LOSSY if expected_lossy else Expect.SAFE
+    lossy = verdict is Verdict.LOSSY
+    values: dict[str, Any] = {
+        "verdict": verdict,
+        "expected": expected,
+        "as_expected": verdict is (Verdict.LOSSY if expected_lossy else Verdict.SAFE),
+        "lost": 300 if lossy else 0,
+        "lost_lsns": (LsnRange(1, 300),) if lossy else (),
+        "confirmed": True if lossy else None,
+        "loss_probability_upper_95": 0.95 if verdict is Verdict.SAFE else None,
+    }
+    return cell.model_copy(update=values | changes)
