@@ -7,27 +7,25 @@ command that needs it.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from powercut import cli_cost, cli_presets
 from powercut.model.errors import UsageError
-from powercut.paths import RESULTS, SCENARIOS
+from powercut.paths import RESULTS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from powercut.run.certify import Certified, Request
+    from powercut.run.certify import Certified
     from powercut.run.resume import Selection
-    from powercut.scenario.load import Scenario
 
 FILE = click.Path(path_type=Path)
 PROFILES = ("quick", "nightly", "full")
 _CHANCE = click.FloatRange(0, 1, min_open=True, max_open=True)
-_TITLE_MAX = 60
 
 
 @click.command(
@@ -35,6 +33,32 @@ _TITLE_MAX = 60
     "and without a preset, the profile `quick` is certified."
 )
 @click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
+@cli_presets.OPTION
+@click.option(
+    "--qemu",
+    multiple=True,
+    metavar="X",
+    help="A QEMU to run on: `host`, a Debian suite, or a path; several become an axis.",
+)
+@click.option(
+    "--kernel",
+    multiple=True,
+    metavar="Y",
+    help="A kernel for the guest: `guest`, a Debian suite, or a path; several become an axis.",
+)
+@click.option(
+    "--strategy",
+    type=click.Choice(["product", "pairwise"]),
+    help="How combinations become cells, instead of what the scenarios say.",
+)
+@click.option("--no-cost", is_flag=True, help="Do not measure what commits send and cost.")
+@click.option(
+    "--disk",
+    "disks",
+    multiple=True,
+    type=click.Choice(cli_cost.DISKS),
+    help="A kind of disk on which the cost is measured; may be repeated.  By default sata-ssd.",
+)
 @click.option("--profile", type=click.Choice(PROFILES), help="A set of scenarios by name.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Root of every random choice.")
 @click.option(
@@ -72,6 +96,12 @@ _TITLE_MAX = 60
 )
 def certify(
     scenarios: Sequence[str],
+    presets: Sequence[str],
+    qemu: Sequence[str],
+    kernel: Sequence[str],
+    strategy: str | None,
+    no_cost: bool,
+    disks: Sequence[str],
     profile: str | None,
     seed: int | None,
     trials: int | None,
@@ -87,19 +117,33 @@ def certify(
     """Tells which settings keep acknowledged writes, with evidence, as a certificate."""
     import os
 
+    from powercut.cli import find_scenarios
+
     if compare is not None:
         return _compare(compare, scenarios)
 
     from powercut.report.certify_view import CertifyView, print_certificate
     from powercut.run.certify import CertifyWays, resume_certificate
     from powercut.run.certify import certify as run
+    from powercut.run.certify_request import NOTHING, Asked, request_of
     from powercut.run.keep import Keep
 
     request = None
+    asked = Asked(
+        tuple(scenarios),
+        tuple(presets),
+        profile,
+        tuple(qemu),
+        tuple(kernel),
+        strategy,
+        seed,
+        tuple(disks),
+        no_cost,
+    )
     if resume is None:
-        selection = _selection(trials, confidence, at_most)
-        request = _request(scenarios, profile, seed, selection)
-    elif scenarios or profile or (seed, trials, confidence, at_most) != (None,) * 4:
+        named = find_scenarios(scenarios) if scenarios else []
+        request = request_of(asked, _selection(trials, confidence, at_most), named)
+    elif asked != NOTHING or (trials, confidence, at_most) != (None,) * 3:
         raise UsageError(
             "--resume goes on with what was asked for then",
             hint="leave everything out that says what to certify",
@@ -134,44 +178,6 @@ def _selection(trials: int | None, confidence: float | None, at_most: float | No
         raise UsageError("--confidence and --trials both say how many: give one of them")
     aim = None if confidence is None else Aim(confidence, AT_MOST if at_most is None else at_most)
     return Selection((), trials, aim)
-
-
-def _request(
-    scenarios: Sequence[str], profile: str | None, seed: int | None, selection: Selection
-) -> Request:
-    from powercut.run.certify import Request
-    from powercut.scenario.seeds import fresh_seed
-
-    if profile is None and not scenarios:
-        profile = PROFILES[0]
-    chosen = _scenarios(scenarios, profile)
-    root = fresh_seed() if seed is None else seed
-    argv = ["./powercut", "certify", *scenarios]
-    if profile is not None:
-        argv += ["--profile", profile]
-    argv += ["--seed", str(root), *selection.options]
-    return Request(
-        title=_title(profile, chosen),
-        scenarios=tuple(chosen),
-        seed=root,
-        command=shlex.join(argv),
-        selection=selection,
-    )
-
-
-def _scenarios(given: Sequence[str], profile: str | None) -> list[Scenario]:
-    """The scenarios of the profile, then those that were named.  Raises UsageError."""
-    from powercut.cli import find_scenarios
-    from powercut.scenario.load import load_scenario
-
-    names = [str(SCENARIOS / "certify" / profile)] if profile else []
-    return [load_scenario(path) for path in find_scenarios([*names, *given])]
-
-
-def _title(profile: str | None, scenarios: Sequence[Scenario]) -> str:
-    parts = [profile] if profile else [scenario.name for scenario in scenarios]
-    title = "+".join(parts)
-    return title if len(title) <= _TITLE_MAX else f"{parts[0]}-and-{len(parts) - 1}-more"
 
 
 def _console(*, stderr: bool = False) -> Console:

@@ -38,7 +38,10 @@ class RunStarted:
 
 @dataclass(frozen=True)
 class CertifyStarted:
-    """A set of scenarios is to be run for a certificate; `trials` counts controls, too."""
+    """A set of scenarios is to be run for a certificate.
+
+    `trials` counts controls, too, and each cell once more if it is to be measured.
+    """
 
     title: str
     seed: int
@@ -76,6 +79,15 @@ class TrialFinished:
 
 
 @dataclass(frozen=True)
+class CellMeasured:
+    """What the commits of a cell send and cost was measured; `trouble` if it could not be."""
+
+    cell: str
+    trouble: str
+    earlier: bool = False
+
+
+@dataclass(frozen=True)
 class Notice:
     """A line for a person, such as why a slower way was taken."""
 
@@ -91,4 +103,6 @@ class RunFinished:
     directory: Path
 
 
-RunEvent = CertifyStarted | RunStarted | TrialPhase | TrialFinished | Notice | RunFinished
+RunEvent = (
+    CertifyStarted | RunStarted | TrialPhase | TrialFinished | CellMeasured | Notice | RunFinished
+)

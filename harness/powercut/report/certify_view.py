@@ -20,7 +20,14 @@ from rich.progress import TimeRemainingColumn as Remaining
 from rich.table import Table
 from rich.text import Text
 
-from powercut.model.events import CertifyStarted, Notice, RunEvent, RunFinished, TrialFinished
+from powercut.model.events import (
+    CellMeasured,
+    CertifyStarted,
+    Notice,
+    RunEvent,
+    RunFinished,
+    TrialFinished,
+)
 from powercut.model.verdict import Verdict
 from powercut.report import words
 from powercut.report.table import STYLES
@@ -84,6 +91,12 @@ class CertifyView:
                     self._start(event)
                 case TrialFinished():
                     self._trial_finished(event)
+                case CellMeasured():
+                    self._made += not event.earlier
+                    self._advance()
+                    if event.trouble:
+                        text = f"{event.cell} could not be measured: {event.trouble}"
+                        self._console.print(escape(text), style="dim", highlight=False)
                 case Notice():
                     self._console.print(escape(event.text), style="dim", highlight=False)
                 case RunFinished():
@@ -96,8 +109,8 @@ class CertifyView:
         self._console.print(
             f"{escape(event.title)}: {words.count(event.cells, 'cell')} of "
             f"{words.count(event.scenarios, 'scenario')}, about "
-            f"{words.count(event.trials, 'power cut')} with controls, seed {event.seed}\n"
-            f"into {escape(str(event.directory))}",
+            f"{words.count(event.trials, 'run')} with controls and measurements, "
+            f"seed {event.seed}\ninto {escape(str(event.directory))}",
             highlight=False,
             soft_wrap=True,
         )
@@ -105,7 +118,6 @@ class CertifyView:
         self._began = self._told = self._clock()
 
     def _trial_finished(self, event: TrialFinished) -> None:
-        self._done += 1
         self._made += not event.earlier
         if not event.control:
             self._verdicts[event.verdict] += 1
@@ -118,6 +130,10 @@ class CertifyView:
                 highlight=False,
                 soft_wrap=True,
             )
+        self._advance()
+
+    def _advance(self) -> None:
+        self._done += 1
         if self._task is not None:
             self._bar.update(
                 self._task,

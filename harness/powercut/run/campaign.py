@@ -151,7 +151,7 @@ def new_run(
         "started": sessions[0]["started"],
         SESSIONS: sessions,
         SELECTION: selection.as_json(),
-        **rig.environment(),
+        **rig.environment(plan),
     }
     if selection.options:
         environment["options"] = shlex.join(selection.options)
@@ -175,7 +175,7 @@ def resume_run(path: Path, ways: Ways, rig: Rig | None = None) -> RunResult:
         )
     rig = rig or ready_rig([plan], ways.on_event)
     environment = interrupted.environment
-    check_same_host(environment, rig.environment())
+    check_same_host(environment, rig.environment(plan))
     check_same_components(directory, components_of(rig, plan.cells))
     sessions = [*sessions_then(environment, directory), new_session()]
     environment = {**environment, SESSIONS: sessions}

@@ -150,12 +150,9 @@ def explanation_of(cell: CellResult, wire: WireAccount | None = None) -> str:
     causes = causes_of(cell.parameters)
     parts = [f"{cause}" for cause in causes] or [UNKNOWN]
     if wire is not None and wire.flush_ends_at:
-        seen = f"Seen on the wire: promises of durability end at the {wire.flush_ends_at}"
+        seen = f"on the wire, promises of durability end at the {wire.flush_ends_at}"
         parts.append(f"{seen}: {wire.because}" if wire.because else seen)
-        named = {cause.layer for cause in causes}
-        if causes and wire.flush_ends_at not in named:
-            parts.append(f"That is another layer than the known cause has. {UNKNOWN}")
-    elif not causes:
+    if not causes:
         parts += _first_words(cell)
     return "; ".join(parts)
 

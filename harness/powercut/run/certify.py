@@ -10,22 +10,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from powercut.model.errors import UsageError
-from powercut.model.events import CertifyStarted
+from powercut.model.events import CellMeasured, CertifyStarted
 from powercut.run.assemble import same_run
 from powercut.run.campaign import Listener, Ways, new_run, ready_rig, resume_run, trials_of
 from powercut.run.certify_build import certificate_of
 from powercut.run.certify_words import untested
 from powercut.run.components import components_of
 from powercut.run.keep import Keep
+from powercut.run.measure import measure_cell
 from powercut.run.resume import Selection, check_same_components, check_same_host
 from powercut.run.rig import Rig
+from powercut.scenario.choices import DiskModel
+from powercut.scenario.choose import Strategy
 from powercut.scenario.load import Scenario, parse_scenario
-from powercut.scenario.plan import Plan
+from powercut.scenario.plan import Cell, Plan
 from powercut.store.certificate import Certificate, NotTested
 from powercut.store.certify_order import CertificateDir, Order
-from powercut.store.files import write_atomic
+from powercut.store.files import remove_tree, write_atomic
+from powercut.store.layout import ResultDir
+from powercut.store.measured import drop_measured_evidence, read_measured
+
+_COMMITS: Final = 100
+"""Commits that are measured of each cell: percentiles beyond p99 would need more."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +46,7 @@ class Request:
     seed: int
     command: str
     selection: Selection = field(default_factory=Selection)
+    models: tuple[DiskModel, ...] = ()
     measure: bool = True
     left_out: tuple[NotTested, ...] = ()
 
@@ -80,6 +90,7 @@ def certify(request: Request, results: Path, ways: CertifyWays) -> Certified:
         strategy=strategy_of(request.scenarios),
         selection=request.selection.as_json(),
         measure=request.measure,
+        models=request.models,
         left_out=(*request.left_out, *untested(cells)),
     )
     texts = {scenario.name: scenario.text for scenario in request.scenarios}
@@ -96,7 +107,9 @@ def resume_certificate(path: Path, ways: CertifyWays) -> Certified:
 
 
 def strategy_of(scenarios: Sequence[Scenario]) -> str:
-    """How the combinations of `scenarios` were chosen."""
+    """How the combinations of `scenarios` were chosen, as far as there are any."""
+    if any(scenario.strategy is Strategy.PAIRWISE for scenario in scenarios):
+        return "pairwise"
     if any(scenario.settings.matrix for scenario in scenarios):
         return "product"
     return "listed"
@@ -114,7 +127,7 @@ def _go_on(directory: CertificateDir, ways: CertifyWays) -> Certified:
                 seed=order.seed,
                 scenarios=len(plans),
                 cells=sum(len(plan.cells) for plan in plans),
-                trials=sum(trials_of(plan) for plan in plans),
+                trials=sum(trials_of(plan) + len(plan.cells) * order.measure for plan in plans),
                 directory=directory.path,
             )
         )
@@ -151,7 +164,7 @@ def _run(
         selection = Selection.of_json(order.selection)
         new_run(rig, scenario, plan, selection, directory.runs, ways)
     elif run.ended:
-        check_same_host(run.read_environment(), rig.environment())
+        check_same_host(run.read_environment(), rig.environment(plan))
         check_same_components(run, components_of(rig, plan.cells))
     else:
         resume_run(run.path, ways, rig)
@@ -161,3 +174,19 @@ def _run(
         record = trial.read_record()
         if record.control is not None:
             ways.controls.setdefault(same_run(record.parameters), trial)
+    if order.measure:
+        for cell in plan.cells:
+            _measure(rig, ended, order, plan.scenario, cell, ways)
+
+
+def _measure(rig: Rig, run: ResultDir, order: Order, scenario: str, cell: Cell, ways: Ways) -> None:
+    """Measures a cell unless that was done; one at a time, as others would slow it down."""
+    place = run.measurement(cell.name)
+    earlier = read_measured(run, cell.name)
+    made = earlier
+    if made is None:
+        remove_tree(place)  # of one that was interrupted
+        made = measure_cell(rig, scenario, cell, place, models=order.models, commits=_COMMITS)
+    if ways.keep is not Keep.ALL:
+        drop_measured_evidence(run, cell.name)
+    ways.on_event(CellMeasured(cell.name, made.trouble, earlier=earlier is not None))

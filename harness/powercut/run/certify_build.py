@@ -29,6 +29,7 @@ from powercut.store.certify_order import CertificateDir, read_components
 from powercut.store.exploration import read_exploration
 from powercut.store.layout import ResultDir, TrialDir
 from powercut.store.manifest import MANIFEST
+from powercut.store.measured import read_measured
 from powercut.store.results import LOSS_KINDS, CellResult, TrialResult
 
 
@@ -95,6 +96,8 @@ def _host(environment: Mapping[str, Any]) -> dict[str, Any]:
 def _cell(
     directory: CertificateDir, run: ResultDir, cell: CellResult, components: tuple[int, ...]
 ) -> CertifiedCell:
+    measured = read_measured(run, cell.cell)
+    wire = None if measured is None else measured.wire
     return CertifiedCell(
         scenario=cell.scenario,
         cell=cell.cell,
@@ -125,7 +128,9 @@ def _cell(
             for control in cell.controls
         ),
         confirmed=confirmed(cell),
-        explanation=explanation_of(cell),
+        explanation=explanation_of(cell, wire),
+        wire=wire,
+        costs=() if measured is None else measured.costs,
         evidence=tuple(
             _evidence(directory, run.at(trial.result_directory)) for trial in cell.trials
         ),

@@ -20,6 +20,7 @@ from typing import Any, Final, Literal
 from pydantic import ValidationError
 
 from powercut.model.errors import DamagedRecording, HostError, UsageError
+from powercut.scenario.choices import DiskModel
 from powercut.store.certificate import Certificate, Component, NotTested
 from powercut.store.files import host_errors, write_atomic
 from powercut.store.layout import ResultDir
@@ -58,6 +59,9 @@ class Order(Record):
 
     measure: bool = True
     """Whether cost and wire are measured."""
+
+    models: tuple[DiskModel, ...] = ()
+    """Kinds of disk on which the cost is measured."""
 
     left_out: tuple[NotTested, ...] = ()
     """Combinations that no cell stands for, and why."""

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The measurement of one cell in the folder of a run."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import ValidationError
+
+from powercut.model.errors import DamagedRecording
+from powercut.store.files import host_errors, remove_tree
+from powercut.store.layout import ResultDir
+from powercut.store.measurement import Measurement
+
+MEASUREMENT_FILE: Final = "measurement.json"
+
+
+def read_measured(run: ResultDir, cell: str) -> Measurement | None:
+    """What was measured of a cell; None if nothing was, or it was interrupted.
+
+    Raises DamagedRecording.
+    """
+    path = run.measurement(cell) / MEASUREMENT_FILE
+    try:
+        return Measurement.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise DamagedRecording(f"{path}: {error.strerror}") from error
+    except ValidationError as error:
+        raise DamagedRecording(f"{path}: {error.errors()[0]['msg']}") from error
+
+
+def drop_measured_evidence(run: ResultDir, cell: str) -> None:
+    """Leaves of a measurement what was measured, and nothing else.  Raises HostError."""
+    place = run.measurement(cell)
+    with host_errors(place):
+        for entry in place.iterdir():
+            if entry.name != MEASUREMENT_FILE:
+                remove_tree(entry) if entry.is_dir() else entry.unlink()
