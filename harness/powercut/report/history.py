@@ -270,9 +270,11 @@ def read_history(results: Path, *, profile: str | None = None) -> History:
         if profile is not None and name != profile:
             continue
         try:
-            nights[name].append(_night(read_certificate(path), path.parent, name))
+            night = _night(read_certificate(path), path.parent, name)
         except PowercutError as error:
             damaged.append((path, str(error).removeprefix(f"{path}: ")))
+        else:
+            nights[name].append(night)
     if not nights:
         raise UsageError(
             f"{root}: there is no certificate{f' of profile {profile}' if profile else ''} that "

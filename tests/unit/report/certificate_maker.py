@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -227,11 +228,17 @@ def planned(cell: Cell, scenario: str) -> CertifiedCell:
     )
 
 
+@cache
+def _plain(name: str) -> CertifiedCell:
+    (cell,) = cells_of_yaml(f"powercut: 1\nname: some\ndescription: d\ncells: [{{name: {name}}}]\n")
+    return cell
+
+
 def cell_of(
     name: str, verdict: Verdict, *, expected_lossy: bool = False, **changes: Any
 ) -> CertifiedCell:
     """A cell with a verdict, and whatever else is to be changed."""
-    (cell,) = cells_of_yaml(f"powercut: 1\nname: some\ndescription: d\ncells: [{{name: {name}}}]\n")
+    cell = _plain(name)
     expected = Expect.LOSSY if expected_lossy else Expect.SAFE
     lossy = verdict is Verdict.LOSSY
     values: dict[str, Any] = {
