@@ -20,7 +20,7 @@ from powercut.model.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from powercut.run.explore import Listener, Wanted
+    from powercut.run.explore_wanted import Listener, Wanted
     from powercut.store.exploration import ExploreResult
     from powercut.store.layout import TrialDir
 
@@ -92,6 +92,22 @@ _json = click.option("--json", "json_file", type=FILE, help="Write the outcome h
     show_default=True,
     help="Recover the first state of each loss in a guest with the recorded kernel, too.",
 )
+@click.option(
+    "--after",
+    type=click.IntRange(1, 10_000),
+    is_flag=False,
+    flag_value=16,
+    metavar="[N]",
+    help="After each recovery the workload goes on by N records (16), then a clean unmount; "
+    "in some states a second cut instead. What was acknowledged before and after must be there.",
+)
+@click.option(
+    "--depth",
+    type=click.IntRange(0, 8),
+    default=0,
+    show_default=True,
+    help="Cut again during recoveries, and in recoveries from that, so many times.",
+)
 @_json
 def explore(
     recording: Path,
@@ -104,17 +120,25 @@ def explore(
     seed: int,
     prune: str,
     confirm: bool,
+    after: int | None,
+    depth: int,
     json_file: Path | None,
 ) -> int:
     """Checks the disks that a power cut was allowed to leave, at every instant."""
     if cli_recordings.is_import(recording):
+        if after or depth:
+            raise UsageError(
+                "an imported log has no workload that could go on, and no disk whose contract a "
+                "second cut would follow",
+                hint="leave out --after and --depth",
+            )
         return _explore_import(recording, model, budget)
     from powercut.crash.explore import InstantKind
     from powercut.crash.states import Model
     from powercut.report.exploration import print_exploration
-    from powercut.run.explore import Budget, Wanted, jobs_by_default
     from powercut.run.explore import explore as run
-    from powercut.run.explore_worker import Prune
+    from powercut.run.explore import jobs_by_default
+    from powercut.run.explore_wanted import Budget, Prune, Wanted
 
     wanted = Wanted(
         model=Model(model),
@@ -126,6 +150,8 @@ def explore(
         seed=seed,
         prune=Prune(prune),
         confirm=confirm,
+        after=after or 0,
+        depth=depth,
     )
     console = _console(json_file)
     results = []
@@ -173,7 +199,7 @@ COMMANDS = (explore, analyze)
 
 def _explore_import(recording: Path, model: str, budget: str) -> int:
     """A foreign log has models and readings of its own; the budget is that of each reading."""
-    from powercut.run.explore import Budget
+    from powercut.run.explore_wanted import Budget
 
     limit = Budget.parse(budget)
     return cli_recordings.explore_import(
@@ -232,7 +258,7 @@ def _progress(console: Console, trial: TrialDir, wanted: Wanted) -> Iterator[Lis
     """A bar with the rate and what was found so far, on a terminal."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from powercut.run.explore import ExploreProgress
+    from powercut.run.explore_wanted import ExploreProgress
 
     bar = Progress(
         TextColumn("{task.description}"),

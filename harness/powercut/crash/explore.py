@@ -231,7 +231,7 @@ class Exploration:
             model=self.model,
             instants=len(self._looked_at),
             instants_all=len(events(self.space, list(InstantKind))),
-            legal_log2=_log2_sum(self._looked_at),
+            legal_log2=log2_sum(self._looked_at),
             distinct=len(self._seen),
             duplicates=self._duplicates,
             by_policy=dict(self._drawn),
@@ -246,7 +246,8 @@ class Exploration:
         )
 
 
-def _log2_sum(logs: Sequence[float]) -> float:
+def log2_sum(logs: Sequence[float]) -> float:
+    """The binary logarithm of a sum, of the binary logarithms of its parts; 0 for none."""
     if not logs:
         return 0.0
     most = max(logs)

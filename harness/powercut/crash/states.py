@@ -37,6 +37,7 @@ import enum
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +52,8 @@ from powercut.model.verdict import LsnRange
 I64 = npt.NDArray[np.int64]
 
 _FEW = 64
+
+NO_REQUEST: Final = -1
 
 
 class Model(enum.Enum):
@@ -79,12 +82,27 @@ class Move:
 
 
 @dataclass(frozen=True)
+class Again:
+    """What cuts during recoveries have left over a crash state.
+
+    `overlay` is what the recoveries had left on the medium by then, as (offset, bytes) in
+    order.  `promised` was acknowledged before the last of the cuts, by a workload that had
+    gone on, and `attempted` is the highest LSN that it attempted (0: it did not go on).
+    """
+
+    overlay: tuple[tuple[int, bytes], ...]
+    promised: tuple[LsnRange, ...] = ()
+    attempted: int = 0
+
+
+@dataclass(frozen=True)
 class CrashState:
     """One disk after a cut at `instant`: durable(instant) and what `survivors` add.
 
     `survivors` are volatile writes, rising.  Of those that occur in `torn` only the
     ranges given there survived.  Writes reach the medium in the order of their
     submission but for `moves`.  `policy` says who thought of it.
+    `again` is for a disk whose recovery was cut, too.
     """
 
     instant: int
@@ -92,11 +110,15 @@ class CrashState:
     torn: tuple[Kept, ...] = ()
     moves: tuple[Move, ...] = ()
     policy: str = ""
+    again: Again | None = None
 
 
 @dataclass(frozen=True)
 class AppliedWrite:
-    """Bytes to lay over the base image at `offset`; `data` None means `length` zeroes."""
+    """Bytes to lay over the base image at `offset`; `data` None means `length` zeroes.
+
+    `request` is `NO_REQUEST` for what a recovery wrote.
+    """
 
     request: int
     offset: int
@@ -322,7 +344,10 @@ class StateSpace:
                 low, high = max(kept.begin, begin), min(kept.end, end)
                 if high > low:
                     applied.append(self._applied(write, low, high))
-        return applied
+        return applied + [
+            AppliedWrite(NO_REQUEST, offset, len(data), np.frombuffer(data, dtype=np.uint8))
+            for offset, data in (state.again.overlay if state.again else ())
+        ]
 
     def _applied(self, write: int, begin: int, end: int) -> AppliedWrite:
         data = None

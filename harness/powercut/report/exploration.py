@@ -70,8 +70,38 @@ def coverage_lines(result: ExploreResult) -> list[str]:
         lines.append(
             f"compared: {words.count(coverage.compared, 'state')} with the log reader on an image"
         )
+    lines += _life_after(result)
     lines.append(f"left out: {coverage.not_looked_at}")
     return lines
+
+
+def _life_after(result: ExploreResult) -> list[str]:
+    """What came after recoveries: the workload, and further cuts."""
+    coverage = result.coverage
+    lines = []
+    if result.after:
+        full = f"; in {coverage.no_room:,} there was no room" if coverage.no_room else ""
+        ended = coverage.recovery_states_ended
+        lines.append(
+            f"went on: after {_recoveries(coverage.went_on)}, by "
+            f"{words.count(result.after, 'record')} each{full}; a second cut in {ended:,}"
+        )
+    if result.depth:
+        live = ", the recorded one among them" if coverage.recoveries_live else ""
+        lines.append(
+            f"cut again: {words.count(coverage.recovery_states, 'state')} of 2^"
+            f"{coverage.recovery_log2:.1f} legal ones, of "
+            f"{_recoveries(coverage.recoveries)} on record{live}, to "
+            f"depth {coverage.recovery_depth} of {result.depth}"
+        )
+    if coverage.recoveries_unrecorded:
+        lost = _recoveries(coverage.recoveries_unrecorded)
+        lines.append(f"not recorded: {lost}, since the kernel died")
+    return lines
+
+
+def _recoveries(number: int) -> str:
+    return f"{number:,} {'recovery' if number == 1 else 'recoveries'}"
 
 
 def _findings(findings: Sequence[ExplorationFinding]) -> Table:

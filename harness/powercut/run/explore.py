@@ -10,15 +10,17 @@ What is checked, and what follows from it:
    looked at with nothing but the durable writes; and in a raw log nothing else may be
    lost.  Otherwise the two disagree, and that is a bug in powercut.
 4. Nothing found in states that were checked is SAFE; no state checked is not.
+
+If second cuts are wanted, a part of the budget is theirs: recoveries of states that were
+checked, drawn by the seed, and the live recovery of the recording (explore_depth.py).
 """
 
 from __future__ import annotations
 
 import os
-import re
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -27,9 +29,8 @@ import numpy as np
 
 from powercut import __version__
 from powercut.checkers.wal import ranges_text
-from powercut.crash.explore import Exploration, InstantKind, events
+from powercut.crash.explore import Exploration, InstantKind, events, log2_sum
 from powercut.crash.exposure import exposure
-from powercut.crash.policies import POLICIES
 from powercut.crash.states import CrashState, Model
 from powercut.model.errors import HostError, UsageError
 from powercut.model.machine import ImageFormat
@@ -37,17 +38,19 @@ from powercut.model.verdict import Finding, FindingKind, Verdict, lsn_ranges
 from powercut.recover.uml import unavailable
 from powercut.run import commands, state_ref
 from powercut.run.explore_engines import StateImages
-from powercut.run.explore_findings import Collected
+from powercut.run.explore_findings import NO_STATE, Collected
+from powercut.run.explore_pool import OneWorker, WorkerPool
 from powercut.run.explore_raw import RawExploration, RawOptions
-from powercut.run.explore_worker import (
-    LocalWorker,
-    OneWorker,
-    Prune,
-    Work,
-    WorkerPool,
-    judge_state,
-    open_engine,
+from powercut.run.explore_wanted import (
+    PER_RECOVERY,
+    ExploreProgress,
+    Listener,
+    Reservoir,
+    Wanted,
 )
+from powercut.run.explore_work import Deepen, Recoveries, Work
+from powercut.run.explore_worker import LocalWorker, judge_state, open_engine
+from powercut.run.opened import start_engine
 from powercut.run.recorded import Recorded, open_recorded
 from powercut.run.scratch import scratch
 from powercut.store.exploration import (
@@ -58,86 +61,9 @@ from powercut.store.exploration import (
 )
 from powercut.store.layout import TrialDir
 
-ENGINES: Final = ("auto", "raw", "uml", "guest")
-PER_POLICY: Final = 1024
-"""States that one policy draws at one instant at most."""
-
 _BATCH: Final = 16
 _BLOCK: Final = 16  # instants that stay together when they are shuffled
 _EVENT_S: Final = 0.2
-
-
-@dataclass(frozen=True)
-class Budget:
-    """How many states may be checked, or for how long (seconds); None for no such bound."""
-
-    states: int | None = None
-    seconds: float | None = None
-
-    @staticmethod
-    def parse(text: str) -> Budget:
-        """`10000` (states), `90s`, `5m` or `1h`.  Raises UsageError."""
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|min|h|)", text.strip())
-        number = float(found.group(1)) if found else 0.0
-        if not found or not number or (not found.group(2) and not number.is_integer()):
-            raise UsageError(
-                f"budget {text!r}: neither a number of states nor a time",
-                hint="for example 10000, 60s, 5m",
-            )
-        if not found.group(2):
-            return Budget(states=int(number))
-        return Budget(seconds=number * {"s": 1, "m": 60, "min": 60, "h": 3600}[found.group(2)])
-
-    def __str__(self) -> str:
-        if self.seconds is not None:
-            return f"{self.seconds:g}s"
-        return "no bound" if self.states is None else str(self.states)
-
-
-@dataclass(frozen=True)
-class ExploreProgress:
-    """How far an exploration has come; `rate_s` is states per second."""
-
-    states: int
-    lossy_states: int
-    seconds: float
-    budget: Budget
-    doing: str
-
-    @property
-    def rate_s(self) -> float:
-        """States per second so far."""
-        return self.states / self.seconds if self.seconds > 0 else 0.0
-
-
-Listener = Callable[[ExploreProgress], None]
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What is to be explored, checked for sense."""
-
-    model: Model = Model.EXACT
-    policies: tuple[str, ...] = tuple(POLICIES)
-    at: tuple[InstantKind, ...] = tuple(InstantKind)
-    budget: Budget = Budget(states=10_000)
-    engine: str = "auto"
-    jobs: int = 1
-    seed: int = 0
-    prune: Prune = Prune.BYTES
-    confirm: bool = True
-    per_policy: int = PER_POLICY
-
-    def __post_init__(self) -> None:
-        for name in self.policies:
-            if name not in POLICIES:
-                raise UsageError(
-                    f"there is no policy {name!r}", hint="choose from " + ", ".join(POLICIES)
-                )
-        if self.engine not in ENGINES:
-            raise UsageError(
-                f"there is no engine {self.engine!r}", hint="choose from " + ", ".join(ENGINES)
-            )
 
 
 def explore(
@@ -158,7 +84,7 @@ def explore(
     return result
 
 
-def choose_engine(recorded: Recorded, name: str) -> str:
+def choose_engine(recorded: Recorded, name: str, *, after: int = 0, depth: int = 0) -> str:
     """The engine that `auto` means for this recording; others as they are called.
 
     Raises UsageError if `name` cannot do it.
@@ -173,6 +99,12 @@ def choose_engine(recorded: Recorded, name: str) -> str:
         )
     raw = commands.is_raw(recorded.parameters)
     if raw and name in ("auto", "raw"):
+        if after or depth:
+            raise UsageError(
+                "the log lies on the device itself: its recovery reads it and writes nothing, so "
+                "there is no life after it that could go wrong, and nothing to be cut in it",
+                hint="leave out --after and --depth for this recording",
+            )
         return "raw"
     if raw:
         raise UsageError(
@@ -208,10 +140,14 @@ class _Run:
         self.recorded = recorded
         self.wanted = wanted
         self.on_event = on_event
-        self.engine = choose_engine(recorded, wanted.engine)
+        self.engine = choose_engine(recorded, wanted.engine, after=wanted.after, depth=wanted.depth)
         self.collected = Collected()
-        self.boots = 0
+        self.boots: dict[int, int] = {}
         self.checked = self.pruned = self.rerun = self.compared = 0
+        self.went_on = self.no_room = 0
+        self.first_share = wanted.budget.first_share(after=wanted.after, depth=wanted.depth)
+        self.chosen = Reservoir(wanted.seed, wanted.budget.recoveries(self.per_recovery))
+        self.recoveries = Recoveries()
         self.began = time.monotonic()
         self._told = 0.0
         space = recorded.space
@@ -222,8 +158,13 @@ class _Run:
             model=wanted.model,
             seed=wanted.seed,
             per_policy=wanted.per_policy,
-            limit=wanted.budget.states,
+            limit=self.first_share.states,
         )
+
+    @property
+    def per_recovery(self) -> int:
+        """States that are checked of each recovery on record: one is that of its end."""
+        return PER_RECOVERY if self.wanted.depth else 1
 
     def explore(self) -> ExploreResult:
         """All of it."""
@@ -276,33 +217,71 @@ class _Run:
             self.engine,
             self.wanted.prune,
             self.wanted.seed,
+            self.wanted.after,
+            self.wanted.policies,
+            self.wanted.model,
         )
         if self.wanted.jobs > 1:
             with WorkerPool(work, self.wanted.jobs) as pool:
                 self._judge_all(pool)
+                self._cut_again(pool)
         else:
             with LocalWorker(work, self.recorded) as worker:
                 self._judge_all(OneWorker(worker))
+                self._cut_again(OneWorker(worker))
 
     def _judge_all(self, workers: OneWorker | WorkerPool) -> None:
         self.began = time.monotonic()
-        boots: dict[int, int] = {}
         for worker, batch, answers in workers.answers(self._batches()):
-            boots[worker] = answers.boots
+            self.boots[worker] = answers.boots
             for state, judged in zip(batch, answers.judged, strict=True):
                 self.checked += 1
                 self.pruned += judged.pruned
                 self.rerun += judged.rerun
+                self.went_on += judged.went_on
+                self.no_room += judged.no_room
                 self.collected.add(state.policy, judged.findings, partial(_same, state))
+                if not judged.pruned:
+                    self.chosen.offer(state)
             self._tell("exploring")
-        self.boots = sum(boots.values())
+
+    def _cut_again(self, workers: OneWorker | WorkerPool) -> None:
+        """Second cuts, in recoveries of states that were checked."""
+        if not self.wanted.depth and not self.wanted.after:
+            return
+        self._tell("cutting again", force=True)
+        for worker, task, answers in workers.answers(self._tasks()):
+            self.boots[worker] = answers.boots
+            self.recoveries.add(answers.recoveries)
+            for judged in answers.judged:
+                self.went_on += judged.went_on
+                self.no_room += judged.no_room
+                state = judged.again or task.state or NO_STATE
+                self.collected.add(judged.policy, judged.findings, partial(_same, state))
+            self._tell("cutting again")
+
+    def _tasks(self) -> Iterator[Deepen]:
+        wanted = self.wanted
+        end = None
+        if wanted.budget.seconds is not None:
+            end = self.began + wanted.budget.seconds
+        left = None if wanted.budget.states is None else wanted.budget.states - self.checked
+        states: list[CrashState | None] = [None] if wanted.depth else []
+        states += self.chosen.drawn() if self.engine == "uml" else []
+        for number, state in enumerate(states):
+            if (end is not None and time.monotonic() >= end) or (left is not None and left <= 0):
+                return
+            limit = self.per_recovery if left is None else min(self.per_recovery, left)
+            yield Deepen(state, limit, wanted.depth, wanted.seed + number)
+            if left is not None:
+                left -= limit
 
     def _batches(self) -> Iterator[Sequence[CrashState]]:
         assert isinstance(self.exploration, Exploration)
         states = iter(self.exploration)
         end = None
-        if self.wanted.budget.seconds is not None:
-            end = self.began + self.wanted.budget.seconds
+        if self.first_share.seconds is not None:
+            end = self.began + self.first_share.seconds
         while batch := list(islice(states, _BATCH)):
             yield batch
             if end is not None and time.monotonic() >= end:
@@ -315,7 +294,7 @@ class _Run:
         self._told = now
         self.on_event(
             ExploreProgress(
-                self.checked,
+                self.checked + self.recoveries.states,
                 self.collected.lossy_states,
                 now - self.began,
                 self.wanted.budget,
@@ -357,9 +336,9 @@ class _Run:
     def _confirm(self, state: CrashState) -> tuple[Confirmed, str]:
         """What the recorded kernel makes of `state`."""
         try:
-            engine: Any = open_engine(self.recorded, "guest")
-            with engine:
-                engine.start(timeout_s=60.0)
+            engine = open_engine(self.recorded, "guest", after=self.wanted.after)
+            with ExitStack() as stack:
+                start_engine(engine, stack, timeout_s=60.0)
                 writes = StateImages(self.recorded.space).writes(state)
                 observation = engine.recover(writes, timeout_s=120.0)
         except HostError as error:
@@ -389,9 +368,11 @@ class _Run:
             budget=str(wanted.budget),
             prune=wanted.prune.value,
             seed=wanted.seed,
+            after=wanted.after,
+            depth=wanted.depth,
             jobs=1 if self.engine == "raw" else wanted.jobs,
             seconds=round(seconds, 3),
-            engine_boots=self.boots,
+            engine_boots=sum(self.boots.values()),
             coverage=ExploreCoverage(
                 instants=coverage.instants,
                 instants_all=coverage.instants_all,
@@ -403,6 +384,15 @@ class _Run:
                 repeated=coverage.duplicates,
                 by_policy=coverage.by_policy,
                 compared=self.compared,
+                went_on=self.went_on,
+                no_room=self.no_room,
+                recoveries=self.recoveries.recorded,
+                recoveries_live=self.recoveries.live,
+                recoveries_unrecorded=self.recoveries.unrecorded,
+                recovery_states=self.recoveries.states,
+                recovery_states_ended=self.recoveries.ended,
+                recovery_depth=self.recoveries.deepest,
+                recovery_log2=round(log2_sum(self.recoveries.legal_log2), 2),
                 exhausted=coverage.exhausted,
                 not_looked_at=self._not_looked_at(),
             ),

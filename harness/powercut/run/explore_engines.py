@@ -56,7 +56,11 @@ class StateImages:
                 else ImageWrite(applied.offset, applied.length, applied.data)
                 for applied in self._space.image_writes(state)
             ]
-        return [self._of(write) for write in self._space.application_order(state).tolist()]
+        whole = [self._of(write) for write in self._space.application_order(state).tolist()]
+        return whole + [
+            ImageWrite(offset, len(data), np.frombuffer(data, dtype=np.uint8))
+            for offset, data in (state.again.overlay if state.again else ())
+        ]
 
     def _of(self, write: int) -> ImageWrite:
         found = self._whole.get(write)

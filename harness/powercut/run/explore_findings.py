@@ -18,6 +18,9 @@ EXAMPLES_MAX: Final = 8
 
 _MESSAGE_MAX: Final = 2000
 
+NO_STATE: Final = CrashState(-1, ())
+"""Stands for the state of a finding that is not about a single one."""
+
 Confirm = Callable[[CrashState], tuple[Confirmed, str]]
 """Recovers a state once more with the recorded system."""
 
@@ -65,7 +68,7 @@ class Collected:
     def add_general(self, finding: Finding) -> None:
         """Takes a finding that is not about a single state."""
         self._kinds.setdefault((finding.kind, finding.verdict), _Kind()).examples.append(
-            (CrashState(-1, ()), finding)
+            (NO_STATE, finding)
         )
 
     @property

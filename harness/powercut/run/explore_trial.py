@@ -14,7 +14,8 @@ from powercut.crash.explore import InstantKind
 from powercut.crash.states import Model
 from powercut.model.errors import PowercutError
 from powercut.model.verdict import Finding, FindingKind, Verdict, lsn_ranges
-from powercut.run.explore import Budget, ExploreProgress, Wanted, explore
+from powercut.run.explore import explore
+from powercut.run.explore_wanted import Budget, ExploreProgress, Wanted
 from powercut.scenario.settings import Parameters
 from powercut.store.exploration import ExplorationFinding, ExploreResult
 from powercut.store.layout import TrialDir
@@ -34,6 +35,8 @@ def wanted_by(parameters: Parameters, seed: int, *, jobs: int) -> Wanted | None:
         engine=settings.engine.value,
         jobs=jobs,
         seed=seed,
+        after=settings.after,
+        depth=settings.depth,
     )
 
 

@@ -1,37 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recovers and judges crash states, in this process or in others.
-
-A worker has one engine.  The process that explores draws the states and hands them out
-in batches of neighbours, so that what is found does not depend on how many workers
-there are.  A worker process ends when its end of the pipe closes, and with it its
-engine: nothing is left even if the explorer is killed.
-"""
+"""Recovers and judges crash states: one worker, which has one engine."""
 
 from __future__ import annotations
 
-import enum
-import multiprocessing
-import multiprocessing.connection
 import random
-import signal
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, replace
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any, Final
 
-from powercut.checkers.wal import check_log
 from powercut.crash.states import CrashState
+from powercut.disk.pclog import read_timeline
 from powercut.model.errors import HostError
 from powercut.model.observation import Observation
-from powercut.model.verdict import Finding, FindingKind, Verdict
-from powercut.recover.port import RecoveryEngine
+from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
+from powercut.recover.port import ImageWrite, RecoveryEngine
 from powercut.recover.uml import UmlEngine
 from powercut.run import commands
+from powercut.run.after import check_state, going_on
+from powercut.run.explore_depth import (
+    DEEPER,
+    Drawn,
+    Recovered,
+    SecondState,
+    cut_again,
+    states_of,
+)
 from powercut.run.explore_engines import Decided, StateImages
+from powercut.run.explore_wanted import Prune
+from powercut.run.explore_work import Answers, Batch, Deepen, Judged, Recoveries, Work
 from powercut.run.guest_engine import GuestEngine
+from powercut.run.materialize import cut_state
+from powercut.run.opened import Opened, start_engine
 from powercut.run.recorded import Recorded, open_recorded
+from powercut.run.recovery_timeline import durability_during_recovery, timeline_of_record
+from powercut.run.scratch import scratch
 from powercut.store.layout import TrialDir
 
 START_S: Final = 180.0
@@ -39,132 +42,223 @@ STATE_S: Final = 60.0
 RERUN_ONE_IN: Final = 100
 """Of the states decided by pruning one in so many is recovered all the same."""
 
-_END_S: Final = 10.0
-_BATCH_S: Final = 3600.0  # a batch of states that all hang, twice
-
-
-class Prune(enum.Enum):
-    """Which states are decided by an earlier one instead of by an engine."""
-
-    BYTES = "bytes"  # those with the same bytes on the whole disk
-    READS = "reads"  # also those with the same bytes wherever the earlier recovery read
-    NOTHING = "nothing"
-
-
-@dataclass(frozen=True)
-class Work:
-    """What a worker needs to know; small enough to be sent to another process."""
-
-    trial: Path
-    run: Path
-    engine: str
-    prune: Prune
-    seed: int
-
-
-@dataclass(frozen=True)
-class Judged:
-    """What came of one state.  `pruned`: an equal state had decided it."""
-
-    findings: tuple[Finding, ...]
-    pruned: bool = False
-    rerun: bool = False
-
-
-@dataclass(frozen=True)
-class Answers:
-    """What came of one batch; `boots` counts the engine's kernels since its beginning."""
-
-    judged: tuple[Judged, ...]
-    boots: int
-
-
-Answered = tuple[int, Sequence[CrashState], Answers]
-"""Number of the worker, batch, answers."""
-
-Pipe = multiprocessing.connection.Connection
-
 
 def judge_state(
     recorded: Recorded, state: CrashState, observation: Observation
 ) -> tuple[Finding, ...]:
     """The findings on what was recovered of `state`, against what was claimed at its instant."""
+    required, attempted = claims_at(recorded, state)
+    return check_state(required, attempted, observation, recorded.layout)
+
+
+def claims_at(recorded: Recorded, state: CrashState) -> tuple[tuple[LsnRange, ...], int]:
+    """What recovery of `state` must return, and the highest LSN that was attempted before."""
     claims = recorded.evidence.claims
     required = claims.required(state.instant)
-    attempted = claims.attempted_before(state.instant)
-    return tuple(check_log(required, attempted, observation, recorded.layout))
+    promised = state.again.promised if state.again else ()
+    attempted = max(
+        claims.attempted_before(state.instant), state.again.attempted if state.again else 0
+    )
+    return ((required,) if required else ()) + promised, attempted
 
 
-def open_engine(recorded: Recorded, name: str, prune: Prune = Prune.NOTHING) -> RecoveryEngine:
+def open_engine(
+    recorded: Recorded, name: str, prune: Prune = Prune.NOTHING, after: int = 0
+) -> RecoveryEngine:
     """The engine called `name`, not started.  Raises HostError if this host has none."""
     plan = commands.recovery_plan(recorded.parameters, recorded.run_id)
+    plan = going_on(plan, recorded.parameters, recorded.run_id, after)
     if name == "guest":
         return GuestEngine(recorded.trial.base_image, recorded.parameters, plan)
     return UmlEngine(recorded.trial.base_image, plan, track_reads=prune is Prune.READS)
 
 
-class LocalWorker:
+class LocalWorker(Opened):
     """A worker in this process."""
 
     def __init__(self, work: Work, recorded: Recorded | None = None) -> None:
+        super().__init__()
         self._work = work
         self._recorded = recorded or open_recorded(TrialDir(work.trial, work.run))
         self._images = StateImages(self._recorded.space)
         base = self._recorded.trial.base_image
         self._decided = Decided(base) if work.prune is not Prune.NOTHING else None
         self._rerun = random.Random(f"{work.seed}/rerun")
-        self._engine = open_engine(self._recorded, work.engine, work.prune)
-        self._stack = ExitStack()
+        self._engine = open_engine(self._recorded, work.engine, work.prune, work.after)
+        self._durability = durability_during_recovery(
+            self._recorded.evidence.timeline, self._recorded.parameters.machine
+        )
 
-    def __enter__(self) -> Self:
-        manager: Any = self._engine
-        self._stack.enter_context(manager)
-        try:
-            self._engine.start(timeout_s=START_S)
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
+    def _open(self, stack: ExitStack) -> None:
+        self._folder = stack.enter_context(scratch())
+        start_engine(self._engine, stack, timeout_s=START_S)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.close()
+    def answer(self, batch: Batch) -> Answers:
+        """Does what `batch` asks for."""
+        return self.deepen(batch) if isinstance(batch, Deepen) else self.judge(batch)
 
     def judge(self, states: Sequence[CrashState]) -> Answers:
         """Recovers and judges `states`, one after the other."""
-        judged = tuple(self._judge(state) for state in states)
-        return Answers(judged, int(getattr(self._engine, "boots", 1)))
+        judged = tuple(
+            self._judge(self._images.writes(state), *claims_at(self._recorded, state))
+            for state in states
+        )
+        return Answers(judged, self._boots)
 
-    def _judge(self, state: CrashState) -> Judged:
-        writes = self._images.writes(state)
+    def deepen(self, task: Deepen) -> Answers:
+        """Puts a recovery on record, and judges states that a cut during it may have left."""
+        judged: list[Judged] = []
+        count = Recoveries()
+        try:
+            if task.state is None:
+                first, recovered = self._live_recovery()
+                count.live = 1
+            else:
+                first = task.state
+                found = self._record(self._images.writes(first))
+                if found is None:  # the kernel died: there is no record, and no second cut
+                    count.unrecorded = 1
+                    return Answers((), self._boots, count)
+                recovered = found
+            self._second_cuts(first, recovered, task, task.limit, 1, judged, count)
+        except HostError as error:
+            judged.append(Judged((_engine_failed(error),), policy="recovery"))
+        return Answers(tuple(judged), self._boots, count)
+
+    @property
+    def _boots(self) -> int:
+        return int(getattr(self._engine, "boots", 1))
+
+    def _live_recovery(self) -> tuple[CrashState, Recovered]:
+        """What the recorded system itself did after the recorded cut."""
+        recorded = self._recorded
+        first = cut_state(recorded.space)
+        timeline = read_timeline(recorded.trial.recovery_log, verify_payloads=True)
+        if not timeline.complete:
+            raise HostError("the log of the live recovery was not closed in order")
+        return first, Recovered(timeline, tuple(self._images.writes(first)))
+
+    def _record(self, writes: Sequence[ImageWrite]) -> Recovered | None:
+        """Recovers on record, if the engine can."""
+        engine: Any = self._engine
+        observation, raw = engine.record(writes, timeout_s=STATE_S)
+        if raw is None:
+            return None
+        timeline = timeline_of_record(
+            raw,
+            self._folder,
+            disk_size=self._recorded.space.timeline.disk_size,
+            durability=self._durability,
+        )
+        later = observation.later
+        claims = (later.first_lsn, later.acked, later.attempted) if later else (0, 0, 0)
+        return Recovered(timeline, tuple(writes), *claims)
+
+    def _second_cuts(
+        self,
+        first: CrashState,
+        recovered: Recovered,
+        task: Deepen,
+        allowance: int,
+        level: int,
+        judged: list[Judged],
+        count: Recoveries,
+    ) -> None:
+        """Up to `allowance` states: of one recovery, and of recoveries of those if wanted."""
+        count.recorded += 1
+        count.deepest = max(count.deepest, level)
+        limit = allowance if level == task.depth else max(1, allowance // 2)
+        deeper_limit = max(1, (allowance - limit) // DEEPER)
+        draw = random.Random(f"{task.seed}/{level}/{len(judged)}")
+        on_record = set(draw.sample(range(limit), min(limit, DEEPER)))
+        required, attempted = claims_at(self._recorded, first)
+
+        def drawn(how: Drawn) -> None:
+            count.legal_log2.append(how.legal_log2)
+
+        seconds = states_of(
+            recovered,
+            self._recorded.parameters.cut.kind,
+            policies=self._work.policies,
+            model=self._work.model,
+            seed=f"{task.seed}/{level}/{len(judged)}",
+            limit=limit,
+            drawn=drawn,
+        )
+        for number, second in enumerate(seconds):
+            judged.append(self._judge_second(first, second, required, attempted))
+            count.states += 1
+            count.ended += second.later is not None
+            if level < task.depth and number in on_record:
+                deeper = self._record(second.writes)
+                if deeper is None:
+                    count.unrecorded += 1
+                else:
+                    again = cut_again(first, second)
+                    self._second_cuts(again, deeper, task, deeper_limit, level + 1, judged, count)
+
+    def _judge_second(
+        self,
+        first: CrashState,
+        second: SecondState,
+        required: tuple[LsnRange, ...],
+        attempted: int,
+    ) -> Judged:
+        later = (second.later,) if second.later else ()
+        attempted = max(attempted, second.attempted)
+        judged = self._judge(list(second.writes), (*required, *later), attempted)
+        policy = f"recovery/{second.state.policy}"
+        if not judged.findings:
+            return replace(judged, policy=policy)
+        told = tuple(
+            replace(finding, message=f"{second.what}: {finding.message}")
+            for finding in judged.findings
+        )
+        return replace(judged, findings=told, policy=policy, again=cut_again(first, second))
+
+    def _judge(
+        self, writes: list[ImageWrite], required: tuple[LsnRange, ...], attempted: int
+    ) -> Judged:
+        def found(observation: Observation) -> Judged:
+            later = observation.later
+            return Judged(
+                check_state(required, attempted, observation, self._recorded.layout),
+                went_on=later is not None and not later.no_room,
+                no_room=later is not None and later.no_room,
+            )
+
         expected = None
         if self._decided is not None:
             self._decided.advance(writes)
             expected = self._decided.find()
             if expected is not None and self._rerun.randrange(RERUN_ONE_IN):
-                return Judged(judge_state(self._recorded, state, expected), pruned=True)
+                return replace(found(expected), pruned=True)
         try:
             observation = self._engine.recover(writes, timeout_s=STATE_S)
         except HostError as error:
             return Judged((_engine_failed(error),))
-        findings = judge_state(self._recorded, state, observation)
+        judged = found(observation)
         if self._decided is None:
-            return Judged(findings)
+            return judged
         if expected is not None:
             if not _same(expected, observation):
-                findings = (*findings, _pruned_wrongly())
-            return Judged(findings, pruned=True, rerun=True)
+                judged = replace(judged, findings=(*judged.findings, _pruned_wrongly()))
+            return replace(judged, pruned=True, rerun=True)
         self._decided.learn(getattr(self._engine, "reads", None), observation)
-        return Judged(findings)
+        return judged
 
 
 def _same(one: Observation, other: Observation) -> bool:
     """Whether two observations differ in nothing but the words of a kernel."""
-    return replace(one, failure="") == replace(other, failure="")
+    return _without_words(one) == _without_words(other)
+
+
+def _without_words(seen: Observation) -> Observation:
+    later = seen.later
+    if later is not None:
+        said = replace(later.observation, failure="")
+        later = replace(later, observation=said, failure="failed" if later.failure else "")
+    return replace(seen, failure="", later=later)
 
 
 def _engine_failed(error: HostError) -> Finding:
@@ -182,124 +276,3 @@ def _pruned_wrongly() -> Finding:
         "a state recovers otherwise than one that agrees with it on all that was read: "
         "a bug in powercut, or a recovery that is not repeatable",
     )
-
-
-class OneWorker:
-    """A worker in this process, to be used like several of their own."""
-
-    def __init__(self, worker: LocalWorker) -> None:
-        self._worker = worker
-
-    def answers(self, batches: Iterator[Sequence[CrashState]]) -> Iterator[Answered]:
-        """As `WorkerPool.answers`."""
-        for batch in batches:
-            yield 0, batch, self._worker.judge(batch)
-
-
-class WorkerPool:
-    """Worker processes.  A context manager: leaving it ends them."""
-
-    def __init__(self, work: Work, jobs: int) -> None:
-        self._work = work
-        self._jobs = jobs
-        self._context = multiprocessing.get_context("spawn")
-        self._stack = ExitStack()
-        self._pipes: list[Pipe] = []
-
-    def __enter__(self) -> Self:
-        try:
-            for number in range(self._jobs):
-                work = replace(self._work, seed=self._work.seed + number)
-                ours, theirs = self._context.Pipe()
-                process = self._context.Process(target=_serve, args=(work, theirs), daemon=True)
-                process.start()
-                theirs.close()
-                self._stack.enter_context(_Ending(process, ours))
-                self._pipes.append(ours)
-            for pipe in self._pipes:
-                _receive(pipe)  # it has started, or says why not
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.close()
-
-    def answers(self, batches: Iterator[Sequence[CrashState]]) -> Iterator[Answered]:
-        """Each batch with its answers and the number of its worker, in the order of batches.
-
-        Takes a batch whenever a worker is free.  Raises HostError if a worker dies.
-        """
-        numbered = enumerate(batches)
-        busy: dict[Pipe, tuple[int, Sequence[CrashState]]] = {}
-        done: dict[int, Answered] = {}
-
-        def hand_out(pipe: Pipe) -> None:
-            number, batch = next(numbered, (0, None))
-            if batch is not None:
-                pipe.send(batch)
-                busy[pipe] = (number, batch)
-
-        for pipe in self._pipes:
-            hand_out(pipe)
-        following = 0
-        while busy:
-            ready = multiprocessing.connection.wait(list(busy), timeout=_BATCH_S)
-            if not ready:
-                raise HostError(f"no worker of the exploration answered in {_BATCH_S:g} s")
-            for pipe in [pipe for pipe in busy if pipe in ready]:
-                number, batch = busy.pop(pipe)
-                done[number] = (self._pipes.index(pipe), batch, _receive(pipe))
-                hand_out(pipe)
-            while following in done:  # what is found first must not depend on who was faster
-                yield done.pop(following)
-                following += 1
-
-
-class _Ending(AbstractContextManager[None]):
-    """Ends a worker: in order, and if it does not listen, at once."""
-
-    def __init__(self, process: Any, pipe: Pipe) -> None:
-        self._process = process
-        self._pipe = pipe
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_: object) -> None:
-        self._pipe.close()
-        self._process.join(_END_S)
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join(_END_S)
-        self._process.close()
-
-
-def _receive(pipe: Pipe) -> Any:
-    try:
-        answer = pipe.recv()
-    except (EOFError, OSError) as error:
-        raise HostError("a worker of the exploration died", hint="try --jobs 1") from error
-    if isinstance(answer, BaseException):
-        raise answer
-    return answer
-
-
-def _serve(work: Work, pipe: Pipe) -> None:
-    """A worker process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ^C is for the explorer, which ends us
-    try:
-        with LocalWorker(work) as worker:
-            pipe.send("ready")
-            while True:
-                pipe.send(worker.judge(pipe.recv()))
-    except (EOFError, BrokenPipeError):
-        return
-    except BaseException as error:
-        pipe.send(error)

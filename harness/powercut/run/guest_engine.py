@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from powercut.channel.guest_channel import GuestChannel
 from powercut.machine.port import FileDisk
@@ -22,6 +21,7 @@ from powercut.machine.qemu import QemuMachine
 from powercut.model.errors import HostError
 from powercut.model.observation import Observation
 from powercut.recover.port import ImageWrite, RecoveryPlan
+from powercut.run.opened import Opened
 from powercut.run.recovery import recover_in_guest
 from powercut.run.rig import Rig
 from powercut.run.scratch import scratch
@@ -30,14 +30,14 @@ from powercut.scenario.settings import Parameters
 _KILL_S: Final = 10.0
 
 
-class GuestEngine:
+class GuestEngine(Opened):
     """Recovers states of `base` in QEMU guests; a `RecoveryEngine`."""
 
     def __init__(self, base: Path, parameters: Parameters, plan: RecoveryPlan) -> None:
+        super().__init__()
         self._base = base
         self._parameters = parameters
         self._plan = plan
-        self._stack = ExitStack()
         self._rig: Rig | None = None
         self._folder = Path()
         self.boots = 0
@@ -47,30 +47,21 @@ class GuestEngine:
         """The image under every state; never modified."""
         return self._base
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.close()
+    def _open(self, stack: ExitStack) -> None:
+        self._folder = stack.enter_context(scratch())
 
     def start(self, *, timeout_s: float) -> None:
         """Finds what this host has; guests start with each state.  Raises HostError."""
         del timeout_s
         if self._rig is None:
             self._rig = Rig.find()
-            self._folder = self._stack.enter_context(scratch())
 
     def recover(self, writes: Sequence[ImageWrite], *, timeout_s: float) -> Observation:
         """Recovers the base image with `writes` laid over it, in order.
 
         Raises HostError if the image cannot be written.
         """
-        if self._rig is None:
+        if self._rig is None or self._folder == Path():
             raise HostError("the guest engine has not been started")
         self.boots += 1
         folder = self._folder / f"{self.boots}"

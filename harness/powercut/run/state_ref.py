@@ -8,6 +8,11 @@ canonical JSON (no spaces, keys sorted, `policy` and `format` left out):
      "torn": [[write, begin, end], ...], "moves": [[write, after], ...],
      "policy": "all-but-one"}
 
+A state of a disk whose recovery was cut, too, has one member more:
+
+    "again": {"overlay": [[offset, data compressed with zlib, in base64], ...],
+              "promised": [[first LSN, last LSN], ...], "attempted": 216}
+
 So the name says what the state is, not who thought of it; it has a meaning only
 together with its recording.  States that somebody may ask for again lie in
 `states/<name>.json` beside the recording, unsealed, since they follow from it.
@@ -15,14 +20,17 @@ together with its recording.  States that somebody may ask for again lie in
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import re
+import zlib
 from pathlib import Path
 from typing import Any, Final
 
-from powercut.crash.states import CrashState, Kept, Move
+from powercut.crash.states import Again, CrashState, Kept, Move
 from powercut.model.errors import DamagedRecording, UsageError
+from powercut.model.verdict import LsnRange
 from powercut.store.files import host_errors, write_atomic
 from powercut.store.layout import TrialDir
 
@@ -49,7 +57,7 @@ StateRef = dict[str, Any]
 
 def serialise(state: CrashState) -> StateRef:
     """The state as a value for JSON."""
-    return {
+    value = {
         "format": FORMAT,
         "instant": int(state.instant),
         "survivors": [int(write) for write in state.survivors],
@@ -57,6 +65,29 @@ def serialise(state: CrashState) -> StateRef:
         "moves": [[int(move.write), int(move.after)] for move in state.moves],
         "policy": state.policy,
     }
+    if state.again:
+        value["again"] = {
+            "overlay": [
+                [int(offset), base64.b64encode(zlib.compress(data)).decode()]
+                for offset, data in state.again.overlay
+            ],
+            "promised": [[int(span.first), int(span.last)] for span in state.again.promised],
+            "attempted": int(state.again.attempted),
+        }
+    return value
+
+
+def _again(value: Any) -> Again | None:
+    if value is None:
+        return None
+    return Again(
+        overlay=tuple(
+            (_number(offset), zlib.decompress(base64.b64decode(data, validate=True)))
+            for offset, data in value["overlay"]
+        ),
+        promised=tuple(LsnRange(_number(a), _number(b)) for a, b in value["promised"]),
+        attempted=_number(value["attempted"]),
+    )
 
 
 def parse(value: object) -> CrashState:
@@ -70,8 +101,9 @@ def parse(value: object) -> CrashState:
             torn=tuple(Kept(*(_number(n) for n in row)) for row in value["torn"]),
             moves=tuple(Move(*(_number(n) for n in row)) for row in value["moves"]),
             policy=str(value.get("policy", "")),
+            again=_again(value.get("again")),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, zlib.error) as error:
         raise DamagedRecording(f"not a crash state: {error!r}") from error
 
 

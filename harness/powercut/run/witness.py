@@ -275,6 +275,12 @@ def _start(
     """A state that loses something, and what it loses."""
     if name is not None:
         state = resolve_state(recording, name)
+        if state.again is not None:
+            raise UsageError(
+                f"state {name} was cut again during its recovery: which writes of the recording "
+                "would have to be there says nothing about it",
+                hint="look at it with `powercut materialize` or `powercut shell`",
+            )
         found = judge.judge(state)
         if found.verdict is not Verdict.LOSSY:
             raise UsageError(
@@ -303,7 +309,9 @@ def _candidates(recording: Recording) -> list[tuple[str, CrashState]]:
     for finding in explored.findings if explored else ():
         if finding.verdict is Verdict.LOSSY:
             name = finding.examples[0].id
-            found.append((name, resolve_state(recording, name)))
+            state = resolve_state(recording, name)
+            if state.again is None:
+                found.append((name, state))
     first = _first_exposed(recording)
     if first is not None:
         name = f"ack:{first.first}"

@@ -325,6 +325,18 @@ def _format(p: Parameters) -> Iterator[Reason]:
             )
 
 
+def _explore(p: Parameters) -> Iterator[Reason]:
+    if p.filesystem.type is FilesystemType.RAW:
+        for key, value in (("after", p.explore.after), ("depth", p.explore.depth)):
+            if value:
+                yield (
+                    f"explore.{key}",
+                    "recovery of a log on the device itself reads it and writes nothing: there is "
+                    "no life after it that could go wrong, and nothing in it to be cut; set it to "
+                    "0 where filesystem.type is raw",
+                )
+
+
 _RULES: Final[tuple[Callable[[Parameters], Iterator[Reason]], ...]] = (
     _layout,
     _alternate,
@@ -339,4 +351,5 @@ _RULES: Final[tuple[Callable[[Parameters], Iterator[Reason]], ...]] = (
     _pmem,
     _format,
     _cut,
+    _explore,
 )

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, PlainValidator, WithJsonSchema
+from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema
 
 from powercut.model.contract import CutKind, CutPolicy
 from powercut.scenario.choices import ExploreEngine, ExploreModel, ExplorePolicy
@@ -106,3 +106,12 @@ class ExploreSettings(Settings):
     engine: ExploreEngine = ExploreEngine.AUTO
     """What recovers them: `raw` for a log on the device itself, `uml` or `guest` for others;
     `auto` takes the fastest that can."""
+
+    after: Annotated[int, Field(ge=0, le=10_000)] = 0
+    """After each recovery the workload goes on by so many records, and all that was acknowledged
+    before and after must be there after a clean unmount, or after a second cut; 0 for not at
+    all.  Needs a file system."""
+
+    depth: Annotated[int, Field(ge=0, le=8)] = 0
+    """How many cuts may follow the first, each during the recovery from the one before.  Needs a
+    file system."""

@@ -107,6 +107,35 @@ class ExploreCoverage(Record):
     compared: int = 0
     """States whose answer was compared with that of a second, independent reader."""
 
+    went_on: int = 0
+    """States after whose recovery the workload went on."""
+
+    no_room: int = 0
+    """States after whose recovery it could not, since log or disk were full."""
+
+    recoveries: int = 0
+    """Recoveries whose writes were recorded, to be cut again."""
+
+    recoveries_live: int = 0
+    """Of these, that of the recorded cut itself, by the recorded system (0 or 1)."""
+
+    recoveries_unrecorded: int = 0
+    """Recoveries that were to be recorded and were not, since the kernel died in them."""
+
+    recovery_states: int = 0
+    """States of those recoveries that were checked, besides `distinct`."""
+
+    recovery_states_ended: int = 0
+    """Of these, at a second cut after the workload had gone on: what it had acknowledged was
+    required, too."""
+
+    recovery_depth: int = 0
+    """How many cuts followed the first at most."""
+
+    recovery_log2: float = 0.0
+    """Binary logarithm of the number of legal states of those recoveries, summed over the
+    instants looked at."""
+
     exhausted: bool
     """Whether every policy that ends came to its end at every instant asked for."""
 
@@ -147,6 +176,12 @@ class ExploreResult(Record):
 
     seed: int
     """Root of every random choice."""
+
+    after: int = 0
+    """Records by which the workload went on after each recovery; 0: it did not."""
+
+    depth: int = 0
+    """How many cuts were to follow the first, each in the recovery from the one before."""
 
     jobs: int
     """Engines at the same time."""

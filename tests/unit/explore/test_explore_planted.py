@@ -15,9 +15,12 @@ from powercut.model.verdict import FindingKind, Verdict
 from powercut.recover import raw
 from powercut.recover.raw import Moment, RawLog, unavailable
 from powercut.run import explore_worker
-from powercut.run.explore import Budget, Wanted, _Run
+from powercut.run.explore import _Run
 from powercut.run.explore_engines import Decided
-from powercut.run.explore_worker import LocalWorker, OneWorker, Prune, Work
+from powercut.run.explore_pool import OneWorker
+from powercut.run.explore_wanted import Budget, Prune, Wanted
+from powercut.run.explore_work import Work
+from powercut.run.explore_worker import LocalWorker
 from powercut.run.guest_engine import write_image
 from powercut.run.recovery import read_on_host
 

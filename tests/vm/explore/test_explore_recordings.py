@@ -19,8 +19,8 @@ from powercut.recover.raw import unavailable as no_raw
 from powercut.recover.uml import unavailable as no_uml
 from powercut.run import state_ref
 from powercut.run.campaign import run_scenarios
-from powercut.run.explore import Budget, Wanted, explore
-from powercut.run.explore_worker import Prune
+from powercut.run.explore import explore
+from powercut.run.explore_wanted import Budget, Prune, Wanted
 from powercut.run.recorded import open_recorded
 from powercut.run.verify import verify
 

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is to be explored, within which bounds, and how far it has come."""
+
+from __future__ import annotations
+
+import enum
+import random
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from powercut.crash.explore import InstantKind
+from powercut.crash.policies import POLICIES
+from powercut.crash.states import CrashState, Model
+from powercut.model.errors import UsageError
+
+ENGINES: Final = ("auto", "raw", "uml", "guest")
+PER_POLICY: Final = 1024
+"""States that one policy draws at one instant at most."""
+
+
+PER_RECOVERY: Final = 32
+"""States that are checked of each recovery on record, if second cuts are wanted."""
+
+RECOVERIES_MAX: Final = 4096
+"""Recoveries that are kept for second cuts when only time bounds their number."""
+
+
+class Prune(enum.Enum):
+    """Which states are decided by an earlier one instead of by an engine."""
+
+    BYTES = "bytes"  # those with the same bytes on the whole disk
+    READS = "reads"  # also those with the same bytes wherever the earlier recovery read
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How many states may be checked, or for how long (seconds); None for no such bound."""
+
+    states: int | None = None
+    seconds: float | None = None
+
+    @staticmethod
+    def parse(text: str) -> Budget:
+        """`10000` (states), `90s`, `5m` or `1h`.  Raises UsageError."""
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|min|h|)", text.strip())
+        number = float(found.group(1)) if found else 0.0
+        if not found or not number or (not found.group(2) and not number.is_integer()):
+            raise UsageError(
+                f"budget {text!r}: neither a number of states nor a time",
+                hint="for example 10000, 60s, 5m",
+            )
+        if not found.group(2):
+            return Budget(states=int(number))
+        return Budget(seconds=number * {"s": 1, "m": 60, "min": 60, "h": 3600}[found.group(2)])
+
+    def first_share(self, *, after: int, depth: int) -> Budget:
+        """What is for states of the recording itself; the rest is for states of recoveries."""
+        share = 0.5 if depth else 0.9 if after else 1.0
+        return Budget(
+            None if self.states is None else max(1, int(self.states * share)),
+            None if self.seconds is None else self.seconds * share,
+        )
+
+    def recoveries(self, per_recovery: int) -> int:
+        """How many recoveries are drawn at most, of each so many states are checked."""
+        return RECOVERIES_MAX if self.states is None else -(-self.states // per_recovery)
+
+    def __str__(self) -> str:
+        if self.seconds is not None:
+            return f"{self.seconds:g}s"
+        return "no bound" if self.states is None else str(self.states)
+
+
+@dataclass(frozen=True)
+class ExploreProgress:
+    """How far an exploration has come; `rate_s` is states per second."""
+
+    states: int
+    lossy_states: int
+    seconds: float
+    budget: Budget
+    doing: str
+
+    @property
+    def rate_s(self) -> float:
+        """States per second so far."""
+        return self.states / self.seconds if self.seconds > 0 else 0.0
+
+
+Listener = Callable[[ExploreProgress], None]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be explored, checked for sense.
+
+    `after` is the number of records by which the workload goes on after each recovery, 0
+    for not at all.  `depth` says how many cuts may follow each other: 1 for a cut during the
+    recovery from the first, 2 for one during the recovery from that.
+    """
+
+    model: Model = Model.EXACT
+    policies: tuple[str, ...] = tuple(POLICIES)
+    at: tuple[InstantKind, ...] = tuple(InstantKind)
+    budget: Budget = Budget(states=10_000)
+    engine: str = "auto"
+    jobs: int = 1
+    seed: int = 0
+    prune: Prune = Prune.BYTES
+    confirm: bool = True
+    per_policy: int = PER_POLICY
+    after: int = 0
+    depth: int = 0
+
+    def __post_init__(self) -> None:
+        for name in self.policies:
+            if name not in POLICIES:
+                raise UsageError(
+                    f"there is no policy {name!r}", hint="choose from " + ", ".join(POLICIES)
+                )
+        if self.engine not in ENGINES:
+            raise UsageError(
+                f"there is no engine {self.engine!r}", hint="choose from " + ", ".join(ENGINES)
+            )
+
+
+class Reservoir:
+    """So many of the states that are offered, all with the same chance (algorithm R)."""
+
+    def __init__(self, seed: int, size: int) -> None:
+        self._draw = random.Random(f"{seed}/recoveries")
+        self._size = size
+        self._offered = 0
+        self._kept: list[CrashState] = []
+
+    def drawn(self) -> list[CrashState]:
+        """Those that were kept, in random order: any number from the beginning is as good."""
+        return self._draw.sample(self._kept, len(self._kept))
+
+    def offer(self, state: CrashState) -> None:
+        """Takes it, perhaps."""
+        self._offered += 1
+        if len(self._kept) < self._size:
+            self._kept.append(state)
+            return
+        at = self._draw.randrange(self._offered)
+        if at < self._size:
+            self._kept[at] = state

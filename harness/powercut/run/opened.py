@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What holds something open that has to be closed, also when opening it fails half-way."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, Self
+
+from powercut.recover.port import RecoveryEngine
+
+
+class Opened(ABC):
+    """A context manager that closes whatever its `_open` has put on a stack, in reverse."""
+
+    def __init__(self) -> None:
+        self._held = ExitStack()
+
+    @abstractmethod
+    def _open(self, stack: ExitStack) -> None:
+        """Opens everything; what has to be closed goes on `stack` as soon as it is open."""
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._open(stack)
+            self._held = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._held.close()
+
+
+def start_engine(engine: RecoveryEngine, stack: ExitStack, *, timeout_s: float) -> None:
+    """Starts `engine`; `stack` ends it, also if it does not start.  Raises HostError."""
+    manager: Any = engine  # every engine is one, and the port does not say so
+    stack.enter_context(manager)
+    engine.start(timeout_s=timeout_s)
