@@ -17,6 +17,7 @@ from powercut.machine.process import spawn
 from powercut.machine.qmp import Qmp
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
 
+_MIGRATES_TO_FILES: Final = (8, 2)
 _TAIL_BYTES: Final = 4096
 _REAP_TIMEOUT_S: Final = 10
 _POLL_S: Final = 0.001
@@ -94,8 +95,8 @@ class Hypervisor:
         deadline = time.monotonic() + timeout_s
         self._ignore_shared_ram(timeout_s)
         with state.open("xb") as file:
-            self._qmp.send_file("state", file.fileno(), timeout_s=timeout_s)
-            self._qmp.execute("migrate", {"uri": "fd:state"}, timeout_s=timeout_s)
+            uri = self._state_uri(state, file.fileno(), timeout_s)
+            self._qmp.execute("migrate", {"uri": uri}, timeout_s=timeout_s)
             while True:
                 answer = self._qmp.execute("query-migrate", timeout_s=timeout_s)
                 if answer.get("status") == "completed":
@@ -111,8 +112,8 @@ class Hypervisor:
         deadline = time.monotonic() + timeout_s
         self._ignore_shared_ram(timeout_s)
         with state.open("rb") as file:
-            self._qmp.send_file("state", file.fileno(), timeout_s=timeout_s)
-        self._qmp.execute("migrate-incoming", {"uri": "fd:state"}, timeout_s=timeout_s)
+            uri = self._state_uri(state, file.fileno(), timeout_s)
+        self._qmp.execute("migrate-incoming", {"uri": uri}, timeout_s=timeout_s)
         self.wait_status("running", timeout_s=deadline - time.monotonic())
 
     def quit(self, *, timeout_s: float) -> None:
@@ -151,6 +152,18 @@ class Hypervisor:
             ) from None
         finally:
             self._qmp.close()
+
+    def _state_uri(self, state: Path, fd: int, timeout_s: float) -> str:
+        """How this QEMU is told of the file `state`, open as `fd`.
+
+        QEMU opens files for this itself since 8.2 (`file:`); for `fd:`, files are deprecated
+        since 9.1 (docs/about/deprecated.rst), and 11.1 refuses them.
+        """
+        version = self._qmp.execute("query-version", timeout_s=timeout_s)["qemu"]
+        if (version["major"], version["minor"]) >= _MIGRATES_TO_FILES:
+            return f"file:{state}"
+        self._qmp.send_file("state", fd, timeout_s=timeout_s)
+        return "fd:state"
 
     def _ignore_shared_ram(self, timeout_s: float) -> None:
         capability = {"capability": "x-ignore-shared", "state": True}
