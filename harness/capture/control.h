@@ -8,6 +8,8 @@
  *     arm flush N                 {"ok":true}; when that flush is submitted everything
  *                                 stands still until a cut, and the client that armed
  *                                 it gets {"event":"armed","flush":N,"time_ns":T}
+ *     latency FLUSH FUA           {"ok":true}; nanoseconds that a flush and a FUA write
+ *                                 take from now on; the log gets a mark that says so
  *     snapshot PATH               {"ok":true}
  *     cut POLICY SEED [PREFIX]    {"ok":true,"at_ns":...,"dropped_writes":...,
  *                                 "dropped_bytes":...,"survived_writes":...}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from powercut import cli_presets
 from powercut.paths import RESULTS
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ DISKS = ("none", "nvme-plp", "sata-ssd-plp", "nvme", "sata-ssd", "hdd-7200")
 
 @click.command()
 @click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
+@cli_presets.OPTION
 @click.option(
     "--disk",
     "disks",
@@ -44,6 +46,7 @@ DISKS = ("none", "nvme-plp", "sata-ssd-plp", "nvme", "sata-ssd", "hdd-7200")
 @click.option("--results", type=FILE, default=RESULTS, help="Where the evidence is kept.")
 def cost(
     scenarios: Sequence[str],
+    presets: Sequence[str],
     disks: Sequence[str],
     commits: int,
     seed: int | None,
@@ -63,12 +66,16 @@ def cost(
     from powercut.report.measurement import print_measurements
     from powercut.run.measure_run import measure_scenarios
     from powercut.scenario.choices import DiskModel
+    from powercut.scenario.load import load_scenario, preset_scenario
 
+    paths = find_scenarios(scenarios) if scenarios or not presets else []
+    chosen = [load_scenario(path) for path in paths]
+    chosen += [preset_scenario(presets)] if presets else []
     console = Console(stderr=json_file == Path("-"))
     models = [DiskModel(disk) for disk in disks] or list(DiskModel)
     with console.status("measuring ...") as status:
         runs = measure_scenarios(
-            find_scenarios(scenarios),
+            chosen,
             models=models,
             commits=commits,
             seed=seed,

@@ -16,7 +16,7 @@ from powercut.scenario.choices import DiskModel
 from powercut.store.measurement import Cost, Measurement, RequestCounts
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
-_WIDTH = 15
+_WIDTH = 10
 
 
 def print_measurements(console: Console, measurements: Sequence[Measurement]) -> None:
@@ -33,6 +33,8 @@ def print_measurements(console: Console, measurements: Sequence[Measurement]) ->
             console.print(_costs(measurement, None if measurement is safest else safest))
         for line in cost_lines(measurement):
             console.print(Text(line, "yellow"), highlight=False)
+        if blind := blind_line(measurement):
+            console.print(Text(blind, "dim"), highlight=False)
         if measurement.trouble:
             console.print(Text(f"trouble: {measurement.trouble}", "red"), highlight=False)
 
@@ -126,13 +128,13 @@ def wire_lines(measurement: Measurement) -> list[Text]:
 def _costs(measurement: Measurement, safest: Measurement | None) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("disk", no_wrap=True)
-    table.add_column("commits/s", justify="right", no_wrap=True)
-    table.add_column("at most", justify="right", no_wrap=True)
+    table.add_column("commits\n/s", justify="right", no_wrap=True)
+    table.add_column("at\nmost", justify="right", no_wrap=True)
     if safest:
-        table.add_column("of safest", justify="right", no_wrap=True)
+        table.add_column("beside\nsafest", justify="right", no_wrap=True)
     for name in ("p50", "p99", "max"):
-        table.add_column(f"{name} ms", justify="right", no_wrap=True)
-    table.add_column("0.01 ms to 1 s", no_wrap=True)
+        table.add_column(f"{name}\nms", justify="right", no_wrap=True)
+    table.add_column("10 us\n    to 1 s", no_wrap=True)
     for cost in measurement.costs:
         limit = cost.medium_limit_per_s
         row: list[str | Text] = [cost.disk.value, f"{cost.commits_per_s:,.0f}"]
@@ -140,15 +142,24 @@ def _costs(measurement: Measurement, safest: Measurement | None) -> Table:
         if safest:
             row.append(_ratio(cost, safest))
         latency = cost.latency
-        row += [f"{us / 1000:.2f}" for us in (latency.p50_us, latency.p99_us, latency.max_us)]
+        row += [_ms(us) for us in (latency.p50_us, latency.p99_us, latency.max_us)]
         row.append(_sketch(cost))
         table.add_row(*row, style="bold yellow" if cost.too_fast else None)
     return table
 
 
+def _ms(us: float) -> str:
+    """Three digits of it."""
+    ms = us / 1000
+    return f"{ms:.2f}" if ms < 10 else f"{ms:.1f}" if ms < 100 else f"{ms:,.0f}"
+
+
 def _ratio(cost: Cost, safest: Measurement) -> str:
     other = _on(safest, cost.disk)
-    return f"{cost.commits_per_s / other.commits_per_s:.2f} x" if other else "-"
+    if other is None:
+        return "-"
+    ratio = cost.commits_per_s / other.commits_per_s
+    return f"{ratio:.2f} x" if ratio < 10 else f"{ratio:,.0f} x"
 
 
 def _on(measurement: Measurement, disk: DiskModel) -> Cost | None:
@@ -156,7 +167,7 @@ def _on(measurement: Measurement, disk: DiskModel) -> Cost | None:
 
 
 def _sketch(cost: Cost) -> str:
-    """The histogram, a character for a third of a decade from 10 us to 1 s."""
+    """The histogram, a character for half a decade from 10 us to 1 s."""
     bars = [0] * _WIDTH
     for upper_us, commits in cost.histogram:
         place = int((math.log10(max(upper_us, 10.0)) - 1) / 5 * _WIDTH)
@@ -174,3 +185,23 @@ def cost_lines(measurement: Measurement) -> list[str]:
         for cost in measurement.costs
         if cost.too_fast
     ]
+
+
+def blind_line(measurement: Measurement) -> str:
+    """On which disks this host is too slow for a missing flush to show in the rate; or empty."""
+    floor = _on(measurement, DiskModel.NONE)
+    if floor is None:
+        return ""
+    hidden = [
+        cost.disk.value
+        for cost in measurement.costs
+        if cost.medium_limit_per_s is not None
+        and cost.medium_limit_per_s > floor.commits_per_s
+        and not cost.too_fast
+    ]
+    if not hidden:
+        return ""
+    return (
+        f"this host makes {floor.commits_per_s:,.0f} commits a second at most, whatever the disk:"
+        f" the rate could not show a missing flush on {', '.join(hidden)}"
+    )

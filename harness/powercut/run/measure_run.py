@@ -10,7 +10,7 @@ from pathlib import Path
 from powercut.run.measure import measure_cell
 from powercut.run.rig import Rig
 from powercut.scenario.choices import DiskModel
-from powercut.scenario.load import expand, load_scenario
+from powercut.scenario.load import Scenario, expand
 from powercut.scenario.seeds import fresh_seed
 from powercut.store.layout import ResultDir
 from powercut.store.measurement import Measurement
@@ -25,7 +25,7 @@ class MeasuredRun:
 
 
 def measure_scenarios(
-    paths: Sequence[Path],
+    scenarios: Sequence[Scenario],
     *,
     models: Sequence[DiskModel],
     commits: int,
@@ -34,12 +34,11 @@ def measure_scenarios(
     results: Path,
     on_cell: Callable[[str], None] = lambda _: None,
 ) -> list[MeasuredRun]:
-    """Measures every cell of the scenarios at `paths`; see `measure_cell`.
+    """Measures every cell of the scenarios; see `measure_cell`.
 
-    Raises UsageError for a mistake in a scenario, before anything is measured, and HostError
-    if this host cannot run anything at all.
+    Raises UsageError if `only` selects nothing, before anything is measured, and HostError if
+    this host cannot run anything at all.
     """
-    scenarios = [load_scenario(path) for path in paths]
     plans = []
     for scenario in scenarios:
         root = scenario.settings.seed if seed is None else seed

@@ -739,3 +739,23 @@ def test_the_log_names_connections(folder):
     assert (events["type"] == EventType.CONNECT).sum() == 2
     left = events["connection"][events["type"] == EventType.DISCONNECT]
     assert set(left.tolist()) <= {1, 2}, "the server may notice after the log is closed"
+
+
+def test_latencies_change_while_it_runs_and_the_log_says_when(folder):
+    with running(folder, DeviceContract(flush_latency_ns=LONG_NS, fua_latency_ns=LONG_NS)) as disk:
+        disk.set_latency(3_000_000, 2_000_000)
+        with NbdClient(disk.socket) as client:
+            client.write(0, b"x" * S)
+            client.flush()
+            client.write(S, b"y" * S, fua=True)
+    timeline = read_timeline(folder / "log", verify_payloads=True)
+    took = timeline.requests.completed_ns - timeline.requests.submitted_ns
+    assert took[1] >= 3_000_000
+    assert took[2] >= 2_000_000
+    assert [name for _, name in timeline.marks] == ["latency: flush 3000000 ns, FUA 2000000 ns"]
+
+
+@pytest.mark.parametrize("latencies", [(-1, 0), (0, 60_000_000_001)])
+def test_latencies_that_cannot_be_are_refused(folder, latencies):
+    with running(folder) as disk, pytest.raises(HostError, match="latency: wants FLUSH FUA"):
+        disk.set_latency(*latencies)
