@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Certificates of real runs: they go on after a kill, and nobody changes them unseen."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from powercut.model.errors import UsageError
+from powercut.model.verdict import Verdict
+from powercut.run.certify import CertifyWays, Request, certify, resume_certificate
+from powercut.run.certify_verify import examine
+from powercut.run.keep import Keep
+from powercut.run.sign import sign
+from powercut.scenario.load import parse_scenario
+from powercut.store.certify_order import CertificateDir
+from powercut.store.layout import ResultDir
+
+HEAD = """powercut: 1
+filesystem: {type: raw}
+workload: {direct: true, record: 4096, align: 4096}
+cut: {trigger: {acks: 10}}
+"""
+TWO = (
+    HEAD
+    + """name: two
+cells:
+  - {name: honest}
+  - {name: unsafe, machine.cache: unsafe, expect: lossy}
+"""
+)
+MANY = HEAD + "name: many\ntrials: 4\nmatrix: {machine.cache: [none, writeback]}\n"
+WAIT_S = 240
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """A certificate of two cells, with all that belongs to it."""
+    scenario = parse_scenario(TWO, Path("two.yaml"))
+    request = Request("two", (scenario,), 1, "./powercut certify two.yaml --seed 1")
+    ways = CertifyWays(jobs=2, keep=Keep.ALL)
+    return certify(request, tmp_path_factory.mktemp("results"), ways).directory.path
+
+
+@pytest.fixture
+def folder(made, tmp_path) -> Path:
+    """A copy of it; its files are shared: to be replaced, never written to."""
+    shutil.copytree(made, tmp_path / "copy", symlinks=True, copy_function=os.link)
+    return tmp_path / "copy"
+
+
+def test_what_it_says(made):
+    certificate = CertificateDir.open(made)
+    outcome = examine(made, deep=True)
+    assert outcome.problems == ()
+    assert outcome.certificate.verdicts == {"safe": 1, "inconclusive": 0, "lossy": 1}
+    assert outcome.certificate.as_expected
+    honest, unsafe = outcome.certificate.cells
+    assert (honest.verdict, honest.lost, honest.explanation) == (Verdict.SAFE, 0, "")
+    assert [control.behaved for control in honest.controls] == [True, True]
+    assert (unsafe.verdict, unsafe.lost, unsafe.confirmed) == (Verdict.LOSSY, unsafe.acked, True)
+    assert unsafe.acked >= 10
+    assert unsafe.explanation.startswith("hypervisor: cache.no-flush")
+    assert unsafe.wire is not None
+    assert unsafe.wire.flush_ends_at == "hypervisor"
+    roles = {outcome.certificate.components[index].role for index in honest.components}
+    assert {"hypervisor", "guest kernel", "capture disk", "host kernel"} <= roles
+    for part in outcome.certificate.components:
+        assert part.version
+        assert part.role == "host kernel" or len(part.sha256) == 64
+    assert certificate.run_of("two") is not None
+
+
+def change(path: Path, edit) -> None:
+    value = json.loads(path.read_bytes())
+    edit(value)
+    path.unlink()
+    path.write_text(json.dumps(value))
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda c: c["verdicts"].update(safe=2, lossy=0),
+        lambda c: c.update(seed=2),
+        lambda c: c.update(statement="All is well."),
+        lambda c: c["host"].update(kernel="another"),
+        lambda c: c["components"][0].update(sha256="0" * 64),
+        lambda c: c["not_tested"].pop(),
+        lambda c: c["cells"].pop(),
+        lambda c: c["cells"][1].update(verdict="safe"),
+        lambda c: c["cells"][1].update(lost=0),
+        lambda c: c["cells"][1].update(explanation="bad luck"),
+        lambda c: c["cells"][1]["evidence"][0].update(sha256="0" * 64),
+        lambda c: c["cells"][0].update(loss_probability_upper_95=0.01),
+        lambda c: c["cells"][0]["controls"][0].update(behaved=False),
+        lambda c: c["cells"][0]["parameters"]["machine"].update(cache="writeback"),
+        lambda c: c["cells"][0]["wire"]["disk"].update(flushes=1),
+    ],
+)
+def test_a_field_that_was_changed_is_found(folder, edit):
+    change(folder / "certificate.json", edit)
+    assert examine(folder).problems
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["trial.json", "base.img", "disk.log", "disk.data", "history.bin", "manifest.json"],
+)
+def test_evidence_that_was_changed_is_found(folder, name):
+    file = next(folder.glob(f"runs/two/2*/cells/unsafe/0001/{name}"))
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.unlink()
+    file.write_bytes(data)
+    assert any(name in problem or "evidence" in problem for problem in examine(folder).problems)
+
+
+def test_a_verdict_that_was_changed_with_its_certificate_is_found_by_judging_again(folder):
+    for file in folder.glob("runs/two/2*/cells/unsafe/0001/verdict.json"):
+        change(file, lambda v: v.update(lost_lsns=[{"first": 1, "last": 1}]))
+    assert examine(folder).problems == (), "only what is lost of it is said twice"
+    (problem,) = examine(folder, deep=True).problems
+    assert problem.endswith("judged again, other records are lost")
+
+
+def test_a_signature(folder):
+    key = folder / "key"
+    make = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "tester", "-f", str(key)]
+    subprocess.run(make, check=True, timeout=60)
+    file = folder / "certificate.json"
+    sign(file, key)
+    allowed = folder / "allowed"
+    allowed.write_text(f"tester@example.org {key.with_suffix('.pub').read_text()}")
+    trusted = examine(folder, allowed_signers=allowed)
+    assert trusted.problems == ()
+    assert "Signed by tester@example.org." in trusted.checked
+    stranger = folder / "stranger"
+    make[-1] = str(stranger)
+    subprocess.run(make, check=True, timeout=60)
+    sign(file, stranger)
+    (problem,) = examine(folder, allowed_signers=allowed).problems
+    assert "its key is of nobody" in problem
+    sign(file, key)
+    data = file.read_bytes()
+    file.unlink()
+    file.write_bytes(data + b"\n")
+    (problem,) = examine(folder).problems
+    assert "does not fit certificate.json" in problem
+    with pytest.raises(UsageError, match="there is no such key"):
+        sign(file, folder / "missing")
+
+
+def test_what_cannot_be_looked_at_is_said(folder, tmp_path):
+    alone = tmp_path / "certificate.json"
+    shutil.copy(folder / "certificate.json", alone)
+    outcome = examine(alone)
+    assert outcome.problems == ()
+    assert [text for text in outcome.unchecked if text.startswith("Its results are not beside")]
+    (trial,) = ResultDir(next(folder.glob("runs/two/2*"))).path.glob("cells/honest/0001")
+    for file in trial.iterdir():
+        if file.name not in ("manifest.json", "verdict.json", "trial.json"):
+            file.unlink()
+    outcome = examine(folder)
+    assert outcome.problems == ()
+    assert any("were not kept" in text for text in outcome.unchecked)
+
+
+def test_it_goes_on_after_a_kill(tmp_path, nothing_is_left):
+    scenario = tmp_path / "many.yaml"
+    scenario.write_text(MANY)
+    arguments = [str(scenario), "--seed", "5", "--no-cost", "--jobs", "1"]
+    argv = [sys.executable, "-m", "powercut.cli", "certify", *arguments, "--keep", "notable"]
+    process = subprocess.Popen(
+        [*argv, "--results", str(tmp_path / "results")], stdout=subprocess.DEVNULL
+    )
+    runs = tmp_path / "results/certify/many/latest/runs/many"
+    deadline = time.monotonic() + WAIT_S
+    while len(list(runs.glob("latest/cells/*/*/verdict.json"))) < 3:
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.01)
+    while not list(runs.glob("latest/cells/*/0004/disk.log")):  # in the middle of a trial
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait(timeout=60)
+    (run,) = (path for path in runs.iterdir() if not path.is_symlink())
+    before = {path: path.stat().st_ino for path in run.glob("cells/*/*/manifest.json")}
+    assert 3 <= len(before) < 8
+    with pytest.raises(UsageError, match="1 of 1 runs have not ended"):
+        examine_unfinished(runs.parent.parent)
+    done = resume_certificate(runs.parent.parent, CertifyWays(jobs=2))
+    after = {path: path.stat().st_ino for path in run.glob("cells/*/*/manifest.json")}
+    assert len(after) == 8
+    assert before.items() <= after.items(), "what was sealed was not made again"
+    assert done.certificate.verdicts == {"safe": 2, "inconclusive": 0, "lossy": 0}
+    assert [cell.cuts for cell in done.certificate.cells] == [4, 4]
+    assert all(control.behaved for cell in done.certificate.cells for control in cell.controls)
+    assert examine(done.directory.path).problems == ()
+    seeds = {
+        json.loads(path.with_name("trial.json").read_text())["trial"]["seed"] for path in after
+    }
+    plan = [t.seed for cell in done.certificate.cells for t in trials_of(run, cell.cell)]
+    assert seeds == set(plan)
+    assert resume_certificate(done.directory.path, CertifyWays()).certificate == done.certificate
+
+
+def examine_unfinished(path: Path) -> None:
+    from powercut.run.certify_build import certificate_of
+
+    certificate_of(CertificateDir.open(path))
+
+
+def trials_of(run: Path, cell: str):
+    from powercut.scenario.load import expand
+
+    scenario = parse_scenario(MANY, Path("many.yaml"))
+    (found,) = (c for c in expand(scenario, seed=5).cells if c.name == cell)
+    return found.trials
