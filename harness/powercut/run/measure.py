@@ -27,6 +27,7 @@ from powercut.machine.qemu import QemuMachine
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.history import History
 from powercut.model.latency import LatencyHistogram, upper_edge_ns
+from powercut.model.machine import Bus
 from powercut.run import commands, measure_log
 from powercut.run.rig import Rig
 from powercut.run.run_id import run_id_of
@@ -180,7 +181,9 @@ class _Run:
             try:
                 machine.start(timeout_s=self.deadline.remaining_s)
                 channel.wait_hello(timeout_s=self.deadline.remaining_s)
-                trace = GuestTrace(self._command(channel), self.parameters.machine.bus.device)
+                bus = self.parameters.machine.bus
+                bios = bus is not Bus.VIRTIO_PMEM
+                trace = GuestTrace(self._command(channel), bus.device, bios=bios)
                 trace.start()
                 guest = _Guest(machine, channel, disk, trace)
                 guest.facts = prepare_disk(channel, self.parameters, self.deadline)

@@ -69,11 +69,16 @@ class GuestSnapshot:
 
 
 class GuestTrace:
-    """The counters of one guest.  `unknown` says what cannot be counted, and why."""
+    """The counters of one guest.  `unknown` says what cannot be counted, and why.
 
-    def __init__(self, command: Command, device: str) -> None:
+    Without `bios`, what file systems ask for is left alone: some drivers submit bios, too, such
+    as virtio_pmem for each flush.
+    """
+
+    def __init__(self, command: Command, device: str, *, bios: bool = True) -> None:
         self._command = command
         self._device = device
+        self._wanted = bios
         self._issues = self._bios = False
         self.unknown: list[str] = []
 
@@ -87,6 +92,8 @@ class GuestTrace:
             for event in (_ISSUE, _REQUEUE):
                 self._command("write", f"{event}/trigger", "hist:keys=rwbs:vals=nr_sector")
             self._issues = True
+            if not self._wanted:
+                return
             probe = "p:powercut/asked submit_bio opf=+16(%di):x32"
             self._command("write", f"{_TRACEFS}/kprobe_events", probe)
             self._command("write", f"{_ASKED}/trigger", "hist:keys=opf.hex")

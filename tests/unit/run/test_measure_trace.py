@@ -133,3 +133,12 @@ def test_a_kernel_that_counts_less_leaves_the_rest(refused, issued):
     assert "failed: ENOENT" in trace.unknown[0]
     assert (trace.snapshot().issued is not None) is issued
     assert trace.snapshot().asked is None
+
+
+def test_bios_are_left_alone_where_drivers_submit_some():
+    guest = Guest()
+    trace = GuestTrace(guest, "pmem0", bios=False)
+    trace.start()
+    assert trace.unknown == []
+    assert not guest.synced
+    assert trace.snapshot().asked is None
