@@ -28,7 +28,9 @@ from powercut import (
     cli_presets,
     cli_probe,
     cli_recordings,
+    cli_versions,
 )
+from powercut.cli_versions import at_versions
 from powercut.model.errors import PowercutError, UsageError
 from powercut.paths import RESULTS, ROOT, SCENARIOS
 
@@ -109,6 +111,7 @@ _scenarios = click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
 @cli.command(epilog=SCENARIO_HELP)
 @_scenarios
 @cli_presets.OPTION
+@cli_versions.version_options
 @click.option("--json", "json_file", type=DIRECTORY, help="Write the results here; - for stdout.")
 @_seed
 @_only
@@ -136,6 +139,8 @@ _scenarios = click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
 def run(
     scenarios: Sequence[str],
     presets: Sequence[str],
+    qemus: Sequence[str],
+    kernels: Sequence[str],
     json_file: Path | None,
     seed: int | None,
     only: Sequence[str],
@@ -153,7 +158,12 @@ def run(
     from powercut.store.results import CampaignOutcome
 
     if resume is not None and (
-        scenarios or presets or only or (seed, trials, confidence, at_most) != (None,) * 4
+        scenarios
+        or presets
+        or qemus
+        or kernels
+        or only
+        or (seed, trials, confidence, at_most) != (None,) * 4
     ):
         raise UsageError(
             "--resume goes on with what was asked for then",
@@ -166,7 +176,7 @@ def run(
     aim = None if confidence is None else Aim(confidence, AT_MOST if at_most is None else at_most)
     # With the JSON on stdout, everything for a person goes to stderr.
     console = _console(stderr=json_file == Path("-"))
-    chosen = [] if resume is not None else _chosen(scenarios, presets)
+    chosen = [] if resume is not None else at_versions(_chosen(scenarios, presets), qemus, kernels)
     with ProgressView(console) as progress:
         if resume is not None:
             resumed = resume_run(resume, Ways(jobs, on_event=progress))
@@ -191,6 +201,7 @@ def run(
 @cli.command(epilog=SCENARIO_HELP)
 @_scenarios
 @cli_presets.OPTION
+@cli_versions.version_options
 @_seed
 @_only
 @_trials
@@ -198,6 +209,8 @@ def run(
 def plan(
     scenarios: Sequence[str],
     presets: Sequence[str],
+    qemus: Sequence[str],
+    kernels: Sequence[str],
     seed: int | None,
     only: Sequence[str],
     trials: int | None,
@@ -214,7 +227,7 @@ def plan(
 
         describe = describe_cell
     console = _console()
-    for scenario in _chosen(scenarios, presets):
+    for scenario in at_versions(_chosen(scenarios, presets), qemus, kernels):
         root = scenario.settings.seed if seed is None else seed
         root = fresh_seed() if root is None else root
         print_plan(console, expand(scenario, seed=root, trials=trials, only=only), describe)

@@ -26,10 +26,12 @@ from rich.text import Text
 from powercut.machine.accelerator import accelerator_proof, qemu_version
 from powercut.machine.guest_image import current_guest_image
 from powercut.machine.port import Accelerator
+from powercut.machine.suites import CachedSuite, cached_suites
 from powercut.model.errors import HostError, PowercutError
-from powercut.paths import BUILD, CAPTURE_PLUGIN, RESULTS
+from powercut.paths import BUILD, CACHE, CAPTURE_PLUGIN, RESULTS
 
 _TIMEOUT_S: Final = 20.0
+_MIB: Final = 1 << 20
 _GIB: Final = 1 << 30
 _SPACE_NEEDED: Final = 2 * _GIB  # guest image, cache, and the recordings of a few runs
 _MEMORY_NEEDED: Final = _GIB // 2  # one guest, its disk, and what judges them
@@ -159,6 +161,22 @@ def _guest_image(*, fresh: bool) -> Probe:
     return Probe("guest image", True, found, needed=True)
 
 
+def _suites(*, fresh: bool) -> Probe:
+    del fresh
+    found = [
+        f"{item.suite} ({', '.join(_versions_in(item))}; {item.size / _MIB:.0f} MiB)"
+        for item in cached_suites()
+    ]
+    text = ", ".join(found) or "none is in the cache"
+    text += f"; in {CACHE / 'suites'}, fetched when a scenario names one"
+    return Probe("suites", True, text)
+
+
+def _versions_in(item: CachedSuite) -> list[str]:
+    qemu = [f"QEMU {item.qemu}"] if item.qemu else []
+    return [*qemu, *(f"Linux {release}" for release in item.kernels)]
+
+
 def _uml(*, fresh: bool) -> Probe:
     del fresh
     return _tool(
@@ -259,6 +277,7 @@ _PROBES: Final[Mapping[str, Callable[..., Probe]]] = {
     "nbdkit": _nbdkit,
     "capture disk": _capture_disk,
     "guest image": _guest_image,
+    "suites": _suites,
     "uml": _uml,
     "libvirt": _libvirt,
     "fuse": _fuse,

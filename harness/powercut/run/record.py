@@ -101,6 +101,7 @@ def record_trial(
             update={
                 "trouble": "; ".join(dict.fromkeys(run.trouble)),
                 "cut_ns": run.cut_ns,
+                "versions": run.versions,
                 "guest_facts": run.facts,
                 "recovery_facts": run.recovery_facts,
                 "timings_s": watch.seconds,
@@ -121,6 +122,7 @@ class _Recording:
         self.deadline = Deadline(job.parameters.deadline / 1e9)
         self.trouble: list[str] = []
         self.cut_ns: int | None = None
+        self.versions: dict[str, str] = {}
         self.facts: dict[str, str] = {}
         self.recovery_facts: dict[str, str] = {}
 
@@ -128,6 +130,7 @@ class _Recording:
         """Run, cut, recover."""
         parameters = self.job.parameters
         with self.watch.phase(Phase.PREPARE):
+            self.versions = self.rig.versions(parameters)
             image = ensure_formatted_image(
                 commands.base_image(parameters),
                 commands.image_format(parameters),

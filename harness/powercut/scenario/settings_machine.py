@@ -99,7 +99,7 @@ class MachineSettings(Settings):
     """How the guest comes to run: `booted`; `restored`, from a guest that was saved after it
     had booted, as after a live migration; or `auto`, restored where that makes no difference."""
 
-    memory: Annotated[Size, Field(ge=64 << 20)] = 128 << 20
+    memory: Annotated[Size, Field(ge=64 << 20)] = 192 << 20
     """RAM of the guest, in bytes or with a unit; at least 64 MiB."""
 
     cpus: Annotated[StrictInt, Field(ge=1, le=64)] = 1

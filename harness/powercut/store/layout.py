@@ -83,6 +83,7 @@ class TrialRecord(BaseModel):
     run_id: str  # 32 hex digits
     trouble: str = ""  # why the recording is not what it should be; empty if it is
     cut_ns: int | None = None  # the instant of the cut; None if it never came
+    versions: dict[str, str] = {}  # of QEMU and of the guest's kernel, with digests
     guest_facts: dict[str, str] = {}
     recovery_facts: dict[str, str] = {}
     timings_s: dict[str, float] = {}
