@@ -121,6 +121,7 @@ class _Recording:
         self.watch = watch
         self.deadline = Deadline(job.parameters.deadline / 1e9)
         self.trouble: list[str] = []
+        self.came_up = False
         self.cut_ns: int | None = None
         self.versions: dict[str, str] = {}
         self.facts: dict[str, str] = {}
@@ -147,6 +148,11 @@ class _Recording:
             )
             with CaptureDisk(config) as disk:
                 self._run_until_cut(disk, sockets)
+                if not self.came_up:
+                    raise HostError(
+                        "the system did not come up: what it makes of the disk afterwards "
+                        "is nothing that a cut has done"
+                    )
                 with self.watch.phase(Phase.RECOVER):
                     observation = self._recover(disk, sockets)
                 self.directory.write_observation(observation)
@@ -165,6 +171,7 @@ class _Recording:
                     channel.wait_hello(timeout_s=self.deadline.remaining_s)
                     self.facts = prepare_disk(channel, self.job.parameters, self.deadline)
                     mount_disk(channel, self.job.parameters, self.deadline)
+                    self.came_up = True
                 with self.watch.phase(Phase.WORKLOAD):
                     self._write_until_trigger(channel, disk)
             except PowercutError as error:

@@ -292,7 +292,10 @@ def _pmem(p: Parameters) -> Iterator[Reason]:
         if getattr(machine, key) is not idle:
             yield f"machine.{key}", f"a disk on {machine.bus.value} is mapped memory; leave it out"
     dax = any(is_dax(option) for option in p.filesystem.mount)
-    if dax and p.filesystem.type is FilesystemType.EXT4 and "-b" not in p.filesystem.mkfs:
+    if dax and machine.bus is Bus.NVDIMM:
+        # Linux describes its pages (ND_REGION_PAGEMAP) for virtio-pmem and not for an NFIT's.
+        yield "filesystem.mount", "an NVDIMM has no dax before `ndctl create-namespace -m fsdax`"
+    elif dax and p.filesystem.type is FilesystemType.EXT4 and "-b" not in p.filesystem.mkfs:
         # mke2fs gives small file systems small blocks, and ext4 refuses to mount them with dax.
         yield "filesystem.mkfs", "dax needs blocks of 4096 bytes: give mkfs [-b, '4096']"
     if p.cut.kind is not CutKind.POWER_LOSS:

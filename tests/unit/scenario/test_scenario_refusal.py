@@ -101,8 +101,12 @@ REFUSED = [
         ["cut.kind"],
     ),
     (
-        {"machine": {"bus": "nvdimm"}, "filesystem": {"type": "ext4", "mount": ["dax"]}},
+        {"machine": {"bus": "virtio-pmem"}, "filesystem": {"type": "ext4", "mount": ["dax"]}},
         ["filesystem.mkfs"],
+    ),
+    (
+        {"machine": {"bus": "nvdimm"}, "filesystem": {"mount": ["dax=always"]}},
+        ["filesystem.mount"],
     ),
     ({"filesystem": {"mount": ["dax"]}}, ["filesystem.mount"]),
     (

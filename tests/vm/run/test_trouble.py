@@ -114,6 +114,13 @@ def test_a_guest_that_cannot_boot_is_inconclusive(run):
     assert trial.commits_acked == 0
 
 
+def test_a_file_system_that_never_mounted_was_not_lost_by_the_cut(run):
+    trial = only(run("filesystem: {mount: [nonsense]}\n"))
+    assert trial.verdict is Verdict.INCONCLUSIVE
+    assert {f.kind for f in trial.findings} == {FindingKind.INCOMPLETE}
+    assert any("mount xfs /dev/vda /mnt nonsense" in f.message for f in trial.findings)
+
+
 @pytest.fixture
 def small_host(tmp_path):
     """A folder on a file system of 24 MiB."""
