@@ -18,6 +18,7 @@ import pytest
 from powercut.paths import SCENARIOS
 
 MARK = "POWERCUT_TEST_RUN"
+FILES = [("matrix/aio.yaml", 4), ("lying/nvdimm.yaml", 5)]  # with a server and a mount more
 
 
 def marked(value: str) -> list[tuple[int, str]]:
@@ -48,14 +49,17 @@ def wait_until(condition) -> bool:
     return True
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_sigkill_at_a_random_moment(tmp_path, seed):
+@pytest.mark.parametrize(
+    ("scenario", "seed"),
+    [*(("first-light.yaml", seed) for seed in range(4)), *FILES],
+)
+def test_sigkill_at_a_random_moment(tmp_path, scenario, seed):
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     value = uuid.uuid4().hex
     before = (mounts(), loop_devices())
     program = Path(sys.executable).with_name("powercut")
-    command = [str(program), "run", str(SCENARIOS / "first-light.yaml")]
+    command = [str(program), "run", str(SCENARIOS / scenario)]
     controller = subprocess.Popen(
         [*command, "--seed", "1", "--results", str(tmp_path / "results")],
         env={**os.environ, MARK: value, "TMPDIR": str(temporary)},
