@@ -9,7 +9,7 @@ from typing import Final
 from powercut.disk.base import BaseImageSpec
 from powercut.disk.capture import CaptureConfig
 from powercut.disk.image_format import FormatSpec
-from powercut.model.machine import Aio, Bus, ImageFormat
+from powercut.model.machine import Aio, Bus, ImageFormat, is_dax
 from powercut.model.wal import LayoutKind, WalLayout
 from powercut.recover.port import RecoveryPlan
 from powercut.scenario.settings import (
@@ -142,10 +142,15 @@ def capture_config(
 
 
 def recovery_plan(parameters: Parameters, run_id: bytes) -> RecoveryPlan:
-    """What recovery of this cell's disk consists of."""
+    """What recovery of this cell's disk consists of.
+
+    Without DAX, which changes nothing on the disk and which no block device has: states of
+    memory are recovered on other disks, too.
+    """
+    options = (option for option in parameters.filesystem.mount if not is_dax(option))
     return RecoveryPlan(
         filesystem="" if is_raw(parameters) else parameters.filesystem.type.value,
-        mount_options=",".join(parameters.filesystem.mount),
+        mount_options=",".join(options),
         mount_point=MOUNT_POINT,
         reader=read_arguments(parameters, run_id),
         device=parameters.machine.bus.device,

@@ -6,8 +6,14 @@ from __future__ import annotations
 import pytest
 
 from powercut.model.machine import Bus, CacheFlags, CacheMode
-from powercut.run.commands import promised_facts, write_cache_file
-from powercut.scenario.settings import GuestWriteCache, MachineSettings, Switch
+from powercut.run.commands import promised_facts, recovery_plan, write_cache_file
+from powercut.scenario.settings import (
+    FilesystemSettings,
+    GuestWriteCache,
+    MachineSettings,
+    Parameters,
+    Switch,
+)
 
 BACK, THROUGH = "write back", "write through"
 
@@ -63,3 +69,9 @@ def test_an_overridden_write_cache_does_not_change_what_the_disk_knows(bus):
     settings = MachineSettings(bus=bus, guest_write_cache=GuestWriteCache.WRITE_THROUGH)
     fua = "1" if bus in (Bus.NVME, Bus.VIRTIO_SCSI_FUA) else "0"
     assert promised_facts(settings) == {"write_cache": THROUGH, "fua": fua}
+
+
+def test_recovery_needs_no_dax():
+    filesystem = FilesystemSettings(mount=("dax=always", "noatime"))
+    plan = recovery_plan(Parameters(filesystem=filesystem), bytes(16))
+    assert plan.mount_options == "noatime"
