@@ -39,6 +39,10 @@ HISTOGRAMS_MAX: Final = 900
 stays below five megabytes."""
 
 
+OPEN_MAX: Final = 60
+"""With more cells than this their lists and costs are folded."""
+
+
 @dataclass(frozen=True)
 class Group:
     """The cells of one scenario."""
@@ -78,7 +82,7 @@ def certificate_html(certificate: Certificate, directory: Path) -> str:
         directory=directory,
         groups=groups,
         views=views,
-        main_costs={n: _on(model, v) for n, v in views.items()},
+        main_costs={n: one for n, v in views.items() if (one := _on(model, v)) is not None},
         model=model,
         kinds=kinds,
         kind_of={index: kind for kind in kinds for index in kind.members},
@@ -93,6 +97,7 @@ def certificate_html(certificate: Certificate, directory: Path) -> str:
         signature=read_signature(directory),
         glossary=GLOSSARY,
         decades=Markup(decades_symbol()),
+        small=len(cells) <= OPEN_MAX,
         words=words,
         axis_name=axis_name,
         value_text=value_text,

@@ -28,7 +28,7 @@ from powercut.report.heatmap import lay_out
 from powercut.report.histogram import BARS, histogram_bars, histogram_svg
 from powercut.report.signature import read_signature
 from powercut.scenario.choices import DiskModel
-from powercut.store.certificate import CertifiedControl, Coverage
+from powercut.store.certificate import CertifiedControl, Coverage, Evidence
 from powercut.store.layout import ResultDir
 from powercut.store.measurement import RequestCounts, WireAccount
 
@@ -127,10 +127,12 @@ def test_a_nightly_fits_and_renders_in_time(tmp_path: Path):
         CertifiedControl(kind=kind, expected="safe", verdict=Verdict.SAFE, behaved=True)
         for kind in ("honest", "lying-disk", "no-sync")
     )
+    recordings = (Evidence(directory="runs/large/" + "x" * 90, sha256="ab" * 32, kept=False),)
     lost = {"verdict": Verdict.LOSSY, "lost": 9, "explanation": "hypervisor: it drops flushes"}
     cells = [
         cell.model_copy(
             update={"wire": wire(flushes=200), "costs": costs, "controls": controls}
+            | {"evidence": recordings, "reproduce": "x" * 80 + cell.reproduce}
             | (lost if number % 9 == 0 else {})
         )
         for number, cell in enumerate(cells)
@@ -223,13 +225,13 @@ def test_more_than_the_medium_can_do_is_a_symptom(tmp_path: Path):
 def test_the_wire_shows_where_the_promise_ends(tmp_path: Path):
     cell = cell_of("a", Verdict.LOSSY, wire=wire("hypervisor"))
     text = certificate_html(certificate_of_cells([cell]), tmp_path)
-    assert re.search(r'<tr class="end"><th>hypervisor</th>', text)
+    assert re.search(r'<tr class="end"><th>hypervisor<', text)
     assert "200 flushes came in, none went out." in text
     assert "WS&nbsp;200" in text
     text = certificate_html(
         certificate_of_cells([cell_of("a", Verdict.LOSSY, wire=wire("workload"))]), tmp_path
     )
-    assert re.search(r'<tr class="end"><th>workload</th>', text)
+    assert re.search(r'<tr class="end"><th>workload<', text)
     assert text.count('<tr class="end">') == 2  # in the kind and in the cell
 
 
