@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Presets: how a real product's default disk treats a guest's flush, as settings.
 
-A preset is a YAML file in presets/.  It says what a product does by default, in
-which version, who says so, and which settings of a scenario do the same.  Where the default
-loses acknowledged records it also has a remedy: what an operator changes, and the settings
+A preset is a YAML file in the folder presets beside this module.  It says what a product
+does by default, in which version, who says so, and which settings of a scenario do the same.
+Where the default loses acknowledged records it also has a remedy: what an operator changes, and the settings
 that follow.  `NAME` stands for the product as it comes, `NAME/remedy` for the product after
 that change.
 
@@ -22,7 +22,6 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import Field, StringConstraints, ValidationError, model_validator
 
 from powercut.model.errors import UsageError
-from powercut.paths import ROOT
 from powercut.scenario.choices import Expect
 from powercut.scenario.expand import merge
 from powercut.scenario.refusal import refusals
@@ -39,7 +38,7 @@ from powercut.scenario.yaml_file import (
     report,
 )
 
-PRESETS: Final = ROOT / "presets"
+PRESETS: Final = Path(__file__).parent / "presets"
 REMEDY: Final = "remedy"
 _HINT: Final = "see docs/presets.md"
 
