@@ -3,9 +3,9 @@
 
 A preset is a YAML file in the folder presets beside this module.  It says what a product
 does by default, in which version, who says so, and which settings of a scenario do the same.
-Where the default loses acknowledged records it also has a remedy: what an operator changes, and the settings
-that follow.  `NAME` stands for the product as it comes, `NAME/remedy` for the product after
-that change.
+Where the default loses acknowledged records it also has a remedy: what an operator changes,
+and the settings that follow.  `NAME` stands for the product as it comes, `NAME/remedy` for
+the product after that change.
 
 Nothing here runs the product: a preset is a claim about it, put into terms that powercut
 can run.
