@@ -84,6 +84,12 @@ _OF_A_LOSS: Final = (
         "scenarios/lying/no-sync.yaml",
     ),
     Cause(
+        "file system",
+        lambda p: bool({"barrier=0", "nobarrier"} & set(p.filesystem.mount)),
+        "mounted without barriers, it sends no flush, whatever the disk needs",
+        "scenarios/certify/nightly/mount-options.yaml",
+    ),
+    Cause(
         "guest block layer",
         lambda p: (
             p.machine.guest_write_cache is GuestWriteCache.WRITE_THROUGH
@@ -106,6 +112,13 @@ _OF_A_LOSS: Final = (
         "the NVMe controller offers FUA and ignores it, so that the block that commits the "
         "file system's journal stays in the volatile cache until the next flush",
         "docs/buses-and-formats.md",
+    ),
+    Cause(
+        "hypervisor",
+        lambda p: p.machine.bus is Bus.NVDIMM,
+        "an NVDIMM in an ordinary file has no flush: what the guest writes stays in the host's "
+        "page cache",
+        "scenarios/matrix/pmem.yaml",
     ),
     Cause(
         "hypervisor",
