@@ -6,12 +6,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from powercut.model.observation import Observation
+
+NO_SUCH_SLOT: Final = 2
+"""The exit status of a writer that has no slot for the LSN it is to go on with: of `wal`, for
+any arguments that cannot work (docs/adding-a-workload.md)."""
 
 
 @dataclass(frozen=True)

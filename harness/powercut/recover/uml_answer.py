@@ -8,13 +8,11 @@ import struct
 from typing import Final
 
 from powercut.model.observation import Continued, Observation
+from powercut.recover.port import NO_SUCH_SLOT
 from powercut.recover.uml_share import After, Answer, Share, Step
 
 _TROUBLE: Final = frozenset({Step.PATCH, Step.VIEW, Step.UMOUNT, Step.CHECK})
 """What is never the state's fault; a file system that stays mounted would leak into the next."""
-
-_BAD_ARGUMENTS: Final = 2
-"""The writer's exit status for arguments that cannot work: there is no slot for the LSN."""
 
 
 class Trouble(Exception):
@@ -57,5 +55,5 @@ def _later(share: Share, answer: Answer, failure: str, said: str) -> Continued |
         return Continued(*claims, Observation(extents, complete=False, failure=failure))
     # ext4 answers ENOSPC when its accounts are wrong, too, but not without a word.
     full = answer.error == errno.ENOSPC and not said
-    no_room = answer.after is After.WRITER and (full or answer.status == _BAD_ARGUMENTS)
+    no_room = answer.after is After.WRITER and (full or answer.status == NO_SUCH_SLOT)
     return Continued(*claims, Observation(extents), failure, no_room)

@@ -43,12 +43,13 @@ from powercut.run.explore_pool import OneWorker, WorkerPool
 from powercut.run.explore_raw import RawExploration, RawOptions
 from powercut.run.explore_wanted import (
     PER_RECOVERY,
+    RECOVERIES_MAX,
     ExploreProgress,
     Listener,
     Reservoir,
     Wanted,
 )
-from powercut.run.explore_work import Deepen, Recoveries, Work
+from powercut.run.explore_work import Answers, Deepen, Recoveries, Work
 from powercut.run.explore_worker import LocalWorker, judge_state, open_engine
 from powercut.run.opened import start_engine
 from powercut.run.recorded import Recorded, open_recorded
@@ -146,7 +147,7 @@ class _Run:
         self.checked = self.pruned = self.rerun = self.compared = 0
         self.went_on = self.no_room = 0
         self.first_share = wanted.budget.first_share(after=wanted.after, depth=wanted.depth)
-        self.chosen = Reservoir(wanted.seed, wanted.budget.recoveries(self.per_recovery))
+        self.chosen = Reservoir(wanted.seed, RECOVERIES_MAX)
         self.recoveries = Recoveries()
         self.began = time.monotonic()
         self._told = 0.0
@@ -250,31 +251,45 @@ class _Run:
         if not self.wanted.depth and not self.wanted.after:
             return
         self._tell("cutting again", force=True)
-        for worker, task, answers in workers.answers(self._tasks()):
-            self.boots[worker] = answers.boots
-            self.recoveries.add(answers.recoveries)
-            for judged in answers.judged:
-                self.went_on += judged.went_on
-                self.no_room += judged.no_room
-                state = judged.again or task.state or NO_STATE
-                self.collected.add(judged.policy, judged.findings, partial(_same, state))
-            self._tell("cutting again")
-
-    def _tasks(self) -> Iterator[Deepen]:
-        wanted = self.wanted
-        end = None
-        if wanted.budget.seconds is not None:
-            end = self.began + wanted.budget.seconds
-        left = None if wanted.budget.states is None else wanted.budget.states - self.checked
-        states: list[CrashState | None] = [None] if wanted.depth else []
+        log = self.recorded.trial.recovery_log.with_suffix(".log")
+        live = self.wanted.depth and log.is_file()
+        states: list[CrashState | None] = [None] if live else []
         states += self.chosen.drawn() if self.engine == "uml" else []
-        for number, state in enumerate(states):
-            if (end is not None and time.monotonic() >= end) or (left is not None and left <= 0):
+        # In rounds, as a recovery may have fewer states than it may be asked for; what is
+        # asked for must not depend on who answers first.
+        while states and (round_of := self._round(states)):
+            states = states[len(round_of) :]
+            for worker, task, answers in workers.answers(self._in_time(round_of)):
+                self._add_recoveries(worker, task, answers)
+
+    def _round(self, states: Sequence[CrashState | None]) -> list[Deepen]:
+        """As many recoveries as the budget would have room for if each had all its states."""
+        budget = self.wanted.budget.states
+        left = None if budget is None else budget - self.checked - self.recoveries.states
+        each = self.per_recovery if left is None else max(1, min(self.per_recovery, left))
+        count = len(states) if left is None else max(0, -(-left // each))
+        done = self.recoveries.recorded
+        return [
+            Deepen(state, each, self.wanted.depth, self.wanted.seed + done + number)
+            for number, state in enumerate(states[:count])
+        ]
+
+    def _in_time(self, tasks: Sequence[Deepen]) -> Iterator[Deepen]:
+        seconds = self.wanted.budget.seconds
+        for task in tasks:
+            if seconds is not None and time.monotonic() >= self.began + seconds:
                 return
-            limit = self.per_recovery if left is None else min(self.per_recovery, left)
-            yield Deepen(state, limit, wanted.depth, wanted.seed + number)
-            if left is not None:
-                left -= limit
+            yield task
+
+    def _add_recoveries(self, worker: int, task: Deepen, answers: Answers) -> None:
+        self.boots[worker] = answers.boots
+        self.recoveries.add(answers.recoveries)
+        for judged in answers.judged:
+            self.went_on += judged.went_on
+            self.no_room += judged.no_room
+            state = judged.again or task.state or NO_STATE
+            self.collected.add(judged.policy, judged.findings, partial(_same, state))
+        self._tell("cutting again")
 
     def _batches(self) -> Iterator[Sequence[CrashState]]:
         assert isinstance(self.exploration, Exploration)

@@ -24,7 +24,7 @@ PER_RECOVERY: Final = 32
 """States that are checked of each recovery on record, if second cuts are wanted."""
 
 RECOVERIES_MAX: Final = 4096
-"""Recoveries that are kept for second cuts when only time bounds their number."""
+"""States that are kept so that their recoveries may be put on record."""
 
 
 class Prune(enum.Enum):
@@ -63,10 +63,6 @@ class Budget:
             None if self.states is None else max(1, int(self.states * share)),
             None if self.seconds is None else self.seconds * share,
         )
-
-    def recoveries(self, per_recovery: int) -> int:
-        """How many recoveries are drawn at most, of each so many states are checked."""
-        return RECOVERIES_MAX if self.states is None else -(-self.states // per_recovery)
 
     def __str__(self) -> str:
         if self.seconds is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from powercut.channel.guest_channel import GuestChannel
@@ -13,9 +14,9 @@ from powercut.channel.port import GuestFailed
 from powercut.channel.wire import Decoder
 from powercut.machine.port import Machine
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
-from powercut.model.observation import Observation
+from powercut.model.observation import Continued, Extent, Observation, SlotState
 from powercut.paths import WAL_BINARY
-from powercut.recover.port import RecoveryPlan
+from powercut.recover.port import NO_SUCH_SLOT, RecoveryPlan
 from powercut.run import commands
 from powercut.scenario.settings import Parameters
 
@@ -52,9 +53,45 @@ def recover_in_guest(
         if read.status or read.error:
             failure = f"the log reader failed: {read.error or f'status {read.status}'}"
             return Observation(read.extents, complete=False, failure=failure), facts
-        return Observation(read.extents), facts
+        later = None
+        if plan.after and plan.filesystem:
+            later = _go_on(channel, plan, read.extents, left)
+        return Observation(read.extents, later=later), facts
     except (GuestFailed, DeadlineExceeded, HostError) as error:
         return Observation((), complete=False, failure=f"recovery did not finish: {error}"), {}
+
+
+def _go_on(
+    channel: GuestChannel,
+    plan: RecoveryPlan,
+    extents: Sequence[Extent],
+    left: Callable[[], float],
+) -> Continued:
+    """The workload goes on; then a clean unmount, another mount, and the reader once more."""
+    whole = [e.lsn + e.count - 1 for e in extents if e.state is SlotState.INTACT]
+    first = max(whole, default=0) + 1
+    wrote = channel.run("exec", *plan.after, f"first_lsn={first}", timeout_s=left())
+    failure = wrote.error or (f"status {wrote.status}" if wrote.status else "")
+    count = next(int(word[8:]) for word in plan.after if word.startswith("records="))
+    claims = (first, first + count - 1, channel.acked)
+    no_room = wrote.status == NO_SUCH_SLOT
+    for command in (
+        ("umount", plan.mount_point),
+        ("mount", plan.filesystem, f"/dev/{plan.device}", plan.mount_point, plan.mount_options),
+    ):
+        done = channel.run(*command, timeout_s=left())
+        if done.status or done.error:
+            seen = Observation(
+                (),
+                recovered=command[0] != "mount",
+                complete=command[0] == "mount",
+                failure=f"{command[0]} after the workload had gone on: {done.error}",
+            )
+            return Continued(*claims, seen, failure, no_room)
+    read = channel.run("exec", *plan.reader, timeout_s=left())
+    bad = read.error or (f"status {read.status}" if read.status else "")
+    seen = Observation(read.extents, complete=not bad, failure=bad)
+    return Continued(*claims, seen, failure, no_room)
 
 
 def read_on_host(
