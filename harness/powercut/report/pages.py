@@ -25,6 +25,15 @@ def ratio(value: float) -> str:
     return f"{value:,.0f}" if value >= 10 else f"{value:.1f}" if value >= 0.95 else f"{value:.2f}"
 
 
+def microseconds(value: float) -> str:
+    """A time in microseconds, in a unit that reads well."""
+    if value >= 1e6:
+        return f"{value / 1e6:.1f} s"
+    if value >= 1e3:
+        return f"{value / 1e3:.3g} ms"
+    return f"{value:.0f} µs"
+
+
 @cache
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
@@ -36,4 +45,5 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters["figure"] = figure
     environment.filters["ratio"] = ratio
+    environment.filters["us"] = microseconds
     return environment

@@ -26,6 +26,7 @@ from powercut.report.certificate_costs import cost_views, main_model, too_fast
 from powercut.report.certificate_losses import kinds_of, layer_of
 from powercut.report.heatmap import lay_out
 from powercut.report.histogram import BARS, histogram_bars, histogram_svg
+from powercut.report.pages import figure, microseconds, ratio
 from powercut.report.signature import read_signature
 from powercut.scenario.choices import DiskModel
 from powercut.store.certificate import CertifiedControl, Coverage, Evidence
@@ -243,6 +244,16 @@ def test_histograms_stand_on_one_scale():
     assert bars[-1] == 7
     assert histogram_svg([], "x") == ""
     assert "&lt;b&gt;" in histogram_svg([(10.0, 1)], "<b>")
+
+
+def test_figures_have_the_digits_that_count():
+    assert [figure(value) for value in (0, 0.001, 0.5, 41.04, 99.96, 1234.5)] == [
+        "0", "under 0.01", "0.5", "41", "100", "1,234",
+    ]  # fmt: skip
+    assert [ratio(value) for value in (0.394, 0.96, 1.94, 12.4)] == ["0.39", "1.0", "1.9", "12"]
+    assert [microseconds(value) for value in (524, 9437, 64893, 2.5e6)] == [
+        "524 µs", "9.44 ms", "64.9 ms", "2.5 s",
+    ]  # fmt: skip
 
 
 def test_how_sure_counts_by_bound_and_tells_of_crash_states():
