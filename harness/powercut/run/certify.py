@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Final
 
 from powercut.model.errors import UsageError
-from powercut.model.events import CellMeasured, CertifyStarted
+from powercut.model.events import CellMeasured, CertifyStarted, Notice
 from powercut.run.assemble import same_run
 from powercut.run.campaign import Listener, Ways, new_run, ready_rig, resume_run, trials_of
 from powercut.run.certify_build import certificate_of
 from powercut.run.certify_words import untested
 from powercut.run.components import components_of
+from powercut.run.confirm import confirm, is_analysed, live_losses
 from powercut.run.keep import Keep
 from powercut.run.measure import measure_cell
 from powercut.run.resume import Selection, check_same_components, check_same_host
@@ -131,9 +132,13 @@ def _go_on(directory: CertificateDir, ways: CertifyWays) -> Certified:
                 directory=directory.path,
             )
         )
-        run_ways = Ways(ways.jobs, ways.keep, ways.on_event)
+        # What lost records is looked at once more before it goes.
+        keep = Keep.NOTABLE if ways.keep is Keep.NONE else ways.keep
+        run_ways = Ways(ways.jobs, keep, ways.on_event)
         for scenario, plan in work:
-            _run(rig, directory, order, scenario, plan, run_ways)
+            ended = _run(rig, directory, order, scenario, plan, run_ways)
+            if ways.keep is Keep.NONE:
+                _drop_all(ended)
         certificate = certificate_of(directory)
         write_certificate(directory, certificate)
     return Certified(directory, certificate)
@@ -157,7 +162,7 @@ def _run(
     scenario: Scenario,
     plan: Plan,
     ways: Ways,
-) -> None:
+) -> ResultDir:
     """Runs one scenario, or goes on with it, or takes it as it is."""
     run = directory.run_of(plan.scenario)
     if run is None:
@@ -174,9 +179,27 @@ def _run(
         record = trial.read_record()
         if record.control is not None:
             ways.controls.setdefault(same_run(record.parameters), trial)
+    _confirm(ended, ways)
     if order.measure:
         for cell in plan.cells:
             _measure(rig, ended, order, plan.scenario, cell, ways)
+    return ended
+
+
+def _confirm(run: ResultDir, ways: Ways) -> None:
+    """Sees again, in what was recorded of it, every loss that analysis alone cannot name."""
+    for cell in run.read_verdict().cells:
+        for trial in cell.trials:
+            if not live_losses(trial) or is_analysed(trial):
+                continue
+            place = run.at(trial.result_directory)
+            if place.kept and not confirm(place, trial).confirmed:
+                ways.on_event(Notice(f"{cell.cell} #{trial.trial}: its loss was not seen again."))
+
+
+def _drop_all(run: ResultDir) -> None:
+    for trial in run.trials():
+        trial.drop_evidence()
 
 
 def _measure(rig: Rig, run: ResultDir, order: Order, scenario: str, cell: Cell, ways: Ways) -> None:

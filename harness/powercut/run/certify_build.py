@@ -11,11 +11,11 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from powercut.checkers.agreement import UNREACHABLE
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.verdict import FindingKind, Verdict
 from powercut.run.causes import explanation_of
 from powercut.run.certify_words import statement_of
+from powercut.run.confirm import is_analysed, live_losses
 from powercut.scenario.flat import differing, flat
 from powercut.store.certificate import (
     Certificate,
@@ -26,11 +26,12 @@ from powercut.store.certificate import (
     Evidence,
 )
 from powercut.store.certify_order import CertificateDir, read_components
+from powercut.store.confirmation import read_confirmation
 from powercut.store.exploration import read_exploration
 from powercut.store.layout import ResultDir, TrialDir
 from powercut.store.manifest import MANIFEST
 from powercut.store.measured import read_measured
-from powercut.store.results import LOSS_KINDS, CellResult, TrialResult
+from powercut.store.results import CellResult, TrialResult
 
 
 def certificate_of(directory: CertificateDir) -> Certificate:
@@ -127,7 +128,7 @@ def _cell(
             )
             for control in cell.controls
         ),
-        confirmed=confirmed(cell),
+        confirmed=confirmed(run, cell),
         explanation=explanation_of(cell, wire),
         wire=wire,
         costs=() if measured is None else measured.costs,
@@ -148,39 +149,27 @@ def _evidence(directory: CertificateDir, trial: TrialDir) -> Evidence:
     return Evidence(directory=relative, sha256=digest, kept=trial.kept)
 
 
-def confirmed(cell: CellResult) -> bool | None:
-    """Whether live cut and analysis name the same lost records; None if nothing is lost.
+def confirmed(run: ResultDir, cell: CellResult) -> bool | None:
+    """Whether live cut and recording name the same lost records; None if nothing is lost.
 
     1. Some cut really lost records: what might have been lost is a finding, not a confirmation.
     2. In no trial did recovery and recording disagree (powercut.checkers.agreement).
-    3. Of each cut that lost, the analysis of the recording names every lost record.  Where the
-       bytes survived and only what leads to them is gone, it cannot.
+    3. Of each cut that lost, the analysis of the recording names every lost record; or, where
+       only what leads to them is gone, recovery of the recorded disk loses the very same
+       (powercut.run.confirm).
     """
     if cell.verdict is not Verdict.LOSSY:
         return None
-    losing = [trial for trial in cell.trials if _lost_live(trial)]
+    losing = [trial for trial in cell.trials if live_losses(trial)]
     kinds = {finding.kind for trial in cell.trials for finding in trial.findings}
     if not losing or FindingKind.DISAGREEMENT in kinds:
         return False
-    return all(_analysed(trial) for trial in losing)
+    return all(is_analysed(trial) or _seen_again(run, trial) for trial in losing)
 
 
-def _live_losses(trial: TrialResult) -> Iterable[Any]:
-    return (
-        finding
-        for finding in trial.findings
-        if finding.kind in LOSS_KINDS
-        and finding.verdict is Verdict.LOSSY
-        and finding.detail.get("found_by") != "exploration"
-    )
-
-
-def _lost_live(trial: TrialResult) -> bool:
-    return any(True for _ in _live_losses(trial))
-
-
-def _analysed(trial: TrialResult) -> bool:
-    return not any(UNREACHABLE in finding.detail for finding in _live_losses(trial))
+def _seen_again(run: ResultDir, trial: TrialResult) -> bool:
+    found = read_confirmation(run.at(trial.result_directory))
+    return found is not None and found.confirmed
 
 
 def coverage_of(trials: Iterable[TrialDir]) -> Coverage | None:

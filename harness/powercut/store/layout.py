@@ -58,7 +58,7 @@ from powercut.store.results import RunResult, TrialResult
 
 TRIAL_FORMAT: Final = "powercut-trial/1"
 _UNSEALED: Final = frozenset({manifest.MANIFEST, "verdict.json", "exploration.json"})
-_LEFT: Final = _UNSEALED | {"trial.json"}
+_LEFT: Final = _UNSEALED | {"trial.json", "confirmation.json"}
 _NAME_MAX: Final = 120
 _SAME_SECOND_MAX: Final = 1000
 
