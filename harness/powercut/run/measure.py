@@ -254,8 +254,13 @@ class _Run:
             commits = self.commits
             if latency_s:
                 commits = min(commits, max(int(_SLOW_DISK_S / latency_s), _COMMITS_MIN))
-            none = model is DiskModel.NONE
-            phases.append(counted if none else self._commit(guest, commits, model))
+            try:
+                none = model is DiskModel.NONE
+                phases.append(counted if none else self._commit(guest, commits, model))
+            except PowercutError as error:
+                # What was counted is worth having without the rest.
+                self.trouble.append(f"no cost on {model.value}: {error}")
+                break
         return phases
 
     def _write_evidence(self, before: _Snapshot, after: _Snapshot) -> None:

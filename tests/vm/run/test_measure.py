@@ -162,3 +162,11 @@ def test_what_cannot_be_measured_is_said(measure):
     assert full.wire is None
     assert "the log is full after 4 records" in full.trouble
     assert "capacity" in full.trouble
+
+
+def test_what_was_counted_is_kept_if_the_rest_fails(measure):
+    # 8 to warm up, 50 that count, and no room for more.
+    short = measure((DiskModel.SATA_SSD,), workload={**OVERWRITE, "capacity": "232KiB"})
+    assert wire(short)["disk"] == (50, 0, 50)
+    assert short.costs == ()
+    assert short.trouble.startswith("no cost on sata-ssd: the log is full after 58 records")
