@@ -14,21 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from powercut.model.machine import CacheMode
 from powercut.model.verdict import Verdict
 from powercut.report.histogram import histogram_svg
 from powercut.scenario.choices import DiskModel
 from powercut.store.certificate import Certificate, CertifiedCell
 from powercut.store.measurement import Cost
 
-_TRUST: Final = (
-    CacheMode.DIRECTSYNC,
-    CacheMode.WRITETHROUGH,
-    CacheMode.NONE,
-    CacheMode.WRITEBACK,
-    CacheMode.UNSAFE,
-)
-
+_PARTS: Final = {"cache", "write_cache", "direct", "no_flush"}
+"""The settings of the machine that make up its treatment of a disk."""
 
 _PLAIN: Final = (DiskModel.NONE, DiskModel.SATA_SSD)
 
@@ -111,13 +104,16 @@ def cost_views(
     }
 
 
-def _rank(cell: CertifiedCell, per_s: float) -> tuple[int, float]:
-    return (_TRUST.index(cell.parameters.machine.cache), per_s)
+def _rank(cell: CertifiedCell, per_s: float) -> tuple[bool, bool, bool, float]:
+    """The fewer of the caches is trusted, the lower; of equals, the slower."""
+    host = cell.parameters.machine.host_cache
+    return (host.no_flush, host.write_cache, not host.direct, per_s)
 
 
 def _but_cache(cell: CertifiedCell) -> str:
-    settings = cell.parameters.model_dump(mode="json", exclude={"expect", "trials"})
-    settings["machine"].pop("cache")
+    settings = cell.parameters.model_dump(
+        mode="json", exclude={"expect": True, "trials": True, "machine": _PARTS}
+    )
     return repr(settings)
 
 

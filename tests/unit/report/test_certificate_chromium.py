@@ -213,6 +213,22 @@ def test_fields_have_the_colour_and_pattern_of_their_verdict(
         assert grey.max() - grey.min() > 150  # there is writing in it
 
 
+OPENER = """<script>addEventListener("load", () => {
+location.hash = "#c3";
+setTimeout(() => {
+  document.body.dataset.open = document.getElementById("c3").closest("details").open;
+}, 500); });</script>"""
+
+
+def test_a_field_opens_the_details_of_its_cell(browser: Browser, page: Path):
+    probe = page.with_name("probe.html")
+    text = page.read_text()
+    assert 'href="#c3"' in text
+    probe.write_text(text.replace("</body>", OPENER + "</body>"))
+    dom, _ = browser(probe, "--dump-dom", "--virtual-time-budget=5000")
+    assert 'data-open="true"' in dom
+
+
 def test_it_prints(browser: Browser, page: Path, tmp_path: Path):
     target = tmp_path / "page.pdf"
     browser(page, f"--print-to-pdf={target}", "--no-pdf-header-footer")

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from certificate_maker import cell_of, cells_of_yaml
 
 from powercut.model.verdict import Verdict
+from powercut.paths import SCENARIOS
 from powercut.report.heatmap import COLUMNS_MAX, ROWS_MAX, HeatMap, lay_out
 from powercut.store.certificate import CertifiedCell
 
@@ -162,13 +162,15 @@ def test_a_field_shows_its_worst():
     assert field.surprise
 
 
-@pytest.mark.parametrize("scenario", ["first-light", "buses", "kinds", "formats", "layouts"])
-def test_every_cell_of_a_published_scenario_has_one_place(scenario: str):
-    from powercut.cli import find_scenarios
-
-    (path,) = find_scenarios([scenario])
-    cells = cells_of_yaml(Path(path).read_text())
-    layout = lay_out(list(enumerate(cells)), {})
-    if not any(one.summarised for one in layout.maps):
-        assert numbers(layout.maps) == Counter(range(len(cells)))
-        assert set(layout.families) == set(range(len(cells)))
+@pytest.mark.parametrize("name", ["certify", "matrix", "lying", "cuts"])
+def test_every_cell_of_the_published_scenarios_has_its_place(name: str):
+    files = sorted((SCENARIOS / name).rglob("*.yaml"))
+    assert files
+    for path in files:
+        cells = cells_of_yaml(path.read_text())
+        layout = lay_out(list(enumerate(cells)), {})
+        found = numbers(layout.maps)
+        assert set(found) == set(range(len(cells))), path
+        if not any(one.summarised for one in layout.maps):
+            assert set(found.values()) == {1}, path
+            assert set(layout.families) == set(range(len(cells))), path

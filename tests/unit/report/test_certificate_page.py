@@ -197,6 +197,21 @@ def test_the_safest_cell_trusts_the_fewest_caches():
     assert [told[n][0] for n in (4, 5, 6, 7)] == [4] * 4
 
 
+def test_a_cell_without_a_row_is_held_against_its_like_in_other_caches():
+    text = (
+        "powercut: 1\nname: some\ndescription: d\nmatrix:\n  machine.write_cache: [auto, 'off']\n"
+    )
+    cells = cells_of_yaml(text + "  machine.bus: [virtio-blk, ide]\n")
+    cells = [
+        cell.model_copy(update={"costs": (cost_of(1.0, speed),)})
+        for cell, speed in zip(cells, [300, 60, 100, 20], strict=True)
+    ]
+    views = cost_views(certificate_of_cells(cells), {})
+    assert [(one.reference, one.ratio) for (one,) in views.values()] == [
+        (2, 3.0), (3, 3.0), (2, 1.0), (3, 1.0),
+    ]  # fmt: skip
+
+
 def test_a_row_without_a_safe_cell_has_no_ratio():
     cell = cell_of("a", Verdict.LOSSY, costs=(cost_of(1.0, 5),))
     ((view,),) = cost_views(certificate_of_cells([cell]), {}).values()
