@@ -18,4 +18,5 @@ def describe_cell(cell: Cell) -> list[str]:
     """
     folder = Path("RUN")
     spec = Rig.find().machine_spec(cell.parameters, folder / "disk", folder)
-    return build_argv(spec, find_qemu(), console=folder / "console.log")
+    qemu = spec.qemu.program if spec.qemu else find_qemu()
+    return build_argv(spec, qemu, console=folder / "console.log")
