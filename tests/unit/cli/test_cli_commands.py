@@ -61,6 +61,8 @@ def test_help_imports_nothing_heavy():
         (["run", "--seed", "-1"], "Invalid value"),
         (["plan", "frist-light"], "did you mean first-light?"),
         (["plan", "first-light", "--brief", "--only", "lyin"], "did you mean lying?"),
+        (["cost", "frist-light"], "did you mean first-light?"),
+        (["cost", "--disk", "tape"], "Invalid value"),
         (["show", "/nowhere"], "No such file or directory"),
         (["verify", "/"], "not a result of powercut"),
     ],
