@@ -21,6 +21,8 @@ from powercut.machine.template import Template, TemplateStore
 from powercut.machine.tsc import host_tsc_khz
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError, UsageError
 
+__all__ = ["Lifecycle", "Origin", "QemuMachine", "find_qemu"]
+
 _DISCARD_TIMEOUT_S: Final = 5
 
 
