@@ -31,6 +31,7 @@ from powercut.model.events import (
 from powercut.model.verdict import Verdict
 from powercut.report import words
 from powercut.report.table import STYLES
+from powercut.run.causes import ON_THE_WIRE
 from powercut.run.certify_compare import Comparison
 from powercut.scenario.flat import flat
 from powercut.store.certificate import Certificate, CertifiedCell
@@ -223,6 +224,8 @@ def shown(value: Any) -> str:
         return value
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {shown(item)}" for key, item in value.items() if item is not None)
     return json.dumps(value).strip("[]").replace('"', "") if value else "none"
 
 
@@ -268,7 +271,9 @@ def _not_safe(cells: Sequence[CertifiedCell]) -> Iterable[Text]:
     groups: dict[tuple[Verdict, str], list[CertifiedCell]] = {}
     for cell in cells:
         if cell.verdict is not Verdict.SAFE:
-            groups.setdefault((cell.verdict, cell.explanation), []).append(cell)
+            # What was counted on the wire differs from cell to cell.
+            cause = cell.explanation.partition(f"; {ON_THE_WIRE}")[0]
+            groups.setdefault((cell.verdict, cause), []).append(cell)
     for (verdict, explanation), members in groups.items():
         yield Text.assemble(
             (f"{words.mark(verdict)} {verdict.name}", STYLES[verdict]),

@@ -20,7 +20,8 @@ from powercut.scenario.preset_schema import preset_schema
 from powercut.scenario.quantity import format_duration, format_size
 from powercut.scenario.schema import scenario_schema
 from powercut.scenario.settings import GROUPS, Parameters, TriggerSettings
-from powercut.store.results import CampaignOutcome, RunResult
+from powercut.store.certificate import Certificate
+from powercut.store.results import CampaignOutcome, Record, RunResult
 
 BEGIN: Final = "<!-- generated: settings -->"
 END: Final = "<!-- end of generated -->"
@@ -34,6 +35,7 @@ def published() -> dict[str, str]:
         "schema/preset.schema.json": _json(preset_schema()),
         "schema/verdict.schema.json": _json(_result_schema(RunResult, "verdict")),
         "schema/campaign.schema.json": _json(_result_schema(CampaignOutcome, "campaign")),
+        "schema/certificate.schema.json": _json(_result_schema(Certificate, "certificate")),
     }
 
 
@@ -41,7 +43,7 @@ def _json(value: Mapping[str, Any]) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
-def _result_schema(model: type[RunResult] | type[CampaignOutcome], name: str) -> dict[str, Any]:
+def _result_schema(model: type[Record], name: str) -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"https://powercut.invalid/schema/{name}.schema.json",

@@ -24,6 +24,9 @@ from powercut.scenario.settings import (
 from powercut.store.measurement import WireAccount
 from powercut.store.results import CellResult
 
+ON_THE_WIRE: Final = "on the wire, "
+"""Begins the part of an explanation that holds for one cell alone."""
+
 UNKNOWN: Final = "The cause is not known to powercut: a finding to look into."
 
 
@@ -163,7 +166,7 @@ def explanation_of(cell: CellResult, wire: WireAccount | None = None) -> str:
     causes = causes_of(cell.parameters)
     parts = [f"{cause}" for cause in causes] or [UNKNOWN]
     if wire is not None and wire.flush_ends_at:
-        seen = f"on the wire, promises of durability end at the {wire.flush_ends_at}"
+        seen = f"{ON_THE_WIRE}promises of durability end at the {wire.flush_ends_at}"
         parts.append(f"{seen}: {wire.because}" if wire.because else seen)
     if not causes:
         parts += _first_words(cell)

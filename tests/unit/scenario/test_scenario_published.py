@@ -18,7 +18,8 @@ from powercut.scenario.settings import Expect, setting_paths
 
 DOCS = ROOT / "docs"
 AGAIN = "run `python -m powercut.report.reference`"
-FILES = sorted(SCENARIOS.rglob("*.yaml"))
+# A profile of certify names scenarios that lie elsewhere by links.
+FILES = sorted(path for path in SCENARIOS.rglob("*.yaml") if not path.is_symlink())
 
 
 def errors(document: object) -> list[str]:
@@ -53,7 +54,8 @@ def test_scenarios_that_come_with_powercut_are_right(path):
     plan = expand(scenario, seed=1)
     assert len({cell.name for cell in plan.cells}) == len(plan.cells)
     # Two files of the same name would share their results and their name.
-    assert [other for other in FILES if load_scenario(other).name == scenario.name] == [path]
+    name = f"name: {scenario.name}\n"
+    assert [other for other in FILES if f"\n{name}" in other.read_text()] == [path]
 
 
 def test_the_matrix_of_all_sync_modes_has_at_least_500_cuts():

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Certificates without a guest: profiles, causes, comparisons, contradictions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from powercut.model.confidence import upper_bound
+from powercut.model.errors import UsageError
+from powercut.model.verdict import LsnRange, Verdict
+from powercut.paths import SCENARIOS
+from powercut.run.causes import causes_of
+from powercut.run.certify_build import axes_of
+from powercut.run.certify_compare import compare_certificates, compare_values, got_worse
+from powercut.run.certify_request import Asked, request_of
+from powercut.run.certify_verify import contradictions
+from powercut.run.certify_words import statement_of, untested
+from powercut.run.resume import Selection
+from powercut.scenario.flat import differing
+from powercut.scenario.load import load_scenario, parse_scenario
+from powercut.scenario.preset import preset_names
+from powercut.scenario.settings import ControlKind, Expect, Parameters
+from powercut.store.certificate import (
+    Certificate,
+    CertifiedCell,
+    CertifiedControl,
+    Component,
+    Evidence,
+)
+from powercut.store.trial_result import Exposure
+
+QEMU = Component(role="hypervisor", name="qemu", version="7.2", sha256="a" * 64)
+
+
+def parameters(**settings: dict[str, Any]) -> Parameters:
+    return Parameters.model_validate(settings)
+
+
+def evidence(name: str) -> Evidence:
+    return Evidence(directory=f"runs/x/cells/{name}/0001", sha256="b" * 64, kept=False)
+
+
+def cell(name: str, verdict: Verdict = Verdict.SAFE, **settings: dict[str, Any]) -> CertifiedCell:
+    p = parameters(**settings)
+    safe = verdict is Verdict.SAFE
+    kinds = [ControlKind.LYING_DISK, ControlKind.NO_SYNC] if safe else [ControlKind.HONEST]
+    return CertifiedCell(
+        scenario="x",
+        cell=name,
+        settings=differing(p),
+        parameters=p,
+        components=(0,),
+        verdict=verdict,
+        expected=Expect.SAFE,
+        as_expected=safe,
+        cuts=1,
+        acked=10,
+        lost=0 if safe else 10,
+        lost_lsns=() if safe else (LsnRange(1, 10),),
+        exposure=Exposure(records=0 if safe else 10, never_durable=0, longest_ms=0.0),
+        loss_probability_upper_95=upper_bound(0, 1) if safe else None,
+        controls=tuple(
+            CertifiedControl(
+                kind=kind,
+                expected=Expect.LOSSY if safe else Expect.SAFE,
+                verdict=Verdict.LOSSY if safe else Verdict.SAFE,
+                behaved=True,
+                evidence=evidence(kind.value),
+            )
+            for kind in kinds
+        ),
+        confirmed=None if safe else True,
+        explanation="" if safe else "somebody lied",
+        evidence=(evidence(name),),
+    )
+
+
+def certificate(*cells: CertifiedCell) -> Certificate:
+    from powercut import __version__
+
+    return Certificate(
+        powercut=__version__,
+        title="t",
+        seed=1,
+        started="2026-11-21T00:00:00+00:00",
+        seconds=1.0,
+        command="./powercut certify",
+        host={},
+        components=(QEMU,),
+        axes=axes_of(cells),
+        strategy="listed",
+        verdicts={v.name.lower(): sum(c.verdict is v for c in cells) for v in Verdict},
+        as_expected=all(c.as_expected for c in cells),
+        cells=cells,
+        statement=statement_of(cells, ()),
+    )
+
+
+def test_a_consistent_certificate_has_no_contradiction():
+    made = certificate(cell("a"), cell("b", Verdict.LOSSY, machine={"cache": "unsafe"}))
+    assert list(contradictions(made)) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"lost": 1}, "it is safe and has lost records"),
+        ({"lost": 11}, "11 of 10 records cannot be lost"),
+        ({"controls": ()}, "without the controls that vouch"),
+        ({"exposure": None}, "or nobody knows"),
+        ({"loss_probability_upper_95": 0.5}, "no number of its 1 cuts gives the bound"),
+        ({"components": (1,)}, "a component is not in the list"),
+        ({"confirmed": True}, "confirmed is for lossy cells"),
+        ({"explanation": "x"}, "an explanation is for cells that are not safe"),
+        ({"cuts": 2}, "2 cuts with 1 recordings"),
+        ({"settings": {"machine.bus": "ide"}}, "its settings are not those"),
+        ({"as_expected": False}, "as_expected contradicts"),
+    ],
+)
+def test_a_contradiction_is_named(changes, words):
+    made = certificate(cell("a").model_copy(update=changes))
+    assert any(words in problem for problem in contradictions(made))
+
+
+def test_a_safe_cell_whose_control_misbehaved_is_a_contradiction():
+    good = cell("a")
+    wrong = good.controls[0].model_copy(update={"verdict": Verdict.SAFE, "behaved": False})
+    made = certificate(good.model_copy(update={"controls": (wrong, good.controls[1])}))
+    assert any("a control misbehaved" in problem for problem in contradictions(made))
+    hidden = wrong.model_copy(update={"behaved": True})
+    made = certificate(good.model_copy(update={"controls": (hidden, good.controls[1])}))
+    assert any("behaved contradicts its verdict" in problem for problem in contradictions(made))
+
+
+def test_what_changed_hands_between_two_certificates():
+    before = certificate(cell("a"), cell("b", machine={"bus": "nvme"}), cell("old", trials=2))
+    after = certificate(
+        cell("other-name"),
+        cell("b", Verdict.LOSSY, machine={"bus": "nvme"}),
+        cell("new", machine={"bus": "ide"}),
+    )
+    outcome = compare_certificates(before, after, ("A", "B"))
+    assert outcome.same == 1, "cells are the same by their settings, whatever they are called"
+    (change,) = outcome.changed
+    assert (change.before.cell, change.after.verdict) == ("b", Verdict.LOSSY)
+    assert [[c.cell for c in side] for side in outcome.only] == [[], ["new"]]
+    assert got_worse(outcome)
+    assert not got_worse(compare_certificates(after, before, ("B", "A")))
+
+
+def test_what_changed_hands_between_two_versions_within_one():
+    made = certificate(
+        cell("a", Verdict.LOSSY, machine={"qemu": "bookworm", "bus": "nvme"}),
+        cell("b", machine={"qemu": "sid", "bus": "nvme"}),
+        cell("c", machine={"qemu": "trixie", "bus": "nvme"}),
+    )
+    outcome = compare_values(made, "bookworm", "sid")
+    assert [(c.before.cell, c.after.cell) for c in outcome.changed] == [("a", "b")]
+    assert outcome.only == ((), ())
+    with pytest.raises(UsageError, match="ran on both 'bookworm' and 'forky'"):
+        compare_values(made, "bookworm", "forky")
+
+
+@pytest.mark.parametrize(
+    ("settings", "layer"),
+    [
+        ({"machine": {"cache": "unsafe"}}, "hypervisor"),
+        ({"machine": {"no_flush": "on", "write_cache": "off"}}, "hypervisor"),
+        ({"machine": {"bus": "nvme"}}, "hypervisor"),
+        ({"machine": {"bus": "nvdimm"}}, "hypervisor"),
+        ({"machine": {"guest_write_cache": "write-through"}}, "guest block layer"),
+        ({"workload": {"sync": "none"}}, "workload"),
+        ({"disk": {"flush": "ignored"}}, "disk"),
+        ({"disk": {"fua": "ignored"}, "machine": {"cache": "writethrough"}}, "disk"),
+        ({"filesystem": {"type": "ext4", "mount": ["barrier=0"]}}, "file system"),
+    ],
+)
+def test_known_causes_name_the_layer(settings, layer):
+    (cause,) = causes_of(parameters(**settings))
+    assert cause.layer == layer
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"machine": {"bus": "nvme", "cache": "writethrough"}},
+        {"machine": {"bus": "nvme"}, "filesystem": {"type": "raw"}},
+        {"disk": {"fua": "ignored"}},
+        {"disk": {"flush": "ignored", "volatile_cache": False}},
+        {"machine": {"bus": "ide", "cache": "writethrough"}},
+    ],
+)
+def test_no_cause_is_claimed_where_there_is_none(settings):
+    assert causes_of(parameters(**settings)) == ()
+
+
+def test_every_cause_refers_to_something_that_is_there():
+    from powercut.run import causes
+
+    for cause in (*causes._OF_A_LOSS, causes._USB):
+        assert (SCENARIOS.parent / cause.reference).is_file(), cause.reference
+
+
+def test_values_that_no_cell_has_are_listed():
+    entries = list(untested([parameters()]))
+    assert {"machine.bus": "nvme"} in [entry.settings for entry in entries]
+    assert {"machine.bus": "virtio-blk"} not in [entry.settings for entry in entries]
+
+
+@pytest.mark.parametrize("profile", ["quick", "nightly"])
+def test_profiles_are_sets_of_scenarios_with_names_of_their_own(profile):
+    found = [load_scenario(path) for path in (SCENARIOS / "certify" / profile).glob("*.yaml")]
+    assert len(found) >= 4
+    assert len({scenario.name for scenario in found}) == len(found)
+
+
+def test_the_nightly_profile_has_every_preset():
+    scenario = load_scenario(SCENARIOS / "certify" / "nightly" / "presets.yaml")
+    assert {name.replace("/", "-") for name in preset_names()} == {
+        draft.name for draft, _ in scenario.cells
+    }
+
+
+def test_a_request_says_how_to_repeat_it(tmp_path):
+    file = tmp_path / "s.yaml"
+    file.write_text("powercut: 1\nname: s\nmatrix: {machine.bus: [ide, virtio-blk]}\n")
+    asked = Asked(scenarios=(str(file),), qemu=("host", "sid"), no_cost=True, seed=3)
+    request = request_of(asked, Selection(trials=2), [file])
+    assert request.title == "s"
+    assert request.command == (
+        f"./powercut certify {file} --qemu host --qemu sid --no-cost --seed 3 --trials 2"
+    )
+    assert len(request.scenarios[0].cells) == 4
+    assert not request.measure
+    with pytest.raises(UsageError, match="contradict each other"):
+        request_of(Asked(disks=("nvme",), no_cost=True), Selection(), [])
+
+
+def test_what_a_request_leaves_out_is_counted_for_every_version(tmp_path):
+    text = (
+        "powercut: 1\nname: s\nmatrix:\n  machine.bus: [ide, virtio-blk]\n"
+        "  machine.cache: [none, unsafe]\n  exclude: [{machine.cache: unsafe}]\n"
+    )
+    file = tmp_path / "s.yaml"
+    file.write_text(text)
+    assert parse_scenario(text, Path("s.yaml")).left_out[0].combinations == 2
+    request = request_of(Asked(scenarios=("s",), qemu=("host", "sid")), Selection(), [file])
+    (entry,) = request.left_out
+    assert (entry.combinations, entry.reason) == (4, "s: excluded by the scenario")
