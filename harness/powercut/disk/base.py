@@ -11,6 +11,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +59,9 @@ def mkfs_argv(spec: BaseImageSpec, image: Path) -> list[str]:
     return [*head, *spec.mkfs_options, str(image)]
 
 
+_making = threading.Lock()
+
+
 def ensure_base_image(spec: BaseImageSpec, cache: Path) -> Path:
     """The image that `spec` describes, read-only, made if it is not in `cache` yet.
 
@@ -66,14 +70,17 @@ def ensure_base_image(spec: BaseImageSpec, cache: Path) -> Path:
     argv = mkfs_argv(spec, Path("IMAGE"))
     digest = _digest(spec, argv)
     image = cache / "base" / f"{spec.filesystem or 'raw'}-{spec.size >> 20}M-{digest}.img"
-    if image.exists():
-        return image
+    with _making:  # trials at the same time want the same image
+        return image if image.exists() else _make(spec, image, cache, formatted=bool(argv))
+
+
+def _make(spec: BaseImageSpec, image: Path, cache: Path, *, formatted: bool) -> Path:
     image.parent.mkdir(parents=True, exist_ok=True)
     unfinished = image.with_suffix(f".{os.getpid()}.tmp")
     try:
         with unfinished.open("wb") as file:
             file.truncate(spec.size)
-        if argv:
+        if formatted:
             _format(mkfs_argv(spec, unfinished))
             # mkfs.xfs reserves its whole log; a sparse copy of zeroes costs nothing.
             dense = unfinished.rename(unfinished.with_suffix(".dense"))

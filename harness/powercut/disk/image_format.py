@@ -16,6 +16,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -67,6 +68,9 @@ def capture_size(spec: FormatSpec, file_size: int, guest_size: int) -> int:
     return -(-(file_size + room) // _ALIGN) * _ALIGN
 
 
+_making = threading.Lock()
+
+
 def ensure_formatted_image(base: BaseImageSpec, spec: FormatSpec, cache: Path) -> Path:
     """The disk of `base` inside `spec`, read-only, made if it is not in `cache` yet.
 
@@ -79,8 +83,11 @@ def ensure_formatted_image(base: BaseImageSpec, spec: FormatSpec, cache: Path) -
     what = repr((raw.name, argv, run_qemu_img(["qemu-img", "--version"]))).encode()
     digest = hashlib.sha256(what).hexdigest()[:12]
     image = raw.with_name(f"{raw.stem}-{spec.format.value}-{digest}.img")
-    if image.exists():
-        return image
+    with _making:  # trials at the same time want the same image
+        return image if image.exists() else _make(base, spec, raw, image, cache)
+
+
+def _make(base: BaseImageSpec, spec: FormatSpec, raw: Path, image: Path, cache: Path) -> Path:
     unfinished = image.with_suffix(f".{os.getpid()}.tmp")
     try:
         run_qemu_img(convert_argv(spec, raw, unfinished))

@@ -47,3 +47,13 @@ def test_a_refusal_names_the_tool_and_leaves_nothing(tmp_path):
     with pytest.raises(HostError, match=r"mkfs\.xfs failed .* too small"):
         ensure_base_image(BaseImageSpec("xfs", 4 << 20), tmp_path)
     assert list((tmp_path / "base").iterdir()) == []
+
+
+def test_trials_at_the_same_time_share_what_one_of_them_makes(tmp_path):
+    from concurrent.futures import ThreadPoolExecutor
+
+    spec = BaseImageSpec(filesystem="xfs", size=32 << 20)
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda _: ensure_base_image(spec, tmp_path), range(8)))
+    assert set(made) == {made[0]}
+    assert list((tmp_path / "base").iterdir()) == [made[0]]
