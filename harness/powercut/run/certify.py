@@ -7,6 +7,7 @@ whatever way, is gone on with (`resume_certificate`) and comes out the same.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -136,9 +137,11 @@ def _go_on(directory: CertificateDir, ways: CertifyWays) -> Certified:
         keep = Keep.NOTABLE if ways.keep is Keep.NONE else ways.keep
         run_ways = Ways(ways.jobs, keep, ways.on_event)
         for scenario, plan in work:
+            start = time.monotonic()
             ended = _run(rig, directory, order, scenario, plan, run_ways)
             if ways.keep is Keep.NONE:
                 _drop_all(ended)
+            directory.add_spent(time.monotonic() - start)
         certificate = certificate_of(directory)
         write_certificate(directory, certificate)
     return Certified(directory, certificate)

@@ -58,7 +58,7 @@ def certificate_of(directory: CertificateDir) -> Certificate:
         title=order.title,
         seed=order.seed,
         started=min(result.started for _, result in runs),
-        seconds=round(sum(result.seconds for _, result in runs), 3),
+        seconds=directory.spent_s(),
         command=order.command,
         host=_host(environment),
         components=tuple(components),

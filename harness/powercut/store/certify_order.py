@@ -12,6 +12,7 @@ results/certify/<title>/<utc>-<seed>/
 from __future__ import annotations
 
 import fcntl
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +32,7 @@ CERTIFICATE: Final = "certificate.json"
 SIGNATURE: Final = "certificate.json.sig"
 COMPONENTS: Final = "components.json"
 _ORDER: Final = "order.json"
+_SPENT: Final = "spent.json"
 
 
 class Order(Record):
@@ -145,6 +147,18 @@ class CertificateDir:
             raise DamagedRecording(f"{path}: {error.strerror}") from error
         except ValidationError as error:
             raise DamagedRecording(f"{path}: {error.errors()[0]['msg']}") from error
+
+    def spent_s(self) -> float:
+        """Seconds that it took until now, interruptions not counted."""
+        try:
+            return float(json.loads((self.path / _SPENT).read_text())["seconds"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return 0.0
+
+    def add_spent(self, seconds: float) -> None:
+        """Adds to that.  Raises HostError."""
+        total = {"seconds": round(self.spent_s() + seconds, 3)}
+        write_atomic(self.path / _SPENT, json.dumps(total).encode() + b"\n")
 
     @contextmanager
     def locked(self) -> Iterator[None]:

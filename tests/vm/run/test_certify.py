@@ -211,7 +211,9 @@ def test_it_goes_on_after_a_kill(tmp_path, nothing_is_left):
     }
     plan = [t.seed for cell in done.certificate.cells for t in trials_of(run, cell.cell)]
     assert seeds == set(plan)
-    assert resume_certificate(done.directory.path, CertifyWays()).certificate == done.certificate
+    again = resume_certificate(done.directory.path, CertifyWays()).certificate
+    assert again.cells == done.certificate.cells
+    assert done.certificate.seconds <= again.seconds < done.certificate.seconds + 60
 
 
 def examine_unfinished(path: Path) -> None:
