@@ -154,8 +154,8 @@ def accounting(base: Path, clean: tuple[ImageWrite, ...]) -> tuple[ImageWrite, I
 
 
 def test_a_recovery_that_looks_right_and_loses_later(tmp_path):
-    """A disk that lost the last writes of a group's accounts: every record is there, until the next is
-    written on top of an old one."""
+    """A disk that lost the last writes of a group's accounts: every record is there, until the
+    next is written on top of an old one."""
     base = mkfs(tmp_path / "base", "ext4-plain")
     clean = written(base, "ext4-plain", "segments", 100, unmount=True)
     bitmap, descriptor = accounting(base, clean)
