@@ -42,17 +42,6 @@ class CostView:
         return self.cost.disk.value
 
 
-def too_fast(cell: CertifiedCell, cost: Cost) -> bool:
-    """Whether `cell` commits faster than the medium can turn or program.
-
-    Only one stream is held against the limit: several share a flush.
-    """
-    limit = cost.medium_limit_per_s
-    return limit is not None and cell.parameters.workload.streams == 1 and (
-        cost.commits_per_s > limit
-    )  # fmt: skip
-
-
 def main_model(certificate: Certificate) -> DiskModel | None:
     """The disk model of which most cells have figures, a real medium before none at all."""
     found = Counter(cost.disk for cell in certificate.cells for cost in cell.costs)
@@ -96,7 +85,7 @@ def cost_views(
                 safest[key] = (number, cost.commits_per_s)
     return {
         number: tuple(
-            _view(cell, cost, safest.get((cell.scenario, row[number], cost.disk)), drawn)
+            _view(cost, safest.get((cell.scenario, row[number], cost.disk)), drawn)
             for cost in cell.costs
         )
         for number, cell in enumerate(certificate.cells)
@@ -117,12 +106,10 @@ def _but_cache(cell: CertifiedCell) -> str:
     return repr(settings)
 
 
-def _view(
-    cell: CertifiedCell, cost: Cost, safest: tuple[int, float] | None, drawn: DiskModel | None
-) -> CostView:
+def _view(cost: Cost, safest: tuple[int, float] | None, drawn: DiskModel | None) -> CostView:
     ratio = cost.commits_per_s / safest[1] if safest and safest[1] else None
     svg = ""
     if drawn is None or cost.disk is drawn:
         summary = f"latency of {cost.commits:,} commits"
         svg = histogram_svg(cost.histogram, summary)
-    return CostView(cost, ratio, safest[0] if safest else None, too_fast(cell, cost), svg)
+    return CostView(cost, ratio, safest[0] if safest else None, cost.too_fast, svg)
