@@ -180,7 +180,7 @@ def _seal_problems(trial: TrialDir) -> list[str]:
 def _judged_again(trial: TrialDir) -> Iterator[str]:
     try:
         stored = trial.read_verdict()
-        result = explored(trial, judge_trial(trial))
+        result = explored(trial, judge_trial(trial), again=True)
     except PowercutError as error:
         yield str(error)
         return

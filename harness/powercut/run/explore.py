@@ -71,17 +71,19 @@ def explore(
     trial: TrialDir,
     wanted: Wanted | None = None,
     *,
+    keep: bool = True,
     on_event: Listener = lambda _: None,
 ) -> ExploreResult:
-    """Explores the recording in `trial` and leaves exploration.json beside it.
+    """Explores the recording in `trial`; leaves exploration.json beside it if it is to `keep`.
 
     Raises UsageError for an engine that cannot do this recording, HostError if this host
     cannot run it, DamagedRecording if there is nothing to explore.
     """
     recorded = open_recorded(trial)
-    run = _Run(recorded, wanted or Wanted(), on_event)
+    run = _Run(recorded, wanted or Wanted(), on_event, keep=keep)
     result = run.explore()
-    write_exploration(trial, result)
+    if keep:
+        write_exploration(trial, result)
     return result
 
 
@@ -137,9 +139,12 @@ def in_blocks(instants: np.ndarray[Any, Any], seed: int) -> np.ndarray[Any, Any]
 class _Run:
     """One exploration."""
 
-    def __init__(self, recorded: Recorded, wanted: Wanted, on_event: Listener) -> None:
+    def __init__(
+        self, recorded: Recorded, wanted: Wanted, on_event: Listener, *, keep: bool = True
+    ) -> None:
         self.recorded = recorded
         self.wanted = wanted
+        self.keep = keep
         self.on_event = on_event
         self.engine = choose_engine(recorded, wanted.engine, after=wanted.after, depth=wanted.depth)
         self.collected = Collected()
@@ -189,6 +194,7 @@ class _Run:
 
     def _explore_raw(self) -> None:
         wanted = self.wanted
+        limit = wanted.budget.states
         with scratch() as folder:
             options = RawOptions(
                 wanted.model,
@@ -196,11 +202,12 @@ class _Run:
                 wanted.at,
                 wanted.seed,
                 wanted.per_policy,
-                wanted.budget.states,
+                None if limit is None else limit + len(wanted.named),
                 folder,
             )
             raw = RawExploration(self.recorded, options, self.collected)
             self.began = time.monotonic()
+            raw.look_at(self.wanted.named)
             raw.run(lambda: self._more(raw))
         self.exploration = raw
         self.checked, self.compared = raw.checked, raw.compared
@@ -293,6 +300,8 @@ class _Run:
 
     def _batches(self) -> Iterator[Sequence[CrashState]]:
         assert isinstance(self.exploration, Exploration)
+        named = self.wanted.named
+        yield from (named[at : at + _BATCH] for at in range(0, len(named), _BATCH))
         states = iter(self.exploration)
         end = None
         if self.first_share.seconds is not None:
@@ -369,7 +378,7 @@ class _Run:
         record = recorded.record
         confirm = self._confirm if wanted.confirm and self.engine == "uml" else None
         findings = self.collected.findings(
-            lambda state: state_ref.save(recorded.trial, state), confirm
+            partial(state_ref.save, recorded.trial) if self.keep else state_ref.state_id, confirm
         )
         return ExploreResult(
             powercut=__version__,

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -329,23 +329,8 @@ class RawExploration:
             per_policy=options.per_policy,
             limit=left,
         )
-        claims = self.recorded.evidence.claims
         for state in drawn:
-            required = claims.required(state.instant)
-            attempted = claims.attempted_before(state.instant)
-            moment = self.log.at(state.instant)
-            pieces = moment.pieces_of(state)
-            reading = None if pieces is None else moment.read(pieces[None, :])
-            if reading is not None and self.log.sure(reading, 0):
-                observation = self.log.observation(reading, 0)
-                if self._sampling(1):
-                    self._compare(reading, 0, state)
-            else:
-                observation = self._from_image(state)
-            findings = check_log(required, attempted, observation, self.recorded.layout)
-            self.checked += 1
-            self._drawn[state.policy] += 1
-            self.collected.add(state.policy, findings, partial(_itself, state))
+            self._judge_one(state)
             if not more():
                 break
         coverage = drawn.coverage()
@@ -354,6 +339,29 @@ class RawExploration:
         if not self._legal:
             self._legal = [coverage.legal_log2]
             self._rounds = 1
+
+    def look_at(self, states: Sequence[CrashState]) -> None:
+        """Judges states that somebody has named."""
+        for state in states:
+            self._judge_one(state)
+
+    def _judge_one(self, state: CrashState) -> None:
+        claims = self.recorded.evidence.claims
+        required = claims.required(state.instant)
+        attempted = claims.attempted_before(state.instant)
+        moment = self.log.at(state.instant)
+        pieces = moment.pieces_of(state)
+        reading = None if pieces is None else moment.read(pieces[None, :])
+        if reading is not None and self.log.sure(reading, 0):
+            observation = self.log.observation(reading, 0)
+            if self._sampling(1):
+                self._compare(reading, 0, state)
+        else:
+            observation = self._from_image(state)
+        findings = check_log(required, attempted, observation, self.recorded.layout)
+        self.checked += 1
+        self._drawn[state.policy] += 1
+        self.collected.add(state.policy, findings, partial(_itself, state))
 
     def coverage(self) -> Coverage:
         """So far."""

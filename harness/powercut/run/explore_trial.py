@@ -9,15 +9,18 @@ however lucky its cut was.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from powercut.crash.explore import InstantKind
 from powercut.crash.states import Model
-from powercut.model.errors import PowercutError
+from powercut.model.errors import DamagedRecording, PowercutError
 from powercut.model.verdict import Finding, FindingKind, Verdict, lsn_ranges
+from powercut.run import state_ref
 from powercut.run.explore import explore
 from powercut.run.explore_wanted import Budget, ExploreProgress, Wanted
+from powercut.run.recorded import open_recorded
 from powercut.scenario.settings import Parameters
-from powercut.store.exploration import ExplorationFinding, ExploreResult
+from powercut.store.exploration import ExplorationFinding, ExploreResult, read_exploration
 from powercut.store.layout import TrialDir
 from powercut.store.trial_result import FindingRecord, TrialResult, lost_lsns
 
@@ -40,23 +43,56 @@ def wanted_by(parameters: Parameters, seed: int, *, jobs: int) -> Wanted | None:
     )
 
 
+def as_before(trial: TrialDir, wanted: Wanted) -> Wanted:
+    """`wanted`, to be done once more: what was found must be found again.
+
+    The states that the earlier exploration named are looked at first; besides them as many
+    are drawn as it had time for.  Second cuts are not named: what they rest on is not sealed.
+    Raises DamagedRecording for a named state that is not legal.
+    """
+    earlier = read_exploration(trial)
+    if earlier is None:
+        return wanted
+    space = open_recorded(trial).space
+    named = []
+    for name in dict.fromkeys(one.id for found in earlier.findings for one in found.examples):
+        if not name:
+            continue
+        state = state_ref.load(trial, name)
+        if state.again is not None:
+            continue
+        problems = space.problems(state)
+        if problems:
+            raise DamagedRecording(f"{trial.path}: state {name} is not legal: {problems[0]}")
+        named.append(state)
+    budget = wanted.budget
+    if budget.seconds is not None:
+        coverage = earlier.coverage
+        budget = Budget(states=max(1, coverage.distinct + coverage.recovery_states))
+    return replace(wanted, named=tuple(named), budget=budget)
+
+
 def explored(
     trial: TrialDir,
     result: TrialResult,
     *,
+    again: bool = False,
     jobs: int = 1,
     on_event: Callable[[ExploreProgress], None] = lambda _: None,
 ) -> TrialResult:
     """`result` with what the crash states of its recording say, if its scenario asks for it.
 
-    An exploration that is not possible makes the trial INCONCLUSIVE at best.
+    An exploration that is not possible makes the trial INCONCLUSIVE at best.  `again`
+    repeats an earlier one and changes nothing on disk.
     """
     record = trial.read_record()
     wanted = wanted_by(record.parameters, record.trial.seed, jobs=jobs)
     if wanted is None or record.control is not None:
         return result
     try:
-        findings = findings_of(explore(trial, wanted, on_event=on_event))
+        if again:
+            wanted = as_before(trial, wanted)
+        findings = findings_of(explore(trial, wanted, keep=not again, on_event=on_event))
     except PowercutError as error:
         findings = [
             Finding(

@@ -95,7 +95,8 @@ class Wanted:
 
     `after` is the number of records by which the workload goes on after each recovery, 0
     for not at all.  `depth` says how many cuts may follow each other: 1 for a cut during the
-    recovery from the first, 2 for one during the recovery from that.
+    recovery from the first, 2 for one during the recovery from that.  `named` are states
+    that are looked at before any is drawn, whatever the budget.
     """
 
     model: Model = Model.EXACT
@@ -110,6 +111,7 @@ class Wanted:
     per_policy: int = PER_POLICY
     after: int = 0
     depth: int = 0
+    named: tuple[CrashState, ...] = ()
 
     def __post_init__(self) -> None:
         for name in self.policies:

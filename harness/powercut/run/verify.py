@@ -46,7 +46,7 @@ def verify(path: Path, *, cells: Collection[str] | None = None) -> RunResult:
     for trial in directory.trials():
         trial.check_seal()
         record = trial.read_record()
-        result = explored(trial, judge_trial(trial))
+        result = explored(trial, judge_trial(trial), again=True)
         if record.control is None:
             trials.setdefault(record.cell, []).append(result)
         else:

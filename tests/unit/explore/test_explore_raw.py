@@ -62,6 +62,22 @@ def test_an_early_ack_is_found_with_exactly_its_records(world, group):
     assert recorded.space.problems(first) == []
 
 
+def test_named_states_are_looked_at_whatever_the_budget(world):
+    made = world.disk()
+    recorded = world.recorded(made, world.commits(made, 2, early=5))
+    first = world.explore(recorded, policies=("durable-only",))
+    (finding,) = first.findings
+    names = [example.id for example in finding.examples]
+    named = tuple(state_ref.load(recorded.trial, name) for name in names)
+
+    result = world.explore(
+        recorded, named=named, policies=("everything-issued",), budget=Budget(states=1)
+    )
+    assert lossy(result) == lossy(first)
+    assert [example.id for example in result.findings[0].examples] == names
+    assert result.coverage.distinct == len(names) + 1
+
+
 def test_a_disk_that_ignores_flushes_loses_everything_in_every_kind(world):
     made = world.disk(flush=Honour.IGNORED, fua=Honour.IGNORED)
     recorded = world.recorded(made, world.commits(made, 6))

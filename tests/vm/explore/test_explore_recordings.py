@@ -7,6 +7,7 @@ import contextlib
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,15 +15,18 @@ import pytest
 from powercut.cli_explore import find_trials
 from powercut.crash.explore import InstantKind
 from powercut.crash.exposure import exposure
+from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.recover.raw import unavailable as no_raw
 from powercut.recover.uml import unavailable as no_uml
 from powercut.run import state_ref
 from powercut.run.campaign import run_scenarios
 from powercut.run.explore import explore
+from powercut.run.explore_trial import as_before, wanted_by
 from powercut.run.explore_wanted import Budget, Prune, Wanted
 from powercut.run.recorded import open_recorded
 from powercut.run.verify import verify
+from powercut.store.exploration import read_exploration, write_exploration
 
 pytestmark = [
     pytest.mark.skipif(bool(no_uml()), reason="; ".join(no_uml())),
@@ -122,8 +126,39 @@ def test_a_scenario_that_explores_convicts_and_verifies(trials):
     told = [f for f in verdict.findings if f.detail.get("found_by") == "exploration"]
     assert [(f.kind, f.verdict) for f in told] == [(FindingKind.LOST, Verdict.LOSSY)]
     assert verdict.lost_lsns[-1].last == verdict.commits_acked
+    before = files_of(trial.path)
     again = {cell.cell: cell for cell in verify(trial.run).cells}["early-ack"]
     assert [f.lsns for f in again.trials[0].findings] == [f.lsns for f in verdict.findings]
+    assert files_of(trial.path) == before
+
+
+def test_verify_finds_again_what_little_time_would_not(trials):
+    trial = trials["early-ack"]
+    earlier = read_exploration(trial)
+    # As if one state had been all that there was time for, and chance had picked another.
+    short = earlier.coverage.model_copy(update={"distinct": 1, "recovery_states": 0})
+    wanted = wanted_by(trial.read_record().parameters, seed=1, jobs=1)
+    wanted = replace(wanted, policies=("everything-issued",), budget=Budget(seconds=3600))
+    write_exploration(trial, earlier.model_copy(update={"coverage": short}))
+    try:
+        result = explore(trial, as_before(trial, wanted), keep=False)
+        named = [example.id for found in earlier.findings for example in found.examples]
+        assert result.coverage.distinct == 1 + len(named)
+        assert {e.id for f in result.findings for e in f.examples} >= set(named)
+
+        path = state_ref.path_of(trial, named[0])
+        whole = path.read_text()
+        path.write_text(whole.replace('"instant": ', '"instant": 9'))
+        with pytest.raises(DamagedRecording, match=named[0]):
+            as_before(trial, wanted)
+        path.write_text(whole)
+    finally:
+        write_exploration(trial, earlier)
+
+
+def files_of(folder):
+    """Every file below `folder` and when it was written."""
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
 
 
 def test_nothing_is_left_of_an_explorer_that_is_killed(trials):
