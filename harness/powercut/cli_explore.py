@@ -137,7 +137,7 @@ def explore(
     from powercut.crash.states import Model
     from powercut.report.exploration import print_exploration
     from powercut.run.explore import explore as run
-    from powercut.run.explore import jobs_by_default
+    from powercut.run.explore_choice import jobs_by_default
     from powercut.run.explore_wanted import Budget, Prune, Wanted
 
     wanted = Wanted(

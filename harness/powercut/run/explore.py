@@ -17,7 +17,6 @@ checked, drawn by the seed, and the live recovery of the recording (explore_dept
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -32,11 +31,10 @@ from powercut.checkers.wal import ranges_text
 from powercut.crash.explore import Exploration, InstantKind, events, log2_sum
 from powercut.crash.exposure import exposure
 from powercut.crash.states import CrashState, Model
-from powercut.model.errors import HostError, UsageError
-from powercut.model.machine import ImageFormat
+from powercut.model.errors import HostError
 from powercut.model.verdict import Finding, FindingKind, Verdict, lsn_ranges
-from powercut.recover.uml import unavailable
-from powercut.run import commands, state_ref
+from powercut.run import state_ref
+from powercut.run.explore_choice import choose_engine
 from powercut.run.explore_engines import StateImages
 from powercut.run.explore_findings import NO_STATE, Collected
 from powercut.run.explore_pool import OneWorker, WorkerPool
@@ -85,48 +83,6 @@ def explore(
     if keep:
         write_exploration(trial, result)
     return result
-
-
-def choose_engine(recorded: Recorded, name: str, *, after: int = 0, depth: int = 0) -> str:
-    """The engine that `auto` means for this recording; others as they are called.
-
-    Raises UsageError if `name` cannot do it.
-    """
-    image_format = recorded.parameters.machine.format
-    if image_format is not ImageFormat.RAW:
-        if name in ("auto", "guest"):
-            return "guest"
-        raise UsageError(
-            f"the disk lies in a {image_format.value} image: only QEMU can open it",
-            hint="--engine guest",
-        )
-    raw = commands.is_raw(recorded.parameters)
-    if raw and name in ("auto", "raw"):
-        if after or depth:
-            raise UsageError(
-                "the log lies on the device itself: its recovery reads it and writes nothing, so "
-                "there is no life after it that could go wrong, and nothing to be cut in it",
-                hint="leave out --after and --depth for this recording",
-            )
-        return "raw"
-    if raw:
-        raise UsageError(
-            f"the log lies on the device itself: there is nothing to mount for engine {name}",
-            hint="--engine raw",
-        )
-    if name == "raw":
-        raise UsageError(
-            "engine raw reads logs on a raw device, and this one lies in a file system",
-            hint="--engine uml, or guest",
-        )
-    if name != "auto":
-        return name
-    return "guest" if unavailable() else "uml"
-
-
-def jobs_by_default() -> int:
-    """Engines that this host can keep busy."""
-    return max(1, len(os.sched_getaffinity(0)))
 
 
 def in_blocks(instants: np.ndarray[Any, Any], seed: int) -> np.ndarray[Any, Any]:

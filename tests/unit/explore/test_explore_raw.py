@@ -14,7 +14,7 @@ from powercut.model.errors import UsageError
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.recover.raw import RawLog, unavailable
 from powercut.run import state_ref
-from powercut.run.explore import choose_engine
+from powercut.run.explore_choice import choose_engine
 from powercut.run.explore_engines import StateImages
 from powercut.run.explore_wanted import Budget
 from powercut.run.guest_engine import write_image
