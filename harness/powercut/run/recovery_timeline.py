@@ -19,9 +19,10 @@ What of that is durable depends on the disk that the system was recorded on, and
 guest was told about it:
 
 - it writes through (the cache is off, and the hypervisor sends each write with FUA): a write is
-  durable when it completes, if the disk honours FUA;
-- flushes do not reach it (cache=unsafe; or only the guest's kernel believes that it writes
-  through): nothing that recovery writes is ever durable;
+  durable when it completes, if the disk honours FUA; on a file, where FUA is a flush behind the
+  write, if it honours flushes;
+- flushes do not reach it (cache=unsafe; an NVDIMM, which has none; or only the guest's kernel
+  believes that it writes through): nothing that recovery writes is ever durable;
 - else a flush does what the disk's contract says of flushes.
 """
 
@@ -37,6 +38,7 @@ from powercut.disk.logwrites_format import Dialect, Flag
 from powercut.disk.logwrites_read import read_log
 from powercut.model.contract import DeviceContract, Honour
 from powercut.model.errors import HostError
+from powercut.model.machine import Aio, Bus
 from powercut.model.timeline import RequestKind, Requests, Timeline
 from powercut.model.units import Instant
 from powercut.scenario.settings import GuestWriteCache, MachineSettings
@@ -60,12 +62,19 @@ class Durability:
 
 def durability_during_recovery(recorded: Timeline, machine: MachineSettings) -> Durability:
     """What it is on the disk of `recorded`, under its contract."""
-    told = machine.guest_write_cache
-    through = not machine.cache.write_cache or told is GuestWriteCache.SWITCHED_OFF
-    if machine.cache.no_flush:  # then whether FUA gets through can be seen
+    told, cache = machine.guest_write_cache, machine.host_cache
+    through = not cache.write_cache or told is GuestWriteCache.SWITCHED_OFF
+    if cache.no_flush:  # then whether FUA gets through can be seen
         through = through and bool(recorded.requests.fua.any())
-    deaf = machine.cache.no_flush or through or told is GuestWriteCache.WRITE_THROUGH
+    deaf = (
+        cache.no_flush
+        or through
+        or told is GuestWriteCache.WRITE_THROUGH
+        or machine.bus is Bus.NVDIMM
+    )
     contract = recorded.contract
+    if through and machine.aio is not Aio.NBD:
+        contract = replace(contract, fua=contract.flush)
     if deaf:
         contract = replace(contract, flush=Honour.IGNORED)
     if told is GuestWriteCache.WRITE_THROUGH and not through:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from powercut.crash.states import Again, CrashState
@@ -96,6 +98,20 @@ def test_a_log_that_wraps_gives_up_its_oldest_records():
         ({"cache": "unsafe"}, False, Honour.IGNORED, Honour.HONOURED, False),
         ({"cache": "writethrough"}, True, Honour.IGNORED, Honour.HONOURED, True),
         ({"guest_write_cache": "write-through"}, False, Honour.IGNORED, Honour.IGNORED, False),
+        # Parts of a cache mode by themselves count as the mode does.
+        ({"no_flush": "on"}, False, Honour.IGNORED, Honour.HONOURED, False),
+        ({"write_cache": "off"}, True, Honour.IGNORED, Honour.HONOURED, True),
+        ({"write_cache": "off", "no_flush": "on"}, False, Honour.IGNORED, Honour.HONOURED, False),
+        ({"cache": "unsafe", "no_flush": "off"}, False, Honour.HONOURED, Honour.HONOURED, False),
+        (
+            {"cache": "writethrough", "write_cache": "on"},
+            False,
+            Honour.HONOURED,
+            Honour.HONOURED,
+            False,
+        ),
+        ({"bus": "nvdimm"}, False, Honour.IGNORED, Honour.HONOURED, False),
+        ({"bus": "virtio-pmem"}, False, Honour.HONOURED, Honour.HONOURED, False),
     ],
 )
 def test_what_makes_writes_of_a_recovery_durable(world, machine, fua_seen, flush, fua, through):
@@ -104,6 +120,15 @@ def test_what_makes_writes_of_a_recovery_durable(world, machine, fua_seen, flush
     got = durability_during_recovery(made.timeline(), MachineSettings(**machine))
     assert got.contract == DeviceContract(flush=flush, fua=fua)
     assert got.through is through
+
+
+@pytest.mark.parametrize("flush", list(Honour))
+def test_on_a_file_what_is_written_through_is_as_durable_as_a_flush(world, flush):
+    contract = DeviceContract(flush=flush, fua=Honour.IGNORED)
+    timeline = replace(world.disk().timeline(), contract=contract)
+    machine = MachineSettings(cache="writethrough", aio="threads")
+    got = durability_during_recovery(timeline, machine)
+    assert (got.through, got.contract.fua) == (True, flush)
 
 
 def test_a_state_that_was_cut_again_is_kept_whole():
