@@ -28,8 +28,17 @@ from powercut.model.wal import WalLayout
 UNREACHABLE = "unreachable: bytes on the medium, metadata lost"
 
 _LOSSES = frozenset(
-    {FindingKind.LOST, FindingKind.UNSERIALIZABLE, FindingKind.STALE, FindingKind.TORN}
+    {
+        FindingKind.LOST,
+        FindingKind.UNSERIALIZABLE,
+        FindingKind.STALE,
+        FindingKind.TORN,
+        FindingKind.CORRUPT,
+        FindingKind.MISDIRECTED,
+        FindingKind.UNREADABLE,
+    }
 )
+"""Losses of which the medium says whether the bytes themselves are gone."""
 
 
 def check_agreement(reading: LogReading, predicted: Survival, layout: WalLayout) -> list[Finding]:

@@ -15,7 +15,7 @@ from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.verdict import FindingKind, Verdict
 from powercut.run.causes import explanation_of
 from powercut.run.certify_words import statement_of
-from powercut.run.confirm import is_analysed, live_losses
+from powercut.run.confirm import is_analysed, live_losses, seen_again
 from powercut.scenario.flat import differing, flat
 from powercut.store.certificate import (
     Certificate,
@@ -26,12 +26,11 @@ from powercut.store.certificate import (
     Evidence,
 )
 from powercut.store.certify_order import CertificateDir, read_components
-from powercut.store.confirmation import read_confirmation
 from powercut.store.exploration import read_exploration
 from powercut.store.layout import ResultDir, TrialDir
 from powercut.store.manifest import MANIFEST
 from powercut.store.measured import read_measured
-from powercut.store.results import CellResult, TrialResult
+from powercut.store.results import CellResult
 
 
 def certificate_of(directory: CertificateDir) -> Certificate:
@@ -164,12 +163,9 @@ def confirmed(run: ResultDir, cell: CellResult) -> bool | None:
     kinds = {finding.kind for trial in cell.trials for finding in trial.findings}
     if not losing or FindingKind.DISAGREEMENT in kinds:
         return False
-    return all(is_analysed(trial) or _seen_again(run, trial) for trial in losing)
-
-
-def _seen_again(run: ResultDir, trial: TrialResult) -> bool:
-    found = read_confirmation(run.at(trial.result_directory))
-    return found is not None and found.confirmed
+    return all(
+        is_analysed(trial) or seen_again(run.at(trial.result_directory), trial) for trial in losing
+    )
 
 
 def coverage_of(trials: Iterable[TrialDir]) -> Coverage | None:

@@ -11,6 +11,7 @@ it follows from it.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from powercut.checkers.agreement import UNREACHABLE
 from powercut.model.errors import PowercutError
@@ -21,6 +22,10 @@ from powercut.store.confirmation import Confirmation, read_confirmation, write_c
 from powercut.store.layout import TrialDir
 from powercut.store.results import LOSS_KINDS, TrialResult
 from powercut.store.trial_result import FindingRecord
+
+_NEVER_NAMED: Final = frozenset({FindingKind.NOT_RECOVERED, FindingKind.UNREADABLE})
+"""What no analysis of what is on the medium can tell: a system that does not come back, and a
+place that it cannot read."""
 
 
 def live_losses(trial: TrialResult) -> tuple[FindingRecord, ...]:
@@ -42,7 +47,18 @@ def is_analysed(trial: TrialResult) -> bool:
         bool(losses)
         and FindingKind.DISAGREEMENT not in kinds
         and not any(UNREACHABLE in finding.detail for finding in losses)
+        and not any(finding.kind in _NEVER_NAMED for finding in losses)
     )
+
+
+def seen_again(trial: TrialDir, result: TrialResult) -> bool:
+    """Whether `confirm` has seen the very records go that the cut lost.
+
+    Raises DamagedRecording.
+    """
+    found = read_confirmation(trial)
+    lost = {lsn for finding in live_losses(result) for lsn in _lsns(finding.lsns)}
+    return found is not None and found.confirmed and set(_lsns(found.lsns)) == lost
 
 
 def confirm(trial: TrialDir, result: TrialResult) -> Confirmation:

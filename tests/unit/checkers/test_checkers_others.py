@@ -57,6 +57,15 @@ def test_bytes_on_the_medium_of_a_file_may_be_unreachable():
     assert explain_losses(losses, predicted, RAW) == losses
 
 
+def test_garbage_in_the_place_of_bytes_that_are_on_the_medium_is_not_named_by_the_analysis():
+    garbage = Observation(
+        (Extent(0, 7, SlotState.INTACT, 1), Extent(7, 3, SlotState.CORRUPT, 0, 5))
+    )
+    losses = check_log(ALL, 10, garbage, APPEND)
+    (explained,) = explain_losses(losses, Survival(ALL, (LsnRange(9, 10),), ()), APPEND)
+    assert (explained.kind, explained.detail[UNREACHABLE]) == (FindingKind.CORRUPT, "8")
+
+
 def test_uncertain_predictions_agree_with_everything():
     assert agreement((LsnRange(9, 10),), RAW, uncertain=(LsnRange(8, 8),)) == []
 
