@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import islice, pairwise, repeat
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -153,12 +153,14 @@ class RawLog:
         owner, cell = expand(self.slot_low[slots], self.slot_high[slots] - self.slot_low[slots])
         sums = _sums(self._hash[cell], np.bincount(owner, minlength=len(slots)))
         keys = _slot_keys(slots, sums)
-        unknown = self.answers.unknown(keys)
+        answers = self.answers.of(keys)
+        unknown = np.flatnonzero(answers < 0)
         if len(unknown):
             among = np.searchsorted(unknown, owner)
             some = (among < len(unknown)) & (unknown[np.minimum(among, len(unknown) - 1)] == owner)
             self._learn(slots[unknown], keys[unknown], cell[some], self.top[cell[some]])
-        self.background[slots] = self.answers.of(keys)
+            answers[unknown] = self.answers.of(keys[unknown])
+        self.background[slots] = answers
 
     def _learn(self, slots: I64, keys: U64, cell: I64, write: I64) -> None:
         """Asks the reader what it says of `slots`, whose cells in turn show the writes `write`."""
@@ -260,11 +262,13 @@ class Moment:
         sums = self._sums + running[:, self._until] - running[:, self._from]
         keys = _slot_keys(self.slots, sums)
         unique, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-        unknown = log.answers.unknown(unique)
+        answers = log.answers.of(unique)
+        unknown = np.flatnonzero(answers < 0)
         if len(unknown):
             row, column = np.divmod(first[unknown], len(self.slots))
             log._learn(self.slots[column], unique[unknown], *self._shown_writes(shown, row, column))
-        answer = log.answers.of(unique)[inverse.reshape(keys.shape)]
+            answers[unknown] = log.answers.of(unique[unknown])
+        answer = answers[inverse.reshape(keys.shape)]
         return Reading(self.slots, answer, log._whole + running[:, -1])
 
     def _shown_writes(
@@ -336,16 +340,10 @@ class _Answers:
         self.lsn = np.empty(0, dtype=np.int64)
         self.detail = np.empty(0, dtype=np.int64)
 
-    def unknown(self, keys: U64) -> I64:
-        """The indices of the keys about which nothing is known."""
-        number = self._number
-        return np.array(
-            [at for at, key in enumerate(keys.tolist()) if key not in number], dtype=np.int64
-        )
-
     def of(self, keys: U64) -> I64:
-        """The numbers of the answers."""
-        return np.array([self._number[key] for key in keys.tolist()], dtype=np.int64)
+        """The numbers of the answers; -1 where nothing is known."""
+        numbers = map(self._number.get, keys.tolist(), repeat(-1))
+        return np.fromiter(numbers, dtype=np.int64, count=len(keys))
 
     def learn(self, keys: U64, extents: npt.NDArray[np.void]) -> None:
         """Enters the reader's answers."""
