@@ -4,7 +4,8 @@
 1. It follows the schema, and what it says agrees with itself: counts, bounds, verdicts with
    their controls.  This needs nothing but the file.
 2. It follows from its folder: drawn up again from the results there, it comes out the same,
-   field by field; each recording that was kept is as it was sealed.
+   field by field; these results follow from their trials and controls
+   (powercut.run.certify_follows); each recording that was kept is as it was sealed.
 3. With `deep`, each recording that was kept is judged again, by the checkers of today.
 4. If it is signed, the signature fits the file and, where the reader says whom to trust, the
    signer is one of them.
@@ -26,6 +27,7 @@ from powercut.model.confidence import upper_bound
 from powercut.model.errors import PowercutError, UsageError
 from powercut.model.verdict import Verdict
 from powercut.run.certify_build import axes_of, certificate_of
+from powercut.run.certify_follows import problems_of_runs
 from powercut.run.certify_words import statement_of
 from powercut.run.controls import EXPECTED, controls_for
 from powercut.run.explore_trial import explored
@@ -128,6 +130,7 @@ def _examine_folder(
         return
     texts = certificate.powercut == __version__
     problems += _compare(_plain(certificate, texts=texts), _plain(again, texts=texts))
+    problems += problems_of_runs(directory)
     if not texts:
         unchecked.append(
             f"Explanations were not compared: powercut {certificate.powercut} wrote them, and "
@@ -147,6 +150,7 @@ def _examine_folder(
             problems += _judged_again(trial)
     if len(problems) == before:
         checked.append("Drawn up again from the results beside it, it comes out the same.")
+        checked.append("The results follow from their trials and controls.")
         if kept:
             what = "judged again with the same outcome" if deep else "as it was sealed"
             checked.append(f"{kept} of {len(evidence)} recordings are there, each {what}.")

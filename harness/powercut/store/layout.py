@@ -175,6 +175,13 @@ class TrialDir:
         """The sealed files, all as they were; raises DamagedRecording naming those not."""
         return manifest.check(self.path)
 
+    def check_record(self) -> None:
+        """Of the seal what stays when evidence is dropped: trial.json.
+
+        Raises DamagedRecording if it is not as it was.
+        """
+        manifest.check(self.path, only=("trial.json",))
+
     @property
     def sealed(self) -> bool:
         """Whether the recording was complete and durable before anything else happened."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -43,10 +43,11 @@ def seal(folder: Path, names: Iterable[str]) -> None:
     write_atomic(folder / MANIFEST, text.encode())
 
 
-def check(folder: Path) -> tuple[str, ...]:
+def check(folder: Path, *, only: Collection[str] | None = None) -> tuple[str, ...]:
     """The names of the sealed files, all of which are as they were.
 
-    Raises DamagedRecording naming each file that is not, or the manifest itself.
+    With `only` those among them; each must be sealed.  Raises DamagedRecording naming each file
+    that is not as it was, or the manifest itself.
     """
     path = folder / MANIFEST
     try:
@@ -65,7 +66,10 @@ def check(folder: Path) -> tuple[str, ...]:
             f"{path}: written in format {version!r}, and this powercut reads {FORMAT!r}",
             hint="use the powercut that wrote it, or a newer one",
         )
-    wrong = [problem for entry in entries for problem in _compare(folder, *entry)]
+    sealed = {name for name, _, _ in entries}
+    wrong = [f"{folder / name}: it was never sealed" for name in only or () if name not in sealed]
+    entries = [entry for entry in entries if only is None or entry[0] in only]
+    wrong += [problem for entry in entries for problem in _compare(folder, *entry)]
     if wrong:
         raise DamagedRecording(
             "\n".join(wrong), hint="the evidence was changed after it was sealed; run it again"

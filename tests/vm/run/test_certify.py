@@ -16,7 +16,14 @@ import pytest
 
 from powercut.model.errors import UsageError
 from powercut.model.verdict import Verdict
-from powercut.run.certify import CertifyWays, Request, certify, resume_certificate
+from powercut.run.certify import (
+    CertifyWays,
+    Request,
+    certify,
+    resume_certificate,
+    write_certificate,
+)
+from powercut.run.certify_build import certificate_of
 from powercut.run.certify_verify import examine
 from powercut.run.keep import Keep
 from powercut.run.sign import sign
@@ -125,9 +132,21 @@ def test_evidence_that_was_changed_is_found(folder, name):
 
 
 def test_a_verdict_that_was_changed_with_its_certificate_is_found_by_judging_again(folder):
-    for file in folder.glob("runs/two/2*/cells/unsafe/0001/verdict.json"):
-        change(file, lambda v: v.update(lost_lsns=[{"first": 1, "last": 1}]))
-    assert examine(folder).problems == (), "only what is lost of it is said twice"
+    one = [{"first": 1, "last": 1}]
+    (run,) = folder.glob("runs/two/2*/")
+    change(run / "cells/unsafe/0001/verdict.json", lambda v: v.update(lost_lsns=one))
+    (problem,) = examine(folder).problems
+    assert problem.endswith("trial 1: beside the recording stands another verdict")
+
+    def agree(result) -> None:
+        cell = result["cells"][1]
+        cell.update(lost_lsns=one)
+        cell["trials"][0].update(lost_lsns=one)
+
+    change(run / "verdict.json", agree)
+    directory = CertificateDir.open(folder)
+    write_certificate(directory, certificate_of(directory))
+    assert examine(folder).problems == (), "all that is written down agrees"
     (problem,) = examine(folder, deep=True).problems
     assert problem.endswith("judged again, other records are lost")
 
@@ -217,8 +236,6 @@ def test_it_goes_on_after_a_kill(tmp_path, nothing_is_left):
 
 
 def examine_unfinished(path: Path) -> None:
-    from powercut.run.certify_build import certificate_of
-
     certificate_of(CertificateDir.open(path))
 
 
