@@ -23,6 +23,7 @@ from rich.table import Table
 from powercut.bench_analyze import bench_analyze
 from powercut.bench_explore import bench_explore
 from powercut.bench_figure import Figure
+from powercut.bench_raw import bench_raw
 from powercut.channel.guest_channel import GuestChannel
 from powercut.disk.base import ensure_base_image
 from powercut.disk.bench import measure as measure_disk
@@ -144,7 +145,7 @@ BENCHMARKS: Final[dict[str, Callable[[], list[Figure]]]] = {
     "boot": bench_boot,
     "commits": bench_commits,
     "disk": bench_disk,
-    "explore": bench_explore,
+    "explore": lambda: [*bench_raw(), *bench_explore()],
     "analyze": bench_analyze,
 }
 """What `powercut bench` measures, by name."""
