@@ -2,9 +2,10 @@
 """Goes on with a run that was interrupted: what it had recorded counts, the rest is made.
 
 A recording counts if it is sealed: the seal is written when all of the evidence is durable
-and before anything is judged (powercut.store.layout).  If its verdict was written, too, that
-stands; otherwise the recording is judged now.  What was not sealed is made again, with the same
-seed.  So an interrupted run comes to the same verdicts as one that was not.
+and before anything is judged (powercut.store.layout).  If its verdict was written, too, and is
+of that recording, it stands; otherwise the recording is judged now, if it is as it was sealed.
+What was not sealed is made again, with the same seed.  So an interrupted run comes to the same
+verdicts as one that was not.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from powercut.store.certify_order import (
     read_components,
     write_components,
 )
-from powercut.store.layout import ResultDir, TrialDir
+from powercut.store.layout import ResultDir, TrialDir, TrialRecord
 from powercut.store.trial_result import TrialResult
 
 SELECTION: Final = "selection"
@@ -144,11 +145,13 @@ def check_same_components(run: ResultDir, now: RunComponents) -> None:
 def earlier_result(trial: TrialDir, job: TrialJob) -> TrialResult | None:
     """What an interrupted run had made of `job`; None if it is to be made, the folder gone.
 
-    Raises DamagedRecording if the recording there is sealed and of another trial.
+    Raises DamagedRecording if the recording there is sealed and of another trial, or is not as
+    it was sealed.
     """
     if not trial.sealed:
         trial.remove()
         return None
+    trial.check_record()
     record = trial.read_record()
     same = same_run(record.parameters) == same_run(job.parameters)
     if job.control is None:
@@ -158,12 +161,25 @@ def earlier_result(trial: TrialDir, job: TrialJob) -> TrialResult | None:
             f"{trial.path}: the recording is of another trial than the scenario asks for",
             hint="its scenario.yaml was changed: start a new run",
         )
-    try:
-        return trial.read_verdict()
-    except DamagedRecording:
+    known = result = _verdict_beside(trial, record)
+    if result is None:
+        trial.check_seal()
         result = explored(trial, judge_trial(trial))
+    if result.result_directory != trial.relative:  # of a control that another run had made
+        result = result.model_copy(update={"result_directory": trial.relative})
+    if result != known:
         trial.write_verdict(result)
-        return result
+    return result
+
+
+def _verdict_beside(trial: TrialDir, record: TrialRecord) -> TrialResult | None:
+    """The verdict on the recording in `trial`; None if there is none, or it is of another."""
+    try:
+        result = trial.read_verdict()
+    except DamagedRecording:
+        return None
+    same = (result.trial, result.seed) == (record.trial.number, record.trial.seed)
+    return result if same else None
 
 
 def sessions_then(environment: Mapping[str, Any], directory: ResultDir) -> list[dict[str, Any]]:
