@@ -125,15 +125,21 @@ def check_same_host(then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
 def check_same_components(run: ResultDir, now: RunComponents) -> None:
     """Writes components.json if the run was interrupted before it had one.
 
-    Raises UsageError if a program or kernel is not the one that the run began with.
+    Raises UsageError if a program or kernel is not the one that the run began with, and
+    DamagedRecording if nothing says which those were.
     """
-    if not (run.path / COMPONENTS).is_file():
+    if not (run.path / COMPONENTS).is_file() and not any(trial.sealed for trial in run.trials()):
         write_components(run, now)
         return
     then = read_components(run)
     for name, parts in now.cells.items():
         before = [then.components[index] for index in then.cells.get(name, ())]
-        for old, new in zip(before, (now.components[index] for index in parts), strict=False):
+        if len(before) != len(parts):
+            raise DamagedRecording(
+                f"{run.path / COMPONENTS}: it does not say what {name} ran on",
+                hint="start a new run",
+            )
+        for old, new in zip(before, (now.components[index] for index in parts), strict=True):
             if old != new:
                 raise UsageError(
                     f"{old.role} was {old.name} {old.version} when the run began and is "

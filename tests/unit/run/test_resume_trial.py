@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from powercut.model.errors import DamagedRecording
+from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.verdict import Verdict
 from powercut.run.record import TrialJob
-from powercut.run.resume import earlier_result
+from powercut.run.resume import check_same_components, earlier_result
 from powercut.scenario.plan import Trial, draw_trials
 from powercut.scenario.settings import ControlKind, Parameters
+from powercut.store.certificate import Component
+from powercut.store.certify_order import RunComponents, read_components
 from powercut.store.layout import ResultDir, TrialDir, TrialRecord
 from powercut.store.trial_result import TrialResult
 
@@ -94,6 +96,22 @@ def test_what_was_recorded_cannot_be_called_something_else(run):
     (place.path / "trial.json").write_text(json.dumps(record))
     with pytest.raises(DamagedRecording, match=r"trial\.json"):
         earlier_result(place, job(SECOND))
+
+
+def test_what_a_run_began_with_is_not_made_up_later(run):
+    part = Component(role="hypervisor", name="qemu", version="7.2", sha256="a" * 64)
+    now = RunComponents(components=(part,), cells={"a": (0,)})
+    check_same_components(run, now)
+    assert read_components(run) == now, "nothing had been made with anything else"
+    newer = part.model_copy(update={"version": "11.1"})
+    with pytest.raises(UsageError, match=r"hypervisor was qemu 7\.2"):
+        check_same_components(run, RunComponents(components=(newer,), cells={"a": (0,)}))
+    with pytest.raises(DamagedRecording, match="does not say what b ran on"):
+        check_same_components(run, RunComponents(components=(part,), cells={"b": (0,)}))
+    recorded(run, FIRST)
+    (run.path / "components.json").unlink()
+    with pytest.raises(DamagedRecording, match=r"components\.json"):
+        check_same_components(run, now)
 
 
 def test_a_control_of_another_run_says_where_it_is_now(run, tmp_path, monkeypatch):
