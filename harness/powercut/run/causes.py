@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Known reasons why a cell is not safe: which layer breaks which promise, and where to read it.
 
-One table for everybody.  A reason is named only if its settings are those of the cell *and* the
-evidence fits: a loss that no entry accounts for is reported as unknown, which is the more
-interesting finding.
+One table for everybody.  A reason is named only if its settings are those of the cell, and if such
+a cut can take what it leaves in a cache: a loss that no entry accounts for is reported as unknown,
+which is the more interesting finding.  Where what was seen on the wire names another layer, that
+is said.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from powercut.model.contract import Honour
+from powercut.model.contract import CutKind, Honour
 from powercut.model.machine import Bus, Start
 from powercut.model.verdict import FindingKind, Verdict
 from powercut.scenario.settings import (
@@ -26,6 +27,8 @@ from powercut.store.results import CellResult
 
 ON_THE_WIRE: Final = "on the wire, "
 """Begins the part of an explanation that holds for one cell alone."""
+
+NOT_THERE: Final = "which none of the causes named accounts for: a finding to look into"
 
 UNKNOWN: Final = "The cause is not known to powercut: a finding to look into."
 
@@ -46,8 +49,16 @@ class Cause:
     reference: str
     """Where it is shown: a page below docs/ or a scenario."""
 
+    needs_cache: bool = True
+    """Whether it loses only what the disk's volatile cache loses."""
+
     def __str__(self) -> str:
         return f"{self.layer}: {self.says} ({self.reference})"
+
+
+def _takes_the_cache(p: Parameters) -> bool:
+    """Whether something that was never flushed can be lost: the disk's cache goes with the cut."""
+    return p.disk.volatile_cache and p.cut.kind is CutKind.POWER_LOSS
 
 
 def _journals(p: Parameters) -> bool:
@@ -56,12 +67,12 @@ def _journals(p: Parameters) -> bool:
 
 def _ignores_flush(p: Parameters) -> bool:
     writes_back = p.machine.host_cache.write_cache or p.machine.bus is Bus.NVME
-    return p.disk.volatile_cache and p.disk.flush is Honour.IGNORED and writes_back
+    return p.disk.flush is Honour.IGNORED and writes_back
 
 
 def _ignores_fua(p: Parameters) -> bool:
     through = not p.machine.host_cache.write_cache
-    return p.disk.volatile_cache and p.disk.fua is Honour.IGNORED and through
+    return p.disk.fua is Honour.IGNORED and through
 
 
 def _nvme_fua(p: Parameters) -> bool:
@@ -79,12 +90,14 @@ _OF_A_LOSS: Final = (
         lambda p: p.workload.plant != "none",
         "a fault was planted into it",
         "scenarios/planted/faults.yaml",
+        needs_cache=False,
     ),
     Cause(
         "workload",
         lambda p: p.workload.sync is SyncMode.NONE,
         "it acknowledges what it never asked to be made durable",
         "scenarios/lying/no-sync.yaml",
+        needs_cache=False,
     ),
     Cause(
         "file system",
@@ -122,6 +135,7 @@ _OF_A_LOSS: Final = (
         "an NVDIMM in an ordinary file has no flush: what the guest writes stays in the host's "
         "page cache",
         "scenarios/matrix/pmem.yaml",
+        needs_cache=False,
     ),
     Cause(
         "hypervisor",
@@ -154,7 +168,12 @@ _USB: Final = Cause(
 
 def causes_of(parameters: Parameters) -> tuple[Cause, ...]:
     """Every known cause of a loss under these settings, from the workload down."""
-    return tuple(cause for cause in _OF_A_LOSS if cause.applies(parameters))
+    taken = _takes_the_cache(parameters)
+    return tuple(
+        cause
+        for cause in _OF_A_LOSS
+        if cause.applies(parameters) and (taken or not cause.needs_cache)
+    )
 
 
 def explanation_of(cell: CellResult, wire: WireAccount | None = None) -> str:
@@ -168,6 +187,8 @@ def explanation_of(cell: CellResult, wire: WireAccount | None = None) -> str:
     if wire is not None and wire.flush_ends_at:
         seen = f"{ON_THE_WIRE}promises of durability end at the {wire.flush_ends_at}"
         parts.append(f"{seen}: {wire.because}" if wire.because else seen)
+        if causes and wire.flush_ends_at not in {cause.layer for cause in causes}:
+            parts.append(NOT_THERE)
     if not causes:
         parts += _first_words(cell)
     return "; ".join(parts)

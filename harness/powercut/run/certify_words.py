@@ -8,9 +8,16 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from powercut.model.contract import CutKind
 from powercut.model.machine import Bus, CacheMode, ImageFormat
 from powercut.model.verdict import Verdict
-from powercut.scenario.settings import Engine, FilesystemType, Parameters, SyncMode
+from powercut.scenario.settings import (
+    ControlKind,
+    Engine,
+    FilesystemType,
+    Parameters,
+    SyncMode,
+)
 from powercut.store.certificate import CertifiedCell, NotTested
 
 _AXES: Final[dict[str, type[enum.Enum]]] = {
@@ -38,9 +45,11 @@ def statement_of(cells: Sequence[CertifiedCell], not_tested: Sequence[NotTested]
     """What the certificate proves and what it does not."""
     count = Counter(cell.verdict for cell in cells)
     cuts = sum(cell.cuts for cell in cells)
+    kinds = {cell.parameters.cut.kind for cell in cells}
+    cut = "power cut" if kinds <= {CutKind.POWER_LOSS} else "cut"
     safe = [cell for cell in cells if cell.verdict is Verdict.SAFE]
     sentences = [
-        f"{_number(len(cells), 'combination')} of settings, {_number(cuts, 'power cut')}: "
+        f"{_number(len(cells), 'combination')} of settings, {_number(cuts, cut)}: "
         f"{count[Verdict.SAFE]} kept every record that they had acknowledged, "
         f"{count[Verdict.LOSSY]} lost some or acknowledged them too early, and of "
         f"{count[Verdict.INCONCLUSIVE]} nothing can be said.",
@@ -48,11 +57,7 @@ def statement_of(cells: Sequence[CertifiedCell], not_tested: Sequence[NotTested]
     if safe:
         bounds = [cell.loss_probability_upper_95 for cell in safe]
         known = [bound for bound in bounds if bound is not None]
-        sentences.append(
-            "SAFE means that no such cut lost an acknowledged record, that each was durable on "
-            "the captured disk when it was acknowledged, and that runs of the same combination "
-            "on a lying disk and without sync were seen to lose theirs."
-        )
+        sentences.append(_safe_means(safe))
         if known:
             sentences.append(
                 "By the number of cuts alone, a cut of such a combination could still lose a "
@@ -82,6 +87,39 @@ def statement_of(cells: Sequence[CertifiedCell], not_tested: Sequence[NotTested]
         + (f", or of the {left_out:,} combinations listed as not tested." if left_out else ".")
     )
     return " ".join(sentences)
+
+
+_TWINS: Final = {
+    ControlKind.LYING_DISK: "on a lying disk",
+    ControlKind.NO_SYNC: "without sync",
+}
+
+
+def _safe_means(safe: Sequence[CertifiedCell]) -> str:
+    """What was seen of each of the cells that are SAFE."""
+    kinds = {frozenset(control.kind for control in cell.controls) for cell in safe}
+    common = frozenset.intersection(*kinds)
+    how = " and ".join(words for kind, words in _TWINS.items() if kind in common)
+    if not how:
+        how = " or ".join(_TWINS.values())
+    elif len(kinds) > 1:
+        how += (
+            " (of some also "
+            + " and ".join(words for kind, words in _TWINS.items() if kind not in common)
+            + ")"
+        )
+    text = (
+        "SAFE means that no such cut lost an acknowledged record, that each was durable on "
+        "the captured disk when it was acknowledged, and that runs of the same combination "
+        f"{how} were seen to lose theirs."
+    )
+    mild = sum(cell.parameters.cut.kind is not CutKind.POWER_LOSS for cell in safe)
+    if mild:
+        text += (
+            f" In {mild:,} of these cells the disk kept its power, so that what it had completed "
+            "counts as durable: they say nothing of a power cut."
+        )
+    return text
 
 
 def _number(count: int, noun: str) -> str:

@@ -12,7 +12,7 @@ from powercut.model.confidence import upper_bound
 from powercut.model.errors import UsageError
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.paths import SCENARIOS
-from powercut.run.causes import causes_of
+from powercut.run.causes import NOT_THERE, causes_of, explanation_of
 from powercut.run.certify_build import axes_of
 from powercut.run.certify_compare import compare_certificates, compare_values, got_worse
 from powercut.run.certify_request import Asked, request_of
@@ -21,6 +21,7 @@ from powercut.run.certify_words import statement_of, untested
 from powercut.run.resume import Selection
 from powercut.scenario.flat import differing
 from powercut.scenario.load import load_scenario, parse_scenario
+from powercut.scenario.plan import Cell, Trial, Trigger, TriggerKind
 from powercut.scenario.preset import preset_names
 from powercut.scenario.settings import ControlKind, Expect, Parameters
 from powercut.store.certificate import (
@@ -30,7 +31,9 @@ from powercut.store.certificate import (
     Component,
     Evidence,
 )
-from powercut.store.trial_result import Exposure
+from powercut.store.measurement import RequestCounts, WireAccount
+from powercut.store.results import CellResult
+from powercut.store.trial_result import Exposure, TrialResult
 
 QEMU = Component(role="hypervisor", name="qemu", version="7.2", sha256="a" * 64)
 
@@ -97,6 +100,26 @@ def certificate(*cells: CertifiedCell) -> Certificate:
         cells=cells,
         statement=statement_of(cells, ()),
     )
+
+
+def test_the_statement_promises_no_control_that_there_was_not():
+    whole = cell("a")
+    half = cell("b", machine={"bus": "ide"}).model_copy(update={"controls": whole.controls[:1]})
+    both = "on a lying disk and without sync were seen to lose theirs."
+    assert both in statement_of([whole], ())
+    assert "combination on a lying disk were seen" in statement_of([half], ())
+    mixed = statement_of([whole, half], ())
+    assert "on a lying disk (of some also without sync) were seen" in mixed
+    other = whole.model_copy(update={"controls": whole.controls[1:]})
+    assert "on a lying disk or without sync were seen" in statement_of([half, other], ())
+
+
+def test_the_statement_calls_nothing_a_power_cut_that_left_the_power_on():
+    kill = cell("a", cut={"kind": "vm-kill", "policy": "keep"})
+    assert statement_of([kill], ()).startswith("1 combination of settings, 1 cut: ")
+    told = statement_of([kill, cell("b")], ())
+    assert "In 1 of these cells the disk kept its power" in told
+    assert "kept its power" not in statement_of([cell("b")], ())
 
 
 def test_a_consistent_certificate_has_no_contradiction():
@@ -192,10 +215,47 @@ def test_known_causes_name_the_layer(settings, layer):
         {"disk": {"fua": "ignored"}},
         {"disk": {"flush": "ignored", "volatile_cache": False}},
         {"machine": {"bus": "ide", "cache": "writethrough"}},
+        # What is in no volatile cache, or stays there, is not lost for want of a flush.
+        {"machine": {"cache": "unsafe"}, "disk": {"volatile_cache": False}},
+        {"machine": {"cache": "unsafe"}, "cut": {"kind": "vm-kill", "policy": "keep"}},
+        {"disk": {"flush": "ignored"}, "cut": {"kind": "guest-crash", "policy": "keep"}},
+        {"machine": {"bus": "nvme"}, "cut": {"kind": "vm-kill", "policy": "keep"}},
     ],
 )
 def test_no_cause_is_claimed_where_there_is_none(settings):
     assert causes_of(parameters(**settings)) == ()
+
+
+@pytest.mark.parametrize(
+    ("ends_at", "fits"),
+    [("hypervisor", True), ("file system", False), ("", True)],
+)
+def test_a_cause_is_not_asserted_against_what_was_seen_on_the_wire(ends_at, fits):
+    found = parameters(machine={"cache": "unsafe"})
+    lossy = TrialResult.judged(
+        Trial(1, 1, 1, Trigger(TriggerKind.ACKS, 1)),
+        verdict=Verdict.LOSSY,
+        acked=1,
+        attempted=1,
+        findings=(),
+    )
+    result = CellResult.of("x", Cell("a", found, ()), [lossy], verdict=Verdict.LOSSY)
+    counts = RequestCounts(writes=1, fua_writes=0, flushes=0, written_bytes=1)
+    wire = WireAccount(
+        commits=1,
+        committed_bytes=1,
+        asked=None,
+        guest=counts,
+        hypervisor=None,
+        disk=counts,
+        uncovered=1,
+        not_durable=1,
+        flush_ends_at=ends_at,
+        because="",
+    )
+    told = explanation_of(result, wire)
+    assert told.startswith("hypervisor: cache.no-flush")
+    assert (NOT_THERE in told) is not fits
 
 
 def test_every_cause_refers_to_something_that_is_there():
