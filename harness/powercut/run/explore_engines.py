@@ -25,7 +25,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from powercut.crash.states import CrashState, StateSpace
+from powercut.crash.states import NO_REQUEST, CrashState, StateSpace
 from powercut.model.observation import Observation
 from powercut.recover.port import ImageWrite
 from powercut.recover.uml_origin import PAGE, Origin
@@ -52,7 +52,7 @@ class StateImages:
         if torn:
             return [
                 self._of(applied.request)
-                if applied.request not in torn
+                if applied.request not in (NO_REQUEST, *torn)
                 else ImageWrite(applied.offset, applied.length, applied.data)
                 for applied in self._space.image_writes(state)
             ]

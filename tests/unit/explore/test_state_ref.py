@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from powercut.crash.states import CrashState, Kept, Move
+from powercut.crash.states import Again, CrashState, Kept, Move, StateSpace
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.run import state_ref
+from powercut.run.explore_engines import StateImages
 from powercut.store.layout import TrialDir
 
 STATE = CrashState(77, (1, 4), (Kept(4, 512, 1024),), (Move(1, 4),), policy="torn")
@@ -80,3 +81,17 @@ def test_a_file_under_another_name_is_refused(tmp_path: Path) -> None:
     state_ref.path_of(trial, name).rename(state_ref.path_of(trial, "0" * 12))
     with pytest.raises(DamagedRecording, match=name):
         state_ref.load(trial, "0" * 12)
+
+
+def test_a_torn_state_that_was_cut_again_has_what_its_recovery_wrote(world) -> None:
+    """And not the last write of the recording in its place."""
+    made = world.disk()
+    made.write(0, b"a" * 1024, at=10, done=20)
+    made.write(8192, b"b" * 512, at=30, done=40)
+    space = StateSpace(made.timeline())
+    again = Again(((4096, b"r" * 512),))
+    state = CrashState(50, (0,), torn=(Kept(0, 0, 512),), again=again)
+    writes = [(w.offset, w.length, bytes(w.data)) for w in StateImages(space).writes(state)]
+    assert writes == [(0, 512, b"a" * 512), (4096, 512, b"r" * 512)]
+    applied = [(w.offset, w.length, bytes(w.data)) for w in space.image_writes(state)]
+    assert applied == writes
