@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from powercut.crash.explore import log2_sum
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.verdict import FindingKind, Verdict
 from powercut.run.causes import explanation_of
@@ -26,7 +27,7 @@ from powercut.store.certificate import (
     Evidence,
 )
 from powercut.store.certify_order import CertificateDir, read_components
-from powercut.store.exploration import read_exploration
+from powercut.store.exploration import ExploreResult, read_exploration
 from powercut.store.layout import ResultDir, TrialDir
 from powercut.store.manifest import MANIFEST
 from powercut.store.measured import read_measured
@@ -175,8 +176,10 @@ def coverage_of(trials: Iterable[TrialDir]) -> Coverage | None:
         return None
     left_out = dict.fromkeys(result.coverage.not_looked_at for result in found)
     return Coverage(
-        legal_log2=max(result.coverage.legal_log2 for result in found),
-        checked=sum(result.coverage.recovered for result in found),
+        legal_log2=round(log2_sum([log for result in found for log in _legal(result)]), 2),
+        checked=sum(
+            result.coverage.recovered + result.coverage.recovery_states for result in found
+        ),
         decided=sum(result.coverage.pruned for result in found),
         lossy=sum(
             finding.states
@@ -186,6 +189,15 @@ def coverage_of(trials: Iterable[TrialDir]) -> Coverage | None:
         ),
         not_looked_at="; ".join(text for text in left_out if text),
     )
+
+
+def _legal(result: ExploreResult) -> tuple[float, ...]:
+    """How many states there were to look at, as binary logarithms: of the recording, and of
+    recoveries that were cut."""
+    coverage = result.coverage
+    if not coverage.recovery_states:
+        return (coverage.legal_log2,)
+    return (coverage.legal_log2, coverage.recovery_log2)
 
 
 def axes_of(cells: Sequence[CertifiedCell]) -> dict[str, tuple[Any, ...]]:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from powercut.crash.explore import InstantKind
 from powercut.crash.states import Model
 from powercut.model.errors import DamagedRecording, PowercutError
-from powercut.model.verdict import Finding, FindingKind, Verdict, lsn_ranges
+from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict, lsn_ranges
 from powercut.run import state_ref
 from powercut.run.explore import explore
 from powercut.run.explore_wanted import Budget, ExploreProgress, Wanted
@@ -102,7 +102,13 @@ def explored(
             )
         ]
     every = [*(record.finding() for record in result.findings), *findings]
-    lost = lost_lsns(every)
+    # What a workload was promised that went on after a recovery is no record of this trial.
+    acked = result.commits_acked
+    lost = tuple(
+        LsnRange(span.first, min(span.last, acked))
+        for span in lost_lsns(every)
+        if span.first <= acked
+    )
     return result.model_copy(
         update={
             "findings": tuple(FindingRecord.of(finding) for finding in every),
@@ -124,7 +130,8 @@ def _finding(result: ExploreResult, found: ExplorationFinding) -> Finding:
     first = found.examples[0]
     where = f"in crash state {first.id} ({first.policy}), " if first.id else ""
     more = found.states - 1
-    others = f"; {more:,} other states of {result.coverage.distinct:,} checked are like it"
+    checked = result.coverage.distinct + result.coverage.recovery_states
+    others = f"; {more:,} other states of {checked:,} checked are like it"
     return Finding(
         found.kind,
         found.verdict,
@@ -136,7 +143,7 @@ def _finding(result: ExploreResult, found: ExplorationFinding) -> Finding:
             "state": first.id,
             "policy": first.policy,
             "states": found.states,
-            "states_checked": result.coverage.distinct,
+            "states_checked": checked,
             "confirmed": first.confirmed,
         },
     )

@@ -74,10 +74,11 @@ class Coverage(Record):
     """Crash states that were looked at besides the live cuts, over all trials of a cell."""
 
     legal_log2: float
-    """How many were legal: the exponent of the power of two, of the largest instant."""
+    """How many were legal at the instants that were looked at, those of second cuts included:
+    the exponent of the power of two."""
 
     checked: int
-    """Distinct states that were recovered and judged."""
+    """States that were recovered and judged, those of second cuts included."""
 
     decided: int
     """States that needed no recovery of their own, because they agree with one that was

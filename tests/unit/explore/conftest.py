@@ -107,7 +107,7 @@ class World:
             scenario="handmade",
             cell="raw",
             parameters=parameters,
-            trial=Trial(1, 1, Trigger(TriggerKind.ACKS, 1), 1),
+            trial=Trial(1, 1, 1, Trigger(TriggerKind.ACKS, 1)),
             run_id=RUN_ID.hex(),
         )
         return Recorded(trial, record, evidence, space, self.layout, ())
