@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 
 from powercut.model.errors import UsageError
+from powercut.scenario.expand import label
 from powercut.scenario.load import Scenario, parse_scenario
 from powercut.scenario.settings import GROUPS, Parameters, setting_paths
 
@@ -31,12 +32,38 @@ def with_axes(scenario: Scenario, axes: Mapping[str, Sequence[Any]]) -> Scenario
     yaml = YAML(typ="rt")
     yaml.width = 1000
     document = yaml.load(scenario.text)
+    if scenario.strategy is not None and document.get("cells"):
+        document["cells"] = _without_axes(document["cells"], given, scenario.name)
     matrix = document.setdefault("matrix", {})
     for key, values in given.items():
         matrix[key] = values
     out = io.StringIO()
     yaml.dump(document, out)
     return parse_scenario(out.getvalue(), scenario.path)
+
+
+def _without_axes(
+    cells: Sequence[Mapping[str, Any]], axes: Mapping[str, Sequence[Any]], name: str
+) -> list[dict[str, Any]]:
+    """Cells that a matrix was written out to, as if it had not had `axes`; each once.
+
+    Else one that is called by a version would run on another, and the same combination would
+    count several times.
+    """
+    found: list[dict[str, Any]] = []
+    for cell in cells:
+        rest = {key: value for key, value in cell.items() if key not in axes}
+        gone = {
+            f"{short}={label(value)}"
+            for key, value in cell.items()
+            if key in axes
+            for short in (key, key.rpartition(".")[2])
+        }
+        words = [word for word in str(cell["name"]).split(",") if word not in gone]
+        rest["name"] = ",".join(words) or name
+        if rest not in found:
+            found.append(rest)
+    return found
 
 
 def _check(key: str, values: Sequence[Any]) -> None:

@@ -91,3 +91,19 @@ def test_paths_on_the_command_line_may_be_relative(
         (f"{tmp_path}/qemu", "/boot/vmlinuz"),
         ("sid", "/boot/vmlinuz"),
     ]
+
+
+@pytest.mark.parametrize("strategy", ["product", "pairwise"])
+def test_a_cell_that_is_called_by_a_version_runs_on_no_other(strategy):
+    """A matrix that was chosen from is written out, the version in each name."""
+    text = (
+        f"powercut: 1\nname: s\nmatrix:\n  strategy: {strategy}\n"
+        "  machine.qemu: [host, trixie]\n  machine.bus: [ide, virtio-blk]\n"
+    )
+    made = with_axes(parse_scenario(text, Path("s.yaml")), {"machine.qemu": ["sid", "host"]})
+    assert [(d.name, p.machine.qemu, p.machine.bus.value) for d, p in made.cells] == [
+        ("bus=ide,qemu=sid", "sid", "ide"),
+        ("bus=ide,qemu=host", "host", "ide"),
+        ("bus=virtio-blk,qemu=sid", "sid", "virtio-blk"),
+        ("bus=virtio-blk,qemu=host", "host", "virtio-blk"),
+    ], "each combination once, and called what it is"
