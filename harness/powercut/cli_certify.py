@@ -264,9 +264,15 @@ def _file(path: Path) -> Path:
 
 
 def _compare(sides: tuple[str, str], rest: Sequence[str]) -> int:
-    """As `powercut run`: 1 if a cell that kept its records does so no more, else 0."""
+    """As `powercut run`: 1 if a cell that kept its records lost some, 3 if of one nothing is
+    known any more, else 0."""
     from powercut.report.certify_view import print_comparison
-    from powercut.run.certify_compare import compare_certificates, compare_values, got_worse
+    from powercut.run.certify_compare import (
+        compare_certificates,
+        compare_values,
+        got_unknown,
+        got_worse,
+    )
     from powercut.store.certify_order import read_certificate
 
     if len(rest) > 1:
@@ -278,7 +284,9 @@ def _compare(sides: tuple[str, str], rest: Sequence[str]) -> int:
         a, b = (read_certificate(_file(Path(side))) for side in sides)
         outcome = compare_certificates(a, b, sides)
     print_comparison(_console(), outcome)
-    return 1 if got_worse(outcome) else 0
+    if got_worse(outcome):
+        return 1
+    return 3 if got_unknown(outcome) else 0
 
 
 COMMANDS = (certify, certificate)

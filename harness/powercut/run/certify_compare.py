@@ -122,3 +122,11 @@ def got_worse(comparison: Comparison) -> bool:
         change.before.verdict is Verdict.SAFE and change.after.verdict is Verdict.LOSSY
         for change in comparison.changed
     )
+
+
+def got_unknown(comparison: Comparison) -> bool:
+    """Whether some cell kept its records on the first side, and on the second nobody knows."""
+    return any(
+        change.before.verdict is Verdict.SAFE and change.after.verdict is Verdict.INCONCLUSIVE
+        for change in comparison.changed
+    )

@@ -14,7 +14,12 @@ from powercut.model.verdict import LsnRange, Verdict
 from powercut.paths import SCENARIOS
 from powercut.run.causes import NOT_THERE, causes_of, explanation_of
 from powercut.run.certify_build import axes_of
-from powercut.run.certify_compare import compare_certificates, compare_values, got_worse
+from powercut.run.certify_compare import (
+    compare_certificates,
+    compare_values,
+    got_unknown,
+    got_worse,
+)
 from powercut.run.certify_request import Asked, request_of
 from powercut.run.certify_verify import contradictions
 from powercut.run.certify_words import statement_of, untested
@@ -172,6 +177,13 @@ def test_what_changed_hands_between_two_certificates():
     assert [[c.cell for c in side] for side in outcome.only] == [[], ["new"]]
     assert got_worse(outcome)
     assert not got_worse(compare_certificates(after, before, ("B", "A")))
+
+
+def test_a_promise_of_which_nothing_is_known_any_more_is_not_one_that_was_kept():
+    before, after = certificate(cell("a")), certificate(cell("a", Verdict.INCONCLUSIVE))
+    outcome = compare_certificates(before, after, ("A", "B"))
+    assert (got_worse(outcome), got_unknown(outcome)) == (False, True)
+    assert not got_unknown(compare_certificates(after, before, ("B", "A")))
 
 
 def test_what_changed_hands_between_two_versions_within_one():
