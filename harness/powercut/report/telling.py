@@ -15,8 +15,9 @@ from powercut.report.losing import loss_story
 from powercut.report.sequence import witness_svg
 from powercut.report.story import last_moments
 from powercut.report.svg import timeline_svg
+from powercut.run.confirm import live_losses
 from powercut.store.layout import TrialDir
-from powercut.store.trial_result import TrialResult
+from powercut.store.trial_result import TrialResult, lost_lsns
 from powercut.store.witness import Witness, read_witness
 
 _EMPTY: Final = Markup()
@@ -43,7 +44,8 @@ def tell_trial(
     said = list(problems)
     sequence, witness = "", None
     try:
-        story = loss_story(trial, result.lost_lsns)
+        # Of what the cut itself lost: what a crash state might have lost came back here.
+        story = loss_story(trial, lost_lsns(found.finding() for found in live_losses(result)))
         sequence = story.svg() if story is not None else ""
     except PowercutError as error:
         said.append(str(error))

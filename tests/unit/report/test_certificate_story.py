@@ -10,10 +10,14 @@ import pytest
 from powercut.crash.evidence import Evidence, gather
 from powercut.crash.handmade import Handmade, history
 from powercut.model.contract import DeviceContract, Honour
-from powercut.model.verdict import FindingKind, LsnRange
+from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.model.wal import LayoutKind, WalLayout, record_bytes
+from powercut.report import telling
 from powercut.report.losing import story_of
 from powercut.report.sequence import Step, sequence_svg, witness_svg
+from powercut.scenario.plan import Trial, Trigger, TriggerKind
+from powercut.store.layout import TrialDir
+from powercut.store.trial_result import TrialResult
 from powercut.store.witness import DroppedWrite, Witness, WitnessEvent
 
 RUN_ID = bytes(range(16))
@@ -168,7 +172,10 @@ def test_a_witness_is_drawn(witness: Witness):
 
 def test_the_report_of_a_run_shows_the_witness(made, witness: Witness):
     from powercut.report.publish import write_reports
-    from powercut.store.witness import write_witness
+    from powercut.scenario.plan import Trial, Trigger, TriggerKind
+from powercut.store.layout import TrialDir
+from powercut.store.trial_result import TrialResult
+from powercut.store.witness import write_witness
 
     lossy = next(cell for cell in made.run.cells if cell.commits_lost)
     trial = made.directory.at(lossy.trials[0].result_directory)
@@ -177,3 +184,22 @@ def test_the_report_of_a_run_shows_the_witness(made, witness: Witness):
     assert "Record 1 is lost &lt;if&gt; 1 write is lost." in text
     assert 'class="sequence"' in text
     assert "Confirmed: the recorded system itself loses it, too." in text
+
+
+def test_no_story_of_a_record_that_came_back_after_the_cut(tmp_path, monkeypatch):
+    """A crash state might have lost record 1; the cut itself lost record 2."""
+    given = []
+    monkeypatch.setattr(telling, "loss_story", lambda _, lost: given.extend(lost))
+    found = {"found_by": "exploration"}
+    result = TrialResult.judged(
+        Trial(1, 1, 1, Trigger(TriggerKind.ACKS, 2)),
+        verdict=Verdict.LOSSY,
+        acked=2,
+        attempted=2,
+        findings=[
+            Finding(FindingKind.LOST, Verdict.LOSSY, "gone", (LsnRange(1, 1),), found),
+            Finding(FindingKind.LOST, Verdict.LOSSY, "gone", (LsnRange(2, 2),)),
+        ],
+    )
+    telling.tell_trial(TrialDir(tmp_path, tmp_path), result, "a")
+    assert given == [LsnRange(2, 2)]
