@@ -172,10 +172,7 @@ def test_a_witness_is_drawn(witness: Witness):
 
 def test_the_report_of_a_run_shows_the_witness(made, witness: Witness):
     from powercut.report.publish import write_reports
-    from powercut.scenario.plan import Trial, Trigger, TriggerKind
-from powercut.store.layout import TrialDir
-from powercut.store.trial_result import TrialResult
-from powercut.store.witness import write_witness
+    from powercut.store.witness import write_witness
 
     lossy = next(cell for cell in made.run.cells if cell.commits_lost)
     trial = made.directory.at(lossy.trials[0].result_directory)
