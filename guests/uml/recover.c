@@ -231,14 +231,15 @@ static int write_on(void)
 }
 
 /* The workload goes on after recovery; then a clean shutdown, a second mount, and the
- * reader's second opinion.  If the writer fails, what it did is still to be read.  Returns
- * -1 if nothing is mounted any more. */
+ * reader's second opinion.  If the writer fails, what it did is still to be read; if that
+ * fails, too, nothing is known of what is there, whatever the writer said.  Returns -1 if
+ * nothing is mounted any more. */
 static int go_on(void)
 {
     bool wrote = write_on() == 0;
     uint64_t answer = page->answer;
     enum pcu_step step = page->step;
-    bool read;
+    uint32_t status = page->status;
 
     if (step == PCU_STEP_CHECK)
         return 0;
@@ -246,17 +247,21 @@ static int go_on(void)
         return 0;
     if (fs_umount() != 0)
         return -1;
-    page->step = PCU_STEP_NONE; /* a mount that fails is worse than what failed before */
+    page->step = PCU_STEP_NONE; /* what fails from here on is worse than what failed before */
     page->after = PCU_AFTER_MOUNT;
     if (fs_mount() != 0) {
         page->step = PCU_STEP_AFTER;
         return -1;
     }
-    page->step = step;
-    read = reader_run(PCU_STEP_AFTER) == 0;
+    if (reader_run(PCU_STEP_AFTER) == 0) {
+        page->step = step;
+        page->status = status;
+        page->after = wrote ? PCU_AFTER_DONE : PCU_AFTER_WRITER;
+    } else {
+        page->after = PCU_AFTER_READER;
+    }
     page->after_answer = page->answer - answer;
     page->answer = answer;
-    page->after = !wrote ? PCU_AFTER_WRITER : read ? PCU_AFTER_DONE : PCU_AFTER_READER;
     return 0;
 }
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../common/wire_out.h"
@@ -85,14 +86,27 @@ static int read_at(int fd, uint64_t offset, uint8_t *data, size_t length)
     return 0;
 }
 
+/* A folder opens like a file and claims to be of any length, ext4's of 2^63 - 1. */
 static int open_file(struct scan *s, uint64_t index)
 {
+    const char *path = s->config->path;
+    int folder = AT_FDCWD;
+    struct stat status;
     char name[32];
 
-    if (s->directory < 0)
-        return open(s->config->path, O_RDONLY | O_CLOEXEC);
-    snprintf(name, sizeof(name), "%016" PRIx64 ".wal", index);
-    return openat(s->directory, name, O_RDONLY | O_CLOEXEC);
+    if (s->directory >= 0) {
+        snprintf(name, sizeof(name), "%016" PRIx64 ".wal", index);
+        path = name;
+        folder = s->directory;
+    }
+    int fd = openat(folder, path, O_RDONLY | O_CLOEXEC);
+
+    if (fd >= 0 && fstat(fd, &status) == 0 && S_ISDIR(status.st_mode)) {
+        close(fd);
+        errno = EISDIR;
+        return -1;
+    }
+    return fd;
 }
 
 /* Older runs may have left payload without its header: their keys have to be known before

@@ -227,3 +227,25 @@ def test_a_state_that_does_not_mount_has_a_record_too(disk, engine):
     assert raw
     assert engine.recover(state, timeout_s=STATE_S).extents == intact(100)
     assert engine.boots == 1
+
+
+def test_a_second_reading_that_fails_is_unknown_whatever_the_writer_said(tmp_path):
+    """The writer makes a folder where the reader wants a file, and then runs out of space."""
+    base = mkfs(tmp_path / "base", "ext4")
+    log = (f"run_id={RUN_ID}", "path=/mnt/wal", "record=65536")
+    writer = ("write", "layout=segments", "segment=1048576", "batch=16", "records=4096")
+    what = RecoveryPlan(
+        "ext4",
+        "",
+        "/mnt",
+        ("/bin/wal", "read", "layout=append", *log),
+        after=("/bin/wal", *writer, *log, "channel=fd:3"),
+    )
+    with UmlEngine(base, what) as engine:
+        engine.start(timeout_s=BOOT_S)
+        seen = engine.recover((), timeout_s=STATE_S)
+    assert (seen.complete, seen.failure, seen.extents) == (True, "", ())
+    assert seen.later is not None
+    assert not seen.later.no_room
+    assert not seen.later.observation.complete, "nothing was read, so nothing is missing"
+    assert seen.later.acked > 0

@@ -178,3 +178,14 @@ def test_a_log_that_cannot_be_opened_is_an_error(wal, tmp_path):
     assert read.status == 1
     assert read.error == (errno.ENOTDIR, f"open {tmp_path}/file/log")
     assert read.extents == []
+
+
+def test_a_folder_in_place_of_the_log_is_an_error(wal, tmp_path):
+    """Not a file without end: a folder of ext4 is 2^63 - 1 bytes long where one seeks its end."""
+    (tmp_path / "log").mkdir()
+    read = wal.read(path=tmp_path / "log", record=2048)
+    assert read.status == 1
+    assert read.error[0] == errno.EISDIR
+    (tmp_path / "segments" / f"{0:016x}.wal").mkdir(parents=True)
+    read = wal.read(path=tmp_path / "segments", record=2048, layout="segments", segment=4096)
+    assert read.extents == [(0, 2, UNREADABLE, 0, errno.EISDIR)]
