@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from powercut.checkers.controls import ControlOutcome, check_controls
-from powercut.model.verdict import Verdict
+from powercut.model.verdict import FindingKind, Verdict
+from powercut.run.confirm import live_losses
 from powercut.run.controls import Control, controls_for
 from powercut.scenario.plan import Cell, Plan
 from powercut.scenario.settings import Expect, Parameters
@@ -27,6 +28,34 @@ class Outcome:
     name: str
     verdict: Verdict
     directory: str
+    doubt: str = ""
+
+    @classmethod
+    def of(cls, name: str, result: TrialResult) -> Self:
+        """What a judged trial is worth as a control."""
+        doubt = doubt_of(result)
+        return cls(name, as_control(result), result.result_directory, doubt)
+
+
+def doubt_of(result: TrialResult) -> str:
+    """Why a trial that is LOSSY shows nothing of how the rig sees losses; empty if it does.
+
+    On a disk that lies, and without a sync, the analysis of the recording convicts by itself.
+    Whoever cuts, recovers and reads is shown to see a loss only by records that did not come
+    back, and by nothing else than those that the recording names.
+    """
+    if result.verdict is not Verdict.LOSSY:
+        return ""
+    if not live_losses(result):
+        return "its records came back, only the analysis of the recording convicts it"
+    if any(finding.kind is FindingKind.DISAGREEMENT for finding in result.findings):
+        return "what came back is not what its recording says"
+    return ""
+
+
+def as_control(result: TrialResult) -> Verdict:
+    """The verdict of a trial that serves as a control: LOSSY if its loss was seen."""
+    return Verdict.INCONCLUSIVE if doubt_of(result) else result.verdict
 
 
 Known = dict[str, Outcome]
@@ -54,7 +83,7 @@ def outcomes_of_cells(plan: Plan, trials: Trials) -> Known:
     known: Known = {}
     for cell in plan.cells:
         first = trials[cell.name][0]
-        outcome = Outcome(f"cell {cell.name}", first.verdict, first.result_directory)
+        outcome = Outcome.of(f"cell {cell.name}", first)
         known.setdefault(same_run(cell.parameters), outcome)
     return known
 
@@ -136,6 +165,7 @@ def _control_result(control: Control, known: Known) -> ControlResult:
         verdict=outcome.verdict,
         behaved=behaved,
         message=f"{outcome.name} is {outcome.verdict.name}"
-        + ("" if behaved else f", and had to be {control.expected.name}"),
+        + ("" if behaved else f", and had to be {control.expected.name}")
+        + (f": {outcome.doubt}" if outcome.doubt else ""),
         result_directory=outcome.directory,
     )

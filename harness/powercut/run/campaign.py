@@ -27,6 +27,7 @@ from powercut.model.verdict import Verdict
 from powercut.run.assemble import (
     Known,
     Outcome,
+    as_control,
     cell_results,
     distinct_controls,
     missing_controls,
@@ -327,7 +328,7 @@ class _Run:
                 place.adopt_recording(made)
             result = self._trial(name, control.parameters, trial, control)
             self.ways.controls.setdefault(key, place)
-            return Outcome(f"control {name}", result.verdict, result.result_directory)
+            return Outcome.of(f"control {name}", result)
 
         with ThreadPoolExecutor(self.jobs) as pool:
             return dict(zip(wanted, pool.map(run, wanted.items()), strict=True))
@@ -354,9 +355,8 @@ class _Run:
             result = explored(directory, judge_trial(directory))
             directory.write_verdict(result)
         wanted = wanted_verdict(parameters.expect) if control is None else control.expected
-        drop_unless_kept(
-            directory, result.verdict, wanted, self.ways.keep, control=control is not None
-        )
+        worth = result.verdict if control is None else as_control(result)
+        drop_unless_kept(directory, worth, wanted, self.ways.keep, control=control is not None)
         self.on_event(
             TrialFinished(
                 cell=name,
@@ -366,7 +366,7 @@ class _Run:
                 lost=result.commits_lost,
                 seconds=round(time.monotonic() - start, 3),
                 control=control is not None,
-                as_expected=result.verdict is wanted,
+                as_expected=worth is wanted,
                 earlier=earlier,
             )
         )

@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterator
 
 from powercut.model.errors import PowercutError
 from powercut.model.verdict import Verdict
-from powercut.run.assemble import same_run, verdict_of, with_controls
+from powercut.run.assemble import as_control, same_run, verdict_of, with_controls
 from powercut.run.controls import controls_for, twin
 from powercut.run.resume import Selection
 from powercut.scenario.load import parse_scenario
@@ -149,7 +149,7 @@ def _problems_of_control(
         return
     if same_run(place.read_record().parameters) != same_run(twin(planned.parameters, told.kind)):
         yield f"{name}: the recording is of another combination"
-    if place.read_verdict().verdict is not told.verdict:
+    if as_control(place.read_verdict()) is not told.verdict:
         yield f"{name}: beside the recording stands another verdict"
     if not place.kept:
         place.check_record()

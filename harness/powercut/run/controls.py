@@ -13,6 +13,9 @@ twins that differ from it in one thing:
   syncs, on a virtio disk of raw bytes under a cache mode that passes flushes on.  Must be
   SAFE.
 
+A control that must be LOSSY must have lost records in its cut: that the analysis of its
+recording convicts it follows from its settings, and proves nothing (powercut.run.assemble).
+
 Twins of different cells are often the same run; it is made once.
 """
 

@@ -88,4 +88,4 @@ def _check_kept(directory: ResultDir) -> None:
 
 
 def _outcome(record: TrialRecord, result: TrialResult) -> Outcome:
-    return Outcome(f"control {record.cell}", result.verdict, result.result_directory)
+    return Outcome.of(f"control {record.cell}", result)
