@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import enum
+import signal
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -154,6 +155,15 @@ class QemuMachine:
     def running(self) -> bool:
         """Whether the hypervisor process is there."""
         return self._hypervisor is not None and self._hypervisor.running
+
+    @property
+    def ended_by_itself(self) -> bool:
+        """Whether the hypervisor process ended otherwise than by SIGKILL.
+
+        It does when its guest panics, and flushes what it had.
+        """
+        status = self._hypervisor.process.poll() if self._hypervisor else None
+        return status not in (None, -signal.SIGKILL)
 
     @property
     def diagnosis(self) -> str:

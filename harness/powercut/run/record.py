@@ -231,6 +231,8 @@ class _Recording:
             machine.lose_power(timeout_s=timeout_s)
         else:
             machine.kill(timeout_s=timeout_s)
+        if machine.ended_by_itself and cut.kind is not CutKind.GUEST_CRASH:
+            self.trouble.append("QEMU had ended before the cut, and an end in order flushes")
         policy = cut.policy if cut.kind is CutKind.POWER_LOSS else CutPolicy.KEEP
         report = disk.cut(
             policy, self.job.trial.cut_seed, self.directory.recovery_log, timeout_s=timeout_s

@@ -15,6 +15,7 @@ import pytest
 
 from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import FindingKind, Verdict
+from powercut.run.record import _Recording
 from powercut.run.verify import verify
 
 SLOW = "cut: {trigger: {acks: 1000000}}\ncontrols: none\n"
@@ -94,6 +95,29 @@ def test_a_hypervisor_that_dies_is_inconclusive_and_what_was_acked_counts(run, t
     assert "connection to the guest ended" in messages(trial)
     assert trial.commits_acked > 0
     assert trial.commits_lost == 0
+
+
+@pytest.mark.parametrize("kind", ["power-loss, policy: drop", "vm-kill, policy: keep"])
+def test_a_hypervisor_that_ended_in_order_was_not_cut(run, monkeypatch, kind):
+    real = _Recording._write_until_trigger
+
+    def and_then_end(self, channel, disk):
+        real(self, channel, disk)
+        (pid,) = children(of=os.getpid(), program="qemu-system")
+        os.kill(pid, signal.SIGTERM)  # QEMU flushes, so nothing can be lost any more
+        while Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z":
+            time.sleep(0.01)
+
+    monkeypatch.setattr(_Recording, "_write_until_trigger", and_then_end)
+    trial = only(
+        run(
+            "filesystem: {type: raw}\nworkload: {direct: true, align: 4096, record: 4096}\n"
+            f"controls: none\ncut: {{kind: {kind}, trigger: {{acks: 20}}}}\n"
+        )
+    )
+    assert trial.commits_acked >= 20
+    assert trial.verdict is Verdict.INCONCLUSIVE
+    assert "QEMU had ended before the cut" in messages(trial)
 
 
 def test_a_disk_that_dies_is_inconclusive(run, tmp_path):
