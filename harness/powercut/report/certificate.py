@@ -175,7 +175,8 @@ def how_sure(cells: Sequence[CertifiedCell]) -> list[str]:
         said.append(
             f"In {words.count(exposed, 'SAFE cell')} the analysis of every request shows that no "
             "record was acknowledged before its bytes were durable, at any instant, not only at "
-            "those of the cuts."
+            "those of the cuts. Of the file system's own blocks that lead to them, only the cuts "
+            "speak."
         )
     return said
 

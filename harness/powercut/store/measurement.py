@@ -133,7 +133,8 @@ class Cost(Record):
 
     medium_limit_per_s: float | None = None
     """Commits a second that the modelled medium can do at most, one stream with a flush each;
-    null where it has no limit, and with several streams.  More than this is a symptom."""
+    null where it has no limit, with several streams, and without a volatile cache (plain
+    writes, which take no time in a model, are durable there).  More is a symptom."""
 
     @property
     def too_fast(self) -> bool:

@@ -277,7 +277,8 @@ def test_how_sure_counts_by_bound_and_tells_of_crash_states():
         "Besides the cuts, 42 crash states that the disk was allowed to leave were looked at in "
         "1 cell.",
         "In 3 SAFE cells the analysis of every request shows that no record was acknowledged "
-        "before its bytes were durable, at any instant, not only at those of the cuts.",
+        "before its bytes were durable, at any instant, not only at those of the cuts. "
+        "Of the file system's own blocks that lead to them, only the cuts speak.",
     ]
 
 

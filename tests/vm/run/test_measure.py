@@ -157,6 +157,15 @@ def test_costs_follow_the_disk_and_a_disk_that_lies_is_too_fast(measure, tmp_pat
     assert lying.wire.flush_ends_at == "disk"
 
 
+def test_a_disk_with_nothing_volatile_is_never_too_fast(measure):
+    """Its plain writes are durable, so that a commit may well wait for nothing."""
+    raw = {"filesystem": {"type": "raw"}, "workload": {**RAW_LOG, "sync": "none"}}
+    measured = measure((DiskModel.HDD_7200,), disk={"volatile_cache": False}, **raw)
+    (cost,) = measured.costs
+    assert cost.medium_limit_per_s is None
+    assert not cost.too_fast
+
+
 def test_what_cannot_be_measured_is_said(measure):
     full = measure(workload={**OVERWRITE, "capacity": "16KiB"})
     assert full.wire is None
