@@ -265,7 +265,7 @@ def _file(path: Path) -> Path:
 
 def _compare(sides: tuple[str, str], rest: Sequence[str]) -> int:
     """As `powercut run`: 1 if a cell that kept its records lost some, 3 if of one nothing is
-    known any more, else 0."""
+    known any more or none is on both sides, else 0."""
     from powercut.report.certify_view import print_comparison
     from powercut.run.certify_compare import (
         compare_certificates,

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which promises changed hands between two versions: two certificates, cell by cell.
 
-Cells are the same if their settings are, versions aside.
+Cells are the same if their settings are, versions aside, and what says nothing of a cut: how many
+there were, and which verdict somebody expected or what was to vouch for it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ from powercut.store.certificate import Certificate, CertifiedCell
 
 VERSIONS: Final = ("machine.qemu", "machine.kernel")
 """The settings that say which version a cell ran on."""
+
+_ASIDE: Final = frozenset((*VERSIONS, "expect", "controls", "trials", "deadline"))
+"""What may differ between the same cell before and after: whoever learns that a version loses
+records and expects it from then on must not thereby hide the change."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +103,7 @@ def _by_settings(cells: Sequence[CertifiedCell]) -> dict[str, CertifiedCell]:
     for cell in cells:
         settings: dict[str, Any] = flat(cell.parameters)
         key = json.dumps(
-            {name: value for name, value in settings.items() if name not in VERSIONS},
+            {name: value for name, value in settings.items() if name not in _ASIDE},
             sort_keys=True,
         )
         if key not in found or cell.verdict > found[key].verdict:
@@ -125,8 +130,11 @@ def got_worse(comparison: Comparison) -> bool:
 
 
 def got_unknown(comparison: Comparison) -> bool:
-    """Whether some cell kept its records on the first side, and on the second nobody knows."""
-    return any(
+    """Whether some cell kept its records on the first side, and on the second nobody knows.
+
+    Where no cell is on both sides, that is so of all.
+    """
+    return not (comparison.same or comparison.changed) or any(
         change.before.verdict is Verdict.SAFE and change.after.verdict is Verdict.INCONCLUSIVE
         for change in comparison.changed
     )

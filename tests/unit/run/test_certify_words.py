@@ -186,6 +186,24 @@ def test_a_promise_of_which_nothing_is_known_any_more_is_not_one_that_was_kept()
     assert not got_unknown(compare_certificates(after, before, ("B", "A")))
 
 
+@pytest.mark.parametrize(
+    "aside", [{"expect": "lossy"}, {"trials": 5}, {"controls": ["lying-disk"]}, {"deadline": "90s"}]
+)
+def test_a_loss_that_is_expected_by_now_is_a_change_all_the_same(aside):
+    before = certificate(cell("a", machine={"bus": "nvme"}))
+    after = certificate(cell("a", Verdict.LOSSY, machine={"bus": "nvme"}, **aside))
+    outcome = compare_certificates(before, after, ("A", "B"))
+    assert outcome.only == ((), ())
+    assert got_worse(outcome)
+
+
+def test_where_nothing_can_be_compared_nothing_is_known():
+    before, after = certificate(cell("a")), certificate(cell("b", machine={"bus": "nvme"}))
+    outcome = compare_certificates(before, after, ("A", "B"))
+    assert (outcome.same, outcome.changed) == (0, ())
+    assert got_unknown(outcome)
+
+
 def test_what_changed_hands_between_two_versions_within_one():
     made = certificate(
         cell("a", Verdict.LOSSY, machine={"qemu": "bookworm", "bus": "nvme"}),
