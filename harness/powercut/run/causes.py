@@ -16,6 +16,7 @@ from typing import Final
 from powercut.model.contract import CutKind, Honour
 from powercut.model.machine import Bus, Start
 from powercut.model.verdict import FindingKind, Verdict
+from powercut.run.controls import WITHOUT_BARRIERS
 from powercut.scenario.settings import (
     FilesystemType,
     GuestWriteCache,
@@ -101,7 +102,7 @@ _OF_A_LOSS: Final = (
     ),
     Cause(
         "file system",
-        lambda p: bool({"barrier=0", "nobarrier"} & set(p.filesystem.mount)),
+        lambda p: not WITHOUT_BARRIERS.isdisjoint(p.filesystem.mount),
         "mounted without barriers, it sends no flush, whatever the disk needs",
         "scenarios/certify/nightly/mount-options.yaml",
     ),

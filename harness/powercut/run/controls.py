@@ -10,8 +10,8 @@ twins that differ from it in one thing:
 - `no-sync`: the same cell with a workload that acknowledges what is only in the
   guest's page cache.  Must be LOSSY.
 - `honest`: the same cell on a disk that keeps its contract, with a workload that
-  syncs, on a virtio disk of raw bytes under a cache mode that passes flushes on.  Must be
-  SAFE.
+  syncs, on a virtio disk of raw bytes under a cache mode that passes flushes on, mounted
+  with barriers.  Must be SAFE.
 
 A control that must be LOSSY must have lost records in its cut: that the analysis of its
 recording convicts it follows from its settings, and proves nothing (powercut.run.assemble).
@@ -22,7 +22,7 @@ Twins of different cells are often the same run; it is made once.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from powercut.model.contract import CutKind, CutPolicy, Honour
 from powercut.model.machine import Aio, Bus, CacheMode, ImageFormat, Start, is_dax
@@ -35,6 +35,9 @@ from powercut.scenario.settings import (
     SyncMode,
     TriggerSettings,
 )
+
+WITHOUT_BARRIERS: Final = frozenset({"barrier=0", "nobarrier"})
+"""Mount options of ext4 and btrfs with which a file system sends no flush (ext4(5), btrfs(5))."""
 
 EXPECTED = {
     ControlKind.LYING_DISK: Verdict.LOSSY,
@@ -111,8 +114,14 @@ def twin(parameters: Parameters, kind: ControlKind) -> Parameters:
                 "config_wce": Switch.AUTO,
                 "no_flush": Switch.AUTO,
             }
-            mount = parameters.filesystem.mount  # and only memory can be mounted with dax
-            changes["filesystem"] = {"mount": tuple(word for word in mount if not is_dax(word))}
+            # Only memory can be mounted with dax; without barriers no disk is told to flush.
+            changes["filesystem"] = {
+                "mount": tuple(
+                    word
+                    for word in parameters.filesystem.mount
+                    if not is_dax(word) and word not in WITHOUT_BARRIERS
+                )
+            }
             if parameters.machine.cache is CacheMode.UNSAFE:
                 changes["machine"]["cache"] = CacheMode.NONE
             if parameters.workload.sync is SyncMode.NONE:

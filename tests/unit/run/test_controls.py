@@ -12,6 +12,7 @@ from powercut.scenario.settings import (
     CutSettings,
     DiskSettings,
     FilesystemSettings,
+    FilesystemType,
     GuestWriteCache,
     MachineSettings,
     Parameters,
@@ -76,6 +77,8 @@ def test_the_workload_without_sync_stays_in_the_page_cache():
             machine=MachineSettings(bus=Bus.NVDIMM), filesystem=FilesystemSettings(mount=("dax",))
         ),
         Parameters(machine=MachineSettings(aio=Aio.IO_URING)),
+        Parameters(filesystem=FilesystemSettings(type=FilesystemType.EXT4, mount=("barrier=0",))),
+        Parameters(filesystem=FilesystemSettings(type=FilesystemType.EXT4, mount=("nobarrier",))),
         Parameters(machine=MachineSettings(guest_write_cache=GuestWriteCache.WRITE_THROUGH)),
         Parameters(machine=MachineSettings(guest_write_cache=GuestWriteCache.SWITCHED_OFF)),
     ],
