@@ -106,7 +106,7 @@ class _Run:
         self.collected = Collected()
         self.boots: dict[int, int] = {}
         self.checked = self.pruned = self.rerun = self.compared = 0
-        self.went_on = self.no_room = 0
+        self.went_on = self.no_room = self.asked = 0
         self.first_share = wanted.budget.first_share(after=wanted.after, depth=wanted.depth)
         self.chosen = Reservoir(wanted.seed, RECOVERIES_MAX)
         self.recoveries = Recoveries()
@@ -196,6 +196,7 @@ class _Run:
 
     def _judge_all(self, workers: OneWorker | WorkerPool) -> None:
         self.began = time.monotonic()
+        named = len(self.wanted.named)
         for worker, batch, answers in workers.answers(self._batches()):
             self.boots[worker] = answers.boots
             for state, judged in zip(batch, answers.judged, strict=True):
@@ -205,8 +206,9 @@ class _Run:
                 self.went_on += judged.went_on
                 self.no_room += judged.no_room
                 self.collected.add(state.policy, judged.findings, partial(_same, state))
-                if not judged.pruned:
-                    self.chosen.offer(state)
+                named -= 1
+                if named < 0:  # whoever has named some must not change what is drawn
+                    self.chosen.offer(state, judged.disk)
             self._tell("exploring")
 
     def _cut_again(self, workers: OneWorker | WorkerPool) -> None:
@@ -227,13 +229,14 @@ class _Run:
 
     def _round(self, states: Sequence[CrashState | None]) -> list[Deepen]:
         """As many recoveries as the budget would have room for if each had all its states."""
-        budget = self.wanted.budget.states
-        left = None if budget is None else budget - self.checked - self.recoveries.states
-        each = self.per_recovery if left is None else max(1, min(self.per_recovery, left))
+        budget, drawn = self.wanted.budget, self.checked - len(self.wanted.named)
+        left = None if budget.states is None else budget.states - drawn - self.recoveries.states
+        whole = left is None or budget.first is not None  # time does not bound a single one
+        each = self.per_recovery if whole else max(1, min(self.per_recovery, left or 0))
         count = len(states) if left is None else max(0, -(-left // each))
-        done = self.recoveries.recorded
+        begin, self.asked = self.asked, self.asked + len(states[:count])
         return [
-            Deepen(state, each, self.wanted.depth, self.wanted.seed + done + number)
+            Deepen(state, each, self.wanted.depth, self.wanted.seed + begin + number)
             for number, state in enumerate(states[:count])
         ]
 
@@ -387,8 +390,15 @@ class _Run:
             left.append(
                 f"{coverage.instants_all - coverage.instants} of {coverage.instants_all} instants"
             )
-        if 2.0 ** min(coverage.legal_log2, 1000) > coverage.distinct + coverage.duplicates + 0.5:
+        legal = 2.0 ** min(coverage.legal_log2, 1000)
+        if legal > coverage.distinct + coverage.duplicates + 0.5:
             left.append(f"all but {coverage.distinct} of 2^{coverage.legal_log2:.1f} legal states")
+        elif legal > coverage.distinct + 0.5:
+            # Repetitions are the same state at another instant, or drawn twice: nobody knows.
+            left.append(
+                f"perhaps some of 2^{coverage.legal_log2:.1f} legal states, which count at each "
+                f"instant; {coverage.distinct} distinct ones were checked"
+            )
         if not coverage.exhausted:
             left.append("some states of the policies that end")
         return "; ".join(left) or "nothing"

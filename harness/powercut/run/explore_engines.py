@@ -102,9 +102,14 @@ class Decided:
             self._digest[page] = np.frombuffer(digest, dtype=np.uint64)
         self._whole += self._digest[changed].sum(axis=0, dtype=np.uint64)
 
+    @property
+    def disk(self) -> bytes:
+        """What the current state's disk holds, in 16 bytes; the same in every process."""
+        return self._whole.tobytes()
+
     def find(self) -> Observation | None:
         """The answer of an earlier state that cannot differ from that of the current one."""
-        found = self._by_disk.get(self._whole.tobytes())
+        found = self._by_disk.get(self.disk)
         if found is not None:
             return found
         for reads in reversed(self._by_reads):
@@ -122,7 +127,7 @@ class Decided:
         """
         if not observation.complete:
             return
-        self._by_disk[self._whole.tobytes()] = observation
+        self._by_disk[self.disk] = observation
         if reads is None:
             return
         if reads not in self._by_reads:

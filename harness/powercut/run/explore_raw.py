@@ -78,7 +78,7 @@ class RawExploration:
         self._drawn: Counter[str] = Counter()
         self._duplicates = 0
         self._legal: list[float] = []
-        self._full = False
+        self._full = self._left_out = False
         self._open = 0
         self._rounds = 0
         self._sample = random.Random(f"{options.seed}/compare")
@@ -93,8 +93,8 @@ class RawExploration:
         while done < self.options.per_policy and matrix:
             share = self._share(done)
             groups = [matrix] if done else [matrix[:1], matrix[1:]]
+            self._open = 0
             for names in groups:
-                self._open = 0
                 if not self._sweep(names, done, share, more):
                     return
                 self.swept = self.swept | frozenset(names)
@@ -139,6 +139,7 @@ class RawExploration:
                 if self._full:
                     return False
             if not more():
+                self._left_out = True
                 return False
         return True
 
@@ -153,7 +154,10 @@ class RawExploration:
         if end is None or end > share:
             self._open += 1
         # However large the matrix, it has to fit into memory.
-        until = min(until, done + max(16, 16 * _PIECES_MAX // max(1, len(moment.piece_cell))))
+        room = done + max(16, 16 * _PIECES_MAX // max(1, len(moment.piece_cell)))
+        if until > room:  # the rest is not drawn later
+            self._left_out = True
+            until = room
         if until <= done:
             return _none(moment)
         rng = np.random.default_rng([self.options.seed, _stable(name), moment.instant, done])
@@ -332,6 +336,7 @@ class RawExploration:
         for state in drawn:
             self._judge_one(state)
             if not more():
+                self._left_out = True
                 break
         coverage = drawn.coverage()
         self._duplicates += coverage.duplicates
@@ -375,7 +380,7 @@ class RawExploration:
             distinct=self.checked,
             duplicates=self._duplicates,
             by_policy=dict(self._drawn),
-            exhausted=self._rounds > 0 and not self._full and not self._open,
+            exhausted=self._rounds > 0 and not (self._full or self._left_out or self._open),
         )
 
 

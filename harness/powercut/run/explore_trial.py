@@ -68,7 +68,8 @@ def as_before(trial: TrialDir, wanted: Wanted) -> Wanted:
     budget = wanted.budget
     if budget.seconds is not None:
         coverage = earlier.coverage
-        budget = Budget(states=max(1, coverage.distinct + coverage.recovery_states))
+        states = max(1, coverage.distinct + coverage.recovery_states)
+        budget = Budget(states=states, first=max(1, coverage.distinct))
     return replace(wanted, named=tuple(named), budget=budget)
 
 

@@ -37,10 +37,15 @@ class Prune(enum.Enum):
 
 @dataclass(frozen=True)
 class Budget:
-    """How many states may be checked, or for how long (seconds); None for no such bound."""
+    """How many states may be checked, or for how long (seconds); None for no such bound.
+
+    `first` of the states are for the recording itself, if an earlier exploration that time
+    had bounded is done once more; `first_share` decides otherwise.
+    """
 
     states: int | None = None
     seconds: float | None = None
+    first: int | None = None
 
     @staticmethod
     def parse(text: str) -> Budget:
@@ -58,6 +63,8 @@ class Budget:
 
     def first_share(self, *, after: int, depth: int) -> Budget:
         """What is for states of the recording itself; the rest is for states of recoveries."""
+        if self.first is not None:
+            return Budget(self.first)
         share = 0.5 if depth else 0.9 if after else 1.0
         return Budget(
             None if self.states is None else max(1, int(self.states * share)),
@@ -133,13 +140,21 @@ class Reservoir:
         self._size = size
         self._offered = 0
         self._kept: list[CrashState] = []
+        self._disks: set[bytes] = set()
 
     def drawn(self) -> list[CrashState]:
         """Those that were kept, in random order: any number from the beginning is as good."""
         return self._draw.sample(self._kept, len(self._kept))
 
-    def offer(self, state: CrashState) -> None:
-        """Takes it, perhaps."""
+    def offer(self, state: CrashState, disk: bytes = b"") -> None:
+        """Takes it, perhaps; not if one with the same `disk`, a digest, was offered before.
+
+        Whether an earlier state has decided it says nothing here: that depends on who was
+        asked for which states.
+        """
+        if disk and disk in self._disks:
+            return
+        self._disks.add(disk)
         self._offered += 1
         if len(self._kept) < self._size:
             self._kept.append(state)

@@ -55,7 +55,8 @@ class Judged:
 
     `again` is the state itself if a second cut has made it, and `findings` are to be kept;
     else the batch has it.  `went_on` says that the workload went on after its recovery,
-    `no_room` that there was none for it to.
+    `no_room` that there was none for it to.  `disk` is a digest of the state's bytes, empty if
+    nobody wanted one.
     """
 
     findings: tuple[Finding, ...]
@@ -65,6 +66,7 @@ class Judged:
     policy: str = ""
     went_on: bool = False
     no_room: bool = False
+    disk: bytes = b""
 
 
 @dataclass

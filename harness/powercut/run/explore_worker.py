@@ -227,17 +227,18 @@ class LocalWorker(Opened):
                 no_room=later is not None and later.no_room,
             )
 
-        expected = None
+        expected, disk = None, b""
         if self._decided is not None:
             self._decided.advance(writes)
+            disk = self._decided.disk
             expected = self._decided.find()
             if expected is not None and self._rerun.randrange(RERUN_ONE_IN):
-                return replace(found(expected), pruned=True)
+                return replace(found(expected), pruned=True, disk=disk)
         try:
             observation = self._engine.recover(writes, timeout_s=STATE_S)
         except HostError as error:
-            return Judged((_engine_failed(error),))
-        judged = found(observation)
+            return Judged((_engine_failed(error),), disk=disk)
+        judged = replace(found(observation), disk=disk)
         if self._decided is None:
             return judged
         if expected is not None:

@@ -3,18 +3,19 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from powercut.crash.explore import InstantKind
-from powercut.crash.states import StateSpace
+from powercut.crash.states import CrashState, StateSpace
 from powercut.model.contract import Honour
 from powercut.model.verdict import FindingKind, Verdict
 from powercut.recover import raw
 from powercut.recover.raw import Moment, RawLog, unavailable
-from powercut.run import explore_worker
+from powercut.run import explore, explore_worker
 from powercut.run.explore import _Run
 from powercut.run.explore_engines import Decided
 from powercut.run.explore_pool import OneWorker
@@ -228,6 +229,58 @@ def test_an_engine_whose_states_leak_is_caught(world, monkeypatch):
     good = run_with(recorded, ReaderEngine, monkeypatch)
     assert FindingKind.DISAGREEMENT not in kinds(good)
     assert good.coverage.pruned_rerun == good.coverage.pruned > 0
+
+
+class Several:
+    """Workers of their own, each with its own answers of earlier states, in turn."""
+
+    def __init__(self, workers):
+        self.workers = workers
+
+    def answers(self, batches):
+        for number, batch in enumerate(batches):
+            worker = number % len(self.workers)
+            yield worker, batch, self.workers[worker].answer(batch)
+
+
+def recoveries_drawn(recorded, monkeypatch, *, workers=1, **wanted):
+    """The states whose recoveries an exploration would put on record."""
+    monkeypatch.setattr(explore_worker, "open_engine", lambda *_: ReaderEngine(recorded))
+    run = _Run(recorded, Wanted(budget=Budget(states=200), depth=1, **wanted), lambda _: None)
+    work = Work(recorded.trial.path, recorded.trial.run, "test", Prune.BYTES, 0)
+    with ExitStack() as stack:
+        each = [stack.enter_context(LocalWorker(work, recorded)) for _ in range(workers)]
+        run._judge_all(Several(each))
+    return [replace(state, policy="") for state in run.chosen.drawn()]
+
+
+def test_which_recoveries_are_cut_depends_neither_on_jobs_nor_on_named_states(world, monkeypatch):
+    recorded = lying(world)
+    monkeypatch.setattr(explore, "choose_engine", lambda *_, **__: "uml")
+    alone = recoveries_drawn(recorded, monkeypatch)
+    assert len(alone) > 20
+    assert recoveries_drawn(recorded, monkeypatch, workers=3) == alone
+    assert recoveries_drawn(recorded, monkeypatch, named=tuple(alone[:5])) == alone
+
+
+def test_what_time_had_bounded_gets_the_same_recoveries_again(world, monkeypatch):
+    recorded = lying(world)
+    monkeypatch.setattr(explore, "choose_engine", lambda *_, **__: "uml")
+    states = [CrashState(1, (number,)) for number in range(9)]
+    before = _Run(recorded, Wanted(budget=Budget(seconds=60.0), depth=1), lambda _: None)
+    (tasks,) = [before._round(states)]
+    # 120 states of the recording, then 5 recoveries of 10 states; then once more, with 3 named.
+    budget = Budget(states=170, first=120)
+    again = _Run(recorded, Wanted(budget=budget, depth=1, named=tuple(states[:3])), lambda _: None)
+    assert again.first_share == Budget(states=120)
+    again.checked = 123
+    asked = []
+    while len(asked) < len(states) and (some := again._round(states[len(asked) :])):
+        asked += some
+        again.recoveries.states += 10 * len(some)
+        again.recoveries.recorded += 2 * len(some)
+    assert asked == tasks[: len(asked)]
+    assert len(asked) == 5
 
 
 def test_pruning_that_overlooks_changes_is_caught(world, monkeypatch):

@@ -8,6 +8,7 @@ import pytest
 
 from powercut.crash.explore import Exploration, InstantKind, events
 from powercut.crash.exposure import exposure
+from powercut.crash.policies import POLICIES
 from powercut.crash.states import Model
 from powercut.model.contract import Honour
 from powercut.model.errors import UsageError
@@ -16,6 +17,8 @@ from powercut.recover.raw import RawLog, unavailable
 from powercut.run import state_ref
 from powercut.run.explore_choice import choose_engine
 from powercut.run.explore_engines import StateImages
+from powercut.run.explore_findings import Collected
+from powercut.run.explore_raw import RawExploration, RawOptions
 from powercut.run.explore_wanted import Budget
 from powercut.run.guest_engine import write_image
 from powercut.run.recovery import read_on_host
@@ -120,6 +123,40 @@ def test_every_model_and_policy_comes_to_its_end(world):
         assert result.verdict is Verdict.SAFE
         assert result.coverage.distinct > 3
         assert result.coverage.exhausted, model
+
+
+def test_what_time_cut_short_has_not_come_to_its_end(world):
+    made = world.disk()
+    recorded = world.recorded(made, world.commits(made, 12, group=4))
+    options = RawOptions(
+        Model.EXACT, tuple(POLICIES), tuple(InstantKind), 0, 64, None, world.folder
+    )
+
+    def until(calls):
+        raw = RawExploration(recorded, options, Collected())
+        left = iter(range(calls))
+        raw.run(lambda: next(left, None) is not None)
+        return raw.coverage()
+
+    whole = until(10**9)
+    assert whole.exhausted
+    # In the third sweep: every policy had drawn some states of every instant.
+    for calls in (190, 200, 220):
+        short = until(calls)
+        assert short.distinct < whole.distinct
+        assert short.instants == short.instants_all
+        assert not short.exhausted
+
+
+def test_repetitions_are_no_other_states(world):
+    made = world.disk()
+    recorded = world.recorded(made, world.commits(made, 2, group=4))
+    every = world.explore(recorded).coverage
+    assert every.exhausted
+    coverage = world.explore(recorded, budget=Budget(states=every.distinct - 1)).coverage
+    assert coverage.distinct == every.distinct - 1
+    assert 2**coverage.legal_log2 < coverage.distinct + coverage.repeated
+    assert coverage.not_looked_at.startswith("perhaps some of 2^")
 
 
 def test_a_device_that_keeps_order_is_explored_state_by_state(world):
