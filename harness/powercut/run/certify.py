@@ -208,7 +208,7 @@ def _drop_all(run: ResultDir) -> None:
 def _measure(rig: Rig, run: ResultDir, order: Order, scenario: str, cell: Cell, ways: Ways) -> None:
     """Measures a cell unless that was done; one at a time, as others would slow it down."""
     place = run.measurement(cell.name)
-    earlier = read_measured(run, cell.name)
+    earlier = read_measured(run, cell.name, cell.parameters)
     made = earlier
     if made is None:
         remove_tree(place)  # of one that was interrupted

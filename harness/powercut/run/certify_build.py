@@ -97,7 +97,7 @@ def _host(environment: Mapping[str, Any]) -> dict[str, Any]:
 def _cell(
     directory: CertificateDir, run: ResultDir, cell: CellResult, components: tuple[int, ...]
 ) -> CertifiedCell:
-    measured = read_measured(run, cell.cell)
+    measured = read_measured(run, cell.cell, cell.parameters)
     wire = None if measured is None else measured.wire
     return CertifiedCell(
         scenario=cell.scenario,

@@ -136,27 +136,28 @@ def _examine_folder(
             f"Explanations were not compared: powercut {certificate.powercut} wrote them, and "
             f"this is {__version__}."
         )
-    kept = 0
-    gone = 0
-    evidence = evidence_of(again)
-    for entry in evidence:
-        trial = TrialDir(directory.path / entry.directory, directory.path)
-        if not trial.kept:
-            gone += 1
-            continue
-        kept += 1
+    folders = [directory.path / entry.directory for entry in evidence_of(again)]
+    trials = [TrialDir(folder, directory.path) for folder in folders]
+    there = [trial for trial in trials if trial.kept]
+    for trial in there:
         problems += _seal_problems(trial)
         if deep:
             problems += _judged_again(trial)
+    told = {entry.directory for entry in evidence_of(certificate) if entry.kept}
+    lost = [t for t in trials if not t.kept and t.relative in told]
+    if deep:
+        problems += [f"{t.path}: the recording is gone, and cannot be judged again" for t in lost]
     if len(problems) == before:
         checked.append("Drawn up again from the results beside it, it comes out the same.")
         checked.append("The results follow from their trials and controls.")
-        if kept:
+        if there:
             what = "judged again with the same outcome" if deep else "as it was sealed"
-            checked.append(f"{kept} of {len(evidence)} recordings are there, each {what}.")
-    if gone:
-        unchecked.append(f"{gone} of {len(evidence)} recordings were not kept.")
-    if kept and not deep:
+            checked.append(f"{len(there)} of {len(trials)} recordings are there, each {what}.")
+    if dropped := len(trials) - len(there) - len(lost):
+        unchecked.append(f"{dropped} of {len(trials)} recordings were not kept.")
+    if lost:
+        unchecked.append(f"{len(lost)} recordings are gone that were there when it was drawn up.")
+    if there and not deep:
         unchecked.append("No recording was judged again: --deep does.")
 
 

@@ -8,6 +8,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from powercut.model.errors import DamagedRecording
+from powercut.scenario.settings import Parameters
 from powercut.store.files import host_errors, remove_tree
 from powercut.store.layout import ResultDir
 from powercut.store.measurement import Measurement
@@ -15,20 +16,26 @@ from powercut.store.measurement import Measurement
 MEASUREMENT_FILE: Final = "measurement.json"
 
 
-def read_measured(run: ResultDir, cell: str) -> Measurement | None:
+def read_measured(run: ResultDir, cell: str, parameters: Parameters) -> Measurement | None:
     """What was measured of a cell; None if nothing was, or it was interrupted.
 
-    Raises DamagedRecording.
+    Raises DamagedRecording, also if what is there was measured of another cell.
     """
     path = run.measurement(cell) / MEASUREMENT_FILE
     try:
-        return Measurement.model_validate_json(path.read_bytes())
+        found = Measurement.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         return None
     except OSError as error:
         raise DamagedRecording(f"{path}: {error.strerror}") from error
     except ValidationError as error:
         raise DamagedRecording(f"{path}: {error.errors()[0]['msg']}") from error
+    if (found.cell, found.parameters) != (cell, parameters):
+        raise DamagedRecording(
+            f"{path}: it was measured of {found.cell}, or with other settings",
+            hint="remove its folder: `powercut certify --resume` measures the cell again",
+        )
+    return found
 
 
 def drop_measured_evidence(run: ResultDir, cell: str) -> None:

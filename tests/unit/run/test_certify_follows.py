@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.run.assemble import (
     Outcome,
@@ -24,6 +25,8 @@ from powercut.scenario.plan import Trial, draw_trials
 from powercut.scenario.settings import ControlKind, Parameters
 from powercut.store.certify_order import CertificateDir, Order
 from powercut.store.layout import ResultDir, TrialRecord
+from powercut.store.measured import MEASUREMENT_FILE, read_measured
+from powercut.store.measurement import Measurement
 from powercut.store.results import RunResult
 from powercut.store.trial_result import Exposure, TrialResult
 
@@ -223,3 +226,20 @@ def test_a_recording_of_other_settings_is_named_although_its_evidence_is_gone(ma
     said = "honest: trial 1: the recording is of other settings, or of another seed"
     assert said in made.problems
     assert any("trial.json: has" in problem for problem in made.problems), "and it was sealed"
+
+
+def test_a_measurement_is_of_the_cell_that_it_lies_under(tmp_path):
+    run = ResultDir.create(tmp_path, "s", SEED)
+    plain, slow = Parameters(), Parameters.model_validate({"machine": {"cache": "unsafe"}})
+    for name, of, parameters in (("a", "a", plain), ("b", "a", plain), ("c", "c", plain)):
+        place = run.measurement(name)
+        place.mkdir(parents=True)
+        made = Measurement(scenario="s", cell=of, parameters=parameters)
+        (place / MEASUREMENT_FILE).write_text(made.model_dump_json())
+    found = read_measured(run, "a", plain)
+    assert found is not None
+    assert found.cell == "a"
+    assert read_measured(run, "d", plain) is None
+    for name, parameters in (("b", plain), ("c", slow)):
+        with pytest.raises(DamagedRecording, match="or with other settings"):
+            read_measured(run, name, parameters)
