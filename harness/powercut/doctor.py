@@ -209,7 +209,7 @@ def _libvirt(*, fresh: bool) -> Probe:
 def _fuse(*, fresh: bool) -> Probe:
     del fresh
     device = Path("/dev/fuse")
-    limit = "disk images cannot be shown as files"
+    limit = "no disk can be a file: machine.aio other than nbd, virtio-pmem, nvdimm"
     if not os.access(device, os.R_OK | os.W_OK):
         why = "may not be opened by this user" if device.exists() else "is not there"
         remedy = "modprobe fuse; in a container: --device /dev/fuse"
@@ -221,10 +221,18 @@ def _fuse(*, fresh: bool) -> Probe:
         return Probe(
             "fuse", False, "nothing usable", f"{device}: {error.strerror}: {limit}", remedy
         )
-    if os.geteuid() != 0 and shutil.which("fusermount3") is None:
-        why = f"no fusermount3, which users other than root need: {limit}"
-        return Probe("fuse", False, str(device), why, "apt-get install fuse3")
-    return Probe("fuse", True, f"{device} opens")
+    if shutil.which("nbdfuse") is None:
+        why = f"no nbdfuse: {limit}"
+        return Probe("fuse", False, str(device), why, "apt-get install libnbd-bin")
+    # As machine/fuse.py starts it.
+    alone = ["unshare", "--mount", "--propagation", "private"]
+    alone += [] if os.geteuid() == 0 else ["--map-root-user"]
+    try:
+        _said(*alone, "true")
+    except _Absent as absent:
+        remedy = "allow user namespaces, or be root; in a container: --cap-add SYS_ADMIN"
+        return Probe("fuse", False, str(device), f"{absent}: {limit}", remedy)
+    return Probe("fuse", True, f"{device} opens, nbdfuse can have a mount namespace of its own")
 
 
 def _xfsprogs(*, fresh: bool) -> Probe:

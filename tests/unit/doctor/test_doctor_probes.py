@@ -68,6 +68,18 @@ def test_tool_that_is_there_but_fails(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert probe.limit == "nbdkit fails with status 9: cannot load library"
 
 
+@pytest.mark.skipif(not Path("/dev/fuse").exists(), reason="no /dev/fuse")
+def test_fuse_without_a_mount_namespace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for tool, script in {"nbdfuse": "exit 0", "unshare": "echo refused >&2; exit 1"}.items():
+        (tmp_path / tool).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / tool).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    fuse = requirement("fuse")
+    assert not fuse.ok
+    assert fuse.limit.startswith("unshare fails with status 1: refused: no disk can be a file")
+    assert "user namespaces" in fuse.remedy
+
+
 def test_plugin_that_does_not_load(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     plugin = tmp_path / "plugin.so"
     plugin.write_bytes(b"no library")
