@@ -10,7 +10,7 @@ from pathlib import Path
 
 from powercut.channel.guest_channel import GuestChannel
 from powercut.channel.ledger import Ledger
-from powercut.channel.port import GuestFailed
+from powercut.channel.port import CommandResult, GuestFailed
 from powercut.channel.wire import Decoder
 from powercut.machine.port import Machine
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
@@ -29,8 +29,8 @@ def recover_in_guest(
     Mounting replays the journal of the file system.
 
     A file system that refuses to mount is an observation: the system did not recover.
-    A guest that dies or hangs is one, too, but an incomplete one: it may have been the
-    host's fault.
+    A guest that dies or hangs, or does not find its disk, is one, too, but an incomplete one: it
+    may have been the host's fault.
     """
     end = time.monotonic() + timeout_s
 
@@ -41,12 +41,14 @@ def recover_in_guest(
         machine.start(timeout_s=left())
         channel.wait_hello(timeout_s=left())
         device = f"/dev/{plan.device}"
-        channel.run("flushbufs", device, timeout_s=left())
+        _ended_well(channel.run("flushbufs", device, timeout_s=left()), f"flushbufs {device}")
         facts = channel.run("facts", plan.device, timeout_s=left()).facts
         if plan.filesystem:
             mount = ("mount", plan.filesystem, device, plan.mount_point, plan.mount_options)
             mounted = channel.run(*mount, timeout_s=left())
             if mounted.status or mounted.error:
+                if not mounted.error.startswith(f"mount {plan.filesystem} "):
+                    _ended_well(mounted, "mount")  # it was not mount(2) that refused
                 failure = f"the {plan.filesystem} file system does not mount: {mounted.error}"
                 return Observation((), recovered=False, failure=failure), facts
         read = channel.run("exec", *plan.reader, timeout_s=left())
@@ -59,6 +61,12 @@ def recover_in_guest(
         return Observation(read.extents, later=later), facts
     except (GuestFailed, DeadlineExceeded, HostError) as error:
         return Observation((), complete=False, failure=f"recovery did not finish: {error}"), {}
+
+
+def _ended_well(result: CommandResult, what: str) -> None:
+    """Raises GuestFailed if a command failed that asks nothing of what is on the disk."""
+    if result.status or result.error:
+        raise GuestFailed(f"{what}: {result.error or f'status {result.status}'}")
 
 
 def _go_on(
