@@ -92,7 +92,8 @@ class RawLog:
         begin, end = layout.offset, layout.offset + layout.slots * layout.stride
         self.cell = _cell_size(space, len(self._base))
         self.first_cell = begin // self.cell
-        last_cell = min(end, len(self._base)) // self.cell
+        # A log may end within a cell, a disk does not.
+        last_cell = -(-min(end, len(self._base)) // self.cell)
         self.cells = last_cell - self.first_cell
         # First and last+1 cell of every write within the log; empty for those outside.
         low = np.clip(space.begin // self.cell - self.first_cell, 0, self.cells)

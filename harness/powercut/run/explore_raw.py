@@ -78,7 +78,7 @@ class RawExploration:
         self._drawn: Counter[str] = Counter()
         self._duplicates = 0
         self._legal: list[float] = []
-        self._full = self._left_out = False
+        self._full = self._left_out = self._distrusted = False
         self._open = 0
         self._rounds = 0
         self._sample = random.Random(f"{options.seed}/compare")
@@ -280,14 +280,14 @@ class RawExploration:
         problems = self.space.problems(state)
         if problems:
             return [_disagreement(f"it drew a state that is not legal: {problems[0]}")]
-        observation = self.log.observation(reading, row)
-        findings = check_log(required, attempted, observation, self.recorded.layout)
-        if not self.log.sure(reading, row):
-            observation = self._from_image(state)
-            return check_log(required, attempted, observation, self.recorded.layout)
-        if self.compared < _COMPARED_MAX:
+        if self.log.sure(reading, row) and self.compared < _COMPARED_MAX:
             self._compare(reading, row, state)
-        return findings
+        # An engine that was wrong convicts nobody.
+        if self.log.sure(reading, row) and not self._distrusted:
+            observation = self.log.observation(reading, row)
+        else:
+            observation = self._from_image(state)
+        return check_log(required, attempted, observation, self.recorded.layout)
 
     def _sampling(self, count: int) -> bool:
         some = any(self._sample.randrange(_COMPARE_ONE_IN) == 0 for _ in range(min(count, 64)))
@@ -309,6 +309,7 @@ class RawExploration:
         elif seen.stretches != mine.stretches:
             wrong = "the log reader, on an image, sees another log"
         if wrong:
+            self._distrusted = True
             self.collected.add(state.policy, [_disagreement(wrong)], lambda: state)
 
     def _from_image(self, state: CrashState) -> Observation:
@@ -357,10 +358,11 @@ class RawExploration:
         moment = self.log.at(state.instant)
         pieces = moment.pieces_of(state)
         reading = None if pieces is None else moment.read(pieces[None, :])
-        if reading is not None and self.log.sure(reading, 0):
+        sure = reading is not None and self.log.sure(reading, 0)
+        if reading is not None and sure and self._sampling(1):
+            self._compare(reading, 0, state)
+        if reading is not None and sure and not self._distrusted:
             observation = self.log.observation(reading, 0)
-            if self._sampling(1):
-                self._compare(reading, 0, state)
         else:
             observation = self._from_image(state)
         findings = check_log(required, attempted, observation, self.recorded.layout)

@@ -12,6 +12,7 @@ import pytest
 from powercut.crash.explore import InstantKind
 from powercut.crash.states import CrashState, StateSpace
 from powercut.model.contract import Honour
+from powercut.model.observation import SlotState
 from powercut.model.verdict import FindingKind, Verdict
 from powercut.recover import raw
 from powercut.recover.raw import Moment, RawLog, unavailable
@@ -156,6 +157,21 @@ def test_a_reader_that_is_too_kind_is_caught(world, monkeypatch):
     monkeypatch.setattr(raw._Answers, "learn", all_intact)
     result = world.explore(recorded, budget=Budget(states=600))
     assert FindingKind.DISAGREEMENT in kinds(result)
+
+
+def test_an_engine_that_was_wrong_convicts_nobody(world, monkeypatch):
+    recorded = honest(world)
+    real = raw._Answers.learn
+
+    def all_absent(self, keys, extents):
+        extents = extents.copy()
+        extents["state"], extents["lsn"] = SlotState.ABSENT, 0
+        return real(self, keys, extents)
+
+    monkeypatch.setattr(raw._Answers, "learn", all_absent)
+    result = world.explore(recorded, budget=Budget(states=300))
+    assert kinds(result) == {FindingKind.DISAGREEMENT}
+    assert result.verdict is Verdict.INCONCLUSIVE
 
 
 # --- engines that recover state by state ---------------------------------------------------

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -123,6 +125,23 @@ def test_every_model_and_policy_comes_to_its_end(world):
         assert result.verdict is Verdict.SAFE
         assert result.coverage.distinct > 3
         assert result.coverage.exhausted, model
+
+
+@pytest.mark.parametrize("slots", [9, 12])
+def test_a_log_that_ends_within_a_page_is_read_to_its_end(world, slots):
+    """A cached log on a device with an atomic unit of 4 KiB: every write is whole pages."""
+    world = replace(world, slots=slots)
+    made = world.disk(atomic_unit=4096)
+    acks = []
+    for lsn in range(1, slots + 1):
+        log = b"".join(world.record(number) for number in range(1, lsn + 1)).ljust(8192, b"\0")
+        made.write(0, log[:4096], at=100 * lsn, done=100 * lsn + 10)
+        made.write(4096, log[4096:], at=100 * lsn + 11, done=100 * lsn + 20)
+        made.flush(at=100 * lsn + 30, done=100 * lsn + 40)
+        acks.append((lsn, 100 * lsn + 50))
+    result = world.explore(world.recorded(made, acks))
+    assert result.findings == ()
+    assert result.verdict is Verdict.SAFE
 
 
 def test_what_time_cut_short_has_not_come_to_its_end(world):
