@@ -18,6 +18,7 @@ from powercut.model.machine import Bus, Start
 from powercut.model.verdict import FindingKind, Verdict
 from powercut.run.controls import WITHOUT_BARRIERS
 from powercut.scenario.settings import (
+    Expect,
     FilesystemType,
     GuestWriteCache,
     Parameters,
@@ -28,6 +29,9 @@ from powercut.store.results import CellResult
 
 ON_THE_WIRE: Final = "on the wire, "
 """Begins the part of an explanation that holds for one cell alone."""
+
+NOT_ALONE: Final = "its control `honest`, which puts that right,"
+"""Begins what is said where a cell's honest twin did not come out SAFE."""
 
 NOT_THERE: Final = "which none of the causes named accounts for: a finding to look into"
 
@@ -185,6 +189,7 @@ def explanation_of(cell: CellResult, wire: WireAccount | None = None) -> str:
         return _why_unknown(cell)
     causes = causes_of(cell.parameters)
     parts = [f"{cause}" for cause in causes] or [UNKNOWN]
+    parts += _of_its_twin(cell)
     if wire is not None and wire.flush_ends_at:
         seen = f"{ON_THE_WIRE}promises of durability end at the {wire.flush_ends_at}"
         parts.append(f"{seen}: {wire.because}" if wire.because else seen)
@@ -193,6 +198,16 @@ def explanation_of(cell: CellResult, wire: WireAccount | None = None) -> str:
     if not causes:
         parts += _first_words(cell)
     return "; ".join(parts)
+
+
+def _of_its_twin(cell: CellResult) -> list[str]:
+    """What its honest twin says against the causes of a loss; nothing if it kept its records."""
+    verdicts = {c.verdict for c in cell.controls if c.expected is Expect.SAFE and not c.behaved}
+    if Verdict.LOSSY in verdicts:
+        return [f"{NOT_ALONE} is LOSSY, too: that this is the cause is not shown"]
+    return (
+        [f"{NOT_ALONE} came to no verdict: that this is the cause is not shown"] if verdicts else []
+    )
 
 
 def _why_unknown(cell: CellResult) -> str:

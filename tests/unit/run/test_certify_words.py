@@ -12,7 +12,7 @@ from powercut.model.confidence import upper_bound
 from powercut.model.errors import UsageError
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.paths import SCENARIOS
-from powercut.run.causes import NOT_THERE, causes_of, explanation_of
+from powercut.run.causes import NOT_ALONE, NOT_THERE, causes_of, explanation_of
 from powercut.run.certify_build import axes_of
 from powercut.run.certify_compare import (
     compare_certificates,
@@ -37,7 +37,7 @@ from powercut.store.certificate import (
     Evidence,
 )
 from powercut.store.measurement import RequestCounts, WireAccount
-from powercut.store.results import CellResult
+from powercut.store.results import CellResult, ControlResult
 from powercut.store.trial_result import Exposure, TrialResult
 
 QEMU = Component(role="hypervisor", name="qemu", version="7.2", sha256="a" * 64)
@@ -286,6 +286,33 @@ def test_a_cause_is_not_asserted_against_what_was_seen_on_the_wire(ends_at, fits
     told = explanation_of(result, wire)
     assert told.startswith("hypervisor: cache.no-flush")
     assert (NOT_THERE in told) is not fits
+
+
+@pytest.mark.parametrize(
+    ("twin", "said"),
+    [
+        (Verdict.SAFE, ""),
+        (Verdict.LOSSY, "is LOSSY, too: that this is the cause is not shown"),
+        (Verdict.INCONCLUSIVE, "came to no verdict: that this is the cause is not shown"),
+    ],
+)
+def test_no_layer_is_blamed_alone_for_what_its_honest_twin_loses_too(twin, said):
+    lossy = TrialResult.judged(
+        Trial(1, 1, Trigger(TriggerKind.ACKS, 1), 1),
+        verdict=Verdict.LOSSY,
+        acked=1,
+        attempted=1,
+        findings=(),
+    )
+    control = ControlResult(
+        kind=ControlKind.HONEST, expected=Expect.SAFE, verdict=twin, behaved=twin is Verdict.SAFE
+    )
+    found = Cell("a", parameters(machine={"cache": "unsafe"}), ())
+    result = CellResult.of("x", found, [lossy], verdict=Verdict.LOSSY, controls=[control])
+    told = explanation_of(result)
+    assert told.startswith("hypervisor: cache.no-flush")
+    assert (NOT_ALONE in told) is bool(said)
+    assert said in told
 
 
 def test_every_cause_refers_to_something_that_is_there():
