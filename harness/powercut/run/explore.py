@@ -49,6 +49,7 @@ from powercut.run.explore_wanted import (
 )
 from powercut.run.explore_work import Answers, Deepen, Recoveries, Work
 from powercut.run.explore_worker import LocalWorker, judge_state, open_engine
+from powercut.run.guest_engine import check_recorded_kernel
 from powercut.run.opened import start_engine
 from powercut.run.recorded import Recorded, open_recorded
 from powercut.run.scratch import scratch
@@ -319,6 +320,7 @@ class _Run:
     def _confirm(self, state: CrashState) -> tuple[Confirmed, str]:
         """What the recorded kernel makes of `state`."""
         try:
+            check_recorded_kernel(self.recorded.record)
             engine = open_engine(self.recorded, "guest", after=self.wanted.after)
             with ExitStack() as stack:
                 start_engine(engine, stack, timeout_s=60.0)
@@ -328,8 +330,9 @@ class _Run:
             return "not tried", str(error)
         findings = judge_state(self.recorded, state, observation)
         said = "; ".join(finding.message for finding in findings) or "nothing is missing"
-        lossy = any(finding.verdict is Verdict.LOSSY for finding in findings)
-        return ("yes" if lossy else "no"), said
+        worst = max((finding.verdict for finding in findings), default=Verdict.SAFE)
+        told: dict[Verdict, Confirmed] = {Verdict.LOSSY: "yes", Verdict.SAFE: "no"}
+        return told.get(worst, "not tried"), said  # what is unknown contradicts nobody
 
     def _result(self, seconds: float) -> ExploreResult:
         recorded, wanted = self.recorded, self.wanted

@@ -26,6 +26,7 @@ from powercut.run.recovery import recover_in_guest
 from powercut.run.rig import Rig
 from powercut.run.scratch import scratch
 from powercut.scenario.settings import Parameters
+from powercut.store.layout import TrialRecord
 
 _KILL_S: Final = 10.0
 
@@ -83,6 +84,20 @@ class GuestEngine(Opened):
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         return observation
+
+
+def check_recorded_kernel(record: TrialRecord) -> None:
+    """Raises HostError unless guests have the very kernel here that `record` was made with."""
+    then = record.versions
+    if not then.get("kernel_release"):
+        raise HostError("the recording does not say which kernel its guest had")
+    now = Rig.find().versions(record.parameters)
+    if any(now[key] != then.get(key, "") for key in ("kernel_release", "kernel_package")):
+        words = [f"{v['kernel_release']} ({v.get('kernel_package', '')})" for v in (then, now)]
+        raise HostError(
+            f"it was recorded with Linux {words[0]}, and a guest has {words[1]} here",
+            hint="`machine.kernel` chooses a kernel for new recordings",
+        )
 
 
 def write_image(base: Path, writes: Sequence[ImageWrite], target: Path) -> None:

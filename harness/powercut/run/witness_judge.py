@@ -24,7 +24,7 @@ from powercut.recover.port import ImageWrite
 from powercut.recover.uml import UmlEngine
 from powercut.recover.uml_origin import PAGE, Origin
 from powercut.run.explore_engines import StateImages
-from powercut.run.guest_engine import GuestEngine
+from powercut.run.guest_engine import GuestEngine, check_recorded_kernel
 from powercut.run.materialize_recording import Recording
 from powercut.run.recovery import read_log
 from powercut.run.scratch import scratch
@@ -158,12 +158,13 @@ def judge_in_guest(recording: Recording, state: CrashState) -> Judgement:
     """What the recorded kernel makes of `state`, in a guest of its own.
 
     Raises UsageError for a recording that does not say what its guest was, and HostError
-    if this host cannot run it.
+    if this host cannot run it, or has another kernel for it.
     """
     if recording.plan is None or recording.layout is None or recording.imported:
         raise UsageError("nobody knows what guest wrote an imported log")
-    parameters = recording.directory.read_record().parameters
-    with GuestEngine(recording.base, parameters, recording.plan) as engine:
+    record = recording.directory.read_record()
+    check_recorded_kernel(record)
+    with GuestEngine(recording.base, record.parameters, recording.plan) as engine:
         engine.start(timeout_s=_START_S)
         writes = StateImages(recording.space).writes(state)
         observation = engine.recover(writes, timeout_s=_STATE_S)
