@@ -51,6 +51,7 @@ from powercut.run.record import TrialJob, record_trial
 from powercut.run.resume import (
     SELECTION,
     SESSIONS,
+    Interrupted,
     Selection,
     check_same_components,
     check_same_host,
@@ -66,6 +67,7 @@ from powercut.scenario.plan import Cell, Plan, Trial, draw_trials
 from powercut.scenario.seeds import fresh_seed
 from powercut.scenario.settings import Expect, Parameters
 from powercut.store.certify_order import write_components
+from powercut.store.files import locked
 from powercut.store.layout import ResultDir, TrialDir
 from powercut.store.results import CampaignOutcome, RunResult, TrialResult, wanted_verdict
 
@@ -145,29 +147,35 @@ def new_run(
 ) -> RunResult:
     """Runs `plan` in a new folder below `results`."""
     directory = ResultDir.create(results, plan.scenario, plan.seed)
-    directory.write_scenario(scenario.text)
-    sessions = [new_session()]
-    environment = {
-        "seed": plan.seed,
-        "started": sessions[0]["started"],
-        SESSIONS: sessions,
-        SELECTION: selection.as_json(),
-        **rig.environment(plan),
-    }
-    if selection.options:
-        environment["options"] = shlex.join(selection.options)
-    directory.write_environment(environment)
-    write_components(directory, components_of(rig, plan.cells))
-    return _Run(rig, scenario, plan, directory, ways, selection.aim, environment).run()
+    with locked(directory.path, "run"):
+        directory.write_scenario(scenario.text)
+        sessions = [new_session()]
+        environment = {
+            "seed": plan.seed,
+            "started": sessions[0]["started"],
+            SESSIONS: sessions,
+            SELECTION: selection.as_json(),
+            **rig.environment(plan),
+        }
+        if selection.options:
+            environment["options"] = shlex.join(selection.options)
+        directory.write_environment(environment)
+        write_components(directory, components_of(rig, plan.cells))
+        return _Run(rig, scenario, plan, directory, ways, selection.aim, environment).run()
 
 
 def resume_run(path: Path, ways: Ways, rig: Rig | None = None) -> RunResult:
     """Goes on with the interrupted run at `path`; what it had sealed is not made again.
 
     Raises UsageError if there is no such run, if it has ended, or if this host is not as it
-    was; and DamagedRecording if what is there does not fit its scenario.
+    was; HostError if another process is at work on it; and DamagedRecording if what is there does
+    not fit its scenario.
     """
-    interrupted = find_interrupted(path)
+    with locked(ResultDir.open(path).path, "run"):
+        return _resume(find_interrupted(path), ways, rig)
+
+
+def _resume(interrupted: Interrupted, ways: Ways, rig: Rig | None) -> RunResult:
     directory, plan = interrupted.directory, interrupted.plan
     if directory.ended:
         raise UsageError(

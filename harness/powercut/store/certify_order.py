@@ -11,7 +11,6 @@ results/certify/<title>/<utc>-<seed>/
 
 from __future__ import annotations
 
-import fcntl
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,10 +19,10 @@ from typing import Any, Final, Literal
 
 from pydantic import ValidationError
 
-from powercut.model.errors import DamagedRecording, HostError, UsageError
+from powercut.model.errors import DamagedRecording, UsageError
 from powercut.scenario.choices import DiskModel
 from powercut.store.certificate import Certificate, Component, NotTested
-from powercut.store.files import host_errors, write_atomic
+from powercut.store.files import host_errors, locked, write_atomic
 from powercut.store.layout import ResultDir
 from powercut.store.trial_result import Record
 
@@ -163,14 +162,7 @@ class CertificateDir:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keeps other processes from working on the same certificate.  Raises HostError."""
-        with host_errors(self.path), (self.path / ".lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise HostError(
-                    f"{self.path}: another powercut is at work on this certificate",
-                    hint="wait for it, or end it",
-                ) from error
+        with locked(self.path, "certificate"):
             yield
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -35,6 +36,25 @@ def host_errors(path: Path) -> Iterator[None]:
             f"{place}: cannot write results: {error.strerror}",
             hint=_REMEDIES.get(error.errno or 0, "see the message of the operating system"),
         ) from error
+
+
+@contextmanager
+def locked(folder: Path, what: str) -> Iterator[None]:
+    """Keeps other processes from working on `what` in `folder`, until its body or we have ended.
+
+    Raises HostError, also if another is at work on it.
+    """
+    with host_errors(folder):
+        file = (folder / ".lock").open("w")
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise HostError(
+                f"{folder}: another powercut is at work on this {what}",
+                hint="wait for it, or end it",
+            ) from error
+        yield
 
 
 def fsync_path(path: Path) -> None:

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from powercut.model.errors import DamagedRecording, UsageError
+from powercut.model.errors import DamagedRecording, HostError, UsageError
 from powercut.model.verdict import Verdict
+from powercut.run.campaign import Ways, resume_run
 from powercut.run.record import TrialJob
 from powercut.run.resume import check_same_components, earlier_result
 from powercut.scenario.plan import Trial, draw_trials
 from powercut.scenario.settings import ControlKind, Parameters
 from powercut.store.certificate import Component
 from powercut.store.certify_order import RunComponents, read_components
+from powercut.store.files import locked
 from powercut.store.layout import ResultDir, TrialDir, TrialRecord
 from powercut.store.trial_result import TrialResult
 
@@ -132,3 +134,12 @@ def test_a_control_of_another_run_says_where_it_is_now(run, tmp_path, monkeypatc
     assert result is not None
     assert result.result_directory == "controls/a/0001"
     assert place.read_verdict() == result
+
+
+def test_what_somebody_is_at_work_on_was_not_interrupted(tmp_path):
+    run = ResultDir.create(tmp_path, "s", 1)
+    run.write_scenario("powercut: 1\nname: s\n")
+    with locked(run.path, "run"), pytest.raises(HostError, match="another powercut is at work"):
+        resume_run(run.path, Ways())
+    with pytest.raises(DamagedRecording, match="does not say what was to be run"):
+        resume_run(run.path, Ways())
