@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import threading
 from dataclasses import dataclass
@@ -167,10 +168,13 @@ def open_image(socket: Path, image_format: ImageFormat, *, timeout_s: float) -> 
 
 def _run(argv: list[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(
+        done = subprocess.run(
             argv, capture_output=True, text=True, timeout=max(timeout_s, 1.0), check=False
         )
     except FileNotFoundError:
         raise HostError(f"{argv[0]} is not installed", hint="apt-get install qemu-utils") from None
     except subprocess.TimeoutExpired:
         raise HostError(f"{argv[0]} did not end within {timeout_s:.0f} s") from None
+    if done.returncode == -signal.SIGKILL:  # a bad image makes it fail, or abort
+        raise HostError(f"{argv[0]} was killed by the host", hint="is there enough memory?")
+    return done
