@@ -43,6 +43,9 @@ def print_exploration(console: Console, result: ExploreResult) -> None:
                     f"the recorded kernel does not agree: {escape(first.confirmation)}"
                 )  # fmt: skip
                 console.print(f"  {told}", highlight=False)
+            elif first.confirmation:
+                told = f"the recorded kernel could not say: {escape(first.confirmation)}"
+                console.print(f"  {told}", highlight=False)
     for line in coverage_lines(result):
         console.print(line, highlight=False)
     console.print()

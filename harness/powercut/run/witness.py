@@ -255,6 +255,8 @@ def _confirmed(
         return "not tried", str(error)
     if _ways(seen) & _ways(found):
         return "yes", ""
+    if seen.verdict is Verdict.INCONCLUSIVE:  # what is unknown contradicts nobody
+        return "not tried", seen.message
     return "no", seen.message or "everything came back"
 
 

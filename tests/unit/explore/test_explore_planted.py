@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,11 +13,11 @@ import pytest
 from powercut.crash.explore import InstantKind
 from powercut.crash.states import CrashState, StateSpace
 from powercut.model.contract import Honour
-from powercut.model.observation import SlotState
-from powercut.model.verdict import FindingKind, Verdict
+from powercut.model.observation import Extent, Observation, SlotState
+from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.recover import raw
 from powercut.recover.raw import Moment, RawLog, unavailable
-from powercut.run import explore, explore_worker
+from powercut.run import explore, explore_worker, witness
 from powercut.run.explore import _Run
 from powercut.run.explore_engines import Decided
 from powercut.run.explore_pool import OneWorker
@@ -25,6 +26,7 @@ from powercut.run.explore_work import Work
 from powercut.run.explore_worker import LocalWorker
 from powercut.run.guest_engine import write_image
 from powercut.run.recovery import read_on_host
+from powercut.run.witness_judge import Judgement
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))
 
@@ -311,3 +313,46 @@ def test_pruning_that_overlooks_changes_is_caught(world, monkeypatch):
     monkeypatch.setattr(Decided, "advance", forgets)
     result = run_with(recorded, ReaderEngine, monkeypatch)
     assert FindingKind.DISAGREEMENT in kinds(result)
+
+
+# --- the recorded kernel's last word -------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seen", "told"),
+    [
+        (Observation((), complete=False, failure="the guest hangs"), "not tried"),
+        (Observation((Extent(0, 1, SlotState.INTACT, 1),)), "no"),
+        (Observation((Extent(0, 8, SlotState.ABSENT),)), "yes"),
+    ],
+)
+def test_a_guest_that_hangs_contradicts_nobody(world, monkeypatch, seen, told):
+    recorded = honest(world, early=5)
+
+    class Guest(ReaderEngine):
+        def recover(self, writes, *, timeout_s):
+            return seen
+
+    monkeypatch.setattr(explore, "check_recorded_kernel", lambda _: None)
+    monkeypatch.setattr(explore, "open_engine", lambda *_, **__: Guest(recorded))
+    run = _Run(recorded, Wanted(), lambda _: None)
+    state = CrashState(int(recorded.evidence.claims.ack_ns[0]) + 1, ())
+    assert recorded.evidence.claims.required(state.instant) == LsnRange(1, 1)
+    assert run._confirm(state)[0] == told
+
+
+@pytest.mark.parametrize(
+    ("findings", "told"),
+    [
+        ([Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, "it hangs")], "not tried"),
+        ([], "no"),
+        ([Finding(FindingKind.TORN, Verdict.LOSSY, "torn", (LsnRange(1, 1),))], "yes"),
+    ],
+)
+def test_a_guest_that_hangs_contradicts_no_witness(monkeypatch, findings, told):
+    lost = Finding(FindingKind.LOST, Verdict.LOSSY, "lost", (LsnRange(1, 2),))
+    found = Judgement((lost,), LsnRange(1, 2))
+    seen = Judgement(tuple(findings), LsnRange(1, 2))
+    monkeypatch.setattr(witness, "judge_in_guest", lambda *_: seen)
+    recording = SimpleNamespace(imported=False)
+    assert witness._confirmed(recording, CrashState(1, ()), found, "uml", wanted=True)[0] == told
