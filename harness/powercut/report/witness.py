@@ -40,7 +40,7 @@ def print_witness(console: Console, witness: Witness, directory: Path) -> None:
     console.rule(f"witness {witness.state}", align="left")
     console.print(escape(witness.cause), highlight=False)
     size = words.count(len(witness.dropped), "write")
-    whole = "as small as can be" if witness.minimal else "perhaps not the smallest: out of budget"
+    whole = "as small as can be" if witness.minimal else "perhaps not the smallest"
     console.print(
         f"\n{size} of {witness.volatile:,} volatile ones, {whole}; the search began at "
         f"{escape(witness.start)} with {witness.dropped_before:,}, and recovered "

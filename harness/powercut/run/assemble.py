@@ -79,11 +79,14 @@ def verdict_of(trials: Sequence[TrialResult]) -> Verdict:
 
 
 def outcomes_of_cells(plan: Plan, trials: Trials) -> Known:
-    """Cells may serve as each other's controls: the first trial of each stands for it."""
+    """Cells may serve as each other's controls: the worst trial of each stands for it.
+
+    That is the first that lost, for an honest twin and for a lying disk alike.
+    """
     known: Known = {}
     for cell in plan.cells:
-        first = trials[cell.name][0]
-        outcome = Outcome.of(f"cell {cell.name}", first)
+        worst = max(trials[cell.name], key=as_control)
+        outcome = Outcome.of(f"cell {cell.name}", worst)
         known.setdefault(same_run(cell.parameters), outcome)
     return known
 

@@ -133,7 +133,7 @@ def minimize(
         items = search.run(items_of(recording.space, state))
         witness_state = state_of(recording.space, state.instant, items)
         found = judge.judge(witness_state)
-        minimal = not search.out_of_budget
+        minimal = not (search.out_of_budget or search.unknown)
     drops = [item for item in items if isinstance(item, Drop)]
     dropped = dropped_writes(recording, state.instant, [(d.write, d.begin, d.end) for d in drops])
     confirmed, confirmation = _confirmed(recording, witness_state, found, judge.engine, confirm)
@@ -178,6 +178,7 @@ class _Search:
     progress: Progress
     first_items: list[Item] = field(default_factory=list)
     out_of_budget: bool = False
+    unknown: bool = False  # a state could not be judged: it may well lose the record
     _known: dict[tuple[Item, ...], bool] = field(default_factory=dict)
 
     def run(self, items: list[Item]) -> list[Item]:
@@ -214,7 +215,9 @@ class _Search:
                 if self.judge.tests >= self.budget:
                     self.out_of_budget = True
                     raise OutOfBudget
-                self._known[key] = self._same_loss(self.judge.judge(state))
+                found = self.judge.judge(state)
+                self.unknown |= found.verdict is Verdict.INCONCLUSIVE
+                self._known[key] = self._same_loss(found)
                 self.progress(self.judge.tests, len(items))
         return self._known[key]
 

@@ -110,7 +110,8 @@ class Witness(Record):
     """Writes that reached the medium out of order."""
 
     minimal: bool
-    """True if every one of `dropped`, if it had survived whole, would have saved the record."""
+    """True if every one of `dropped`, if it had survived whole, would have saved the record;
+    false where the budget ended the search or a state could not be judged."""
 
     tests: int
     engine: str

@@ -14,11 +14,12 @@ from powercut.crash.handmade import Handmade
 from powercut.crash.states import CrashState, Kept, Move, StateSpace
 from powercut.model.contract import DeviceContract, Honour
 from powercut.model.errors import DamagedRecording, UsageError
-from powercut.model.verdict import FindingKind, LsnRange
+from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.paths import WAL_BINARY
 from powercut.report.witness import time_line
 from powercut.run import state_ref
 from powercut.run.witness import Drop, items_of, minimize, state_of
+from powercut.run.witness_judge import Judgement, StateJudge
 from powercut.store.witness import read_witness, write_witness
 
 ACKS = [(1, 50), (2, 150), (3, 250)]
@@ -133,6 +134,26 @@ def test_out_of_budget_is_said(make_recording) -> None:
     witness = minimize(recording, "durable@500", lsn=3, budget=2)
     assert not witness.minimal
     assert 3 in {lsn for span in witness.lost for lsn in range(span.first, span.last + 1)}
+
+
+def test_what_could_not_be_judged_may_lose_the_record(make_recording, monkeypatch) -> None:
+    """A reader that does not finish says nothing against a smaller witness."""
+    judge = StateJudge.judge
+    unknown = Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, "no answer in time")
+    alone: list[int] = []
+
+    def sometimes(self: StateJudge, state: CrashState) -> Judgement:
+        found = judge(self, state)
+        if state.policy != "witness" or found.lossy or alone:
+            return found
+        alone.append(1)
+        return replace(found, findings=(unknown,))
+
+    recording = make_recording(three_records().timeline(), ACKS)
+    assert minimize(recording, "durable@500", lsn=2).minimal
+    monkeypatch.setattr(StateJudge, "judge", sometimes)
+    assert not minimize(recording, "durable@500", lsn=2).minimal
+    assert alone
 
 
 def test_it_is_kept_beside_the_recording(make_recording) -> None:

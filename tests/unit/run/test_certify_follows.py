@@ -146,6 +146,30 @@ def test_what_follows_has_no_problem(made):
     assert made.problems == [], "what was found stays when evidence goes"
 
 
+def test_a_cell_vouches_for_others_by_its_worst_trial():
+    """An honest twin that lost in its second cut is no honest twin that behaved."""
+    plan = expand(parse_scenario(TEXT, Path("two.yaml")), seed=SEED)
+    trials = {
+        cell.name: [
+            TrialResult.judged(
+                trial,
+                verdict=Verdict.LOSSY if trial.number == 2 else Verdict.SAFE,
+                acked=10,
+                attempted=11,
+                findings=[LOST] if trial.number == 2 else [],
+                exposure=None,
+                timings_s={},
+                result_directory=f"{cell.name}/{trial.number:04d}",
+            )
+            for trial in cell.trials
+        ]
+        for cell in plan.cells
+    }
+    known = outcomes_of_cells(plan, trials)
+    assert {outcome.verdict for outcome in known.values()} == {Verdict.LOSSY}
+    assert all(outcome.directory.endswith("/0002") for outcome in known.values())
+
+
 def save_the_lossy(run: Any) -> None:
     """As whoever wants a better verdict would write it: no count contradicts another."""
     good, bad = run["cells"][0], run["cells"][2]
