@@ -8,6 +8,7 @@ as this process can make it, and never earlier than the claim.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
@@ -30,6 +31,10 @@ _CLOSE_TIMEOUT_S: Final = 10
 _SUCCESSOR_S: Final = 1.0
 """How long a connection that ended before the guest spoke may be followed by another."""
 _POLL_S: Final = 0.1
+
+
+class _NobodyThere(GuestFailed):
+    """The other end went before the guest spoke; it may have a successor."""
 
 
 class GuestChannel:
@@ -94,9 +99,11 @@ class GuestChannel:
         template has said its hello long ago.
         """
         deadline = time.monotonic() + timeout_s
-        self._wait_connected(deadline, "hello")
-        command = self._send_command("hello")
-        self._wait_result(command, deadline)
+        while True:
+            self._wait_connected(deadline, "hello")
+            with contextlib.suppress(_NobodyThere):  # asked of a machine that had just gone
+                self._wait_result(self._send_command("hello"), deadline)
+                break
         with self._changed:
             if self._ledger.hello is None:
                 raise GuestFailed("the guest's agent answered, but did not say who it is")
@@ -365,7 +372,14 @@ class GuestChannel:
         def ended() -> bool:
             return command in self._ledger.results
 
-        if not self._wait(ended, self._raise_if_lost, deadline):
+        def check() -> None:
+            self._raise_if_lost()
+            if command <= self._forgotten:
+                raise _NobodyThere(
+                    f"the machine ended before its guest took '{self._verbs[command]}'"
+                )
+
+        if not self._wait(ended, check, deadline):
             raise DeadlineExceeded(
                 f"the guest did not finish '{self._verbs[command]}'"
                 f" within {deadline - began:.3g} s",
@@ -390,7 +404,8 @@ class GuestChannel:
         try:
             connection.sendall(encode(message))
         except OSError as error:
-            raise GuestFailed(
+            gone = not self._heard and isinstance(error, ConnectionError)
+            raise (_NobodyThere if gone else GuestFailed)(
                 f"cannot send '{argv[0]}' to the guest: {error.strerror or error}"
             ) from None
         return command

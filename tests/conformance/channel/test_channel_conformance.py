@@ -359,6 +359,21 @@ def test_a_connection_that_never_spoke_may_have_a_successor(channel):
     assert channel.drain(timeout_s=SOON_S).acked == 5
 
 
+def test_who_asked_a_machine_that_went_asks_its_successor(channel):
+    first = Guest(channel)
+    successors = []
+
+    def replaced() -> None:
+        assert first.socket.recv(1)  # a part of the question
+        first.close()
+        successors.append(Guest(channel))
+        successors[0].hello()
+
+    with behind(replaced):
+        assert channel.wait_hello(timeout_s=SOON_S)["agent"] == "1"
+    successors[0].close()
+
+
 def test_a_connection_that_never_spoke_and_has_no_successor_is_lost(channel, tmp_path):
     Guest(channel).close()
     with pytest.raises(GuestFailed, match="connection to the guest ended"):
