@@ -24,11 +24,12 @@ from typing import Any, Final
 
 from powercut import __version__
 from powercut.model.confidence import upper_bound
-from powercut.model.errors import PowercutError, UsageError
+from powercut.model.errors import DamagedRecording, PowercutError, UsageError
 from powercut.model.verdict import Verdict
 from powercut.run.certify_build import axes_of, certificate_of
 from powercut.run.certify_follows import problems_of_runs
 from powercut.run.certify_words import statement_of
+from powercut.run.confirm import recovered_again
 from powercut.run.controls import EXPECTED, controls_for
 from powercut.run.explore_trial import explored
 from powercut.run.judge import judge_trial
@@ -41,6 +42,7 @@ from powercut.store.certify_order import (
     CertificateDir,
     read_certificate,
 )
+from powercut.store.confirmation import read_confirmation
 from powercut.store.layout import TrialDir
 from powercut.store.results import wanted_verdict
 
@@ -143,6 +145,7 @@ def _examine_folder(
         problems += _seal_problems(trial)
         if deep:
             problems += _judged_again(trial)
+            _confirm_again(trial, problems, unchecked)
     told = {entry.directory for entry in evidence_of(certificate) if entry.kept}
     lost = [t for t in trials if not t.kept and t.relative in told]
     if deep:
@@ -197,6 +200,22 @@ def _judged_again(trial: TrialDir) -> Iterator[str]:
         )
     elif result.lost_lsns != stored.lost_lsns:
         yield f"{trial.path}: judged again, other records are lost"
+
+
+def _confirm_again(trial: TrialDir, problems: list[str], unchecked: list[str]) -> None:
+    """Where another recovery of the disk confirmed a loss: one more."""
+    try:
+        known = read_confirmation(trial)
+        if known is None or not known.confirmed:
+            return
+        again = recovered_again(trial, trial.read_verdict())
+    except DamagedRecording as error:
+        problems.append(str(error))
+    except PowercutError as error:
+        unchecked.append(f"{trial.relative}: its confirmation could not be repeated: {error}")
+    else:
+        if (again.confirmed, again.lsns) != (True, known.lsns):
+            problems.append(f"{trial.path}: the confirmation does not come out again: {again.how}")
 
 
 def _plain(certificate: Certificate, *, texts: bool) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from powercut.checkers.agreement import UNREACHABLE
-from powercut.model.errors import PowercutError
+from powercut.model.errors import HostError, PowercutError
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.run.materialize import cut_state, open_recording
 from powercut.run.witness_judge import judge_in_guest
@@ -76,10 +76,20 @@ def confirm(trial: TrialDir, result: TrialResult) -> Confirmation:
 
 def _confirm(trial: TrialDir, result: TrialResult) -> Confirmation:
     try:
-        recording = open_recording(trial.path)
-        again = judge_in_guest(recording, cut_state(recording.space))
+        return recovered_again(trial, result)
     except PowercutError as error:
         return Confirmation(confirmed=False, how=f"it could not be tried: {error}")
+
+
+def recovered_again(trial: TrialDir, result: TrialResult) -> Confirmation:
+    """Recovers what the cut left once more, whatever is written down of it; writes nothing.
+
+    Raises PowercutError if that cannot be tried, or did not come to its end.
+    """
+    recording = open_recording(trial.path)
+    again = judge_in_guest(recording, cut_state(recording.space))
+    if again.verdict is Verdict.INCONCLUSIVE:
+        raise HostError(again.message)
     lost = {lsn for finding in live_losses(result) for lsn in _lsns(finding.lsns)}
     if lost and again.lsns == lost:
         how = "the disk that the cut left was recovered again, and lost the same records"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from powercut.model.errors import UsageError
-from powercut.model.verdict import Verdict
+from powercut.model.verdict import LsnRange, Verdict
 from powercut.run.certify import (
     CertifyWays,
     Request,
@@ -25,11 +25,13 @@ from powercut.run.certify import (
 )
 from powercut.run.certify_build import certificate_of
 from powercut.run.certify_verify import examine
+from powercut.run.confirm import confirm
 from powercut.run.keep import Keep
 from powercut.run.sign import sign
 from powercut.scenario.load import parse_scenario
 from powercut.store.certify_order import CertificateDir
-from powercut.store.layout import ResultDir
+from powercut.store.confirmation import write_confirmation
+from powercut.store.layout import ResultDir, TrialDir
 
 HEAD = """powercut: 1
 filesystem: {type: raw}
@@ -149,6 +151,17 @@ def test_a_verdict_that_was_changed_with_its_certificate_is_found_by_judging_aga
     assert examine(folder).problems == (), "all that is written down agrees"
     (problem,) = examine(folder, deep=True).problems
     assert problem.endswith("judged again, other records are lost")
+
+
+def test_a_confirmation_is_made_again(folder):
+    trial = TrialDir(next(folder.glob("runs/two/2*/cells/unsafe/0001")), folder)
+    (lost,) = trial.read_verdict().lost_lsns
+    made = confirm(trial, trial.read_verdict())
+    assert (made.confirmed, made.lsns) == (True, (lost,))
+    assert examine(folder, deep=True).problems == ()
+    write_confirmation(trial, made.model_copy(update={"lsns": (LsnRange(1, 1),)}))
+    (problem,) = examine(folder, deep=True).problems
+    assert "the confirmation does not come out again" in problem
 
 
 def test_a_signature(folder):
