@@ -17,9 +17,15 @@ from typing import Final
 from powercut.machine.port import GuestImage
 from powercut.machine.qemu_build import QemuBuild, examine_qemu, find_qemu
 from powercut.model.errors import HostError
+from powercut.model.machine import ImageFormat
 from powercut.paths import CAPTURE_PLUGIN
+from powercut.recover.uml import unavailable
+from powercut.recover.uml_boot import KERNEL
+from powercut.run import commands
 from powercut.run.rig import Rig
+from powercut.scenario.choices import ExploreEngine
 from powercut.scenario.plan import Cell
+from powercut.scenario.settings import Parameters
 from powercut.store.certificate import Component
 from powercut.store.certify_order import RunComponents
 
@@ -32,14 +38,16 @@ def components_of(rig: Rig, cells: Iterable[Cell]) -> RunComponents:
     by_cell: dict[str, tuple[int, ...]] = {}
     for cell in cells:
         spec = rig.machine_spec(cell.parameters, Path("disk"), Path())
-        parts = (
+        parts = [
             _hypervisor(spec.qemu or examine_qemu(find_qemu())),
             _guest_kernel(spec.guest),
             _guest_image(spec.guest),
             _capture_disk(),
             _nbdkit(),
             _host_kernel(),
-        )
+        ]
+        if _explores_in_uml(cell.parameters):
+            parts.append(_recovery_kernel())
         by_cell[cell.name] = tuple(found.setdefault(part, len(found)) for part in parts)
     return RunComponents(components=tuple(found), cells=by_cell)
 
@@ -103,6 +111,30 @@ def _host_kernel() -> Component:
         role="host kernel",
         name=platform.system(),
         version=f"{platform.release()} {platform.version()}",
+    )
+
+
+def _explores_in_uml(parameters: Parameters) -> bool:
+    """As explore_choice decides it for the recording."""
+    explore = parameters.explore
+    return (
+        explore.budget != "none"
+        and explore.engine in (ExploreEngine.AUTO, ExploreEngine.UML)
+        and parameters.machine.format is ImageFormat.RAW
+        and not commands.is_raw(parameters)
+        and not unavailable()
+    )
+
+
+@functools.cache
+def _recovery_kernel() -> Component:
+    path = Path(shutil.which(KERNEL) or KERNEL)
+    return Component(
+        role="recovery kernel",
+        name="User-Mode Linux",
+        version=_output([str(path), "--version"]),
+        package=package_of(path),
+        sha256=_sha256(path),
     )
 
 

@@ -25,10 +25,12 @@ from powercut.run.certify import (
 )
 from powercut.run.certify_build import certificate_of
 from powercut.run.certify_verify import examine
+from powercut.run.components import components_of
 from powercut.run.confirm import confirm
 from powercut.run.keep import Keep
+from powercut.run.rig import Rig
 from powercut.run.sign import sign
-from powercut.scenario.load import parse_scenario
+from powercut.scenario.load import expand, parse_scenario
 from powercut.store.certify_order import CertificateDir
 from powercut.store.confirmation import write_confirmation
 from powercut.store.layout import ResultDir, TrialDir
@@ -151,6 +153,22 @@ def test_a_verdict_that_was_changed_with_its_certificate_is_found_by_judging_aga
     assert examine(folder).problems == (), "all that is written down agrees"
     (problem,) = examine(folder, deep=True).problems
     assert problem.endswith("judged again, other records are lost")
+
+
+def test_the_kernel_that_recovers_crash_states_is_a_component():
+    cells = "cells: [{name: cut}, {name: explored, explore.budget: 10}, {name: raw}]\n"
+    text = cells.replace("raw}", "raw, filesystem.type: raw, explore.budget: 10}")
+    plan = expand(parse_scenario(f"powercut: 1\nname: s\n{text}", Path("s.yaml")), seed=1)
+    found = components_of(Rig.find(), plan.cells)
+    roles = {
+        cell: {found.components[index].role for index in indices}
+        for cell, indices in found.cells.items()
+    }
+    assert roles["explored"] - roles["cut"] == {"recovery kernel"}
+    assert roles["raw"] == roles["cut"]
+    (uml,) = (part for part in found.components if part.role == "recovery kernel")
+    assert uml.name == "User-Mode Linux"
+    assert uml.version[0].isdigit()
 
 
 def test_a_confirmation_is_made_again(folder):
