@@ -245,6 +245,12 @@ def test_ram_of_a_template_is_written_once_and_mapped_privately_ever_after(savin
     }
 
 
+def test_an_nvme_disk_may_send_messages():
+    words = kernel_command_line(replace(SPEC, bus=Bus.NVME)).split()
+    assert not {"acpi=off", "pci=nomsi"} & set(words)
+    assert {"acpi=off", "pci=nomsi"} <= set(kernel_command_line(SPEC).split())
+
+
 def test_kvm_guests_keep_acpi():
     spec = replace(SPEC, accelerator=Accelerator.KVM, kernel_arguments=("panic_on_oops=1",))
     argv = build_argv(spec, QEMU, console=CONSOLE)

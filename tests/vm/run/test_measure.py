@@ -98,6 +98,14 @@ def test_honest_caches_pass_every_promise_on(measure, cache):
     assert (measured.wire.uncovered, measured.wire.not_durable) == (0, 0)
 
 
+def test_an_nvme_disk_keeps_its_interrupts(measure, tmp_path):
+    measured = measure((DiskModel.NVME,), machine={"bus": "nvme"}, filesystem={"type": "ext4"})
+    assert measured.trouble == ""
+    assert [cost.disk for cost in measured.costs] == [DiskModel.NVME]
+    # Linux says so when it takes a line away, and then looks at the disk every now and then.
+    assert "nobody cared" not in (tmp_path / "cell" / "console.txt").read_text()
+
+
 @pytest.mark.parametrize(
     ("settings", "ends_at", "uncovered", "not_durable"),
     [
