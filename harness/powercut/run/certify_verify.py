@@ -141,11 +141,12 @@ def _examine_folder(
     folders = [directory.path / entry.directory for entry in evidence_of(again)]
     trials = [TrialDir(folder, directory.path) for folder in folders]
     there = [trial for trial in trials if trial.kept]
+    confirmed = 0
     for trial in there:
         problems += _seal_problems(trial)
         if deep:
             problems += _judged_again(trial)
-            _confirm_again(trial, problems, unchecked)
+            confirmed += _confirm_again(trial, problems, unchecked)
     told = {entry.directory for entry in evidence_of(certificate) if entry.kept}
     lost = [t for t in trials if not t.kept and t.relative in told]
     if deep:
@@ -156,6 +157,9 @@ def _examine_folder(
         if there:
             what = "judged again with the same outcome" if deep else "as it was sealed"
             checked.append(f"{len(there)} of {len(trials)} recordings are there, each {what}.")
+        if confirmed:
+            what = "confirmation was" if confirmed == 1 else "confirmations were"
+            checked.append(f"{confirmed} {what} repeated, with the same outcome.")
     if dropped := len(trials) - len(there) - len(lost):
         unchecked.append(f"{dropped} of {len(trials)} recordings were not kept.")
     if lost:
@@ -202,20 +206,22 @@ def _judged_again(trial: TrialDir) -> Iterator[str]:
         yield f"{trial.path}: judged again, other records are lost"
 
 
-def _confirm_again(trial: TrialDir, problems: list[str], unchecked: list[str]) -> None:
-    """Where another recovery of the disk confirmed a loss: one more."""
+def _confirm_again(trial: TrialDir, problems: list[str], unchecked: list[str]) -> bool:
+    """Recovers a disk once more whose loss another recovery has confirmed; whether it agreed."""
     try:
         known = read_confirmation(trial)
         if known is None or not known.confirmed:
-            return
+            return False
         again = recovered_again(trial, trial.read_verdict())
     except DamagedRecording as error:
         problems.append(str(error))
     except PowercutError as error:
         unchecked.append(f"{trial.relative}: its confirmation could not be repeated: {error}")
     else:
-        if (again.confirmed, again.lsns) != (True, known.lsns):
-            problems.append(f"{trial.path}: the confirmation does not come out again: {again.how}")
+        if (again.confirmed, again.lsns) == (True, known.lsns):
+            return True
+        problems.append(f"{trial.path}: the confirmation does not come out again: {again.how}")
+    return False
 
 
 def _plain(certificate: Certificate, *, texts: bool) -> dict[str, Any]:

@@ -176,7 +176,10 @@ def test_a_confirmation_is_made_again(folder):
     (lost,) = trial.read_verdict().lost_lsns
     made = confirm(trial, trial.read_verdict())
     assert (made.confirmed, made.lsns) == (True, (lost,))
-    assert examine(folder, deep=True).problems == ()
+    again = examine(folder, deep=True)
+    assert again.problems == ()
+    (said,) = (text for text in again.checked if "confirmation" in text)
+    assert said.startswith("1 ")
     write_confirmation(trial, made.model_copy(update={"lsns": (LsnRange(1, 1),)}))
     (problem,) = examine(folder, deep=True).problems
     assert "the confirmation does not come out again" in problem
