@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Shared by disk.c (requests) and cut.c (power). */
+ * Shared by disk.c (life), requests.c and cut.c (power). */
 #ifndef POWERCUT_CAPTURE_DISK_INTERNAL_H
 #define POWERCUT_CAPTURE_DISK_INTERNAL_H
 

@@ -224,6 +224,16 @@ int log_mark(struct log *log, const char *name)
     return error ? error : log_event(log, &event);
 }
 
+void log_read_failure(struct log *log, int error)
+{
+    if (log->read_failed)
+        return;
+    char mark[64];
+    snprintf(mark, sizeof mark, "failing reads: %s", strerrorname_np(error));
+    if (log_admit(log, 1, sizeof mark) == 0) /* otherwise it says already that it fails */
+        log->read_failed = log_mark(log, mark) == 0;
+}
+
 int log_end(struct log *log, uint64_t requests)
 {
     struct pclog_event event = {.type = PCLOG_END, .request = requests};

@@ -20,6 +20,7 @@ struct log {
     uint64_t data_space;    /* bytes reserved in NAME.data */
     uint64_t last_ns;       /* of the last event; times strictly increase */
     int failure;            /* errno that made recording impossible; 0: none so far */
+    bool read_failed;       /* a mark says so */
 };
 
 /* Creates PREFIX.log and PREFIX.data, which must not exist yet.  Without a prefix,
@@ -41,6 +42,9 @@ int log_event(struct log *log, struct pclog_event *event);
 
 /* Writes a mark if there is room for it. */
 int log_mark(struct log *log, const char *name);
+
+/* Marks the first read that the host failed. */
+void log_read_failure(struct log *log, int error);
 
 /* Ends the log: END event, files cut to what is used, all of it made durable on the host.
  * Leaves `data_fd` open.  `requests` is the number of requests submitted. */

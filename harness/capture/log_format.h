@@ -24,7 +24,8 @@
  *
  * A disk that can no longer record (its host is full) takes no further requests:
  * they fail, unrecorded, and a mark "refusing requests: ERRNO" is the last thing
- * that it has room for besides what completes, survives and ends.
+ * that it has room for besides what completes, survives and ends.  A read that
+ * its host fails is failed, too; a mark "failing reads: ERRNO" stands at the first.
  *
  * The Python side is harness/powercut/disk/pclog.py.
  */

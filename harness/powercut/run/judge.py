@@ -35,8 +35,8 @@ from powercut.store.results import Exposure, TrialResult
 
 T = TypeVar("T")
 
-_REFUSING = "refusing requests"
-"""How the capture disk's mark begins when its host is full (docs/formats/disk-log.md)."""
+_FAILING = ("refusing requests", "failing reads")
+"""How the capture disk's marks begin when its host fails it (docs/formats/disk-log.md)."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def _load(directory: TrialDir) -> _Loaded:
     observation = attempt(lambda: _observation(directory))
     if timeline:
         gaps.extend(
-            _gap(f"the disk under test could not record: {why}") for why in _refused(timeline)
+            _gap(f"the disk under test was failed by its host: {why}") for why in _failed(timeline)
         )
     if recorded and not recorded.complete:
         gaps.append(_gap("the history of acks was cut off: later ones may be missing"))
@@ -135,20 +135,20 @@ def _load(directory: TrialDir) -> _Loaded:
     return _Loaded(record, timeline, recorded, observation, layout, tuple(gaps))
 
 
-def _refused(timeline: Timeline) -> list[str]:
-    """Why the capture disk refused requests, if it did: it never goes on unrecorded."""
-    return [name for _, name in timeline.marks if name.startswith(_REFUSING)]
+def _failed(timeline: Timeline) -> list[str]:
+    """Why the capture disk failed requests, if it did: it never goes on unrecorded."""
+    return [name for _, name in timeline.marks if name.startswith(_FAILING)]
 
 
 def _observation(directory: TrialDir) -> Observation:
     """What came back.
 
     Raises DamagedRecording if the disk failed during recovery: what a system makes of a disk
-    that refuses its requests says nothing about what was on it.
+    that fails its requests says nothing about what was on it.
     """
     observation = directory.read_observation()
     during = read_timeline(directory.recovery_log, verify_payloads=False)
-    reasons = _refused(during) + ([] if during.complete else ["its log was not closed in order"])
+    reasons = _failed(during) + ([] if during.complete else ["its log was not closed in order"])
     if reasons:
         raise DamagedRecording(f"the disk failed during recovery: {'; '.join(reasons)}")
     return observation

@@ -658,6 +658,28 @@ def check_full(folder, disk, taken):
     assert timeline.marks[-1][1].startswith("refusing requests: E")
 
 
+def test_the_first_read_that_the_host_fails_is_marked_in_each_log(folder):
+    def read_past_the_end(disk):
+        with NbdClient(disk.socket) as client:
+            for _ in range(2):
+                with pytest.raises(NbdError) as failed:
+                    client.read(4 * S, S)
+                assert failed.value.errno == errno.EIO
+            assert client.read(0, S) == sectors("a")
+
+    with running(folder) as disk:
+        with NbdClient(disk.socket) as client:
+            write(client, 0, "a", fua=True)
+        os.truncate(folder / "base", S)
+        read_past_the_end(disk)
+        cut(disk, next_log=folder / "next")
+        read_past_the_end(disk)
+    for name in ("log", "next"):
+        timeline = read_timeline(folder / name, verify_payloads=True)
+        assert timeline.complete
+        assert [mark for _, mark in timeline.marks] == ["failing reads: EIO"]
+
+
 def test_a_log_that_may_not_grow_refuses_writes(folder):
     with running(folder) as disk:
         limit = 4 << 20

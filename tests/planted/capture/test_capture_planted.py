@@ -17,27 +17,27 @@ SOURCES = ROOT / "harness" / "capture"
 
 FAULTS = {
     "a flush covers what completed while it was in flight": (
-        "disk.c",
+        "requests.c",
         "disk->cache.first < horizon",
         "disk->cache.first < disk->cache.last",
     ),
     "an ignored flush makes writes durable": (
-        "disk.c",
+        "requests.c",
         "while (!error && flush_honoured(disk) && disk->cache.first < horizon)",
         "while (!error && disk->cache.first < horizon)",
     ),
     "an honoured flush does nothing": (
-        "disk.c",
+        "requests.c",
         "uint64_t horizon = disk->cache.last;",
         "uint64_t horizon = 0;",
     ),
     "FUA is ignored": (
-        "disk.c",
+        "requests.c",
         "((event->flags & PCLOG_FUA) && fua_honoured(disk))",
         "((event->flags & PCLOG_FUA) && !fua_honoured(disk))",
     ),
     "a FUA write makes earlier ones durable": (
-        "disk.c",
+        "requests.c",
         "    if (durable) {\n",
         "    if (durable) {\n        while (disk->cache.first < disk->cache.last)\n"
         "            cache_pop(disk);\n",
@@ -48,12 +48,12 @@ FAULTS = {
         "if (entry)",
     ),
     "a write is durable although the cache is volatile": (
-        "disk.c",
+        "requests.c",
         "bool durable = !volatile_cache(disk)",
         "bool durable = volatile_cache(disk)",
     ),
     "the newest write is destaged instead of the oldest": (
-        "disk.c",
+        "requests.c",
         "    struct extent *extent = cache_item(&disk->cache, disk->cache.first++);\n",
         "    struct extent *extent = cache_item(&disk->cache, --disk->cache.last);\n",
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -17,6 +18,7 @@ from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import FindingKind, Verdict
 from powercut.run.record import _Recording
 from powercut.run.verify import verify
+from powercut.store.layout import TrialDir
 
 SLOW = "cut: {trigger: {acks: 1000000}}\ncontrols: none\n"
 
@@ -125,6 +127,30 @@ def test_a_disk_that_dies_is_inconclusive(run, tmp_path):
         trial = only(run(SLOW + "deadline: 30s\n"))
     assert trial.verdict is Verdict.INCONCLUSIVE
     assert FindingKind.INCOMPLETE in {f.kind for f in trial.findings}
+
+
+def test_what_recovery_could_not_read_was_not_lost_by_the_cut(run, monkeypatch):
+    def adopt_copy(self, image):
+        shutil.copyfile(image, self.base_image)
+        return self.base_image
+
+    real = _Recording._recover
+
+    def recover_from_half(self, disk, sockets):
+        base = self.directory.base_image
+        whole = base.read_bytes()
+        os.truncate(base, 0)  # what is not in the log cannot be read any more
+        try:
+            return real(self, disk, sockets)
+        finally:
+            base.write_bytes(whole)
+
+    monkeypatch.setattr(TrialDir, "adopt_base", adopt_copy)
+    monkeypatch.setattr(_Recording, "_recover", recover_from_half)
+    trial = only(run("controls: none\ncut: {trigger: {acks: 20}}\n"))
+    assert trial.verdict is Verdict.INCONCLUSIVE
+    assert {f.kind for f in trial.findings} == {FindingKind.INCOMPLETE}
+    assert "the disk failed during recovery: failing reads: EIO" in messages(trial)
 
 
 def test_a_guest_that_cannot_boot_is_inconclusive(run):

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reads, writes and flushes: what they do to the cache and the medium, and what of them is
+ * logged.  Opening and closing, connections and control are in disk.c, the cut is in cut.c.
+ */
+#define _GNU_SOURCE
+#include "disk_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "crc32c.h"
+
+/* How long a frozen request sleeps before it looks again.  Nobody waits for it: a cut
+ * does not need the requests that it ends. */
+static const uint64_t FROZEN_POLL_NS = 5000000;
+
+static bool volatile_cache(const struct disk *disk)
+{
+    return disk->config.contract & PCLOG_VOLATILE_CACHE;
+}
+
+static bool fua_honoured(const struct disk *disk)
+{
+    return disk->config.contract & PCLOG_FUA_HONOURED;
+}
+
+static bool flush_honoured(const struct disk *disk)
+{
+    return disk->config.contract & PCLOG_FLUSH_HONOURED;
+}
+
+/* With the lock held: waits while the disk is frozen, then says whether this connection
+ * still has power. */
+static int stay_powered(struct connection *connection)
+{
+    struct disk *disk = connection->disk;
+    bool worthwhile = true;
+    while (worthwhile && disk->frozen && !disk->closed &&
+           connection->generation == disk->generation) {
+        pthread_mutex_unlock(&disk->lock);
+        worthwhile = disk->config.sleep_ns(FROZEN_POLL_NS);
+        pthread_mutex_lock(&disk->lock);
+    }
+    return worthwhile && !disk->closed && connection->generation == disk->generation ? 0 : EIO;
+}
+
+static int refuse(struct disk *disk, int error)
+{
+    disk->counts.refused++;
+    return error;
+}
+
+static int log_completion(struct disk *disk, struct pclog_event *submitted)
+{
+    submitted->type = PCLOG_COMPLETE;
+    submitted->data = 0;
+    submitted->data_crc = 0;
+    disk->log.owed--;
+    return log_event(&disk->log, submitted);
+}
+
+int disk_read(struct connection *connection, void *bytes, uint64_t count, uint64_t offset)
+{
+    struct disk *disk = connection->disk;
+    if (offset % SECTOR || count % SECTOR || offset > disk->size || count > disk->size - offset)
+        return EINVAL;
+    if (disk->frozen) {
+        pthread_mutex_lock(&disk->lock);
+        stay_powered(connection);
+        pthread_mutex_unlock(&disk->lock);
+    }
+    int error = store_read(&disk->store, &disk->current, bytes, count, offset);
+    if (error) {
+        pthread_mutex_lock(&disk->lock);
+        if (!disk->closed && connection->generation == disk->generation)
+            log_read_failure(&disk->log, error);
+        pthread_mutex_unlock(&disk->lock);
+    }
+    /* A cut in the meantime may have mixed two views. */
+    return disk->closed || connection->generation != disk->generation ? EIO : error;
+}
+
+/* Room in the cache for one more, before a request is taken: completion must not fail. */
+static int cache_make_room(struct disk *disk)
+{
+    struct cache *cache = &disk->cache;
+    if (cache->last - cache->first + disk->counts.in_flight + 1 < cache->space)
+        return 0;
+    struct extent *items = calloc(2 * cache->space, sizeof *items);
+    if (!items)
+        return ENOMEM;
+    for (uint64_t number = cache->first; number < cache->last; number++)
+        items[number & (2 * cache->space - 1)] = *cache_item(cache, number);
+    free(cache->items);
+    cache->items = items;
+    cache->space *= 2;
+    return 0;
+}
+
+/* Takes the oldest completed write out of the cache, onto the medium. */
+static void cache_pop(struct disk *disk)
+{
+    struct extent *extent = cache_item(&disk->cache, disk->cache.first++);
+    view_apply(&disk->medium, extent);
+    disk->cache.bytes -= cache_cost(extent);
+    disk->counts.volatile_writes--;
+    disk->counts.volatile_bytes -= extent->sectors * SECTOR;
+    disk->log.owed--; /* it no longer may have to survive a cut */
+}
+
+static int cache_push(struct disk *disk, const struct extent *extent)
+{
+    *cache_item(&disk->cache, disk->cache.last++) = *extent;
+    disk->cache.bytes += cache_cost(extent);
+    disk->counts.volatile_writes++;
+    disk->counts.volatile_bytes += extent->sectors * SECTOR;
+    int error = 0;
+    while (disk->config.cache_size && disk->cache.bytes > disk->config.cache_size && !error) {
+        const struct extent *oldest = cache_item(&disk->cache, disk->cache.first);
+        struct pclog_event event = {
+            .type = PCLOG_DESTAGE,
+            .request = oldest->request,
+            .offset = oldest->sector * SECTOR,
+            .length = oldest->sectors * SECTOR,
+        };
+        error = log_event(&disk->log, &event);
+        if (!error)
+            cache_pop(disk);
+    }
+    return error;
+}
+
+static void count_write(struct disk *disk, const struct pclog_event *event)
+{
+    struct disk_statistics *counts = &disk->counts;
+    counts->requests++;
+    counts->in_flight++;
+    counts->writes += event->op == PCLOG_WRITE;
+    counts->write_bytes += event->op == PCLOG_WRITE ? event->length : 0;
+    counts->zeroes += event->op == PCLOG_ZERO;
+    counts->discards += event->op == PCLOG_DISCARD;
+    counts->fua_writes += event->flags & PCLOG_FUA ? 1 : 0;
+}
+
+/* With the lock held: logs the submission and shows the write to the client. */
+static int submit_write(struct disk *disk, struct in_flight *request, struct pclog_event *event,
+                        const void *bytes)
+{
+    /* owed from here on: the completion, and survival of a cut (or DESTAGE) */
+    uint64_t payload = event->op == PCLOG_WRITE ? event->length : 0;
+    int error = cache_make_room(disk);
+    if (!error)
+        error = log_admit(&disk->log, 3, payload);
+    uint64_t unit = disk->first_unit + disk->log.data_used / SECTOR;
+    if (!error && payload)
+        error = log_payload(&disk->log, bytes, payload, &event->data);
+    event->request = disk->counts.requests;
+    if (!error)
+        error = log_event(&disk->log, event);
+    if (error)
+        return refuse(disk, error);
+    disk->log.owed += 2;
+    count_write(disk, event);
+    request->extent = (struct extent){
+        .request = event->request,
+        .sector = event->offset / SECTOR,
+        .sectors = event->length / SECTOR,
+        .entry = 2 * unit + (payload ? 1 : 0),
+        .step = payload ? 2 : 0,
+    };
+    request->next = &disk->in_flight;
+    request->previous = disk->in_flight.previous;
+    request->previous->next = request->next->previous = request;
+    view_apply(&disk->current, &request->extent);
+    return 0;
+}
+
+/* With the lock held: the write is done, and durable or in the cache. */
+static int complete_write(struct disk *disk, struct in_flight *request, struct pclog_event *event)
+{
+    int error = log_completion(disk, event);
+    if (error)
+        return error; /* and so it stays in flight: nobody may believe it done */
+    request->previous->next = request->next;
+    request->next->previous = request->previous;
+    disk->counts.in_flight--;
+    bool durable = !volatile_cache(disk) || ((event->flags & PCLOG_FUA) && fua_honoured(disk));
+    if (durable) {
+        view_apply(&disk->medium, &request->extent);
+        disk->log.owed--;
+    } else {
+        error = cache_push(disk, &request->extent);
+    }
+    free(request);
+    return error;
+}
+
+int disk_write(struct connection *connection, enum pclog_op op, const void *bytes, uint64_t count,
+               uint64_t offset, bool fua)
+{
+    struct disk *disk = connection->disk;
+    if (!count || offset % SECTOR || count % SECTOR)
+        return EINVAL;
+    if (offset > disk->size || count > disk->size - offset)
+        return ENOSPC;
+    struct in_flight *request = malloc(sizeof *request);
+    if (!request)
+        return ENOMEM;
+    struct pclog_event event = {
+        .type = PCLOG_SUBMIT,
+        .op = (uint8_t)op,
+        .flags = (uint16_t)((fua ? PCLOG_FUA : 0) |
+                            (fua && !fua_honoured(disk) ? PCLOG_IGNORED : 0)),
+        .connection = connection->number,
+        .offset = offset,
+        .length = count,
+        .data_crc = op == PCLOG_WRITE ? crc32c(0, bytes, count) : 0,
+    };
+    pthread_mutex_lock(&disk->lock);
+    int error = stay_powered(connection);
+    if (!error)
+        error = submit_write(disk, request, &event, bytes);
+    if (error) {
+        pthread_mutex_unlock(&disk->lock);
+        free(request);
+        return error;
+    }
+    bool worthwhile = true;
+    if (fua && fua_honoured(disk) && disk->config.fua_latency_ns) {
+        uint64_t latency_ns = disk->config.fua_latency_ns;
+        pthread_mutex_unlock(&disk->lock);
+        worthwhile = disk->config.sleep_ns(latency_ns);
+        pthread_mutex_lock(&disk->lock);
+    }
+    /* From here on `request` belongs to the disk: a cut may have ended it. */
+    error = worthwhile ? stay_powered(connection) : EIO;
+    if (!error)
+        error = complete_write(disk, request, &event);
+    pthread_mutex_unlock(&disk->lock);
+    return error;
+}
+
+/* With the lock held: logs the submission of a flush; freezes the disk if it is the armed one. */
+static int submit_flush(struct disk *disk, struct pclog_event *event)
+{
+    int error = log_admit(&disk->log, 2, 0);
+    event->request = disk->counts.requests;
+    if (!error)
+        error = log_event(&disk->log, event);
+    if (error)
+        return refuse(disk, error);
+    disk->log.owed++;
+    disk->counts.requests++;
+    disk->counts.flushes++;
+    if (disk->counts.flushes == disk->armed_flush) {
+        disk->frozen = true;
+        if (disk->config.on_armed)
+            disk->config.on_armed(disk->config.context, disk->armed_flush, event->time_ns);
+    }
+    return 0;
+}
+
+int disk_flush(struct connection *connection)
+{
+    struct disk *disk = connection->disk;
+    struct pclog_event event = {
+        .type = PCLOG_SUBMIT,
+        .op = PCLOG_FLUSH,
+        .flags = flush_honoured(disk) ? 0 : PCLOG_IGNORED,
+        .connection = connection->number,
+    };
+    pthread_mutex_lock(&disk->lock);
+    int error = stay_powered(connection);
+    if (!error)
+        error = submit_flush(disk, &event);
+    if (!error) {
+        uint64_t horizon = disk->cache.last; /* what has completed by now, and nothing later */
+        bool worthwhile = true;
+        if (flush_honoured(disk) && disk->config.flush_latency_ns && !disk->frozen) {
+            uint64_t latency_ns = disk->config.flush_latency_ns;
+            pthread_mutex_unlock(&disk->lock);
+            worthwhile = disk->config.sleep_ns(latency_ns);
+            pthread_mutex_lock(&disk->lock);
+        }
+        error = worthwhile ? stay_powered(connection) : EIO;
+        if (!error)
+            error = log_completion(disk, &event);
+        while (!error && flush_honoured(disk) && disk->cache.first < horizon)
+            cache_pop(disk);
+    }
+    pthread_mutex_unlock(&disk->lock);
+    return error;
+}
