@@ -74,3 +74,17 @@ class Finding:
     message: str
     lsns: tuple[LsnRange, ...] = ()
     detail: dict[str, object] = field(default_factory=dict)
+
+
+def losses(findings: Iterable[Finding]) -> set[tuple[FindingKind, int]]:
+    """Every record that LOSSY findings name, with the way in which it is lost; LSN 0 for none.
+
+    Torn, corrupt and missing are one way: which of them a reader says is a matter of its own.
+    """
+    own = (FindingKind.NOT_RECOVERED, FindingKind.NEVER_ATTEMPTED)
+    return {
+        (finding.kind if finding.kind in own else FindingKind.LOST, lsn)
+        for finding in findings
+        if finding.verdict is Verdict.LOSSY
+        for lsn in ([n for span in finding.lsns for n in range(span.first, span.last + 1)] or [0])
+    }

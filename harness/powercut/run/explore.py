@@ -32,7 +32,7 @@ from powercut.crash.explore import Exploration, InstantKind, events, log2_sum
 from powercut.crash.exposure import exposure
 from powercut.crash.states import CrashState, Model
 from powercut.model.errors import HostError
-from powercut.model.verdict import Finding, FindingKind, Verdict, lsn_ranges
+from powercut.model.verdict import Finding, FindingKind, Verdict, losses, lsn_ranges
 from powercut.run import state_ref
 from powercut.run.explore_choice import choose_engine
 from powercut.run.explore_engines import StateImages
@@ -317,8 +317,8 @@ class _Run:
                     )
                 )
 
-    def _confirm(self, state: CrashState) -> tuple[Confirmed, str]:
-        """What the recorded kernel makes of `state`."""
+    def _confirm(self, state: CrashState, found: Finding) -> tuple[Confirmed, str]:
+        """Whether the recorded kernel loses a record of `found`, too, in `state`."""
         try:
             check_recorded_kernel(self.recorded.record)
             engine = open_engine(self.recorded, "guest", after=self.wanted.after)
@@ -330,9 +330,11 @@ class _Run:
             return "not tried", str(error)
         findings = judge_state(self.recorded, state, observation)
         said = "; ".join(finding.message for finding in findings) or "nothing is missing"
+        if losses(findings) & losses([found]):
+            return "yes", said
         worst = max((finding.verdict for finding in findings), default=Verdict.SAFE)
-        told: dict[Verdict, Confirmed] = {Verdict.LOSSY: "yes", Verdict.SAFE: "no"}
-        return told.get(worst, "not tried"), said  # what is unknown contradicts nobody
+        # What is unknown contradicts nobody.
+        return "not tried" if worst is Verdict.INCONCLUSIVE else "no", said
 
     def _result(self, seconds: float) -> ExploreResult:
         recorded, wanted = self.recorded, self.wanted

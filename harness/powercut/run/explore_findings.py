@@ -21,8 +21,8 @@ _MESSAGE_MAX: Final = 2000
 NO_STATE: Final = CrashState(-1, ())
 """Stands for the state of a finding that is not about a single one."""
 
-Confirm = Callable[[CrashState], tuple[Confirmed, str]]
-"""Recovers a state once more with the recorded system."""
+Confirm = Callable[[CrashState, Finding], tuple[Confirmed, str]]
+"""Recovers a state once more with the recorded system: is what was found there, too?"""
 
 Save = Callable[[CrashState], str]
 """Keeps a state and returns its name."""
@@ -99,7 +99,7 @@ class Collected:
         for number, (state, finding) in enumerate(found.examples):
             told: tuple[Confirmed, str] = ("not tried", "")
             if confirm and verdict is Verdict.LOSSY and number == 0:
-                told = confirm(state)
+                told = confirm(state, finding)
             general = state.instant < 0
             examples.append(
                 FoundState(

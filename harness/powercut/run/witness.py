@@ -24,7 +24,7 @@ from powercut import __version__
 from powercut.crash.exposure import exposure
 from powercut.crash.states import CrashState, Kept, Move, StateSpace
 from powercut.model.errors import PowercutError, UsageError
-from powercut.model.verdict import FindingKind, LsnRange, Verdict, lsn_ranges
+from powercut.model.verdict import LsnRange, Verdict, losses, lsn_ranges
 from powercut.run import state_ref
 from powercut.run.materialize import cut_state, resolve_state
 from powercut.run.materialize_recording import Recording
@@ -228,20 +228,10 @@ class _Search:
         way.  That the system does not come back is another, and so is a record that
         nobody wrote.
         """
-        common = _ways(found) & _ways(self.first)
+        common = losses(found.findings) & losses(self.first.findings)
         if self.lsn is not None:
             return any(lsn == self.lsn for _, lsn in common)
         return bool(common)
-
-
-def _ways(judgement: Judgement) -> set[tuple[FindingKind, int]]:
-    """Every record that is lost, with the way in which it is; LSN 0 where none is named."""
-    own = (FindingKind.NOT_RECOVERED, FindingKind.NEVER_ATTEMPTED)
-    return {
-        (finding.kind if finding.kind in own else FindingKind.LOST, lsn)
-        for finding in judgement.lossy
-        for lsn in ([n for span in finding.lsns for n in range(span.first, span.last + 1)] or [0])
-    }
 
 
 def _confirmed(
@@ -256,7 +246,7 @@ def _confirmed(
         seen = judge_in_guest(recording, state)
     except PowercutError as error:
         return "not tried", str(error)
-    if _ways(seen) & _ways(found):
+    if losses(seen.findings) & losses(found.findings):
         return "yes", ""
     if seen.verdict is Verdict.INCONCLUSIVE:  # what is unknown contradicts nobody
         return "not tried", seen.message

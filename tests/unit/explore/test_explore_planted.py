@@ -324,6 +324,7 @@ def test_pruning_that_overlooks_changes_is_caught(world, monkeypatch):
         (Observation((), complete=False, failure="the guest hangs"), "not tried"),
         (Observation((Extent(0, 1, SlotState.INTACT, 1),)), "no"),
         (Observation((Extent(0, 8, SlotState.ABSENT),)), "yes"),
+        (Observation((), recovered=False, failure="it does not mount"), "no"),
     ],
 )
 def test_a_guest_that_hangs_contradicts_nobody(world, monkeypatch, seen, told):
@@ -338,7 +339,8 @@ def test_a_guest_that_hangs_contradicts_nobody(world, monkeypatch, seen, told):
     run = _Run(recorded, Wanted(), lambda _: None)
     state = CrashState(int(recorded.evidence.claims.ack_ns[0]) + 1, ())
     assert recorded.evidence.claims.required(state.instant) == LsnRange(1, 1)
-    assert run._confirm(state)[0] == told
+    lost = Finding(FindingKind.LOST, Verdict.LOSSY, "lost", (LsnRange(1, 1),))
+    assert run._confirm(state, lost)[0] == told
 
 
 @pytest.mark.parametrize(
