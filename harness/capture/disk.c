@@ -175,8 +175,7 @@ void disk_disconnect(struct connection *connection)
 {
     struct disk *disk = connection->disk;
     pthread_mutex_lock(&disk->lock);
-    if (!disk->closed && connection->generation == disk->generation &&
-        log_admit(&disk->log, 1, 0) == 0) {
+    if (powered(connection) && log_admit(&disk->log, 1, 0) == 0) {
         struct pclog_event event = {.type = PCLOG_DISCONNECT, .connection = connection->number};
         log_event(&disk->log, &event);
     }

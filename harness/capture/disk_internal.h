@@ -47,6 +47,13 @@ struct connection {
     uint32_t number;
 };
 
+/* Whether the disk was neither closed nor cut since the connection was made. */
+static inline bool powered(const struct connection *connection)
+{
+    const struct disk *disk = connection->disk;
+    return !disk->closed && connection->generation == disk->generation;
+}
+
 static inline struct extent *cache_item(struct cache *cache, uint64_t number)
 {
     return &cache->items[number & (cache->space - 1)];

@@ -28,6 +28,7 @@
 enum {
     UNIT = 512,
     SLACK_EVENTS = 64, /* marks, connections, the cut, END */
+    FAILURE_MARK_BYTES = 64,
     SLACK_BYTES = 8 * UNIT,
 };
 
@@ -159,6 +160,13 @@ int log_create(struct log *log, const char *prefix, const char *scratch,
     return error;
 }
 
+static int mark_failure(struct log *log, const char *what, int error)
+{
+    char mark[FAILURE_MARK_BYTES];
+    snprintf(mark, sizeof mark, "%s: %s", what, strerrorname_np(error));
+    return log_mark(log, mark);
+}
+
 int log_admit(struct log *log, uint64_t events, uint64_t payload)
 {
     if (log->failure)
@@ -171,9 +179,7 @@ int log_admit(struct log *log, uint64_t events, uint64_t payload)
     }
     if (!error)
         return 0;
-    char mark[64];
-    snprintf(mark, sizeof mark, "refusing requests: %s", strerrorname_np(error));
-    log_mark(log, mark); /* into the slack; if even that fails, statistics still tell */
+    mark_failure(log, "refusing requests", error); /* into the slack, else statistics tell */
     log->failure = error;
     return error;
 }
@@ -228,10 +234,8 @@ void log_read_failure(struct log *log, int error)
 {
     if (log->read_failed)
         return;
-    char mark[64];
-    snprintf(mark, sizeof mark, "failing reads: %s", strerrorname_np(error));
-    if (log_admit(log, 1, sizeof mark) == 0) /* otherwise it says already that it fails */
-        log->read_failed = log_mark(log, mark) == 0;
+    if (log_admit(log, 1, FAILURE_MARK_BYTES) == 0) /* otherwise it says already that it fails */
+        log->read_failed = mark_failure(log, "failing reads", error) == 0;
 }
 
 int log_end(struct log *log, uint64_t requests)

@@ -30,19 +30,32 @@ static bool flush_honoured(const struct disk *disk)
     return disk->config.contract & PCLOG_FLUSH_HONOURED;
 }
 
+/* With the lock held, and released meanwhile: sleeps.  False if it is no use to go on. */
+static bool sleep_unlocked(struct disk *disk, uint64_t time_ns)
+{
+    pthread_mutex_unlock(&disk->lock);
+    bool worthwhile = disk->config.sleep_ns(time_ns);
+    pthread_mutex_lock(&disk->lock);
+    return worthwhile;
+}
+
 /* With the lock held: waits while the disk is frozen, then says whether this connection
  * still has power. */
 static int stay_powered(struct connection *connection)
 {
     struct disk *disk = connection->disk;
     bool worthwhile = true;
-    while (worthwhile && disk->frozen && !disk->closed &&
-           connection->generation == disk->generation) {
-        pthread_mutex_unlock(&disk->lock);
-        worthwhile = disk->config.sleep_ns(FROZEN_POLL_NS);
-        pthread_mutex_lock(&disk->lock);
-    }
-    return worthwhile && !disk->closed && connection->generation == disk->generation ? 0 : EIO;
+    while (worthwhile && disk->frozen && powered(connection))
+        worthwhile = sleep_unlocked(disk, FROZEN_POLL_NS);
+    return worthwhile && powered(connection) ? 0 : EIO;
+}
+
+/* The same after a latency, which may be none. */
+static int take_time(struct connection *connection, uint64_t latency_ns)
+{
+    if (latency_ns && !sleep_unlocked(connection->disk, latency_ns))
+        return EIO;
+    return stay_powered(connection);
 }
 
 static int refuse(struct disk *disk, int error)
@@ -73,12 +86,12 @@ int disk_read(struct connection *connection, void *bytes, uint64_t count, uint64
     int error = store_read(&disk->store, &disk->current, bytes, count, offset);
     if (error) {
         pthread_mutex_lock(&disk->lock);
-        if (!disk->closed && connection->generation == disk->generation)
+        if (powered(connection))
             log_read_failure(&disk->log, error);
         pthread_mutex_unlock(&disk->lock);
     }
     /* A cut in the meantime may have mixed two views. */
-    return disk->closed || connection->generation != disk->generation ? EIO : error;
+    return powered(connection) ? error : EIO;
 }
 
 /* Room in the cache for one more, before a request is taken: completion must not fail. */
@@ -226,15 +239,8 @@ int disk_write(struct connection *connection, enum pclog_op op, const void *byte
         free(request);
         return error;
     }
-    bool worthwhile = true;
-    if (fua && fua_honoured(disk) && disk->config.fua_latency_ns) {
-        uint64_t latency_ns = disk->config.fua_latency_ns;
-        pthread_mutex_unlock(&disk->lock);
-        worthwhile = disk->config.sleep_ns(latency_ns);
-        pthread_mutex_lock(&disk->lock);
-    }
-    /* From here on `request` belongs to the disk: a cut may have ended it. */
-    error = worthwhile ? stay_powered(connection) : EIO;
+    /* From here on `request` belongs to the disk: a cut may end it meanwhile. */
+    error = take_time(connection, fua && fua_honoured(disk) ? disk->config.fua_latency_ns : 0);
     if (!error)
         error = complete_write(disk, request, &event);
     pthread_mutex_unlock(&disk->lock);
@@ -276,14 +282,8 @@ int disk_flush(struct connection *connection)
         error = submit_flush(disk, &event);
     if (!error) {
         uint64_t horizon = disk->cache.last; /* what has completed by now, and nothing later */
-        bool worthwhile = true;
-        if (flush_honoured(disk) && disk->config.flush_latency_ns && !disk->frozen) {
-            uint64_t latency_ns = disk->config.flush_latency_ns;
-            pthread_mutex_unlock(&disk->lock);
-            worthwhile = disk->config.sleep_ns(latency_ns);
-            pthread_mutex_lock(&disk->lock);
-        }
-        error = worthwhile ? stay_powered(connection) : EIO;
+        bool takes_time = flush_honoured(disk) && !disk->frozen;
+        error = take_time(connection, takes_time ? disk->config.flush_latency_ns : 0);
         if (!error)
             error = log_completion(disk, &event);
         while (!error && flush_honoured(disk) && disk->cache.first < horizon)
