@@ -104,9 +104,9 @@ def _common(a: LsnRange | None, b: LsnRange | None) -> LsnRange | None:
 
 
 def _every(ranges: tuple[LsnRange, ...]) -> set[int]:
-    return {lsn for r in ranges for lsn in range(r.first, r.last + 1)}
+    return {lsn for r in ranges for lsn in r}
 
 
 def _lsns(ranges: tuple[LsnRange, ...], within: LsnRange) -> set[int]:
     clipped = (LsnRange(max(r.first, within.first), min(r.last, within.last)) for r in ranges)
-    return {lsn for r in clipped for lsn in range(r.first, r.last + 1)}
+    return {lsn for r in clipped for lsn in r}

@@ -203,7 +203,7 @@ def _note_misdirected(reading: LogReading, elsewhere: list[LsnRange]) -> None:
     """Tells the required records that turned up elsewhere from the others."""
     stray: list[int] = []
     for found in elsewhere:
-        for lsn in range(found.first, found.last + 1):
+        for lsn in found:
             required = reading.required
             asked = required is not None and required.first <= lsn <= required.last
             index = lsn - required.first if required and asked else -1

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 
@@ -50,6 +50,9 @@ class LsnRange:
     def __len__(self) -> int:
         return self.last - self.first + 1
 
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.first, self.last + 1))
+
     def __str__(self) -> str:
         return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
 
@@ -86,5 +89,5 @@ def losses(findings: Iterable[Finding]) -> set[tuple[FindingKind, int]]:
         (finding.kind if finding.kind in own else FindingKind.LOST, lsn)
         for finding in findings
         if finding.verdict is Verdict.LOSSY
-        for lsn in ([n for span in finding.lsns for n in range(span.first, span.last + 1)] or [0])
+        for lsn in ([lsn for span in finding.lsns for lsn in span] or [0])
     }

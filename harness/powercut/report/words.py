@@ -168,11 +168,7 @@ def _what_came_back(trial: TrialResult) -> str:
 
 def _one_kind(kind: FindingKind, findings: Sequence[FindingRecord]) -> str:
     spans = lsn_ranges(
-        lsn
-        for finding in findings
-        if finding.kind is kind
-        for span in finding.lsns
-        for lsn in range(span.first, span.last + 1)
+        lsn for finding in findings if finding.kind is kind for span in finding.lsns for lsn in span
     )
     number = sum(len(span) for span in spans)
     return f"{number:,} (LSN {ranges(spans)}) {_CAME_BACK[kind]}" if spans else ""

@@ -10,12 +10,11 @@ it follows from it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from powercut.checkers.agreement import UNREACHABLE
 from powercut.model.errors import HostError, PowercutError
-from powercut.model.verdict import FindingKind, LsnRange, Verdict
+from powercut.model.verdict import FindingKind, Verdict
 from powercut.run.materialize import cut_state, open_recording
 from powercut.run.witness_judge import judge_in_guest
 from powercut.store.confirmation import Confirmation, read_confirmation, write_confirmation
@@ -39,6 +38,10 @@ def live_losses(trial: TrialResult) -> tuple[FindingRecord, ...]:
     )
 
 
+def _live_lsns(trial: TrialResult) -> set[int]:
+    return {lsn for finding in live_losses(trial) for span in finding.lsns for lsn in span}
+
+
 def is_analysed(trial: TrialResult) -> bool:
     """Whether the analysis of the recording names every record that the cut lost."""
     kinds = {finding.kind for finding in trial.findings}
@@ -57,8 +60,9 @@ def seen_again(trial: TrialDir, result: TrialResult) -> bool:
     Raises DamagedRecording.
     """
     found = read_confirmation(trial)
-    lost = {lsn for finding in live_losses(result) for lsn in _lsns(finding.lsns)}
-    return found is not None and found.confirmed and set(_lsns(found.lsns)) == lost
+    if found is None or not found.confirmed:
+        return False
+    return {lsn for span in found.lsns for lsn in span} == _live_lsns(result)
 
 
 def confirm(trial: TrialDir, result: TrialResult) -> Confirmation:
@@ -90,13 +94,9 @@ def recovered_again(trial: TrialDir, result: TrialResult) -> Confirmation:
     again = judge_in_guest(recording, cut_state(recording.space))
     if again.verdict is Verdict.INCONCLUSIVE:
         raise HostError(again.message)
-    lost = {lsn for finding in live_losses(result) for lsn in _lsns(finding.lsns)}
+    lost = _live_lsns(result)
     if lost and again.lsns == lost:
         how = "the disk that the cut left was recovered again, and lost the same records"
         return Confirmation(confirmed=True, how=how, lsns=again.lost)
     how = "the disk that the cut left was recovered again, and lost other records"
     return Confirmation(confirmed=False, how=how, lsns=again.lost)
-
-
-def _lsns(ranges: Iterable[LsnRange]) -> Iterable[int]:
-    return (lsn for span in ranges for lsn in range(span.first, span.last + 1))

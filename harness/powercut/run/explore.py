@@ -288,11 +288,8 @@ class _Run:
 
     def _compare_with_exposure(self) -> None:
         """Rule 3."""
-        exposed = {
-            lsn
-            for span in exposure(self.recorded.evidence).exposed_lsns
-            for lsn in range(span.first, span.last + 1)
-        }
+        spans = exposure(self.recorded.evidence).exposed_lsns
+        exposed = {lsn for span in spans for lsn in span}
         lost = self.collected.lost
         all_acks = (
             "durable-only" in self.exploration.swept

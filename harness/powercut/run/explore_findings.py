@@ -60,7 +60,7 @@ class Collected:
                 continue
             kind.distinct.add(finding.lsns)
             for span in finding.lsns:
-                kind.lsns.update(range(span.first, span.last + 1))
+                kind.lsns.update(span)
             if len(kind.examples) < EXAMPLES_MAX:
                 kind.examples.append((state(), finding))
         self.lossy_states += lossy

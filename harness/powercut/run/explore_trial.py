@@ -137,7 +137,7 @@ def _finding(result: ExploreResult, found: ExplorationFinding) -> Finding:
         found.kind,
         found.verdict,
         f"{where}{first.message}{others if more > 0 else ''}",
-        lsn_ranges(lsn for span in found.lsns for lsn in range(span.first, span.last + 1)),
+        lsn_ranges(lsn for span in found.lsns for lsn in span),
         {
             "found_by": "exploration",
             "engine": result.engine,

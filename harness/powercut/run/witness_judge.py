@@ -59,7 +59,7 @@ class Judgement:
     def lsns(self) -> frozenset[int]:
         """The records that are lost."""
         spans = [span for finding in self.lossy for span in finding.lsns]
-        return frozenset(lsn for span in spans for lsn in range(span.first, span.last + 1))
+        return frozenset(lsn for span in spans for lsn in span)
 
     @property
     def lost(self) -> tuple[LsnRange, ...]:

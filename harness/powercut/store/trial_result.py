@@ -210,5 +210,5 @@ def lost_lsns(findings: Iterable[Finding]) -> tuple[LsnRange, ...]:
         for finding in findings
         if finding.kind in LOSS_KINDS and finding.verdict is Verdict.LOSSY
         for span in finding.lsns
-        for lsn in range(span.first, span.last + 1)
+        for lsn in span
     )
