@@ -7,10 +7,10 @@ failure is a finding.  Nothing was checked: nothing is known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from powercut.model.verdict import Finding, FindingKind, Verdict
+from powercut.model.verdict import Confirmed, Finding, FindingKind, Verdict, losses
 
 Checker = Callable[[], list[Finding]]
 """A checker with its arguments bound."""
@@ -27,6 +27,16 @@ class Judgement:
 def judge(findings: Iterable[Finding]) -> Verdict:
     """The verdict of checkers that all ran to their end: SAFE if none found anything."""
     return max((finding.verdict for finding in findings), default=Verdict.SAFE)
+
+
+def confirms(seen: Sequence[Finding], found: Iterable[Finding]) -> Confirmed:
+    """Whether a second recovery, of which `seen` was found, bears out what the first one lost.
+
+    One record that is lost in the same way is enough.  What is unknown contradicts nobody.
+    """
+    if losses(seen) & losses(found):
+        return "yes"
+    return "not tried" if judge(seen) is Verdict.INCONCLUSIVE else "no"
 
 
 def run_checkers(checkers: Mapping[str, Checker]) -> Judgement:

@@ -6,6 +6,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Literal
+
+Confirmed = Literal["yes", "no", "not tried"]
+"""What the recorded system says of a loss that another found; "not tried": it said nothing."""
 
 
 class Verdict(enum.IntEnum):

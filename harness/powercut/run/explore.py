@@ -27,12 +27,13 @@ from typing import Any, Final
 import numpy as np
 
 from powercut import __version__
+from powercut.checkers.judge import confirms
 from powercut.checkers.wal import ranges_text
 from powercut.crash.explore import Exploration, InstantKind, events, log2_sum
 from powercut.crash.exposure import exposure
 from powercut.crash.states import CrashState, Model
 from powercut.model.errors import HostError
-from powercut.model.verdict import Finding, FindingKind, Verdict, losses, lsn_ranges
+from powercut.model.verdict import Confirmed, Finding, FindingKind, Verdict, lsn_ranges
 from powercut.run import state_ref
 from powercut.run.explore_choice import choose_engine
 from powercut.run.explore_engines import StateImages
@@ -54,7 +55,6 @@ from powercut.run.opened import start_engine
 from powercut.run.recorded import Recorded, open_recorded
 from powercut.run.scratch import scratch
 from powercut.store.exploration import (
-    Confirmed,
     ExploreCoverage,
     ExploreResult,
     write_exploration,
@@ -327,11 +327,7 @@ class _Run:
             return "not tried", str(error)
         findings = judge_state(self.recorded, state, observation)
         said = "; ".join(finding.message for finding in findings) or "nothing is missing"
-        if losses(findings) & losses([found]):
-            return "yes", said
-        worst = max((finding.verdict for finding in findings), default=Verdict.SAFE)
-        # What is unknown contradicts nobody.
-        return "not tried" if worst is Verdict.INCONCLUSIVE else "no", said
+        return confirms(findings, [found]), said
 
     def _result(self, seconds: float) -> ExploreResult:
         recorded, wanted = self.recorded, self.wanted

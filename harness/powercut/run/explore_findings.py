@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from powercut.crash.states import CrashState
-from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict, lsn_ranges
-from powercut.store.exploration import Confirmed, ExplorationFinding, FoundState
+from powercut.model.verdict import Confirmed, Finding, FindingKind, LsnRange, Verdict, lsn_ranges
+from powercut.store.exploration import ExplorationFinding, FoundState
 from powercut.store.trial_result import LOSS_KINDS
 
 EXAMPLES_MAX: Final = 8

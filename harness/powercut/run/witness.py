@@ -16,15 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 
 from powercut import __version__
+from powercut.checkers.judge import confirms
 from powercut.crash.exposure import exposure
 from powercut.crash.states import CrashState, Kept, Move, StateSpace
 from powercut.model.errors import PowercutError, UsageError
-from powercut.model.verdict import LsnRange, Verdict, losses, lsn_ranges
+from powercut.model.verdict import Confirmed, LsnRange, Verdict, losses, lsn_ranges
 from powercut.run import state_ref
 from powercut.run.materialize import cut_state, resolve_state
 from powercut.run.materialize_recording import Recording
@@ -236,7 +236,7 @@ class _Search:
 
 def _confirmed(
     recording: Recording, state: CrashState, found: Judgement, engine: str, wanted: bool
-) -> tuple[Literal["yes", "no", "not tried"], str]:
+) -> tuple[Confirmed, str]:
     """Whether the recorded kernel agrees.  A raw log is read by the reader of the guest."""
     if not wanted or recording.imported:
         return "not tried", "the guest of this log is not known" if wanted else ""
@@ -246,11 +246,8 @@ def _confirmed(
         seen = judge_in_guest(recording, state)
     except PowercutError as error:
         return "not tried", str(error)
-    if losses(seen.findings) & losses(found.findings):
-        return "yes", ""
-    if seen.verdict is Verdict.INCONCLUSIVE:  # what is unknown contradicts nobody
-        return "not tried", seen.message
-    return "no", seen.message or "everything came back"
+    told = confirms(seen.findings, found.findings)
+    return told, "" if told == "yes" else seen.message or "everything came back"
 
 
 def _joined(drops: Sequence[Drop]) -> list[Drop]:

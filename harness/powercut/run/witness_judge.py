@@ -13,6 +13,7 @@ from typing import Final, Self
 import numpy as np
 import numpy.typing as npt
 
+from powercut.checkers.judge import judge
 from powercut.checkers.wal import check_log
 from powercut.crash.states import CrashState
 from powercut.model.errors import UsageError
@@ -43,7 +44,7 @@ class Judgement:
     @property
     def verdict(self) -> Verdict:
         """The worst of the findings."""
-        return max((finding.verdict for finding in self.findings), default=Verdict.SAFE)
+        return judge(self.findings)
 
     @property
     def lossy(self) -> tuple[Finding, ...]:

@@ -11,15 +11,13 @@ from typing import Final, Literal
 from pydantic import ValidationError
 
 from powercut.model.errors import DamagedRecording
-from powercut.model.verdict import FindingKind, LsnRange
+from powercut.model.verdict import Confirmed, FindingKind, LsnRange
 from powercut.store.files import write_atomic
 from powercut.store.layout import TrialDir
 from powercut.store.trial_result import Record, VerdictName
 
 EXPLORATION_FORMAT: Final = "powercut-exploration/1"
 _NAME: Final = "exploration.json"
-
-Confirmed = Literal["yes", "no", "not tried"]
 
 
 class FoundState(Record):

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from pydantic import ValidationError
 
 from powercut.model.errors import DamagedRecording
-from powercut.model.verdict import FindingKind, LsnRange
+from powercut.model.verdict import Confirmed, FindingKind, LsnRange
 from powercut.store.files import write_atomic
 from powercut.store.layout import TrialDir
 from powercut.store.trial_result import Record
@@ -116,7 +116,7 @@ class Witness(Record):
     tests: int
     engine: str
 
-    confirmed: Literal["yes", "no", "not tried"] = "not tried"
+    confirmed: Confirmed = "not tried"
     """Whether the recorded kernel, in a guest, makes the same of the witness."""
 
     confirmation: str = ""
