@@ -16,14 +16,12 @@ from typing import Final
 
 from powercut.machine.port import GuestImage
 from powercut.machine.qemu_build import QemuBuild, examine_qemu, find_qemu
-from powercut.model.errors import HostError
-from powercut.model.machine import ImageFormat
+from powercut.model.errors import HostError, UsageError
 from powercut.paths import CAPTURE_PLUGIN
 from powercut.recover.uml import unavailable
 from powercut.recover.uml_boot import KERNEL
-from powercut.run import commands
+from powercut.run.explore_choice import choose_engine
 from powercut.run.rig import Rig
-from powercut.scenario.choices import ExploreEngine
 from powercut.scenario.plan import Cell
 from powercut.scenario.settings import Parameters
 from powercut.store.certificate import Component
@@ -115,15 +113,12 @@ def _host_kernel() -> Component:
 
 
 def _explores_in_uml(parameters: Parameters) -> bool:
-    """As explore_choice decides it for the recording."""
-    explore = parameters.explore
-    return (
-        explore.budget != "none"
-        and explore.engine in (ExploreEngine.AUTO, ExploreEngine.UML)
-        and parameters.machine.format is ImageFormat.RAW
-        and not commands.is_raw(parameters)
-        and not unavailable()
-    )
+    if parameters.explore.budget == "none" or unavailable():
+        return False
+    try:
+        return choose_engine(parameters, parameters.explore.engine.value) == "uml"
+    except UsageError:  # exploring will say so
+        return False
 
 
 @functools.cache

@@ -103,7 +103,9 @@ class _Run:
         self.wanted = wanted
         self.keep = keep
         self.on_event = on_event
-        self.engine = choose_engine(recorded, wanted.engine, after=wanted.after, depth=wanted.depth)
+        self.engine = choose_engine(
+            recorded.parameters, wanted.engine, after=wanted.after, depth=wanted.depth
+        )
         self.collected = Collected()
         self.boots: dict[int, int] = {}
         self.checked = self.pruned = self.rerun = self.compared = 0

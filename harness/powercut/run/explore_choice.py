@@ -9,15 +9,15 @@ from powercut.model.errors import UsageError
 from powercut.model.machine import ImageFormat
 from powercut.recover.uml import unavailable
 from powercut.run import commands
-from powercut.run.recorded import Recorded
+from powercut.scenario.settings import Parameters
 
 
-def choose_engine(recorded: Recorded, name: str, *, after: int = 0, depth: int = 0) -> str:
-    """The engine that `auto` means for this recording; others as they are called.
+def choose_engine(parameters: Parameters, name: str, *, after: int = 0, depth: int = 0) -> str:
+    """The engine that `auto` means for recordings of a cell; others as they are called.
 
     Raises UsageError if `name` cannot do it.
     """
-    image_format = recorded.parameters.machine.format
+    image_format = parameters.machine.format
     if image_format is not ImageFormat.RAW:
         if name in ("auto", "guest"):
             return "guest"
@@ -25,7 +25,7 @@ def choose_engine(recorded: Recorded, name: str, *, after: int = 0, depth: int =
             f"the disk lies in a {image_format.value} image: only QEMU can open it",
             hint="--engine guest",
         )
-    raw = commands.is_raw(recorded.parameters)
+    raw = commands.is_raw(parameters)
     if raw and name in ("auto", "raw"):
         if after or depth:
             raise UsageError(
