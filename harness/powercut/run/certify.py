@@ -31,7 +31,7 @@ from powercut.scenario.load import Scenario, parse_scenario
 from powercut.scenario.plan import Cell, Plan
 from powercut.store.certificate import Certificate, NotTested
 from powercut.store.certify_order import CertificateDir, Order
-from powercut.store.files import remove_tree, write_atomic
+from powercut.store.files import locked, remove_tree, write_atomic
 from powercut.store.layout import ResultDir
 from powercut.store.measured import drop_measured_evidence, read_measured
 
@@ -118,7 +118,7 @@ def strategy_of(scenarios: Sequence[Scenario]) -> str:
 
 
 def _go_on(directory: CertificateDir, ways: CertifyWays) -> Certified:
-    with directory.locked():
+    with locked(directory.path, "certificate"):
         order = directory.read_order()
         work = [_load(directory, order, name) for name in order.scenarios]
         plans = [plan for _, plan in work]

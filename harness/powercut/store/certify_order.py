@@ -12,8 +12,6 @@ results/certify/<title>/<utc>-<seed>/
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -22,7 +20,7 @@ from pydantic import ValidationError
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.scenario.choices import DiskModel
 from powercut.store.certificate import Certificate, Component, NotTested
-from powercut.store.files import host_errors, locked, write_atomic
+from powercut.store.files import host_errors, write_atomic
 from powercut.store.layout import ResultDir
 from powercut.store.trial_result import Record
 
@@ -158,12 +156,6 @@ class CertificateDir:
         """Adds to that.  Raises HostError."""
         total = {"seconds": round(self.spent_s() + seconds, 3)}
         write_atomic(self.path / _SPENT, json.dumps(total).encode() + b"\n")
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keeps other processes from working on the same certificate.  Raises HostError."""
-        with locked(self.path, "certificate"):
-            yield
 
 
 def read_certificate(path: Path) -> Certificate:
