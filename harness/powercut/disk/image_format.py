@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import signal
 import subprocess
 import threading
@@ -109,15 +108,7 @@ def _make(base: BaseImageSpec, spec: FormatSpec, raw: Path, image: Path, cache: 
 
 def run_qemu_img(argv: list[str]) -> str:
     """What the tool says.  Raises HostError if it is missing or fails."""
-    tool = shutil.which(argv[0])
-    if tool is None:
-        raise HostError(f"{argv[0]} is not installed", hint="apt-get install qemu-utils")
-    try:
-        done = subprocess.run(
-            [tool, *argv[1:]], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise HostError(f"{argv[0]} did not end within {_TIMEOUT_S:g} s") from None
+    done = _run(argv, _TIMEOUT_S)
     if done.returncode:
         raise HostError(
             f"{argv[0]} failed with status {done.returncode}: {done.stderr.strip()}",
