@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * uml-guard PROGRAM ARG...: runs a User-Mode Linux and outlives nobody.
+ * uml-guard [--preload LIBRARY] PROGRAM ARG...: runs a User-Mode Linux and
+ * outlives nobody.
  *
  * UML is several host processes: the kernel, one per address space of its
  * guest, and helpers that wait for I/O.  If the kernel is killed the helpers
@@ -8,6 +9,8 @@
  * own, and the guard kills the whole group when the kernel ends, and when its
  * own standard input ends: the other end of that pipe is held by the controller
  * alone, and the host closes it in whatever way the controller dies.
+ *
+ * LIBRARY is preloaded into PROGRAM only (xstate.c says what for).
  *
  * Exit status: that of the program, 128 + N after signal N, 125 if it could
  * not be started.
@@ -18,6 +21,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -26,7 +30,7 @@
 
 #define FAILED 125
 
-static _Noreturn void run(char *argv[], pid_t guard)
+static _Noreturn void run(char *argv[], const char *preload, pid_t guard)
 {
     struct rlimit none = {0, 0};
     int null = open("/dev/null", O_RDONLY);
@@ -38,6 +42,8 @@ static _Noreturn void run(char *argv[], pid_t guard)
     setrlimit(RLIMIT_CORE, &none); /* a guest's panic aborts the kernel's process */
     if (null < 0 || dup2(null, STDIN_FILENO) < 0)
         _exit(FAILED);
+    if (preload != NULL && setenv("LD_PRELOAD", preload, 1) < 0)
+        _exit(FAILED);
     execv(argv[0], argv);
     perror(argv[0]);
     _exit(FAILED);
@@ -47,10 +53,16 @@ int main(int argc, char *argv[])
 {
     struct pollfd wait[2] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.events = POLLIN}};
     pid_t guard = getpid(), child;
+    const char *preload = NULL;
     int status = 0;
 
+    if (argc > 2 && strcmp(argv[1], "--preload") == 0) {
+        preload = argv[2];
+        argv += 2;
+        argc -= 2;
+    }
     if (argc < 2) {
-        fprintf(stderr, "usage: uml-guard PROGRAM ARG...\n");
+        fprintf(stderr, "usage: uml-guard [--preload LIBRARY] PROGRAM ARG...\n");
         return FAILED;
     }
     prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -64,7 +76,7 @@ int main(int argc, char *argv[])
         signal(SIGINT, SIG_DFL);
         signal(SIGTERM, SIG_DFL);
         signal(SIGHUP, SIG_DFL);
-        run(argv + 1, guard);
+        run(argv + 1, preload, guard);
     }
     setpgid(child, child); /* both do it: whoever comes first */
     wait[1].fd = (int)syscall(SYS_pidfd_open, child, 0);

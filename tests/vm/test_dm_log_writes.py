@@ -59,6 +59,7 @@ class Guest:
 
 def uml_guest() -> Guest:
     guard, kernel = BUILD / "bin" / "uml-guard", shutil.which("linux.uml")
+    xstate = BUILD / "lib" / "uml-xstate.so"
     if kernel is None:
         pytest.skip("linux.uml is not installed (Debian package user-mode-linux)")
     if not guard.exists():
@@ -67,7 +68,7 @@ def uml_guest() -> Guest:
 
     def argv(initrd: Path, disk: Path, log: Path) -> list[str]:
         return [
-            *(str(guard), kernel, "mem=128M", f"initrd={initrd}"),
+            *(str(guard), "--preload", str(xstate), kernel, "mem=128M", f"initrd={initrd}"),
             *(f"ubd0={disk}", f"ubd1={log}", "con=null", "con0=null,fd:1"),
             *("quiet", "panic=-1", "noreboot", "uml_dir=/dev/null/"),
         ]

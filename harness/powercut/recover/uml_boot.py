@@ -52,6 +52,11 @@ def guard_binary() -> Path:
     return BUILD / "bin" / "uml-guard"
 
 
+def xstate_library() -> Path:
+    """What lets UML run on processors with AMX (guests/uml/xstate.c), from the same Makefile."""
+    return BUILD / "lib" / "uml-xstate.so"
+
+
 def unavailable() -> list[str]:
     """All reasons why the `uml` engine cannot work here, each with its remedy; empty if it can."""
     reasons = []
@@ -65,7 +70,7 @@ def unavailable() -> list[str]:
         )
     reasons.extend(
         f"{binary} is not built (make -C guests/uml)"
-        for binary in (init_binary(), guard_binary())
+        for binary in (init_binary(), guard_binary(), xstate_library())
         if not binary.exists()
     )
     if not WAL_BINARY.exists():
@@ -199,7 +204,7 @@ class UmlProcess:
             )
             inherited = [initrd, share, line.fileno(), *([] if disk is None else [disk.fd])]
             self._guard = subprocess.Popen(
-                [str(guard_binary()), *self.argv],
+                [str(guard_binary()), "--preload", str(xstate_library()), *self.argv],
                 stdin=alive,
                 stdout=self._console,
                 stderr=self._console,
