@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from powercut.model.errors import HostError
+from powercut.model.errors import HostError, UsageError
+from powercut.scenario.mkfs_options import refused_mkfs_options
 
 _UUID: Final = "5ca1ab1e-0000-4000-8000-706f77657263"
 _XFS_SUPPORTED_BYTES: Final = 300 << 20  # mkfs.xfs 6.0 and later refuse less by default
@@ -65,8 +66,12 @@ _making = threading.Lock()
 def ensure_base_image(spec: BaseImageSpec, cache: Path) -> Path:
     """The image that `spec` describes, read-only, made if it is not in `cache` yet.
 
-    Raises HostError if the formatting tool is missing, fails, or the disk is full.
+    Raises UsageError for an option that mkfs is not given on the host, and HostError if the
+    formatting tool is missing, fails, or the disk is full.
     """
+    # Settings come from recordings, too, which no scenario's rules have seen.
+    if refused := refused_mkfs_options(spec.filesystem, spec.mkfs_options):
+        raise UsageError(f"filesystem.mkfs: {refused[0]}", hint="see docs/scenario-reference.md")
     argv = mkfs_argv(spec, Path("IMAGE"))
     digest = _digest(spec, argv)
     image = cache / "base" / f"{spec.filesystem or 'raw'}-{spec.size >> 20}M-{digest}.img"

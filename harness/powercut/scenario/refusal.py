@@ -13,6 +13,8 @@ from typing import Final
 from powercut.model.contract import CutKind, CutPolicy
 from powercut.model.machine import Aio, Bus, CacheMode, ImageFormat, Start, is_dax
 from powercut.model.units import SECTOR
+from powercut.scenario.format_options import refused_format_options
+from powercut.scenario.mkfs_options import refused_mkfs_options
 from powercut.scenario.quantity import format_size
 from powercut.scenario.settings import (
     DiskModel,
@@ -234,28 +236,6 @@ def _cut(p: Parameters) -> Iterator[Reason]:
             yield "cut.trigger", "a workload that never syncs may not flush before the deadline"
 
 
-_OPTIONS_REFUSED: Final = {
-    "backing_file": "the image stands alone: another file below it would not be captured",
-    "backing_fmt": "the image stands alone: another file below it would not be captured",
-    "data_file": "the image stands alone: a data file beside it would not be captured",
-    "data_file_raw": "the image stands alone: a data file beside it would not be captured",
-    "size": "the size of the disk is disk.size",
-    "encryption": "powercut finds records by their content, and has no key",
-    "encrypt.format": "powercut finds records by their content, and has no key",
-    "compression_type": "powercut finds records by their content; nothing is compressed",
-}
-"""Options of image formats that cannot mean what they say here."""
-
-_VARIANTS: Final = {
-    # One file that begins with its header, on a disk that may be longer than the file.
-    (ImageFormat.VMDK, "subformat"): ("monolithicSparse",),
-    (ImageFormat.VPC, "subformat"): ("dynamic",),
-    (ImageFormat.VHDX, "subformat"): ("dynamic", "fixed"),
-    (ImageFormat.VPC, "force_size"): ("on",),
-}
-"""The values that an option may take."""
-
-
 def _machine(p: Parameters) -> Iterator[Reason]:
     if p.machine.start is Start.RESTORED and not p.machine.bus.restorable:
         yield "machine.start", f"no guest with a disk on {p.machine.bus.value} can be saved"
@@ -308,24 +288,16 @@ def _pmem(p: Parameters) -> Iterator[Reason]:
         yield "disk.size", f"memory is a whole number of {format_size(_PMEM_UNIT)}"
 
 
+def _mkfs(p: Parameters) -> Iterator[Reason]:
+    if p.filesystem.type is FilesystemType.RAW:
+        return  # said elsewhere
+    for reason in refused_mkfs_options(p.filesystem.type.value, p.filesystem.mkfs):
+        yield "filesystem.mkfs", reason
+
+
 def _format(p: Parameters) -> Iterator[Reason]:
-    image, options = p.machine.format, p.machine.format_options
-    if options and image is ImageFormat.RAW:
-        yield "machine.format_options", "raw is no format and has no options"
-    names = [option.partition("=")[0] for option in options]
-    for name in sorted({name for name in names if names.count(name) > 1}):
-        yield "machine.format_options", f"{name} is given more than once"
-    for option in options:
-        name, _, value = option.partition("=")
-        if name in _OPTIONS_REFUSED:
-            yield "machine.format_options", f"{name}: {_OPTIONS_REFUSED[name]}"
-        possible = _VARIANTS.get((image, name))
-        if possible and value not in possible:
-            yield (
-                "machine.format_options",
-                f"{name}={value} does not fit on one disk of fixed size; "
-                f"it can be {' or '.join(possible)}",
-            )
+    for reason in refused_format_options(p.machine.format, p.machine.format_options):
+        yield "machine.format_options", reason
 
 
 def _explore(p: Parameters) -> Iterator[Reason]:
@@ -352,6 +324,7 @@ _RULES: Final[tuple[Callable[[Parameters], Iterator[Reason]], ...]] = (
     _disk,
     _machine,
     _pmem,
+    _mkfs,
     _format,
     _cut,
     _explore,

@@ -16,3 +16,10 @@ class Settings(BaseModel):
 
 Count = Annotated[StrictInt, Field(ge=0)]
 Positive = Annotated[StrictInt, Field(ge=1)]
+
+
+def is_printable(value: str) -> str:
+    """`value`; ValueError if it holds control characters, which no option or argument has."""
+    if not value.isprintable():
+        raise ValueError("control characters mean nothing here")
+    return value

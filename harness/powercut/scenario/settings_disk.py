@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 from powercut.model.contract import DeviceContract, Honour
 from powercut.scenario.choices import FLUSH_LATENCY_NS, DiskModel, FilesystemType
 from powercut.scenario.quantity import Duration, Size
-from powercut.scenario.settings_base import Settings
+from powercut.scenario.settings_base import Settings, is_printable
 
 
 def _is_atomic_unit(value: int) -> int:
@@ -82,8 +82,9 @@ class FilesystemSettings(Settings):
     """Which one; `raw` for none: the log lies on the device itself."""
 
     mkfs: tuple[str, ...] = ()
-    """Further arguments for mkfs, one a list entry.  What a small XFS needs is added by
+    """Further arguments for mkfs, one a list entry: options that lay the file system out, none
+    that names another device or file (docs/security.md).  What a small XFS needs is added by
     itself."""
 
-    mount: tuple[str, ...] = ()
+    mount: tuple[Annotated[str, AfterValidator(is_printable)], ...] = ()
     """Mount options, one a list entry, in the recorded run and in recovery."""

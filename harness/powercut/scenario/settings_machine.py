@@ -13,7 +13,7 @@ from powercut.model.machine import Aio, Bus, CacheFlags, CacheMode, ImageFormat,
 from powercut.model.versions import GUEST, HOST, SUITES, is_path
 from powercut.scenario.choices import AcceleratorChoice, GuestWriteCache, Switch
 from powercut.scenario.quantity import Size
-from powercut.scenario.settings_base import Settings
+from powercut.scenario.settings_base import Settings, is_printable
 
 
 def _is_format_option(value: str) -> str:
@@ -105,7 +105,7 @@ class MachineSettings(Settings):
     cpus: Annotated[StrictInt, Field(ge=1, le=64)] = 1
     """Virtual processors."""
 
-    kernel_arguments: tuple[str, ...] = ()
+    kernel_arguments: tuple[Annotated[str, AfterValidator(is_printable)], ...] = ()
     """Added to the guest's kernel command line."""
 
     guest_write_cache: GuestWriteCache = GuestWriteCache.AS_PROMISED
