@@ -13,7 +13,7 @@
  * answers use as the verb says.  Little-endian, offsets in bytes from the start
  * of that second part unless something else is said.
  *
- * The Python side is harness/powercut/recover/uml_share.py; a test compares the
+ * The Python side is harness/powercut/recover/uml/share.py; a test compares the
  * two byte for byte.
  */
 #ifndef POWERCUT_UML_SHARE_H

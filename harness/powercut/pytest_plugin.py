@@ -142,10 +142,10 @@ class CellItem(pytest.Item):
 
     def runtest(self) -> None:
         """Runs the cell with its controls; raises CellFailed unless it is as expected."""
+        from powercut.campaign.runner import run_scenarios
         from powercut.paths import RESULTS
         from powercut.report.junit import properties
         from powercut.report.publish import write_reports
-        from powercut.run.campaign import run_scenarios
         from powercut.store.layout import ResultDir
 
         outcome = run_scenarios(
@@ -169,7 +169,7 @@ class CellItem(pytest.Item):
 
         error = excinfo.value
         if isinstance(error, CellFailed):
-            from powercut.report.failure import failure_text
+            from powercut.report.terminal.failure import failure_text
 
             return failure_text(error.run, error.cell)
         if isinstance(error, PowercutError):

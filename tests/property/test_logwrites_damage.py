@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from powercut.disk.logwrites import Dialect, read_log
+from powercut.disk.logwrites.logs import Dialect, read_log
 from powercut.model.errors import DamagedRecording
 
 FLUSH, FUA, DISCARD, MARK, METADATA = 1, 2, 4, 8, 16

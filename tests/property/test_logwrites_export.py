@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from powercut.disk.logwrites import Reading, read_log, to_timeline, write_log
+from powercut.disk.logwrites.logs import Reading, read_log, to_timeline, write_log
 from powercut.model.contract import DeviceContract
 from powercut.model.timeline import RequestKind, Requests, Timeline
 from powercut.model.units import NEVER, Instant

@@ -16,7 +16,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from powercut.disk.logwrites import Dialect, Reading, read_log, to_timeline
+from powercut.disk.logwrites.logs import Dialect, Reading, read_log, to_timeline
 from powercut.model.timeline import RequestKind, Timeline
 
 SIZE = 512

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from powercut.run.wire import Layers, flush_ends_at
+from powercut.measure.wire import Layers, flush_ends_at
 from powercut.store.measurement import Asked, RequestCounts
 
 # A request is (flush before, data, FUA).

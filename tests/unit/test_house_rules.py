@@ -14,10 +14,10 @@ from powercut.paths import ROOT
 
 PACKAGE = ROOT / "harness" / "powercut"
 
-LAYERS = {
+ROOMS = {
+    "__init__": 0,
     "paths": 0,
     "model": 0,
-    "__init__": 0,
     "scenario": 1,
     "crash": 1,
     "checkers": 1,
@@ -26,9 +26,22 @@ LAYERS = {
     "channel": 2,
     "recover": 2,
     "store": 2,
-    "run": 3,
+    "rig": 3,
+    "recording": 4,
+    "trial": 5,
+    "explore": 5,
+    "measure": 5,
+    "witness": 6,
+    "campaign": 7,
+    "certify": 8,
+    "report": 9,
+    "bench": 9,
+    "probe": 9,
+    "doctor": 9,
+    "cli": 10,
+    "pytest_plugin": 10,
 }
-"""Layer of each part (docs/whats-here.md); what is not listed is of layer 4."""
+"""The rooms and their numbers (docs/whats-here.md): imports point to lower numbers only."""
 
 LINES_MAX = 520
 FUNCTION_LINES_MAX = 80
@@ -47,10 +60,6 @@ def tracked(*suffixes: str) -> list[Path]:
 
 def part(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-
-
-def layer(name: str) -> int:
-    return LAYERS.get(name, 4)
 
 
 def imports(path: Path) -> set[str]:
@@ -75,13 +84,18 @@ def imports(path: Path) -> set[str]:
 def offences(path: Path) -> list[str]:
     own = part(path)
     return [
-        f"{path.relative_to(ROOT)} (layer {layer(own)}) imports {other} (layer {layer(other)})"
+        f"{path.relative_to(ROOT)} (room {ROOMS[own]}) imports {other} (room {ROOMS[other]})"
         for other in sorted(imports(path) - {own})
-        if layer(other) > layer(own) or (layer(other) == layer(own) == 2)
+        if ROOMS[other] >= ROOMS[own] and ROOMS[other] > 0
     ]
 
 
-def test_imports_point_downwards_and_ports_do_not_know_each_other() -> None:
+def test_every_room_has_its_number() -> None:
+    rooms = {part(path) for path in PACKAGE.rglob("*.py")}
+    assert rooms == set(ROOMS)
+
+
+def test_imports_point_downwards_and_siblings_do_not_know_each_other() -> None:
     wrong = [line for path in sorted(PACKAGE.rglob("*.py")) for line in offences(path)]
     assert not wrong, "\n".join(wrong)
 
@@ -89,10 +103,8 @@ def test_imports_point_downwards_and_ports_do_not_know_each_other() -> None:
 def test_the_rule_about_imports_can_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bad = PACKAGE / "disk" / "not_there.py"
     monkeypatch.setattr(Path, "read_text", lambda _: "from powercut.machine import port\n")
-    assert offences(bad) == [
-        "harness/powercut/disk/not_there.py (layer 2) imports machine (layer 2)"
-    ]
-    monkeypatch.setattr(Path, "read_text", lambda _: "def f():\n  import powercut.run.trial\n")
+    assert offences(bad) == ["harness/powercut/disk/not_there.py (room 2) imports machine (room 2)"]
+    monkeypatch.setattr(Path, "read_text", lambda _: "def f():\n  import powercut.trial.judge\n")
     assert len(offences(PACKAGE / "model" / "not_there.py")) == 1
 
 

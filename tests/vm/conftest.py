@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from powercut.channel.guest_channel import GuestChannel
-from powercut.machine.guest_image import ensure_guest_image
+from powercut.machine.guest.image import ensure_guest_image
 from powercut.machine.port import FileDisk, GuestImage, MachineSpec, NbdDisk
-from powercut.machine.qemu import QemuMachine
-from powercut.machine.template import TemplateStore
+from powercut.machine.qemu.machine import QemuMachine
+from powercut.machine.qemu.template import TemplateStore
 
 START_S = 120
 """Deadline for what normally takes a second; only a failure or a very busy host gets there."""

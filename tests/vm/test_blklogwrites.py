@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from powercut.disk.logwrites import Dialect, Reading, import_log, read_log, to_timeline
+from powercut.disk.logwrites.logs import Dialect, Reading, import_log, read_log, to_timeline
 from powercut.model.errors import DamagedRecording
 from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER

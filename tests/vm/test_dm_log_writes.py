@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from powercut.disk.logwrites import Dialect, import_log, write_log
-from powercut.machine.initramfs import build_initramfs, character_device, directory, regular
-from powercut.machine.kernel_package import ensure_kernel
+from powercut.disk.logwrites.logs import Dialect, import_log, write_log
+from powercut.machine.guest.initramfs import build_initramfs, character_device, directory, regular
+from powercut.machine.guest.kernel_package import ensure_kernel
 from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER
 from powercut.paths import BUILD, ROOT

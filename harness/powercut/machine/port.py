@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from powercut.machine.qemu_build import QemuBuild
+from powercut.machine.qemu.build import QemuBuild
 from powercut.model.machine import (
     Accelerator,
     Aio,

@@ -21,9 +21,9 @@ from powercut.model.exposure import ExposureReport
 from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER
 from powercut.model.verdict import LsnRange
+from powercut.recording.recorded import open_recorded
 from powercut.report import words
-from powercut.report.sequence import Step, sequence_svg
-from powercut.run.recorded import open_recorded
+from powercut.report.page.sequence import Step, sequence_svg
 from powercut.store.layout import TrialDir
 
 LANES: Final = ("workload", "write", "flush", "power")

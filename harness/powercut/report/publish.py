@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from powercut.report.html import html_report
 from powercut.report.junit import junit_xml
+from powercut.report.page.run import html_report
 from powercut.store.layout import ResultDir
 
 

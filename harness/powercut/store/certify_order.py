@@ -54,7 +54,7 @@ class Order(Record):
     """How combinations were chosen: `product`, `pairwise`, or `listed`."""
 
     selection: dict[str, Any]
-    """How many cuts each cell gets (powercut.run.resume.Selection)."""
+    """How many cuts each cell gets (powercut.campaign.resume.Selection)."""
 
     measure: bool = True
     """Whether cost and wire are measured."""

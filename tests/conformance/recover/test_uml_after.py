@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from powercut.disk.logwrites_format import Dialect, Flag
-from powercut.disk.logwrites_read import read_log
+from powercut.disk.logwrites.format import Dialect, Flag
+from powercut.disk.logwrites.read import read_log
 from powercut.model.observation import Extent, Observation, SlotState
 from powercut.recover.port import ImageWrite, RecoveryPlan
-from powercut.recover.uml import UmlEngine, unavailable
+from powercut.recover.uml.engine import UmlEngine, unavailable
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))
 

@@ -16,7 +16,7 @@ import pytest
 
 from powercut.model.observation import Extent, SlotState
 from powercut.recover.port import ImageWrite, RecoveryPlan
-from powercut.recover.uml import UmlEngine, unavailable
+from powercut.recover.uml.engine import UmlEngine, unavailable
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))
 
@@ -209,8 +209,8 @@ def test_an_ordinary_user_may():
 
 
 def test_the_benchmark_measures_and_checks(disk):
-    from powercut.recover.uml_bench import compare_paths, measure
-    from powercut.recover.uml_share import BarePath
+    from powercut.bench.uml import compare_paths, measure
+    from powercut.recover.uml.share import BarePath
 
     figures = measure(disk[1], disk[0], records=20, states=3, turns=1, timeout_s=300)
     assert figures.disk_bytes == 16 << 20

@@ -14,9 +14,9 @@ import pytest
 
 from powercut.model.errors import HostError
 from powercut.model.observation import Extent, SlotState
-from powercut.recover import uml_boot
 from powercut.recover.port import RecoveryPlan
-from powercut.recover.uml import UmlEngine, unavailable
+from powercut.recover.uml import boot as uml_boot
+from powercut.recover.uml.engine import UmlEngine, unavailable
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))
 

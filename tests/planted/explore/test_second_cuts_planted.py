@@ -20,18 +20,19 @@ import pytest
 from powercut.crash.evidence import gather
 from powercut.crash.handmade import history
 from powercut.crash.states import Again, CrashState, StateSpace
+from powercut.explore import worker as explore_worker
+from powercut.explore.after import going_on
+from powercut.explore.explorer import _Run
+from powercut.explore.recovery_timeline import Durability, instant_after, timeline_of_record
+from powercut.explore.request import PER_RECOVERY, Budget, Prune, Wanted
+from powercut.explore.work import Work
+from powercut.explore.worker import LocalWorker
 from powercut.model.contract import DeviceContract, Honour
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
-from powercut.recover.uml import UmlEngine, unavailable
-from powercut.run import commands, explore_worker
-from powercut.run.after import going_on
-from powercut.run.explore import _Run
-from powercut.run.explore_wanted import PER_RECOVERY, Budget, Prune, Wanted
-from powercut.run.explore_work import Work
-from powercut.run.explore_worker import LocalWorker
-from powercut.run.recorded import Recorded
-from powercut.run.recovery_timeline import Durability, instant_after, timeline_of_record
+from powercut.recording.recorded import Recorded
+from powercut.recover.uml.engine import UmlEngine, unavailable
+from powercut.rig import commands
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.scenario.settings import (
     DiskSettings,

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from powercut import cli
+from powercut.cli import main as cli
 from powercut.model.errors import HostError, UsageError
 from powercut.paths import SCENARIOS
 
 
 def powercut(*argv: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "powercut.cli", *argv],
+        [sys.executable, "-m", "powercut.cli.main", *argv],
         capture_output=True,
         text=True,
         check=False,
@@ -45,7 +45,7 @@ def test_help_and_version():
 def test_help_imports_nothing_heavy():
     code = (
         "import sys\n"
-        "import powercut.cli\n"
+        "import powercut.cli.main\n"
         "heavy = {'numpy', 'pydantic', 'rich', 'jinja2', 'ruamel.yaml', 'pytest', 'qemu'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
     )
@@ -132,7 +132,7 @@ def test_an_interrupt_is_130_and_never_1(monkeypatch, capsys):
 
 
 def test_a_reader_that_goes_away_is_no_traceback():
-    command = f"{sys.executable} -m powercut.cli plan all-sync-modes --brief | head -n 1"
+    command = f"{sys.executable} -m powercut.cli.main plan all-sync-modes --brief | head -n 1"
     done = subprocess.run(
         ["/bin/sh", "-c", command], capture_output=True, text=True, check=False, timeout=60
     )

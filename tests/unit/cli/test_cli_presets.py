@@ -12,7 +12,7 @@ from powercut.scenario.preset import all_presets
 
 def powercut(*argv: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "powercut.cli", *argv],
+        [sys.executable, "-m", "powercut.cli.main", *argv],
         capture_output=True,
         text=True,
         check=False,

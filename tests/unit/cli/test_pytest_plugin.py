@@ -19,7 +19,7 @@ SCENARIO = "powercut: 1\nname: two\nseed: 5\ncells: [{name: good}, {name: bad}, 
 
 CONFTEST = """
 from pathlib import Path
-import powercut.run.campaign
+import powercut.campaign.runner
 from powercut.model.errors import HostError
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.scenario.load import expand, load_scenario
@@ -55,7 +55,7 @@ def run_scenarios(paths, *, seed, results, only=(), trials=None, jobs=1, on_even
     directory.write_verdict(result)
     return CampaignOutcome(runs=(result,))
 
-powercut.run.campaign.run_scenarios = run_scenarios
+powercut.campaign.runner.run_scenarios = run_scenarios
 """
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from powercut import doctor
-from powercut.doctor import NAMES, Probe, can_run, examine, requirement, table
-from powercut.machine.accelerator import Proof
+from powercut.doctor import host as doctor
+from powercut.doctor.host import NAMES, Probe, can_run, examine, requirement, table
 from powercut.machine.port import Accelerator
+from powercut.machine.qemu.accelerator import Proof
 from powercut.model.errors import HostError
 
 

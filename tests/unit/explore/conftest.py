@@ -12,11 +12,11 @@ import pytest
 from powercut.crash.evidence import gather
 from powercut.crash.handmade import Handmade, history
 from powercut.crash.states import StateSpace
+from powercut.explore.explorer import _Run
+from powercut.explore.request import Wanted
 from powercut.model.contract import DeviceContract
 from powercut.model.wal import LayoutKind, WalLayout, record_bytes
-from powercut.run.explore import _Run
-from powercut.run.explore_wanted import Wanted
-from powercut.run.recorded import Recorded
+from powercut.recording.recorded import Recorded
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.scenario.settings import (
     DiskSettings,

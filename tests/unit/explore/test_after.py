@@ -8,15 +8,15 @@ from dataclasses import replace
 import pytest
 
 from powercut.crash.states import Again, CrashState
+from powercut.explore.after import check_state
+from powercut.explore.recovery_timeline import durability_during_recovery
+from powercut.explore.request import Budget, Reservoir
 from powercut.model.contract import DeviceContract, Honour
 from powercut.model.errors import UsageError
 from powercut.model.observation import Continued, Extent, Observation, SlotState
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.model.wal import LayoutKind, WalLayout
-from powercut.run import state_ref
-from powercut.run.after import check_state
-from powercut.run.explore_wanted import Budget, Reservoir
-from powercut.run.recovery_timeline import durability_during_recovery
+from powercut.recording import state_ref
 from powercut.scenario.settings import MachineSettings
 
 LOG = WalLayout(LayoutKind.APPEND, record=512)

@@ -12,21 +12,23 @@ import pytest
 
 from powercut.crash.explore import InstantKind
 from powercut.crash.states import CrashState, StateSpace
+from powercut.explore import explorer as explore
+from powercut.explore import worker as explore_worker
+from powercut.explore.explorer import _Run
+from powercut.explore.pool import OneWorker
+from powercut.explore.request import Budget, Prune, Wanted
+from powercut.explore.state_images import Decided
+from powercut.explore.work import Work
+from powercut.explore.worker import LocalWorker
 from powercut.model.contract import Honour
 from powercut.model.observation import Extent, Observation, SlotState
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.recover import raw
 from powercut.recover.raw import Moment, RawLog, unavailable
-from powercut.run import explore, explore_worker, witness
-from powercut.run.explore import _Run
-from powercut.run.explore_engines import Decided
-from powercut.run.explore_pool import OneWorker
-from powercut.run.explore_wanted import Budget, Prune, Wanted
-from powercut.run.explore_work import Work
-from powercut.run.explore_worker import LocalWorker
-from powercut.run.guest_engine import write_image
-from powercut.run.recovery import read_on_host
-from powercut.run.witness_judge import Judgement
+from powercut.rig.guest_engine import write_image
+from powercut.rig.recovery import read_on_host
+from powercut.witness import minimize as witness
+from powercut.witness.judge import Judgement
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))
 

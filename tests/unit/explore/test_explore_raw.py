@@ -12,18 +12,18 @@ from powercut.crash.explore import Exploration, InstantKind, events
 from powercut.crash.exposure import exposure
 from powercut.crash.policies import POLICIES
 from powercut.crash.states import Model
+from powercut.explore.findings import Collected
+from powercut.explore.raw import RawExploration, RawOptions
+from powercut.explore.request import Budget
+from powercut.explore.state_images import StateImages
 from powercut.model.contract import Honour
 from powercut.model.errors import UsageError
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
+from powercut.recording import state_ref
 from powercut.recover.raw import RawLog, unavailable
-from powercut.run import state_ref
-from powercut.run.explore_choice import choose_engine
-from powercut.run.explore_engines import StateImages
-from powercut.run.explore_findings import Collected
-from powercut.run.explore_raw import RawExploration, RawOptions
-from powercut.run.explore_wanted import Budget
-from powercut.run.guest_engine import write_image
-from powercut.run.recovery import read_on_host
+from powercut.rig.engine_choice import choose_engine
+from powercut.rig.guest_engine import write_image
+from powercut.rig.recovery import read_on_host
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from powercut.certify.build import coverage_of
+from powercut.explore import trial as explore_trial
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
-from powercut.run import explore_trial
-from powercut.run.certify_build import coverage_of
 from powercut.scenario.settings import ExploreSettings
 from powercut.store.exploration import write_exploration
 from powercut.store.trial_result import TrialResult

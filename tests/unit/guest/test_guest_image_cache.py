@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from powercut.machine import guest_image
-from powercut.machine.guest_image import current_guest_image, ensure_guest_image
-from powercut.machine.kernel_package import Kernel, load_kernel
+from powercut.machine.guest import image as guest_image
+from powercut.machine.guest.image import current_guest_image, ensure_guest_image
+from powercut.machine.guest.kernel_package import Kernel, load_kernel
 from powercut.model.errors import DeadlineExceeded, HostError
 
 

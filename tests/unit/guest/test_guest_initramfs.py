@@ -10,12 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from powercut.machine.initramfs import (
-    build_initramfs,
-    character_device,
-    directory,
-    regular,
-)
+from powercut.machine.guest.initramfs import build_initramfs, character_device, directory, regular
 
 ENTRIES = (
     directory("dev"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from powercut.machine.kernel_package import (
+from powercut.machine.guest.kernel_package import (
     exact_packages,
     find_packages,
     load_order,

@@ -106,7 +106,7 @@ def test_first_call_makes_ready_second_does_nothing(checkout: Checkout) -> None:
     assert [line for line in calls if " pip " in line] == [
         f"python -m pip install --disable-pip-version-check -e {checkout.folder}"
     ]
-    assert calls[-1] == "python -m powercut.machine.guest_image"
+    assert calls[-1] == "python -m powercut.machine.guest.image"
     assert installs(checkout) == []
 
     assert checkout.call("run") == (0, f"ran|{checkout.records}|run|", "")
@@ -143,7 +143,7 @@ def test_changed_sources_are_built_again(checkout: Checkout, changed: str) -> No
 
 def test_changed_python_and_texts_are_not(checkout: Checkout) -> None:
     checkout.call()
-    (checkout.folder / "harness/powercut/cli.py").write_text("new")
+    (checkout.folder / "harness/powercut/cli/main.py").write_text("new")
     (checkout.folder / "guests/README.md").write_text("new")
     checkout.call()
     assert checkout.lines("made") == list(PARTS)

@@ -8,7 +8,7 @@ import struct
 import numpy as np
 import pytest
 
-from powercut.disk.logwrites import (
+from powercut.disk.logwrites.logs import (
     Dialect,
     Reading,
     export_log,

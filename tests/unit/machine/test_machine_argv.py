@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from powercut.machine.argv import NullDisk, TemplateRam, build_argv, kernel_command_line
 from powercut.machine.port import (
     Accelerator,
     Aio,
@@ -25,7 +24,8 @@ from powercut.machine.port import (
     NbdDisk,
     NbdFile,
 )
-from powercut.machine.template import template_key
+from powercut.machine.qemu.argv import NullDisk, TemplateRam, build_argv, kernel_command_line
+from powercut.machine.qemu.template import template_key
 from powercut.model.errors import HostError
 
 QEMU = Path("/usr/bin/qemu-system-x86_64")

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from powercut.machine.hypervisor import Hypervisor
 from powercut.machine.process import spawn
-from powercut.machine.qmp import Qmp
+from powercut.machine.qemu.hypervisor import Hypervisor
+from powercut.machine.qemu.qmp import Qmp
 from powercut.model.errors import DeadlineExceeded, HostError
 
 SOON_S = 20

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from powercut.machine import kernel_source, suites
-from powercut.machine.apt import Mirrors, configuration, parse_mirrors, source_lines
-from powercut.machine.kernel_source import given_kernel
+from powercut.machine.guest import kernel_source, suites
+from powercut.machine.guest.apt import Mirrors, configuration, parse_mirrors, source_lines
+from powercut.machine.guest.kernel_source import given_kernel
+from powercut.machine.guest.suites import cached_suites, suite_folder
 from powercut.machine.lock import locked
 from powercut.machine.port import FileDisk, GuestImage, MachineSpec
-from powercut.machine.qemu_build import examine_qemu, parse_version
-from powercut.machine.suites import cached_suites, suite_folder
-from powercut.machine.template import TemplateStore, template_key
+from powercut.machine.qemu.build import examine_qemu, parse_version
+from powercut.machine.qemu.template import TemplateStore, template_key
 from powercut.model.errors import DeadlineExceeded, HostError, UsageError
 
 # As apt-get indextargets prints it.

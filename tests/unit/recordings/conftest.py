@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from recordings_by_hand import recording_of
 
-from powercut.run.materialize_recording import Recording
+from powercut.recording.open_recording import Recording
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from pathlib import Path
 from powercut.crash.handmade import Handmade, history
 from powercut.model.timeline import Timeline
 from powercut.model.wal import LayoutKind, WalLayout, record_bytes
+from powercut.recording.open_recording import Recording
 from powercut.recover.port import RecoveryPlan
-from powercut.run.materialize_recording import Recording
 from powercut.store.layout import TrialDir
 
 RUN_ID = bytes(range(16))

@@ -18,8 +18,8 @@ from powercut.disk.nbd_client import NbdClient
 from powercut.disk.pclog import read_timeline
 from powercut.model.contract import CutPolicy, DeviceContract, Honour
 from powercut.paths import CAPTURE_PLUGIN
-from powercut.run.materialize import materialize, resolve_state
-from powercut.run.witness import items_of, state_of
+from powercut.recording.materialize import materialize, resolve_state
+from powercut.witness.minimize import items_of, state_of
 
 S = 512
 SECTORS = 64

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from powercut.campaign.bundle import is_bundle, unpack
 from powercut.model.errors import DamagedRecording, UsageError
-from powercut.run.bundle import is_bundle, unpack
 
 CONTENT = b"content" * 100
 DIGEST = hashlib.sha256(CONTENT).hexdigest()

@@ -10,20 +10,20 @@ import pytest
 from click.testing import CliRunner
 from recordings_by_hand import RECORD, RUN_ID, SLOTS, record, recording_of, three_records
 
-from powercut.cli import cli
+from powercut.cli.main import cli
 from powercut.crash.handmade import Handmade
 from powercut.crash.states import Model
-from powercut.disk.logwrites import Dialect, export_log
+from powercut.disk.logwrites.logs import Dialect, export_log
 from powercut.model.contract import DeviceContract, Honour
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.paths import WAL_BINARY
-from powercut.run.imports import LogLayout, as_kept, import_recording, report_import
-from powercut.run.imports_explore import explore_import
-from powercut.run.materialize import materialize, open_recording, resolve_state
-from powercut.run.materialize_recording import find_recording
-from powercut.run.witness import minimize
+from powercut.recording.imports import LogLayout, as_kept, import_recording, report_import
+from powercut.recording.materialize import materialize, open_recording, resolve_state
+from powercut.recording.open_recording import find_recording
+from powercut.witness.imported import explore_import
+from powercut.witness.minimize import minimize
 
 LAYOUT = LogLayout(run_id=RUN_ID.hex(), layout="raw", record=RECORD, capacity=SLOTS * RECORD)
 ACKS = [(1, 50), (2, 150), (3, 250)]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from powercut.disk.base import BaseImageSpec, ensure_base_image
-from powercut.run.witness_places import UNKNOWN, Part, filesystem_of, places_of
+from powercut.recording.disk_places import UNKNOWN, Part, filesystem_of, places_of
 
 MIB = 1 << 20
 

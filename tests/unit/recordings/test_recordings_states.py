@@ -14,8 +14,8 @@ from powercut.crash.states import CrashState, Kept
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.timeline import SurvivingRange
 from powercut.model.units import Instant
-from powercut.run import state_ref
-from powercut.run.materialize import materialize, resolve_state, state_text
+from powercut.recording import state_ref
+from powercut.recording.materialize import materialize, resolve_state, state_text
 
 ACKS = [(1, 50), (2, 150), (3, 250)]
 

@@ -16,11 +16,11 @@ from powercut.model.contract import DeviceContract, Honour
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.paths import WAL_BINARY
-from powercut.report.witness import time_line
-from powercut.run import state_ref
-from powercut.run.witness import Drop, items_of, minimize, state_of
-from powercut.run.witness_judge import Judgement, StateJudge
+from powercut.recording import state_ref
+from powercut.report.terminal.witness import time_line
 from powercut.store.witness import read_witness, write_witness
+from powercut.witness.judge import Judgement, StateJudge
+from powercut.witness.minimize import Drop, items_of, minimize, state_of
 
 ACKS = [(1, 50), (2, 150), (3, 250)]
 

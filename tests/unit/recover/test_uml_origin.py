@@ -8,7 +8,7 @@ import pytest
 
 from powercut.model.errors import HostError
 from powercut.recover.port import ImageWrite
-from powercut.recover.uml_origin import PAGE, Origin
+from powercut.recover.uml.origin import PAGE, Origin
 
 PAGES = 24
 

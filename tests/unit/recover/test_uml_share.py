@@ -8,8 +8,8 @@ import numpy as np
 
 from powercut.model.observation import Extent, SlotState
 from powercut.paths import ROOT
-from powercut.recover import uml_share
-from powercut.recover.uml_share import PAGE, PATCH_DTYPE, After, BarePath, Flag, Share, Step, Verb
+from powercut.recover.uml import share as uml_share
+from powercut.recover.uml.share import PAGE, PATCH_DTYPE, After, BarePath, Flag, Share, Step, Verb
 
 HEADER = ROOT / "guests" / "uml" / "share.h"
 

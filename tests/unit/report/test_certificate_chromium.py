@@ -23,9 +23,9 @@ import pytest
 from certificate_maker import cell_of, cells_of_yaml, certificate_of_cells, cost_of
 
 from powercut.model.verdict import Verdict
-from powercut.report.certificate import certificate_html
 from powercut.report.history import read_history
-from powercut.report.history_page import write_history
+from powercut.report.page.certificate import certificate_html
+from powercut.report.page.history import write_history
 from powercut.scenario.choices import DiskModel
 
 WIDTH, HEIGHT = 1280, 1600

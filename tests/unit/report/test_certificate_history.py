@@ -12,11 +12,11 @@ import pytest
 from certificate_maker import LINUX, QEMU, cell_of, certificate_of_cells, cost_of
 from click.testing import CliRunner
 
-from powercut.cli import cli
+from powercut.cli.main import cli
 from powercut.model.errors import UsageError
 from powercut.model.verdict import Verdict
 from powercut.report.history import Series, changed_names, read_history
-from powercut.report.history_page import change_lines, history_html, spark_svg, strip_svg, when
+from powercut.report.page.history import change_lines, history_html, spark_svg, strip_svg, when
 from powercut.store.certificate import CertifiedCell
 
 NAMES = [f"cell{number}" for number in range(12)]

@@ -10,7 +10,7 @@ from certificate_maker import cell_of, cells_of_yaml
 
 from powercut.model.verdict import Verdict
 from powercut.paths import SCENARIOS
-from powercut.report.heatmap import COLUMNS_MAX, ROWS_MAX, HeatMap, lay_out
+from powercut.report.page.heatmap import COLUMNS_MAX, ROWS_MAX, HeatMap, lay_out
 from powercut.store.certificate import CertifiedCell
 
 HEAD = "powercut: 1\nname: some\ndescription: d\n"
@@ -146,7 +146,7 @@ def test_a_covering_array_is_summarised_by_pairs():
 
 def test_a_field_shows_its_worst():
     base = cell_of("a", Verdict.SAFE)
-    from powercut.report.heatmap import MapField, Spot
+    from powercut.report.page.heatmap import MapField, Spot
 
     field = MapField(
         (

@@ -21,12 +21,12 @@ from certificate_maker import (
 )
 
 from powercut.model.verdict import Verdict
-from powercut.report.certificate import certificate_html, how_sure, write_certificate_report
-from powercut.report.certificate_costs import cost_views, main_model
-from powercut.report.certificate_losses import kinds_of, layer_of
-from powercut.report.heatmap import lay_out
-from powercut.report.histogram import BARS, histogram_bars, histogram_svg
-from powercut.report.pages import figure, microseconds, ratio
+from powercut.report.page.certificate import certificate_html, how_sure, write_certificate_report
+from powercut.report.page.certificate_costs import cost_views, main_model
+from powercut.report.page.certificate_losses import kinds_of, layer_of
+from powercut.report.page.heatmap import lay_out
+from powercut.report.page.histogram import BARS, histogram_bars, histogram_svg
+from powercut.report.page.pages import figure, microseconds, ratio
 from powercut.report.signature import read_signature
 from powercut.scenario.choices import DiskModel
 from powercut.store.certificate import CertifiedControl, Coverage, Evidence

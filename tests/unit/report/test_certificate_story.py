@@ -12,9 +12,9 @@ from powercut.crash.handmade import Handmade, history
 from powercut.model.contract import DeviceContract, Honour
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.model.wal import LayoutKind, WalLayout, record_bytes
-from powercut.report import telling
 from powercut.report.losing import story_of
-from powercut.report.sequence import Step, sequence_svg, witness_svg
+from powercut.report.page import telling
+from powercut.report.page.sequence import Step, sequence_svg, witness_svg
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.store.layout import TrialDir
 from powercut.store.trial_result import TrialResult

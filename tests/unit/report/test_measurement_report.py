@@ -7,7 +7,12 @@ import io
 
 from rich.console import Console
 
-from powercut.report.measurement import blind_line, cost_lines, print_measurements, safest_of
+from powercut.report.terminal.measurement import (
+    blind_line,
+    cost_lines,
+    print_measurements,
+    safest_of,
+)
 from powercut.scenario.settings import DiskModel, Parameters
 from powercut.store.measurement import Asked, Cost, Measurement, RequestCounts, WireAccount
 from powercut.store.trial_result import Latency

@@ -16,9 +16,9 @@ from powercut.model.units import NEVER, Instant
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.report.evidence import Evidence
 from powercut.report.junit import junit_xml
+from powercut.report.page.svg import timeline_svg
 from powercut.report.publish import write_reports
-from powercut.report.story import last_moments
-from powercut.report.svg import timeline_svg
+from powercut.report.terminal.story import last_moments
 
 MS = 1_000_000
 

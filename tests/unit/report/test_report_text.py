@@ -20,11 +20,11 @@ from powercut.model.events import (
 )
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.report import words
-from powercut.report.failure import failure_text
-from powercut.report.plan import print_plan
-from powercut.report.progress import ProgressView
-from powercut.report.show import print_story
-from powercut.report.table import print_run
+from powercut.report.terminal.failure import failure_text
+from powercut.report.terminal.plan import print_plan
+from powercut.report.terminal.progress import ProgressView
+from powercut.report.terminal.show import print_story
+from powercut.report.terminal.table import print_run
 from powercut.store.results import Exposure
 
 GOLDEN = Path(__file__).parents[2] / "golden"

@@ -10,16 +10,11 @@ from typing import Any
 
 import pytest
 
+from powercut.campaign.assemble import Outcome, cell_results, missing_controls, outcomes_of_cells
+from powercut.campaign.resume import Selection
+from powercut.certify.follows import problems_of_runs
 from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
-from powercut.run.assemble import (
-    Outcome,
-    cell_results,
-    missing_controls,
-    outcomes_of_cells,
-)
-from powercut.run.certify_follows import problems_of_runs
-from powercut.run.resume import Selection
 from powercut.scenario.load import expand, parse_scenario
 from powercut.scenario.plan import Trial, draw_trials
 from powercut.scenario.settings import ControlKind, Parameters

@@ -8,22 +8,17 @@ from typing import Any
 
 import pytest
 
+from powercut.campaign.resume import Selection
+from powercut.certify.build import axes_of
+from powercut.certify.causes import NOT_ALONE, NOT_THERE, causes_of, explanation_of
+from powercut.certify.compare import compare_certificates, compare_values, got_unknown, got_worse
+from powercut.certify.request import Asked, request_of
+from powercut.certify.verify import contradictions
+from powercut.certify.words import statement_of, untested
 from powercut.model.confidence import upper_bound
 from powercut.model.errors import UsageError
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.paths import SCENARIOS
-from powercut.run.causes import NOT_ALONE, NOT_THERE, causes_of, explanation_of
-from powercut.run.certify_build import axes_of
-from powercut.run.certify_compare import (
-    compare_certificates,
-    compare_values,
-    got_unknown,
-    got_worse,
-)
-from powercut.run.certify_request import Asked, request_of
-from powercut.run.certify_verify import contradictions
-from powercut.run.certify_words import statement_of, untested
-from powercut.run.resume import Selection
 from powercut.scenario.flat import differing
 from powercut.scenario.load import load_scenario, parse_scenario
 from powercut.scenario.plan import Cell, Trial, Trigger, TriggerKind
@@ -316,7 +311,7 @@ def test_no_layer_is_blamed_alone_for_what_its_honest_twin_loses_too(twin, said)
 
 
 def test_every_cause_refers_to_something_that_is_there():
-    from powercut.run import causes
+    from powercut.certify import causes
 
     for cause in (*causes._OF_A_LOSS, causes._USB):
         assert (SCENARIOS.parent / cause.reference).is_file(), cause.reference

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from powercut.certify.build import confirmed
 from powercut.checkers.agreement import UNREACHABLE
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
-from powercut.run.certify_build import confirmed
-from powercut.run.confirm import is_analysed
 from powercut.scenario.plan import Cell, Trial, Trigger, TriggerKind
 from powercut.scenario.settings import Parameters
 from powercut.store.confirmation import Confirmation, write_confirmation
 from powercut.store.layout import ResultDir
 from powercut.store.results import CellResult
 from powercut.store.trial_result import TrialResult
+from powercut.witness.confirm import is_analysed
 
 TRIAL = Trial(1, 7, Trigger(TriggerKind.ACKS, 10), 8)
 LSNS = (LsnRange(1, 10),)

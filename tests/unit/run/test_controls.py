@@ -6,7 +6,6 @@ import pytest
 from powercut.model.contract import CutKind, CutPolicy, Honour
 from powercut.model.machine import Aio, Bus, CacheMode, ImageFormat
 from powercut.model.verdict import Verdict
-from powercut.run.controls import controls_for, twin
 from powercut.scenario.settings import (
     ControlKind,
     CutSettings,
@@ -21,6 +20,7 @@ from powercut.scenario.settings import (
     TriggerSettings,
     WorkloadSettings,
 )
+from powercut.trial.controls import controls_for, twin
 
 
 def kinds(controls):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from powercut.run.wire import Layers, flush_ends_at
+from powercut.measure.wire import Layers, flush_ends_at
 from powercut.store.measurement import Asked, RequestCounts
 
 

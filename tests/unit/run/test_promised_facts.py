@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from powercut.model.machine import Bus, CacheFlags, CacheMode
-from powercut.run.commands import promised_facts, recovery_plan, write_cache_file
+from powercut.rig.commands import promised_facts, recovery_plan, write_cache_file
 from powercut.scenario.settings import (
     FilesystemSettings,
     GuestWriteCache,

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from powercut.campaign.resume import check_same_components, earlier_result
+from powercut.campaign.runner import Ways, resume_run
 from powercut.model.errors import DamagedRecording, HostError, UsageError
 from powercut.model.verdict import Verdict
-from powercut.run.campaign import Ways, resume_run
-from powercut.run.record import TrialJob
-from powercut.run.resume import check_same_components, earlier_result
 from powercut.scenario.plan import Trial, draw_trials
 from powercut.scenario.settings import ControlKind, Parameters
 from powercut.store.certificate import Component
@@ -20,6 +19,7 @@ from powercut.store.certify_order import RunComponents, read_components
 from powercut.store.files import locked
 from powercut.store.layout import ResultDir, TrialDir, TrialRecord
 from powercut.store.trial_result import TrialResult
+from powercut.trial.record import TrialJob
 
 PARAMETERS = Parameters()
 FIRST, SECOND = draw_trials(1, "a", PARAMETERS, 2)

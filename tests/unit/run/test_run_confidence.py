@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from powercut.model.verdict import Verdict
-from powercut.paths import SCENARIOS
-from powercut.run.assemble import same_run
-from powercut.run.confidence import (
+from powercut.campaign.assemble import same_run
+from powercut.campaign.confidence import (
     Aim,
     in_words,
     past_seconds,
@@ -20,6 +18,8 @@ from powercut.run.confidence import (
     seconds_of,
     total_seconds,
 )
+from powercut.model.verdict import Verdict
+from powercut.paths import SCENARIOS
 from powercut.scenario.load import expand, load_scenario
 from powercut.store.layout import ResultDir
 from powercut.store.results import CellResult, RunResult, TrialResult

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from powercut.run.scratch import scratch
+from powercut.rig.scratch import scratch
 
 HOLDER = """
 import sys
-from powercut.run.scratch import scratch
+from powercut.rig.scratch import scratch
 with scratch() as folder:
     (folder / "socket").touch()
     print(folder, flush=True)

@@ -12,20 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from powercut.cli_explore import find_trials
+from powercut.campaign.runner import run_scenarios
+from powercut.campaign.verify import verify
+from powercut.cli.explore import find_trials
 from powercut.crash.explore import InstantKind
 from powercut.crash.exposure import exposure
+from powercut.explore.explorer import explore
+from powercut.explore.request import Budget, Prune, Wanted
+from powercut.explore.trial import as_before, wanted_by
 from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
+from powercut.recording import state_ref
+from powercut.recording.recorded import open_recorded
 from powercut.recover.raw import unavailable as no_raw
-from powercut.recover.uml import unavailable as no_uml
-from powercut.run import state_ref
-from powercut.run.campaign import run_scenarios
-from powercut.run.explore import explore
-from powercut.run.explore_trial import as_before, wanted_by
-from powercut.run.explore_wanted import Budget, Prune, Wanted
-from powercut.run.recorded import open_recorded
-from powercut.run.verify import verify
+from powercut.recover.uml.engine import unavailable as no_uml
 from powercut.store.exploration import read_exploration, write_exploration
 
 pytestmark = [
@@ -169,7 +169,7 @@ def files_of(folder):
 
 
 def test_nothing_is_left_of_an_explorer_that_is_killed(trials):
-    command = [sys.executable, "-m", "powercut.cli", "explore", str(trials["lying"].path)]
+    command = [sys.executable, "-m", "powercut.cli.main", "explore", str(trials["lying"].path)]
     explorer = subprocess.Popen(
         [*command, "--budget", "600s", "--jobs", "2"],
         stdout=subprocess.DEVNULL,

@@ -11,8 +11,8 @@ from powercut.checkers.wal import check_log
 from powercut.disk.base import ensure_base_image
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.paths import CACHE
-from powercut.run import commands
-from powercut.run.guest_engine import GuestEngine
+from powercut.rig import commands
+from powercut.rig.guest_engine import GuestEngine
 from powercut.scenario.settings import Parameters
 
 RUN_ID = bytes(range(16))

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from powercut.machine import accelerator
-from powercut.machine.accelerator import accelerator_proof, best_accelerator, prove
 from powercut.machine.port import Accelerator, GuestImage
+from powercut.machine.qemu import accelerator
+from powercut.machine.qemu.accelerator import accelerator_proof, best_accelerator, prove
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 PATIENCE_S = 120.0

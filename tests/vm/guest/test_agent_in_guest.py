@@ -14,7 +14,7 @@ import pytest
 
 from powercut.channel.guest_channel import GuestChannel
 from powercut.machine.port import CacheMode, FileDisk
-from powercut.machine.qemu import QemuMachine
+from powercut.machine.qemu.machine import QemuMachine
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 WAIT_S = 120.0

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from powercut.machine.port import CacheMode, FileDisk, NbdDisk
-from powercut.machine.qemu import Lifecycle, QemuMachine
+from powercut.machine.qemu.machine import Lifecycle, QemuMachine
 from powercut.model.errors import UsageError
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")

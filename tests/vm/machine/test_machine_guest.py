@@ -19,7 +19,7 @@ from powercut.channel.history_file import read_history
 from powercut.channel.port import GuestFailed
 from powercut.channel.wire import Decoder, MessageType
 from powercut.machine.port import CacheMode, FileDisk, NbdDisk
-from powercut.machine.qemu import Lifecycle, Origin
+from powercut.machine.qemu.machine import Lifecycle, Origin
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.model.observation import SlotState
 from powercut.paths import WAL_BINARY

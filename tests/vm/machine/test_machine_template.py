@@ -12,8 +12,8 @@ import pytest
 
 from powercut.channel.guest_channel import GuestChannel
 from powercut.machine.port import CacheMode, FileDisk, NbdDisk
-from powercut.machine.qemu import Origin, find_qemu
-from powercut.machine.template import TemplateStore
+from powercut.machine.qemu.machine import Origin, find_qemu
+from powercut.machine.qemu.template import TemplateStore
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
@@ -167,7 +167,7 @@ def test_a_template_that_fails_is_rebuilt_once_and_the_reason_kept(make_machine,
     assert template is None
     # A store that vouches for its damage: the way a defect in QEMU would look.
     about = json.loads((directory / "about.json").read_text())
-    from powercut.machine.template import Template
+    from powercut.machine.qemu.template import Template
 
     draft = Template(directory.name, directory / "ram", directory / "state", {})
     (directory / "about.json").write_text(json.dumps(store._about(draft, about["hello"])))

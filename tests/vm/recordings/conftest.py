@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from powercut.run.campaign import run_scenarios
+from powercut.campaign.runner import run_scenarios
 from powercut.store.results import RunResult
 
 SCENARIO = """\

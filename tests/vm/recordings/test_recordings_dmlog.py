@@ -16,13 +16,13 @@ import pytest
 
 from powercut.channel.guest_channel import GuestChannel
 from powercut.disk.base import BaseImageSpec, ensure_base_image
-from powercut.machine.guest_image import ensure_guest_image
+from powercut.machine.guest.image import ensure_guest_image
 from powercut.machine.port import CacheMode, FileDisk, MachineSpec
-from powercut.machine.qemu import QemuMachine
+from powercut.machine.qemu.machine import QemuMachine
 from powercut.model.verdict import LsnRange, Verdict
-from powercut.run.imports import LogLayout, import_recording, report_import
-from powercut.run.materialize import open_recording, resolve_state
-from powercut.run.witness_judge import StateJudge
+from powercut.recording.imports import LogLayout, import_recording, report_import
+from powercut.recording.materialize import open_recording, resolve_state
+from powercut.witness.judge import StateJudge
 
 START_S = 180
 MIB = 1 << 20

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from powercut.cli import cli
+from powercut.campaign.bundle import make_bundle, unpack, verify_bundle
+from powercut.cli.main import cli
 from powercut.disk.pclog import surviving_image
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.verdict import Verdict
-from powercut.run.bundle import make_bundle, unpack, verify_bundle
-from powercut.run.materialize import cut_state, materialize, open_recording, resolve_state
-from powercut.run.witness import minimize
-from powercut.run.witness_judge import StateJudge
+from powercut.recording.materialize import cut_state, materialize, open_recording, resolve_state
 from powercut.store.layout import ResultDir
+from powercut.witness.judge import StateJudge
+from powercut.witness.minimize import minimize
 
 CELLS = ("xfs", "xfs-lying", "ext4-lying", "ext4-random", "raw-lying")
 LOSSY = CELLS[1:]
@@ -181,7 +181,7 @@ def test_a_bundle_whose_claim_is_false_differs(trial_of, tmp_path) -> None:
 
 def test_exported_logs_hold_the_same_images(trial_of, tmp_path) -> None:
     """At every flush of an exported log the image is the one of the recording itself."""
-    from powercut.run.imports import import_recording
+    from powercut.recording.imports import import_recording
 
     recording = open_recording(trial_of("xfs"))
     log = tmp_path / "log"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from powercut.run.shell import find_busybox, is_static
+from powercut.recording.shell import find_busybox, is_static
 
 START_S = 180
 PROMPT = b"powercut:"
@@ -59,7 +59,7 @@ class Terminal:
 
 @pytest.fixture
 def terminal(trial_of) -> Iterator[Terminal]:
-    command = [sys.executable, "-m", "powercut.cli", "shell", str(trial_of("xfs")), "ack:7"]
+    command = [sys.executable, "-m", "powercut.cli.main", "shell", str(trial_of("xfs")), "ack:7"]
     opened = Terminal(command)
     yield opened
     opened.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from powercut.run.campaign import run_scenarios
+from powercut.campaign.runner import run_scenarios
 from powercut.store.results import CellResult, RunResult
 
 Run = Callable[..., RunResult]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from powercut.campaign.confidence import Aim
+from powercut.campaign.verify import verify
 from powercut.model.events import Notice
 from powercut.model.verdict import Verdict
-from powercut.run.confidence import Aim
-from powercut.run.verify import verify
 
 RAW = """
 filesystem: {type: raw}

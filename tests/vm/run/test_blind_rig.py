@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from powercut.campaign.verify import verify
 from powercut.disk.capture import CaptureDisk
 from powercut.model.contract import CutPolicy
 from powercut.model.verdict import Verdict
-from powercut.run.verify import verify
 
 RAW = """
 filesystem: {type: raw}

@@ -14,26 +14,26 @@ from pathlib import Path
 
 import pytest
 
-from powercut.model.errors import UsageError
-from powercut.model.verdict import LsnRange, Verdict
-from powercut.run.certify import (
+from powercut.campaign.keep import Keep
+from powercut.certify.build import certificate_of
+from powercut.certify.certifier import (
     CertifyWays,
     Request,
     certify,
     resume_certificate,
     write_certificate,
 )
-from powercut.run.certify_build import certificate_of
-from powercut.run.certify_verify import examine
-from powercut.run.components import components_of
-from powercut.run.confirm import confirm
-from powercut.run.keep import Keep
-from powercut.run.rig import Rig
-from powercut.run.sign import sign
+from powercut.certify.sign import sign
+from powercut.certify.verify import examine
+from powercut.model.errors import UsageError
+from powercut.model.verdict import LsnRange, Verdict
+from powercut.rig.components import components_of
+from powercut.rig.rig import Rig
 from powercut.scenario.load import expand, parse_scenario
 from powercut.store.certify_order import CertificateDir
 from powercut.store.confirmation import write_confirmation
 from powercut.store.layout import ResultDir, TrialDir
+from powercut.witness.confirm import confirm
 
 HEAD = """powercut: 1
 filesystem: {type: raw}
@@ -232,7 +232,7 @@ def test_it_goes_on_after_a_kill(tmp_path, nothing_is_left):
     scenario = tmp_path / "many.yaml"
     scenario.write_text(MANY)
     arguments = [str(scenario), "--seed", "5", "--no-cost", "--jobs", "1"]
-    argv = [sys.executable, "-m", "powercut.cli", "certify", *arguments, "--keep", "notable"]
+    argv = [sys.executable, "-m", "powercut.cli.main", "certify", *arguments, "--keep", "notable"]
     process = subprocess.Popen(
         [*argv, "--results", str(tmp_path / "results")], stdout=subprocess.DEVNULL
     )

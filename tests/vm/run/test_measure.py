@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from powercut.run.measure import measure_cell
-from powercut.run.rig import Rig
+from powercut.measure.measure import measure_cell
+from powercut.rig.rig import Rig
 from powercut.scenario.plan import Cell, draw_trials
 from powercut.scenario.settings import DiskModel, Parameters
 from powercut.store.measurement import Measurement

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from powercut.campaign.runner import run_scenarios
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.paths import SCENARIOS
-from powercut.run.campaign import run_scenarios
-from powercut.run.recorded import open_recorded
+from powercut.recording.recorded import open_recorded
 from powercut.scenario.load import preset_scenario
 from powercut.store.layout import ResultDir
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from powercut.model.errors import HostError
-from powercut.run.materialize import cut_state, open_recording
-from powercut.run.witness_judge import judge_in_guest
+from powercut.recording.materialize import cut_state, open_recording
 from powercut.store.layout import ResultDir
+from powercut.witness.judge import judge_in_guest
 
 LYING = """
 filesystem: {type: ext4}

@@ -11,7 +11,7 @@ import pytest
 
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
-from powercut.run.recorded import open_recorded
+from powercut.recording.recorded import open_recorded
 from powercut.store.layout import ResultDir
 
 RAW = "filesystem: {type: raw}\ncontrols: none\n"

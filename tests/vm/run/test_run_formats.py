@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from powercut.disk.image_format import Opened
+from powercut.explore.explorer import Wanted, explore
 from powercut.model.errors import UsageError
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
-from powercut.run import record
-from powercut.run.explore import Wanted, explore
 from powercut.store.layout import ResultDir
+from powercut.trial import record
 
 FORMATS = ["qcow2", "vdi", "vpc", "vmdk", "vhdx", "qed"]
 CUT = "cut: {trigger: {acks: 30}}\ncontrols: none\n"

@@ -11,7 +11,7 @@ import pytest
 
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
-from powercut.run.recorded import open_recorded
+from powercut.recording.recorded import open_recorded
 from powercut.store.layout import ResultDir
 
 LOG = "layout: recycled, capacity: 4 MiB, record: 4 KiB, align: 4096, direct: true"

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from powercut.campaign.verify import verify
 from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import FindingKind, Verdict
-from powercut.run.record import _Recording
-from powercut.run.verify import verify
 from powercut.store.layout import TrialDir
+from powercut.trial.record import _Recording
 
 SLOW = "cut: {trigger: {acks: 1000000}}\ncontrols: none\n"
 

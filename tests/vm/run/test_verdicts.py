@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from powercut.campaign.verify import verify
 from powercut.channel.history_file import read_history
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.paths import SCENARIOS
-from powercut.run import judge
-from powercut.run.verify import verify
 from powercut.store.layout import ResultDir
+from powercut.trial import judge
 
 RAW = """
 filesystem: {type: raw}

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measures powercut itself: every figure a ratio of two things done in turn in one run.
+
+Absolute figures depend on the host and on what else it does; a ratio of neighbours
+depends on neither as much.  Medians of several rounds are compared.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+from powercut.bench.analyze import bench_analyze
+from powercut.bench.disk import measure as measure_disk
+from powercut.bench.explore import bench_explore
+from powercut.bench.figure import Figure
+from powercut.bench.raw import bench_raw
+from powercut.campaign.runner import run_scenarios
+from powercut.channel.guest_channel import GuestChannel
+from powercut.disk.base import ensure_base_image
+from powercut.disk.capture import CaptureDisk
+from powercut.machine.port import FileDisk, MachineSpec, NbdDisk
+from powercut.machine.qemu.machine import QemuMachine
+from powercut.model.errors import HostError, UsageError
+from powercut.model.machine import CacheMode
+from powercut.paths import SCENARIOS
+from powercut.rig import commands
+from powercut.rig.rig import Rig
+from powercut.rig.scratch import scratch
+from powercut.scenario.settings import (
+    FilesystemSettings,
+    FilesystemType,
+    Layout,
+    MachineSettings,
+    Parameters,
+    WorkloadSettings,
+)
+
+ROUNDS: Final = 5
+_TIMEOUT_S: Final = 120.0
+_COMMITS: Final = 1500
+_RUN_ID: Final = bytes(15) + b"\x01"
+
+
+def main(names: Sequence[str], json_file: Path | None) -> int:
+    """Runs the benchmarks of these names (all if empty) and shows them.
+
+    Raises UsageError for a name that there is none of.
+    """
+    for name in names:
+        if name not in BENCHMARKS:
+            raise UsageError(
+                f"there is no benchmark {name!r}", hint=f"choose from {', '.join(BENCHMARKS)}"
+            )
+    console = Console(stderr=json_file == Path("-"))
+    figures: list[Figure] = []
+    for name in names or BENCHMARKS:
+        with console.status(f"measuring {name} ..."):
+            figures += BENCHMARKS[name]()
+    console.print(_table(figures))
+    if json_file is not None:
+        text = json.dumps([asdict(f) | {"ratio": f.ratio} for f in figures], indent=1) + "\n"
+        if json_file == Path("-"):
+            Console(soft_wrap=True).out(text, end="")
+        else:
+            json_file.write_text(text)
+    return 0
+
+
+def bench_start() -> list[Figure]:
+    """Time from start to the first verdict, against a guest's bare boot."""
+    rig = Rig.find()
+    boots, verdicts = [], []
+    with tempfile.TemporaryDirectory(prefix="powercut-bench-") as results:
+        for _ in range(ROUNDS):
+            boots.append(_time_to_hello(rig, templates=False))
+            start = time.monotonic()
+            run_scenarios(
+                [SCENARIOS / "first-light.yaml"], seed=1, results=Path(results), only=["lying"]
+            )
+            verdicts.append(time.monotonic() - start)
+    value, reference = statistics.median(verdicts), statistics.median(boots)
+    return [Figure("start to first verdict, with its control", value, reference, "cold boot", "s")]
+
+
+def bench_boot() -> list[Figure]:
+    """Restoring a guest against booting it, each to the agent's first answer."""
+    rig = Rig.find()
+    _time_to_hello(rig, templates=True)  # makes the template
+    cold, warm = [], []
+    for _ in range(ROUNDS):
+        cold.append(_time_to_hello(rig, templates=False))
+        warm.append(_time_to_hello(rig, templates=True))
+    value, reference = statistics.median(warm), statistics.median(cold)
+    return [Figure("guest restored, to first answer", value, reference, "cold boot", "s")]
+
+
+def bench_commits() -> list[Figure]:
+    """Commits per second in the guest: capture disk against a raw file in memory.
+
+    The file lies in /dev/shm, so that neither side waits for a medium.
+    """
+    rig = Rig.find()
+    workloads = {
+        "XFS, growing file": Parameters(machine=MachineSettings(cache=CacheMode.WRITEBACK)),
+        "raw device": Parameters(
+            machine=MachineSettings(cache=CacheMode.WRITEBACK),
+            filesystem=FilesystemSettings(type=FilesystemType.RAW),
+            workload=WorkloadSettings(layout=Layout.RAW, record=4096),
+        ),
+    }
+    figures = []
+    for name, parameters in workloads.items():
+        captured, plain = [], []
+        for _ in range(ROUNDS):
+            captured.append(_commits_per_second(rig, parameters, _on_capture_disk))
+            plain.append(_commits_per_second(rig, parameters, _on_raw_file))
+        value, reference = statistics.median(captured), statistics.median(plain)
+        figures.append(
+            Figure(f"commits, {name}", value, reference, "raw file", "commits/s", goal=0.9)
+        )
+    return figures
+
+
+def bench_disk() -> list[Figure]:
+    """The capture disk against nbdkit's own `file` plugin, without a guest."""
+    return [
+        Figure(rate.name, rate.capture, rate.reference, "nbdkit file", rate.unit, goal=0.7)
+        for rate in measure_disk(rounds=ROUNDS)
+    ]
+
+
+BENCHMARKS: Final[dict[str, Callable[[], list[Figure]]]] = {
+    "start": bench_start,
+    "boot": bench_boot,
+    "commits": bench_commits,
+    "disk": bench_disk,
+    "explore": lambda: [*bench_raw(), *bench_explore()],
+    "analyze": bench_analyze,
+}
+"""What `powercut bench` measures, by name."""
+
+
+def _table(figures: Sequence[Figure]) -> Table:
+    table = Table(title="powercut bench: medians, each pair measured in turn")
+    for column in ("what", "measured", "against", "ratio", "goal"):
+        table.add_column(column, justify="left" if column == "what" else "right")
+    for figure in figures:
+        goal = "" if figure.goal is None else f">= {figure.goal:g}"
+        table.add_row(
+            figure.name,
+            f"{figure.value:,.4g} {figure.unit}",
+            f"{figure.reference:,.4g} ({figure.reference_name})",
+            f"{figure.ratio:.2f}",
+            goal,
+        )
+    return table
+
+
+AttachDisk = Callable[[Rig, Parameters, Path], AbstractContextManager[NbdDisk | FileDisk]]
+"""Makes a disk for a machine in a folder."""
+
+
+@contextmanager
+def _on_capture_disk(rig: Rig, parameters: Parameters, folder: Path) -> Iterator[NbdDisk]:
+    base = ensure_base_image(commands.base_image(parameters), rig.cache)
+    config = commands.capture_config(
+        parameters, _RUN_ID, base=base, log=folder / "disk-log", sockets=folder
+    )
+    with CaptureDisk(config) as disk:
+        yield NbdDisk(disk.socket)
+
+
+@contextmanager
+def _on_raw_file(rig: Rig, parameters: Parameters, folder: Path) -> Iterator[FileDisk]:
+    del folder  # not in memory, perhaps
+    base = ensure_base_image(commands.base_image(parameters), rig.cache)
+    with tempfile.NamedTemporaryFile(dir="/dev/shm", prefix="powercut-bench-") as image:
+        Path(image.name).write_bytes(base.read_bytes())
+        yield FileDisk(Path(image.name))
+
+
+def _commits_per_second(rig: Rig, parameters: Parameters, disk: AttachDisk) -> float:
+    """From the first ack to the last of a fixed number of commits, as received."""
+    with scratch() as folder, disk(rig, parameters, folder) as attached:
+        spec = _spec(rig, parameters, attached, folder)
+        with (
+            GuestChannel.on_unix(spec.channel) as channel,
+            QemuMachine(spec, folder, templates=rig.templates) as machine,
+        ):
+            machine.start(timeout_s=_TIMEOUT_S)
+            channel.wait_hello(timeout_s=_TIMEOUT_S)
+            if not commands.is_raw(parameters):
+                mount = ("mount", parameters.filesystem.type.value, f"/dev/{commands.DEVICE}")
+                channel.run(*mount, commands.MOUNT_POINT, "", timeout_s=_TIMEOUT_S)
+            channel.start("exec", *commands.write_arguments(parameters, _RUN_ID))
+            if not channel.wait_acks(_COMMITS, timeout_s=_TIMEOUT_S):
+                raise HostError(f"the guest did not reach {_COMMITS} commits")
+            machine.kill(timeout_s=_TIMEOUT_S)
+            history = channel.drain(timeout_s=_TIMEOUT_S)
+    seconds = (int(history.ack_ns[-1]) - int(history.ack_ns[0])) / 1e9
+    return (len(history.ack_ns) - 1) / seconds
+
+
+def _time_to_hello(rig: Rig, *, templates: bool) -> float:
+    """Seconds from nothing to the agent's first answer, on an empty disk."""
+    parameters = Parameters()
+    with scratch() as folder:
+        image = folder / "empty.img"
+        with image.open("wb") as file:
+            file.truncate(parameters.disk.size)
+        spec = _spec(rig, parameters, FileDisk(image), folder)
+        with (
+            GuestChannel.on_unix(spec.channel) as channel,
+            QemuMachine(spec, folder, templates=rig.templates if templates else None) as machine,
+        ):
+            start = time.monotonic()
+            machine.start(timeout_s=_TIMEOUT_S)
+            channel.wait_hello(timeout_s=_TIMEOUT_S)
+            return time.monotonic() - start
+
+
+def _spec(rig: Rig, parameters: Parameters, disk: NbdDisk | FileDisk, folder: Path) -> MachineSpec:
+    return replace(rig.machine_spec(parameters, folder / "disk", folder), disk=disk)

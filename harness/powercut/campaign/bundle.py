@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes bundles of findings, and judges them again; the format is in bundle_file.py."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import tarfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Final
+
+import zstandard
+from pydantic import BaseModel
+
+from powercut import __version__
+from powercut.campaign.assemble import same_run
+from powercut.campaign.bundle_file import (
+    MANIFEST,
+    BundledFile,
+    BundledState,
+    BundleManifest,
+    VerdictWord,
+    is_bundle,
+    unpack,
+)
+from powercut.campaign.verify import verify
+from powercut.model.errors import HostError, UsageError
+from powercut.model.verdict import LsnRange, Verdict
+from powercut.recording.materialize import open_recording, resolve_state
+from powercut.recording.open_recording import IMPORT_FILE, find_recording
+from powercut.recording.state_ref import path_of, save
+from powercut.rig.scratch import scratch
+from powercut.store.files import host_errors
+from powercut.store.layout import ResultDir, TrialDir
+from powercut.store.results import RunResult
+from powercut.store.witness import read_witness
+from powercut.trial.controls import controls_for
+from powercut.trial.judge import judge_trial
+from powercut.witness.judge import StateJudge
+
+_EXTRAS: Final = ("verdict.json", "witness.json", "exploration.json")
+_RUN_FILES: Final = ("scenario.yaml", "environment.json")
+
+
+class BundleVerdict(BaseModel):
+    """What a bundle says today.
+
+    `differences` says in what way that is not what it said when it was made, and
+    `untried` what could not be repeated on this host.
+    """
+
+    manifest: BundleManifest
+    run: RunResult
+    state: BundledState | None = None
+    differences: tuple[str, ...] = ()
+    untried: tuple[str, ...] = ()
+
+    @property
+    def exit_status(self) -> int:
+        """1 if something differs, 3 if something could not be repeated, else the run's."""
+        if self.differences:
+            return 1
+        return 3 if self.untried else self.run.exit_status
+
+
+def make_bundle(
+    path: Path, output: Path, *, state: str | None = None, force: bool = False
+) -> BundleManifest:
+    """Writes the bundle of the recording at `path`, with a crash state if one is named.
+
+    Without a name the witness goes with it, if there is one.  Raises UsageError if
+    `output` exists and `force` is not given, or for a recording that has no scenario.
+    """
+    if output.exists() and not (force and output.is_file()):
+        raise UsageError(f"{output}: exists already", hint="give another name, or --force")
+    trial = find_recording(path)
+    if (trial.path / IMPORT_FILE).is_file():
+        raise UsageError(
+            f"{trial.path}: was imported and has no scenario to be judged by",
+            hint="pass on the log and its base image; `powercut import` does the rest",
+        )
+    trial.check_seal()
+    run = ResultDir.open(trial.run)
+    record = trial.read_record()
+    result = judge_trial(trial)
+    controls = _controls(run, trial, result.verdict)
+    bundled = _bundled_state(trial, state)
+    names = [name for each in (trial, *controls) for name in _files_of(each, run)]
+    names += [name for name in _RUN_FILES if (run.path / name).is_file()]
+    if bundled is not None:
+        names.append(path_of(trial, bundled.name).relative_to(run.path).as_posix())
+    manifest = BundleManifest(
+        powercut=__version__,
+        scenario=record.scenario,
+        cell=record.cell,
+        trial=record.trial.number,
+        recording=trial.relative,
+        verdict=_name(result.verdict),
+        lost=result.lost_lsns,
+        state=bundled,
+        files=tuple(_described(run.path, name) for name in sorted(set(names))),
+    )
+    unfinished = output.with_name(f".{output.name}.{os.getpid()}.tmp")
+    with host_errors(output):
+        try:
+            with unfinished.open("xb") as file:
+                _write(file, run.path, manifest)
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.replace(output)
+        finally:
+            unfinished.unlink(missing_ok=True)
+    return manifest
+
+
+def _controls(run: ResultDir, trial: TrialDir, verdict: Verdict) -> list[TrialDir]:
+    """The recordings that vouch for the verdict on `trial`."""
+    record = trial.read_record()
+    wanted = {same_run(c.parameters) for c in controls_for(record.parameters, verdict)}
+    found: dict[str, TrialDir] = {}
+    for other in run.trials():
+        key = same_run(other.read_record().parameters)
+        if key in wanted and key not in found and other.path != trial.path:
+            other.check_seal()
+            found[key] = other
+    return list(found.values())
+
+
+def _bundled_state(trial: TrialDir, name: str | None) -> BundledState | None:
+    if name is None:
+        witness = read_witness(trial)
+        if witness is None:
+            return None
+        name = witness.state
+    recording = open_recording(trial.path)
+    state = resolve_state(recording, name)
+    with StateJudge(recording) as judge:
+        found = judge.judge(state)
+        return BundledState(
+            name=save(trial, state),
+            verdict=_name(found.verdict),
+            lost=found.lost,
+            message=found.message,
+            engine=judge.engine,
+        )
+
+
+def _name(verdict: Verdict) -> VerdictWord:
+    match verdict:
+        case Verdict.SAFE:
+            return "SAFE"
+        case Verdict.LOSSY:
+            return "LOSSY"
+    return "INCONCLUSIVE"
+
+
+def _files_of(trial: TrialDir, run: ResultDir) -> Iterator[str]:
+    """Everything sealed, and what follows from it."""
+    names = [*trial.check_seal(), "manifest.json"]
+    names += [name for name in _EXTRAS if (trial.path / name).is_file()]
+    for name in names:
+        yield (trial.path / name).relative_to(run.path).as_posix()
+
+
+def _described(folder: Path, name: str) -> BundledFile:
+    path = folder / name
+    with host_errors(path), path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return BundledFile(path=name, size=file.tell(), sha256=digest)
+
+
+def _write(file: IO[bytes], folder: Path, manifest: BundleManifest) -> None:
+    compressor = zstandard.ZstdCompressor(level=10, write_checksum=True)
+    with (
+        compressor.stream_writer(file, closefd=False) as compressed,
+        tarfile.open(fileobj=compressed, mode="w|", format=tarfile.PAX_FORMAT) as tar,
+    ):
+        text = manifest.model_dump_json(indent=1).encode() + b"\n"
+        tar.addfile(_member(MANIFEST, len(text)), io.BytesIO(text))
+        done: set[str] = set()
+        for each in manifest.files:
+            if each.sha256 in done:
+                continue
+            done.add(each.sha256)
+            with (folder / each.path).open("rb") as content:
+                tar.addfile(_member(f"blobs/{each.sha256}", each.size), content)
+
+
+def _member(name: str, size: int) -> tarfile.TarInfo:
+    """A member that says nothing of who made it, or when."""
+    member = tarfile.TarInfo(name)
+    member.size, member.mode, member.mtime = size, 0o644, 0
+    return member
+
+
+def verify_bundle(bundle: Path) -> BundleVerdict:
+    """Unpacks `bundle` into a scratch folder and judges everything in it again."""
+    with scratch() as folder:
+        root = folder / "run"
+        manifest = unpack(bundle, root)
+        run = verify(root, cells=(manifest.cell,))
+        trial = TrialDir(root / manifest.recording, root)
+        result = judge_trial(trial)
+        differences = list(
+            _differences("the recording", manifest.verdict, manifest.lost, _name(result.verdict),
+                         result.lost_lsns)
+        )  # fmt: skip
+        state: BundledState | None = None
+        untried: tuple[str, ...] = ()
+        if manifest.state is not None:
+            try:
+                state = _bundled_state(trial, manifest.state.name)
+            except HostError as error:
+                untried = (f"state {manifest.state.name}: {error}",)
+        if state is not None and manifest.state is not None:
+            what = f"state {state.name}"
+            then = manifest.state
+            differences += _differences(what, then.verdict, then.lost, state.verdict, state.lost)
+    shown = {
+        "result_directory": str(bundle),
+        "scenario_file": "scenario.yaml",
+        "reproduce": f"powercut verify {bundle}",
+    }
+    return BundleVerdict(
+        manifest=manifest,
+        run=run.model_copy(update=shown),
+        state=state,
+        differences=tuple(differences),
+        untried=untried,
+    )
+
+
+def _differences(
+    what: str,
+    verdict: str,
+    lost: Iterable[LsnRange],
+    verdict_now: str,
+    lost_now: Iterable[LsnRange],
+) -> Iterator[str]:
+    if verdict != verdict_now:
+        yield f"{what} was {verdict} and is {verdict_now}"
+    then, now = (", ".join(map(str, ranges)) or "nothing" for ranges in (lost, lost_now))
+    if then != now:
+        yield f"{what} had lost {then} and loses {now}"
+
+
+__all__ = [
+    "BundleManifest",
+    "BundleVerdict",
+    "is_bundle",
+    "make_bundle",
+    "unpack",
+    "verify_bundle",
+]

@@ -1,0 +1,381 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs scenarios: all trials of all cells, then the controls that their verdicts need."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from powercut import __version__
+from powercut.campaign.assemble import (
+    Known,
+    Outcome,
+    as_control,
+    cell_results,
+    distinct_controls,
+    missing_controls,
+    outcomes_of_cells,
+    same_run,
+)
+from powercut.campaign.confidence import (
+    Aim,
+    aims_at,
+    in_words,
+    past_seconds,
+    seconds_of,
+    total_seconds,
+)
+from powercut.campaign.keep import Keep, drop_unless_kept
+from powercut.campaign.resume import (
+    SELECTION,
+    SESSIONS,
+    Interrupted,
+    Selection,
+    check_same_components,
+    check_same_host,
+    earlier_result,
+    find_interrupted,
+    new_session,
+    sessions_then,
+)
+from powercut.explore.trial import explored
+from powercut.model.errors import UsageError
+from powercut.model.events import (
+    Notice,
+    Phase,
+    RunEvent,
+    RunFinished,
+    RunStarted,
+    TrialFinished,
+    TrialPhase,
+)
+from powercut.model.machine import Accelerator
+from powercut.model.verdict import Verdict
+from powercut.rig.components import components_of
+from powercut.rig.rig import Rig
+from powercut.rig.run_id import run_id_of
+from powercut.scenario.load import Scenario, load_scenario
+from powercut.scenario.plan import Cell, Plan, Trial, draw_trials
+from powercut.scenario.seeds import fresh_seed
+from powercut.scenario.settings import Expect, Parameters
+from powercut.store.certify_order import write_components
+from powercut.store.files import locked
+from powercut.store.layout import ResultDir, TrialDir
+from powercut.store.results import CampaignOutcome, RunResult, TrialResult, wanted_verdict
+from powercut.trial.controls import Control, controls_for
+from powercut.trial.judge import judge_trial
+from powercut.trial.record import TrialJob, record_trial
+
+Listener = Callable[[RunEvent], None]
+
+
+@dataclass(frozen=True)
+class Ways:
+    """How runs are made, as far as it does not change what comes out."""
+
+    jobs: int = 1
+    """Trials at the same time."""
+
+    keep: Keep = Keep.ALL
+    """Which recordings stay."""
+
+    on_event: Listener = lambda _: None
+    """Is told what happens, from several threads."""
+
+    controls: dict[str, TrialDir] = field(default_factory=dict)
+    """Controls that runs have made, by `same_run`: each is made once, for all runs."""
+
+
+def run_scenarios(
+    scenarios: Sequence[Path | Scenario],
+    *,
+    seed: int | None,
+    results: Path,
+    only: Sequence[str] = (),
+    trials: int | None = None,
+    aim: Aim | None = None,
+    jobs: int = 1,
+    keep: Keep = Keep.ALL,
+    on_event: Listener = lambda _: None,
+) -> CampaignOutcome:
+    """Runs each scenario and returns what came out, which is on disk by then.
+
+    All scenarios are read before the first runs.  `seed` replaces their own root seeds;
+    where neither is given, one is drawn.  With an `aim`, cells that should be SAFE are cut as
+    often as it takes, and no more after their first loss.  Raises UsageError for a mistake in
+    a scenario and HostError if this host cannot run anything at all.
+    """
+    selection = Selection(tuple(only), trials, aim)
+    planned = [
+        (scenario, selection.plan(scenario, root_seed(scenario, seed)))
+        for scenario in [_loaded(item) for item in scenarios]
+    ]
+    rig = ready_rig([plan for _, plan in planned], on_event)
+    ways = Ways(jobs, keep, on_event)
+    runs = [new_run(rig, scenario, plan, selection, results, ways) for scenario, plan in planned]
+    return CampaignOutcome(runs=tuple(runs))
+
+
+def _loaded(scenario: Path | Scenario) -> Scenario:
+    return scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
+
+
+def root_seed(scenario: Scenario, seed: int | None) -> int:
+    """`seed`; else the scenario's own; else one that is drawn."""
+    if seed is not None:
+        return seed
+    return fresh_seed() if scenario.settings.seed is None else scenario.settings.seed
+
+
+def ready_rig(plans: Sequence[Plan], on_event: Listener) -> Rig:
+    """The rig of this host with all that `plans` need.  Raises HostError."""
+    rig = Rig.find()
+    if rig.accelerator is not Accelerator.KVM:
+        on_event(Notice("Guests run in emulation: `powercut doctor` says why KVM is not used."))
+    for plan in plans:
+        rig.prepare(plan)
+    return rig
+
+
+def new_run(
+    rig: Rig, scenario: Scenario, plan: Plan, selection: Selection, results: Path, ways: Ways
+) -> RunResult:
+    """Runs `plan` in a new folder below `results`."""
+    directory = ResultDir.create(results, plan.scenario, plan.seed)
+    with locked(directory.path, "run"):
+        directory.write_scenario(scenario.text)
+        sessions = [new_session()]
+        environment = {
+            "seed": plan.seed,
+            "started": sessions[0]["started"],
+            SESSIONS: sessions,
+            SELECTION: selection.as_json(),
+            **rig.environment(plan),
+        }
+        if selection.options:
+            environment["options"] = shlex.join(selection.options)
+        directory.write_environment(environment)
+        write_components(directory, components_of(rig, plan.cells))
+        return _Run(rig, scenario, plan, directory, ways, selection.aim, environment).run()
+
+
+def resume_run(path: Path, ways: Ways, rig: Rig | None = None) -> RunResult:
+    """Goes on with the interrupted run at `path`; what it had sealed is not made again.
+
+    Raises UsageError if there is no such run, if it has ended, or if this host is not as it
+    was; HostError if another process is at work on it; and DamagedRecording if what is there does
+    not fit its scenario.
+    """
+    with locked(ResultDir.open(path).path, "run"):
+        return _resume(find_interrupted(path), ways, rig)
+
+
+def _resume(interrupted: Interrupted, ways: Ways, rig: Rig | None) -> RunResult:
+    directory, plan = interrupted.directory, interrupted.plan
+    if directory.ended:
+        raise UsageError(
+            f"{directory.path}: this run has come to its end",
+            hint="`powercut verify` judges it again, reproduce.sh repeats it",
+        )
+    rig = rig or ready_rig([plan], ways.on_event)
+    environment = interrupted.environment
+    check_same_host(environment, rig.environment(plan))
+    check_same_components(directory, components_of(rig, plan.cells))
+    sessions = [*sessions_then(environment, directory), new_session()]
+    environment = {**environment, SESSIONS: sessions}
+    directory.write_environment(environment)
+    aim = interrupted.selection.aim
+    return _Run(rig, interrupted.scenario, plan, directory, ways, aim, environment).run()
+
+
+def trials_of(plan: Plan) -> int:
+    """How many trials `plan` takes, controls included, if all turns out as expected."""
+    controls = {
+        same_run(control.parameters)
+        for cell in plan.cells
+        for control in controls_for(
+            cell.parameters, Verdict.SAFE if cell.expect is Expect.SAFE else Verdict.LOSSY
+        )
+    }
+    own = {same_run(cell.parameters) for cell in plan.cells}
+    return plan.trials + len(controls - own)
+
+
+def _is_loss(result: TrialResult) -> bool:
+    return result.verdict is Verdict.LOSSY
+
+
+class _Run:
+    """One run of one plan, from its start or from where it was interrupted."""
+
+    def __init__(
+        self,
+        rig: Rig,
+        scenario: Scenario,
+        plan: Plan,
+        directory: ResultDir,
+        ways: Ways,
+        aim: Aim | None,
+        environment: Mapping[str, Any],
+    ) -> None:
+        self.rig = rig
+        self.scenario = scenario
+        self.plan = plan
+        self.directory = directory
+        self.ways = ways
+        self.jobs = ways.jobs
+        self.on_event = ways.on_event
+        self.aim = aim
+        self.environment = environment
+
+    def run(self) -> RunResult:
+        """All trials, then the controls, then the verdicts; on disk when this returns."""
+        start = time.monotonic()
+        sessions = self.environment[SESSIONS]
+        before_s = sum(session.get("seconds", 0.0) for session in sessions)
+        reproduce = self.directory.write_reproduce(self.plan.seed)
+        self._announce()
+        trials = self._run_cells()
+        known = outcomes_of_cells(self.plan, trials)
+        known |= self._run_controls(missing_controls(self.plan, trials, known))
+        cells = cell_results(self.plan, trials, known, self.directory)
+        result = RunResult.of(
+            powercut=__version__,
+            scenario=self.plan.scenario,
+            description=self.plan.description,
+            scenario_file=str(self.scenario.path),
+            seed=self.plan.seed,
+            started=str(self.environment["started"]),
+            seconds=round(before_s + time.monotonic() - start, 3),
+            cells=cells,
+            controls=distinct_controls(cells),
+            reproduce=reproduce,
+            result_directory=str(self.directory.path),
+        )
+        self.directory.write_verdict(result)
+        self.on_event(RunFinished(self.plan.scenario, result.verdict, self.directory.path))
+        return result
+
+    def _announce(self) -> None:
+        """Says how much there is to do if everything turns out as expected."""
+        self.on_event(
+            RunStarted(
+                scenario=self.plan.scenario,
+                seed=self.plan.seed,
+                cells=tuple(cell.name for cell in self.plan.cells),
+                trials=trials_of(self.plan),
+                directory=self.directory.path,
+            )
+        )
+
+    def _run_cells(self) -> dict[str, list[TrialResult]]:
+        """Every trial of every cell, in the order of the plan."""
+        work = [(cell, trial) for cell in self.plan.cells for trial in cell.trials]
+        done = {} if self.aim is None else self._estimate(self.aim)
+        lost: set[str] = {name for (name, _), result in done.items() if _is_loss(result)}
+
+        def run(item: tuple[Cell, Trial]) -> None:
+            cell, trial = item
+            key = (cell.name, trial.number)
+            if key in done or (self.aim is not None and aims_at(cell) and cell.name in lost):
+                return
+            done[key] = self._trial(cell.name, cell.parameters, trial)
+            if _is_loss(done[key]):
+                lost.add(cell.name)
+
+        with ThreadPoolExecutor(self.jobs) as pool:
+            for _ in pool.map(run, work):
+                pass
+        left_out = len(work) - len(done)
+        if left_out:
+            text = f"{left_out:,} cuts are left out: after a loss they could change nothing."
+            self.on_event(Notice(text))
+        return {
+            cell.name: [
+                done[cell.name, trial.number]
+                for trial in cell.trials
+                if (cell.name, trial.number) in done
+            ]
+            for cell in self.plan.cells
+        }
+
+    def _estimate(self, aim: Aim) -> dict[tuple[str, int], TrialResult]:
+        """Says how many cuts there will be, and how long they take.
+
+        Where no earlier run tells, one cut is made to see; it counts like any other.
+        """
+        self.on_event(Notice(f"{aim}."))
+        known = past_seconds(self.directory.path.parent.parent, self.plan)
+        done: dict[tuple[str, int], TrialResult] = {}
+        source = "as in earlier runs"
+        new = [c for c in self.plan.cells if aims_at(c) and same_run(c.parameters) not in known]
+        if new:
+            cell, trial = new[0], new[0].trials[0]
+            result = self._trial(cell.name, cell.parameters, trial)
+            done[cell.name, trial.number] = result
+            known |= {same_run(c.parameters): seconds_of([result]) or 0.0 for c in new}
+            source = "as the first one"
+        seconds = total_seconds(self.plan, known, self.jobs)
+        if seconds is not None:
+            text = f"{self.plan.trials:,} cuts take {in_words(seconds)} here, if they go {source}."
+            self.on_event(Notice(text))
+        return done
+
+    def _run_controls(self, wanted: dict[str, tuple[str, Control]]) -> Known:
+        def run(item: tuple[str, tuple[str, Control]]) -> Outcome:
+            key, (name, control) = item
+            (trial,) = draw_trials(self.plan.seed, name, control.parameters, 1)
+            place = self.directory.place_of(name, 1, control=True)
+            made = self.ways.controls.get(key)
+            if made is not None and not place.path.exists():
+                place.adopt_recording(made)
+            result = self._trial(name, control.parameters, trial, control)
+            self.ways.controls.setdefault(key, place)
+            return Outcome.of(f"control {name}", result)
+
+        with ThreadPoolExecutor(self.jobs) as pool:
+            return dict(zip(wanted, pool.map(run, wanted.items()), strict=True))
+
+    def _trial(
+        self, name: str, parameters: Parameters, trial: Trial, control: Control | None = None
+    ) -> TrialResult:
+        """Makes and judges one trial, unless it is there already."""
+        start = time.monotonic()
+
+        def notify(phase: Phase) -> None:
+            self.on_event(TrialPhase(name, trial.number, phase))
+
+        kind = None if control is None else control.kind
+        directory = self.directory.place_of(name, trial.number, control=control is not None)
+        run_id = run_id_of(trial.seed)
+        job = TrialJob(self.plan.scenario, name, parameters, trial, run_id, control=kind)
+        result = earlier_result(directory, job)
+        earlier = result is not None
+        if result is None:
+            directory = self.directory.trial(name, trial.number, control=control is not None)
+            record_trial(self.rig, job, directory, notify)
+            notify(Phase.JUDGE)
+            result = explored(directory, judge_trial(directory))
+            directory.write_verdict(result)
+        wanted = wanted_verdict(parameters.expect) if control is None else control.expected
+        worth = result.verdict if control is None else as_control(result)
+        drop_unless_kept(directory, worth, wanted, self.ways.keep, control=control is not None)
+        self.on_event(
+            TrialFinished(
+                cell=name,
+                trial=trial.number,
+                verdict=result.verdict,
+                acked=result.commits_acked,
+                lost=result.commits_lost,
+                seconds=round(time.monotonic() - start, 3),
+                control=control is not None,
+                as_expected=worth is wanted,
+                earlier=earlier,
+            )
+        )
+        return result

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Draws up a certificate from what is on disk, and from nothing else.
+
+So the same folder always gives the same certificate, and `powercut certificate verify` finds
+out whether one was changed by drawing it up again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from powercut.certify.causes import explanation_of
+from powercut.certify.words import statement_of
+from powercut.crash.explore import log2_sum
+from powercut.model.errors import DamagedRecording, UsageError
+from powercut.model.verdict import FindingKind, Verdict
+from powercut.scenario.flat import differing, flat
+from powercut.store.certificate import (
+    Certificate,
+    CertifiedCell,
+    CertifiedControl,
+    Component,
+    Coverage,
+    Evidence,
+)
+from powercut.store.certify_order import CertificateDir, read_components
+from powercut.store.exploration import ExploreResult, read_exploration
+from powercut.store.layout import ResultDir, TrialDir
+from powercut.store.manifest import MANIFEST
+from powercut.store.measured import read_measured
+from powercut.store.results import CellResult
+from powercut.witness.confirm import is_analysed, live_losses, seen_again
+
+
+def certificate_of(directory: CertificateDir) -> Certificate:
+    """The certificate that the runs in `directory` give.
+
+    Raises UsageError if not all of them have ended, and DamagedRecording if something is
+    missing or damaged.
+    """
+    order = directory.read_order()
+    runs = [(run, run.read_verdict()) for run in _ended(directory, order.scenarios)]
+    components: dict[Component, int] = {}
+    cells: list[CertifiedCell] = []
+    for run, result in runs:
+        known = read_components(run)
+        places = [components.setdefault(part, len(components)) for part in known.components]
+        for cell in result.cells:
+            parts = tuple(places[index] for index in known.cells.get(cell.cell, ()))
+            cells.append(_cell(directory, run, cell, parts))
+    environment = runs[0][0].read_environment()
+    axes = axes_of(cells)
+    verdicts = {v.name.lower(): sum(cell.verdict is v for cell in cells) for v in Verdict}
+    return Certificate(
+        powercut=runs[0][1].powercut,
+        title=order.title,
+        seed=order.seed,
+        started=min(result.started for _, result in runs),
+        seconds=directory.spent_s(),
+        command=order.command,
+        host=_host(environment),
+        components=tuple(components),
+        axes=axes,
+        strategy=order.strategy,
+        verdicts=verdicts,
+        as_expected=bool(cells) and all(cell.as_expected for cell in cells),
+        cells=tuple(cells),
+        not_tested=order.left_out,
+        statement=statement_of(cells, order.left_out),
+    )
+
+
+def _ended(directory: CertificateDir, names: Sequence[str]) -> list[ResultDir]:
+    if not names:
+        raise DamagedRecording(f"{directory.path}: its order names no scenario")
+    runs = {name: directory.run_of(name) for name in names}
+    left = [name for name, run in runs.items() if run is None or not run.ended]
+    if left:
+        raise UsageError(
+            f"{directory.path}: {len(left)} of {len(names)} runs have not ended: "
+            + ", ".join(left[:5]),
+            hint=f"powercut certify --resume {directory.path}",
+        )
+    return [run for run in runs.values() if run is not None]
+
+
+def _host(environment: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        **dict(environment.get("host", {})),
+        "accelerator": environment.get("accelerator"),
+        "python": environment.get("python"),
+    }
+
+
+def _cell(
+    directory: CertificateDir, run: ResultDir, cell: CellResult, components: tuple[int, ...]
+) -> CertifiedCell:
+    measured = read_measured(run, cell.cell, cell.parameters)
+    wire = None if measured is None else measured.wire
+    return CertifiedCell(
+        scenario=cell.scenario,
+        cell=cell.cell,
+        description=cell.description,
+        settings=differing(cell.parameters),
+        parameters=cell.parameters,
+        components=components,
+        verdict=cell.verdict,
+        expected=cell.expected,
+        as_expected=cell.as_expected,
+        cuts=len(cell.trials),
+        acked=cell.commits_acked,
+        lost=cell.commits_lost,
+        lost_lsns=cell.lost_lsns,
+        exposure=cell.exposure,
+        loss_probability_upper_95=cell.loss_probability_upper_95,
+        coverage=coverage_of([run.at(trial.result_directory) for trial in cell.trials]),
+        controls=tuple(
+            CertifiedControl(
+                kind=control.kind,
+                expected=control.expected,
+                verdict=control.verdict,
+                behaved=control.behaved,
+                evidence=_evidence(directory, run.at(control.result_directory))
+                if control.result_directory
+                else None,
+            )
+            for control in cell.controls
+        ),
+        confirmed=confirmed(run, cell),
+        explanation=explanation_of(cell, wire),
+        wire=wire,
+        costs=() if measured is None else measured.costs,
+        evidence=tuple(
+            _evidence(directory, run.at(trial.result_directory)) for trial in cell.trials
+        ),
+        reproduce=cell.reproduce,
+    )
+
+
+def _evidence(directory: CertificateDir, trial: TrialDir) -> Evidence:
+    path = trial.path / MANIFEST
+    try:
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise DamagedRecording(f"{path}: {error.strerror}") from error
+    relative = trial.path.relative_to(directory.path).as_posix()
+    return Evidence(directory=relative, sha256=digest, kept=trial.kept)
+
+
+def confirmed(run: ResultDir, cell: CellResult) -> bool | None:
+    """Whether live cut and recording name the same lost records; None if nothing is lost.
+
+    1. Some cut really lost records: what might have been lost is a finding, not a confirmation.
+    2. In no trial did recovery and recording disagree (powercut.checkers.agreement).
+    3. Of each cut that lost, the analysis of the recording names every lost record; or, where
+       only what leads to them is gone, recovery of the recorded disk loses the very same
+       (powercut.witness.confirm).
+    """
+    if cell.verdict is not Verdict.LOSSY:
+        return None
+    losing = [trial for trial in cell.trials if live_losses(trial)]
+    kinds = {finding.kind for trial in cell.trials for finding in trial.findings}
+    if not losing or FindingKind.DISAGREEMENT in kinds:
+        return False
+    return all(
+        is_analysed(trial) or seen_again(run.at(trial.result_directory), trial) for trial in losing
+    )
+
+
+def coverage_of(trials: Iterable[TrialDir]) -> Coverage | None:
+    """What exploration saw of the crash states of `trials`; None if nothing was explored."""
+    found = [result for result in map(read_exploration, trials) if result is not None]
+    if not found:
+        return None
+    left_out = dict.fromkeys(result.coverage.not_looked_at for result in found)
+    return Coverage(
+        legal_log2=round(log2_sum([log for result in found for log in _legal(result)]), 2),
+        checked=sum(
+            result.coverage.recovered + result.coverage.recovery_states for result in found
+        ),
+        decided=sum(result.coverage.pruned for result in found),
+        lossy=sum(
+            finding.states
+            for result in found
+            for finding in result.findings
+            if finding.verdict is Verdict.LOSSY
+        ),
+        not_looked_at="; ".join(text for text in left_out if text),
+    )
+
+
+def _legal(result: ExploreResult) -> tuple[float, ...]:
+    """How many states there were to look at, as binary logarithms: of the recording, and of
+    recoveries that were cut."""
+    coverage = result.coverage
+    if not coverage.recovery_states:
+        return (coverage.legal_log2,)
+    return (coverage.legal_log2, coverage.recovery_log2)
+
+
+def axes_of(cells: Sequence[CertifiedCell]) -> dict[str, tuple[Any, ...]]:
+    """The settings that vary between `cells`, and their values in order of appearance."""
+    values: dict[str, list[Any]] = {}
+    for cell in cells:
+        for key, value in flat(cell.parameters).items():
+            seen = values.setdefault(key, [])
+            if value not in seen:
+                seen.append(value)
+    return {key: tuple(seen) for key, seen in values.items() if len(seen) > 1}

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Certifies: runs a set of scenarios and draws up the certificate of what came out.
+
+Everything is on disk as soon as it is known, so that a certificate that was interrupted, in
+whatever way, is gone on with (`resume_certificate`) and comes out the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from powercut.campaign.assemble import same_run
+from powercut.campaign.keep import Keep
+from powercut.campaign.resume import Selection, check_same_components, check_same_host
+from powercut.campaign.runner import Listener, Ways, new_run, ready_rig, resume_run, trials_of
+from powercut.certify.build import certificate_of
+from powercut.certify.words import untested
+from powercut.measure.measure import measure_cell
+from powercut.model.errors import UsageError
+from powercut.model.events import CellMeasured, CertifyStarted, Notice
+from powercut.rig.components import components_of
+from powercut.rig.rig import Rig
+from powercut.scenario.choices import DiskModel
+from powercut.scenario.choose import Strategy
+from powercut.scenario.load import Scenario, parse_scenario
+from powercut.scenario.plan import Cell, Plan
+from powercut.store.certificate import Certificate, NotTested
+from powercut.store.certify_order import CertificateDir, Order
+from powercut.store.files import locked, remove_tree, write_atomic
+from powercut.store.layout import ResultDir
+from powercut.store.measured import drop_measured_evidence, read_measured
+from powercut.witness.confirm import confirm, is_analysed, live_losses
+
+_COMMITS: Final = 100
+"""Commits that are measured of each cell: percentiles beyond p99 would need more."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be certified."""
+
+    title: str
+    scenarios: tuple[Scenario, ...]
+    seed: int
+    command: str
+    selection: Selection = field(default_factory=Selection)
+    models: tuple[DiskModel, ...] = ()
+    measure: bool = True
+    left_out: tuple[NotTested, ...] = ()
+
+
+@dataclass(frozen=True)
+class Certified:
+    """A certificate and its folder."""
+
+    directory: CertificateDir
+    certificate: Certificate
+
+
+@dataclass(frozen=True)
+class CertifyWays:
+    """How it is done, as far as it does not change what comes out."""
+
+    jobs: int = 1
+    keep: Keep = Keep.NOTABLE
+    on_event: Listener = field(default=lambda _: None)
+
+
+def certify(request: Request, results: Path, ways: CertifyWays) -> Certified:
+    """Runs all that `request` asks for, and certifies it.
+
+    Raises UsageError for what cannot be asked for, and HostError if this host cannot run it.
+    """
+    names = [scenario.name for scenario in request.scenarios]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UsageError(
+            f"two scenarios are called {twice[0]!r}", hint="a certificate names each by its name"
+        )
+    # Whatever is wrong with a selection shows before a folder is made.
+    plans = [request.selection.plan(scenario, request.seed) for scenario in request.scenarios]
+    cells = [cell.parameters for plan in plans for cell in plan.cells]
+    order = Order(
+        title=request.title,
+        seed=request.seed,
+        command=request.command,
+        scenarios=tuple(names),
+        strategy=strategy_of(request.scenarios),
+        selection=request.selection.as_json(),
+        measure=request.measure,
+        models=request.models,
+        left_out=(*request.left_out, *untested(cells)),
+    )
+    texts = {scenario.name: scenario.text for scenario in request.scenarios}
+    directory = CertificateDir.create(results, order, texts)
+    return _go_on(directory, ways)
+
+
+def resume_certificate(path: Path, ways: CertifyWays) -> Certified:
+    """Goes on with the certificate at `path`, which may also be complete.
+
+    Raises UsageError if there is none, or if this host is not as it was.
+    """
+    return _go_on(CertificateDir.open(path), ways)
+
+
+def strategy_of(scenarios: Sequence[Scenario]) -> str:
+    """How the combinations of `scenarios` were chosen, as far as there are any."""
+    if any(scenario.strategy is Strategy.PAIRWISE for scenario in scenarios):
+        return "pairwise"
+    if any(scenario.settings.matrix for scenario in scenarios):
+        return "product"
+    return "listed"
+
+
+def _go_on(directory: CertificateDir, ways: CertifyWays) -> Certified:
+    with locked(directory.path, "certificate"):
+        order = directory.read_order()
+        work = [_load(directory, order, name) for name in order.scenarios]
+        plans = [plan for _, plan in work]
+        rig = ready_rig(plans, ways.on_event)
+        ways.on_event(
+            CertifyStarted(
+                title=order.title,
+                seed=order.seed,
+                scenarios=len(plans),
+                cells=sum(len(plan.cells) for plan in plans),
+                trials=sum(trials_of(plan) + len(plan.cells) * order.measure for plan in plans),
+                directory=directory.path,
+            )
+        )
+        # What lost records is looked at once more before it goes.
+        keep = Keep.NOTABLE if ways.keep is Keep.NONE else ways.keep
+        run_ways = Ways(ways.jobs, keep, ways.on_event)
+        for scenario, plan in work:
+            start = time.monotonic()
+            ended = _run(rig, directory, order, scenario, plan, run_ways)
+            if ways.keep is Keep.NONE:
+                _drop_all(ended)
+            directory.add_spent(time.monotonic() - start)
+        certificate = certificate_of(directory)
+        write_certificate(directory, certificate)
+    return Certified(directory, certificate)
+
+
+def write_certificate(directory: CertificateDir, certificate: Certificate) -> None:
+    """Writes certificate.json.  Raises HostError."""
+    write_atomic(directory.certificate, certificate.model_dump_json(indent=1).encode() + b"\n")
+
+
+def _load(directory: CertificateDir, order: Order, name: str) -> tuple[Scenario, Plan]:
+    path = directory.scenario(name)
+    scenario = parse_scenario(path.read_text(encoding="utf-8"), path)
+    return scenario, Selection.of_json(order.selection).plan(scenario, order.seed)
+
+
+def _run(
+    rig: Rig,
+    directory: CertificateDir,
+    order: Order,
+    scenario: Scenario,
+    plan: Plan,
+    ways: Ways,
+) -> ResultDir:
+    """Runs one scenario, or goes on with it, or takes it as it is."""
+    run = directory.run_of(plan.scenario)
+    if run is None:
+        selection = Selection.of_json(order.selection)
+        new_run(rig, scenario, plan, selection, directory.runs, ways)
+    elif run.ended:
+        check_same_host(run.read_environment(), rig.environment(plan))
+        check_same_components(run, components_of(rig, plan.cells))
+    else:
+        resume_run(run.path, ways, rig)
+    ended = directory.run_of(plan.scenario)
+    assert ended is not None
+    for trial in ended.trials():
+        record = trial.read_record()
+        if record.control is not None:
+            ways.controls.setdefault(same_run(record.parameters), trial)
+    _confirm(ended, ways)
+    if order.measure:
+        for cell in plan.cells:
+            _measure(rig, ended, order, plan.scenario, cell, ways)
+    return ended
+
+
+def _confirm(run: ResultDir, ways: Ways) -> None:
+    """Sees again, in what was recorded of it, every loss that analysis alone cannot name."""
+    for cell in run.read_verdict().cells:
+        for trial in cell.trials:
+            if not live_losses(trial) or is_analysed(trial):
+                continue
+            place = run.at(trial.result_directory)
+            if place.kept and not confirm(place, trial).confirmed:
+                ways.on_event(Notice(f"{cell.cell} #{trial.trial}: its loss was not seen again."))
+
+
+def _drop_all(run: ResultDir) -> None:
+    for trial in run.trials():
+        trial.drop_evidence()
+
+
+def _measure(rig: Rig, run: ResultDir, order: Order, scenario: str, cell: Cell, ways: Ways) -> None:
+    """Measures a cell unless that was done; one at a time, as others would slow it down."""
+    place = run.measurement(cell.name)
+    earlier = read_measured(run, cell.name, cell.parameters)
+    made = earlier
+    if made is None:
+        remove_tree(place)  # of one that was interrupted
+        made = measure_cell(rig, scenario, cell, place, models=order.models, commits=_COMMITS)
+    if ways.keep is not Keep.ALL:
+        drop_measured_evidence(run, cell.name)
+    ways.on_event(CellMeasured(cell.name, made.trouble, earlier=earlier is not None))

@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is a certificate what it claims to be?
+
+1. It follows the schema, and what it says agrees with itself: counts, bounds, verdicts with
+   their controls.  This needs nothing but the file.
+2. It follows from its folder: drawn up again from the results there, it comes out the same,
+   field by field; these results follow from their trials and controls
+   (powercut.certify.follows); each recording that was kept is as it was sealed.
+3. With `deep`, each recording that was kept is judged again, by the checkers of today.
+4. If it is signed, the signature fits the file and, where the reader says whom to trust, the
+   signer is one of them.
+
+What could not be looked at is said, too: a file without its folder and without a signature
+proves nothing but that it is consistent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from powercut import __version__
+from powercut.certify.build import axes_of, certificate_of
+from powercut.certify.follows import problems_of_runs
+from powercut.certify.sign import check_signature
+from powercut.certify.words import statement_of
+from powercut.explore.trial import explored
+from powercut.model.confidence import upper_bound
+from powercut.model.errors import DamagedRecording, PowercutError, UsageError
+from powercut.model.verdict import Verdict
+from powercut.scenario.flat import differing
+from powercut.scenario.settings import Expect
+from powercut.store.certificate import Certificate, CertifiedCell, Evidence
+from powercut.store.certify_order import (
+    SIGNATURE,
+    CertificateDir,
+    read_certificate,
+)
+from powercut.store.confirmation import read_confirmation
+from powercut.store.layout import TrialDir
+from powercut.store.results import wanted_verdict
+from powercut.trial.controls import EXPECTED, controls_for
+from powercut.trial.judge import judge_trial
+from powercut.witness.confirm import recovered_again
+
+_SHOWN_MAX: Final = 60
+_CLOSE: Final = 1e-9
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What came out of examining a certificate."""
+
+    certificate: Certificate
+    problems: tuple[str, ...]
+    """What is wrong; empty if nothing is."""
+
+    checked: tuple[str, ...]
+    """What was looked at and found in order, in sentences."""
+
+    unchecked: tuple[str, ...]
+    """What could not be looked at."""
+
+
+def examine(path: Path, *, deep: bool = False, allowed_signers: Path | None = None) -> Examination:
+    """Examines the certificate at `path`, a file or its folder.
+
+    Raises UsageError if there is none, and DamagedRecording if it does not follow the schema.
+    """
+    file = path / "certificate.json" if path.is_dir() else path
+    certificate = read_certificate(file)
+    problems = list(contradictions(certificate))
+    checked: list[str] = []
+    unchecked: list[str] = []
+    if not problems:
+        checked.append("The certificate follows its schema and agrees with itself.")
+    try:
+        directory = CertificateDir.open(file)
+    except UsageError:
+        unchecked.append("Its results are not beside it: nothing says where it comes from.")
+        if deep:
+            problems.append(f"{file.parent}: there is no evidence to judge again")
+    else:
+        _examine_folder(certificate, directory, deep, problems, checked, unchecked)
+    _examine_signature(file, allowed_signers, problems, checked, unchecked)
+    return Examination(certificate, tuple(problems), tuple(checked), tuple(unchecked))
+
+
+def _examine_signature(
+    file: Path,
+    allowed_signers: Path | None,
+    problems: list[str],
+    checked: list[str],
+    unchecked: list[str],
+) -> None:
+    signature = file.with_name(SIGNATURE)
+    if not signature.is_file():
+        if allowed_signers is not None:
+            problems.append(f"{file} is not signed: there is no {signature.name}")
+        else:
+            unchecked.append("It is not signed.")
+        return
+    outcome = check_signature(file, signature, allowed_signers)
+    if not outcome.good:
+        problems.append(outcome.says)
+    elif outcome.trusted:
+        checked.append(outcome.says)
+    else:
+        checked.append(outcome.says)
+        unchecked.append("Nobody vouches for the key: name those whom you trust.")
+
+
+# --- the folder ---------------------------------------------------------------------
+
+
+def _examine_folder(
+    certificate: Certificate,
+    directory: CertificateDir,
+    deep: bool,
+    problems: list[str],
+    checked: list[str],
+    unchecked: list[str],
+) -> None:
+    before = len(problems)
+    try:
+        again = certificate_of(directory)
+    except PowercutError as error:
+        problems.append(str(error))
+        return
+    texts = certificate.powercut == __version__
+    problems += _compare(_plain(certificate, texts=texts), _plain(again, texts=texts))
+    problems += problems_of_runs(directory)
+    if not texts:
+        unchecked.append(
+            f"Explanations were not compared: powercut {certificate.powercut} wrote them, and "
+            f"this is {__version__}."
+        )
+    folders = [directory.path / entry.directory for entry in evidence_of(again)]
+    trials = [TrialDir(folder, directory.path) for folder in folders]
+    there = [trial for trial in trials if trial.kept]
+    confirmed = 0
+    for trial in there:
+        problems += _seal_problems(trial)
+        if deep:
+            problems += _judged_again(trial)
+            confirmed += _confirm_again(trial, problems, unchecked)
+    told = {entry.directory for entry in evidence_of(certificate) if entry.kept}
+    lost = [t for t in trials if not t.kept and t.relative in told]
+    if deep:
+        problems += [f"{t.path}: the recording is gone, and cannot be judged again" for t in lost]
+    if len(problems) == before:
+        checked.append("Drawn up again from the results beside it, it comes out the same.")
+        checked.append("The results follow from their trials and controls.")
+        if there:
+            what = "judged again with the same outcome" if deep else "as it was sealed"
+            checked.append(f"{len(there)} of {len(trials)} recordings are there, each {what}.")
+        if confirmed:
+            what = "confirmation was" if confirmed == 1 else "confirmations were"
+            checked.append(f"{confirmed} {what} repeated, with the same outcome.")
+    if dropped := len(trials) - len(there) - len(lost):
+        unchecked.append(f"{dropped} of {len(trials)} recordings were not kept.")
+    if lost:
+        unchecked.append(f"{len(lost)} recordings are gone that were there when it was drawn up.")
+    if there and not deep:
+        unchecked.append("No recording was judged again: --deep does.")
+
+
+def evidence_of(certificate: Certificate) -> tuple[Evidence, ...]:
+    """Every recording that a certificate names, once."""
+    found = {
+        entry.directory: entry
+        for cell in certificate.cells
+        for entry in (
+            *cell.evidence,
+            *(control.evidence for control in cell.controls if control.evidence is not None),
+        )
+    }
+    return tuple(found.values())
+
+
+def _seal_problems(trial: TrialDir) -> list[str]:
+    try:
+        trial.check_seal()
+    except PowercutError as error:
+        return str(error).splitlines()
+    return []
+
+
+def _judged_again(trial: TrialDir) -> Iterator[str]:
+    try:
+        stored = trial.read_verdict()
+        result = explored(trial, judge_trial(trial), again=True)
+    except PowercutError as error:
+        yield str(error)
+        return
+    if (result.verdict, result.commits_acked) != (stored.verdict, stored.commits_acked):
+        yield (
+            f"{trial.path}: judged again it is {result.verdict.name} with "
+            f"{result.commits_acked} acknowledged records, and was {stored.verdict.name} with "
+            f"{stored.commits_acked}"
+        )
+    elif result.lost_lsns != stored.lost_lsns:
+        yield f"{trial.path}: judged again, other records are lost"
+
+
+def _confirm_again(trial: TrialDir, problems: list[str], unchecked: list[str]) -> bool:
+    """Recovers a disk once more whose loss another recovery has confirmed; whether it agreed."""
+    try:
+        known = read_confirmation(trial)
+        if known is None or not known.confirmed:
+            return False
+        again = recovered_again(trial, trial.read_verdict())
+    except DamagedRecording as error:
+        problems.append(str(error))
+    except PowercutError as error:
+        unchecked.append(f"{trial.relative}: its confirmation could not be repeated: {error}")
+    else:
+        if (again.confirmed, again.lsns) == (True, known.lsns):
+            return True
+        problems.append(f"{trial.path}: the confirmation does not come out again: {again.how}")
+    return False
+
+
+def _plain(certificate: Certificate, *, texts: bool) -> dict[str, Any]:
+    """As JSON, but for what may change: recordings may be dropped later, texts improved."""
+    value = json.loads(certificate.model_dump_json())
+    if not texts:
+        for part in (value, *value["cells"]):
+            part.pop("statement", None)
+            part.pop("explanation", None)
+    for cell in value["cells"]:
+        entries = [*cell["evidence"], *(control["evidence"] for control in cell["controls"])]
+        for entry in entries:
+            if entry is not None:
+                entry.pop("kept")
+    return dict(value)
+
+
+def _compare(given: Any, again: Any, place: str = "") -> Iterator[str]:
+    """Where two JSON values differ, each place in a sentence."""
+    if isinstance(given, dict) and isinstance(again, dict):
+        for key in dict.fromkeys((*given, *again)):
+            inner = f"{place}.{key}" if place else key
+            yield from _compare(given.get(key), again.get(key), inner)
+    elif isinstance(given, list) and isinstance(again, list) and len(given) == len(again):
+        for number, (left, right) in enumerate(zip(given, again, strict=True)):
+            yield from _compare(left, right, f"{place}[{number}]")
+    elif given != again:
+        yield f"{place}: the certificate says {_shown(given)}, its results say {_shown(again)}"
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN_MAX else text[: _SHOWN_MAX - 3] + "..."
+
+
+# --- the certificate by itself --------------------------------------------------------
+
+
+def contradictions(certificate: Certificate) -> Iterator[str]:
+    """What in a certificate contradicts something else in it."""
+    cells = certificate.cells
+    counted = {v.name.lower(): sum(cell.verdict is v for cell in cells) for v in Verdict}
+    if certificate.verdicts != counted:
+        yield f"verdicts: it counts {certificate.verdicts}, its cells are {counted}"
+    if certificate.as_expected != (bool(cells) and all(cell.as_expected for cell in cells)):
+        yield "as_expected: it is not what its cells say"
+    if certificate.axes != axes_of(cells):
+        yield "axes: they are not the settings that vary between its cells"
+    same_words = certificate.powercut == __version__
+    if same_words and certificate.statement != statement_of(cells, certificate.not_tested):
+        yield "statement: it is not what follows from the cells"
+    names = [(cell.scenario, cell.cell) for cell in cells]
+    if len(set(names)) != len(names):
+        yield "cells: two have the same name"
+    for cell in cells:
+        for problem in _cell_contradictions(cell, len(certificate.components)):
+            yield f"{cell.scenario}: {cell.cell}: {problem}"
+
+
+def _cell_contradictions(cell: CertifiedCell, components: int) -> Iterator[str]:
+    if cell.as_expected != (cell.verdict is wanted_verdict(cell.expected)):
+        yield "as_expected contradicts verdict and expected"
+    if cell.expected is not cell.parameters.expect:
+        yield "expected is not what its parameters say"
+    if cell.settings != differing(cell.parameters):
+        yield "its settings are not those in which its parameters differ from the defaults"
+    if not 0 <= cell.lost <= cell.acked:
+        yield f"{cell.lost} of {cell.acked} records cannot be lost"
+    if cell.cuts != len(cell.evidence):
+        yield f"{cell.cuts} cuts with {len(cell.evidence)} recordings"
+    if any(not 0 <= index < components for index in cell.components):
+        yield "a component is not in the list"
+    if (cell.confirmed is None) != (cell.verdict is not Verdict.LOSSY):
+        yield "confirmed is for lossy cells, and for them alone"
+    if bool(cell.explanation) != (cell.verdict is not Verdict.SAFE):
+        yield "an explanation is for cells that are not safe, and for them alone"
+    yield from _control_contradictions(cell)
+    if cell.verdict is Verdict.SAFE:
+        yield from _safe_contradictions(cell)
+    elif cell.loss_probability_upper_95 is not None:
+        yield "a bound is for safe cells alone"
+
+
+def _safe_contradictions(cell: CertifiedCell) -> Iterator[str]:
+    """SAFE asks for the most: nothing lost, nothing exposed, and controls that behaved."""
+    if cell.lost or cell.lost_lsns:
+        yield "it is safe and has lost records"
+    if cell.exposure is None or cell.exposure.records:
+        yield "it is safe, and records were acknowledged too early, or nobody knows"
+    if cell.coverage is not None and cell.coverage.lossy:
+        yield "it is safe, and crash states lose records"
+    wanted = {control.kind for control in controls_for(cell.parameters, Verdict.SAFE)}
+    if not cell.controls or {control.kind for control in cell.controls} != wanted:
+        yield "it is safe without the controls that vouch for it"
+    if not all(control.behaved for control in cell.controls):
+        yield "it is safe, and a control misbehaved"
+    bound = cell.loss_probability_upper_95
+    possible = [upper_bound(0, cuts) for cuts in range(1, cell.cuts + 1)]
+    if bound is None:
+        if cell.acked:
+            yield "it is safe, and no bound is given"
+    elif not any(abs(bound - value) < _CLOSE for value in possible):
+        yield f"no number of its {cell.cuts} cuts gives the bound {bound}"
+
+
+def _control_contradictions(cell: CertifiedCell) -> Iterator[str]:
+    for control in cell.controls:
+        wanted = EXPECTED[control.kind]
+        if control.expected is not (Expect.SAFE if wanted is Verdict.SAFE else Expect.LOSSY):
+            yield f"control {control.kind.value} must come out {wanted.name}, it says otherwise"
+        if control.behaved != (control.verdict is wanted):
+            yield f"control {control.kind.value}: behaved contradicts its verdict"
+        if control.evidence is None and control.behaved:
+            yield f"control {control.kind.value} behaved without a recording"

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`powercut history`: certificates over time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from powercut.paths import RESULTS
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("results", type=_PATH, default=RESULTS, metavar="[RESULTS]")
+@click.option("--profile", metavar="NAME", help="Only the runs of this profile.")
+@click.option("--html", "page", type=_PATH, help="Write the page here, not beside the runs.")
+def history(results: Path, profile: str | None, page: Path | None) -> int:
+    """Shows certificates over time, and what changed with the last run.
+
+    Reads every certificate below RESULTS/certify, by default those of this checkout.  Changes
+    of verdicts come first, then costs that changed beyond noise, then versions.
+    """
+    from rich.console import Console
+
+    from powercut.report.history import read_history
+    from powercut.report.page.history import print_history, write_history
+
+    console = Console()
+    found = read_history(results, profile=profile)
+    print_history(console, found)
+    path = write_history(found, page)
+    console.print(f"\n   page: {path}", soft_wrap=True, highlight=False, markup=False)
+    return 0

@@ -1,0 +1,355 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What this host can do, why not more, and what would mend it.
+
+Each probe tries the thing itself where that is possible: an accelerator counts when a
+guest has booted with it, the capture disk when nbdkit has loaded it.  Tests that need
+something ask `requirement` and quote its answer when they skip.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from powercut.machine.guest.image import current_guest_image
+from powercut.machine.guest.suites import CachedSuite, cached_suites
+from powercut.machine.port import Accelerator
+from powercut.machine.qemu.accelerator import accelerator_proof, qemu_version
+from powercut.model.errors import HostError, PowercutError
+from powercut.paths import BUILD, CACHE, CAPTURE_PLUGIN, RESULTS
+
+_TIMEOUT_S: Final = 20.0
+_MIB: Final = 1 << 20
+_GIB: Final = 1 << 30
+_SPACE_NEEDED: Final = 2 * _GIB  # guest image, cache, and the recordings of a few runs
+_MEMORY_NEEDED: Final = _GIB // 2  # one guest, its disk, and what judges them
+_ROOT_TOOLS: Final = ":/usr/sbin:/sbin"
+_LAUNCHER: Final = "call ./powercut in the checkout: it installs and builds what is missing"
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One answer.
+
+    `found` is what is there; `limit` why it is not more (empty if nothing is missing);
+    `remedy` what to do about that.  Without a `needed` one no scenario runs; without
+    another one something named in `limit` is slower or not on offer.
+    """
+
+    name: str
+    ok: bool
+    found: str
+    limit: str = ""
+    remedy: str = ""
+    needed: bool = False
+
+
+class _Absent(Exception):
+    """A tool is not there or does not work; the text says which and how."""
+
+
+def _said(*argv: str) -> str:
+    """Everything a tool says (some write their version to stderr)."""
+    environment = dict(os.environ, LC_ALL="C", PATH=os.environ.get("PATH", "") + _ROOT_TOOLS)
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=_TIMEOUT_S,
+            env=environment,
+        )
+    except FileNotFoundError:
+        raise _Absent(f"no {argv[0]}") from None
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise _Absent(f"{argv[0]} does not work: {error}") from None
+    if done.returncode != 0:
+        end = done.stdout.strip().splitlines()[-1:] or ["it said nothing"]
+        raise _Absent(f"{argv[0]} fails with status {done.returncode}: {end[0]}")
+    return done.stdout.strip()
+
+
+def _tool(name: str, package: str, *argv: str, needed: bool, limit: str = "") -> Probe:
+    try:
+        lines = _said(*argv).splitlines()
+    except _Absent as absent:
+        why = f"{absent}{': ' + limit if limit else ''}"
+        return Probe(name, False, "nothing usable", why, f"apt-get install {package}", needed)
+    return Probe(name, True, lines[0] if lines else "there", needed=needed)
+
+
+def _accelerator(accelerator: Accelerator, *, fresh: bool) -> Probe:
+    needed = accelerator is Accelerator.TCG
+    try:
+        proof = accelerator_proof(accelerator, fresh=fresh)
+    except PowercutError as error:
+        return Probe(accelerator.value, False, "not tried", str(error), error.hint, needed)
+    if proof.ok:
+        return Probe(accelerator.value, True, proof.detail, needed=needed)
+    if accelerator is Accelerator.KVM:
+        limit = f"{proof.detail}; guests run with TCG, at a fraction of the speed"
+        remedy = proof.remedy or "another machine; after a change: powercut doctor --fresh"
+        return Probe("kvm", False, "not usable", limit, remedy)
+    remedy = f"rm -r {BUILD / 'guest'}, then call ./powercut again"
+    return Probe("tcg", False, "not usable", proof.detail, remedy, needed)
+
+
+def _kvm(*, fresh: bool) -> Probe:
+    return _accelerator(Accelerator.KVM, fresh=fresh)
+
+
+def _tcg(*, fresh: bool) -> Probe:
+    return _accelerator(Accelerator.TCG, fresh=fresh)
+
+
+def _qemu(*, fresh: bool) -> Probe:
+    del fresh
+    try:
+        return Probe("qemu", True, qemu_version(timeout_s=_TIMEOUT_S), needed=True)
+    except PowercutError as error:
+        return Probe("qemu", False, "nothing usable", str(error), error.hint, needed=True)
+
+
+def _nbdkit(*, fresh: bool) -> Probe:
+    del fresh
+    return _tool("nbdkit", "nbdkit", "nbdkit", "--version", needed=True)
+
+
+def _capture_disk(*, fresh: bool) -> Probe:
+    del fresh
+    name = "capture disk"
+    if not CAPTURE_PLUGIN.exists():
+        return Probe(name, False, "not built", f"no {CAPTURE_PLUGIN}", _LAUNCHER, needed=True)
+    try:
+        fields = dict(
+            line.split("=", 1)
+            for line in _said("nbdkit", str(CAPTURE_PLUGIN), "--dump-plugin").splitlines()
+            if "=" in line
+        )
+    except _Absent as absent:
+        return Probe(name, False, "does not load", str(absent), _LAUNCHER, needed=True)
+    found = f"nbdkit loads it (plugin {fields.get('name', 'without a name')})"
+    return Probe(name, True, found, needed=True)
+
+
+def _guest_image(*, fresh: bool) -> Probe:
+    del fresh
+    try:
+        image = current_guest_image()
+    except PowercutError as error:
+        return Probe("guest image", False, "not built", str(error), _LAUNCHER, needed=True)
+    if image is None:
+        limit = "there is none for these programs and apt's lists; the next run builds it"
+        return Probe("guest image", False, "missing or stale", limit, _LAUNCHER, needed=True)
+    found = f"Linux {image.kernel_release}, digest {image.digest[:12]}"
+    return Probe("guest image", True, found, needed=True)
+
+
+def _suites(*, fresh: bool) -> Probe:
+    del fresh
+    found = [
+        f"{item.suite} ({', '.join(_versions_in(item))}; {item.size / _MIB:.0f} MiB)"
+        for item in cached_suites()
+    ]
+    text = ", ".join(found) or "none is in the cache"
+    text += f"; in {CACHE / 'suites'}, fetched when a scenario names one"
+    return Probe("suites", True, text)
+
+
+def _versions_in(item: CachedSuite) -> list[str]:
+    qemu = [f"QEMU {item.qemu}"] if item.qemu else []
+    return [*qemu, *(f"Linux {release}" for release in item.kernels)]
+
+
+def _uml(*, fresh: bool) -> Probe:
+    del fresh
+    return _tool(
+        "uml",
+        "user-mode-linux (Debian has it, Ubuntu does not)",
+        "linux.uml",
+        "--version",
+        needed=False,
+        limit="crash states are recovered in guests, several times slower",
+    )
+
+
+def _libvirt(*, fresh: bool) -> Probe:
+    del fresh
+    lacks, remedies = [], []
+    if importlib.util.find_spec("libvirt") is None:
+        lacks.append("no Python module libvirt")
+        remedies.append("apt-get install libvirt-dev; .venv/bin/pip install -e '.[libvirt]'")
+    path = os.environ.get("PATH", "") + _ROOT_TOOLS
+    daemon = shutil.which("libvirtd", path=path) or shutil.which("virtqemud", path=path)
+    if daemon is None:
+        lacks.append("no libvirtd")
+        remedies.append("apt-get install libvirt-daemon-system")
+    if lacks:
+        limit = f"{', '.join(lacks)}: only QEMU itself can be tested"
+        return Probe("libvirt", False, daemon or "nothing usable", limit, "; ".join(remedies))
+    return Probe("libvirt", True, _tool("", "", str(daemon), "--version", needed=False).found)
+
+
+def _fuse(*, fresh: bool) -> Probe:
+    del fresh
+    device = Path("/dev/fuse")
+    limit = "no disk can be a file: machine.aio other than nbd, virtio-pmem, nvdimm"
+    if not os.access(device, os.R_OK | os.W_OK):
+        why = "may not be opened by this user" if device.exists() else "is not there"
+        remedy = "modprobe fuse; in a container: --device /dev/fuse"
+        return Probe("fuse", False, "nothing usable", f"{device} {why}: {limit}", remedy)
+    try:
+        os.close(os.open(device, os.O_RDWR | os.O_CLOEXEC))
+    except OSError as error:
+        remedy = "in a container: --device /dev/fuse --cap-add SYS_ADMIN"
+        return Probe(
+            "fuse", False, "nothing usable", f"{device}: {error.strerror}: {limit}", remedy
+        )
+    if shutil.which("nbdfuse") is None:
+        why = f"no nbdfuse: {limit}"
+        return Probe("fuse", False, str(device), why, "apt-get install libnbd-bin")
+    # As machine/fuse.py starts it.
+    alone = ["unshare", "--mount", "--propagation", "private"]
+    alone += [] if os.geteuid() == 0 else ["--map-root-user"]
+    try:
+        _said(*alone, "true")
+    except _Absent as absent:
+        remedy = "allow user namespaces, or be root; in a container: --cap-add SYS_ADMIN"
+        return Probe("fuse", False, str(device), f"{absent}: {limit}", remedy)
+    return Probe("fuse", True, f"{device} opens, nbdfuse can have a mount namespace of its own")
+
+
+def _xfsprogs(*, fresh: bool) -> Probe:
+    del fresh
+    return _tool("xfsprogs", "xfsprogs", "mkfs.xfs", "-V", needed=True)
+
+
+def _e2fsprogs(*, fresh: bool) -> Probe:
+    del fresh
+    return _tool("e2fsprogs", "e2fsprogs", "mke2fs", "-V", needed=True)
+
+
+def _btrfs_progs(*, fresh: bool) -> Probe:
+    del fresh
+    limit = "no scenario with btrfs"
+    argv = ("mkfs.btrfs", "--version")
+    return _tool("btrfs-progs", "btrfs-progs", *argv, needed=False, limit=limit)
+
+
+def _disk_space(*, fresh: bool) -> Probe:
+    del fresh
+    free = {}
+    for label, folder in (("results", RESULTS), ("build", BUILD)):
+        there = next(path for path in (folder, *folder.parents) if path.exists())
+        free[label] = shutil.disk_usage(there).free
+    found = ", ".join(f"{size / _GIB:.1f} GiB free for {name}" for name, size in free.items())
+    if min(free.values()) >= _SPACE_NEEDED:
+        return Probe("disk space", True, found, needed=True)
+    limit = f"less than {_SPACE_NEEDED // _GIB} GiB: recordings may not fit"
+    remedy = f"delete old runs in {RESULTS}, or rm -r {BUILD} and call ./powercut again"
+    return Probe("disk space", False, found, limit, remedy, needed=True)
+
+
+def _memory(*, fresh: bool) -> Probe:
+    del fresh
+    fields = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+    available = int(fields["MemAvailable"].split()[0]) * 1024
+    processors = len(os.sched_getaffinity(0))
+    found = f"{available / _GIB:.1f} GiB available, {processors} processors"
+    if available >= _MEMORY_NEEDED:
+        return Probe("memory", True, found, needed=True)
+    limit = f"less than {_MEMORY_NEEDED >> 20} MiB: a guest and its disk may not fit"
+    return Probe("memory", False, found, limit, "close what uses it", needed=True)
+
+
+_PROBES: Final[Mapping[str, Callable[..., Probe]]] = {
+    "qemu": _qemu,
+    "kvm": _kvm,
+    "tcg": _tcg,
+    "nbdkit": _nbdkit,
+    "capture disk": _capture_disk,
+    "guest image": _guest_image,
+    "suites": _suites,
+    "uml": _uml,
+    "libvirt": _libvirt,
+    "fuse": _fuse,
+    "xfsprogs": _xfsprogs,
+    "e2fsprogs": _e2fsprogs,
+    "btrfs-progs": _btrfs_progs,
+    "disk space": _disk_space,
+    "memory": _memory,
+}
+
+NAMES: Final = tuple(_PROBES)
+"""What `requirement` knows."""
+
+
+def examine(*, fresh: bool = False) -> list[Probe]:
+    """Every probe, in the order of `NAMES`.
+
+    Accelerators are proved by booting a guest, once per boot of this host; `fresh`
+    proves them again.  Takes well under a second when they are known, else up to 20 s.
+    """
+    return [probe(fresh=fresh) for probe in _PROBES.values()]
+
+
+def requirement(name: str) -> Probe:
+    """One probe by name, for tests that need it.  Raises KeyError for a name not in `NAMES`."""
+    return _PROBES[name](fresh=False)
+
+
+def can_run(probes: Iterable[Probe]) -> bool:
+    """Whether everything is there that every scenario needs."""
+    return all(probe.ok for probe in probes if probe.needed)
+
+
+def table(probes: Iterable[Probe]) -> Table:
+    """The answers for a terminal: what is there, what is missing and how to mend it."""
+    result = Table(show_edge=False, pad_edge=False)
+    result.add_column("")
+    result.add_column("what", no_wrap=True)
+    result.add_column("found; why not more; what to do", overflow="fold")
+    for probe in probes:
+        if probe.ok:
+            mark = Text("ok", style="green")
+        elif probe.needed:
+            mark = Text("MISSING", style="bold red")
+        else:
+            mark = Text("without", style="yellow")
+        lines = [probe.found, probe.limit, f"remedy: {probe.remedy}" if probe.remedy else ""]
+        result.add_row(mark, Text(probe.name), Text("\n".join(line for line in lines if line)))
+    return result
+
+
+def main(json_file: Path | None = None, *, fresh: bool = False) -> int:
+    """Examines this host and shows the answers.
+
+    `json_file` gets them for programs (`-`: stdout, and the table goes to stderr).
+    Returns 0 if scenarios can run here, else HostError's status.
+    """
+    to_stdout = json_file == Path("-")
+    probes = examine(fresh=fresh)
+    Console(stderr=to_stdout).print(table(probes))
+    if json_file is not None:
+        text = json.dumps([asdict(probe) for probe in probes], indent=1) + "\n"
+        if to_stdout:
+            sys.stdout.write(text)
+        else:
+            json_file.write_text(text)
+    return 0 if can_run(probes) else HostError.exit_status

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A second cut: crash states of a recovery, which are states like any others.
+
+A state's recovery is put on record.  Every state that a cut could have left of that
+recovery is legal for the disk that the recovery began with, and must give back the records
+that were required at the first cut.  Of the recoveries of those states some are put on
+record again, to the depth that was asked for.
+
+What is required, and when:
+
+1. Up to the end of a recovery what was required of its state at the first cut; a recovery
+   promises nothing.
+2. If the workload went on after recovery, everything that it acknowledged is required, too,
+   from the instant at which it had ended.  Before that it may be there.
+
+Recoveries cost more than states: they are drawn from the states that were checked, by a seed,
+and few states of each: see `states_of`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from powercut.crash.explore import Exploration, InstantKind, events, sample
+from powercut.crash.states import Again, CrashState, Model, StateSpace
+from powercut.explore.recovery_timeline import instant_after
+from powercut.explore.state_images import StateImages
+from powercut.model.contract import CutKind
+from powercut.model.timeline import Timeline
+from powercut.model.verdict import LsnRange
+from powercut.recording.recorded import under_cut
+from powercut.recover.port import ImageWrite
+
+PER_INSTANT: Final = 4
+"""States that are drawn at one instant of a recovery, on average."""
+
+DEEPER: Final = 2
+"""Of the states of one recovery, so many are recovered on record, if that is deep enough."""
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """A recovery on record.
+
+    `writes` make the disk that it began with.  `acked` is what the workload acknowledged when
+    it went on with `first_lsn`, to `attempted`; all 0 if it did not.
+    """
+
+    timeline: Timeline
+    writes: Sequence[ImageWrite]
+    first_lsn: int = 0
+    acked: int = 0
+    attempted: int = 0
+
+
+@dataclass(frozen=True)
+class SecondState:
+    """A disk that a cut during a recovery may have left.
+
+    `later` are records required besides those of the first cut; `what` says where the cut
+    was, for a person.
+    """
+
+    state: CrashState
+    writes: tuple[ImageWrite, ...]
+    fresh: tuple[ImageWrite, ...]
+    later: LsnRange | None
+    attempted: int
+    what: str
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """How many states a recovery has (binary logarithm, at the instants looked at)."""
+
+    legal_log2: float
+    instants: int
+    instants_all: int
+
+
+def states_of(
+    recovered: Recovered,
+    kind: CutKind,
+    *,
+    policies: Sequence[str],
+    model: Model,
+    seed: int | str,
+    limit: int,
+    drawn: Callable[[Drawn], None] = lambda _: None,
+) -> Iterator[SecondState]:
+    """Up to `limit` distinct states of a recovery, on which a cut of `kind` came.
+
+    If the workload went on, the first is the one that a second cut at its end leaves, of
+    nothing but what is durable then.
+    """
+    space = StateSpace(under_cut(recovered.timeline, kind))
+    ended = instant_after(recovered.timeline)
+    instants = events(space, list(InstantKind))
+    images = StateImages(space)
+    made = 0
+    if ended is not None and recovered.acked:
+        yield _second(space, images, recovered, CrashState(ended, (), policy="durable-only"), ended)
+        made = 1
+    if made >= limit:
+        drawn(Drawn(0.0, 1, len(instants)))
+        return
+    few = max(1, (limit - made) // PER_INSTANT)
+    number = random.Random(f"{seed}/instants").getrandbits(32)
+    chosen = sample(instants, few, number)
+    exploration = Exploration(
+        space,
+        np.random.default_rng(number).permutation(chosen),
+        policies,
+        model=model,
+        seed=number,
+        limit=limit - made,
+    )
+    for state in exploration:
+        yield _second(space, images, recovered, state, ended)
+    coverage = exploration.coverage()
+    drawn(Drawn(coverage.legal_log2, coverage.instants, coverage.instants_all))
+
+
+def _second(
+    space: StateSpace,
+    images: StateImages,
+    recovered: Recovered,
+    state: CrashState,
+    ended: int | None,
+) -> SecondState:
+    fresh = tuple(images.writes(state))
+    done = ended is not None and state.instant >= ended and recovered.acked > 0
+    issued = int(space.sets.issued(state.instant).sum())
+    volatile = len(space.volatile(state.instant))
+    where = "once the workload had gone on" if done else "during the recovery of that state"
+    return SecondState(
+        state=state,
+        writes=(*recovered.writes, *fresh),
+        fresh=fresh,
+        later=LsnRange(recovered.first_lsn, recovered.acked) if done else None,
+        attempted=recovered.attempted,
+        what=(
+            f"a second cut, {where}: after {issued} of {int(space.sets.is_write.sum())} writes, "
+            f"{len(state.survivors)} of {volatile} volatile ones kept ({state.policy})"
+        ),
+    )
+
+
+def cut_again(first: CrashState, second: SecondState) -> CrashState:
+    """`first` and what its recovery had left on the disk: a state that can be kept."""
+    before = first.again or Again(())
+    added = tuple(
+        (write.offset, bytes(write.length) if write.data is None else write.data.tobytes())
+        for write in second.fresh
+    )
+    again = Again(
+        overlay=(*before.overlay, *added),
+        promised=(*before.promised, *((second.later,) if second.later else ())),
+        attempted=max(before.attempted, second.attempted),
+    )
+    return replace(first, again=again, policy=f"recovery/{second.state.policy}")

@@ -1,0 +1,408 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Explores the crash states of one recording: draw, recover, judge, add up.
+
+What is checked, and what follows from it:
+
+1. Each state is legal at its instant (crash/states.py), and is judged against what was
+   required and attempted at that instant.
+2. A state that an engine could not recover for reasons of its own is INCOMPLETE.
+3. What exposure analysis calls exposed must be lost in some state, if every ack was
+   looked at with nothing but the durable writes; and in a raw log nothing else may be
+   lost.  Otherwise the two disagree, and that is a bug in powercut.
+4. Nothing found in states that were checked is SAFE; no state checked is not.
+
+If second cuts are wanted, a part of the budget is theirs: recoveries of states that were
+checked, drawn by the seed, and the live recovery of the recording (explore_depth.py).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from itertools import islice
+from typing import Any, Final
+
+import numpy as np
+
+from powercut import __version__
+from powercut.checkers.judge import confirms
+from powercut.checkers.wal import ranges_text
+from powercut.crash.explore import Exploration, InstantKind, events, log2_sum
+from powercut.crash.exposure import exposure
+from powercut.crash.states import CrashState, Model
+from powercut.explore.findings import NO_STATE, Collected
+from powercut.explore.pool import OneWorker, WorkerPool
+from powercut.explore.raw import RawExploration, RawOptions
+from powercut.explore.request import (
+    PER_RECOVERY,
+    RECOVERIES_MAX,
+    ExploreProgress,
+    Listener,
+    Reservoir,
+    Wanted,
+)
+from powercut.explore.state_images import StateImages
+from powercut.explore.work import Answers, Deepen, Recoveries, Work
+from powercut.explore.worker import LocalWorker, judge_state, open_engine
+from powercut.model.errors import HostError
+from powercut.model.verdict import Confirmed, Finding, FindingKind, Verdict, lsn_ranges
+from powercut.recording import state_ref
+from powercut.recording.recorded import Recorded, open_recorded
+from powercut.rig.closing import start_engine
+from powercut.rig.engine_choice import choose_engine
+from powercut.rig.guest_engine import check_recorded_kernel
+from powercut.rig.scratch import scratch
+from powercut.store.exploration import (
+    ExploreCoverage,
+    ExploreResult,
+    write_exploration,
+)
+from powercut.store.layout import TrialDir
+
+_BATCH: Final = 16
+_BLOCK: Final = 16  # instants that stay together when they are shuffled
+_EVENT_S: Final = 0.2
+
+
+def explore(
+    trial: TrialDir,
+    wanted: Wanted | None = None,
+    *,
+    keep: bool = True,
+    on_event: Listener = lambda _: None,
+) -> ExploreResult:
+    """Explores the recording in `trial`; leaves exploration.json beside it if it is to `keep`.
+
+    Raises UsageError for an engine that cannot do this recording, HostError if this host
+    cannot run it, DamagedRecording if there is nothing to explore.
+    """
+    recorded = open_recorded(trial)
+    run = _Run(recorded, wanted or Wanted(), on_event, keep=keep)
+    result = run.explore()
+    if keep:
+        write_exploration(trial, result)
+    return result
+
+
+def in_blocks(instants: np.ndarray[Any, Any], seed: int) -> np.ndarray[Any, Any]:
+    """Neighbours stay together, so that states differ little; blocks come in random order."""
+    blocks = [instants[at : at + _BLOCK] for at in range(0, len(instants), _BLOCK)]
+    order = np.random.default_rng(seed).permutation(len(blocks))
+    return np.concatenate([blocks[i] for i in order]) if blocks else instants
+
+
+class _Run:
+    """One exploration."""
+
+    def __init__(
+        self, recorded: Recorded, wanted: Wanted, on_event: Listener, *, keep: bool = True
+    ) -> None:
+        self.recorded = recorded
+        self.wanted = wanted
+        self.keep = keep
+        self.on_event = on_event
+        self.engine = choose_engine(
+            recorded.parameters, wanted.engine, after=wanted.after, depth=wanted.depth
+        )
+        self.collected = Collected()
+        self.boots: dict[int, int] = {}
+        self.checked = self.pruned = self.rerun = self.compared = 0
+        self.went_on = self.no_room = self.asked = 0
+        self.first_share = wanted.budget.first_share(after=wanted.after, depth=wanted.depth)
+        self.chosen = Reservoir(wanted.seed, RECOVERIES_MAX)
+        self.recoveries = Recoveries()
+        self.began = time.monotonic()
+        self._told = 0.0
+        space = recorded.space
+        self.exploration: Exploration | RawExploration = Exploration(
+            space,
+            in_blocks(events(space, wanted.at), wanted.seed),
+            wanted.policies,
+            model=wanted.model,
+            seed=wanted.seed,
+            per_policy=wanted.per_policy,
+            limit=self.first_share.states,
+        )
+
+    @property
+    def per_recovery(self) -> int:
+        """States that are checked of each recovery on record: one is that of its end."""
+        return PER_RECOVERY if self.wanted.depth else 1
+
+    def explore(self) -> ExploreResult:
+        """All of it."""
+        for gap in self.recorded.gaps:
+            self.collected.add_general(
+                Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, f"the recording: {gap}")
+            )
+        self._tell("starting", force=True)
+        if self.engine == "raw":
+            self._explore_raw()
+        else:
+            self._explore_with_engines()
+        seconds = time.monotonic() - self.began
+        self._compare_with_exposure()
+        if not self.checked:
+            self.collected.add_general(
+                Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, "no state was checked")
+            )
+        self._tell("confirming", force=True)
+        return self._result(seconds)
+
+    def _explore_raw(self) -> None:
+        wanted = self.wanted
+        limit = wanted.budget.states
+        with scratch() as folder:
+            options = RawOptions(
+                wanted.model,
+                wanted.policies,
+                wanted.at,
+                wanted.seed,
+                wanted.per_policy,
+                None if limit is None else limit + len(wanted.named),
+                folder,
+            )
+            raw = RawExploration(self.recorded, options, self.collected)
+            self.began = time.monotonic()
+            raw.look_at(self.wanted.named)
+            raw.run(lambda: self._more(raw))
+        self.exploration = raw
+        self.checked, self.compared = raw.checked, raw.compared
+
+    def _more(self, raw: RawExploration) -> bool:
+        self.checked = raw.checked
+        self._tell("exploring")
+        seconds = self.wanted.budget.seconds
+        return seconds is None or time.monotonic() < self.began + seconds
+
+    def _explore_with_engines(self) -> None:
+        work = Work(
+            self.recorded.trial.path,
+            self.recorded.trial.run,
+            self.engine,
+            self.wanted.prune,
+            self.wanted.seed,
+            self.wanted.after,
+            self.wanted.policies,
+            self.wanted.model,
+        )
+        if self.wanted.jobs > 1:
+            with WorkerPool(work, self.wanted.jobs) as pool:
+                self._judge_all(pool)
+                self._cut_again(pool)
+        else:
+            with LocalWorker(work, self.recorded) as worker:
+                self._judge_all(OneWorker(worker))
+                self._cut_again(OneWorker(worker))
+
+    def _judge_all(self, workers: OneWorker | WorkerPool) -> None:
+        self.began = time.monotonic()
+        named = len(self.wanted.named)
+        for worker, batch, answers in workers.answers(self._batches()):
+            self.boots[worker] = answers.boots
+            for state, judged in zip(batch, answers.judged, strict=True):
+                self.checked += 1
+                self.pruned += judged.pruned
+                self.rerun += judged.rerun
+                self.went_on += judged.went_on
+                self.no_room += judged.no_room
+                self.collected.add(state.policy, judged.findings, partial(_same, state))
+                named -= 1
+                if named < 0:  # whoever has named some must not change what is drawn
+                    self.chosen.offer(state, judged.disk)
+            self._tell("exploring")
+
+    def _cut_again(self, workers: OneWorker | WorkerPool) -> None:
+        """Second cuts, in recoveries of states that were checked."""
+        if not self.wanted.depth and not self.wanted.after:
+            return
+        self._tell("cutting again", force=True)
+        log = self.recorded.trial.recovery_log.with_suffix(".log")
+        live = self.wanted.depth and log.is_file()
+        states: list[CrashState | None] = [None] if live else []
+        states += self.chosen.drawn() if self.engine == "uml" else []
+        # In rounds, as a recovery may have fewer states than it may be asked for; what is
+        # asked for must not depend on who answers first.
+        while states and (round_of := self._round(states)):
+            states = states[len(round_of) :]
+            for worker, task, answers in workers.answers(self._in_time(round_of)):
+                self._add_recoveries(worker, task, answers)
+
+    def _round(self, states: Sequence[CrashState | None]) -> list[Deepen]:
+        """As many recoveries as the budget would have room for if each had all its states."""
+        budget, drawn = self.wanted.budget, self.checked - len(self.wanted.named)
+        left = None if budget.states is None else budget.states - drawn - self.recoveries.states
+        whole = left is None or budget.first is not None  # time does not bound a single one
+        each = self.per_recovery if whole else max(1, min(self.per_recovery, left or 0))
+        count = len(states) if left is None else max(0, -(-left // each))
+        begin, self.asked = self.asked, self.asked + len(states[:count])
+        return [
+            Deepen(state, each, self.wanted.depth, self.wanted.seed + begin + number)
+            for number, state in enumerate(states[:count])
+        ]
+
+    def _in_time(self, tasks: Sequence[Deepen]) -> Iterator[Deepen]:
+        seconds = self.wanted.budget.seconds
+        for task in tasks:
+            if seconds is not None and time.monotonic() >= self.began + seconds:
+                return
+            yield task
+
+    def _add_recoveries(self, worker: int, task: Deepen, answers: Answers) -> None:
+        self.boots[worker] = answers.boots
+        self.recoveries.add(answers.recoveries)
+        for judged in answers.judged:
+            self.went_on += judged.went_on
+            self.no_room += judged.no_room
+            state = judged.again or task.state or NO_STATE
+            self.collected.add(judged.policy, judged.findings, partial(_same, state))
+        self._tell("cutting again")
+
+    def _batches(self) -> Iterator[Sequence[CrashState]]:
+        assert isinstance(self.exploration, Exploration)
+        named = self.wanted.named
+        yield from (named[at : at + _BATCH] for at in range(0, len(named), _BATCH))
+        states = iter(self.exploration)
+        end = None
+        if self.first_share.seconds is not None:
+            end = self.began + self.first_share.seconds
+        while batch := list(islice(states, _BATCH)):
+            yield batch
+            if end is not None and time.monotonic() >= end:
+                return
+
+    def _tell(self, doing: str, *, force: bool = False) -> None:
+        now = time.monotonic()
+        if not force and now - self._told < _EVENT_S:
+            return
+        self._told = now
+        self.on_event(
+            ExploreProgress(
+                self.checked + self.recoveries.states,
+                self.collected.lossy_states,
+                now - self.began,
+                self.wanted.budget,
+                doing,
+            )
+        )
+
+    def _compare_with_exposure(self) -> None:
+        """Rule 3."""
+        spans = exposure(self.recorded.evidence).exposed_lsns
+        exposed = {lsn for span in spans for lsn in span}
+        lost = self.collected.lost
+        all_acks = (
+            "durable-only" in self.exploration.swept
+            and InstantKind.ACK in self.wanted.at
+            and self.wanted.model is Model.EXACT
+        )
+        missed = exposed - lost if all_acks else set()
+        beyond = lost - exposed if self.engine == "raw" else set()
+        for lsns, what in (
+            (missed, "exposed, but came back in every state that was checked"),
+            (beyond, "lost in some state, but not exposed"),
+        ):
+            if lsns:
+                spans = lsn_ranges(lsns)
+                message = f"exploration and exposure analysis disagree: {what}"
+                self.collected.add_general(
+                    Finding(
+                        FindingKind.DISAGREEMENT,
+                        Verdict.INCONCLUSIVE,
+                        f"{message}: {ranges_text(spans)} (a bug in powercut)",
+                        spans,
+                    )
+                )
+
+    def _confirm(self, state: CrashState, found: Finding) -> tuple[Confirmed, str]:
+        """Whether the recorded kernel loses a record of `found`, too, in `state`."""
+        try:
+            check_recorded_kernel(self.recorded.record)
+            engine = open_engine(self.recorded, "guest", after=self.wanted.after)
+            with ExitStack() as stack:
+                start_engine(engine, stack, timeout_s=60.0)
+                writes = StateImages(self.recorded.space).writes(state)
+                observation = engine.recover(writes, timeout_s=120.0)
+        except HostError as error:
+            return "not tried", str(error)
+        findings = judge_state(self.recorded, state, observation)
+        said = "; ".join(finding.message for finding in findings) or "nothing is missing"
+        return confirms(findings, [found]), said
+
+    def _result(self, seconds: float) -> ExploreResult:
+        recorded, wanted = self.recorded, self.wanted
+        coverage = self.exploration.coverage()
+        record = recorded.record
+        confirm = self._confirm if wanted.confirm and self.engine == "uml" else None
+        findings = self.collected.findings(
+            partial(state_ref.save, recorded.trial) if self.keep else state_ref.state_id, confirm
+        )
+        return ExploreResult(
+            powercut=__version__,
+            scenario=record.scenario,
+            cell=record.cell,
+            trial=record.trial.number,
+            engine=self.engine,
+            model=wanted.model.value,
+            policies=wanted.policies,
+            at=tuple(kind.value for kind in wanted.at),
+            budget=str(wanted.budget),
+            prune=wanted.prune.value,
+            seed=wanted.seed,
+            after=wanted.after,
+            depth=wanted.depth,
+            jobs=1 if self.engine == "raw" else wanted.jobs,
+            seconds=round(seconds, 3),
+            engine_boots=sum(self.boots.values()),
+            coverage=ExploreCoverage(
+                instants=coverage.instants,
+                instants_all=coverage.instants_all,
+                legal_log2=round(coverage.legal_log2, 2),
+                distinct=self.checked,
+                recovered=self.checked - self.pruned + self.rerun,
+                pruned=self.pruned,
+                pruned_rerun=self.rerun,
+                repeated=coverage.duplicates,
+                by_policy=coverage.by_policy,
+                compared=self.compared,
+                went_on=self.went_on,
+                no_room=self.no_room,
+                recoveries=self.recoveries.recorded,
+                recoveries_live=self.recoveries.live,
+                recoveries_unrecorded=self.recoveries.unrecorded,
+                recovery_states=self.recoveries.states,
+                recovery_states_ended=self.recoveries.ended,
+                recovery_depth=self.recoveries.deepest,
+                recovery_log2=round(log2_sum(self.recoveries.legal_log2), 2),
+                exhausted=coverage.exhausted,
+                not_looked_at=self._not_looked_at(),
+            ),
+            findings=findings,
+            verdict=self.collected.verdict,
+        )
+
+    def _not_looked_at(self) -> str:
+        coverage = self.exploration.coverage()
+        left = []
+        if coverage.instants < coverage.instants_all:
+            left.append(
+                f"{coverage.instants_all - coverage.instants} of {coverage.instants_all} instants"
+            )
+        legal = 2.0 ** min(coverage.legal_log2, 1000)
+        if legal > coverage.distinct + coverage.duplicates + 0.5:
+            left.append(f"all but {coverage.distinct} of 2^{coverage.legal_log2:.1f} legal states")
+        elif legal > coverage.distinct + 0.5:
+            # Repetitions are the same state at another instant, or drawn twice: nobody knows.
+            left.append(
+                f"perhaps some of 2^{coverage.legal_log2:.1f} legal states, which count at each "
+                f"instant; {coverage.distinct} distinct ones were checked"
+            )
+        if not coverage.exhausted:
+            left.append("some states of the policies that end")
+        return "; ".join(left) or "nothing"
+
+
+def _same(state: CrashState) -> CrashState:
+    return state

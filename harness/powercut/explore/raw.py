@@ -1,0 +1,407 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Explores a log on a raw device: many states of one instant at a time.
+
+The policies are those of crash/policies.py, drawn as matrices of what survives (see
+powercut.recover.raw).  They end where those end, but `torn` also tears all volatile
+writes at once, at random, without end.  States that pieces cannot express (other orders
+of overlapping writes, ordered devices, weaker models) are drawn one by one.
+
+Three things keep the engine honest: states drawn at random, and the first of each
+finding, are written to an image that the real reader reads; every state that is kept is
+checked for being legal; and a state with a corrupt slot is read by the real reader.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from powercut.checkers.wal import check_log
+from powercut.crash.explore import Coverage, Exploration, InstantKind, events
+from powercut.crash.states import CrashState, Model
+from powercut.explore.findings import Collected
+from powercut.explore.state_images import StateImages
+from powercut.model.observation import Observation
+from powercut.model.units import NEVER
+from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
+from powercut.recording.recorded import Recorded
+from powercut.recover.raw import Moment, RawLog, Reading, fine
+from powercut.rig.guest_engine import write_image
+from powercut.rig.recovery import read_on_host
+
+I64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_PIECES_MAX: Final = 1 << 22
+"""Elements of one matrix of pieces at most."""
+
+_COMPARED_MAX: Final = 100
+_COMPARE_ONE_IN: Final = 200
+_READ_S: Final = 60.0
+_SINGLY: Final = frozenset({"reorder"})
+_ENDLESS: Final = frozenset({"random-subsets", "torn"})
+
+
+@dataclass(frozen=True)
+class RawOptions:
+    """What is wanted of an exploration, as far as it concerns raw logs."""
+
+    model: Model
+    policies: tuple[str, ...]
+    at: tuple[InstantKind, ...]
+    seed: int
+    per_policy: int
+    limit: int | None
+    folder: Path
+
+
+class RawExploration:
+    """Draws, reads and judges; ask `coverage` at any time."""
+
+    def __init__(self, recorded: Recorded, options: RawOptions, collected: Collected) -> None:
+        self.recorded, self.options, self.collected = recorded, options, collected
+        self.space = recorded.space
+        self.log = RawLog(recorded.trial.base_image, self.space, recorded.layout, recorded.run_id)
+        self.instants = events(self.space, options.at)
+        self.swept: frozenset[str] = frozenset()
+        self.checked = self.compared = 0
+        self._images = StateImages(self.space)
+        self._seen: dict[tuple[int, int], set[int]] = {}
+        self._drawn: Counter[str] = Counter()
+        self._duplicates = 0
+        self._legal: list[float] = []
+        self._full = self._left_out = self._distrusted = False
+        self._open = 0
+        self._rounds = 0
+        self._sample = random.Random(f"{options.seed}/compare")
+
+    def run(self, more: Callable[[], bool]) -> None:
+        """Explores until it comes to an end, the limit is reached, or `more` says no."""
+        if self._one_by_one(self.options.policies):
+            self._run_singly(self.options.policies, more)
+            return
+        matrix = [name for name in self.options.policies if name not in _SINGLY]
+        done = 0
+        while done < self.options.per_policy and matrix:
+            share = self._share(done)
+            groups = [matrix] if done else [matrix[:1], matrix[1:]]
+            self._open = 0
+            for names in groups:
+                if not self._sweep(names, done, share, more):
+                    return
+                self.swept = self.swept | frozenset(names)
+            done = share
+            self._rounds += 1
+            if not self._open and done > 1:
+                break
+        singly = tuple(name for name in self.options.policies if name in _SINGLY)
+        if singly and self.space.any_races:
+            self._run_singly(singly, more)
+
+    def _share(self, done: int) -> int:
+        """How many states each policy may have drawn at each instant after the next sweep."""
+        if not done:
+            return 1
+        fair = 64
+        if self.options.limit is not None:
+            left = self.options.limit - self.checked
+            fair = -(-2 * left // max(1, len(self.instants)))
+        return min(self.options.per_policy, max(fair, 16, 4 * done))
+
+    def _one_by_one(self, policies: tuple[str, ...]) -> bool:
+        ordered = self.space.timeline.contract.ordered
+        return ordered or self.options.model is not Model.EXACT or not policies
+
+    def _sweep(self, names: list[str], done: int, share: int, more: Callable[[], bool]) -> bool:
+        """States number `done` to `share` of each policy at every instant; False to stop."""
+        first = not self.swept
+        races = bool(self.space.any_races)
+        for instant in self.instants.tolist():
+            moment = self.log.at(instant)
+            if first:
+                legal = self.space.legal_log2(instant) if races else moment.legal_log2
+                self._legal.append(legal)
+            drawn = [self._draw(name, moment, done, share) for name in names]
+            rows = np.concatenate([one for one in drawn if len(one)] or [_none(moment)])
+            owner = np.repeat(np.arange(len(names)), [len(one) for one in drawn])
+            step = max(1, _PIECES_MAX // max(1, rows.shape[1]))
+            for low in range(0, len(rows), step):
+                part = slice(low, low + step)
+                self._judge(moment, rows[part], owner[part], names)
+                if self._full:
+                    return False
+            if not more():
+                self._left_out = True
+                return False
+        return True
+
+    # --- drawing --------------------------------------------------------------------
+
+    def _draw(self, name: str, moment: Moment, done: int, share: int) -> Mask:
+        """Rows number `done` to `share` that policy `name` draws."""
+        if not len(moment.writes) and name != "durable-only":
+            return _none(moment)
+        end = self._ends_at(name, moment)
+        until = share if end is None else min(share, end)
+        if end is None or end > share:
+            self._open += 1
+        # However large the matrix, it has to fit into memory.
+        room = done + max(16, 16 * _PIECES_MAX // max(1, len(moment.piece_cell)))
+        if until > room:  # the rest is not drawn later
+            self._left_out = True
+            until = room
+        if until <= done:
+            return _none(moment)
+        rng = np.random.default_rng([self.options.seed, _stable(name), moment.instant, done])
+        return self._rows(name, moment, np.arange(done, until), rng)
+
+    def _ends_at(self, name: str, moment: Moment) -> int | None:
+        """How many states policy `name` has; None if it has no end."""
+        count = len(moment.writes)
+        match name:
+            case "durable-only" | "everything-issued":
+                return 1
+            case "all-but-one" | "only-one":
+                return count
+            case "prefixes":
+                completed = self.space.completed_ns[moment.writes]
+                return int((completed != NEVER).sum()) + 1
+        # Blind draws: no sense in many more than there are states.
+        groups = moment.groups if name == "torn" else count
+        return None if groups > 20 else 4 << groups
+
+    def _rows(self, name: str, moment: Moment, numbers: I64, rng: np.random.Generator) -> Mask:
+        shape = (len(numbers), len(moment.writes))
+        match name:
+            case "durable-only":
+                writes: Mask = np.zeros(shape, dtype=np.bool_)
+            case "everything-issued":
+                writes = np.ones(shape, dtype=np.bool_)
+            case "all-but-one" | "only-one":
+                order = np.random.default_rng([self.options.seed, moment.instant])
+                picked = order.permutation(shape[1])[numbers]
+                one = np.arange(shape[1])[None, :] == picked[:, None]
+                writes = ~one if name == "all-but-one" else one
+            case "prefixes":
+                completed = self.space.completed_ns[moment.writes]
+                rank = np.argsort(np.argsort(completed, kind="stable"), kind="stable")
+                writes = (rank[None, :] < numbers[:, None]) & (completed != NEVER)[None, :]
+            case "random-subsets":
+                writes = rng.random(shape) < rng.random((shape[0], 1))
+            case _:
+                return self._torn(moment, numbers, rng)
+        return np.asarray(writes[:, moment.piece_write], dtype=np.bool_)
+
+    def _torn(self, moment: Moment, numbers: I64, rng: np.random.Generator) -> Mask:
+        """Random units; of every other state only one write, with or without the others."""
+        rows = len(numbers)
+        units = rng.random((rows, moment.groups)) < rng.random((rows, 1))
+        pieces = units[:, moment.piece_group]
+        one = rng.integers(len(moment.writes), size=rows)
+        others = moment.piece_write[None, :] != one[:, None]
+        company = rng.random((rows, 1)) < 0.5
+        single = np.where(others, company, pieces)
+        return np.where((numbers % 2 == 0)[:, None], single, pieces)
+
+    # --- judging --------------------------------------------------------------------
+
+    def _judge(self, moment: Moment, pieces: Mask, owner: I64, names: list[str]) -> None:
+        """Reads and judges the states of one instant; `names[owner[k]]` drew state k."""
+        claims = self.recorded.evidence.claims
+        required = claims.required(moment.instant)
+        attempted = claims.attempted_before(moment.instant)
+        reading = moment.read(pieces)
+        fresh = self._fresh(reading, required)
+        if not len(fresh):
+            return
+        for name, count in zip(names, np.bincount(owner[fresh]).tolist(), strict=False):
+            if count:
+                self._drawn[name] += count
+        self.checked += len(fresh)
+        answers = reading.answer[fresh]
+        good = np.asarray(
+            fine(self.log, moment.slots, answers, required, attempted).all(axis=1), dtype=np.bool_
+        )
+        if not self._background_fine(moment, required, attempted):
+            good[:] = False
+        told: dict[bytes, list[Finding]] = {}
+        for at in np.flatnonzero(~good).tolist():
+            row = int(fresh[at])
+            name = names[int(owner[row])]
+            make = partial(moment.state, pieces[row], name)
+            key = answers[at].tobytes()
+            if key not in told:
+                told[key] = self._look(reading, row, make(), required, attempted)
+            self.collected.add(name, told[key], make)
+        for at in np.flatnonzero(good).tolist() if self._sampling(len(fresh)) else ():
+            row = int(fresh[at])
+            self._compare(reading, row, moment.state(pieces[row], names[int(owner[row])]))
+            break
+
+    def _fresh(self, reading: Reading, required: LsnRange | None) -> I64:
+        """The rows whose content was not yet seen with these requirements."""
+        asked = (required.first, required.last) if required else (0, 0)
+        seen = self._seen.setdefault(asked, set())
+        unique, first = np.unique(reading.content, return_index=True)
+        new = np.array([content not in seen for content in unique.tolist()], dtype=np.bool_)
+        fresh = np.sort(first[new])
+        self._duplicates += len(reading.content) - len(fresh)
+        left = None if self.options.limit is None else self.options.limit - self.checked
+        if left is not None and len(fresh) > left:
+            self._full = True
+            fresh = fresh[:left]
+        seen.update(reading.content[fresh].tolist())
+        return fresh
+
+    def _background_fine(self, moment: Moment, required: LsnRange | None, attempted: int) -> bool:
+        """Whether the slots that are the same in all states of the instant are in order."""
+        slots = np.arange(self.recorded.layout.slots)
+        good = fine(self.log, slots, self.log.background[None, :], required, attempted)[0]
+        good[moment.slots] = True
+        return bool(good.all())
+
+    def _look(
+        self,
+        reading: Reading,
+        row: int,
+        state: CrashState,
+        required: LsnRange | None,
+        attempted: int,
+    ) -> list[Finding]:
+        """What the checker says; the first of each outcome is read from an image, too."""
+        problems = self.space.problems(state)
+        if problems:
+            return [_disagreement(f"it drew a state that is not legal: {problems[0]}")]
+        if self.log.sure(reading, row) and self.compared < _COMPARED_MAX:
+            self._compare(reading, row, state)
+        # An engine that was wrong convicts nobody.
+        if self.log.sure(reading, row) and not self._distrusted:
+            observation = self.log.observation(reading, row)
+        else:
+            observation = self._from_image(state)
+        return check_log(required, attempted, observation, self.recorded.layout)
+
+    def _sampling(self, count: int) -> bool:
+        some = any(self._sample.randrange(_COMPARE_ONE_IN) == 0 for _ in range(min(count, 64)))
+        return self.compared < _COMPARED_MAX and some
+
+    def _compare(self, reading: Reading, row: int, state: CrashState) -> None:
+        """Whether the real reader, on an image of the state, sees the same."""
+        self.compared += 1
+        problems = self.space.problems(state)
+        if problems:
+            finding = _disagreement(f"it drew a state that is not legal: {problems[0]}")
+            self.collected.add(state.policy, [finding], lambda: state)
+            return
+        seen = self._from_image(state)
+        mine = self.log.observation(reading, row)
+        wrong = ""
+        if not seen.complete:
+            wrong = f"the reader failed: {seen.failure}"
+        elif seen.stretches != mine.stretches:
+            wrong = "the log reader, on an image, sees another log"
+        if wrong:
+            self._distrusted = True
+            self.collected.add(state.policy, [_disagreement(wrong)], lambda: state)
+
+    def _from_image(self, state: CrashState) -> Observation:
+        image = self.options.folder / "state.img"
+        image.unlink(missing_ok=True)
+        write_image(self.recorded.trial.base_image, self._images.writes(state), image)
+        return read_on_host(
+            self.recorded.parameters, self.recorded.run_id, image, timeout_s=_READ_S
+        )
+
+    # --- states drawn one by one ----------------------------------------------------
+
+    def _run_singly(self, policies: tuple[str, ...], more: Callable[[], bool]) -> None:
+        options = self.options
+        left = None if options.limit is None else options.limit - self.checked
+        drawn = Exploration(
+            self.space,
+            self.instants,
+            policies,
+            model=options.model,
+            seed=options.seed,
+            per_policy=options.per_policy,
+            limit=left,
+        )
+        for state in drawn:
+            self._judge_one(state)
+            if not more():
+                self._left_out = True
+                break
+        coverage = drawn.coverage()
+        self._duplicates += coverage.duplicates
+        self._open += not coverage.exhausted
+        if not self._legal:
+            self._legal = [coverage.legal_log2]
+            self._rounds = 1
+
+    def look_at(self, states: Sequence[CrashState]) -> None:
+        """Judges states that somebody has named."""
+        for state in states:
+            self._judge_one(state)
+
+    def _judge_one(self, state: CrashState) -> None:
+        claims = self.recorded.evidence.claims
+        required = claims.required(state.instant)
+        attempted = claims.attempted_before(state.instant)
+        moment = self.log.at(state.instant)
+        pieces = moment.pieces_of(state)
+        reading = None if pieces is None else moment.read(pieces[None, :])
+        sure = reading is not None and self.log.sure(reading, 0)
+        if reading is not None and sure and self._sampling(1):
+            self._compare(reading, 0, state)
+        if reading is not None and sure and not self._distrusted:
+            observation = self.log.observation(reading, 0)
+        else:
+            observation = self._from_image(state)
+        findings = check_log(required, attempted, observation, self.recorded.layout)
+        self.checked += 1
+        self._drawn[state.policy] += 1
+        self.collected.add(state.policy, findings, partial(_itself, state))
+
+    def coverage(self) -> Coverage:
+        """So far."""
+        most = max(self._legal, default=0.0)
+        legal = most + float(np.log2(sum(2.0 ** (one - most) for one in self._legal) or 1.0))
+        return Coverage(
+            model=self.options.model,
+            instants=len(self._legal),
+            instants_all=len(events(self.space, list(InstantKind))),
+            legal_log2=legal,
+            distinct=self.checked,
+            duplicates=self._duplicates,
+            by_policy=dict(self._drawn),
+            exhausted=self._rounds > 0 and not (self._full or self._left_out or self._open),
+        )
+
+
+def _itself(state: CrashState) -> CrashState:
+    return state
+
+
+def _none(moment: Moment) -> Mask:
+    return np.empty((0, len(moment.piece_cell)), dtype=np.bool_)
+
+
+def _stable(name: str) -> int:
+    """A number for a name that is the same in every process."""
+    return int.from_bytes(name.encode()[:8], "little")
+
+
+def _disagreement(what: str) -> Finding:
+    return Finding(
+        FindingKind.DISAGREEMENT,
+        Verdict.INCONCLUSIVE,
+        f"the raw engine cannot be trusted: {what} (a bug in powercut)",
+    )

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From crash states to what an engine makes of them.
+
+An engine takes writes over a base image.  `StateImages` turns states into such
+writes, so that a write which two states share is one object in both: engines send only
+what differs.  `Decided` decides states without an engine:
+
+1. Two states with the same bytes on the whole disk recover alike.  There are many of
+   those: the claims go on while the disk stays as it is, and writes repeat what is
+   there already.
+2. A recovery and its reader are a function of the bytes that they read.  If a state has,
+   in every place that the recovery of an earlier state read, the same bytes as that
+   one, then its own recovery reads the same bytes in the same order, and ends the same.
+   The places are known from an engine that counts them (`UmlEngine.reads`, a superset in
+   whole pages).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from powercut.crash.states import NO_REQUEST, CrashState, StateSpace
+from powercut.model.observation import Observation
+from powercut.recover.port import ImageWrite
+from powercut.recover.uml.origin import PAGE, Origin
+
+_READ_SETS_MAX: Final = 48
+"""Read sets that are compared with; the ones used longest ago are forgotten."""
+
+Pages = npt.NDArray[np.int64]
+
+Reads = tuple[tuple[int, int], ...]
+"""(offset, length) in bytes, rising, whole pages but for the end of the disk."""
+
+
+class StateImages:
+    """The writes of states; those of whole requests are made once."""
+
+    def __init__(self, space: StateSpace) -> None:
+        self._space = space
+        self._whole: dict[int, ImageWrite] = {}
+
+    def writes(self, state: CrashState) -> list[ImageWrite]:
+        """What to lay over the base image, in order, to get the image of `state`."""
+        torn = {kept.write for kept in state.torn}
+        if torn:
+            return [
+                self._of(applied.request)
+                if applied.request not in (NO_REQUEST, *torn)
+                else ImageWrite(applied.offset, applied.length, applied.data)
+                for applied in self._space.image_writes(state)
+            ]
+        whole = [self._of(write) for write in self._space.application_order(state).tolist()]
+        return whole + [
+            ImageWrite(offset, len(data), np.frombuffer(data, dtype=np.uint8))
+            for offset, data in (state.again.overlay if state.again else ())
+        ]
+
+    def _of(self, write: int) -> ImageWrite:
+        found = self._whole.get(write)
+        if found is None:
+            (applied,) = self._space.image_writes(_only(self._space, write))
+            found = ImageWrite(applied.offset, applied.length, applied.data)
+            self._whole[write] = found
+        return found
+
+
+def _only(space: StateSpace, write: int) -> CrashState:
+    """A state, at an instant before everything, of one write and no other."""
+    del space
+    return CrashState(0, (write,))
+
+
+class Decided:
+    """Answers of earlier states, by the content of what they depend on."""
+
+    def __init__(self, base: Path) -> None:
+        self._origin = Origin(base)
+        pages = self._origin.size // PAGE
+        self._digest = np.zeros((pages, 2), dtype=np.uint64)  # the base's pages count as 0
+        self._whole = np.zeros(2, dtype=np.uint64)
+        self._by_disk: dict[bytes, Observation] = {}
+        self._by_reads: dict[Reads, tuple[Pages, dict[bytes, Observation]]] = {}
+
+    def advance(self, writes: Sequence[ImageWrite]) -> None:
+        """Makes `writes` the current state."""
+        changed = self._origin.advance(writes)
+        self._whole -= self._digest[changed].sum(axis=0, dtype=np.uint64)
+        base = self._origin.base_pages(0, len(self._digest))
+        for page, data in zip(changed.tolist(), self._origin.content(changed), strict=True):
+            if np.array_equal(data, base[page]):
+                self._digest[page] = 0
+                continue
+            key = page.to_bytes(8, "little")
+            digest = hashlib.blake2b(data.data, digest_size=16, key=key).digest()
+            self._digest[page] = np.frombuffer(digest, dtype=np.uint64)
+        self._whole += self._digest[changed].sum(axis=0, dtype=np.uint64)
+
+    @property
+    def disk(self) -> bytes:
+        """What the current state's disk holds, in 16 bytes; the same in every process."""
+        return self._whole.tobytes()
+
+    def find(self) -> Observation | None:
+        """The answer of an earlier state that cannot differ from that of the current one."""
+        found = self._by_disk.get(self.disk)
+        if found is not None:
+            return found
+        for reads in reversed(self._by_reads):
+            pages, answers = self._by_reads[reads]
+            found = answers.get(self._content(pages))
+            if found is not None:
+                self._by_reads[reads] = self._by_reads.pop(reads)
+                return found
+        return None
+
+    def learn(self, reads: Reads | None, observation: Observation) -> None:
+        """Keeps the answer of the current state.
+
+        `reads` are the places that it depended on, None if that is not known.
+        """
+        if not observation.complete:
+            return
+        self._by_disk[self.disk] = observation
+        if reads is None:
+            return
+        if reads not in self._by_reads:
+            parts = [np.arange(at // PAGE, -(-(at + length) // PAGE)) for at, length in reads]
+            pages = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+            self._by_reads[reads] = (pages, {})
+            if len(self._by_reads) > _READ_SETS_MAX:
+                del self._by_reads[next(iter(self._by_reads))]
+        pages, answers = self._by_reads[reads]
+        answers[self._content(pages)] = observation
+
+    def _content(self, pages: Pages) -> bytes:
+        """A digest of 128 bits of what stands in `pages`: the sum of one for each page."""
+        return bytes(self._digest[pages].sum(axis=0, dtype=np.uint64).tobytes())

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is asked of a worker of an exploration, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from powercut.crash.policies import POLICIES
+from powercut.crash.states import CrashState, Model
+from powercut.explore.request import Prune
+from powercut.model.verdict import Finding
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a worker needs to know; small enough to be sent to another process.
+
+    `after` is the number of records by which the workload goes on after each recovery.
+    `policies` and `model` draw the states of recoveries.
+    """
+
+    trial: Path
+    run: Path
+    engine: str
+    prune: Prune
+    seed: int
+    after: int = 0
+    policies: tuple[str, ...] = tuple(POLICIES)
+    model: Model = Model.EXACT
+
+
+@dataclass(frozen=True)
+class Deepen:
+    """The recovery of `state` is to be put on record, and up to `limit` states of it checked.
+
+    None means the live recovery of the recording.  States of those states' recoveries are
+    checked to `depth`, which counts from 1.
+    """
+
+    state: CrashState | None
+    limit: int
+    depth: int
+    seed: int
+
+
+Batch = Sequence[CrashState] | Deepen
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What came of one state.  `pruned`: an equal state had decided it.
+
+    `again` is the state itself if a second cut has made it, and `findings` are to be kept;
+    else the batch has it.  `went_on` says that the workload went on after its recovery,
+    `no_room` that there was none for it to.  `disk` is a digest of the state's bytes, empty if
+    nobody wanted one.
+    """
+
+    findings: tuple[Finding, ...]
+    pruned: bool = False
+    rerun: bool = False
+    again: CrashState | None = None
+    policy: str = ""
+    went_on: bool = False
+    no_room: bool = False
+    disk: bytes = b""
+
+
+@dataclass
+class Recoveries:
+    """What was done about recoveries on record; adds up."""
+
+    recorded: int = 0
+    live: int = 0
+    unrecorded: int = 0
+    states: int = 0
+    ended: int = 0
+    deepest: int = 0
+    legal_log2: list[float] = field(default_factory=list)
+
+    def add(self, other: Recoveries) -> None:
+        """Adds `other` to this."""
+        self.recorded += other.recorded
+        self.live += other.live
+        self.unrecorded += other.unrecorded
+        self.states += other.states
+        self.ended += other.ended
+        self.deepest = max(self.deepest, other.deepest)
+        self.legal_log2 += other.legal_log2
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What came of one batch; `boots` counts the engine's kernels since its beginning."""
+
+    judged: tuple[Judged, ...]
+    boots: int
+    recoveries: Recoveries = field(default_factory=Recoveries)
+
+
+Answered = tuple[int, Any, Answers]
+"""Number of the worker, batch, answers."""

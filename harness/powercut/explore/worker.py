@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recovers and judges crash states: one worker, which has one engine."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any, Final
+
+from powercut.crash.states import CrashState
+from powercut.disk.pclog import read_timeline
+from powercut.explore.after import check_state, going_on
+from powercut.explore.depth import DEEPER, Drawn, Recovered, SecondState, cut_again, states_of
+from powercut.explore.recovery_timeline import durability_during_recovery, timeline_of_record
+from powercut.explore.request import Prune
+from powercut.explore.state_images import Decided, StateImages
+from powercut.explore.work import Answers, Batch, Deepen, Judged, Recoveries, Work
+from powercut.model.errors import HostError
+from powercut.model.observation import Observation
+from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
+from powercut.recording.materialize import cut_state
+from powercut.recording.recorded import Recorded, open_recorded
+from powercut.recover.port import ImageWrite, RecoveryEngine
+from powercut.recover.uml.engine import UmlEngine
+from powercut.rig import commands
+from powercut.rig.closing import Opened, start_engine
+from powercut.rig.guest_engine import GuestEngine
+from powercut.rig.scratch import scratch
+from powercut.store.layout import TrialDir
+
+START_S: Final = 180.0
+STATE_S: Final = 60.0
+RERUN_ONE_IN: Final = 100
+"""Of the states decided by pruning one in so many is recovered all the same."""
+
+
+def judge_state(
+    recorded: Recorded, state: CrashState, observation: Observation
+) -> tuple[Finding, ...]:
+    """The findings on what was recovered of `state`, against what was claimed at its instant."""
+    required, attempted = claims_at(recorded, state)
+    return check_state(required, attempted, observation, recorded.layout)
+
+
+def claims_at(recorded: Recorded, state: CrashState) -> tuple[tuple[LsnRange, ...], int]:
+    """What recovery of `state` must return, and the highest LSN that was attempted before."""
+    claims = recorded.evidence.claims
+    required = claims.required(state.instant)
+    promised = state.again.promised if state.again else ()
+    attempted = max(
+        claims.attempted_before(state.instant), state.again.attempted if state.again else 0
+    )
+    return ((required,) if required else ()) + promised, attempted
+
+
+def open_engine(
+    recorded: Recorded, name: str, prune: Prune = Prune.NOTHING, after: int = 0
+) -> RecoveryEngine:
+    """The engine called `name`, not started.  Raises HostError if this host has none."""
+    plan = commands.recovery_plan(recorded.parameters, recorded.run_id)
+    plan = going_on(plan, recorded.parameters, recorded.run_id, after)
+    if name == "guest":
+        return GuestEngine(recorded.trial.base_image, recorded.parameters, plan)
+    return UmlEngine(recorded.trial.base_image, plan, track_reads=prune is Prune.READS)
+
+
+class LocalWorker(Opened):
+    """A worker in this process."""
+
+    def __init__(self, work: Work, recorded: Recorded | None = None) -> None:
+        super().__init__()
+        self._work = work
+        self._recorded = recorded or open_recorded(TrialDir(work.trial, work.run))
+        self._images = StateImages(self._recorded.space)
+        base = self._recorded.trial.base_image
+        self._decided = Decided(base) if work.prune is not Prune.NOTHING else None
+        self._rerun = random.Random(f"{work.seed}/rerun")
+        self._engine = open_engine(self._recorded, work.engine, work.prune, work.after)
+        self._durability = durability_during_recovery(
+            self._recorded.evidence.timeline, self._recorded.parameters.machine
+        )
+
+    def _open(self, stack: ExitStack) -> None:
+        self._folder = stack.enter_context(scratch())
+        start_engine(self._engine, stack, timeout_s=START_S)
+
+    def answer(self, batch: Batch) -> Answers:
+        """Does what `batch` asks for."""
+        return self.deepen(batch) if isinstance(batch, Deepen) else self.judge(batch)
+
+    def judge(self, states: Sequence[CrashState]) -> Answers:
+        """Recovers and judges `states`, one after the other."""
+        judged = tuple(
+            self._judge(self._images.writes(state), *claims_at(self._recorded, state))
+            for state in states
+        )
+        return Answers(judged, self._boots)
+
+    def deepen(self, task: Deepen) -> Answers:
+        """Puts a recovery on record, and judges states that a cut during it may have left."""
+        judged: list[Judged] = []
+        count = Recoveries()
+        try:
+            if task.state is None:
+                first, recovered = self._live_recovery()
+                count.live = 1
+            else:
+                first = task.state
+                found = self._record(self._images.writes(first))
+                if found is None:  # the kernel died: there is no record, and no second cut
+                    count.unrecorded = 1
+                    return Answers((), self._boots, count)
+                recovered = found
+            self._second_cuts(first, recovered, task, task.limit, 1, judged, count)
+        except HostError as error:
+            judged.append(Judged((_engine_failed(error),), policy="recovery"))
+        return Answers(tuple(judged), self._boots, count)
+
+    @property
+    def _boots(self) -> int:
+        return int(getattr(self._engine, "boots", 1))
+
+    def _live_recovery(self) -> tuple[CrashState, Recovered]:
+        """What the recorded system itself did after the recorded cut."""
+        recorded = self._recorded
+        first = cut_state(recorded.space)
+        timeline = read_timeline(recorded.trial.recovery_log, verify_payloads=True)
+        if not timeline.complete:
+            raise HostError("the log of the live recovery was not closed in order")
+        return first, Recovered(timeline, tuple(self._images.writes(first)))
+
+    def _record(self, writes: Sequence[ImageWrite]) -> Recovered | None:
+        """Recovers on record, if the engine can."""
+        engine: Any = self._engine
+        observation, raw = engine.record(writes, timeout_s=STATE_S)
+        if raw is None:
+            return None
+        timeline = timeline_of_record(
+            raw,
+            self._folder,
+            disk_size=self._recorded.space.timeline.disk_size,
+            durability=self._durability,
+        )
+        later = observation.later
+        claims = (later.first_lsn, later.acked, later.attempted) if later else (0, 0, 0)
+        return Recovered(timeline, tuple(writes), *claims)
+
+    def _second_cuts(
+        self,
+        first: CrashState,
+        recovered: Recovered,
+        task: Deepen,
+        allowance: int,
+        level: int,
+        judged: list[Judged],
+        count: Recoveries,
+    ) -> None:
+        """Up to `allowance` states: of one recovery, and of recoveries of those if wanted."""
+        count.recorded += 1
+        count.deepest = max(count.deepest, level)
+        limit = allowance if level == task.depth else max(1, allowance // 2)
+        deeper_limit = max(1, (allowance - limit) // DEEPER)
+        draw = random.Random(f"{task.seed}/{level}/{len(judged)}")
+        on_record = set(draw.sample(range(limit), min(limit, DEEPER)))
+        required, attempted = claims_at(self._recorded, first)
+
+        def drawn(how: Drawn) -> None:
+            count.legal_log2.append(how.legal_log2)
+
+        seconds = states_of(
+            recovered,
+            self._recorded.parameters.cut.kind,
+            policies=self._work.policies,
+            model=self._work.model,
+            seed=f"{task.seed}/{level}/{len(judged)}",
+            limit=limit,
+            drawn=drawn,
+        )
+        for number, second in enumerate(seconds):
+            judged.append(self._judge_second(first, second, required, attempted))
+            count.states += 1
+            count.ended += second.later is not None
+            if level < task.depth and number in on_record:
+                deeper = self._record(second.writes)
+                if deeper is None:
+                    count.unrecorded += 1
+                else:
+                    again = cut_again(first, second)
+                    self._second_cuts(again, deeper, task, deeper_limit, level + 1, judged, count)
+
+    def _judge_second(
+        self,
+        first: CrashState,
+        second: SecondState,
+        required: tuple[LsnRange, ...],
+        attempted: int,
+    ) -> Judged:
+        later = (second.later,) if second.later else ()
+        attempted = max(attempted, second.attempted)
+        judged = self._judge(list(second.writes), (*required, *later), attempted)
+        policy = f"recovery/{second.state.policy}"
+        if not judged.findings:
+            return replace(judged, policy=policy)
+        told = tuple(
+            replace(finding, message=f"{second.what}: {finding.message}")
+            for finding in judged.findings
+        )
+        return replace(judged, findings=told, policy=policy, again=cut_again(first, second))
+
+    def _judge(
+        self, writes: list[ImageWrite], required: tuple[LsnRange, ...], attempted: int
+    ) -> Judged:
+        def found(observation: Observation) -> Judged:
+            later = observation.later
+            return Judged(
+                check_state(required, attempted, observation, self._recorded.layout),
+                went_on=later is not None and not later.no_room,
+                no_room=later is not None and later.no_room,
+            )
+
+        expected, disk = None, b""
+        if self._decided is not None:
+            self._decided.advance(writes)
+            disk = self._decided.disk
+            expected = self._decided.find()
+            if expected is not None and self._rerun.randrange(RERUN_ONE_IN):
+                return replace(found(expected), pruned=True, disk=disk)
+        try:
+            observation = self._engine.recover(writes, timeout_s=STATE_S)
+        except HostError as error:
+            return Judged((_engine_failed(error),), disk=disk)
+        judged = replace(found(observation), disk=disk)
+        if self._decided is None:
+            return judged
+        if expected is not None:
+            if not _same(expected, observation):
+                judged = replace(judged, findings=(*judged.findings, _pruned_wrongly()))
+            return replace(judged, pruned=True, rerun=True)
+        self._decided.learn(getattr(self._engine, "reads", None), observation)
+        return judged
+
+
+def _same(one: Observation, other: Observation) -> bool:
+    """Whether two observations differ in nothing but the words of a kernel."""
+    return _without_words(one) == _without_words(other)
+
+
+def _without_words(seen: Observation) -> Observation:
+    later = seen.later
+    if later is not None:
+        said = replace(later.observation, failure="")
+        later = replace(later, observation=said, failure="failed" if later.failure else "")
+    return replace(seen, failure="", later=later)
+
+
+def _engine_failed(error: HostError) -> Finding:
+    return Finding(
+        FindingKind.INCOMPLETE,
+        Verdict.INCONCLUSIVE,
+        f"the engine failed, and nothing is known of this state: {error}",
+    )
+
+
+def _pruned_wrongly() -> Finding:
+    return Finding(
+        FindingKind.DISAGREEMENT,
+        Verdict.INCONCLUSIVE,
+        "a state recovers otherwise than one that agrees with it on all that was read: "
+        "a bug in powercut, or a recovery that is not repeatable",
+    )

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""QEMU and kernels of other Debian suites, unpacked into the cache beside the host's own.
+
+Nothing is installed, and neither root nor a namespace is needed: the packages of QEMU and of all
+that it depends on, down to libc, are unpacked into one folder, and QEMU is started by the dynamic
+loader in it with the libraries in it (ld.so(8): --library-path, --inhibit-cache), its modules
+(QEMU_MODULE_DIR) and its firmware (-L).
+
+    CACHE/suites/SUITE/apt/        what apt keeps; may be deleted when nothing is being fetched
+                      /qemu/       root/, qemu-system-x86_64 (which starts it), about.json
+                      /kernel-FLAVOUR/   as powercut.machine.guest.kernel_package leaves it
+                      /lock
+
+Each part appears by a rename when it is whole.  A part that is there is used as it is, so that a
+night's run has the versions of the run before: to get newer ones, delete the suite's folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from powercut.machine.guest import apt
+from powercut.machine.guest.kernel_package import (
+    FLAVOURS,
+    Kernel,
+    fetch_and_unpack,
+    find_packages,
+    is_unpacked,
+    load_kernel,
+)
+from powercut.machine.lock import locked
+from powercut.machine.qemu.build import PROGRAM, QemuBuild, examine_qemu
+from powercut.machine.tool import run_tool
+from powercut.model.errors import HostError, UsageError
+from powercut.model.versions import SUITES
+from powercut.paths import CACHE
+
+_QEMU_PACKAGE: Final = "qemu-system-x86"
+_USELESS: Final = ("doc", "man", "locale", "lintian", "info", "bash-completion")
+_LOADER: Final = "ld-linux-x86-64.so.2"
+_RECIPE: Final = 1  # raise it when other folders are made from the same packages
+
+_START: Final = """\
+#!/bin/sh
+# QEMU of {suite}, with the libraries, modules and firmware that it was unpacked with.
+here=$(dirname -- "$(readlink -f -- "$0")")
+export QEMU_MODULE_DIR="$here/root/usr/lib/x86_64-linux-gnu/qemu"
+exec "$here/{loader}" --inhibit-cache --library-path "{libraries}" "$here/{binary}" \\
+    -L "$here/root/usr/share/qemu" -L "$here/root/usr/share/seabios" \\
+    -L "$here/root/usr/lib/ipxe/qemu" "$@"
+"""
+
+
+@dataclass(frozen=True)
+class CachedSuite:
+    """What of a suite is there; `size` in bytes, without what apt keeps."""
+
+    suite: str
+    qemu: str
+    kernels: tuple[str, ...]
+    size: int
+
+
+def suite_folder(suite: str) -> Path:
+    """Where a suite is kept.  Raises UsageError for a name that is none."""
+    if suite not in SUITES:
+        raise UsageError(f"{suite!r} is no Debian suite that powercut knows: {', '.join(SUITES)}")
+    return CACHE / "suites" / suite
+
+
+def suite_qemu(suite: str, *, deadline: float) -> QemuBuild:
+    """The QEMU of `suite`; fetched (about 40 MB) and unpacked (about 180 MB) if it is not there.
+
+    Raises HostError with a remedy, or DeadlineExceeded.
+    """
+    folder = suite_folder(suite)
+    build = _cached_qemu(folder / "qemu")
+    if build is not None:
+        return build
+    with locked(folder / "lock", deadline=deadline, doing=f"fetching {suite}"):
+        build = _cached_qemu(folder / "qemu")
+        if build is not None:
+            return build
+        debs = apt.SuiteApt(suite, folder / "apt").download_closure(
+            [_QEMU_PACKAGE], deadline=deadline
+        )
+        with _new(folder) as temporary:
+            _unpack_qemu(suite, debs, Path(temporary), deadline=deadline)
+            _replace(Path(temporary), folder / "qemu")
+        _tidy(folder)
+    build = _cached_qemu(folder / "qemu")
+    if build is None:
+        raise HostError(f"the QEMU in {folder} is damaged", hint=f"rm -r {folder}")
+    return build
+
+
+def suite_kernel(suite: str, flavour: str, *, deadline: float) -> Kernel:
+    """The kernel of `suite` in that flavour; fetched if it is not there.
+
+    Raises HostError with a remedy, or DeadlineExceeded.
+    """
+    folder = suite_folder(suite)
+    place = folder / f"kernel-{flavour}"
+    if not is_unpacked(place):
+        with locked(folder / "lock", deadline=deadline, doing=f"fetching {suite}"):
+            if not is_unpacked(place):
+                source = apt.SuiteApt(suite, folder / "apt")
+                source.prepare(deadline=deadline)
+                packages = find_packages(flavour, deadline=deadline, apt=source.options)
+                with _new(folder) as temporary:
+                    made = fetch_and_unpack(
+                        Path(temporary), packages, deadline=deadline, apt=source.options
+                    )
+                    _replace(made, place)
+                _tidy(folder)
+    return load_kernel(place)
+
+
+def cached_suites() -> tuple[CachedSuite, ...]:
+    """The suites of which something is there.  Reads a few small files; needs no network."""
+    found = []
+    for suite in SUITES:
+        folder = suite_folder(suite)
+        about = _read_about(folder / "qemu")
+        size = int(about["bytes"]) if about else 0
+        kernels = []
+        for flavour in FLAVOURS:
+            with suppress(HostError):
+                kernel = load_kernel(folder / f"kernel-{flavour}")
+                kernels.append(kernel.release)
+                size += _size(kernel.folder)
+        if about or kernels:
+            version = str(about["version"]) if about else ""
+            found.append(CachedSuite(suite, version, tuple(kernels), size))
+    return tuple(found)
+
+
+def _unpack_qemu(suite: str, debs: Sequence[Path], folder: Path, *, deadline: float) -> None:
+    root = folder / "root"
+    for deb in debs:
+        run_tool(["dpkg-deb", "-x", str(deb), str(root)], deadline=deadline)
+    for name in _USELESS:
+        shutil.rmtree(root / "usr/share" / name, ignore_errors=True)
+    # Older suites keep libc in /lib; a link from /lib64 would point out of the folder.
+    loaders = [path for path in sorted(root.rglob(_LOADER)) if not path.is_symlink()]
+    if not loaders:
+        raise HostError(f"the packages of {suite} hold no {_LOADER}")
+    places = [
+        path
+        for path in (root / "usr/lib/x86_64-linux-gnu", root / "lib/x86_64-linux-gnu")
+        if path.is_dir()
+    ]
+    start = folder / PROGRAM
+    start.write_text(
+        _START.format(
+            suite=suite,
+            loader=loaders[0].relative_to(folder),
+            libraries=":".join(f"$here/{path.relative_to(folder)}" for path in places),
+            binary=f"root/usr/bin/{PROGRAM}",
+        )
+    )
+    start.chmod(0o755)
+    names = sorted(deb.name for deb in debs)
+    build = examine_qemu(start, binary=root / "usr/bin" / PROGRAM)
+    about = {
+        "recipe": _RECIPE,
+        "version": build.version,
+        "packages": names,
+        "libraries": hashlib.sha256("\n".join(names).encode()).hexdigest()[:32],
+        "bytes": _size(root),
+    }
+    (folder / "about.json").write_text(json.dumps(about, indent=1) + "\n")
+
+
+def _cached_qemu(folder: Path) -> QemuBuild | None:
+    about = _read_about(folder)
+    if about is None:
+        return None
+    binary = folder / "root/usr/bin" / PROGRAM
+    return examine_qemu(folder / PROGRAM, binary=binary, libraries=str(about["libraries"]))
+
+
+def _read_about(folder: Path) -> dict[str, Any] | None:
+    try:
+        about = json.loads((folder / "about.json").read_text())
+    except (OSError, ValueError):
+        return None
+    return about if isinstance(about, dict) and about.get("recipe") == _RECIPE else None
+
+
+def _new(folder: Path) -> tempfile.TemporaryDirectory[str]:
+    """A folder to make something in; what a process left that was killed goes first."""
+    for leftover in folder.glob(".new-*"):  # under the lock: nobody else is making anything
+        shutil.rmtree(leftover, ignore_errors=True)
+    return tempfile.TemporaryDirectory(dir=folder, prefix=".new-", ignore_cleanup_errors=True)
+
+
+def _replace(made: Path, place: Path) -> None:
+    shutil.rmtree(place, ignore_errors=True)  # of another recipe, or damaged
+    made.rename(place)
+
+
+def _tidy(folder: Path) -> None:
+    """Drops what is large and not needed again: downloads, and apt's index of its lists."""
+    for pattern in ("archives/*.deb", "cache/*.bin"):
+        for file in (folder / "apt").glob(pattern):
+            file.unlink(missing_ok=True)
+
+
+def _size(folder: Path) -> int:
+    paths = (path for path in folder.rglob("*") if not path.is_symlink() and path.is_file())
+    return sum(path.stat().st_size for path in paths)

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One QEMU process with its QMP connection and what both of them say."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, Self
+
+from powercut.machine.process import spawn
+from powercut.machine.qemu.qmp import Qmp
+from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
+
+_MIGRATES_TO_FILES: Final = (8, 2)
+_TAIL_BYTES: Final = 4096
+_REAP_TIMEOUT_S: Final = 10
+_POLL_S: Final = 0.001
+
+
+class Hypervisor:
+    """A QEMU that was started and has answered on QMP.  Made by `launch`."""
+
+    def __init__(self, argv: Sequence[str], process: subprocess.Popen[bytes], qmp: Qmp) -> None:
+        self.argv = argv
+        self.process = process
+        self._qmp = qmp
+
+    @classmethod
+    def launch(cls, argv: Sequence[str], qmp_path: Path, log: Path, *, timeout_s: float) -> Self:
+        """Starts QEMU with `argv` and waits until it has connected to `qmp_path`.
+
+        Raises HostError with its command line, exit status and output if it does not
+        start; nothing is then left of it.
+        """
+        deadline = time.monotonic() + timeout_s
+        qmp = Qmp(qmp_path)
+        try:
+            made = cls(argv, spawn(argv, log), qmp)
+        except BaseException:
+            qmp.close()
+            raise
+        try:
+            qmp.accept(made.process.pid, timeout_s=deadline - time.monotonic())
+        except PowercutError as error:
+            made.kill()
+            raise HostError(
+                f"QEMU did not start: {error}\n{describe(argv, made.process, log)}",
+                hint="`powercut doctor` checks what this host can do",
+            ) from None
+        except BaseException:
+            made.kill()
+            raise
+        return made
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there."""
+        return self.process.poll() is None
+
+    def status(self, *, timeout_s: float) -> str:
+        """QEMU's run state: running, inmigrate, paused and so on."""
+        return str(self._qmp.execute("query-status", timeout_s=timeout_s)["status"])
+
+    def block_statistics(self, *, timeout_s: float) -> dict[str, Any]:
+        """What the guest has asked of the disk under test so far, as `query-blockstats` says it.
+
+        Raises HostError if QEMU knows no such disk.
+        """
+        answer = self._qmp.execute("query-blockstats", timeout_s=timeout_s)
+        for device in answer:
+            if device.get("node-name") == "disk":
+                return dict(device["stats"])
+        raise HostError("QEMU has no statistics of the disk under test")
+
+    def wait_status(self, wanted: str, *, timeout_s: float) -> None:
+        """Waits until the run state is `wanted`."""
+        deadline = time.monotonic() + timeout_s
+        status = "silent"
+        while (remaining_s := deadline - time.monotonic()) > 0:
+            with contextlib.suppress(DeadlineExceeded):
+                status = self.status(timeout_s=remaining_s)
+            if status == wanted:
+                return
+            time.sleep(_POLL_S)
+        raise DeadlineExceeded(f"after {timeout_s:.3g} s the guest is '{status}', not '{wanted}'")
+
+    def save(self, state: Path, *, timeout_s: float) -> None:
+        """Writes the machine's state, all but its RAM, to a new file."""
+        deadline = time.monotonic() + timeout_s
+        self._ignore_shared_ram(timeout_s)
+        with state.open("xb") as file:
+            uri = self._state_uri(state, file.fileno(), timeout_s)
+            self._qmp.execute("migrate", {"uri": uri}, timeout_s=timeout_s)
+            while True:
+                answer = self._qmp.execute("query-migrate", timeout_s=timeout_s)
+                if answer.get("status") == "completed":
+                    return
+                if answer.get("status") in ("failed", "cancelled"):
+                    raise HostError(f"QEMU cannot save its state: {answer.get('error-desc', '')}")
+                if time.monotonic() >= deadline:
+                    raise DeadlineExceeded(f"QEMU did not save its state within {timeout_s:.3g} s")
+                time.sleep(_POLL_S)
+
+    def restore(self, state: Path, *, timeout_s: float) -> None:
+        """Takes over the state that `save` wrote; returns once the guest runs."""
+        deadline = time.monotonic() + timeout_s
+        self._ignore_shared_ram(timeout_s)
+        with state.open("rb") as file:
+            uri = self._state_uri(state, file.fileno(), timeout_s)
+        self._qmp.execute("migrate-incoming", {"uri": uri}, timeout_s=timeout_s)
+        self.wait_status("running", timeout_s=deadline - time.monotonic())
+
+    def quit(self, *, timeout_s: float) -> None:
+        """Asks QEMU to end in its usual order and waits until it is gone."""
+        deadline = time.monotonic() + timeout_s
+        with contextlib.suppress(HostError):  # it may hang up before it answers
+            self._qmp.execute("quit", timeout_s=timeout_s)
+        try:
+            self.process.wait(max(0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise DeadlineExceeded(f"QEMU did not quit within {timeout_s:.3g} s") from None
+        self._qmp.close()
+
+    def freeze(self, *, timeout_s: float) -> None:
+        """Stops the process where it is; returns once none of its threads runs.
+
+        A thread that waits in the kernel for storage counts as one that does not run: it
+        stops before it comes back from there.  Whoever calls this goes on to kill.
+        """
+        deadline = time.monotonic() + timeout_s
+        self.process.send_signal(signal.SIGSTOP)
+        while any(state not in "TtDZX" for state in _thread_states(self.process.pid)):
+            if time.monotonic() > deadline:
+                raise DeadlineExceeded(f"QEMU did not stop within {timeout_s:.3g} s")
+            time.sleep(_POLL_S)
+
+    def kill(self, *, timeout_s: float = _REAP_TIMEOUT_S) -> None:
+        """SIGKILL, and waits until the process is gone; idempotent."""
+        self.process.kill()
+        try:
+            self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise DeadlineExceeded(
+                f"QEMU (process {self.process.pid}) outlived SIGKILL by {timeout_s:.3g} s",
+                hint="a process that cannot be killed waits for the host's storage",
+            ) from None
+        finally:
+            self._qmp.close()
+
+    def _state_uri(self, state: Path, fd: int, timeout_s: float) -> str:
+        """How this QEMU is told of the file `state`, open as `fd`.
+
+        QEMU opens files for this itself since 8.2 (`file:`); for `fd:`, files are deprecated
+        since 9.1 (docs/about/deprecated.rst), and 11.1 refuses them.
+        """
+        version = self._qmp.execute("query-version", timeout_s=timeout_s)["qemu"]
+        if (version["major"], version["minor"]) >= _MIGRATES_TO_FILES:
+            return f"file:{state}"
+        self._qmp.send_file("state", fd, timeout_s=timeout_s)
+        return "fd:state"
+
+    def _ignore_shared_ram(self, timeout_s: float) -> None:
+        capability = {"capability": "x-ignore-shared", "state": True}
+        self._qmp.execute(
+            "migrate-set-capabilities", {"capabilities": [capability]}, timeout_s=timeout_s
+        )
+
+
+def _thread_states(pid: int) -> Iterator[str]:
+    """The state of each thread but the kernel's own workers for io_uring, by proc(5)."""
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with contextlib.suppress(OSError):  # it has ended
+            name, _, rest = stat.read_text().partition("(")[2].rpartition(")")
+            if not name.startswith("iou-"):
+                yield rest.split()[0]
+
+
+def describe(argv: Sequence[str], process: subprocess.Popen[bytes] | None, log: Path) -> str:
+    """For a person: command line, exit status, the end of the output."""
+    if process is None:
+        state = "not started"
+    else:
+        status = process.poll()
+        if status is None:
+            state = f"running as process {process.pid}"
+        elif status < 0:
+            state = f"killed by signal {-status}"
+        else:
+            state = f"exit status {status}"
+    output = tail(log)
+    return f"command: {shlex.join(argv)}\nQEMU: {state}" + (f"\noutput: {output}" if output else "")
+
+
+def tail(path: Path, limit: int = _TAIL_BYTES) -> str:
+    """The last `limit` bytes of a file as text; empty if there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - limit))
+            return file.read().decode("utf-8", "backslashreplace").replace("\r", "").strip()
+    except OSError:
+        return ""

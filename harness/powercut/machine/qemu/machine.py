@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`QemuMachine`: the machine port over QEMU."""
+
+from __future__ import annotations
+
+import enum
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from powercut.machine import nbd
+from powercut.machine.fuse import NbdFuse
+from powercut.machine.port import FileDisk, MachineSpec, NbdDisk, NbdFile, Start
+from powercut.machine.qemu.argv import TemplateRam, build_argv
+from powercut.machine.qemu.build import find_qemu
+from powercut.machine.qemu.hypervisor import Hypervisor, describe, tail
+from powercut.machine.qemu.template import Template, TemplateStore
+from powercut.machine.qemu.tsc import host_tsc_khz
+from powercut.model.errors import DeadlineExceeded, HostError, PowercutError, UsageError
+
+__all__ = ["Lifecycle", "Origin", "QemuMachine", "find_qemu"]
+
+_DISCARD_TIMEOUT_S: Final = 5
+
+
+class Lifecycle(enum.Enum):
+    """A machine is started once; what failed stays failed."""
+
+    NEW = "new"
+    RUNNING = "running"
+    ENDED = "ended"
+    FAILED = "failed"
+
+
+class Origin(enum.Enum):
+    """How the guest came to run."""
+
+    BOOT = "boot"
+    TEMPLATE = "template"
+
+
+class QemuMachine:
+    """A guest in QEMU, booted or, where `templates` are given, restored from one.
+
+    `directory` receives `qemu.log` (QEMU's own output) and `console.log` (what the
+    guest's kernel says: errors, and everything once it panics).
+    """
+
+    def __init__(
+        self,
+        spec: MachineSpec,
+        directory: Path,
+        *,
+        qemu: Path | None = None,
+        templates: TemplateStore | None = None,
+    ) -> None:
+        self.spec = spec
+        self.state = Lifecycle.NEW
+        self.origin: Origin | None = None
+        self.notes: list[str] = []
+        """Why a template was not used, if one should have been."""
+        self.console_log = directory / "console.log"
+        self.qemu_log = directory / "qemu.log"
+        self._directory = directory
+        self._file: NbdFuse | None = None
+        self._given_qemu = qemu
+        self._templates = templates
+        self._hypervisor: Hypervisor | None = None
+        self._argv: Sequence[str] = ()
+
+    # What the port promises
+
+    def start(self, *, timeout_s: float) -> None:
+        """Powers on: returns once the guest runs (it may not have said hello yet).
+
+        Raises UsageError for a configuration that would not do what it says, HostError
+        or DeadlineExceeded if QEMU cannot be started.
+        """
+        if self.state is not Lifecycle.NEW:
+            raise HostError(f"a machine is started once; this one is '{self.state.value}'")
+        deadline = time.monotonic() + timeout_s
+        self.state = Lifecycle.FAILED
+        chosen = self.spec.qemu.program if self.spec.qemu else None
+        qemu = self._given_qemu or chosen or find_qemu()
+        size = self._examine_disk(timeout_s)
+        self._provide_file(deadline)
+        templates = self._templates if self._may_restore else None
+        if not (templates and self._start_from_template(templates, qemu, size, deadline)):
+            if self.spec.start is Start.RESTORED:
+                why = "; ".join(self.notes) or "there are no templates"
+                raise HostError(f"the guest was to be restored and could not be: {why}")
+            self._boot(qemu, deadline)
+        self.state = Lifecycle.RUNNING
+
+    def crash(self, *, timeout_s: float) -> None:
+        """Takes the guest's RAM away; QEMU drains and flushes what it had, and ends."""
+        if self._hypervisor is None or not self._hypervisor.running:
+            raise HostError(f"QEMU was gone before the crash\n{self.diagnosis}")
+        try:
+            self._hypervisor.quit(timeout_s=timeout_s)
+        except DeadlineExceeded:
+            self.kill(timeout_s=timeout_s)
+            raise
+        self.kill(timeout_s=timeout_s)
+
+    def kill(self, *, timeout_s: float) -> None:
+        """Takes the hypervisor away (SIGKILL) and returns once it is gone; idempotent.
+
+        The host lives on: what its page cache holds for the disk gets there.
+        """
+        if self._hypervisor:
+            self._hypervisor.process.kill()
+        if self._file and not self.spec.bus.pmem:
+            # What was written is at the disk.  QEMU does not end before it has its answers,
+            # and a disk that has stopped at a flush gives none.
+            self._file.kill(timeout_s=timeout_s)
+        try:
+            if self._hypervisor:
+                self._hypervisor.kill(timeout_s=timeout_s)
+        finally:
+            if self._file:
+                self._file.close(timeout_s=timeout_s)
+        if self.state is not Lifecycle.FAILED:
+            self.state = Lifecycle.ENDED
+
+    def lose_power(self, *, timeout_s: float) -> None:
+        """Takes hypervisor and host away at one instant; idempotent.
+
+        QEMU is stopped first, so that the guest acknowledges nothing any more; then the file
+        loses its server, so that QEMU's end makes the kernel write nothing back.
+        """
+        try:
+            if self._file and self.running and self._hypervisor:
+                self._hypervisor.freeze(timeout_s=timeout_s)
+        finally:
+            if self._file:
+                self._file.kill()
+            self.kill(timeout_s=timeout_s)
+
+    def block_statistics(self, *, timeout_s: float) -> dict[str, Any]:
+        """What the guest has asked of the disk under test so far (QMP query-blockstats).
+
+        Counts are those of the device, before QEMU's cache mode or format has done anything.
+        Raises HostError if there is no QEMU to ask.
+        """
+        if self._hypervisor is None or not self._hypervisor.running:
+            raise HostError(f"QEMU is not there to be asked\n{self.diagnosis}")
+        return self._hypervisor.block_statistics(timeout_s=timeout_s)
+
+    @property
+    def running(self) -> bool:
+        """Whether the hypervisor process is there."""
+        return self._hypervisor is not None and self._hypervisor.running
+
+    @property
+    def ended_by_itself(self) -> bool:
+        """Whether the hypervisor process ended otherwise than by SIGKILL.
+
+        It does when its guest panics, and flushes what it had.
+        """
+        status = self._hypervisor.process.poll() if self._hypervisor else None
+        return status not in (None, -signal.SIGKILL)
+
+    @property
+    def diagnosis(self) -> str:
+        """For a person: command line, exit status, the end of QEMU's and the guest's output."""
+        process = self._hypervisor.process if self._hypervisor else None
+        lines = [describe(self._argv, process, self.qemu_log)]
+        if self.origin is Origin.TEMPLATE:
+            lines.append("the guest was restored from a template")
+        lines += [f"note: {note}" for note in self.notes]
+        if console := tail(self.console_log):
+            lines.append(f"guest's console: {console}")
+        return "\n".join(lines)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill(timeout_s=_DISCARD_TIMEOUT_S)
+
+    # How it starts
+
+    @property
+    def _may_restore(self) -> bool:
+        """Whether the guest may come from a template."""
+        spec = self.spec
+        if spec.start is Start.AUTO:
+            return spec.bus.same_restored(spec.cache)
+        return spec.start is Start.RESTORED and spec.bus.restorable
+
+    def _start_from_template(
+        self, templates: TemplateStore, qemu: Path, disk_size: int, deadline: float
+    ) -> bool:
+        """Tries twice, the second time with a template made anew; False: boot instead."""
+        for _ in range(2):
+            template = None
+            # Half of what is left each time, so that enough remains for a boot.
+            timeout_s = (deadline - time.monotonic()) / 2
+            try:
+                template = templates.obtain(self.spec, qemu, disk_size, timeout_s=timeout_s)
+                self._restore(template, qemu, deadline)
+            except PowercutError as error:
+                self.notes.append(f"no template was used: {error}")
+                if template is None:
+                    return False
+                templates.discard(template, timeout_s=_DISCARD_TIMEOUT_S)
+            else:
+                return True
+        return False
+
+    def _restore(self, template: Template, qemu: Path, deadline: float) -> None:
+        hypervisor = self._launch(qemu, TemplateRam(template.ram, saving=False), deadline)
+        try:
+            hypervisor.restore(template.state, timeout_s=(deadline - time.monotonic()) / 2)
+        except PowercutError as error:
+            hypervisor.kill()
+            raise HostError(
+                f"{error}\n{describe(self._argv, hypervisor.process, self.qemu_log)}"
+            ) from None
+        self.origin = Origin.TEMPLATE
+
+    def _boot(self, qemu: Path, deadline: float) -> None:
+        self._launch(qemu, None, deadline)
+        self.origin = Origin.BOOT
+
+    def _launch(self, qemu: Path, ram: TemplateRam | None, deadline: float) -> Hypervisor:
+        self._argv = build_argv(
+            self.spec, qemu, console=self.console_log, ram=ram, tsc_khz=host_tsc_khz()
+        )
+        self._hypervisor = Hypervisor.launch(
+            self._argv, self.spec.qmp, self.qemu_log, timeout_s=deadline - time.monotonic()
+        )
+        return self._hypervisor
+
+    def _provide_file(self, deadline: float) -> None:
+        """From here on a disk that is to be opened as a file is one, and its size is known."""
+        disk = self.spec.disk
+        if isinstance(disk, NbdFile):
+            timeout_s = deadline - time.monotonic()
+            self._file = NbdFuse(disk.socket, self._directory, timeout_s=timeout_s)
+            disk = FileDisk(self._file.path, disk.aio)
+        if isinstance(disk, FileDisk):
+            try:
+                disk = replace(disk, size=disk.path.stat().st_size)
+            except OSError as error:
+                raise HostError(f"cannot use disk {disk.path}: {error.strerror}") from None
+            self.spec = replace(self.spec, disk=disk)
+
+    def _examine_disk(self, timeout_s: float) -> int:
+        """Bytes of the disk that the guest sees; refuses what would not be what it is called."""
+        disk, layer = self.spec.disk, self.spec.layer
+        if isinstance(disk, FileDisk):
+            try:
+                size = -(-disk.path.stat().st_size // 512) * 512
+            except OSError as error:
+                raise HostError(f"cannot use disk {disk.path}: {error.strerror}") from None
+            return layer.size if layer else size
+        export = nbd.examine(disk.socket, timeout_s=timeout_s)
+        dropped = isinstance(disk, NbdDisk) and self.spec.cache.no_flush
+        if dropped and (export.offers_flush or export.offers_fua):
+            raise UsageError(
+                "cache=unsafe would have no effect: QEMU sends flushes and FUA to an NBD disk"
+                " that offers them, whatever its cache mode",
+                hint="let the disk offer no flush and no FUA, so that QEMU drops the guest's,"
+                " or use an image file",
+            )
+        return layer.size if layer else export.size

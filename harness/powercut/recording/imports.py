@@ -1,0 +1,393 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings made of somebody else's dm-log-writes or blklogwrites log.
+
+    DIR/import.json   what the log is, and how the records in it lie (sealed)
+        base.img      the disk as it was when logging began (sealed)
+        log.dmlw      the log, as it was given (sealed)
+        manifest.json the seal
+
+Such a log has two readings (docs/formats/dm-log-writes.md).  States are taken from the
+certain one: each of them was legal without a doubt.  What a record's exposure is worth:
+
+1. exposed under the certain reading, and the log has no doubts: LOSSY;
+2. exposed under neither reading, in a whole log without doubts, on a raw device:
+   SAFE.  With a file system between, the bytes of the records are safe and whether
+   the file still leads to them is unknown without recovery: INCONCLUSIVE;
+3. everything else: INCONCLUSIVE; also a log in which nothing was acknowledged, and one
+   in which no record of the run is found, since the run id or the layout may be wrong.
+
+Instants of such a recording keep the order of the log and are no times.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Final, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from powercut import __version__
+from powercut.crash.evidence import gather
+from powercut.crash.exposure import exposure
+from powercut.disk.logwrites.logs import Dialect, Flag, Imported, import_log
+from powercut.model.contract import Honour
+from powercut.model.errors import DamagedRecording, UsageError
+from powercut.model.exposure import ExposureReport, ranges_of
+from powercut.model.history import History
+from powercut.model.timeline import RequestKind, Requests, Timeline
+from powercut.model.units import NEVER, Instant
+from powercut.model.verdict import LsnRange, Verdict
+from powercut.model.wal import LayoutKind, WalLayout
+from powercut.recording.disk_places import filesystem_of
+from powercut.recording.open_recording import IMPORT_FILE, Recording
+from powercut.recover.port import RecoveryPlan
+from powercut.rig import commands
+from powercut.store.files import copy_sparse, host_errors, write_atomic
+from powercut.store.layout import TrialDir
+
+FORMAT: Final = "powercut-import/1"
+LOG: Final = "log.dmlw"
+
+
+class LogLayout(BaseModel):
+    """How the records of a WAL workload lie in the logged disk.
+
+    `path` is that of the log below the root of its file system, or of the folder of its
+    segments; it means nothing for a raw log.  Sizes are bytes.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run_id: str
+    layout: str
+    record: int = 512
+    align: int = 0
+    capacity: int = 0
+    segment: int = 0
+    offset: int = 0
+    path: str = "log"
+
+    def wal(self) -> WalLayout:
+        """The layout; raises UsageError for one that no log can have."""
+        try:
+            kind = LayoutKind(self.layout)
+        except ValueError as error:
+            known = ", ".join(kind.value for kind in LayoutKind)
+            raise UsageError(f"layout {self.layout!r}: there is none", hint=known) from error
+        return WalLayout(
+            kind, self.record, self.align, self.capacity, self.segment, offset=self.offset
+        )
+
+    def arguments(self, path: str) -> tuple[str, ...]:
+        """What the log reader must be told."""
+        sizes = {
+            "capacity": self.capacity,
+            "segment": self.segment,
+            "offset": self.offset,
+        }
+        return (
+            f"run_id={self.run_id}",
+            f"layout={self.layout}",
+            f"path={path}",
+            f"record={self.record}",
+            f"align={self.align}",
+            *(f"{key}={value}" for key, value in sizes.items() if value),
+        )
+
+    def run(self) -> bytes:
+        """The run id; raises UsageError."""
+        try:
+            value = bytes.fromhex(self.run_id)
+        except ValueError:
+            value = b""
+        if len(value) != 16:
+            raise UsageError(f"run id {self.run_id!r}: a run id has 32 hexadecimal digits")
+        return value
+
+
+class ImportRecord(BaseModel):
+    """import.json."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal["powercut-import/1"] = FORMAT
+    powercut: str
+    source: str  # the name of the log file that was imported
+    dialect: Literal["kernel", "qemu"]
+    atomic_unit: int = 512
+    salvage: bool = False
+    closed: bool = False
+    no_fua: bool = False
+    filesystem: str = ""
+    log: LogLayout | None = None
+
+
+@dataclass(frozen=True)
+class ImportReport:
+    """What an imported log says.
+
+    `exposed` is certain; `perhaps` is exposed under the cautious reading alone.
+    """
+
+    record: ImportRecord
+    entries: int
+    writes: int
+    flushes: int
+    fua_writes: int
+    marks: int
+    acked: int
+    complete: bool
+    doubts: tuple[str, ...]
+    exposed: tuple[LsnRange, ...]
+    perhaps: tuple[LsnRange, ...]
+    verdict: Verdict
+    reasons: tuple[str, ...]
+
+
+def import_recording(
+    log: Path,
+    *,
+    base: Path,
+    output: Path,
+    dialect: Dialect = Dialect.AUTO,
+    layout: LogLayout | None = None,
+    atomic_unit: int = 512,
+    salvage: bool = False,
+    closed: bool = False,
+    no_fua: bool = False,
+) -> TrialDir:
+    """Makes a sealed recording of the log in the new folder `output`.
+
+    Raises UsageError if `output` is there already, DamagedRecording for a damaged log
+    (naming the entry), and what `import_log` raises.
+    """
+    if output.exists():
+        raise UsageError(f"{output}: exists already", hint="give the name of a new folder with -o")
+    found = import_log(
+        log,
+        base=base,
+        dialect=dialect,
+        atomic_unit=atomic_unit,
+        salvage=salvage,
+        closed=closed,
+        no_fua=no_fua,
+    )
+    if layout is not None:  # a mistake is told before anything is made
+        layout.wal()
+        layout.run()
+    record = ImportRecord(
+        powercut=__version__,
+        source=log.name,
+        dialect="kernel" if found.log.dialect is Dialect.KERNEL else "qemu",
+        atomic_unit=atomic_unit,
+        salvage=salvage,
+        closed=closed,
+        no_fua=no_fua,
+        filesystem=filesystem_of(base),
+        log=layout,
+    )
+    with host_errors(output):
+        output.mkdir(parents=True)
+        try:
+            # Copies: nobody promised that the originals never change.
+            copy_sparse(base, output / "base.img")
+            copy_sparse(log, output / LOG)
+            text = record.model_dump_json(indent=1)
+            write_atomic(output / IMPORT_FILE, text.encode() + b"\n")
+            directory = TrialDir(output.resolve(), output.resolve())
+            directory.seal_recording()
+            open_import(directory)
+        except BaseException:
+            shutil.rmtree(output, ignore_errors=True)
+            raise
+    return directory
+
+
+def as_kept(timeline: Timeline) -> Timeline:
+    """The timeline without the flushes and FUA that its disk ignored.
+
+    A log of requests has no word for a flush that did nothing: written as a flush, a
+    replay up to it would hold what the disk had not kept.  So it becomes a mark, at which a
+    replay can stop, too.  All that is asked for in the result was honoured.
+    """
+    requests, contract = timeline.requests, timeline.contract
+    if contract.honest:
+        return timeline
+    flush = requests.kind == RequestKind.FLUSH
+    ignored = flush & (contract.flush is Honour.IGNORED)
+    fua = requests.fua & (contract.fua is Honour.HONOURED)
+    numbers = np.cumsum(flush)
+    done = np.flatnonzero(ignored & (requests.completed_ns != NEVER))
+    marks = [
+        (Instant(int(requests.completed_ns[index])), f"flush {numbers[index]}, ignored by the disk")
+        for index in done.tolist()
+    ]
+    kept = {field.name: getattr(requests, field.name)[~ignored] for field in fields(requests)} | {
+        "fua": fua[~ignored]
+    }
+    return Timeline(
+        disk_size=timeline.disk_size,
+        contract=replace(contract, flush=Honour.HONOURED, fua=Honour.HONOURED),
+        requests=Requests(**kept),
+        data=timeline.data,
+        marks=tuple(sorted([*timeline.marks, *marks])),
+        complete=timeline.complete,
+    )
+
+
+def open_import(directory: TrialDir, *, cautious: bool = False) -> Recording:
+    """The recording that was imported into `directory`, under its certain reading.
+
+    With `cautious`, under the other one.
+
+    Raises DamagedRecording.
+    """
+    record = read_import(directory)
+    found = _read_log(directory, record)
+    layout = record.log
+    return Recording(
+        directory=directory,
+        title=f"{record.source}, a {record.dialect} log",
+        base=directory.base_image,
+        filesystem=record.filesystem,
+        timeline=found.cautious if cautious else found.certain,
+        history=_history(found.history),
+        run_id=layout.run() if layout else bytes(16),
+        layout=layout.wal() if layout else None,
+        plan=_plan(record.filesystem, layout) if layout else None,
+        imported=True,
+        gaps=_gaps(found),
+        doubts=found.log.doubts,
+    )
+
+
+def read_import(directory: TrialDir) -> ImportRecord:
+    """Reads import.json; raises DamagedRecording."""
+    path = directory.path / IMPORT_FILE
+    try:
+        return ImportRecord.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise DamagedRecording(f"{path}: {error.strerror}") from error
+    except ValidationError as error:
+        raise DamagedRecording(f"{path}: {error.errors()[0]['msg']}") from error
+
+
+def report_import(directory: TrialDir) -> ImportReport:
+    """What the log in `directory` says; changes nothing.  Raises DamagedRecording."""
+    record = read_import(directory)
+    found = _read_log(directory, record)
+    requests = found.certain.requests
+    flush = requests.kind == RequestKind.FLUSH
+    certain: tuple[LsnRange, ...] = ()
+    perhaps: tuple[LsnRange, ...] = ()
+    unknown = True
+    seen = False
+    if record.log is not None:
+        seen = _any_record(found, record.log)
+    if record.log is not None and seen:
+        sure, careful = (
+            _exposure(timeline, found, record.log) for timeline in (found.certain, found.cautious)
+        )
+        certain = sure.exposed_lsns
+        only = careful.exposed & ~sure.exposed
+        perhaps = ranges_of(careful.lsn[only])
+        unknown = not bool(sure.known.all() and careful.known.all())
+    if record.log is not None and found.history.acked and not seen:
+        foreign = "no record of this run is in the log: the run id or the layout may be wrong"
+        verdict, reasons = Verdict.INCONCLUSIVE, (foreign, *_gaps(found))
+    else:
+        verdict, reasons = _verdict(found, record, bool(certain), bool(perhaps), unknown)
+    return ImportReport(
+        record=record,
+        entries=len(found.log),
+        writes=int((~flush).sum()),
+        flushes=int(flush.sum()),
+        fua_writes=int(found.log.has(Flag.FUA).sum()),
+        marks=len(found.log.names),
+        acked=found.history.acked,
+        complete=found.log.complete,
+        doubts=found.log.doubts,
+        exposed=certain,
+        perhaps=perhaps,
+        verdict=verdict,
+        reasons=reasons,
+    )
+
+
+def _verdict(
+    found: Imported, record: ImportRecord, certain: bool, perhaps: bool, unknown: bool
+) -> tuple[Verdict, tuple[str, ...]]:
+    """The rules at the head of this file."""
+    gaps = list(_gaps(found))
+    if record.log is None:
+        gaps.append("nobody said how the records of this log lie")
+    elif not found.history.acked:
+        gaps.append("nothing was acknowledged: the log has no mark `ack N`")
+    elif unknown:
+        gaps.append("the log ends too early to tell of every record")
+    if certain and not found.log.doubts:
+        return Verdict.LOSSY, ("records were acknowledged before they were durable",)
+    if perhaps or certain:
+        gaps.append("under one reading of the log records were acknowledged too early")
+    if record.filesystem:
+        gaps.append("whether the file system leads to the records is known after recovery only")
+    return (Verdict.INCONCLUSIVE if gaps else Verdict.SAFE), tuple(gaps)
+
+
+def _gaps(found: Imported) -> tuple[str, ...]:
+    gaps = list(found.log.doubts)
+    if not found.log.complete:
+        gaps.append("the log was not closed in order: later entries may be missing")
+    return tuple(gaps)
+
+
+def _any_record(found: Imported, layout: LogLayout) -> bool:
+    history = _history(found.history)
+    return bool(len(gather(found.certain, history, layout.run(), layout.wal(), deep=True).runs))
+
+
+def _exposure(timeline: Timeline, found: Imported, layout: LogLayout) -> ExposureReport:
+    history = _history(found.history)
+    return exposure(gather(timeline, history, layout.run(), layout.wal(), deep=True))
+
+
+def _history(history: History) -> History:
+    """Where a log tells of no attempts, what was acknowledged was attempted no later.
+
+    What was attempted and never acknowledged is seen in the writes themselves.
+    """
+    if history.facts.get("attempts") != "unknown":
+        return history
+    return replace(
+        history,
+        attempt_lsn=history.ack_lsn,
+        attempt_ns=history.ack_ns,
+        attempt_guest_ns=history.ack_guest_ns,
+    )
+
+
+def _read_log(directory: TrialDir, record: ImportRecord) -> Imported:
+    return import_log(
+        directory.path / LOG,
+        base=directory.base_image,
+        dialect=Dialect(record.dialect),
+        atomic_unit=record.atomic_unit,
+        salvage=record.salvage,
+        closed=record.closed,
+        no_fua=record.no_fua,
+    )
+
+
+def _plan(filesystem: str, layout: LogLayout) -> RecoveryPlan:
+    raw = layout.wal().kind is LayoutKind.RAW
+    inside = layout.path.lstrip("/")
+    path = f"/dev/{commands.DEVICE}" if raw else f"{commands.MOUNT_POINT}/{inside}"
+    return RecoveryPlan(
+        filesystem="" if raw else filesystem,
+        mount_options="",
+        mount_point=commands.MOUNT_POINT,
+        reader=(commands.WAL_IN_GUEST, "read", *layout.arguments(path), commands.CHANNEL_IN_GUEST),
+    )

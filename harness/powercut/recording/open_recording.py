@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recording opened by whoever wants to look at its crash states.
+
+Recordings come from a trial (trial.json, sealed) or from a log of somebody else
+(import.json, see powercut.recording.imports).  Both give the same thing: a base image, a
+timeline, what was claimed, and what recovery consists of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from powercut.crash.evidence import Evidence, gather
+from powercut.crash.states import StateSpace
+from powercut.model.errors import UsageError
+from powercut.model.history import History
+from powercut.model.machine import ImageFormat
+from powercut.model.timeline import Timeline
+from powercut.model.wal import WalLayout
+from powercut.recording.recorded import open_recorded
+from powercut.recover.port import RecoveryPlan
+from powercut.rig import commands
+from powercut.store.layout import TrialDir
+
+TRIAL_FILE = "trial.json"
+IMPORT_FILE = "import.json"
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One recording, read and checked.
+
+    `layout` and `plan` are None if nobody knows where the records of a log lie: then
+    there are states and no judgement.
+    `imported` says that the timeline was made of a foreign log, whose instants are no
+    times.  `image_format` is what the captured disk holds; unless it is raw, a file system
+    is somewhere inside it.  `gaps` says what is missing of the evidence; of these,
+    `doubts` keep even a loss from being certain.
+    """
+
+    directory: TrialDir
+    title: str
+    base: Path
+    filesystem: str
+    timeline: Timeline
+    history: History
+    run_id: bytes
+    layout: WalLayout | None
+    plan: RecoveryPlan | None
+    imported: bool = False
+    image_format: ImageFormat = ImageFormat.RAW
+    gaps: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    known_evidence: Evidence | None = None
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """The records found in the writes.  Raises UsageError without a layout."""
+        if self.known_evidence is not None:
+            return self.known_evidence
+        if self.layout is None:
+            raise UsageError(
+                f"{self.directory.path}: nobody said how the records of this log lie",
+                hint="import it again with --run-id, --layout and --record",
+            )
+        return gather(self.timeline, self.history, self.run_id, self.layout, deep=True)
+
+    @cached_property
+    def space(self) -> StateSpace:
+        """All crash states."""
+        if self.layout is None:
+            return StateSpace(self.timeline)
+        return StateSpace(self.timeline, self.evidence.claims, self.evidence.sets)
+
+    @property
+    def start_ns(self) -> int:
+        """The instant from which times are told: the first attempt, else the first request."""
+        if len(self.history.attempt_ns) and not self.imported:
+            return int(self.history.attempt_ns[0])
+        requests = self.timeline.requests
+        return int(requests.submitted_ns[0]) if len(requests) else int(self.timeline.start_ns)
+
+
+def find_recording(path: Path) -> TrialDir:
+    """The recording that `path` means: its folder, a file in it, or a run with only one.
+
+    Raises UsageError if there is none, or more than one; the hint lists them.
+    """
+    try:
+        path = path.resolve(strict=True)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}", hint="see results/ for recordings") from error
+    for folder in (path, *path.parents):
+        if any((folder / name).is_file() for name in (TRIAL_FILE, IMPORT_FILE)):
+            return TrialDir(folder, _run_of(folder))
+    latest = path / "latest"
+    if latest.is_dir():
+        path = latest.resolve()
+    found = [each.parent for each in sorted(path.glob(f"**/{TRIAL_FILE}"))]
+    if len(found) == 1:
+        return TrialDir(found[0], _run_of(found[0]))
+    if found:
+        listed = ", ".join(str(each.relative_to(path)) for each in found[:8])
+        more = f" and {len(found) - 8} more" if len(found) > 8 else ""
+        raise UsageError(
+            f"{path}: {len(found)} recordings are in this folder",
+            hint=f"give one of them: {listed}{more}",
+        )
+    raise UsageError(
+        f"{path}: there is no recording in it: neither {TRIAL_FILE} nor {IMPORT_FILE}",
+        hint="give a folder such as results/<scenario>/latest/cells/<cell>/0001",
+    )
+
+
+def _run_of(folder: Path) -> Path:
+    for parent in folder.parents:
+        if (parent / "scenario.yaml").is_file():
+            return parent
+    return folder
+
+
+def of_trial(directory: TrialDir) -> Recording:
+    """The recording of a trial.  Raises DamagedRecording."""
+    recorded = open_recorded(directory)
+    record = recorded.record
+    plan = commands.recovery_plan(record.parameters, recorded.run_id)
+    return Recording(
+        directory=directory,
+        title=f"{record.scenario}, {record.cell}, trial {record.trial.number}",
+        base=directory.base_image,
+        filesystem=plan.filesystem,
+        timeline=recorded.evidence.timeline,
+        history=recorded.evidence.history,
+        run_id=recorded.run_id,
+        layout=recorded.layout,
+        plan=plan,
+        image_format=record.parameters.machine.format,
+        gaps=recorded.gaps,
+        known_evidence=recorded.evidence,
+    )

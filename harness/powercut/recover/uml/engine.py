@@ -1,0 +1,381 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The `uml` recovery engine: state after state in one User-Mode Linux.
+
+One boot, then for every state: the pages that differ from the last state go into the
+guest's origin (a RAM disk), a fresh snapshot is laid over it, PID 1 mounts that
+snapshot (which is the recovery), runs the log reader, unmounts and answers.  What
+recovery writes is in the snapshot alone and is forgotten with it; docs/recovery-engines.md
+says what else was tried, and how fast each was.
+
+A kernel that panics or hangs is restarted and asked once more: only what a fresh kernel
+makes of a state is held against the state.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from powercut.model.errors import HostError
+from powercut.model.observation import Observation
+from powercut.model.units import SECTOR
+from powercut.paths import WAL_BINARY
+from powercut.recover.port import ImageWrite, RecoveryPlan
+from powercut.recover.uml.answer import Trouble, observe
+from powercut.recover.uml.boot import UbdDisk, UmlProcess, initramfs, unavailable
+from powercut.recover.uml.log import STEP as LOG_STEP
+from powercut.recover.uml.log import log_bytes
+from powercut.recover.uml.origin import PAGE, Origin, Pages
+from powercut.recover.uml.share import PATCH_DTYPE, Answer, BarePath, Flag, Share, Step, Verb
+
+__all__ = ["UmlEngine", "unavailable"]
+
+_CHUNK_SECTORS: Final = 64  # 32 KiB: measured, docs/recovery-engines.md
+_SHARE_BYTES: Final = 32 << 20
+_DATA_AT: Final = 1 << 20  # bytes; patches stand before it, their bytes from there
+_PAGES_A_CALL: Final = (_SHARE_BYTES - _DATA_AT) // PAGE
+_GUEST_MIB: Final = 160  # what the guest needs besides its disk
+_GRANULES_MAX: Final = 32768  # the map is text, a line of up to 60 bytes each, in the guest
+_OUT_OF_MEMORY: Final = "Out of memory"  # how the kernel's console begins to say so
+
+
+class _Dead(Exception):
+    """The guest panicked or hung; the text is its console."""
+
+    def __init__(self, how: str, console: str) -> None:
+        super().__init__(f"{how}\n{console}".strip())
+
+
+class UmlEngine:
+    """Recovers states of `base` in a User-Mode Linux; a `RecoveryEngine`.
+
+    `programs` are files of the host by their path in the guest (default: the `wal`
+    program as `/bin/wal`).  `memory_mib` is the guest's memory; by default there is room
+    for three copies of the disk, of which the host gives what is used: what is not
+    zero on the disk, and what one recovery writes.  `track_reads` lets the kernel count
+    what each recovery reads: see `reads`.  `disk_fd` gives the guest a disk at /dev/ubda
+    for measurements; the engine itself does not use it.
+    """
+
+    def __init__(
+        self,
+        base: Path,
+        plan: RecoveryPlan,
+        *,
+        programs: Mapping[str, Path] | None = None,
+        memory_mib: int | None = None,
+        chunk_sectors: int = _CHUNK_SECTORS,
+        track_reads: bool = False,
+        disk_fd: int | None = None,
+        disk_flags: str = "",
+    ) -> None:
+        self._base = base
+        self._plan = plan
+        self._programs = {"/bin/wal": WAL_BINARY} if programs is None else dict(programs)
+        self._origin = Origin(base)
+        self._memory_mib = memory_mib or _GUEST_MIB + 3 * -(-self._origin.size >> 20)
+        self._chunk = chunk_sectors
+        self._disk = None if disk_fd is None else UbdDisk(disk_fd, disk_flags)
+        self._share: Share | None = None
+        self._archive = b""
+        self._process: UmlProcess | None = None
+        self._granule = read_granule(self._origin.size) if track_reads else 0
+        self._reads: npt.NDArray[np.int64] | None = None
+        self.boots = 0
+        self.last: Answer | None = None
+
+    @property
+    def base(self) -> Path:
+        """The image under every state; never modified."""
+        return self._base
+
+    @property
+    def pid(self) -> int | None:
+        """The guard's process id; None while nothing runs."""
+        return None if self._process is None else self._process.pid
+
+    @property
+    def reads(self) -> tuple[tuple[int, int], ...] | None:
+        """What the last recovery and its reader have read: (offset, length) in bytes, rising.
+
+        A superset, in granules of `read_granule`.  Two states with the same bytes there
+        have the same outcome.  None if that is not known: not tracked, or the kernel
+        died.
+        """
+        if self._reads is None:
+            return None
+        size = self._granule * SECTOR
+        begins = np.flatnonzero(np.diff(self._reads, prepend=-2 * size) != size)
+        ends = np.append(begins[1:], len(self._reads)) - 1
+        pairs = zip(self._reads[begins].tolist(), self._reads[ends].tolist(), strict=True)
+        return tuple((first, min(last + size, self._origin.size) - first) for first, last in pairs)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the guest; idempotent."""
+        self._stop()
+        if self._share is not None:
+            self._share.close()
+            self._share = None
+
+    def start(self, *, timeout_s: float) -> None:
+        """Boots the guest and fills its origin.
+
+        Raises HostError if this host cannot, or not in time.
+        """
+        reasons = unavailable() if "/bin/wal" in self._programs else []
+        if reasons:
+            raise HostError("the uml engine cannot run: " + "; ".join(reasons))
+        if not self._archive:
+            self._archive = initramfs(self._programs)
+        if self._share is None:
+            self._share = Share(_SHARE_BYTES)
+        try:
+            self._boot(time.monotonic() + timeout_s)
+        except (_Dead, Trouble) as error:
+            self._stop()
+            raise HostError(f"User-Mode Linux did not start: {error}") from error
+
+    def recover(self, writes: Sequence[ImageWrite], *, timeout_s: float) -> Observation:
+        """Recovers the base image with `writes` laid over it, in order.
+
+        `timeout_s` is for one attempt, of which there are two if the first ends in a
+        panic, a hang or trouble of the engine's own; a restart has as much again.
+        Objects that were in the last call's `writes` are taken to be unchanged.  Raises
+        HostError if a fresh kernel could not even be asked.
+        """
+        return self._recover(writes, timeout_s, Flag(0))
+
+    def record(
+        self, writes: Sequence[ImageWrite], *, timeout_s: float
+    ) -> tuple[Observation, bytes | None]:
+        """As `recover`; also returns what was done to the disk from the mount to the end.
+
+        That is a log as dm-log-writes keeps it, marked `after` where a writer that goes on
+        has ended; None if the kernel died.
+        """
+        observation = self._recover(writes, timeout_s, Flag.RECORD)
+        if self._process is None:
+            return observation, None
+        return observation, self._log(time.monotonic() + timeout_s)
+
+    def _recover(self, writes: Sequence[ImageWrite], timeout_s: float, flags: Flag) -> Observation:
+        changed = self._origin.advance(writes)
+        if self._process is None:
+            self.start(timeout_s=timeout_s)
+            changed = changed[:0]
+        try:
+            return self._attempt(changed, timeout_s, flags)
+        except (_Dead, Trouble):
+            self._stop()
+        self.start(timeout_s=max(timeout_s, 30.0))
+        try:
+            return self._attempt(changed[:0], timeout_s, flags)
+        except _Dead as dead:
+            self._stop()
+            if _OUT_OF_MEMORY in str(dead):  # the guest is too small: not the state's fault
+                raise HostError(str(dead), hint="give the guest more memory_mib") from dead
+            return Observation((), recovered=False, complete=False, failure=str(dead))
+        except Trouble as trouble:
+            self._stop()
+            raise HostError(
+                f"the uml engine failed on its own: {trouble}",
+                hint="give it more memory (memory_mib) if it ran out of it",
+            ) from trouble
+
+    def _log(self, deadline: float) -> bytes:
+        """The log of the last recovery, read until it says that it ends."""
+        parts = bytearray()
+        needed = LOG_STEP
+        while len(parts) < needed:
+            length = min(_SHARE_BYTES, -(-(needed - len(parts)) // LOG_STEP) * LOG_STEP)
+            if len(parts) + length > self._origin.size:
+                raise HostError("a recovery wrote more than the disk is large: not recorded whole")
+            answer = self._checked(Verb.LOG, deadline, offset=len(parts), length=length)
+            parts += self._memory().area[: answer.answer].tobytes()
+            needed = log_bytes(parts)
+        return bytes(parts[:needed])
+
+    def capture(self, *, timeout_s: float) -> tuple[ImageWrite, ...]:
+        """What the disk is now, beyond the base: the crash state of a cut at this instant.
+
+        Read past every cache, so what only a cache holds is not in it.  Works while
+        mounted, and that is what it is for.
+        """
+        found = []
+        deadline = time.monotonic() + timeout_s
+        for offset in range(0, self._origin.size, _SHARE_BYTES):
+            length = min(_SHARE_BYTES, self._origin.size - offset)
+            answer = self._checked(Verb.DUMP, deadline, offset=offset, length=length)
+            seen = self._memory().area[: answer.answer].reshape(-1, PAGE)
+            first = offset // PAGE
+            differ = np.flatnonzero(
+                (seen != self._origin.base_pages(first, first + len(seen))).any(axis=1)
+            )
+            found += [
+                ImageWrite((first + page) * PAGE, PAGE, seen[page].copy())
+                for page in differ.tolist()
+            ]
+        return tuple(found)
+
+    def mount(self, *, timeout_s: float) -> None:
+        """Mounts a fresh view of the current state, and leaves it mounted."""
+        self._checked(Verb.MOUNT, time.monotonic() + timeout_s)
+
+    def unmount(self, *, timeout_s: float) -> None:
+        """The opposite of `mount`."""
+        self._checked(Verb.UMOUNT, time.monotonic() + timeout_s)
+
+    def execute(self, argv: Sequence[str], *, timeout_s: float) -> Answer:
+        """Runs a program in the guest, with its channel as in the plan."""
+        text = b"".join(word.encode() + b"\0" for word in argv) + b"\0"
+        self._memory().put(text)
+        return self._checked(Verb.EXEC, time.monotonic() + timeout_s, length=len(text))
+
+    def bare(self, path: BarePath, rounds: int, *, timeout_s: float) -> Answer:
+        """The loop that the engine is measured against: fresh disk, mount, unmount."""
+        deadline = time.monotonic() + timeout_s
+        return self._checked(Verb.BARE, deadline, offset=path, count=rounds)
+
+    def _memory(self) -> Share:
+        if self._share is None:
+            raise HostError("the uml engine has not been started")
+        return self._share
+
+    def _stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+
+    def _boot(self, deadline: float) -> None:
+        """Boots, then gives the guest its plan and everything on the disk that is not zero."""
+        self._stop()
+        share = self._memory()
+        share.prepare_boot(self._origin.size, self._chunk)
+        filled = self._origin.filled()
+        self._process = UmlProcess(
+            self._archive,
+            share.fd,
+            memory_mib=self._memory_mib,
+            need=(_GUEST_MIB << 20) + 2 * PAGE * len(filled),
+            disk=self._disk,
+        )
+        self.boots += 1
+        self._wait(deadline, "boot")
+        text = _plan_text(self._plan)
+        share.put(text)
+        self._checked(Verb.CONFIGURE, deadline, length=len(text))
+        self._patch(filled, deadline)
+
+    def _attempt(self, changed: Pages, timeout_s: float, flags: Flag) -> Observation:
+        deadline = time.monotonic() + timeout_s
+        assert self._process is not None
+        self._process.clear_console()
+        self._reads = None
+        rest = self._patch(changed, deadline, keep_last=True)
+        if self._plan.after:
+            flags |= Flag.AFTER
+        answer = self._call(
+            Verb.RECOVER, deadline, count=self._put(rest), track=self._granule, flags=flags
+        )
+        self.last = answer
+        said = self._process.console() if answer.step is not Step.NONE else ""
+        observation = observe(self._memory(), answer, said)
+        if self._granule:
+            begin = answer.answer + answer.after_answer
+            words = self._memory().area[begin : begin + answer.reads]
+            self._reads = words.copy().view("<u8").astype(np.int64) * SECTOR
+        return observation
+
+    def _patch(self, pages: Pages, deadline: float, *, keep_last: bool = False) -> Pages:
+        """Sends `pages` to the origin, all of them or all but the last load."""
+        while len(pages) > (_PAGES_A_CALL if keep_last else 0):
+            load, pages = pages[:_PAGES_A_CALL], pages[_PAGES_A_CALL:]
+            answer = self._call(Verb.PATCH, deadline, count=self._put(load))
+            if answer.step is not Step.NONE:
+                raise Trouble(answer.reason)
+        return pages
+
+    def _put(self, pages: Pages) -> int:
+        """Puts patches for `pages` into the shared memory; returns how many there are."""
+        if not len(pages):
+            return 0
+        begins = np.flatnonzero(np.diff(pages, prepend=-2) != 1)
+        counts = np.diff(begins, append=len(pages))
+        patches = np.empty(len(begins), dtype=PATCH_DTYPE)
+        patches["offset"] = pages[begins] * PAGE
+        patches["length"] = counts * PAGE
+        patches["data"] = _DATA_AT + begins * PAGE
+        area = self._memory().area
+        area[_DATA_AT : _DATA_AT + len(pages) * PAGE] = self._origin.content(pages).reshape(-1)
+        area[: patches.nbytes] = patches.view(np.uint8)
+        return len(patches)
+
+    def _checked(self, verb: Verb, deadline: float, **arguments: int) -> Answer:
+        try:
+            answer = self._call(verb, deadline, **arguments)
+        except _Dead as dead:
+            self._stop()
+            raise HostError(f"the guest died: {dead}") from dead
+        if answer.step is not Step.NONE:
+            raise HostError(f"the guest failed: {answer.reason}")
+        return answer
+
+    def _call(self, verb: Verb, deadline: float, **arguments: int) -> Answer:
+        if self._process is None:
+            raise HostError("the uml engine has not been started")
+        self._memory().ask(verb, **arguments)
+        try:
+            self._process.ring()
+        except OSError:
+            raise self._dead("the guest's kernel ended") from None
+        self._wait(deadline, verb.name.lower())
+        answer = self._memory().answer()
+        if answer is None:
+            raise self._dead("the guest answered another question")
+        return answer
+
+    def _wait(self, deadline: float, what: str) -> None:
+        assert self._process is not None
+        rang = self._process.wait_ring(deadline)
+        if rang is None:
+            raise self._dead(f"the guest's kernel hung: no answer to {what} in time")
+        if not rang:
+            raise self._dead("the guest's kernel ended")
+
+    def _dead(self, how: str) -> _Dead:
+        assert self._process is not None
+        console = self._process.kill()
+        self._process = None
+        return _Dead(how, console)
+
+
+def read_granule(size: int) -> int:
+    """Sectors per granule of the read map: 4 KiB, or more on a disk with many of those."""
+    granule = PAGE // SECTOR
+    while size // (granule * SECTOR) > _GRANULES_MAX:
+        granule *= 2
+    return granule
+
+
+def _plan_text(plan: RecoveryPlan) -> bytes:
+    """The plan as CONFIGURE wants it (guests/uml/share.h)."""
+    words = [plan.filesystem, plan.mount_options, plan.mount_point]
+    words += [*plan.reader, "", *plan.after, ""]
+    return b"".join(word.encode() + b"\0" for word in words)

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A certificate as one HTML file: no network, no script, good on a screen and on paper.
+
+It follows from certificate.json and from the recordings below its folder that were kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from markupsafe import Markup
+
+from powercut.model.verdict import Verdict
+from powercut.report import words
+from powercut.report.page.certificate_costs import (
+    CostView,
+    cost_views,
+    main_model,
+    requests_per_commit,
+)
+from powercut.report.page.certificate_losses import kinds_of
+from powercut.report.page.glossary import GLOSSARY
+from powercut.report.page.heatmap import HeatMap, axis_name, lay_out, value_text
+from powercut.report.page.histogram import decades_symbol
+from powercut.report.page.pages import page
+from powercut.report.signature import read_signature
+from powercut.store.certificate import Certificate, CertifiedCell
+from powercut.store.certify_order import CERTIFICATE, read_certificate
+from powercut.store.files import write_atomic
+
+REPORT: Final = "certificate.html"
+
+HISTOGRAMS_MAX: Final = 900
+"""With more costs than this only those on the main disk model are drawn, so that the file
+stays below five megabytes."""
+
+
+OPEN_MAX: Final = 60
+"""With more cells than this their lists and costs are folded."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """The cells of one scenario."""
+
+    scenario: str
+    anchor: str
+    numbers: tuple[int, ...]
+    maps: tuple[HeatMap, ...]
+    counts: dict[Verdict, int]
+    surprises: int
+    axes: tuple[str, ...]
+
+
+def write_certificate_report(directory: Path) -> Path:
+    """Writes certificate.html beside the certificate.json in `directory`; returns its path.
+
+    To be called when the certificate has been signed, if it is: the page says whether a
+    signature lies beside.  Raises UsageError, DamagedRecording, HostError.
+    """
+    target = directory / REPORT
+    write_atomic(
+        target, certificate_html(read_certificate(directory / CERTIFICATE), directory).encode()
+    )
+    return target
+
+
+def certificate_html(certificate: Certificate, directory: Path) -> str:
+    """The page of `certificate`, which lies with its recordings in `directory`."""
+    groups, families = _groups(certificate)
+    costs = sum(len(cell.costs) for cell in certificate.cells)
+    model = main_model(certificate)
+    views = cost_views(certificate, families, drawn=model if costs > HISTOGRAMS_MAX else None)
+    kinds = kinds_of(certificate, directory)
+    cells = certificate.cells
+    return page("certificate.html.j2").render(
+        certificate=certificate,
+        directory=directory,
+        groups=groups,
+        views=views,
+        main_costs={n: one for n, v in views.items() if (one := _on(model, v)) is not None},
+        model=model,
+        kinds=kinds,
+        kind_of={index: kind for kind in kinds for index in kind.members},
+        surprises=[n for n, cell in enumerate(cells) if not cell.as_expected],
+        tone=_tone(cells),
+        too_fast=[n for n, v in views.items() if any(view.too_fast for view in v)],
+        totals={verdict: _count(cells, verdict) for verdict in sorted(Verdict, reverse=True)},
+        acked=sum(cell.acked for cell in cells),
+        cuts=sum(cell.cuts for cell in cells),
+        sure=how_sure(cells),
+        controls=_controls(cells),
+        signature=read_signature(directory),
+        glossary=GLOSSARY,
+        decades=Markup(decades_symbol()),
+        small=len(cells) <= OPEN_MAX,
+        words=words,
+        axis_name=axis_name,
+        value_text=value_text,
+        requests_per_commit=requests_per_commit,
+        Verdict=Verdict,
+    )
+
+
+def _tone(cells: Sequence[CertifiedCell]) -> Verdict:
+    """How the first line looks: bad as soon as a verdict is not the one that was expected."""
+    odd = [cell.verdict for cell in cells if not cell.as_expected]
+    known = any(verdict is not Verdict.INCONCLUSIVE for verdict in odd)
+    return Verdict.SAFE if not odd else Verdict.LOSSY if known else Verdict.INCONCLUSIVE
+
+
+def _on(model: Any, views: Sequence[CostView]) -> CostView | None:
+    return next((view for view in views if view.cost.disk is model), None)
+
+
+def _count(cells: Sequence[CertifiedCell], verdict: Verdict) -> int:
+    return sum(cell.verdict is verdict for cell in cells)
+
+
+def _groups(certificate: Certificate) -> tuple[list[Group], dict[int, str]]:
+    """The cells by scenario, in the order of the certificate; and the row of each."""
+    by_scenario: dict[str, list[tuple[int, CertifiedCell]]] = {}
+    for number, cell in enumerate(certificate.cells):
+        by_scenario.setdefault(cell.scenario, []).append((number, cell))
+    groups, families = [], dict[int, str]()
+    for position, (scenario, members) in enumerate(by_scenario.items(), 1):
+        layout = lay_out(members, certificate.axes)
+        families.update(layout.families)
+        cells = [cell for _, cell in members]
+        groups.append(
+            Group(
+                scenario=scenario,
+                anchor=f"s{position}",
+                numbers=tuple(number for number, _ in members),
+                maps=layout.maps,
+                counts={verdict: _count(cells, verdict) for verdict in Verdict},
+                surprises=sum(not cell.as_expected for cell in cells),
+                axes=layout.axes,
+            )
+        )
+    return groups, families
+
+
+def how_sure(cells: Sequence[CertifiedCell]) -> list[str]:
+    """What the numbers of cuts and of crash states say of the cells without a loss."""
+    bounds = Counter(
+        (cell.loss_probability_upper_95, cell.cuts)
+        for cell in cells
+        if cell.loss_probability_upper_95 is not None
+    )
+    said = [
+        f"{words.count(number, 'SAFE cell')}: no loss in {words.count(cuts, 'cut')} each. By their "
+        f"number alone, up to {words.percent(bound)} of such cuts could still lose a record "
+        "(at 95 % confidence)."
+        for (bound, cuts), number in sorted(bounds.items(), key=lambda item: -item[1])
+        if bound is not None
+    ]
+    explored = [cell.coverage for cell in cells if cell.coverage is not None]
+    if explored:
+        states = sum(coverage.checked + coverage.decided for coverage in explored)
+        said.append(
+            f"Besides the cuts, {words.count(states, 'crash state')} that the disk was allowed to "
+            f"leave were looked at in {words.count(len(explored), 'cell')}."
+        )
+    exposed = sum(
+        cell.exposure is not None and not cell.exposure.records
+        for cell in cells
+        if cell.verdict is Verdict.SAFE
+    )
+    if exposed:
+        said.append(
+            f"In {words.count(exposed, 'SAFE cell')} the analysis of every request shows that no "
+            "record was acknowledged before its bytes were durable, at any instant, not only at "
+            "those of the cuts. Of the file system's own blocks that lead to them, only the cuts "
+            "speak."
+        )
+    return said
+
+
+def _controls(cells: Sequence[CertifiedCell]) -> list[tuple[str, str, str, int, int]]:
+    """For each kind of control: what had to come out, of how many cells, and how many did."""
+    found: Counter[tuple[str, str]] = Counter()
+    behaved: Counter[tuple[str, str]] = Counter()
+    for cell in cells:
+        for control in cell.controls:
+            key = (control.kind.value, control.expected.value)
+            found[key] += 1
+            behaved[key] += control.behaved
+    return [
+        (kind, expected, _CONTROLS.get(kind, ""), number, behaved[kind, expected])
+        for (kind, expected), number in sorted(found.items())
+    ]
+
+
+_CONTROLS: Final = {
+    "honest": "a disk that keeps every promise: it must lose nothing",
+    "lying-disk": "a disk that drops what it promised to keep: the loss must be seen",
+    "no-sync": "a workload that never asks for durability: the loss must be seen",
+}

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The HTML report: one file, no network, no script."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from powercut.model.verdict import Verdict
+from powercut.report import words
+from powercut.report.page.pages import page
+from powercut.report.page.telling import Told, tell_trial
+from powercut.store.layout import ResultDir
+from powercut.store.results import CellResult, RunResult, TrialResult
+
+DRAWN_CELLS = 24
+"""How many cells get a drawing; a campaign that fails everywhere needs no hundred."""
+
+
+@dataclass(frozen=True)
+class Story:
+    """A cell that is not SAFE, with its worst trial drawn and told."""
+
+    cell: CellResult
+    trial: TrialResult | None
+    told: Told | None
+
+
+def html_report(result: ResultDir, run: RunResult) -> str:
+    """The report of `run`, whose recordings lie in `result`."""
+    concerning = [cell for cell in run.cells if cell.verdict is not Verdict.SAFE]
+    # What nobody expected comes first.
+    concerning.sort(key=lambda cell: (cell.as_expected, -cell.verdict))
+    return page("report.html.j2").render(
+        run=run,
+        stories=[_story(result, cell) for cell in concerning[:DRAWN_CELLS]],
+        untold=len(concerning) - DRAWN_CELLS,
+        environment=result.read_environment(),
+        words=words,
+        Verdict=Verdict,
+        many=any(len(cell.trials) > 1 for cell in run.cells),
+        acked=sum(cell.commits_acked for cell in run.cells),
+        cuts=sum(len(cell.trials) for cell in run.cells),
+    )
+
+
+def _story(result: ResultDir, cell: CellResult) -> Story:
+    trial = cell.worst_trial
+    if trial is None or not trial.result_directory:
+        return Story(cell, trial, None)
+    told = tell_trial(result.at(trial.result_directory), trial, cell.cell)
+    return Story(cell, trial, told)

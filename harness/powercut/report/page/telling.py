@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One trial, drawn and told for a page: how a record was lost, the whole run, the witness."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from markupsafe import Markup
+
+from powercut.model.errors import PowercutError
+from powercut.report.evidence import read_evidence
+from powercut.report.losing import loss_story
+from powercut.report.page.sequence import witness_svg
+from powercut.report.page.svg import timeline_svg
+from powercut.report.terminal.story import last_moments
+from powercut.store.layout import TrialDir
+from powercut.store.trial_result import TrialResult, lost_lsns
+from powercut.store.witness import Witness, read_witness
+from powercut.witness.confirm import live_losses
+
+_EMPTY: Final = Markup()
+
+
+@dataclass(frozen=True)
+class Told:
+    """The story of one trial as far as its recording is there and can be read."""
+
+    directory: str
+    trial: TrialResult | None = None
+    sequence: Markup = _EMPTY
+    timeline: Markup = _EMPTY
+    moments: tuple[tuple[float, str], ...] = ()
+    witness: Witness | None = None
+    witness_drawing: Markup = _EMPTY
+    problems: tuple[str, ...] = ()
+
+
+def tell_trial(
+    trial: TrialDir, result: TrialResult, name: str, problems: Sequence[str] = ()
+) -> Told:
+    """The story of one trial, drawn.  What cannot be read is said in its `problems`."""
+    said = list(problems)
+    sequence, witness = "", None
+    try:
+        # Of what the cut itself lost: what a crash state might have lost came back here.
+        story = loss_story(trial, lost_lsns(found.finding() for found in live_losses(result)))
+        sequence = story.svg() if story is not None else ""
+    except PowercutError as error:
+        said.append(str(error))
+    try:
+        witness = read_witness(trial)
+    except PowercutError as error:
+        said.append(str(error))
+    evidence = read_evidence(trial)
+    said += [problem for problem in evidence.problems if problem not in said]
+    # All three drawings escape what they are given; everything else in them is their own.
+    return Told(
+        directory=trial.relative,
+        trial=result,
+        sequence=Markup(sequence),
+        timeline=Markup(timeline_svg(evidence, result.lost_lsns, name)),
+        moments=tuple(
+            ((moment.at - evidence.start_ns) / 1e6, moment.text)
+            for moment in last_moments(evidence)
+        ),
+        witness=witness,
+        witness_drawing=Markup(witness_svg(witness)) if witness is not None else _EMPTY,
+        problems=tuple(said),
+    )

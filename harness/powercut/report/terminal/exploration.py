@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Explorations and exposures for a person in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from powercut.model.exposure import ExposureReport
+from powercut.model.units import NEVER
+from powercut.report import words
+from powercut.report.terminal.table import STYLES
+from powercut.store.exploration import ExplorationFinding, ExploreResult
+
+_ROWS_MAX = 20
+_BAR = 40
+_EDGES_MS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000, 10_000)
+
+
+def print_exploration(console: Console, result: ExploreResult) -> None:
+    """What was found in the crash states of one recording, and in how many of them."""
+    style = STYLES[result.verdict]
+    console.print(
+        Text.assemble(
+            (f"{words.mark(result.verdict)} {result.verdict.name}", style),
+            f"  {result.scenario}, {result.cell}, trial {result.trial}",
+        )
+    )
+    if result.findings:
+        console.print(_findings(result.findings))
+        for finding in result.findings:
+            first = finding.examples[0]
+            console.print(f"{finding.kind.value}: {escape(first.message)}", highlight=False)
+            if first.confirmed != "not tried":
+                told = "the recorded kernel agrees" if first.confirmed == "yes" else (
+                    f"the recorded kernel does not agree: {escape(first.confirmation)}"
+                )  # fmt: skip
+                console.print(f"  {told}", highlight=False)
+            elif first.confirmation:
+                told = f"the recorded kernel could not say: {escape(first.confirmation)}"
+                console.print(f"  {told}", highlight=False)
+    for line in coverage_lines(result):
+        console.print(line, highlight=False)
+    console.print()
+
+
+def coverage_lines(result: ExploreResult) -> list[str]:
+    """What was looked at, and what was not."""
+    coverage = result.coverage
+    policies = ", ".join(f"{name} {n:,}" for name, n in coverage.by_policy.items())
+    rate = f"{result.states_per_s:,.0f}/s" if result.seconds else "-"
+    lines = [
+        f"checked: {words.count(coverage.distinct, 'distinct state')} of 2^"
+        f"{coverage.legal_log2:.1f} legal ones ({result.model} model), at "
+        f"{coverage.instants:,} of {words.count(coverage.instants_all, 'instant')}",
+        f"   with: engine {result.engine}, {words.count(result.jobs, 'job')}, "
+        f"{result.seconds:.1f} s, {rate}, seed {result.seed}",
+        f"     by: {policies or 'nobody'}",
+    ]
+    if coverage.pruned:
+        lines.append(
+            f"decided: {words.count(coverage.pruned, 'state')} by an earlier one that has the "
+            f"same bytes; {coverage.pruned_rerun:,} of them were recovered all the same"
+        )
+    if coverage.compared:
+        lines.append(
+            f"compared: {words.count(coverage.compared, 'state')} with the log reader on an image"
+        )
+    lines += _life_after(result)
+    lines.append(f"left out: {coverage.not_looked_at}")
+    return lines
+
+
+def _life_after(result: ExploreResult) -> list[str]:
+    """What came after recoveries: the workload, and further cuts."""
+    coverage = result.coverage
+    lines = []
+    if result.after:
+        full = f"; in {coverage.no_room:,} there was no room" if coverage.no_room else ""
+        ended = coverage.recovery_states_ended
+        lines.append(
+            f"went on: after {_recoveries(coverage.went_on)}, by "
+            f"{words.count(result.after, 'record')} each{full}; a second cut in {ended:,}"
+        )
+    if result.depth:
+        live = ", the recorded one among them" if coverage.recoveries_live else ""
+        lines.append(
+            f"cut again: {words.count(coverage.recovery_states, 'state')} of 2^"
+            f"{coverage.recovery_log2:.1f} legal ones, of "
+            f"{_recoveries(coverage.recoveries)} on record{live}, to "
+            f"depth {coverage.recovery_depth} of {result.depth}"
+        )
+    if coverage.recoveries_unrecorded:
+        lost = _recoveries(coverage.recoveries_unrecorded)
+        lines.append(f"not recorded: {lost}, since the kernel died")
+    return lines
+
+
+def _recoveries(number: int) -> str:
+    return f"{number:,} {'recovery' if number == 1 else 'recoveries'}"
+
+
+def _findings(findings: Sequence[ExplorationFinding]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("finding", "verdict", "states", "records", "first state", "drawn by"):
+        table.add_column(name, justify="right" if name == "states" else "left")
+    for finding in findings:
+        first = finding.examples[0]
+        table.add_row(
+            finding.kind.value,
+            Text(finding.verdict.name, style=STYLES[finding.verdict]),
+            f"{finding.states:,}" if finding.states else "-",
+            words.ranges(finding.lsns) or "-",
+            first.id or "-",
+            first.policy or "-",
+        )
+    return table
+
+
+def print_exposure(console: Console, title: str, report: ExposureReport) -> None:
+    """Which records were acknowledged too early, by which write, and for how long."""
+    exposed = np.flatnonzero(report.exposed)
+    console.print(
+        f"{title}: {words.count(len(report.lsn), 'record')} acknowledged, "
+        f"{len(exposed):,} of them before they were durable",
+        style="bold",
+        highlight=False,
+    )
+    if len(report.unknown_lsns):
+        console.print(
+            "unknown, since the log of the disk ends too early: "
+            f"{words.ranges(report.unknown_lsns)}",
+            style="yellow",
+        )
+    if not len(exposed):
+        console.print()
+        return
+    console.print(_worst(report, exposed))
+    console.print(_histogram(report, exposed))
+
+
+def _worst(report: ExposureReport, exposed: np.ndarray) -> Table:
+    order = exposed[np.argsort(-report.exposed_ns[exposed], kind="stable")][:_ROWS_MAX]
+    more = len(exposed) - len(order)
+    title = "longest exposures" + (f" ({more:,} more are not shown)" if more else "")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+    for name in ("LSN", "exposed for", "durable", "write", "epoch"):
+        table.add_column(name, justify="right")
+    for at in order.tolist():
+        write, epoch = int(report.write[at]), int(report.epoch[at])
+        undone = bool(report.undone[at])
+        never = bool(report.durable_ns[at] == NEVER)
+        table.add_row(
+            f"{int(report.lsn[at]):,}",
+            words.milliseconds(report.exposed_ns[at] / 1e6),
+            "written over" if undone else "never" if never else "later",
+            "never written" if write < 0 else f"{write:,}",
+            "-" if epoch < 0 else f"{epoch:,}",
+        )
+    return table
+
+
+def _histogram(report: ExposureReport, exposed: np.ndarray) -> Table:
+    times_ms = report.exposed_ns[exposed] / 1e6
+    counts, _ = np.histogram(times_ms, bins=[-1.0, *_EDGES_MS, np.inf])
+    labels = [f"under {_EDGES_MS[0]:g} ms"]
+    labels += [f"{low:g} to {high:g} ms" for low, high in pairwise(_EDGES_MS)]
+    labels.append(f"over {_EDGES_MS[-1]:g} ms")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="exposures", title_justify="left")
+    for name in ("for", "records", ""):
+        table.add_column(name, justify="left" if not name else "right")
+    used = np.flatnonzero(counts)
+    for at in range(int(used[0]), int(used[-1]) + 1):
+        bar = "█" * -(-_BAR * int(counts[at]) // int(counts.max()))
+        table.add_row(labels[at], f"{int(counts[at]):,}", bar)
+    return table

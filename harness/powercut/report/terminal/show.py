@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Explains one result in the terminal: what was acked, what came back, what happened when."""
+
+from __future__ import annotations
+
+import difflib
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from powercut.model.errors import DamagedRecording, UsageError
+from powercut.model.observation import Observation, SlotState
+from powercut.model.verdict import Verdict
+from powercut.report import words
+from powercut.report.evidence import Evidence, read_evidence
+from powercut.report.terminal.story import last_moments
+from powercut.report.terminal.table import STYLES, print_run
+from powercut.report.terminal.witness import print_witness
+from powercut.store.layout import ResultDir, TrialDir
+from powercut.store.results import CellResult, RunResult, TrialResult
+from powercut.store.witness import read_witness
+
+SHOWN_EXTENTS = 12
+"""How many extents of the log that came back are listed."""
+
+
+def print_story(
+    console: Console, result: ResultDir, *, cell: str | None, trial: int | None
+) -> None:
+    """Prints the table of a run, then the story of each cell that is not SAFE.
+
+    With `cell`, only the story of that one, SAFE or not; with `trial`, of that trial instead
+    of its worst.  Raises UsageError if there is no such thing.
+    """
+    run = result.read_verdict()
+    if cell is None:
+        print_run(console, run)
+        chosen = [one for one in run.cells if one.verdict is not Verdict.SAFE]
+    else:
+        chosen = [_cell(run, cell)]
+    for one in chosen:
+        told = one.worst_trial if trial is None else _trial(one, trial)
+        console.print()
+        _print_cell(console, one)
+        if told is not None:
+            _print_trial(console, result, told)
+        console.print(f"  again: {escape(one.reproduce)}", soft_wrap=True, highlight=False)
+
+
+def _cell(run: RunResult, name: str) -> CellResult:
+    names = [cell.cell for cell in run.cells]
+    if name not in names:
+        near = difflib.get_close_matches(name, names, n=1)
+        raise UsageError(
+            f"there is no cell {name!r}" + (f"; did you mean {near[0]}?" if near else ""),
+            hint=f"cells: {'; '.join(names)}",
+        )
+    return run.cells[names.index(name)]
+
+
+def _trial(cell: CellResult, number: int) -> TrialResult:
+    for trial in cell.trials:
+        if trial.trial == number:
+            return trial
+    raise UsageError(f"cell {cell.cell} has no trial {number}; it has {len(cell.trials)}")
+
+
+def _print_cell(console: Console, cell: CellResult) -> None:
+    console.rule(Text(cell.cell, "bold"), align="left")
+    verdict = Text(f"{words.mark(cell.verdict)} {cell.verdict.name}", STYLES[cell.verdict])
+    expected = "as expected" if cell.as_expected else f"expected {cell.expected.value.upper()}"
+    console.print(Text.assemble(verdict, f" ({expected})  ", cell.description))
+    text = words.explain(cell)
+    if text:
+        console.print(escape(text))
+    for sentence in words.how_sure([cell]):
+        console.print(escape(sentence), highlight=False)
+    for control in cell.controls:
+        sign = "as it must" if control.behaved else "IT MUST NOT"
+        console.print(
+            f"  control {control.kind.value}: {escape(control.message)}, {sign}",
+            highlight=False,
+        )
+
+
+def _print_trial(console: Console, result: ResultDir, trial: TrialResult) -> None:
+    console.print(
+        f"\nTrial {trial.trial} (seed {trial.seed}), cut {trial.trigger}: "
+        f"{words.count(trial.commits_acked, 'record')} acknowledged, "
+        f"{trial.commits_lost:,} of them lost.",
+        highlight=False,
+    )
+    if trial.latency is not None:
+        console.print(
+            f"A commit took {trial.latency.p50_us / 1000:.2g} ms (median), "
+            f"{trial.latency.p99_us / 1000:.2g} ms (99 %), "
+            f"{trial.latency.max_us / 1000:.2g} ms (slowest).",
+            highlight=False,
+        )
+    for finding in trial.findings:
+        place = f" (LSN {words.ranges(finding.lsns)})" if finding.lsns else ""
+        console.print(f"  {finding.kind.value}: {escape(finding.message)}{place}", highlight=False)
+    if not trial.result_directory:
+        return
+    directory = result.at(trial.result_directory)
+    evidence = read_evidence(directory)
+    for problem in evidence.problems:
+        console.print(f"  not readable: {escape(problem)}", style="yellow", highlight=False)
+    if evidence.observation is not None:
+        _print_observation(console, evidence.observation)
+    _print_moments(console, evidence)
+    witness = read_witness(directory)
+    if witness is not None:
+        console.print()
+        print_witness(console, witness, directory.path)
+    _print_seal(console, directory)
+
+
+def _print_observation(console: Console, observation: Observation) -> None:
+    console.print("\nWhat came back, by slot of the log:")
+    if observation.failure:
+        console.print(f"  {escape(observation.failure)}", style="red")
+    if not observation.extents:
+        console.print("  nothing")
+        return
+    table = Table(box=None, pad_edge=True, show_header=True, header_style="dim")
+    for name in ("slots", "state", "LSN"):
+        table.add_column(name)
+    for extent in observation.extents[:SHOWN_EXTENTS]:
+        slots = _span(extent.slot, extent.count)
+        lsns = _span(extent.lsn, extent.count) if extent.lsn else ""
+        style = "" if extent.state in (SlotState.INTACT, SlotState.ABSENT) else "red"
+        table.add_row(slots, Text(extent.state.name.lower(), style), lsns)
+    console.print(table)
+    left = len(observation.extents) - SHOWN_EXTENTS
+    if left > 0:
+        console.print(f"  and {words.count(left, 'more extent')} in observation.json")
+
+
+def _span(first: int, count: int) -> str:
+    return str(first) if count == 1 else f"{first}-{first + count - 1}"
+
+
+def _print_moments(console: Console, evidence: Evidence) -> None:
+    moments = last_moments(evidence)
+    if not moments:
+        return
+    console.print("\nThe last moments (ms since the first attempt):")
+    for moment in moments:
+        at_ms = (moment.at - evidence.start_ns) / 1e6
+        console.print(f"{at_ms:12.3f}  {escape(moment.text)}", soft_wrap=True, highlight=False)
+
+
+def _print_seal(console: Console, directory: TrialDir) -> None:
+    try:
+        names = directory.check_seal()
+    except DamagedRecording as error:
+        console.print(f"\nThe recording is damaged: {escape(str(error))}", style="bold red")
+        return
+    console.print(
+        f"\nThe recording is as it was sealed: {words.count(len(names), 'file')} in "
+        f"{escape(str(directory.path))}",
+        soft_wrap=True,
+        highlight=False,
+    )

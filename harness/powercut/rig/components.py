@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exactly which programs and kernels a cell runs on: names, versions, packages, digests."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from powercut.machine.port import GuestImage
+from powercut.machine.qemu.build import QemuBuild, examine_qemu, find_qemu
+from powercut.model.errors import HostError, UsageError
+from powercut.paths import CAPTURE_PLUGIN
+from powercut.recover.uml.boot import KERNEL
+from powercut.recover.uml.engine import unavailable
+from powercut.rig.engine_choice import choose_engine
+from powercut.rig.rig import Rig
+from powercut.scenario.plan import Cell
+from powercut.scenario.settings import Parameters
+from powercut.store.certificate import Component
+from powercut.store.certify_order import RunComponents
+
+_TIMEOUT_S: Final = 30.0
+
+
+def components_of(rig: Rig, cells: Iterable[Cell]) -> RunComponents:
+    """What `cells` will run on.  Raises HostError if a part cannot be had."""
+    found: dict[Component, int] = {}
+    by_cell: dict[str, tuple[int, ...]] = {}
+    for cell in cells:
+        spec = rig.machine_spec(cell.parameters, Path("disk"), Path())
+        parts = [
+            _hypervisor(spec.qemu or examine_qemu(find_qemu())),
+            _guest_kernel(spec.guest),
+            _guest_image(spec.guest),
+            _capture_disk(),
+            _nbdkit(),
+            _host_kernel(),
+        ]
+        if _explores_in_uml(cell.parameters):
+            parts.append(_recovery_kernel())
+        by_cell[cell.name] = tuple(found.setdefault(part, len(found)) for part in parts)
+    return RunComponents(components=tuple(found), cells=by_cell)
+
+
+def _hypervisor(qemu: QemuBuild) -> Component:
+    return Component(
+        role="hypervisor",
+        name=qemu.binary.name,
+        version=qemu.version,
+        # A QEMU that was unpacked from a suite knows its package's version, and no dpkg does.
+        package=package_of(qemu.binary) or qemu.package,
+        sha256=qemu.sha256,
+    )
+
+
+@functools.cache
+def _guest_kernel(image: GuestImage) -> Component:
+    facts = json.loads((image.kernel.parent / "image.json").read_text())
+    return Component(
+        role="guest kernel",
+        name="Linux",
+        version=image.kernel_release,
+        package=f"{facts.get('package', '')} {facts.get('version', '')}".strip(),
+        sha256=_sha256(image.kernel),
+    )
+
+
+@functools.cache
+def _guest_image(image: GuestImage) -> Component:
+    return Component(
+        role="guest programs",
+        name="initramfs",
+        version=image.digest,
+        sha256=_sha256(image.initramfs),
+    )
+
+
+@functools.cache
+def _capture_disk() -> Component:
+    digest = _sha256(CAPTURE_PLUGIN)
+    return Component(
+        role="capture disk", name=CAPTURE_PLUGIN.name, version=digest[:16], sha256=digest
+    )
+
+
+@functools.cache
+def _nbdkit() -> Component:
+    path = Path(shutil.which("nbdkit") or "nbdkit")
+    return Component(
+        role="disk server",
+        name="nbdkit",
+        version=_output([str(path), "--version"]).splitlines()[0].removeprefix("nbdkit "),
+        package=package_of(path),
+        sha256=_sha256(path),
+    )
+
+
+@functools.cache
+def _host_kernel() -> Component:
+    return Component(
+        role="host kernel",
+        name=platform.system(),
+        version=f"{platform.release()} {platform.version()}",
+    )
+
+
+def _explores_in_uml(parameters: Parameters) -> bool:
+    if parameters.explore.budget == "none" or unavailable():
+        return False
+    try:
+        return choose_engine(parameters, parameters.explore.engine.value) == "uml"
+    except UsageError:  # exploring will say so
+        return False
+
+
+@functools.cache
+def _recovery_kernel() -> Component:
+    path = Path(shutil.which(KERNEL) or KERNEL)
+    return Component(
+        role="recovery kernel",
+        name="User-Mode Linux",
+        version=_output([str(path), "--version"]),
+        package=package_of(path),
+        sha256=_sha256(path),
+    )
+
+
+@functools.cache
+def package_of(path: Path) -> str:
+    """Debian package and version that `path` came from, as `name version`; empty if none."""
+    if shutil.which("dpkg-query") is None:
+        return ""
+    # Since Debian 12 dpkg may know a file by its name from before /usr was merged.
+    names = {str(path), str(path.resolve()), os.fspath(path.resolve()).removeprefix("/usr")}
+    for name in sorted(names, key=len, reverse=True):
+        owner = _output(["dpkg-query", "-S", name], may_fail=True).partition(":")[0]
+        if owner:
+            return _output(["dpkg-query", "-W", "-f", "${Package} ${Version}", owner])
+    return ""
+
+
+def _output(argv: list[str], *, may_fail: bool = False) -> str:
+    try:
+        done = subprocess.run(
+            argv, capture_output=True, text=True, timeout=_TIMEOUT_S, check=not may_fail
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise HostError(f"`{' '.join(argv)}` failed: {error}") from error
+    return done.stdout.strip()
+
+
+def _sha256(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise HostError(f"{path}: {error.strerror}", hint="./powercut builds its parts") from error

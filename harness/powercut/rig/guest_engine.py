@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The guest engine: each state is recovered by the recorded kernel, in a guest of its own.
+
+Slow, and the last word: what another engine finds is confirmed here.  The state is
+written to a file of its own, which a new guest gets as its disk.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from powercut.channel.guest_channel import GuestChannel
+from powercut.machine.port import FileDisk
+from powercut.machine.qemu.machine import QemuMachine
+from powercut.model.errors import HostError
+from powercut.model.observation import Observation
+from powercut.recover.port import ImageWrite, RecoveryPlan
+from powercut.rig.closing import Opened
+from powercut.rig.recovery import recover_in_guest
+from powercut.rig.rig import Rig
+from powercut.rig.scratch import scratch
+from powercut.scenario.settings import Parameters
+from powercut.store.layout import TrialRecord
+
+_KILL_S: Final = 10.0
+
+
+class GuestEngine(Opened):
+    """Recovers states of `base` in QEMU guests; a `RecoveryEngine`."""
+
+    def __init__(self, base: Path, parameters: Parameters, plan: RecoveryPlan) -> None:
+        super().__init__()
+        self._base = base
+        self._parameters = parameters
+        self._plan = plan
+        self._rig: Rig | None = None
+        self._folder = Path()
+        self.boots = 0
+
+    @property
+    def base(self) -> Path:
+        """The image under every state; never modified."""
+        return self._base
+
+    def _open(self, stack: ExitStack) -> None:
+        self._folder = stack.enter_context(scratch())
+
+    def start(self, *, timeout_s: float) -> None:
+        """Finds what this host has; guests start with each state.  Raises HostError."""
+        del timeout_s
+        if self._rig is None:
+            self._rig = Rig.find()
+
+    def recover(self, writes: Sequence[ImageWrite], *, timeout_s: float) -> Observation:
+        """Recovers the base image with `writes` laid over it, in order.
+
+        Raises HostError if the image cannot be written.
+        """
+        if self._rig is None or self._folder == Path():
+            raise HostError("the guest engine has not been started")
+        self.boots += 1
+        folder = self._folder / f"{self.boots}"
+        folder.mkdir()
+        try:
+            image = folder / "disk.img"
+            write_image(self._base, writes, image)
+            spec = self._rig.machine_spec(self._parameters, image, folder)
+            spec = replace(spec, disk=FileDisk(image))
+            with (
+                GuestChannel.on_unix(spec.channel) as channel,
+                QemuMachine(spec, folder, templates=self._rig.templates) as machine,
+            ):
+                observation, _ = recover_in_guest(machine, channel, self._plan, timeout_s=timeout_s)
+                machine.kill(timeout_s=_KILL_S)
+                if observation.failure:
+                    failure = f"{observation.failure}\n{machine.diagnosis}".strip()
+                    observation = replace(observation, failure=failure)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        return observation
+
+
+def check_recorded_kernel(record: TrialRecord) -> None:
+    """Raises HostError unless guests have the very kernel here that `record` was made with."""
+    then = record.versions
+    if not then.get("kernel_release"):
+        raise HostError("the recording does not say which kernel its guest had")
+    now = Rig.find().versions(record.parameters)
+    if any(now[key] != then.get(key, "") for key in ("kernel_release", "kernel_package")):
+        words = [f"{v['kernel_release']} ({v.get('kernel_package', '')})" for v in (then, now)]
+        raise HostError(
+            f"it was recorded with Linux {words[0]}, and a guest has {words[1]} here",
+            hint="`machine.kernel` chooses a kernel for new recordings",
+        )
+
+
+def write_image(base: Path, writes: Sequence[ImageWrite], target: Path) -> None:
+    """A new file `target`: the base image with `writes` over it; holes stay holes.
+
+    Raises HostError if there is no room.
+    """
+    try:
+        with base.open("rb") as old, target.open("xb") as new:
+            size = os.fstat(old.fileno()).st_size
+            new.truncate(size)
+            for begin, end in _filled(old.fileno(), size):
+                _copy(old.fileno(), new.fileno(), begin, end)
+            for write in writes:
+                data = bytes(write.length) if write.data is None else write.data.tobytes()
+                os.pwrite(new.fileno(), data, write.offset)
+    except OSError as error:
+        raise HostError(
+            f"{target}: {error.strerror}", hint="free some space, or set TMPDIR to where there is"
+        ) from error
+
+
+def _filled(fd: int, size: int) -> list[tuple[int, int]]:
+    """Where the file is not a hole."""
+    found = []
+    position = 0
+    while position < size:
+        try:
+            begin = os.lseek(fd, position, os.SEEK_DATA)
+        except OSError:  # ENXIO: nothing but a hole is left
+            break
+        position = os.lseek(fd, begin, os.SEEK_HOLE)
+        found.append((begin, position))
+    return found
+
+
+def _copy(old: int, new: int, begin: int, end: int) -> None:
+    while begin < end:
+        data = os.pread(old, min(1 << 20, end - begin), begin)
+        os.pwrite(new, data, begin)
+        begin += len(data)

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a cell will run, without running it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from powercut.machine.qemu.argv import build_argv
+from powercut.machine.qemu.machine import find_qemu
+from powercut.rig.rig import Rig
+from powercut.scenario.plan import Cell
+
+
+def describe_cell(cell: Cell) -> list[str]:
+    """The command line of the cell's machine, paths of sockets left open.
+
+    Raises HostError if QEMU or the guest image cannot be had.
+    """
+    folder = Path("RUN")
+    spec = Rig.find().machine_spec(cell.parameters, folder / "disk", folder)
+    qemu = spec.qemu.program if spec.qemu else find_qemu()
+    return build_argv(spec, qemu, console=folder / "console.log")

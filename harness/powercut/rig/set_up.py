@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Brings a guest that has said hello to where its workload can start."""
+
+from __future__ import annotations
+
+import time
+
+from powercut.channel.guest_channel import GuestChannel
+from powercut.channel.port import CommandResult
+from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.rig import commands
+from powercut.scenario.settings import Layout, Parameters
+
+
+class Deadline:
+    """The end of a trial's time."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    @property
+    def over(self) -> bool:
+        """Whether no time is left."""
+        return time.monotonic() >= self._end
+
+    @property
+    def remaining_s(self) -> float:
+        """Seconds left; raises DeadlineExceeded if there are none."""
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise DeadlineExceeded(
+                "the trial's deadline is over", hint="raise `deadline` in the scenario"
+            )
+        return left
+
+    def at_least(self, seconds: float) -> float:
+        """Seconds left, or `seconds` if that is more."""
+        return max(self._end - time.monotonic(), seconds)
+
+
+def guest_command(channel: GuestChannel, deadline: Deadline, *argv: str) -> CommandResult:
+    """Runs a command of the agent's; raises HostError if it failed."""
+    result = channel.run(*argv, timeout_s=deadline.remaining_s)
+    if result.status or result.error:
+        raise HostError(f"in the guest, `{' '.join(argv)}` failed: {result.error}")
+    return result
+
+
+def prepare_disk(
+    channel: GuestChannel, parameters: Parameters, deadline: Deadline
+) -> dict[str, str]:
+    """Sets the guest's write cache; returns what the guest sees of its disk.
+
+    Raises HostError if a step fails.
+    """
+    name = parameters.machine.bus.device
+    if file := commands.write_cache_file(parameters.machine):
+        guest_command(channel, deadline, "write", file, "write through")
+    guest_command(channel, deadline, "flushbufs", f"/dev/{name}")
+    return guest_command(channel, deadline, "facts", name).facts
+
+
+def mount_disk(channel: GuestChannel, parameters: Parameters, deadline: Deadline) -> None:
+    """Mounts what is to be mounted and makes the folder of the log; raises HostError."""
+    if commands.is_raw(parameters):
+        return
+    filesystem, device = parameters.filesystem, f"/dev/{parameters.machine.bus.device}"
+    options = ",".join(filesystem.mount)
+    mount = (filesystem.type.value, device, commands.MOUNT_POINT, options)
+    guest_command(channel, deadline, "mount", *mount)
+    if parameters.workload.layout is Layout.SEGMENTS:
+        guest_command(channel, deadline, "mkdir", commands.log_path(parameters))

@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""Runs plans: the only place where machine, disk, channel, recovery and store meet."""

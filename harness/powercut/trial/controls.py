@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs whose outcome is known in advance: they prove that the rig can see, and that it
+does not see ghosts.
+
+A SAFE verdict means something only if the same rig finds a loss where there must be
+one; a LOSSY one only if it stays silent on an honest disk.  So each cell goes with
+twins that differ from it in one thing:
+
+- `lying-disk`: the same cell on a disk that ignores flushes and FUA.  Must be LOSSY.
+- `no-sync`: the same cell with a workload that acknowledges what is only in the
+  guest's page cache.  Must be LOSSY.
+- `honest`: the same cell on a disk that keeps its contract, with a workload that
+  syncs, on a virtio disk of raw bytes under a cache mode that passes flushes on, mounted
+  with barriers.  Must be SAFE.
+
+A control that must be LOSSY must have lost records in its cut: that the analysis of its
+recording convicts it follows from its settings, and proves nothing (powercut.campaign.assemble).
+
+Twins of different cells are often the same run; it is made once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from powercut.model.contract import CutKind, CutPolicy, Honour
+from powercut.model.machine import Aio, Bus, CacheMode, ImageFormat, Start, is_dax
+from powercut.model.verdict import Verdict
+from powercut.scenario.settings import (
+    ControlKind,
+    GuestWriteCache,
+    Parameters,
+    Switch,
+    SyncMode,
+    TriggerSettings,
+)
+
+WITHOUT_BARRIERS: Final = frozenset({"barrier=0", "nobarrier"})
+"""Mount options of ext4 and btrfs with which a file system sends no flush (ext4(5), btrfs(5))."""
+
+EXPECTED = {
+    ControlKind.LYING_DISK: Verdict.LOSSY,
+    ControlKind.NO_SYNC: Verdict.LOSSY,
+    ControlKind.HONEST: Verdict.SAFE,
+}
+"""What each control must come to."""
+
+
+@dataclass(frozen=True)
+class Control:
+    """A twin of a cell, and what it must come to."""
+
+    kind: ControlKind
+    parameters: Parameters
+
+    @property
+    def expected(self) -> Verdict:
+        """The only outcome that proves anything."""
+        return EXPECTED[self.kind]
+
+
+def controls_for(parameters: Parameters, verdict: Verdict) -> tuple[Control, ...]:
+    """The controls that a cell needs to be believed with this verdict.
+
+    None for INCONCLUSIVE: no control can make something of it.
+    """
+    match verdict:
+        case Verdict.SAFE:
+            wanted = {ControlKind.LYING_DISK, ControlKind.NO_SYNC}
+        case Verdict.LOSSY:
+            wanted = {ControlKind.HONEST}
+        case _:
+            wanted = set()
+    if parameters.controls is not None:
+        wanted &= set(parameters.controls)
+    return tuple(Control(kind, twin(parameters, kind)) for kind in ControlKind if kind in wanted)
+
+
+def twin(parameters: Parameters, kind: ControlKind) -> Parameters:
+    """The same cell but for what makes it a control of this kind.
+
+    A control cuts once, with nothing left of the volatile cache, and when something has
+    been acknowledged: only then is its outcome known in advance.
+    """
+    changes: dict[str, dict[str, Any]] = {
+        "cut": {"kind": CutKind.POWER_LOSS, "policy": CutPolicy.DROP},
+        "workload": {"plant": "none"},
+        "disk": {},
+        "machine": {},
+    }
+    honest = {"flush": Honour.HONOURED, "fua": Honour.HONOURED}
+    match kind:
+        case ControlKind.LYING_DISK:
+            changes["disk"] = {
+                "volatile_cache": True,
+                "flush": Honour.IGNORED,
+                "fua": Honour.IGNORED,
+                "cache_size": 0,  # a full cache would save some records by accident
+            }
+        case ControlKind.NO_SYNC:
+            changes["disk"] = {"volatile_cache": True, "cache_size": 0, **honest}
+            changes["workload"] |= {"sync": SyncMode.NONE, "direct": False}
+        case ControlKind.HONEST:
+            changes["disk"] = honest
+            # Between the guest and the disk only what is known to pass everything on.
+            changes["machine"] = {
+                "guest_write_cache": GuestWriteCache.AS_PROMISED,
+                "bus": Bus.VIRTIO_BLK,
+                "format": ImageFormat.RAW,
+                "format_options": (),
+                "start": Start.AUTO,
+                "aio": Aio.NBD,
+                "config_wce": Switch.AUTO,
+                "no_flush": Switch.AUTO,
+            }
+            # Only memory can be mounted with dax; without barriers no disk is told to flush.
+            changes["filesystem"] = {
+                "mount": tuple(
+                    word
+                    for word in parameters.filesystem.mount
+                    if not is_dax(word) and word not in WITHOUT_BARRIERS
+                )
+            }
+            if parameters.machine.cache is CacheMode.UNSAFE:
+                changes["machine"]["cache"] = CacheMode.NONE
+            if parameters.workload.sync is SyncMode.NONE:
+                changes["workload"]["sync"] = SyncMode.FDATASYNC
+    if parameters.cut.trigger.acks is None:
+        changes["cut"]["trigger"] = TriggerSettings(acks=_CONTROL_ACKS)
+    groups = {
+        name: getattr(parameters, name).model_copy(update=change)
+        for name, change in changes.items()
+    }
+    return parameters.model_copy(update={**groups, "controls": (), "trials": 1})
+
+
+_CONTROL_ACKS = 20
+"""Acknowledged records at which a control is cut if its cell is cut at another moment."""

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Judges one recording from what is on disk, and from nothing else.
+
+A live run and `powercut verify` call the same function on the same files; so they
+cannot differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from powercut.channel.history_file import RecordedHistory, read_history
+from powercut.checkers.agreement import check_agreement, explain_losses
+from powercut.checkers.environment import check_environment
+from powercut.checkers.exposure import check_exposure
+from powercut.checkers.judge import Checker, run_checkers
+from powercut.checkers.reading import read_log
+from powercut.checkers.wal import check_wal, required_after
+from powercut.crash.evidence import Evidence, gather
+from powercut.crash.exposure import exposure
+from powercut.crash.survival import survival
+from powercut.disk.pclog import read_timeline
+from powercut.model.errors import DamagedRecording, PowercutError
+from powercut.model.exposure import ExposureReport
+from powercut.model.observation import Observation
+from powercut.model.timeline import Timeline
+from powercut.model.verdict import Finding, FindingKind, Verdict
+from powercut.model.wal import WalLayout
+from powercut.recording.recorded import under_cut
+from powercut.rig import commands
+from powercut.store.layout import TrialDir, TrialRecord
+from powercut.store.results import Exposure, TrialResult
+
+T = TypeVar("T")
+
+_FAILING = ("refusing requests", "failing reads")
+"""How the capture disk's marks begin when its host fails it (docs/formats/disk-log.md)."""
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """The evidence as far as it can be read; None for what cannot, with a finding why."""
+
+    record: TrialRecord
+    timeline: Timeline | None
+    recorded: RecordedHistory | None
+    observation: Observation | None
+    layout: WalLayout
+    gaps: tuple[Finding, ...]
+
+
+def judge_trial(directory: TrialDir) -> TrialResult:
+    """The verdict that the recording in `directory` deserves.  Writes nothing.
+
+    Raises DamagedRecording if even trial.json cannot be read; all other damage is a
+    finding and makes the verdict INCONCLUSIVE at best.
+    """
+    loaded = _load(directory)
+    report: ExposureReport | None = None
+    attempted = 0
+    checkers: dict[str, Checker] = {"recording": lambda: list(loaded.gaps)}
+    facts = loaded.record.guest_facts
+    promised = commands.promised_facts(loaded.record.parameters.machine)
+    checkers["environment"] = lambda: check_environment(facts, promised)
+    history = loaded.recorded.history if loaded.recorded else None
+    evidence = _evidence(loaded, checkers)
+    if evidence is not None:
+        report = exposure(evidence)
+        complete = evidence.timeline.complete
+        checkers["exposure"] = lambda: check_exposure(report, timeline_complete=complete)
+        # What reached the disk was attempted, even if the cut swallowed the message.
+        attempted = max(evidence.history.attempted, evidence.claims.attempted)
+        if loaded.observation:
+            checkers |= _live_checkers(evidence, loaded.observation, attempted)
+    judgement = run_checkers(checkers)
+    return TrialResult.judged(
+        loaded.record.trial,
+        verdict=judgement.verdict,
+        acked=history.acked if history else 0,
+        attempted=attempted,
+        findings=judgement.findings,
+        exposure=_exposure(report) if report is not None else None,
+        latency=loaded.recorded.latency if loaded.recorded else None,
+        timings_s=loaded.record.timings_s,
+        result_directory=directory.relative,
+    )
+
+
+def _evidence(loaded: _Loaded, checkers: dict[str, Checker]) -> Evidence | None:
+    """Timeline and history together; None, and a finding why, if they cannot be had."""
+    if loaded.timeline is None or loaded.recorded is None:
+        return None
+    try:
+        return gather(
+            under_cut(loaded.timeline, loaded.record.parameters.cut.kind),
+            loaded.recorded.history,
+            bytes.fromhex(loaded.record.run_id),
+            loaded.layout,
+            deep=True,
+        )
+    except PowercutError as error:
+        gap = _gap(str(error))
+        checkers["evidence"] = lambda: [gap]
+        return None
+
+
+def _load(directory: TrialDir) -> _Loaded:
+    """Reads what there is."""
+    record = directory.read_record()
+    gaps: list[Finding] = []
+    if record.trouble:
+        gaps.append(_gap(record.trouble))
+
+    def attempt(read: Callable[[], T]) -> T | None:
+        try:
+            return read()
+        except PowercutError as error:
+            gaps.append(_gap(str(error)))
+            return None
+
+    timeline = attempt(lambda: read_timeline(directory.disk_log, verify_payloads=True))
+    recorded = attempt(lambda: read_history(directory.history))
+    observation = attempt(lambda: _observation(directory))
+    if timeline:
+        gaps.extend(
+            _gap(f"the disk under test was failed by its host: {why}") for why in _failed(timeline)
+        )
+    if recorded and not recorded.complete:
+        gaps.append(_gap("the history of acks was cut off: later ones may be missing"))
+    if recorded and recorded.history.error:
+        gaps.append(_gap(f"the workload failed: {recorded.history.error}"))
+    layout = commands.wal_layout(record.parameters)
+    return _Loaded(record, timeline, recorded, observation, layout, tuple(gaps))
+
+
+def _failed(timeline: Timeline) -> list[str]:
+    """Why the capture disk failed requests, if it did: it never goes on unrecorded."""
+    return [name for _, name in timeline.marks if name.startswith(_FAILING)]
+
+
+def _observation(directory: TrialDir) -> Observation:
+    """What came back.
+
+    Raises DamagedRecording if the disk failed during recovery: what a system makes of a disk
+    that fails its requests says nothing about what was on it.
+    """
+    observation = directory.read_observation()
+    during = read_timeline(directory.recovery_log, verify_payloads=False)
+    reasons = _failed(during) + ([] if during.complete else ["its log was not closed in order"])
+    if reasons:
+        raise DamagedRecording(f"the disk failed during recovery: {'; '.join(reasons)}")
+    return observation
+
+
+def _gap(message: str) -> Finding:
+    return Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message)
+
+
+def _live_checkers(
+    evidence: Evidence, observation: Observation, attempted: int
+) -> dict[str, Checker]:
+    """What came back, against the claims and against what the recording predicts."""
+    history, layout = evidence.history, evidence.layout
+    predicted = survival(evidence)
+
+    def check_claims() -> list[Finding]:
+        findings = check_wal(history, observation, layout, attempted)
+        return explain_losses(findings, predicted, layout)
+
+    def check_prediction() -> list[Finding]:
+        required = required_after(history, layout, attempted)
+        return check_agreement(
+            read_log(required, attempted, observation, layout), predicted, layout
+        )
+
+    checkers: dict[str, Checker] = {"wal": check_claims}
+    if observation.recovered:
+        checkers["agreement"] = check_prediction
+    return checkers
+
+
+def _exposure(report: ExposureReport) -> Exposure:
+    return Exposure(
+        records=int(report.exposed.sum()),
+        never_durable=sum(len(span) for span in report.never_durable_lsns),
+        longest_ms=round(report.longest_ns / 1e6, 3),
+        lsns=report.exposed_lsns,
+    )

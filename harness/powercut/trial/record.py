@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes one recording: boot, write, cut, recover, seal.  Judges nothing.
+
+Whatever goes wrong before the recording is complete is written into it as its
+`trouble`: a recording with trouble can still convict, but never acquit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NoReturn
+
+from powercut import __version__
+from powercut.channel.guest_channel import GuestChannel
+from powercut.disk.capture import CaptureDisk
+from powercut.disk.image_format import ensure_formatted_image, open_image
+from powercut.machine import nbd
+from powercut.machine.qemu.machine import QemuMachine
+from powercut.model.contract import CutKind, CutPolicy
+from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
+from powercut.model.events import Phase
+from powercut.model.machine import ImageFormat
+from powercut.model.observation import Observation
+from powercut.rig import commands
+from powercut.rig.recovery import read_on_host, recover_in_guest
+from powercut.rig.rig import Rig
+from powercut.rig.scratch import scratch
+from powercut.rig.set_up import Deadline, mount_disk, prepare_disk
+from powercut.scenario.plan import Trial, Trigger, TriggerKind
+from powercut.scenario.settings import ControlKind, Parameters
+from powercut.store.layout import TrialDir, TrialRecord
+
+_GRACE_S: Final = 10.0
+"""For what must happen after the cut even if the trial's deadline is over."""
+
+_POLL_S: Final = 0.25
+"""How often a wait for the disk looks after the guest."""
+
+
+@dataclass
+class Stopwatch:
+    """How long each phase of a trial took, in seconds; tells whoever watches."""
+
+    notify: Callable[[Phase], None]
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def phase(self, phase: Phase) -> Iterator[None]:
+        """Times what happens inside."""
+        self.notify(phase)
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            name = phase.name.lower()
+            spent = self.seconds.get(name, 0.0) + time.monotonic() - start
+            self.seconds[name] = round(spent, 4)
+
+
+@dataclass(frozen=True)
+class TrialJob:
+    """One trial that is to be recorded."""
+
+    scenario: str
+    cell: str
+    parameters: Parameters
+    trial: Trial
+    run_id: bytes
+    control: ControlKind | None = None
+
+
+def record_trial(
+    rig: Rig, job: TrialJob, directory: TrialDir, notify: Callable[[Phase], None]
+) -> None:
+    """Leaves a sealed recording in `directory`.
+
+    Raises HostError only if the recording itself cannot be written.
+    """
+    watch = Stopwatch(notify)
+    record = TrialRecord(
+        powercut=__version__,
+        scenario=job.scenario,
+        cell=job.cell,
+        control=job.control,
+        parameters=job.parameters,
+        trial=job.trial,
+        run_id=job.run_id.hex(),
+    )
+    directory.write_record(record.model_copy(update={"trouble": "the trial did not end"}))
+    run = _Recording(rig, job, directory, watch)
+    try:
+        run.make()
+    except PowercutError as error:
+        run.trouble.append(f"{error}" + (f" ({error.hint})" if error.hint else ""))
+    directory.write_record(
+        record.model_copy(
+            update={
+                "trouble": "; ".join(dict.fromkeys(run.trouble)),
+                "cut_ns": run.cut_ns,
+                "versions": run.versions,
+                "guest_facts": run.facts,
+                "recovery_facts": run.recovery_facts,
+                "timings_s": watch.seconds,
+            }
+        )
+    )
+    directory.seal_recording()
+
+
+class _Recording:
+    """The state of one recording while it is made."""
+
+    def __init__(self, rig: Rig, job: TrialJob, directory: TrialDir, watch: Stopwatch) -> None:
+        self.rig = rig
+        self.job = job
+        self.directory = directory
+        self.watch = watch
+        self.deadline = Deadline(job.parameters.deadline / 1e9)
+        self.trouble: list[str] = []
+        self.came_up = False
+        self.cut_ns: int | None = None
+        self.versions: dict[str, str] = {}
+        self.facts: dict[str, str] = {}
+        self.recovery_facts: dict[str, str] = {}
+
+    def make(self) -> None:
+        """Run, cut, recover."""
+        parameters = self.job.parameters
+        with self.watch.phase(Phase.PREPARE):
+            self.versions = self.rig.versions(parameters)
+            image = ensure_formatted_image(
+                commands.base_image(parameters),
+                commands.image_format(parameters),
+                self.rig.cache,
+            )
+            base = self.directory.adopt_base(image)
+        with scratch() as sockets:
+            config = commands.capture_config(
+                parameters,
+                self.job.run_id,
+                base=base,
+                log=self.directory.disk_log,
+                sockets=sockets,
+            )
+            with CaptureDisk(config) as disk:
+                self._run_until_cut(disk, sockets)
+                if not self.came_up:
+                    raise HostError(
+                        "the system did not come up: what it makes of the disk afterwards "
+                        "is nothing that a cut has done"
+                    )
+                with self.watch.phase(Phase.RECOVER):
+                    observation = self._recover(disk, sockets)
+                self.directory.write_observation(observation)
+
+    def _run_until_cut(self, disk: CaptureDisk, sockets: Path) -> None:
+        folder = sockets / "run"
+        folder.mkdir()
+        spec = self.rig.machine_spec(self.job.parameters, disk.socket, folder)
+        with (
+            GuestChannel.on_unix(spec.channel, history_file=self.directory.history) as channel,
+            QemuMachine(spec, folder, templates=self.rig.templates) as machine,
+        ):
+            try:
+                with self.watch.phase(Phase.BOOT):
+                    machine.start(timeout_s=self.deadline.remaining_s)
+                    channel.wait_hello(timeout_s=self.deadline.remaining_s)
+                    self.facts = prepare_disk(channel, self.job.parameters, self.deadline)
+                    mount_disk(channel, self.job.parameters, self.deadline)
+                    self.came_up = True
+                with self.watch.phase(Phase.WORKLOAD):
+                    self._write_until_trigger(channel, disk)
+            except PowercutError as error:
+                # What was acknowledged until now counts all the same.
+                self.trouble.append(f"{error}")
+            try:
+                with self.watch.phase(Phase.CUT):
+                    self._cut(machine, channel, disk)
+            finally:
+                self.directory.write_text("console.txt", machine.diagnosis)
+
+    def _write_until_trigger(self, channel: GuestChannel, disk: CaptureDisk) -> None:
+        trigger = self.job.trial.trigger
+        if trigger.kind is TriggerKind.FLUSHES:
+            disk.arm_flush(trigger.value)
+        channel.start("exec", *commands.write_arguments(self.job.parameters, self.job.run_id))
+        if trigger.kind is TriggerKind.FLUSHES:
+            self._wait_flush(channel, disk, trigger)
+            return
+        channel.wait_ready(timeout_s=self.deadline.remaining_s)
+        if trigger.kind is TriggerKind.AFTER:
+            self._wait_moment(channel, trigger)
+        elif not channel.wait_acks(trigger.value, timeout_s=self.deadline.remaining_s):
+            self._raise_never_came(trigger)
+
+    def _wait_moment(self, channel: GuestChannel, trigger: Trigger) -> None:
+        """Lets the time go by, with an eye on the workload."""
+        end = time.monotonic() + trigger.value / 1e9
+        if trigger.value / 1e9 > self.deadline.remaining_s:
+            raise HostError(f"the cut {trigger} lies beyond the deadline of the trial")
+        # No LSN is that high: this returns early only if the workload has ended in order.
+        channel.wait_acks(2**62, timeout_s=end - time.monotonic())
+        time.sleep(max(end - time.monotonic(), 0))
+
+    def _raise_never_came(self, trigger: Trigger) -> NoReturn:
+        if self.deadline.over:
+            raise DeadlineExceeded(
+                f"the cut {trigger} did not come before the deadline of the trial",
+                hint="raise `deadline` in the scenario",
+            )
+        raise HostError(f"the cut {trigger} never came: the workload had ended before")
+
+    def _wait_flush(self, channel: GuestChannel, disk: CaptureDisk, trigger: Trigger) -> None:
+        """The disk freezes at the flush; meanwhile the workload is watched."""
+        while not disk.wait_armed(timeout_s=_POLL_S):
+            channel.wait_acks(2**62, timeout_s=0)  # raises if the workload has failed
+            if self.deadline.over:
+                self._raise_never_came(trigger)
+
+    def _cut(self, machine: QemuMachine, channel: GuestChannel, disk: CaptureDisk) -> None:
+        """Takes away what the kind of the cut says, then collects what had been said."""
+        cut = self.job.parameters.cut
+        timeout_s = self.deadline.at_least(_GRACE_S)
+        if cut.kind is CutKind.GUEST_CRASH:
+            machine.crash(timeout_s=timeout_s)
+        elif cut.kind is CutKind.POWER_LOSS:
+            machine.lose_power(timeout_s=timeout_s)
+        else:
+            machine.kill(timeout_s=timeout_s)
+        if machine.ended_by_itself and cut.kind is not CutKind.GUEST_CRASH:
+            self.trouble.append("QEMU had ended before the cut, and an end in order flushes")
+        policy = cut.policy if cut.kind is CutKind.POWER_LOSS else CutPolicy.KEEP
+        report = disk.cut(
+            policy, self.job.trial.cut_seed, self.directory.recovery_log, timeout_s=timeout_s
+        )
+        self.cut_ns = int(report.at)
+        channel.drain(timeout_s=timeout_s)
+
+    def _recover(self, disk: CaptureDisk, sockets: Path) -> Observation:
+        parameters = self.job.parameters
+        timeout_s = self.deadline.at_least(_GRACE_S)
+        image_format = parameters.machine.format
+        if commands.is_raw(parameters) and image_format is ImageFormat.RAW:
+            medium = sockets / "medium.img"
+            disk.snapshot(medium)
+            return read_on_host(parameters, self.job.run_id, medium, timeout_s=timeout_s)
+        if image_format is not ImageFormat.RAW:
+            nbd.examine(disk.socket, timeout_s=timeout_s)  # from here on it is the image's fault
+            opened = open_image(disk.socket, image_format, timeout_s=timeout_s)
+            self.recovery_facts = {"image_check": opened.check, "image_repairs": opened.repairs}
+            if opened.problem:
+                failure = f"the {image_format.value} image does not open: {opened.problem}"
+                return Observation((), recovered=False, failure=failure)
+        folder = sockets / "recovery"
+        folder.mkdir()
+        spec = self.rig.machine_spec(parameters, disk.socket, folder)
+        plan = commands.recovery_plan(parameters, self.job.run_id)
+        with (
+            GuestChannel.on_unix(spec.channel) as channel,
+            QemuMachine(spec, folder, templates=self.rig.templates) as machine,
+        ):
+            try:
+                observation, facts = recover_in_guest(machine, channel, plan, timeout_s=timeout_s)
+                self.recovery_facts |= facts
+            finally:
+                machine.kill(timeout_s=_GRACE_S)
+                self.directory.write_text("recovery-console.txt", machine.diagnosis)
+        return observation

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Confirms a loss from its recording alone.
+
+Where the bytes of a record survived and only what leads to them is gone, exposure analysis
+cannot name the record.  Then the disk that the cut left is built again from the recording and
+given to the recorded kernel, in a guest of its own: it must lose the very same records.
+confirmation.json beside the recording says whether it did; it lies outside of the seal, since
+it follows from it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from powercut.checkers.agreement import UNREACHABLE
+from powercut.model.errors import HostError, PowercutError
+from powercut.model.verdict import FindingKind, Verdict
+from powercut.recording.materialize import cut_state, open_recording
+from powercut.store.confirmation import Confirmation, read_confirmation, write_confirmation
+from powercut.store.layout import TrialDir
+from powercut.store.results import LOSS_KINDS, TrialResult
+from powercut.store.trial_result import FindingRecord
+from powercut.witness.judge import judge_in_guest
+
+_NEVER_NAMED: Final = frozenset({FindingKind.NOT_RECOVERED, FindingKind.UNREADABLE})
+"""What no analysis of what is on the medium can tell: a system that does not come back, and a
+place that it cannot read."""
+
+
+def live_losses(trial: TrialResult) -> tuple[FindingRecord, ...]:
+    """What the cut itself lost, without what exploration found besides."""
+    return tuple(
+        finding
+        for finding in trial.findings
+        if finding.kind in LOSS_KINDS
+        and finding.verdict is Verdict.LOSSY
+        and finding.detail.get("found_by") != "exploration"
+    )
+
+
+def _live_lsns(trial: TrialResult) -> set[int]:
+    return {lsn for finding in live_losses(trial) for span in finding.lsns for lsn in span}
+
+
+def is_analysed(trial: TrialResult) -> bool:
+    """Whether the analysis of the recording names every record that the cut lost."""
+    kinds = {finding.kind for finding in trial.findings}
+    losses = live_losses(trial)
+    return (
+        bool(losses)
+        and FindingKind.DISAGREEMENT not in kinds
+        and not any(UNREACHABLE in finding.detail for finding in losses)
+        and not any(finding.kind in _NEVER_NAMED for finding in losses)
+    )
+
+
+def seen_again(trial: TrialDir, result: TrialResult) -> bool:
+    """Whether `confirm` has seen the very records go that the cut lost.
+
+    Raises DamagedRecording.
+    """
+    found = read_confirmation(trial)
+    if found is None or not found.confirmed:
+        return False
+    return {lsn for span in found.lsns for lsn in span} == _live_lsns(result)
+
+
+def confirm(trial: TrialDir, result: TrialResult) -> Confirmation:
+    """Recovers what the cut left once more, unless that was done; see the module.
+
+    Raises HostError if the outcome cannot be written.
+    """
+    known = read_confirmation(trial)
+    if known is not None:
+        return known
+    made = _confirm(trial, result)
+    write_confirmation(trial, made)
+    return made
+
+
+def _confirm(trial: TrialDir, result: TrialResult) -> Confirmation:
+    try:
+        return recovered_again(trial, result)
+    except PowercutError as error:
+        return Confirmation(confirmed=False, how=f"it could not be tried: {error}")
+
+
+def recovered_again(trial: TrialDir, result: TrialResult) -> Confirmation:
+    """Recovers what the cut left once more, whatever is written down of it; writes nothing.
+
+    Raises PowercutError if that cannot be tried, or did not come to its end.
+    """
+    recording = open_recording(trial.path)
+    again = judge_in_guest(recording, cut_state(recording.space))
+    if again.verdict is Verdict.INCONCLUSIVE:
+        raise HostError(again.message)
+    lost = _live_lsns(result)
+    if lost and again.lsns == lost:
+        how = "the disk that the cut left was recovered again, and lost the same records"
+        return Confirmation(confirmed=True, how=how, lsns=again.lost)
+    how = "the disk that the cut left was recovered again, and lost other records"
+    return Confirmation(confirmed=False, how=how, lsns=again.lost)

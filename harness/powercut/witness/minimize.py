@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The witness: the smallest loss of writes that still loses a record, and its explanation.
+
+The search starts from a crash state that loses something.  Relative to everything
+issued before the cut, it lacks volatile writes, whole or in part, and may have others out
+of order: these are the items.  ddmin removes items as long as recovery still loses one of
+the same records in the same way; then each write that is left is reduced to the atomic
+units that matter.  States that the contract does not permit count as harmless, so the
+witness is a state that the contract permits.
+
+Every state is really recovered and checked.  Nothing is random; so the same recording
+and the same state give the same witness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from powercut import __version__
+from powercut.checkers.judge import confirms
+from powercut.crash.exposure import exposure
+from powercut.crash.states import CrashState, Kept, Move, StateSpace
+from powercut.model.errors import PowercutError, UsageError
+from powercut.model.verdict import Confirmed, LsnRange, Verdict, losses, lsn_ranges
+from powercut.recording import state_ref
+from powercut.recording.materialize import cut_state, resolve_state
+from powercut.recording.open_recording import Recording
+from powercut.store.exploration import read_exploration
+from powercut.store.witness import Witness
+from powercut.witness.ddmin import OutOfBudget, ddmin
+from powercut.witness.judge import Judgement, StateJudge, judge_in_guest
+from powercut.witness.story import cause_of, dropped_writes, events_of
+
+__all__ = ["Drop", "minimize"]
+
+_SECTOR = 512
+BUDGET = 2000
+"""States that a search may recover."""
+
+Progress = Callable[[int, int], None]
+"""Told after each state: how many were recovered, how many writes are still dropped."""
+
+
+@dataclass(frozen=True, order=True)
+class Drop:
+    """The bytes `begin` to `end` - 1 of a volatile write did not survive."""
+
+    write: int
+    begin: int
+    end: int
+
+
+Item = Drop | Move
+
+
+def items_of(space: StateSpace, state: CrashState) -> list[Item]:
+    """What distinguishes `state` from everything issued at its instant, in rising order."""
+    kept: dict[int, list[Kept]] = {}
+    for part in state.torn:
+        kept.setdefault(part.write, []).append(part)
+    survivors = set(state.survivors)
+    items: list[Item] = []
+    for write in space.volatile(state.instant).tolist():
+        begin, end = int(space.begin[write]), int(space.end[write])
+        if write not in survivors:
+            items.append(Drop(write, begin, end))
+            continue
+        for part in sorted(kept.get(write, []), key=lambda part: part.begin):
+            if part.begin > begin:
+                items.append(Drop(write, begin, part.begin))
+            begin = max(begin, part.end)
+        if write in kept and begin < end:
+            items.append(Drop(write, begin, end))
+    return [*items, *state.moves]
+
+
+def state_of(space: StateSpace, instant: int, items: Sequence[Item]) -> CrashState:
+    """The opposite of `items_of`: everything issued but for `items`."""
+    drops: dict[int, list[Drop]] = {}
+    for item in items:
+        if isinstance(item, Drop):
+            drops.setdefault(item.write, []).append(item)
+    survivors: list[int] = []
+    torn: list[Kept] = []
+    for write in space.volatile(instant).tolist():
+        begin, end = int(space.begin[write]), int(space.end[write])
+        parts = []
+        for drop in sorted(drops.get(write, [])):
+            if drop.begin > begin:
+                parts.append(Kept(write, begin, drop.begin))
+            begin = max(begin, drop.end)
+        if write not in drops:
+            survivors.append(write)
+            continue
+        if begin < end:
+            parts.append(Kept(write, begin, end))
+        if parts:
+            survivors.append(write)
+            torn += parts
+    moves = tuple(item for item in items if isinstance(item, Move))
+    return CrashState(instant, tuple(survivors), tuple(torn), moves, policy="witness")
+
+
+def minimize(
+    recording: Recording,
+    state_name: str | None = None,
+    *,
+    lsn: int | None = None,
+    budget: int = BUDGET,
+    confirm: bool = False,
+    progress: Progress = lambda _tests, _left: None,
+) -> Witness:
+    """The witness of a loss in `recording`; keeps its state beside the recording.
+
+    Without a state the search begins at one that is known to lose something: the live cut,
+    what an exploration found, or what the exposure analysis names.  With `lsn` that record
+    must stay lost, else any one of those lost at the beginning.  `confirm` also recovers the
+    witness with the recorded kernel, in a guest.
+
+    Raises UsageError if nothing is lost, and HostError if no engine can recover a state.
+    """
+    with StateJudge(recording) as judge:
+        name, state, first = _start(recording, judge, state_name)
+        if lsn is not None and lsn not in first.lsns:
+            raise UsageError(
+                f"state {name} does not lose record {lsn}",
+                hint=f"it loses {', '.join(map(str, first.lost)) or 'none'}",
+            )
+        search = _Search(recording.space, state.instant, judge, first, lsn, budget, progress)
+        items = search.run(items_of(recording.space, state))
+        witness_state = state_of(recording.space, state.instant, items)
+        found = judge.judge(witness_state)
+        minimal = not (search.out_of_budget or search.unknown)
+    drops = [item for item in items if isinstance(item, Drop)]
+    dropped = dropped_writes(recording, state.instant, [(d.write, d.begin, d.end) for d in drops])
+    confirmed, confirmation = _confirmed(recording, witness_state, found, judge.engine, confirm)
+    told = lsn if lsn is not None else found.lost[0].first if found.lost else None
+    return Witness(
+        powercut=__version__,
+        recording=recording.title,
+        start=name,
+        state=state_ref.save(recording.directory, witness_state),
+        crash_state=state_ref.serialise(witness_state),
+        instant_ns=state.instant,
+        start_ns=recording.start_ns,
+        imported=recording.imported,
+        required=found.required,
+        lost=found.lost,
+        kinds=tuple(sorted(found.kinds, key=lambda kind: kind.value)),
+        message=found.message,
+        volatile=len(recording.space.volatile(state.instant)),
+        dropped_before=len({i.write for i in search.first_items if isinstance(i, Drop)}),
+        dropped=dropped,
+        out_of_order=len(items) - len(drops),
+        minimal=minimal,
+        tests=judge.tests,
+        engine=judge.engine,
+        confirmed=confirmed,
+        confirmation=confirmation,
+        events=events_of(recording, state.instant, dropped, told),
+        cause=cause_of(recording, state.instant, dropped, len(items) - len(drops), told),
+    )
+
+
+@dataclass
+class _Search:
+    """ddmin over items, then over the atomic units of each write that is left."""
+
+    space: StateSpace
+    instant: int
+    judge: StateJudge
+    first: Judgement
+    lsn: int | None
+    budget: int
+    progress: Progress
+    first_items: list[Item] = field(default_factory=list)
+    out_of_budget: bool = False
+    unknown: bool = False  # a state could not be judged: it may well lose the record
+    _known: dict[tuple[Item, ...], bool] = field(default_factory=dict)
+
+    def run(self, items: list[Item]) -> list[Item]:
+        """The smallest part of `items` that was found to lose a record."""
+        self.first_items = items
+        self._known[tuple(items)] = True
+        items = ddmin(items, self._loses)
+        for drop in [item for item in items if isinstance(item, Drop)]:
+            if self.out_of_budget:
+                break
+            units = self._units(drop)
+            if len(units) < 2:
+                continue
+            others = [item for item in items if item is not drop]
+            self._known[tuple(others + list[Item](units))] = True
+            found = ddmin(units, lambda part, rest=others: self._loses([*rest, *part]))  # type: ignore[misc]
+            items = [*others, *_joined(found)]
+        return sorted(items, key=lambda item: (isinstance(item, Move), item.write))
+
+    def _units(self, drop: Drop) -> list[Drop]:
+        """The atomic units of a drop; sectors, where the disk tears anywhere."""
+        unit = max(self.space.unit, _SECTOR)
+        edges = list(range((drop.begin // unit + 1) * unit, drop.end, unit))
+        begins, ends = [drop.begin, *edges], [*edges, drop.end]
+        return [Drop(drop.write, b, e) for b, e in zip(begins, ends, strict=True)]
+
+    def _loses(self, items: Sequence[Item]) -> bool:
+        key = tuple(items)
+        if key not in self._known:
+            state = state_of(self.space, self.instant, items)
+            if self.space.problems(state):
+                self._known[key] = False
+            else:
+                if self.judge.tests >= self.budget:
+                    self.out_of_budget = True
+                    raise OutOfBudget
+                found = self.judge.judge(state)
+                self.unknown |= found.verdict is Verdict.INCONCLUSIVE
+                self._known[key] = self._same_loss(found)
+                self.progress(self.judge.tests, len(items))
+        return self._known[key]
+
+    def _same_loss(self, found: Judgement) -> bool:
+        """Whether one of the records of the beginning is still lost, in the same way.
+
+        How a record is gone depends on its neighbours: lost, a hole, torn or stale is one
+        way.  That the system does not come back is another, and so is a record that
+        nobody wrote.
+        """
+        common = losses(found.findings) & losses(self.first.findings)
+        if self.lsn is not None:
+            return any(lsn == self.lsn for _, lsn in common)
+        return bool(common)
+
+
+def _confirmed(
+    recording: Recording, state: CrashState, found: Judgement, engine: str, wanted: bool
+) -> tuple[Confirmed, str]:
+    """Whether the recorded kernel agrees.  A raw log is read by the reader of the guest."""
+    if not wanted or recording.imported:
+        return "not tried", "the guest of this log is not known" if wanted else ""
+    if engine == "raw":
+        return "yes", ""
+    try:
+        seen = judge_in_guest(recording, state)
+    except PowercutError as error:
+        return "not tried", str(error)
+    told = confirms(seen.findings, found.findings)
+    return told, "" if told == "yes" else seen.message or "everything came back"
+
+
+def _joined(drops: Sequence[Drop]) -> list[Drop]:
+    """Neighbours as one."""
+    joined: list[Drop] = []
+    for drop in drops:
+        if joined and joined[-1].write == drop.write and joined[-1].end == drop.begin:
+            joined[-1] = Drop(drop.write, joined[-1].begin, drop.end)
+        else:
+            joined.append(drop)
+    return joined
+
+
+def _start(
+    recording: Recording, judge: StateJudge, name: str | None
+) -> tuple[str, CrashState, Judgement]:
+    """A state that loses something, and what it loses."""
+    if name is not None:
+        state = resolve_state(recording, name)
+        if state.again is not None:
+            raise UsageError(
+                f"state {name} was cut again during its recovery: which writes of the recording "
+                "would have to be there says nothing about it",
+                hint="look at it with `powercut materialize` or `powercut shell`",
+            )
+        found = judge.judge(state)
+        if found.verdict is not Verdict.LOSSY:
+            raise UsageError(
+                f"state {name} loses nothing: {found.message or 'everything came back'}",
+                hint="name another state; `powercut explore` finds those that lose something",
+            )
+        return name, state, found
+    tried = []
+    for candidate, state in _candidates(recording):
+        found = judge.judge(state)
+        if found.verdict is Verdict.LOSSY:
+            return candidate, state, found
+        tried.append(candidate)
+    raise UsageError(
+        "no loss is known in this recording" + (f": tried {', '.join(tried)}" if tried else ""),
+        hint="name a state, or let `powercut explore` look for one",
+    )
+
+
+def _candidates(recording: Recording) -> list[tuple[str, CrashState]]:
+    """States that may lose something, most telling first."""
+    found = []
+    if recording.timeline.cut is not None:
+        found.append(("cut", cut_state(recording.space)))
+    explored = read_exploration(recording.directory)
+    for finding in explored.findings if explored else ():
+        if finding.verdict is Verdict.LOSSY:
+            name = finding.examples[0].id
+            state = resolve_state(recording, name)
+            if state.again is None:
+                found.append((name, state))
+    first = _first_exposed(recording)
+    if first is not None:
+        name = f"ack:{first.first}"
+        found.append((name, resolve_state(recording, name)))
+    return found
+
+
+def _first_exposed(recording: Recording) -> LsnRange | None:
+    report = exposure(recording.evidence)
+    ranges = lsn_ranges(np.asarray(report.lsn[report.exposed]).tolist())
+    return ranges[0] if ranges else None
