@@ -44,24 +44,27 @@ extern struct failure last_failure;
 bool failed(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 _Noreturn void die(const char *format, ...) __attribute__((format(printf, 1, 2)));
 _Noreturn void power_off(void);
-void kernel_log_open(void);
-void kernel_log_send(void);
 
 /* files.c: whole small files, paths, pauses. */
 bool read_text(const char *path, char *text, size_t size);
 bool write_text(const char *path, const char *text);
 bool make_directories(const char *path);
+bool kernel_argument(const char *key, char *value, size_t size);
 void sleep_ms(unsigned ms);
+
+/* device.c: block devices by name. */
+const char *device_name(const char *device);
+bool wait_device(const char *name, unsigned timeout_ms);
+
+/* modules.c: kernel modules, and how loading them went. */
+extern unsigned modules_loaded;
+extern char modules_failed[1024];
+void modules_boot(void);
+bool modules_load(const char *list);
 
 /* boot.c: from nothing to a guest that can work. */
 void boot_mount(void);
-void boot_modules(void);
-bool boot_load(const char *list);
 void boot_wait_disks(void);
-bool wait_device(const char *name, unsigned timeout_ms);
-bool kernel_argument(const char *key, char *value, size_t size);
-extern unsigned modules_loaded;
-extern char modules_failed[1024];
 
 /* port.c: messages on the port.  They gather until `port_flush`. */
 extern int port_fd;
@@ -70,13 +73,21 @@ void port_use(int fd);
 void port_send(uint16_t type, uint64_t lsn, uint64_t value, const void *payload, size_t length);
 void port_text(uint16_t type, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void port_flush(void);
-bool port_receive(struct command *command);
+enum port_event {
+    PORT_COMMAND,   /* there is a command to execute */
+    PORT_REFUSED,   /* what came is no command; that was answered */
+    PORT_CONNECTED, /* the controller had gone, and another one is there */
+};
+enum port_event port_receive(struct command *command);
+
+/* kernel_log.c: what the kernel has to say about a command. */
+void kernel_log_open(void);
+void kernel_log_send(void);
 
 /* facts.c: what the guest sees of itself and of a disk. */
 void hello_send(void);
 bool facts_send(const char *device);
 bool facts_stat(const char *device);
-const char *device_name(const char *device);
 
 /* trace.c: trace events, whole files as TEXT, and fsync. */
 bool trace_mount(void);

@@ -38,7 +38,7 @@ static bool verb_mount(const struct command *command, int *status)
     /* Not every file system is loaded at boot: btrfs alone measures its RAID
      * code for more than a second. */
     snprintf(list, sizeof list, "/modules/order.%s", type);
-    if (access(list, F_OK) == 0 && !boot_load(list))
+    if (access(list, F_OK) == 0 && !modules_load(list))
         return false;
     if (!device_node(command->argv[2], node, sizeof node) || !make_directories(directory))
         return false;

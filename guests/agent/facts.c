@@ -14,11 +14,6 @@
 
 #define CLOCKSOURCE "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 
-const char *device_name(const char *device)
-{
-    return strncmp(device, "/dev/", 5) == 0 ? device + 5 : device;
-}
-
 /* Block devices with a size, but for loop and RAM disks: "vda,vdb". */
 static void list_disks(char *names, size_t size)
 {

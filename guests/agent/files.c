@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -61,6 +62,23 @@ bool make_directories(const char *path)
             return failed(errno, "mkdir %s", part);
     }
     return true;
+}
+
+/* The value of KEY=VALUE on the kernel's command line. */
+bool kernel_argument(const char *key, char *value, size_t size)
+{
+    char text[4096], *rest = text, *word;
+    size_t length = strlen(key);
+
+    if (!read_text("/proc/cmdline", text, sizeof text))
+        return false;
+    while ((word = strsep(&rest, " \n"))) {
+        if (strncmp(word, key, length) == 0 && word[length] == '=') {
+            snprintf(value, size, "%s", word + length + 1);
+            return true;
+        }
+    }
+    return failed(ENOENT, "%s on the kernel's command line", key);
 }
 
 void sleep_ms(unsigned ms)

@@ -14,7 +14,7 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     if (getpid() == 1) {
         boot_mount();
-        boot_modules();
+        modules_boot();
         boot_wait_disks();
         port_find();
     } else if (argc == 3 && strcmp(argv[1], "--fd") == 0) {
@@ -24,7 +24,16 @@ int main(int argc, char **argv)
         return 2;
     }
     hello_send();
-    for (;;)
-        if (port_receive(&command))
+    for (;;) {
+        switch (port_receive(&command)) {
+        case PORT_COMMAND:
             command_execute(&command);
+            break;
+        case PORT_CONNECTED: /* each controller gets a HELLO, as the first one did */
+            hello_send();
+            break;
+        case PORT_REFUSED:
+            break;
+        }
+    }
 }

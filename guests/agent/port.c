@@ -108,8 +108,8 @@ void port_text(uint16_t type, const char *format, ...)
               (size_t)length < sizeof text ? (size_t)length : sizeof text - 1);
 }
 
-/* The controller has gone: a port without a peer reads as end of file.  Whoever
- * connects next gets a HELLO, as the first one did. */
+/* The controller has gone: a port without a peer reads as end of file.  Returns when
+ * another one has connected. */
 static void wait_controller(void)
 {
     struct pollfd port = {.fd = port_fd, .events = POLLIN};
@@ -119,7 +119,6 @@ static void wait_controller(void)
     do
         sleep_ms(10); /* POLLHUP is a state, not an event: poll() would return at once */
     while (poll(&port, 1, 0) > 0 && (port.revents & POLLHUP));
-    hello_send();
 }
 
 /* Fills `buffer`; false if the controller went away before its first byte or midway. */
@@ -137,22 +136,24 @@ static bool receive_all(void *buffer, size_t length)
     return true;
 }
 
-/* Waits for the next command.  False if what came is not one; it was answered then. */
-bool port_receive(struct command *command)
+/* Waits for the next command.  What is not one is answered here. */
+enum port_event port_receive(struct command *command)
 {
     static struct {
         struct pc_message header;
         char payload[PC_WIRE_PAYLOAD_MAX + 1];
     } in;
 
-    while (!receive_all(&in.header, sizeof in.header))
+    if (!receive_all(&in.header, sizeof in.header)) {
         wait_controller();
+        return PORT_CONNECTED;
+    }
     if (in.header.magic != PC_WIRE_MAGIC || in.header.length > PC_WIRE_PAYLOAD_MAX)
         die("the controller's stream is out of step: magic %08x, length %u", in.header.magic,
             in.header.length);
     if (!receive_all(in.payload, in.header.length)) {
         wait_controller();
-        return false;
+        return PORT_CONNECTED;
     }
     if (!pc_wire_valid(&in.header, in.payload))
         die("a command arrived damaged (CRC %08x)", in.header.crc);
@@ -165,10 +166,10 @@ bool port_receive(struct command *command)
         command->argv[command->argc++] = in.payload + at;
     command->argv[command->argc] = NULL;
     if (in.header.type == PC_COMMAND && command->argc > 0)
-        return true;
+        return PORT_COMMAND;
     failed(EPROTO, "understand message type %u of %u bytes", in.header.type, in.header.length);
     port_text(PC_ERROR, "%s", last_failure.call);
     port_send(PC_DONE, command->id, 1, NULL, 0);
     port_flush();
-    return false;
+    return PORT_REFUSED;
 }

@@ -3,53 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/mount.h>
-#include <sys/reboot.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <termios.h>
-#include <time.h>
 #include <unistd.h>
-
-volatile struct pcu_page *page;
-uint8_t *area;
-
-uint64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-_Noreturn void die(const char *call)
-{
-    int line = open("/dev/console", O_WRONLY);
-
-    dprintf(line, "powercut: init cannot go on: %s: %s\n", call, strerror(errno));
-    reboot(RB_POWER_OFF);
-    _exit(1);
-}
-
-int fail(enum pcu_step step, const char *format, ...)
-{
-    int error = errno;
-    va_list arguments;
-
-    if (page->step != PCU_STEP_NONE) /* the first failure counts */
-        return -1;
-    page->step = step;
-    page->error = (uint32_t)error;
-    va_start(arguments, format);
-    vsnprintf((char *)page->what, sizeof page->what, format, arguments);
-    va_end(arguments);
-    return -1;
-}
 
 static void make_mounts(void)
 {
@@ -86,32 +44,6 @@ static void stop_helpers(void)
         write_text("/sys/kernel/uevent_helper", "\n");
 }
 
-/* /dev/mmapper has no size to ask for: the first page is mapped to read it. */
-static void map_share(void)
-{
-    int fd = open("/dev/mmapper", O_RDWR | O_CLOEXEC);
-    uint64_t capacity;
-    uint8_t *memory;
-
-    if (fd < 0)
-        die("open /dev/mmapper");
-    memory = mmap(NULL, PCU_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (memory == MAP_FAILED)
-        die("mmap /dev/mmapper");
-    if (((struct pcu_page *)memory)->magic != PCU_MAGIC) {
-        errno = EPROTO;
-        die("the shared page");
-    }
-    capacity = ((struct pcu_page *)memory)->capacity;
-    munmap(memory, PCU_PAGE);
-    memory = mmap(NULL, PCU_PAGE + capacity, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (memory == MAP_FAILED)
-        die("mmap all of /dev/mmapper");
-    close(fd);
-    page = (volatile struct pcu_page *)memory;
-    area = memory + PCU_PAGE;
-}
-
 static int open_line(void)
 {
     struct termios settings;
@@ -131,7 +63,7 @@ static int serve(void)
 {
     switch (page->verb) {
     case PCU_CONFIGURE:
-        return plan_parse();
+        return plan_parse() != 0 ? -1 : reader_configure();
     case PCU_PATCH:
         return view_patch();
     case PCU_RECOVER:
@@ -161,7 +93,7 @@ int main(void)
 
     make_mounts();
     stop_helpers();
-    map_share();
+    share_map();
     view_setup();
     record_setup();
     line = open_line();

@@ -25,11 +25,15 @@
 #define RECORDED "/dev/loop7" /* the same, with all that is done to it recorded */
 #define ARGUMENTS_MAX 64
 
-/* The shared memory: the page, and what follows it. */
+/* share.c: the shared memory (the page, and what follows it), failures, the clock. */
 extern volatile struct pcu_page *page;
 extern uint8_t *area;
+void share_map(void);
+_Noreturn void die(const char *call);
+int fail(enum pcu_step step, const char *format, ...) __attribute__((format(printf, 2, 3)));
+uint64_t now_ns(void);
 
-/* What CONFIGURE said. */
+/* plan.c: what CONFIGURE said. */
 struct plan {
     char filesystem[32];
     unsigned long flags;
@@ -40,11 +44,10 @@ struct plan {
     char *after[ARGUMENTS_MAX + 1];
 };
 extern struct plan plan;
+int plan_parse(void);
 
-/* init.c */
-_Noreturn void die(const char *call);
-int fail(enum pcu_step step, const char *format, ...) __attribute__((format(printf, 2, 3)));
-uint64_t now_ns(void);
+/* Reads a list of strings that ends with an empty one; returns what follows. */
+char *take_list(char *text, char **list);
 
 /* view.c: the origin and the view over it. */
 void view_setup(void);
@@ -68,13 +71,14 @@ int record_mark(const char *name);
 int record_end(void);
 int record_dump(void);
 
-/* recover.c: the verbs about file systems and programs. */
-int plan_parse(void);
+/* program.c: programs and their messages. */
+int execute(char *const argv[], enum pcu_step step);
+int execute_once(void);
+
+/* recover.c: the verbs about file systems. */
 int fs_mount(void);
 int fs_umount(void);
 int recover(void);
-int execute(char *const argv[], enum pcu_step step);
-int execute_once(void);
 
 /* inside.c: the log reader, once the plan is known. */
 int reader_configure(void);

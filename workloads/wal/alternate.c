@@ -1,11 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Alternate write-through: the streams' writes and the flushes overlap.  A group is written
- * while the flush of the group before still runs; one flush at a time covers all that has
- * completed before it began.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "alternate.h"
+
 #include "../common/clock.h"
-#include "writer_state.h"
+#include "ack.h"
+#include "commit.h"
 
 static int send_now(struct wal_writer *w, struct wal_failure *failure)
 {
@@ -40,7 +38,7 @@ static int acknowledge(struct wal_writer *w, uint64_t lsn)
 {
     struct wal_group group = {.first_lsn = w->durable_lsn + 1, .count = lsn - w->durable_lsn};
 
-    if (wal_commit_ack(&w->committer, &group, &w->flush_failure))
+    if (wal_ack(&w->committer, &group, &w->flush_failure))
         return -1;
     uint64_t now = pc_now_ns();
 

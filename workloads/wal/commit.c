@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/uio.h>
 
+#include "ack.h"
+#include "engines.h"
 #include "plant.h"
 
 #ifndef RWF_DSYNC
@@ -163,22 +165,6 @@ static int sync_files(struct wal_committer *c)
     return 0;
 }
 
-int wal_commit_ack(struct wal_committer *c, const struct wal_group *group,
-                   struct wal_failure *failure)
-{
-    struct pc_message ack = {
-        .type = PC_ACK,
-        .lsn = group->first_lsn + group->count - 1,
-        .value = group->count,
-    };
-    /* The mark first: whoever hears of the ack may rely on the mark being in the log. */
-    if (c->config->dmlog && dmlog_ack(&c->marks, ack.lsn))
-        return wal_fail(failure, errno, "mark the ack in the dm-log-writes log");
-    int error = pc_outbox_add(&c->outbox, ack, NULL, 0);
-
-    return error ? wal_fail(failure, -error, "write to the channel") : 0;
-}
-
 int wal_commit_write(struct wal_committer *c, const struct wal_group *group)
 {
     if (wal_plant_before_write(c, group) || plan(c, group))
@@ -214,7 +200,7 @@ int wal_commit(struct wal_committer *c, const struct wal_group *group)
         if (sync_files(c) || wal_log_settle(&c->log, &c->failure))
             return -1;
     }
-    if (!c->planted.early && wal_commit_ack(c, group, &c->failure))
+    if (!c->planted.early && wal_ack(c, group, &c->failure))
         return -1;
     return wal_plant_after_ack(c);
 }

@@ -9,20 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "config.h"
-
-/* The first call that failed: -1 is returned, and this says which call on what. */
-struct wal_failure {
-    int error; /* errno; 0: nothing failed */
-    char call[512];
-};
-
-/* Notes the first failure only; always returns -1. */
-int wal_fail(struct wal_failure *failure, int error, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-/* Adds " on PATH" to the failure of a call that knows no names; always returns -1. */
-int wal_fail_on(struct wal_failure *failure, const char *path);
+#include "failure.h"
 
 struct wal_write {
     int fd;
@@ -46,13 +33,12 @@ struct wal_engine {
     void (*close)(struct wal_engine *engine);
 };
 
-int wal_engine_open(struct wal_engine *engine, enum wal_engine_kind kind, unsigned depth,
-                    struct wal_failure *failure);
-
+/* One for each kind; `depth` is set.  -1: see `failure`. */
+int wal_engine_open_pwrite(struct wal_engine *engine);
 int wal_engine_open_libaio(struct wal_engine *engine, struct wal_failure *failure);
 int wal_engine_open_io_uring(struct wal_engine *engine, struct wal_failure *failure);
 
-/* Writes synchronously what is left of `write` after its first `done` bytes. */
+/* In engine_pwrite.c, for the other engines as well: writes synchronously what is left of `write` after its first `done` bytes. */
 int wal_write_rest(const struct wal_write *write, size_t done, int rwf,
                    struct wal_failure *failure);
 

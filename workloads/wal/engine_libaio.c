@@ -107,6 +107,7 @@ int wal_engine_open_libaio(struct wal_engine *engine, struct wal_failure *failur
         aio->free_list[aio->free_count++] = &aio->iocbs[i];
     engine->state = aio;
     engine->write = aio_write;
+    engine->sync = wal_sync_call;
     engine->close = aio_close;
     return 0;
 }

@@ -10,6 +10,7 @@
 #ifndef POWERCUT_WAL_LOG_H
 #define POWERCUT_WAL_LOG_H
 
+#include "config.h"
 #include "engine.h"
 #include "record.h"
 

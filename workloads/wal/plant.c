@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ack.h"
+
 static bool in_group(const struct wal_committer *c, const struct wal_group *group)
 {
     uint64_t lsn = c->config->plant_arg;
@@ -94,7 +96,7 @@ int wal_plant_after_write(struct wal_committer *c, const struct wal_group *group
 {
     if (c->config->plant == WAL_PLANT_EARLY_ACK) {
         c->planted.early = true;
-        if (wal_commit_ack(c, group, &c->failure))
+        if (wal_ack(c, group, &c->failure))
             return -1;
         int error = pc_outbox_flush(&c->outbox);
 

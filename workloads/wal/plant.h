@@ -14,7 +14,7 @@
 #ifndef POWERCUT_WAL_PLANT_H
 #define POWERCUT_WAL_PLANT_H
 
-#include "commit.h"
+#include "committer.h"
 
 /* Before the writes are planned: may change the group's records. */
 int wal_plant_before_write(struct wal_committer *committer, const struct wal_group *group);

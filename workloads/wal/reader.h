@@ -8,7 +8,7 @@
 
 #include "classify.h"
 #include "config.h"
-#include "engine.h"
+#include "failure.h"
 
 /* Takes the findings of a scan in the order of the slots.  Returns 0, or -errno to stop. */
 struct wal_sink {

@@ -8,7 +8,8 @@
 #include <time.h>
 
 #include "../common/clock.h"
-#include "writer_state.h"
+#include "alternate.h"
+#include "commit.h"
 
 /* Appends the stream's next batch to the open group; returns how many records. */
 static uint64_t append(struct wal_writer *w, struct wal_stream *stream)
@@ -31,33 +32,6 @@ static uint64_t append(struct wal_writer *w, struct wal_stream *stream)
     if (count)
         group->started_ns[group->appends++] = now;
     return count;
-}
-
-struct wal_group *wal_writer_take(struct wal_writer *w)
-{
-    struct wal_group *group = w->open;
-    struct pc_message attempt = {
-        .type = PC_ATTEMPT,
-        .lsn = group->first_lsn + group->count - 1,
-        .value = group->count,
-    };
-    int error = pc_outbox_add(&w->committer.outbox, attempt, NULL, 0);
-
-    if (error)
-        wal_fail(&w->committer.failure, -error, "write to the channel");
-    w->open = &w->groups[group == &w->groups[0]];
-    w->open->first_lsn = w->next_lsn;
-    w->open->count = 0;
-    w->open->appends = 0;
-    return group;
-}
-
-int wal_writer_send_latency(struct wal_writer *w, struct wal_failure *failure)
-{
-    int error = pc_outbox_add(&w->committer.outbox, (struct pc_message){.type = PC_LATENCY},
-                              &w->latency, sizeof(w->latency));
-
-    return error ? wal_fail(failure, -error, "write to the channel") : 0;
 }
 
 static void account(struct wal_writer *w, const struct wal_group *group)

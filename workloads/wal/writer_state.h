@@ -8,7 +8,7 @@
 #include <pthread.h>
 
 #include "../common/latency.h"
-#include "commit.h"
+#include "committer.h"
 
 #define WAL_SNAPSHOT_NS 1000000000ull
 
@@ -45,12 +45,5 @@ struct wal_group *wal_writer_take(struct wal_writer *writer);
 
 /* Puts the histogram into the outbox; -1: see `failure`. */
 int wal_writer_send_latency(struct wal_writer *writer, struct wal_failure *failure);
-
-/* Alternate write-through.  The leader writes the open group, and leaves its flush to the
- * flusher; called and left with the lock held. */
-void wal_alternate_lead(struct wal_writer *writer);
-
-/* The flusher, a thread: flushes and acknowledges, until `ended` or `failed`. */
-void *wal_alternate_flush(void *writer);
 
 #endif

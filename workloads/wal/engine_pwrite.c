@@ -1,33 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-#include "engine.h"
-
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The engine of plain system calls, and the calls that other engines borrow from it.
+ */
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-int wal_fail(struct wal_failure *failure, int error, const char *format, ...)
-{
-    va_list args;
-
-    if (failure->error)
-        return -1;
-    failure->error = error ? error : EIO;
-    va_start(args, format);
-    vsnprintf(failure->call, sizeof(failure->call), format, args);
-    va_end(args);
-    return -1;
-}
-
-int wal_fail_on(struct wal_failure *failure, const char *path)
-{
-    size_t used = strlen(failure->call);
-
-    snprintf(failure->call + used, sizeof(failure->call) - used, " on %s", path);
-    return -1;
-}
+#include "engine.h"
 
 int wal_write_rest(const struct wal_write *write, size_t done, int rwf, struct wal_failure *failure)
 {
@@ -70,22 +49,10 @@ static void pwrite_close(struct wal_engine *engine)
     (void)engine;
 }
 
-int wal_engine_open(struct wal_engine *engine, enum wal_engine_kind kind, unsigned depth,
-                    struct wal_failure *failure)
+int wal_engine_open_pwrite(struct wal_engine *engine)
 {
-    *engine = (struct wal_engine){
-        .depth = depth,
-        .write = pwrite_all,
-        .sync = wal_sync_call,
-        .close = pwrite_close,
-    };
-    switch (kind) {
-    case WAL_ENGINE_PWRITE:
-        return 0;
-    case WAL_ENGINE_LIBAIO:
-        return wal_engine_open_libaio(engine, failure);
-    case WAL_ENGINE_IO_URING:
-        return wal_engine_open_io_uring(engine, failure);
-    }
-    return wal_fail(failure, EINVAL, "open an engine");
+    engine->write = pwrite_all;
+    engine->sync = wal_sync_call;
+    engine->close = pwrite_close;
+    return 0;
 }

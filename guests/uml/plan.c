@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What CONFIGURE said, and holds for every RECOVER that follows.
+ */
+#include "init.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "../common/mount_options.h"
+
+struct plan plan;
+
+char *take_list(char *text, char **list)
+{
+    int count = 0;
+
+    while (*text != '\0' && count < ARGUMENTS_MAX) {
+        list[count++] = text;
+        text += strlen(text) + 1;
+    }
+    list[count] = NULL;
+    return text + 1;
+}
+
+static char *take_string(char *text, char *into, size_t size)
+{
+    size_t length = strlen(text);
+
+    memcpy(into, text, length < size ? length : size - 1); /* `into` was cleared */
+    return text + length + 1;
+}
+
+int plan_parse(void)
+{
+    char *text = plan.text, options[sizeof plan.options] = "";
+
+    if (page->length >= sizeof plan.text) {
+        errno = E2BIG;
+        return fail(PCU_STEP_CHECK, "the plan");
+    }
+    memset(&plan, 0, sizeof plan);
+    memcpy(plan.text, area, page->length);
+    text = take_string(text, plan.filesystem, sizeof plan.filesystem);
+    text = take_string(text, options, sizeof options);
+    plan.flags = mount_options_split(options, plan.options, sizeof plan.options);
+    text = take_string(text, plan.mount_point, sizeof plan.mount_point);
+    text = take_list(text, plan.reader);
+    take_list(text, plan.after);
+    if (plan.mount_point[0] != '\0' && mkdir(plan.mount_point, 0755) != 0 && errno != EEXIST)
+        return fail(PCU_STEP_CHECK, "mkdir %s", plan.mount_point);
+    return 0;
+}
