@@ -18,6 +18,7 @@ ROOMS = {
     "__init__": 0,
     "paths": 0,
     "model": 0,
+    "sandbox": 1,
     "scenario": 1,
     "crash": 1,
     "checkers": 1,

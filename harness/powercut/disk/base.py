@@ -2,14 +2,14 @@
 """Base images: a freshly formatted disk, made once and never modified.
 
 Formatting happens on the host, without root: the tools of all file systems take a
-plain file.  UUIDs are fixed, so that the same request gives the same file system.
+plain file, and see nothing else of the host (powercut.sandbox).  UUIDs are fixed, so
+that the same request gives the same file system.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import subprocess
 import threading
 from collections.abc import Sequence
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from powercut.model.errors import HostError, UsageError
+from powercut.sandbox.confined import find_tool, run_confined
 from powercut.scenario.mkfs_options import refused_mkfs_options
 
 _UUID: Final = "5ca1ab1e-0000-4000-8000-706f77657263"
@@ -86,7 +87,7 @@ def _make(spec: BaseImageSpec, image: Path, cache: Path, *, formatted: bool) -> 
         with unfinished.open("wb") as file:
             file.truncate(spec.size)
         if formatted:
-            _format(mkfs_argv(spec, unfinished))
+            _format(spec, unfinished)
             # mkfs.xfs reserves its whole log; a sparse copy of zeroes costs nothing.
             dense = unfinished.rename(unfinished.with_suffix(".dense"))
             copy = ["cp", "--sparse=always", str(dense), str(unfinished)]
@@ -107,23 +108,17 @@ def _make(spec: BaseImageSpec, image: Path, cache: Path, *, formatted: bool) -> 
 
 def _digest(spec: BaseImageSpec, argv: Sequence[str]) -> str:
     """Changes with everything that shapes the image, the tool's version among it."""
-    version = b""
+    version = ""
     if argv:
-        tool = _tool(argv[0])
-        asked = subprocess.run([tool, "-V"], capture_output=True, timeout=_TIMEOUT_S, check=False)
+        asked = _run_tool([argv[0], "-V"], from_outside=False)
         version = asked.stdout + asked.stderr  # mkfs.ext4 says it on the second
-    what = repr((spec, list(argv))).encode() + version
+    what = repr((spec, list(argv))).encode() + version.encode()
     return hashlib.sha256(what).hexdigest()[:12]
 
 
-def _format(argv: Sequence[str]) -> None:
-    done = subprocess.run(
-        [_tool(argv[0]), *argv[1:]],
-        capture_output=True,
-        text=True,
-        timeout=_TIMEOUT_S,
-        check=False,
-    )
+def _format(spec: BaseImageSpec, image: Path) -> None:
+    argv = mkfs_argv(spec, image)
+    done = _run_tool(argv, image, from_outside=bool(spec.mkfs_options))
     if done.returncode:
         complaint = (done.stderr or done.stdout).partition("Usage:")[0].strip()
         raise HostError(
@@ -132,10 +127,10 @@ def _format(argv: Sequence[str]) -> None:
         )
 
 
-def _tool(name: str) -> str:
-    """The path of a formatting tool; Debian keeps them where ordinary users do not look."""
-    found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
-    if found is None:
+def _run_tool(
+    argv: Sequence[str], *files: Path, from_outside: bool
+) -> subprocess.CompletedProcess[str]:
+    if find_tool(argv[0]) is None:
         package = {"mkfs.xfs": "xfsprogs", "mkfs.ext4": "e2fsprogs", "mkfs.btrfs": "btrfs-progs"}
-        raise HostError(f"{name} is not installed", hint=f"apt-get install {package[name]}")
-    return found
+        raise HostError(f"{argv[0]} is not installed", hint=f"apt-get install {package[argv[0]]}")
+    return run_confined(argv, timeout_s=_TIMEOUT_S, files=files, from_outside=from_outside)

@@ -13,17 +13,20 @@ room for all their blocks and metadata; the others are allocated in full beforeh
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import signal
 import subprocess
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from powercut.disk.base import BaseImageSpec, ensure_base_image
-from powercut.model.errors import HostError
+from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.model.machine import ImageFormat
+from powercut.sandbox.confined import find_tool, run_confined
 
 _TIMEOUT_S: Final = 120.0
 _ALIGN: Final = 4096
@@ -90,7 +93,9 @@ def ensure_formatted_image(base: BaseImageSpec, spec: FormatSpec, cache: Path) -
 def _make(base: BaseImageSpec, spec: FormatSpec, raw: Path, image: Path, cache: Path) -> Path:
     unfinished = image.with_suffix(f".{os.getpid()}.tmp")
     try:
-        run_qemu_img(convert_argv(spec, raw, unfinished))
+        unfinished.touch()  # the sandbox has room for files that are there
+        argv = convert_argv(spec, raw, unfinished)
+        run_qemu_img(argv, files=[unfinished], reads=[raw], from_outside=bool(spec.options))
         size = capture_size(spec, unfinished.stat().st_size, base.size)
         with unfinished.open("r+b") as file:
             file.truncate(size)
@@ -106,9 +111,18 @@ def _make(base: BaseImageSpec, spec: FormatSpec, raw: Path, image: Path, cache: 
     return image
 
 
-def run_qemu_img(argv: list[str]) -> str:
-    """What the tool says.  Raises HostError if it is missing or fails."""
-    done = _run(argv, _TIMEOUT_S)
+def run_qemu_img(
+    argv: list[str],
+    *,
+    files: Sequence[Path] = (),
+    reads: Sequence[Path] = (),
+    from_outside: bool = False,
+) -> str:
+    """What the tool says, which sees `files` and `reads` and nothing else of the host.
+
+    Raises HostError if it is missing or fails.
+    """
+    done = _run(argv, _TIMEOUT_S, files, reads, from_outside=from_outside)
     if done.returncode:
         raise HostError(
             f"{argv[0]} failed with status {done.returncode}: {done.stderr.strip()}",
@@ -139,16 +153,15 @@ def open_image(socket: Path, image_format: ImageFormat, *, timeout_s: float) -> 
     """
     node = {
         "driver": image_format.value,
-        "file.driver": "nbd",
-        "file.server.type": "unix",
-        "file.server.path": str(socket).replace(",", ",,"),
+        "backing": None,  # whatever the image itself names
+        "file": {"driver": "nbd", "server": {"type": "unix", "path": str(socket.absolute())}},
     }
-    options = ",".join(f"{key}={value}" for key, value in node.items())
+    image = f"json:{json.dumps(node)}"
     check = ""
     if image_format not in NO_CHECK:
-        asked = _run(["qemu-img", "check", "--image-opts", options], timeout_s)
+        asked = _run(["qemu-img", "check", image], timeout_s, [socket])
         check = (asked.stdout + asked.stderr).strip()
-    opened = _run(["qemu-io", "--image-opts", options, "-c", "length"], timeout_s)
+    opened = _run(["qemu-io", "-c", "length", image], timeout_s, [socket])
     said = opened.stderr.strip()
     return (
         Opened(said or "no reason given", check, "")
@@ -157,14 +170,21 @@ def open_image(socket: Path, image_format: ImageFormat, *, timeout_s: float) -> 
     )
 
 
-def _run(argv: list[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
+def _run(
+    argv: list[str],
+    timeout_s: float,
+    files: Sequence[Path] = (),
+    reads: Sequence[Path] = (),
+    *,
+    from_outside: bool = True,
+) -> subprocess.CompletedProcess[str]:
+    if find_tool(argv[0]) is None:
+        raise HostError(f"{argv[0]} is not installed", hint="apt-get install qemu-utils")
     try:
-        done = subprocess.run(
-            argv, capture_output=True, text=True, timeout=max(timeout_s, 1.0), check=False
+        done = run_confined(
+            argv, timeout_s=timeout_s, files=files, reads=reads, from_outside=from_outside
         )
-    except FileNotFoundError:
-        raise HostError(f"{argv[0]} is not installed", hint="apt-get install qemu-utils") from None
-    except subprocess.TimeoutExpired:
+    except DeadlineExceeded:
         raise HostError(f"{argv[0]} did not end within {timeout_s:.0f} s") from None
     if done.returncode == -signal.SIGKILL:  # a bad image makes it fail, or abort
         raise HostError(f"{argv[0]} was killed by the host", hint="is there enough memory?")

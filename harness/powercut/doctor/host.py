@@ -29,6 +29,8 @@ from powercut.machine.port import Accelerator
 from powercut.machine.qemu.accelerator import accelerator_proof, qemu_version
 from powercut.model.errors import HostError, PowercutError
 from powercut.paths import BUILD, CACHE, CAPTURE_PLUGIN, RESULTS
+from powercut.sandbox.confined import REMEDY as SANDBOX_REMEDY
+from powercut.sandbox.confined import try_sandboxes
 
 _TIMEOUT_S: Final = 20.0
 _MIB: Final = 1 << 20
@@ -252,6 +254,15 @@ def _btrfs_progs(*, fresh: bool) -> Probe:
     return _tool("btrfs-progs", "btrfs-progs", *argv, needed=False, limit=limit)
 
 
+def _sandbox(*, fresh: bool) -> Probe:
+    del fresh
+    found = try_sandboxes()
+    if not found.none:
+        return Probe("sandbox", True, f"tools that work on images run in {found}")
+    limit = f"{found.none}: no mkfs options of a scenario, no image format but raw"
+    return Probe("sandbox", False, "nothing usable", limit, SANDBOX_REMEDY)
+
+
 def _disk_space(*, fresh: bool) -> Probe:
     del fresh
     free = {}
@@ -292,6 +303,7 @@ _PROBES: Final[Mapping[str, Callable[..., Probe]]] = {
     "xfsprogs": _xfsprogs,
     "e2fsprogs": _e2fsprogs,
     "btrfs-progs": _btrfs_progs,
+    "sandbox": _sandbox,
     "disk space": _disk_space,
     "memory": _memory,
 }

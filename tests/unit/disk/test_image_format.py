@@ -103,7 +103,9 @@ def test_every_block_of_the_disk_can_be_written_through_a_disk_of_fixed_size(
 def test_the_others_really_cannot_grow(image_format, tmp_path):
     """If this fails QEMU has learned it: let the format grow (`ImageFormat.grows`)."""
     image = tmp_path / "image"
-    run_qemu_img(["qemu-img", "create", "-q", "-f", image_format.value, str(image), str(SIZE)])
+    image.touch()
+    create = ["qemu-img", "create", "-q", "-f", image_format.value, str(image), str(SIZE)]
+    run_qemu_img(create, files=[image])
     os.truncate(image, 4 * SIZE)
     node = f"driver={image_format.value},file.driver=nbd,file.server.type=unix"
     with served(image, tmp_path) as socket:

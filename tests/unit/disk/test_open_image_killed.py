@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from powercut.disk.image_format import open_image
@@ -18,5 +16,6 @@ def test_a_tool_killed_by_the_host_says_nothing_of_the_image(tmp_path, monkeypat
         tool.write_text("#!/bin/sh\nkill -KILL $$\n")  # as the kernel does when memory runs out
         tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    (tmp_path / "nbd").touch()
     with pytest.raises(HostError, match="was killed by the host"):
-        open_image(Path("nbd"), ImageFormat.QCOW2, timeout_s=10)
+        open_image(tmp_path / "nbd", ImageFormat.QCOW2, timeout_s=10)

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One tool, one set of files, and nothing else of the host.
+
+A tool that formats or checks an image reads what a stranger made, with words that a stranger
+chose, as root where the caller is root.  It runs in one of two sandboxes:
+
+1. bubblewrap: namespaces of its own, with the host's programs and libraries read-only, the
+   files that it was given, an empty /tmp, no device, no network, no other process, and no
+   capability.  Needs user namespaces, or root that may make namespaces.
+2. Landlock (Linux 5.13): the kernel refuses to open anything but those files, devices
+   included; capabilities are dropped (see landlock.py).  Needs neither root nor namespaces,
+   so that it serves in containers, too.
+
+Where neither works the tool is refused, unless the caller says that neither its words nor its
+files come from outside.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.sandbox import landlock
+
+_PROGRAMS: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_SETTINGS: Final = ("/etc/ld.so.cache", "/etc/mke2fs.conf")
+"""The loader's cache, and the types that mke2fs knows: the host's, and read-only."""
+
+_PATH: Final = "/usr/sbin:/usr/bin:/sbin:/bin"
+_MEMORY_MAX: Final = 4 << 30
+"""Bytes of address space: an image that makes its tool want more is refused by the kernel."""
+
+_PROBE_TIMEOUT_S: Final = 20.0
+_SIGNALLED: Final = 128  # a shell's, and bubblewrap's, exit status of what a signal ended
+REMEDY: Final = (
+    "apt-get install bubblewrap; where namespaces are forbidden, as in many containers, Landlock "
+    "serves: Linux 5.13 or newer, with landlock in /sys/kernel/security/lsm"
+)
+"""How to come by a sandbox."""
+
+
+@dataclass(frozen=True)
+class Sandboxes:
+    """What works here.  Each is empty if it does, else why it does not."""
+
+    bubblewrap: str
+    landlock: str
+
+    @property
+    def none(self) -> str:
+        """Why there is no sandbox at all; empty if there is one."""
+        if self.bubblewrap and self.landlock:
+            return f"bubblewrap: {self.bubblewrap}; Landlock: {self.landlock}"
+        return ""
+
+    def __str__(self) -> str:
+        names = (("bubblewrap", self.bubblewrap), ("Landlock", self.landlock))
+        return ", else ".join(name for name, why in names if not why)
+
+
+def try_sandboxes() -> Sandboxes:
+    """Runs a program in each of them."""
+    return Sandboxes(_try(_bubblewrap), _try(_landlock))
+
+
+@cache
+def sandboxes() -> Sandboxes:
+    """Tries each of them, once in a process."""
+    return try_sandboxes()
+
+
+def no_sandbox(tool: str) -> HostError | None:
+    """The error for `tool` where there is no sandbox; None if there is one."""
+    if why := sandboxes().none:
+        return HostError(f"there is no sandbox to run {tool} in: {why}", hint=REMEDY)
+    return None
+
+
+def run_confined(
+    argv: Sequence[str],
+    *,
+    timeout_s: float,
+    files: Sequence[Path] = (),
+    reads: Sequence[Path] = (),
+    from_outside: bool = True,
+) -> subprocess.CompletedProcess[str]:
+    """Runs a tool that may write `files`, read `reads`, and see nothing else of the host.
+
+    What is named must exist; a socket to connect to is one of `files`.  `from_outside` says that
+    words or files come from a scenario, a recording or a guest: then the tool is not run
+    without a sandbox.  A negative status is the signal that ended it.  Raises HostError if the
+    tool is not there or there is no sandbox, DeadlineExceeded if it does not end within
+    `timeout_s`.
+    """
+    tool = find_tool(argv[0])
+    if tool is None:
+        raise HostError(f"{argv[0]} is not installed")
+    missing = no_sandbox(argv[0])
+    if missing is not None and from_outside:
+        raise missing
+    command = [str(tool), *argv[1:]]
+    write, read = ([file.absolute() for file in group] for group in (files, reads))
+    if missing is None:
+        wrap = _landlock if sandboxes().bubblewrap else _bubblewrap
+        command = wrap(command, write, read)
+    return _run(command, timeout_s)
+
+
+def find_tool(name: str) -> Path | None:
+    """Where the tool is; Debian keeps those of file systems out of ordinary users' PATH."""
+    found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+    return Path(found).absolute() if found else None
+
+
+def _run(command: list[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=max(timeout_s, 1.0),
+            check=False,
+            cwd="/",
+            env={"PATH": _PATH, "LC_ALL": "C", "HOME": "/"},
+        )
+    except OSError as error:
+        raise HostError(f"cannot run {command[0]}: {error.strerror}") from error
+    except subprocess.TimeoutExpired:
+        raise DeadlineExceeded(f"{command[0]} did not end within {timeout_s:.0f} s") from None
+    status = done.returncode
+    if status > _SIGNALLED:  # of what bubblewrap ran, by its word
+        status = _SIGNALLED - status
+    out, err = (said.decode(errors="replace") for said in (done.stdout, done.stderr))
+    return subprocess.CompletedProcess(command, status, out, err)
+
+
+def _limited() -> list[str]:
+    return ["prlimit", f"--as={_MEMORY_MAX}", "--core=0", "--"]
+
+
+def _readable(tool: str) -> list[Path]:
+    """What programs need of the host; a tool that lies elsewhere brings its folder."""
+    paths = [Path(path) for path in (*_PROGRAMS, *_SETTINGS)]
+    if not any(Path(tool).is_relative_to(path) for path in paths):
+        paths.append(Path(tool).parent)
+    return [path for path in paths if path.exists()]
+
+
+def _bubblewrap(command: list[str], files: list[Path], reads: list[Path]) -> list[str]:
+    argv = [
+        *_limited(),
+        str(find_tool("bwrap")),
+        *("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
+        *("--dev", "/dev", "--tmpfs", "/tmp", "--chdir", "/"),  # no device but null and its like
+        # The tools ask whether the image is mounted: nothing is.
+        *(
+            "--symlink",
+            "/dev/null",
+            "/proc/self/mounts",
+            "--symlink",
+            "self/mounts",
+            "/proc/mounts",
+        ),
+    ]
+    for path in _readable(command[0]):
+        if path.is_symlink():  # /bin is usr/bin
+            argv += ["--symlink", str(path.readlink()), str(path)]
+        else:
+            argv += ["--ro-bind", str(path), str(path)]
+    for file in reads:
+        argv += ["--ro-bind", str(file), str(file)]
+    for file in files:
+        argv += ["--bind", str(file), str(file)]
+    return [*argv, "--", *command]
+
+
+def _landlock(command: list[str], files: list[Path], reads: list[Path]) -> list[str]:
+    inside = [sys.executable, "-I", "-S", landlock.__file__]
+    for path in (*_readable(command[0]), *reads):
+        inside += ["--read", str(path)]
+    inside += ["--read", "/proc/self/mounts", "--write", "/dev/null"]  # what all of them open
+    for file in files:
+        inside += ["--write", str(file)]
+    return [*_limited(), *inside, "--", *command]
+
+
+def _try(wrap: Callable[[list[str], list[Path], list[Path]], list[str]]) -> str:
+    """Why a sandbox does not work here; empty if it does."""
+    if wrap is _bubblewrap and find_tool("bwrap") is None:
+        return "it is not installed"
+    try:
+        done = _run(wrap(["/bin/true"], [], []), _PROBE_TIMEOUT_S)
+    except (HostError, DeadlineExceeded) as error:
+        return str(error)
+    said = (done.stderr or done.stdout).strip().splitlines()
+    return "" if not done.returncode else re.sub(r"^bwrap: ", "", said[-1] if said else "it fails")

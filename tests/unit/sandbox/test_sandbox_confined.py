@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A confined tool works on its files and gets at nothing else, in each of the sandboxes."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+
+import pytest
+
+from powercut.disk.base import BaseImageSpec, ensure_base_image
+from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.sandbox import confined
+from powercut.sandbox.confined import Sandboxes, run_confined, sandboxes
+from powercut.sandbox.landlock import abi_version
+
+ONLY = {"bubblewrap": Sandboxes("", "not asked"), "landlock": Sandboxes("not asked", "")}
+
+
+@pytest.fixture(params=list(ONLY))
+def sandbox(request, monkeypatch):
+    """Each sandbox that works here, by itself."""
+    if why := getattr(sandboxes(), request.param):
+        pytest.skip(f"{request.param}: {why}")
+    monkeypatch.setattr(confined, "sandboxes", lambda: ONLY[request.param])
+    return request.param
+
+
+def needs_landlock(sandbox, abi, what):
+    if sandbox == "landlock" and abi_version() < abi:
+        pytest.skip(f"Landlock has forbidden {what} since its ABI {abi}")
+
+
+def shell(script, *, files=(), reads=()):
+    return run_confined(["sh", "-c", script], timeout_s=20, files=files, reads=reads)
+
+
+def test_the_tool_reads_and_writes_its_files(sandbox, tmp_path):
+    image, source = tmp_path / "an image, with a comma", tmp_path / "source"
+    image.write_text("old")
+    source.write_text("new")
+    done = shell(f"cat '{source}' > '{image}'", files=[image], reads=[source])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert image.read_text() == "new"
+
+
+WRITES = [
+    "echo x > {victim}",
+    "echo x >> {victim}",
+    "rm {victim}",
+    "mv {image} {victim}",
+    "ln {victim} {image}2",
+    "echo x > {folder}/new",
+    "mkdir {folder}/new",
+    "echo x > {source}",
+]
+REACHES = [
+    "cat {victim}",
+    "cat /etc/passwd",
+    "echo x > /usr/share/x",
+    "ls /home /root /dev/block",
+    "mknod {folder}/disk b 254 0",
+    "dd if=/dev/vda of=/dev/null count=1",
+    "mount -t tmpfs none /tmp",
+    "mount -t proc none /tmp && cat /tmp/1/environ",
+    "cat /proc/1/environ",
+    "kill -0 {parent}",
+    "unshare --mount true",
+    'test -n "$POWERCUT_SECRET"',
+]
+
+
+@pytest.mark.parametrize("attack", [*WRITES, *REACHES])
+def test_nothing_else_of_the_host_is_in_reach(sandbox, tmp_path, monkeypatch, attack):
+    if attack.startswith("kill"):
+        needs_landlock(sandbox, 6, "signals")
+    monkeypatch.setenv("POWERCUT_SECRET", "x")
+    names = ("image", "source", "victim")
+    paths = {name: tmp_path / name for name in names}
+    for path in paths.values():
+        path.write_text("precious")
+    words = attack.format(**paths, folder=tmp_path, parent=os.getppid())
+    done = shell(words, files=[paths["image"]], reads=[paths["source"]])
+    if attack in REACHES:  # bubblewrap has an empty /tmp of its own, where writes may succeed
+        assert done.returncode != 0, done.stdout
+    assert "precious" not in done.stdout
+    kept = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert kept == dict.fromkeys(names, "precious")
+
+
+def test_there_is_no_network(sandbox):
+    needs_landlock(sandbox, 4, "TCP")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        script = f"import socket; socket.create_connection(('127.0.0.1', {port}), 5)"
+        argv = ["/usr/bin/python3", "-I", "-c", script]
+        done = run_confined(argv, timeout_s=20)
+    assert done.returncode == 1, done.stderr
+    assert "Error" in done.stderr
+
+
+def test_the_socket_that_was_given_is_in_reach(sandbox, tmp_path):
+    path = tmp_path / "nbd"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+        script = f"import socket; s = socket.socket(socket.AF_UNIX); s.connect('{path}')"
+        argv = ["/usr/bin/python3", "-I", "-c", script]
+        done = run_confined(argv, timeout_s=20, files=[path])
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_status_and_a_signal_are_told_apart(sandbox):
+    assert shell("exit 3").returncode == 3
+    assert shell("kill -KILL $$").returncode == -9
+
+
+def test_a_tool_that_hangs_is_ended_with_its_children(sandbox, tmp_path):
+    begin = time.monotonic()
+    with pytest.raises(DeadlineExceeded, match="did not end within 1 s"):
+        run_confined(["sh", "-c", "sleep 60 & sleep 60"], timeout_s=1)
+    assert time.monotonic() - begin < 30
+
+
+def test_an_image_cannot_make_its_tool_eat_the_memory(sandbox):
+    script = "bytearray(8 << 30)"
+    done = run_confined(["/usr/bin/python3", "-I", "-c", script], timeout_s=60)
+    assert done.returncode == 1
+    assert "MemoryError" in done.stderr
+
+
+@pytest.mark.parametrize("filesystem", ["xfs", "ext4", "btrfs"])
+def test_file_systems_are_made_in_each_sandbox(sandbox, filesystem, tmp_path):
+    image = ensure_base_image(BaseImageSpec(filesystem, 128 << 20), tmp_path)
+    assert image.stat().st_blocks
+
+
+@pytest.fixture
+def nowhere(monkeypatch):
+    monkeypatch.setattr(confined, "sandboxes", lambda: Sandboxes("forbidden", "too old"))
+
+
+def test_words_from_outside_are_not_run_without_a_sandbox(nowhere, tmp_path):
+    with pytest.raises(HostError, match="bubblewrap: forbidden; Landlock: too old") as caught:
+        ensure_base_image(BaseImageSpec("ext4", 16 << 20, ("-b", "4096")), tmp_path)
+    assert "apt-get install bubblewrap" in caught.value.hint
+    assert not list((tmp_path / "base").iterdir())
+
+
+def test_powercut_s_own_words_are(nowhere, tmp_path):
+    assert ensure_base_image(BaseImageSpec("ext4", 16 << 20), tmp_path).exists()
+
+
+def test_a_tool_that_is_not_there_is_named():
+    with pytest.raises(HostError, match="no-such-tool is not installed"):
+        run_confined(["no-such-tool"], timeout_s=5)
