@@ -19,15 +19,12 @@
 
 /* --- configuration --------------------------------------------------------- */
 
-static const uint64_t UNSET = UINT64_MAX;
-
 static struct {
     char *base, *log, *control, *directory;
     uint8_t run_id[16];
     bool volatile_cache, offer_flush, flush_honoured, fua_honoured, ordered;
     uint32_t atomic_unit;
     uint64_t cache_size, flush_latency_ns, fua_latency_ns;
-    const struct model *model;
     int owner_fd;
 } config = {
     .volatile_cache = true,
@@ -35,27 +32,7 @@ static struct {
     .flush_honoured = true,
     .fua_honoured = true,
     .atomic_unit = 512,
-    .flush_latency_ns = UINT64_MAX,
-    .fua_latency_ns = UINT64_MAX,
     .owner_fd = -1,
-};
-
-/* How long a flush and a FUA write take.
- *
- * hdd-7200: geometry.  A platter at 7200/min turns once in 60 s / 7200 = 8.33 ms.  A
- * flush costs about a turn; a lone write waits half a turn on average, 4.17 ms, which
- * is the "average latency" of such a drive's data sheet.
- * sata-ssd: a consumer drive without power-loss protection.  Published fsync latencies
- * of such drives are 0.9 to 5 ms (M. Callaghan, "SSDs, power loss protection and fsync
- * latency", 2026; P. Zaitsev, "Why consumer SSD reviews are useless for database
- * performance use case", 2018: 3.5 ms); 1 ms is taken for both. */
-static const struct model {
-    const char *name;
-    uint64_t flush_latency_ns, fua_latency_ns;
-} models[] = {
-    {"none", 0, 0},
-    {"hdd-7200", 8333333, 4166667},
-    {"sata-ssd", 1000000, 1000000},
 };
 
 static int set_path(const char *key, const char *value, void *field)
@@ -140,17 +117,6 @@ static int set_run_id(const char *key, const char *value, void *field)
     return 0;
 }
 
-static int set_model(const char *key, const char *value, void *field)
-{
-    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
-        if (!strcmp(value, models[i].name)) {
-            *(const struct model **)field = &models[i];
-            return 0;
-        }
-    nbdkit_error("%s=%s: must be none, hdd-7200 or sata-ssd", key, value);
-    return -1;
-}
-
 static int set_fd(const char *key, const char *value, void *field)
 {
     return nbdkit_parse_int(key, value, field);
@@ -174,7 +140,6 @@ static const struct setting {
     {"ordered", set_on_off, &config.ordered},
     {"atomic-unit", set_atomic_unit, &config.atomic_unit},
     {"cache-size", set_size, &config.cache_size},
-    {"model", set_model, &config.model},
     {"flush-latency-ns", set_latency, &config.flush_latency_ns},
     {"fua-latency-ns", set_latency, &config.fua_latency_ns},
 };
@@ -191,8 +156,7 @@ static const struct setting {
     "ordered=on|off      Recorded promise; the cache destages in order anyway.\n"   \
     "atomic-unit=N       Bytes that never tear: 1, or 512 to 65536 (512).\n"        \
     "cache-size=SIZE     A fuller cache destages its oldest writes; 0: unlimited.\n" \
-    "model=none|hdd-7200|sata-ssd  Latencies of flush and FUA.\n"                   \
-    "flush-latency-ns=N  fua-latency-ns=N  Override the model's."
+    "flush-latency-ns=N  fua-latency-ns=N  How long a flush and a FUA write take (0)."
 
 static int capture_config(const char *key, const char *value)
 {
@@ -209,12 +173,6 @@ static int capture_config_complete(void)
         nbdkit_error("base=FILE is missing");
         return -1;
     }
-    if (!config.model)
-        config.model = &models[0];
-    if (config.flush_latency_ns == UNSET)
-        config.flush_latency_ns = config.model->flush_latency_ns;
-    if (config.fua_latency_ns == UNSET)
-        config.fua_latency_ns = config.model->fua_latency_ns;
     return 0;
 }
 
@@ -363,12 +321,6 @@ static int capture_can_fua(void *handle)
     return config.offer_flush ? NBDKIT_FUA_NATIVE : NBDKIT_FUA_NONE;
 }
 
-static int capture_is_rotational(void *handle)
-{
-    (void)handle;
-    return !strcmp(config.model->name, "hdd-7200");
-}
-
 static int capture_block_size(void *handle, uint32_t *minimum, uint32_t *preferred,
                               uint32_t *maximum)
 {
@@ -439,7 +391,6 @@ static struct nbdkit_plugin plugin = {
     .can_fast_zero = answer_yes,
     .can_fua = capture_can_fua,
     .can_multi_conn = answer_yes,
-    .is_rotational = capture_is_rotational,
     .block_size = capture_block_size,
     .pread = capture_pread,
     .pwrite = capture_pwrite,

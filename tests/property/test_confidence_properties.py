@@ -11,8 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from powercut.model.confidence import (
-    Decision,
-    decide,
     interval,
     lower_bound,
     regularised_beta,
@@ -85,9 +83,6 @@ def test_trials_needed_is_the_least_number(p, confidence):
     trials = trials_needed(p, confidence)
     assert upper_bound(0, trials, confidence) <= p
     assert trials == 1 or upper_bound(0, trials - 1, confidence) > p
-    assert decide(0, trials, p, confidence) is Decision.BOUNDED
-    if trials > 1:
-        assert decide(0, trials - 1, p, confidence) is Decision.GO_ON
 
 
 @given(st.integers(1, 60), st.integers(1, 60), st.fractions(0, 1, max_denominator=200))

@@ -30,16 +30,6 @@ from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.model.units import Instant
 from powercut.paths import CAPTURE_PLUGIN
 
-LATENCIES_NS: Final = {
-    "none": (0, 0),
-    "hdd-7200": (8_333_333, 4_166_667),
-    "sata-ssd": (1_000_000, 1_000_000),
-}
-"""Latency of a flush and of a FUA write by model of disk, in nanoseconds.
-
-The plugin's own table; harness/capture/plugin.c gives the sources.
-"""
-
 _CONTROL_S: Final = 30.0
 """For commands that a disk answers at once unless its host is in trouble."""
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
 from powercut.checkers.wal import check_log
 from powercut.model.observation import Continued, Observation
@@ -29,9 +28,6 @@ from powercut.model.wal import WalLayout
 from powercut.recover.port import RecoveryPlan
 from powercut.rig import commands
 from powercut.scenario.settings import Parameters
-
-RECORDS: Final = 16
-"""Records that a workload goes on by if nobody says how many."""
 
 
 def going_on(

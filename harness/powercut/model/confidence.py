@@ -11,9 +11,9 @@ probability p, and cuts know nothing of each other.  `losses` of `trials` cuts d
 2. Without a loss the upper limit is 1 - (1 - confidence)^(1/trials).  At 95 % that is a
    little under 3/trials, the rule of three (Hanley and Lippman-Hand, "If nothing goes
    wrong, is everything all right?", JAMA 249, 1983, 1743-1745).
-3. When to stop: `decide` is the sequential test of Wald ("Sequential tests of statistical
-   hypotheses", Annals of Mathematical Statistics 16, 1945, 117-186) between "p is 0" and
-   "p is at least `at_most`".  Where the first says that no cut ever loses anything, the
+3. When to stop: the sequential test of Wald ("Sequential tests of statistical hypotheses",
+   Annals of Mathematical Statistics 16, 1945, 117-186) between "p is 0" and "p is at least
+   `at_most`".  Where the first says that no cut ever loses anything, the
    test takes a simple form: the first loss refutes it, and after `trials_needed` cuts
    without one the second is refuted with an error of at most 1 - confidence.  So the
    number of cuts is fixed beforehand, and only a loss ends it earlier.
@@ -24,7 +24,6 @@ another workload, another disk, or instants that no cut could hit.
 
 from __future__ import annotations
 
-import enum
 import math
 from collections.abc import Callable
 from typing import Final
@@ -36,14 +35,6 @@ _HALVINGS: Final = 200
 _CONVERGED: Final = 1e-15
 _TINY: Final = 1e-300
 _TERMS_MAX: Final = 100_000
-
-
-class Decision(enum.Enum):
-    """What a sequential test says after some trials."""
-
-    GO_ON = "go on"
-    BOUNDED = "bounded"  # p is below the bound, with the confidence asked for
-    LOSS = "loss"  # p is not 0
 
 
 def upper_bound(losses: int, trials: int, confidence: float = CONFIDENCE) -> float:
@@ -83,12 +74,6 @@ def interval(losses: int, trials: int, confidence: float = CONFIDENCE) -> tuple[
     return lower_bound(losses, trials, one_sided), upper_bound(losses, trials, one_sided)
 
 
-def rule_of_three(trials: int) -> float:
-    """A bound for the head: 3/`trials`, never below the exact one at 95 %; at most 1."""
-    _check(0, trials, CONFIDENCE)
-    return min(1.0, 3 / trials)
-
-
 def trials_needed(at_most: float, confidence: float = CONFIDENCE) -> int:
     """How many trials without a loss put the upper bound at or below `at_most`.
 
@@ -104,13 +89,6 @@ def trials_needed(at_most: float, confidence: float = CONFIDENCE) -> int:
     while upper_bound(0, trials, confidence) > at_most:
         trials += 1
     return trials
-
-
-def decide(losses: int, trials: int, at_most: float, confidence: float = CONFIDENCE) -> Decision:
-    """Whether `trials`, of which `losses` lost, are enough, and for what."""
-    if losses:
-        return Decision.LOSS
-    return Decision.BOUNDED if trials >= trials_needed(at_most, confidence) else Decision.GO_ON
 
 
 def regularised_beta(x: float, a: float, b: float) -> float:

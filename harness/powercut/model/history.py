@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from powercut.model.contract import CutKind
 from powercut.model.units import NEVER, Instant
 
 
@@ -29,7 +28,6 @@ class History:
     ack_ns: npt.NDArray[np.int64]
     attempt_guest_ns: npt.NDArray[np.int64]
     ack_guest_ns: npt.NDArray[np.int64]
-    cut_kind: CutKind | None = None
     cut_ns: Instant = NEVER
     error: str = ""
     facts: dict[str, str] = field(default_factory=dict)
@@ -43,7 +41,3 @@ class History:
     def attempted(self) -> int:
         """Highest attempted LSN; 0 if none."""
         return int(self.attempt_lsn.max(initial=0))
-
-    def acked_at(self, instant: int) -> int:
-        """Highest LSN acknowledged strictly before `instant`; 0 if none."""
-        return int(self.ack_lsn[self.ack_ns < instant].max(initial=0))

@@ -18,9 +18,6 @@ GUEST: Final = "guest"
 SUITES: Final = ("bookworm", "bookworm-backports", "trixie", "sid")
 """Debian suites whose QEMU and kernels can be used beside the host's."""
 
-VERSION_AXES: Final = ("machine.qemu", "machine.kernel")
-"""The settings that choose a version."""
-
 
 def is_path(choice: str) -> bool:
     """Whether a version was given as a path."""

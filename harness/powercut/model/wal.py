@@ -89,25 +89,6 @@ def key(run_id: bytes) -> np.uint64:
     return np.uint64(mix(halves[:1] ^ mix(halves[1:]))[0])
 
 
-@dataclass(frozen=True)
-class Places:
-    """What payload words stand for.  Garbage in, garbage out: any word names some place."""
-
-    stream: U64
-    lsn: U64
-    index: U64
-
-
-def decode_words(words: U64, run_key: np.uint64) -> Places:
-    """The places that payload `words` of the run with `run_key` belong to."""
-    plain = unmix(words) ^ run_key
-    return Places(
-        stream=plain >> np.uint64(LSN_BITS + INDEX_BITS),
-        lsn=(plain >> np.uint64(INDEX_BITS)) & np.uint64((1 << LSN_BITS) - 1),
-        index=plain & np.uint64((1 << INDEX_BITS) - 1),
-    )
-
-
 def payload_words(run_key: np.uint64, stream: int, lsn: int, count: int) -> U64:
     """The first `count` payload words of a record."""
     place = np.uint64(stream << (LSN_BITS + INDEX_BITS) | lsn << INDEX_BITS)

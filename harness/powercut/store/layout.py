@@ -132,11 +132,6 @@ class TrialDir:
         """What the machine printed during the run."""
         return self.path / "console.txt"
 
-    @property
-    def recovery_console(self) -> Path:
-        """What the machine printed during recovery."""
-        return self.path / "recovery-console.txt"
-
     def adopt_base(self, image: Path) -> Path:
         """Makes `image`, which must never change again, the base image of the recording."""
         link_or_copy(image, self.base_image)

@@ -8,12 +8,9 @@ import math
 import pytest
 
 from powercut.model.confidence import (
-    Decision,
-    decide,
     interval,
     lower_bound,
     regularised_beta,
-    rule_of_three,
     trials_needed,
     upper_bound,
 )
@@ -58,20 +55,6 @@ def test_no_loss(trials, bound):
 )
 def test_trials_needed(at_most, confidence, trials):
     assert trials_needed(at_most, confidence) == trials
-
-
-def test_the_rule_of_three_is_never_below_the_exact_bound():
-    for trials in [1, 2, 3, 4, 10, 100, 10_000, 10**6]:
-        assert upper_bound(0, trials) <= rule_of_three(trials)
-    assert rule_of_three(10**6) == pytest.approx(upper_bound(0, 10**6), rel=2e-3)
-    assert rule_of_three(2) == 1
-
-
-def test_the_rule_for_stopping():
-    assert decide(0, 58, 0.05) is Decision.GO_ON
-    assert decide(0, 59, 0.05) is Decision.BOUNDED
-    assert decide(1, 1, 0.05) is Decision.LOSS
-    assert decide(1, 1000, 0.05) is Decision.LOSS
 
 
 def test_a_million_trials_are_no_trouble():

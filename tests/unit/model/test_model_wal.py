@@ -56,8 +56,6 @@ def test_words_are_those_of_the_c_header(tmp_path):
         stream, lsn = i * 2 % 128, (i**3 * 12345) % ((1 << 40) - 1)
         assert int(wal.payload_words(key, stream, lsn, i + 1)[i]) == word
         assert int(wal.unmix(np.array([word], dtype=np.uint64))[0]) == back
-        places = wal.decode_words(np.array([word], dtype=np.uint64), key)
-        assert (int(places.stream[0]), int(places.lsn[0]), int(places.index[0])) == (stream, lsn, i)
     names = ("run_id", "stream", "lsn", "prev_lsn", "position", "header_crc")
     fields = wal.HEADER.fields
     assert fields is not None

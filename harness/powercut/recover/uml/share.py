@@ -17,7 +17,6 @@ from powercut.model.observation import Extent, SlotState
 
 MAGIC: Final = 0x31554350
 PAGE: Final = 4096
-ZEROES: Final = 2**64 - 1
 STEPS: Final = 8
 PAGE_FORMAT: Final = struct.Struct(f"<II14QIIIIII{STEPS}Q256s")
 PATCH_DTYPE: Final = np.dtype([("offset", "<u8"), ("length", "<u8"), ("data", "<u8")])
