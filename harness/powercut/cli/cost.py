@@ -1,31 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`powercut cost`: what commits send and what they cost, measured without a cut.
-
-Like powercut.cli.main it parses, calls and prints; whatever takes time to import is imported by
-the command.
-"""
+"""`powercut cost`: what commits send and what they cost, measured without a cut."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from powercut.cli import presets as cli_presets
+from powercut.cli.options import (
+    FILE,
+    json_option,
+    only_option,
+    preset_option,
+    scenarios_argument,
+    seed_option,
+)
+from powercut.cli.output import console_beside, write_json
+from powercut.cli.scenarios import chosen_scenarios
 from powercut.paths import RESULTS
 
-if TYPE_CHECKING:
-    from powercut.store.measurement import Measurement
-
-FILE = click.Path(path_type=Path)
 DISKS = ("none", "nvme-plp", "sata-ssd-plp", "nvme", "sata-ssd", "hdd-7200")
 
 
 @click.command()
-@click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
-@cli_presets.OPTION
+@scenarios_argument
+@preset_option
 @click.option(
     "--disk",
     "disks",
@@ -40,9 +40,9 @@ DISKS = ("none", "nvme-plp", "sata-ssd-plp", "nvme", "sata-ssd", "hdd-7200")
     show_default=True,
     help="Commits to measure; fewer on slow disks.",
 )
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Root of every random choice.")
-@click.option("--only", multiple=True, metavar="CELL", help="Only this cell; may be a glob.")
-@click.option("--json", "json_file", type=FILE, help="Write the figures here; - for stdout.")
+@seed_option
+@only_option
+@json_option("the figures")
 @click.option("--results", type=FILE, default=RESULTS, help="Where the evidence is kept.")
 def cost(
     scenarios: Sequence[str],
@@ -60,22 +60,15 @@ def cost(
     commits, and the first that holds a flush back is named.  Exit status 3 if something could
     not be measured.
     """
-    from rich.console import Console
-
-    from powercut.cli.main import find_scenarios
     from powercut.measure.cells import measure_scenarios
     from powercut.report.terminal.measurement import print_measurements
     from powercut.scenario.choices import DiskModel
-    from powercut.scenario.load import load_scenario, preset_scenario
 
-    paths = find_scenarios(scenarios) if scenarios or not presets else []
-    chosen = [load_scenario(path) for path in paths]
-    chosen += [preset_scenario(presets)] if presets else []
-    console = Console(stderr=json_file == Path("-"))
+    console = console_beside(json_file)
     models = [DiskModel(disk) for disk in disks] or list(DiskModel)
     with console.status("measuring ...") as status:
         runs = measure_scenarios(
-            chosen,
+            chosen_scenarios(scenarios, presets),
             models=models,
             commits=commits,
             seed=seed,
@@ -87,17 +80,6 @@ def cost(
         print_measurements(console, run.measurements)
         console.print(f"\nevidence: {run.directory}", soft_wrap=True, highlight=False)
     found = [measurement for run in runs for measurement in run.measurements]
-    _write_json(found, json_file)
+    text = ",\n".join(measurement.model_dump_json(indent=1) for measurement in found)
+    write_json(f"[{text}]", json_file)
     return 3 if any(measurement.trouble for measurement in found) else 0
-
-
-def _write_json(measurements: Sequence[Measurement], target: Path | None) -> None:
-    from powercut.store.files import write_atomic
-
-    if target is None:
-        return
-    text = "[" + ",\n".join(m.model_dump_json(indent=1) for m in measurements) + "]\n"
-    if target == Path("-"):
-        click.echo(text, nl=False)
-    else:
-        write_atomic(target, text.encode())

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`powercut explore` and `powercut analyze`: what a recording says of every instant.
-
-Like powercut.cli.main they parse, call and print; whatever takes time to import is imported
-by the command that needs it.
-"""
+"""`powercut explore`: the disks that other cuts would have left."""
 
 from __future__ import annotations
 
@@ -14,7 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from powercut.cli import recordings as cli_recordings
+from powercut.cli.imported import explore_import
+from powercut.cli.lookup import find_trials, is_import
+from powercut.cli.options import RESULT_HELP, json_option, recording_argument
+from powercut.cli.output import console_beside, write_json
 from powercut.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,11 +23,6 @@ if TYPE_CHECKING:
     from powercut.store.exploration import ExploreResult
     from powercut.store.layout import TrialDir
 
-FILE = click.Path(path_type=Path)
-RECORDING_HELP = (
-    "RECORDING is the folder of a result, of a cell in it, or of a trial: for example "
-    "results/first-light/latest, or results/first-light/latest/cells/lying/0001."
-)
 POLICIES = (
     "durable-only",
     "everything-issued",
@@ -41,12 +35,9 @@ POLICIES = (
 )
 INSTANTS = ("flush", "fua", "ack", "completion", "submission")
 
-_recording = click.argument("recording", type=FILE)
-_json = click.option("--json", "json_file", type=FILE, help="Write the outcome here; - for stdout.")
 
-
-@click.command(epilog=RECORDING_HELP)
-@_recording
+@click.command(epilog=RESULT_HELP)
+@recording_argument
 @click.option(
     "--model",
     type=click.Choice(["exact", "epoch", "prefix"]),
@@ -108,7 +99,7 @@ _json = click.option("--json", "json_file", type=FILE, help="Write the outcome h
     show_default=True,
     help="Cut again during recoveries, and in recoveries from that, so many times.",
 )
-@_json
+@json_option("the outcome")
 def explore(
     recording: Path,
     model: str,
@@ -125,7 +116,7 @@ def explore(
     json_file: Path | None,
 ) -> int:
     """Checks the disks that a power cut was allowed to leave, at every instant."""
-    if cli_recordings.is_import(recording):
+    if is_import(recording):
         if after or depth:
             raise UsageError(
                 "an imported log has no workload that could go on, and no disk whose contract a "
@@ -153,48 +144,15 @@ def explore(
         after=after or 0,
         depth=depth,
     )
-    console = _console(json_file)
+    console = console_beside(json_file)
     results = []
     for trial in find_trials(recording):
         with _progress(console, trial, wanted) as listener:
             result = run(trial, wanted, on_event=listener)
         print_exploration(console, result)
         results.append((trial, result))
-    _write_json(json_file, [result for _, result in results])
+    write_json(_as_json([result for _, result in results]), json_file)
     return max((_status(trial, result) for trial, result in results), key=(0, 3, 1).index)
-
-
-@click.command(epilog=RECORDING_HELP)
-@_recording
-def analyze(recording: Path) -> int:
-    """Prints which records were acknowledged before they were durable, and for how long."""
-    if cli_recordings.is_import(recording):
-        return cli_recordings.analyze_import(recording)
-    from powercut.crash.exposure import exposure
-    from powercut.recording.recorded import open_recorded
-    from powercut.report.terminal.exploration import print_exposure
-
-    console = _console(None)
-    status = 0
-    for trial in find_trials(recording):
-        trial.check_seal()
-        recorded = open_recorded(trial)
-        record = recorded.record
-        report = exposure(recorded.evidence)
-        title = f"{record.scenario}, {record.cell}, trial {record.trial.number}"
-        print_exposure(console, title, report)
-        for gap in recorded.gaps:
-            console.print(f"the recording is not whole: {gap}", style="yellow")
-        exposed = bool(report.exposed.any())
-        unknown = bool(recorded.gaps or report.unknown_lsns)
-        if exposed != (record.parameters.expect.value == "lossy") and (exposed or not unknown):
-            status = 1
-        elif unknown and not exposed and not status:
-            status = 3
-    return status
-
-
-COMMANDS = (explore, analyze)
 
 
 def _explore_import(recording: Path, model: str, budget: str) -> int:
@@ -202,40 +160,7 @@ def _explore_import(recording: Path, model: str, budget: str) -> int:
     from powercut.explore.request import Budget
 
     limit = Budget.parse(budget)
-    return cli_recordings.explore_import(
-        recording, model=model, states=limit.states, seconds=limit.seconds
-    )
-
-
-def find_trials(path: Path) -> list[TrialDir]:
-    """The recordings that `path` means: one, or all cells' of a result, without controls.
-
-    Raises UsageError if there is none.
-    """
-    from powercut.store.layout import ResultDir, TrialDir
-
-    try:
-        path = path.resolve(strict=True)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}", hint="see results/ for recordings") from error
-    for folder in (path, *path.parents):
-        if (folder / "trial.json").is_file():
-            return [TrialDir(folder, _run_of(folder))]
-    below = sorted(file.parent for file in path.glob("**/trial.json"))
-    if (path / "scenario.yaml").is_file() or (path / "latest").exists():
-        run = ResultDir.open(path).path
-        below = sorted(file.parent for file in run.glob("cells/*/*/trial.json"))
-    if not below:
-        raise UsageError(
-            f"{path}: there is no recording in it",
-            hint="give a folder such as results/<scenario>/latest",
-        )
-    return [TrialDir(folder, _run_of(folder)) for folder in below]
-
-
-def _run_of(folder: Path) -> Path:
-    """The folder of the run that the trial in `folder` belongs to; else that of the trial."""
-    return next((up for up in folder.parents if (up / "scenario.yaml").is_file()), folder)
+    return explore_import(recording, model=model, states=limit.states, seconds=limit.seconds)
 
 
 def _status(trial: TrialDir, result: ExploreResult) -> int:
@@ -244,13 +169,6 @@ def _status(trial: TrialDir, result: ExploreResult) -> int:
     if verdict == "inconclusive":
         return 3
     return 0 if verdict == trial.read_record().parameters.expect.value else 1
-
-
-def _console(json_file: Path | None) -> Console:
-    from rich.console import Console
-
-    # With the JSON on stdout, everything for a person goes to stderr.
-    return Console(stderr=json_file == Path("-"))
 
 
 @contextmanager
@@ -283,19 +201,11 @@ def _progress(console: Console, trial: TrialDir, wanted: Wanted) -> Iterator[Lis
         yield show
 
 
-def _write_json(target: Path | None, results: Sequence[ExploreResult]) -> None:
+def _as_json(results: Sequence[ExploreResult]) -> str:
     import json
 
-    from powercut.store.files import write_atomic
-
-    if target is None:
-        return
     value = {
         "format": "powercut-explorations/1",
         "explorations": [result.model_dump(mode="json") for result in results],
     }
-    text = json.dumps(value, indent=1) + "\n"
-    if target == Path("-"):
-        click.echo(text, nl=False)
-    else:
-        write_atomic(target, text.encode())
+    return json.dumps(value, indent=1)

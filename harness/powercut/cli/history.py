@@ -7,15 +7,14 @@ from pathlib import Path
 
 import click
 
+from powercut.cli.options import FILE
 from powercut.paths import RESULTS
-
-_PATH = click.Path(path_type=Path)
 
 
 @click.command()
-@click.argument("results", type=_PATH, default=RESULTS, metavar="[RESULTS]")
+@click.argument("results", type=FILE, default=RESULTS, metavar="[RESULTS]")
 @click.option("--profile", metavar="NAME", help="Only the runs of this profile.")
-@click.option("--html", "page", type=_PATH, help="Write the page here, not beside the runs.")
+@click.option("--html", "page", type=FILE, help="Write the page here, not beside the runs.")
 def history(results: Path, profile: str | None, page: Path | None) -> int:
     """Shows certificates over time, and what changed with the last run.
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
+from powercut.cli.options import FILE, json_option
 from powercut.model.errors import UsageError
 
-_PATH = click.Path(path_type=Path)
 _MEDIA = (
     "hdd-5400",
     "hdd-7200",
@@ -28,7 +28,7 @@ _EPILOG = (
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("path", type=_PATH)
+@click.argument("path", type=FILE)
 @click.option("--size", default="4KiB", show_default=True, help="Bytes of each write.")
 @click.option(
     "--seconds",
@@ -45,7 +45,7 @@ _EPILOG = (
 @click.option("--plp", type=_YES_NO, help="Whether its cache survives a power loss.")
 @click.option("--write-cache", type=_YES_NO, help="Whether it has a volatile cache.")
 @click.option("--destructive", is_flag=True, help="PATH may be a block device: it is overwritten.")
-@click.option("--json", "json_file", type=_PATH, help="Write the figures here; - for stdout.")
+@json_option("the figures")
 def probe(
     path: Path,
     size: str,

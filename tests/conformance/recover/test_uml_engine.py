@@ -247,7 +247,7 @@ CONTROLLER = """
 import sys
 from pathlib import Path
 from powercut.recover.port import RecoveryPlan
-from powercut.recover.uml import UmlEngine
+from powercut.recover.uml.engine import UmlEngine
 engine = UmlEngine(Path(sys.argv[1]), RecoveryPlan("ext4", "", "/mnt", tuple(sys.argv[2:])))
 engine.start(timeout_s=120)
 sys.stdout.write(f"{engine.pid}\\n")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from powercut.cli import main as cli
+from powercut.cli import scenarios
 from powercut.model.errors import HostError, UsageError
 from powercut.paths import SCENARIOS
 
@@ -44,8 +45,11 @@ def test_help_and_version():
 
 def test_help_imports_nothing_heavy():
     code = (
-        "import sys\n"
-        "import powercut.cli.main\n"
+        "import io, sys\n"
+        "from contextlib import redirect_stdout\n"
+        "from powercut.cli.main import cli\n"
+        "with redirect_stdout(io.StringIO()):\n"
+        "    cli.main(['--help'], standalone_mode=False)\n"
         "heavy = {'numpy', 'pydantic', 'rich', 'jinja2', 'ruamel.yaml', 'pytest', 'qemu'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
     )
@@ -96,12 +100,14 @@ def test_plan_shows_cells_and_seeds_and_is_the_same_for_the_same_seed():
 
 
 def test_scenarios_by_name_file_and_folder(tmp_path):
-    assert cli.find_scenarios([]) == [SCENARIOS / "first-light.yaml"]
-    assert cli.find_scenarios(["one-lie"]) == [SCENARIOS / "lying" / "one-lie.yaml"]
-    found = cli.find_scenarios([str(SCENARIOS / "lying"), str(SCENARIOS / "first-light.yaml")])
+    assert scenarios.find_scenarios([]) == [SCENARIOS / "first-light.yaml"]
+    assert scenarios.find_scenarios(["one-lie"]) == [SCENARIOS / "lying" / "one-lie.yaml"]
+    found = scenarios.find_scenarios(
+        [str(SCENARIOS / "lying"), str(SCENARIOS / "first-light.yaml")]
+    )
     assert found == [*sorted((SCENARIOS / "lying").glob("*.yaml")), SCENARIOS / "first-light.yaml"]
     with pytest.raises(UsageError, match="no scenario"):
-        cli.find_scenarios([str(tmp_path)])
+        scenarios.find_scenarios([str(tmp_path)])
 
 
 def raising(error: BaseException):
@@ -112,13 +118,15 @@ def raising(error: BaseException):
 
 
 def test_trouble_with_the_host_is_3_with_its_hint(monkeypatch, capsys):
-    monkeypatch.setattr(cli, "find_scenarios", raising(HostError("disk full", hint="free some")))
+    monkeypatch.setattr(
+        scenarios, "find_scenarios", raising(HostError("disk full", hint="free some"))
+    )
     assert status_of(monkeypatch, "run") == 3
     assert capsys.readouterr().err == "powercut: disk full\nhint: free some\n"
 
 
 def test_a_bug_in_powercut_is_3_and_never_1(monkeypatch, capsys):
-    monkeypatch.setattr(cli, "find_scenarios", raising(ZeroDivisionError("oops")))
+    monkeypatch.setattr(scenarios, "find_scenarios", raising(ZeroDivisionError("oops")))
     assert status_of(monkeypatch, "run") == 3
     said = capsys.readouterr().err
     assert "ZeroDivisionError: oops" in said
@@ -126,7 +134,7 @@ def test_a_bug_in_powercut_is_3_and_never_1(monkeypatch, capsys):
 
 
 def test_an_interrupt_is_130_and_never_1(monkeypatch, capsys):
-    monkeypatch.setattr(cli, "find_scenarios", raising(KeyboardInterrupt()))
+    monkeypatch.setattr(scenarios, "find_scenarios", raising(KeyboardInterrupt()))
     assert status_of(monkeypatch, "run") == 130
     assert "Traceback" not in capsys.readouterr().err
 

@@ -143,7 +143,7 @@ def test_changed_sources_are_built_again(checkout: Checkout, changed: str) -> No
 
 def test_changed_python_and_texts_are_not(checkout: Checkout) -> None:
     checkout.call()
-    (checkout.folder / "harness/powercut/cli/main.py").write_text("new")
+    (checkout.folder / "harness/powercut/doctor.py").write_text("new")
     (checkout.folder / "guests/README.md").write_text("new")
     checkout.call()
     assert checkout.lines("made") == list(PARTS)

@@ -71,7 +71,7 @@ def test_each_way_does_what_it_is_called(tmp_path, method, flags, calls):
     """In a process of its own, whose calls are counted on their way to the kernel."""
     code = f"""
 import mmap, os, sys
-from powercut import probe_measure as pm
+from powercut.probe import measure as pm
 from powercut.probe.judge import Method, Pattern
 calls = []
 for way, call in pm._AFTER.items():

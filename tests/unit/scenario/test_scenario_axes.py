@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from powercut.cli.versions import at_versions
+from powercut.cli.scenarios import at_versions
 from powercut.model.errors import UsageError
 from powercut.scenario.axes import with_axes
 from powercut.scenario.load import Scenario, expand, parse_scenario

@@ -14,7 +14,7 @@ import pytest
 
 from powercut.campaign.runner import run_scenarios
 from powercut.campaign.verify import verify
-from powercut.cli.explore import find_trials
+from powercut.cli.lookup import find_trials
 from powercut.crash.explore import InstantKind
 from powercut.crash.exposure import exposure
 from powercut.explore.explorer import explore

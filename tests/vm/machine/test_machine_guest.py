@@ -203,7 +203,7 @@ from pathlib import Path
 from powercut.channel.guest_channel import GuestChannel
 from powercut.machine.guest_image import ensure_guest_image
 from powercut.machine.port import FileDisk, MachineSpec
-from powercut.machine.qemu import QemuMachine
+from powercut.machine.qemu.machine import QemuMachine
 directory = Path(sys.argv[1])
 spec = MachineSpec(
     ensure_guest_image(), FileDisk(directory / "disk1"), directory / "ctl", directory / "qmp"

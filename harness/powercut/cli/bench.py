@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`powercut bench`: what powercut itself costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from powercut.cli.options import json_option
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@json_option("the figures")
+def bench(names: Sequence[str], json_file: Path | None) -> int:
+    """Measures powercut itself, each figure as a ratio within one run."""
+    from powercut.bench.suite import main as measure
+
+    return measure(names, json_file)

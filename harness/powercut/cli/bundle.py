@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`powercut bundle` and `unbundle`: a finding as one file; `verify` judges it again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from powercut.cli.options import FILE, STATE_EPILOG, force_option, recording_argument
+
+
+@click.command(epilog=STATE_EPILOG)
+@recording_argument
+@click.argument("state", required=False)
+@click.option("-o", "--output", type=FILE, required=True, help="The bundle to write.")
+@force_option
+def bundle(recording: Path, state: str | None, output: Path, force: bool) -> int:
+    """Makes one file of a finding; `verify` judges it again anywhere.
+
+    Without STATE the witness goes with it, if `minimize` has found one.
+    """
+    from powercut.campaign.bundle import make_bundle
+
+    made = make_bundle(recording, output, state=state, force=force)
+    size = output.stat().st_size
+    click.echo(
+        f"{output}: {size / 1e6:.1f} MB, {len(made.files)} files, the recording is {made.verdict}"
+    )
+    if made.state is not None:
+        click.echo(f"state {made.state.name}: {made.state.verdict}: {made.state.message}")
+    click.echo(f"reproduce it with: powercut verify {output}")
+    return 0
+
+
+@click.command()
+@click.argument("file", type=FILE)
+@click.option("-o", "--output", type=FILE, required=True, help="Where to; a new folder.")
+def unbundle(file: Path, output: Path) -> int:
+    """Unpacks a bundle, to look at its recording with the other commands."""
+    from powercut.campaign.bundle import unpack
+
+    made = unpack(file, output)
+    click.echo(f"{output / made.recording}: {made.scenario}, {made.cell}, trial {made.trial}")
+    return 0
+
+
+def verify_bundle(path: Path, json_file: Path | None) -> int:
+    """Judges a bundle again and prints what it says; returns the exit status."""
+    from rich.console import Console
+
+    from powercut.campaign.bundle import verify_bundle as judge_again
+    from powercut.report.terminal.table import print_run
+    from powercut.store.files import write_atomic
+
+    found = judge_again(path)
+    to_stdout = json_file == Path("-")
+    print_run(Console(stderr=to_stdout), found.run)
+    if found.state is not None:
+        state = found.state
+        click.echo(f"state {state.name}: {state.verdict}: {state.message}", err=to_stdout)
+    for line in found.differences:
+        click.echo(f"DIFFERS: {line}", err=to_stdout)
+    for line in found.untried:
+        click.echo(f"not repeated: {line}", err=to_stdout)
+    if not found.differences and not found.untried:
+        click.echo("Everything in the bundle is judged as when it was made.", err=to_stdout)
+    if json_file is not None:
+        text = found.model_dump_json(indent=1) + "\n"
+        if to_stdout:
+            click.echo(text, nl=False)
+        else:
+            write_atomic(json_file, text.encode())
+    return found.exit_status

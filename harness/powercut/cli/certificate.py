@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`powercut certificate`: shows a certificate, and whether it is what it claims to be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from powercut.cli.options import FILE
+from powercut.cli.output import console_beside
+from powercut.model.errors import UsageError
+
+
+@click.group()
+def certificate() -> None:
+    """What `certify` drew up: shows it, and finds out whether it is what it claims to be."""
+
+
+@certificate.command()
+@click.argument("file", type=FILE)
+def show(file: Path) -> int:
+    """Prints the matrix of a certificate, given as its file or folder."""
+    from powercut.report.terminal.certify import print_certificate
+    from powercut.store.certify_order import read_certificate
+
+    print_certificate(console_beside(), read_certificate(certificate_file(file)))
+    return 0
+
+
+@certificate.command()
+@click.argument("file", type=FILE)
+@click.option("--deep", is_flag=True, help="Judge every recording again that was kept.")
+@click.option(
+    "--allowed-signers",
+    type=FILE,
+    metavar="FILE",
+    help="Whom to trust, as ssh-keygen(1) has it; without it any key will do.",
+)
+def verify(file: Path, deep: bool, allowed_signers: Path | None) -> int:
+    """Whether a certificate follows from its evidence, and its signature fits.
+
+    Exit status: 0 it does; 1 something is wrong; 2 there is none.
+    """
+    from powercut.certify.verify import examine
+
+    outcome = examine(certificate_file(file), deep=deep, allowed_signers=allowed_signers)
+    console = console_beside()
+    for style, mark, lines in (
+        ("green", "✓", outcome.checked),
+        ("yellow", "?", outcome.unchecked),
+        ("red", "✗", outcome.problems),
+    ):
+        for line in lines:
+            console.print(f"[{style}]{mark}[/] ", end="")
+            console.print(line, soft_wrap=True, highlight=False, markup=False)
+    return 1 if outcome.problems else 0
+
+
+def certificate_file(path: Path) -> Path:
+    """The certificate that `path` means: a file, its folder, or the folder above `latest`."""
+    if path.is_dir():
+        inner = path / "latest"
+        return (inner if inner.is_dir() else path) / "certificate.json"
+    return path
+
+
+def compare_sides(sides: tuple[str, str], rest: Sequence[str]) -> int:
+    """Compares two certificates, or two versions in one; the exit status as of `powercut run`:
+    1 if a cell that kept its records lost some, 3 if of one nothing is known any more or none is
+    on both sides, else 0."""
+    from powercut.certify.compare import (
+        compare_certificates,
+        compare_values,
+        got_unknown,
+        got_worse,
+    )
+    from powercut.report.terminal.certify import print_comparison
+    from powercut.store.certify_order import read_certificate
+
+    if len(rest) > 1:
+        raise UsageError("--compare takes one certificate besides two versions")
+    if rest:
+        within = read_certificate(certificate_file(Path(rest[0])))
+        outcome = compare_values(within, *sides)
+    else:
+        a, b = (read_certificate(certificate_file(Path(side))) for side in sides)
+        outcome = compare_certificates(a, b, sides)
+    print_comparison(console_beside(), outcome)
+    if got_worse(outcome):
+        return 1
+    return 3 if got_unknown(outcome) else 0

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`powercut doctor`: what this host can do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from powercut.cli.options import json_option
+
+
+@click.command()
+@json_option("the findings")
+@click.option("--fresh", is_flag=True, help="Prove again what was proved since this host booted.")
+def doctor(json_file: Path | None, fresh: bool) -> int:
+    """Says what this host can do, why not more, and what to do about it."""
+    from powercut.doctor.host import main as examine
+
+    return examine(json_file, fresh=fresh)

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What imported logs say, for the commands that take them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from powercut.cli.output import echo_gaps
+
+
+def echo_import(directory: Path) -> int:
+    """Prints what an imported log says; returns 0, or 3 if it has doubts or is not whole."""
+    from powercut.checkers.wal import ranges_text
+    from powercut.recording.imports import report_import
+    from powercut.recording.open_recording import find_recording
+
+    found = report_import(find_recording(directory))
+    click.echo(
+        f"{directory}: {found.record.source}, dialect {found.record.dialect}: {found.entries} "
+        f"entries, {found.writes} writes ({found.fua_writes} with FUA), {found.flushes} flushes, "
+        f"{found.marks} marks"
+    )
+    if found.record.log is not None:
+        click.echo(f"acknowledged: {found.acked} records")
+        click.echo(f"acknowledged too early, for certain: {ranges_text(found.exposed)}")
+        click.echo(f"acknowledged too early, perhaps: {ranges_text(found.perhaps)}")
+        click.echo(f"{found.verdict.name}" + "".join(f"\n  {why}" for why in found.reasons))
+    else:
+        echo_gaps(found.reasons)
+    return 3 if found.doubts or not found.complete else 0
+
+
+def analyze_import(directory: Path) -> int:
+    """Prints which records of an imported log were acknowledged too early; exit status.
+
+    1 LOSSY, 3 INCONCLUSIVE, 0 SAFE: nobody said what to expect of a foreign log.
+    """
+    from powercut.model.verdict import Verdict
+    from powercut.recording.imports import report_import
+    from powercut.recording.open_recording import find_recording
+
+    echo_import(directory)
+    verdict = report_import(find_recording(directory)).verdict
+    return {Verdict.SAFE: 0, Verdict.LOSSY: 1}.get(verdict, 3)
+
+
+def explore_import(
+    directory: Path, *, model: str, states: int | None, seconds: float | None
+) -> int:
+    """Checks the crash states of an imported log; returns the exit status, as above."""
+    from powercut.checkers.wal import ranges_text
+    from powercut.crash.states import Model
+    from powercut.model.verdict import Verdict
+    from powercut.recording.open_recording import find_recording
+    from powercut.witness.imported import explore_import as run
+
+    # `exact` is what a recording of our own is explored with if nobody says otherwise.
+    chosen = Model.EPOCH if model == Model.EXACT.value else Model(model)
+    trial = find_recording(directory)
+    trial.check_seal()
+    found = run(trial, model=chosen, limit=states, seconds=seconds)
+    for name, reading in (("certain", found.certain), ("cautious", found.cautious)):
+        click.echo(f"{name} reading: {reading.coverage.text}")
+        click.echo(f"  {reading.lossy} lose records: {ranges_text(reading.lost)}")
+        if reading.first:
+            click.echo(f"  the first of them: {reading.first}")
+    click.echo(f"{found.verdict.name} in the {chosen.value} model")
+    for why in found.reasons:
+        click.echo(f"  {why}")
+    return {Verdict.SAFE: 0, Verdict.LOSSY: 1}.get(found.verdict, 3)

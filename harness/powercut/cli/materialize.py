@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`powercut materialize`: writes the disk that a crash state is, as an image file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from powercut.cli.options import FILE, STATE_EPILOG, force_option, recording_argument
+from powercut.cli.output import echo_gaps
+
+
+@click.command(epilog=STATE_EPILOG)
+@recording_argument
+@click.argument("state")
+@click.option("-o", "--output", type=FILE, required=True, help="The image to write.")
+@force_option
+def materialize(recording: Path, state: str, output: Path, force: bool) -> int:
+    """Writes the disk that a crash state is, as an image file."""
+    from powercut.recording import materialize as run
+
+    opened = run.open_recording(recording)
+    chosen = run.resolve_state(opened, state)
+    made = run.materialize(opened, chosen, output, force=force)
+    click.echo(f"{opened.title}\n{run.state_text(opened, chosen)}")
+    echo_gaps(opened.gaps)
+    click.echo(f"{made.path}: {made.size} bytes, SHA-256 {made.sha256}")
+    return 0

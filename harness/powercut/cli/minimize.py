@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`powercut minimize`: the smallest set of lost writes that still loses a record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from powercut.cli.options import STATE_EPILOG, recording_argument
+
+
+@click.command(epilog=STATE_EPILOG)
+@recording_argument
+@click.argument("state", required=False)
+@click.option("--lsn", type=click.IntRange(1), help="The record that must stay lost.")
+@click.option(
+    "--budget",
+    type=click.IntRange(1, 1_000_000),
+    default=2000,
+    show_default=True,
+    help="States to recover at most.",
+)
+@click.option(
+    "--confirm/--no-confirm",
+    default=True,
+    show_default=True,
+    help="Recover the witness in a guest with the recorded kernel, too.",
+)
+def minimize(
+    recording: Path, state: str | None, lsn: int | None, budget: int, confirm: bool
+) -> int:
+    """Finds the smallest set of lost writes that still loses a record, and explains it."""
+    from rich.console import Console
+
+    from powercut.recording.materialize import open_recording
+    from powercut.report.terminal.witness import print_witness
+    from powercut.store.witness import write_witness
+    from powercut.witness.minimize import minimize as search
+
+    opened = open_recording(recording)
+    console = Console()
+    with console.status("booting the recovery engine") as status:
+        witness = search(
+            opened,
+            state,
+            lsn=lsn,
+            budget=budget,
+            confirm=confirm,
+            progress=lambda tests, left: status.update(
+                f"{tests} states recovered, {left} losses left to tell apart"
+            ),
+        )
+    write_witness(opened.directory, witness)
+    print_witness(console, witness, opened.directory.path)
+    return 0

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options and arguments that several commands take, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from powercut.model.errors import UsageError
+from powercut.model.versions import GUEST, HOST, SUITES
+from powercut.paths import RESULTS
+
+if TYPE_CHECKING:
+    from powercut.campaign.confidence import Aim
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+FILE = click.Path(path_type=Path)
+SCENARIO_HELP = "SCENARIO is a file, a folder of them, or the name of one in scenarios/."
+RESULT_HELP = (
+    "RECORDING is the folder of a result, of a cell in it, or of a trial: for example "
+    "results/first-light/latest, or results/first-light/latest/cells/lying/0001."
+)
+RECORDING_HELP = (
+    "RECORDING is the folder of a trial, such as results/first-light/latest/cells/lying/0001, or "
+    "of a run that has only one."
+)
+STATE_HELP = (
+    "STATE is `cut`, `durable@T`, `everything@T`, `medium@T`, `flush:N`, `ack:LSN`, or the "
+    "identifier of a state that `explore` or `minimize` found. T is nanoseconds of the "
+    "recording's clock, or with a unit (such as 12.5ms) the time since the first attempt, as "
+    "`show` prints it."
+)
+STATE_EPILOG = f"{RECORDING_HELP} {STATE_HELP}"
+
+_CHANCE = click.FloatRange(0, 1, min_open=True, max_open=True)
+
+scenarios_argument = click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
+recording_argument = click.argument("recording", type=FILE)
+seed_option = click.option(
+    "--seed", type=click.IntRange(0, 2**63 - 1), help="Root of every random choice."
+)
+only_option = click.option(
+    "--only", multiple=True, metavar="CELL", help="Only this cell; may be a glob."
+)
+trials_option = click.option(
+    "--trials", type=click.IntRange(1, 1_000_000), help="Trials of each cell, instead of its own."
+)
+results_option = click.option(
+    "--results", type=FILE, default=RESULTS, help="Where results are kept."
+)
+confidence_option = click.option(
+    "--confidence",
+    type=_CHANCE,
+    metavar="P",
+    help="Cut cells that should be SAFE as often as it takes to be so sure, such as 0.999.",
+)
+at_most_option = click.option(
+    "--at-most",
+    type=_CHANCE,
+    metavar="P",
+    help="Upper bound on the loss probability to show, by default 0.01.",
+)
+preset_option = click.option(
+    "--preset",
+    "presets",
+    multiple=True,
+    metavar="NAME",
+    help="A product's default, and its remedy; `powercut presets` lists them.  May be repeated.",
+)
+force_option = click.option("--force", is_flag=True, help="Replace the file if it is there.")
+
+
+def json_option(what: str) -> Callable[[Command], Command]:
+    """Decorator: `--json FILE`, the argument is `json_file`; `what` is written there."""
+    return click.option("--json", "json_file", type=FILE, help=f"Write {what} here; - for stdout.")
+
+
+def version_options(command: Command) -> Command:
+    """Decorator for the commands that take versions; the arguments are `qemus` and `kernels`."""
+    suites = ", ".join(SUITES)
+    for name, argument, usual, what in (
+        ("--kernel", "kernels", GUEST, "guest kernel"),
+        ("--qemu", "qemus", HOST, "QEMU"),
+    ):
+        text = f"A {what} to run each cell on: {usual}, a path, or a Debian suite ({suites})."
+        option = click.option(
+            name, argument, multiple=True, metavar="VERSION", help=f"{text}  May be repeated."
+        )
+        command = option(command)
+    return command
+
+
+def confidence_aim(
+    confidence: float | None, at_most: float | None, trials: int | None
+) -> Aim | None:
+    """What `--confidence` and `--at-most` ask for; None without them.  Raises UsageError."""
+    from powercut.campaign.confidence import AT_MOST, Aim
+
+    if confidence is None and at_most is not None:
+        raise UsageError("--at-most says nothing without --confidence")
+    if confidence is not None and trials is not None:
+        raise UsageError("--confidence and --trials both say how many: give one of them")
+    return None if confidence is None else Aim(confidence, AT_MOST if at_most is None else at_most)

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all commands share of their output: a console, JSON, exit statuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+INTERRUPTED = 130
+TROUBLE = 3
+
+
+def console_beside(json_file: Path | None = None) -> Console:
+    """A console for a person; with the JSON on stdout, everything for a person goes to stderr."""
+    from rich.console import Console
+
+    return Console(stderr=json_file == Path("-"))
+
+
+def write_json(text: str, target: Path | None) -> None:
+    """Writes `text` to a file, or to stdout for `-`; not at all for None."""
+    from powercut.store.files import write_atomic
+
+    if target is None:
+        return
+    if target == Path("-"):
+        click.echo(text + "\n", nl=False)
+    else:
+        write_atomic(target, f"{text}\n".encode())
+
+
+def echo_gaps(gaps: tuple[str, ...]) -> None:
+    """Prints what a recording does not hold."""
+    for gap in gaps:
+        click.echo(f"  not known: {gap}")

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`powercut run`: records, cuts the power, recovers, judges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from powercut.cli.lookup import find_result
+from powercut.cli.options import (
+    FILE,
+    SCENARIO_HELP,
+    at_most_option,
+    confidence_aim,
+    confidence_option,
+    json_option,
+    only_option,
+    preset_option,
+    results_option,
+    scenarios_argument,
+    seed_option,
+    trials_option,
+    version_options,
+)
+from powercut.cli.output import console_beside, write_json
+from powercut.cli.scenarios import at_versions, chosen_scenarios
+from powercut.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from powercut.store.results import RunResult
+
+
+@click.command(epilog=SCENARIO_HELP)
+@scenarios_argument
+@preset_option
+@version_options
+@json_option("the results")
+@seed_option
+@only_option
+@trials_option
+@results_option
+@click.option("--jobs", type=click.IntRange(1, 256), default=1, help="Trials at the same time.")
+@confidence_option
+@at_most_option
+@click.option(
+    "--resume",
+    type=FILE,
+    metavar="DIR",
+    help="Go on with a run that was interrupted: what it had recorded is not made again.",
+)
+def run(
+    scenarios: Sequence[str],
+    presets: Sequence[str],
+    qemus: Sequence[str],
+    kernels: Sequence[str],
+    json_file: Path | None,
+    seed: int | None,
+    only: Sequence[str],
+    trials: int | None,
+    results: Path,
+    jobs: int,
+    confidence: float | None,
+    at_most: float | None,
+    resume: Path | None,
+) -> int:
+    """Runs scenarios, by default first-light: records, cuts the power, recovers, judges."""
+    from powercut.campaign.runner import Ways, resume_run, run_scenarios
+    from powercut.report.terminal.progress import ProgressView
+    from powercut.store.results import CampaignOutcome
+
+    if resume is not None and (
+        scenarios
+        or presets
+        or qemus
+        or kernels
+        or only
+        or (seed, trials, confidence, at_most) != (None,) * 4
+    ):
+        raise UsageError(
+            "--resume goes on with what was asked for then",
+            hint="leave everything out that says what to run",
+        )
+    aim = confidence_aim(confidence, at_most, trials)
+    console = console_beside(json_file)
+    chosen = (
+        []
+        if resume is not None
+        else at_versions(chosen_scenarios(scenarios, presets), qemus, kernels)
+    )
+    with ProgressView(console) as progress:
+        if resume is not None:
+            resumed = resume_run(resume, Ways(jobs, on_event=progress))
+            outcome = CampaignOutcome(runs=(resumed,))
+        else:
+            outcome = run_scenarios(
+                chosen,
+                seed=seed,
+                results=results,
+                only=only,
+                trials=trials,
+                aim=aim,
+                jobs=jobs,
+                on_event=progress,
+            )
+    for result in outcome.runs:
+        _publish(result, console)
+    write_json(outcome.model_dump_json(indent=1), json_file)
+    return outcome.exit_status
+
+
+def _publish(result: RunResult, console: Console) -> None:
+    """Writes the reports beside the verdict, and prints the table."""
+    from powercut.report.publish import write_reports
+    from powercut.report.terminal.table import print_run
+
+    write_reports(find_result(Path(result.result_directory)))
+    print_run(console, result)

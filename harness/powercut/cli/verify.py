@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`powercut verify`: judges a result, or a bundle, again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from powercut.cli.bundle import verify_bundle
+from powercut.cli.lookup import find_result, is_bundle
+from powercut.cli.options import FILE, json_option
+from powercut.cli.output import console_beside, write_json
+
+
+@click.command()
+@click.argument("directory", type=FILE)
+@json_option("the results")
+def verify(directory: Path, json_file: Path | None) -> int:
+    """Judges a result, or a bundle, again, offline, from its recordings alone."""
+    if is_bundle(directory):
+        return verify_bundle(directory, json_file)
+    from powercut.campaign.verify import verify as judge_again
+    from powercut.report.terminal.table import print_run
+    from powercut.store.results import CampaignOutcome
+
+    result = judge_again(find_result(directory).path)
+    print_run(console_beside(json_file), result)
+    outcome = CampaignOutcome(runs=(result,))
+    write_json(outcome.model_dump_json(indent=1), json_file)
+    return outcome.exit_status
