@@ -25,8 +25,6 @@ from powercut.model.exposure import Survival
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict, lsn_ranges
 from powercut.model.wal import WalLayout
 
-UNREACHABLE = "unreachable: bytes on the medium, metadata lost"
-
 _LOSSES = frozenset(
     {
         FindingKind.LOST,
@@ -77,9 +75,7 @@ def explain_losses(
     for finding in findings:
         unreachable = {lsn for lsn in _every(finding.lsns) if lsn in on_medium}
         if finding.kind in _LOSSES and unreachable:
-            text = ranges_text(lsn_ranges(unreachable))
-            detail = finding.detail | {UNREACHABLE: text}
-            explained.append(dataclasses.replace(finding, detail=detail))
+            explained.append(dataclasses.replace(finding, unreachable=lsn_ranges(unreachable)))
         else:
             explained.append(finding)
     return explained

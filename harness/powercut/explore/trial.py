@@ -16,7 +16,7 @@ from powercut.crash.states import Model
 from powercut.explore.explorer import explore
 from powercut.explore.request import Budget, ExploreProgress, Wanted
 from powercut.model.errors import DamagedRecording, PowercutError
-from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict, lsn_ranges
+from powercut.model.verdict import Finding, FindingKind, LsnRange, Origin, Verdict, lsn_ranges
 from powercut.recording import state_ref
 from powercut.recording.recorded import open_recorded
 from powercut.scenario.settings import Parameters
@@ -139,7 +139,6 @@ def _finding(result: ExploreResult, found: ExplorationFinding) -> Finding:
         f"{where}{first.message}{others if more > 0 else ''}",
         lsn_ranges(lsn for span in found.lsns for lsn in span),
         {
-            "found_by": "exploration",
             "engine": result.engine,
             "state": first.id,
             "policy": first.policy,
@@ -147,4 +146,5 @@ def _finding(result: ExploreResult, found: ExplorationFinding) -> Finding:
             "states_checked": checked,
             "confirmed": first.confirmed,
         },
+        Origin.EXPLORATION,
     )

@@ -72,15 +72,28 @@ def lsn_ranges(lsns: Iterable[int]) -> tuple[LsnRange, ...]:
     return tuple(ranges)
 
 
+class Origin(enum.Enum):
+    """What a finding is about."""
+
+    CUT = "cut"  # what came back after the cut, or the recording of the run
+    EXPLORATION = "exploration"  # crash states that the cut might have left instead
+
+
 @dataclass(frozen=True)
 class Finding:
-    """One thing that a checker has to say; `verdict` is what it implies by itself."""
+    """One thing that a checker has to say; `verdict` is what it implies by itself.
+
+    `unreachable` are those of `lsns` whose bytes are on the medium all the same: what led to them
+    is gone.
+    """
 
     kind: FindingKind
     verdict: Verdict
     message: str
     lsns: tuple[LsnRange, ...] = ()
     detail: dict[str, object] = field(default_factory=dict)
+    origin: Origin = Origin.CUT
+    unreachable: tuple[LsnRange, ...] = ()
 
 
 def losses(findings: Iterable[Finding]) -> set[tuple[FindingKind, int]]:

@@ -3,13 +3,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Final, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PlainSerializer,
+    WithJsonSchema,
+    model_validator,
+)
 
 from powercut.model.latency import LatencyHistogram
-from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict, lsn_ranges
+from powercut.model.verdict import Finding, FindingKind, LsnRange, Origin, Verdict, lsn_ranges
 from powercut.scenario.plan import Trial
 
 LOSS_KINDS: Final = frozenset(
@@ -25,6 +33,10 @@ LOSS_KINDS: Final = frozenset(
     }
 )
 """Findings that say of acknowledged records that they did not come back."""
+
+_FOUND_BY: Final = "found_by"
+_UNREACHABLE: Final = "unreachable: bytes on the medium, metadata lost"
+"""Keys of details in older results."""
 
 
 def _parse_verdict(value: Any) -> Verdict:
@@ -50,6 +62,12 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
+def _ranges(text: str) -> tuple[LsnRange, ...]:
+    """Ranges of LSNs out of an older result's text, which names the first eight of them."""
+    found = re.findall(r"(\d+)(?:-(\d+))?(?=,|$| and )", text)
+    return tuple(LsnRange(int(first), int(last or first)) for first, last in found)
+
+
 class FindingRecord(Record):
     """One thing that a checker had to say."""
 
@@ -68,6 +86,26 @@ class FindingRecord(Record):
     detail: dict[str, Any] = {}
     """Further numbers; their names say their units."""
 
+    origin: Origin = Origin.CUT
+    """Whether it is about the cut and its recording, or about crash states that were explored."""
+
+    unreachable: tuple[LsnRange, ...] = ()
+    """The records of `lsns` whose bytes are on the medium: what led to them is gone."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_fields(cls, value: Any) -> Any:
+        """`value`, with fields for what findings said in their details before there were any."""
+        detail = value.get("detail") if isinstance(value, dict) else None
+        if not isinstance(detail, dict) or detail.keys().isdisjoint((_FOUND_BY, _UNREACHABLE)):
+            return value
+        detail, value = dict(detail), dict(value)
+        if _FOUND_BY in detail:
+            value.setdefault("origin", detail.pop(_FOUND_BY))
+        if _UNREACHABLE in detail:
+            value.setdefault("unreachable", _ranges(str(detail.pop(_UNREACHABLE))))
+        return {**value, "detail": detail}
+
     @classmethod
     def of(cls, finding: Finding) -> Self:
         """`finding` as it is stored."""
@@ -77,11 +115,21 @@ class FindingRecord(Record):
             message=finding.message,
             lsns=finding.lsns,
             detail=dict(finding.detail),
+            origin=finding.origin,
+            unreachable=finding.unreachable,
         )
 
     def finding(self) -> Finding:
         """The finding that was stored."""
-        return Finding(self.kind, self.verdict, self.message, self.lsns, dict(self.detail))
+        return Finding(
+            self.kind,
+            self.verdict,
+            self.message,
+            self.lsns,
+            dict(self.detail),
+            self.origin,
+            self.unreachable,
+        )
 
 
 class Exposure(Record):

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from powercut.checkers.agreement import UNREACHABLE
 from powercut.model.errors import HostError, PowercutError
-from powercut.model.verdict import FindingKind, Verdict
+from powercut.model.verdict import FindingKind, Origin, Verdict
 from powercut.recording.materialize import cut_state, open_recording
 from powercut.store.confirmation import Confirmation, read_confirmation, write_confirmation
 from powercut.store.layout import TrialDir
@@ -34,7 +33,7 @@ def live_losses(trial: TrialResult) -> tuple[FindingRecord, ...]:
         for finding in trial.findings
         if finding.kind in LOSS_KINDS
         and finding.verdict is Verdict.LOSSY
-        and finding.detail.get("found_by") != "exploration"
+        and finding.origin is Origin.CUT
     )
 
 
@@ -49,7 +48,7 @@ def is_analysed(trial: TrialResult) -> bool:
     return (
         bool(losses)
         and FindingKind.DISAGREEMENT not in kinds
-        and not any(UNREACHABLE in finding.detail for finding in losses)
+        and not any(finding.unreachable for finding in losses)
         and not any(finding.kind in _NEVER_NAMED for finding in losses)
     )
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Agreement, exposure, environment, controls, and the sum of all."""
 
-from powercut.checkers.agreement import UNREACHABLE, check_agreement, explain_losses
+from powercut.checkers.agreement import check_agreement, explain_losses
 from powercut.checkers.controls import ControlOutcome, check_controls
 from powercut.checkers.environment import check_environment
 from powercut.checkers.exposure import check_exposure
@@ -53,7 +53,7 @@ def test_bytes_on_the_medium_of_a_file_may_be_unreachable():
     losses = check_log(ALL, 10, INTACT_7, APPEND)
     (explained,) = explain_losses(losses, predicted, APPEND)
     assert explained.lsns == (LsnRange(8, 10),)
-    assert explained.detail[UNREACHABLE] == "8"
+    assert explained.unreachable == (LsnRange(8, 8),)
     assert explain_losses(losses, predicted, RAW) == losses
 
 
@@ -63,7 +63,7 @@ def test_garbage_in_the_place_of_bytes_that_are_on_the_medium_is_not_named_by_th
     )
     losses = check_log(ALL, 10, garbage, APPEND)
     (explained,) = explain_losses(losses, Survival(ALL, (LsnRange(9, 10),), ()), APPEND)
-    assert (explained.kind, explained.detail[UNREACHABLE]) == (FindingKind.CORRUPT, "8")
+    assert (explained.kind, explained.unreachable) == (FindingKind.CORRUPT, (LsnRange(8, 8),))
 
 
 def test_uncertain_predictions_agree_with_everything():

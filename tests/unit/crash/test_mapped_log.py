@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from powercut.checkers.agreement import UNREACHABLE, check_agreement, explain_losses
+from powercut.checkers.agreement import check_agreement, explain_losses
 from powercut.checkers.reading import read_log
 from powercut.checkers.wal import check_wal, required_after
 from powercut.crash.evidence import gather
@@ -74,4 +74,4 @@ def test_a_record_that_the_image_no_longer_leads_to_is_lost_and_no_bug_of_powerc
     findings = check_wal(found.history, observation, MAPPED)
     (lost,) = explain_losses(findings, survived, MAPPED)
     assert (lost.kind, lost.lsns) == (FindingKind.LOST, (LsnRange(1, 2),))
-    assert lost.detail[UNREACHABLE] == "1-2"
+    assert lost.unreachable == (LsnRange(1, 2),)

@@ -10,7 +10,7 @@ import pytest
 from powercut.crash.evidence import Evidence, gather
 from powercut.crash.handmade import Handmade, history
 from powercut.model.contract import DeviceContract, Honour
-from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
+from powercut.model.verdict import Finding, FindingKind, LsnRange, Origin, Verdict
 from powercut.model.wal import LayoutKind, WalLayout, record_bytes
 from powercut.report.losing import story_of
 from powercut.report.page import telling
@@ -187,15 +187,15 @@ def test_no_story_of_a_record_that_came_back_after_the_cut(tmp_path, monkeypatch
     """A crash state might have lost record 1; the cut itself lost record 2."""
     given = []
     monkeypatch.setattr(telling, "loss_story", lambda _, lost: given.extend(lost))
-    found = {"found_by": "exploration"}
+    kind = FindingKind.LOST
     result = TrialResult.judged(
         Trial(1, 1, 1, Trigger(TriggerKind.ACKS, 2)),
         verdict=Verdict.LOSSY,
         acked=2,
         attempted=2,
         findings=[
-            Finding(FindingKind.LOST, Verdict.LOSSY, "gone", (LsnRange(1, 1),), found),
-            Finding(FindingKind.LOST, Verdict.LOSSY, "gone", (LsnRange(2, 2),)),
+            Finding(kind, Verdict.LOSSY, "gone", (LsnRange(1, 1),), origin=Origin.EXPLORATION),
+            Finding(kind, Verdict.LOSSY, "gone", (LsnRange(2, 2),)),
         ],
     )
     telling.tell_trial(TrialDir(tmp_path, tmp_path), result, "a")

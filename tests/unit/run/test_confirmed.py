@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from powercut.certify.build import confirmed
-from powercut.checkers.agreement import UNREACHABLE
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.scenario.plan import Cell, Trial, Trigger, TriggerKind
 from powercut.scenario.settings import Parameters
@@ -22,8 +21,8 @@ TRIAL = Trial(1, 7, Trigger(TriggerKind.ACKS, 10), 8)
 LSNS = (LsnRange(1, 10),)
 
 
-def judged(kind: FindingKind, **detail: object) -> TrialResult:
-    loss = Finding(kind, Verdict.LOSSY, "gone", LSNS, dict(detail))
+def judged(kind: FindingKind, unreachable: tuple[LsnRange, ...] = ()) -> TrialResult:
+    loss = Finding(kind, Verdict.LOSSY, "gone", LSNS, unreachable=unreachable)
     return TrialResult.judged(
         TRIAL,
         verdict=Verdict.LOSSY,
@@ -47,7 +46,7 @@ def judged(kind: FindingKind, **detail: object) -> TrialResult:
 )
 def test_what_the_analysis_of_a_recording_names(kind, named):
     assert is_analysed(judged(kind)) is named
-    assert not is_analysed(judged(kind, **{UNREACHABLE: "1-10"}))
+    assert not is_analysed(judged(kind, LSNS))
 
 
 def of_run(tmp_path: Path, result: TrialResult) -> tuple[ResultDir, CellResult]:

@@ -21,7 +21,7 @@ from powercut.explore.explorer import explore
 from powercut.explore.request import Budget, Prune, Wanted
 from powercut.explore.trial import as_before, wanted_by
 from powercut.model.errors import DamagedRecording
-from powercut.model.verdict import FindingKind, LsnRange, Verdict
+from powercut.model.verdict import FindingKind, LsnRange, Origin, Verdict
 from powercut.recording import state_ref
 from powercut.recording.recorded import open_recorded
 from powercut.recover.raw import unavailable as no_raw
@@ -130,7 +130,7 @@ def test_a_scenario_that_explores_convicts_and_verifies(trials, by_the_run):
     trial = trials["early-ack"]
     write_exploration(trial, by_the_run)
     verdict = trial.read_verdict()
-    told = [f for f in verdict.findings if f.detail.get("found_by") == "exploration"]
+    told = [f for f in verdict.findings if f.origin is Origin.EXPLORATION]
     assert [(f.kind, f.verdict) for f in told] == [(FindingKind.LOST, Verdict.LOSSY)]
     assert verdict.lost_lsns[-1].last == verdict.commits_acked
     before = files_of(trial.path)
