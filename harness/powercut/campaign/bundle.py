@@ -144,6 +144,7 @@ def _bundled_state(trial: TrialDir, name: str | None) -> BundledState | None:
             lost=found.lost,
             message=found.message,
             engine=judge.engine,
+            engine_reason=judge.choice.reason,
         )
 
 

@@ -65,6 +65,7 @@ class BundledState(BaseModel):
     lost: tuple[LsnRange, ...]
     message: str
     engine: str
+    engine_reason: str = ""  # why a faster one was not taken
 
 
 class BundleManifest(BaseModel):

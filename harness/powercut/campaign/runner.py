@@ -56,7 +56,7 @@ from powercut.model.events import (
 )
 from powercut.model.machine import Accelerator
 from powercut.model.verdict import Verdict
-from powercut.rig.components import components_of
+from powercut.rig.components import components_of, engine_fallback
 from powercut.rig.rig import Rig
 from powercut.rig.run_id import run_id_of
 from powercut.scenario.load import Scenario, load_scenario
@@ -139,6 +139,8 @@ def ready_rig(plans: Sequence[Plan], on_event: Listener) -> Rig:
         on_event(Notice("Guests run in emulation: `powercut doctor` says why KVM is not used."))
     for plan in plans:
         rig.prepare(plan)
+    for notice in engine_fallback(cell.parameters for plan in plans for cell in plan.cells):
+        on_event(notice)
     return rig
 
 

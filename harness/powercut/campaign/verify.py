@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from powercut import __version__
@@ -18,6 +18,8 @@ from powercut.campaign.assemble import (
 )
 from powercut.explore.trial import explored
 from powercut.model.errors import DamagedRecording, UsageError
+from powercut.model.events import RunEvent
+from powercut.rig.components import engine_fallback
 from powercut.scenario.load import expand, parse_scenario
 from powercut.scenario.plan import Plan
 from powercut.store.layout import ResultDir, TrialRecord, reproduce_command
@@ -25,7 +27,12 @@ from powercut.store.results import RunResult, TrialResult
 from powercut.trial.judge import judge_trial
 
 
-def verify(path: Path, *, cells: Collection[str] | None = None) -> RunResult:
+def verify(
+    path: Path,
+    *,
+    cells: Collection[str] | None = None,
+    on_event: Callable[[RunEvent], None] = lambda _: None,
+) -> RunResult:
     """What the recordings below `path` say today.  Changes nothing on disk.
 
     With `cells` the result is about these; all others only serve as their controls.
@@ -43,6 +50,8 @@ def verify(path: Path, *, cells: Collection[str] | None = None) -> RunResult:
     trials: dict[str, list[TrialResult]] = {}
     controls: Known = {}
     _check_kept(directory)
+    for notice in engine_fallback(cell.parameters for cell in expand(scenario, seed=seed).cells):
+        on_event(notice)
     for trial in directory.trials():
         trial.check_seal()
         record = trial.read_record()

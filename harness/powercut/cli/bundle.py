@@ -4,10 +4,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from powercut.cli.options import FILE, STATE_EPILOG, force_option, recording_argument
+
+if TYPE_CHECKING:
+    from powercut.campaign.bundle_file import BundledState
 
 
 @click.command(epilog=STATE_EPILOG)
@@ -28,7 +32,7 @@ def bundle(recording: Path, state: str | None, output: Path, force: bool) -> int
         f"{output}: {size / 1e6:.1f} MB, {len(made.files)} files, the recording is {made.verdict}"
     )
     if made.state is not None:
-        click.echo(f"state {made.state.name}: {made.state.verdict}: {made.state.message}")
+        _echo_state(made.state)
     click.echo(f"reproduce it with: powercut verify {output}")
     return 0
 
@@ -45,6 +49,13 @@ def unbundle(file: Path, output: Path) -> int:
     return 0
 
 
+def _echo_state(state: BundledState, *, err: bool = False) -> None:
+    """What became of a bundled state; which engine recovered it, if not the fastest."""
+    click.echo(f"state {state.name}: {state.verdict}: {state.message}", err=err)
+    if state.engine_reason:
+        click.echo(f"  engine: {state.engine}, since {state.engine_reason}", err=err)
+
+
 def verify_bundle(path: Path, json_file: Path | None) -> int:
     """Judges a bundle again and prints what it says; returns the exit status."""
     from rich.console import Console
@@ -57,8 +68,7 @@ def verify_bundle(path: Path, json_file: Path | None) -> int:
     to_stdout = json_file == Path("-")
     print_run(Console(stderr=to_stdout), found.run)
     if found.state is not None:
-        state = found.state
-        click.echo(f"state {state.name}: {state.verdict}: {state.message}", err=to_stdout)
+        _echo_state(found.state, err=to_stdout)
     for line in found.differences:
         click.echo(f"DIFFERS: {line}", err=to_stdout)
     for line in found.untried:

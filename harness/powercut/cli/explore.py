@@ -12,7 +12,7 @@ import click
 
 from powercut.cli.imported import explore_import
 from powercut.cli.lookup import find_trials, is_import
-from powercut.cli.options import RESULT_HELP, json_option, recording_argument
+from powercut.cli.options import RESULT_HELP, engine_option, json_option, recording_argument
 from powercut.cli.output import console_beside, write_json
 from powercut.model.errors import UsageError
 
@@ -61,13 +61,7 @@ INSTANTS = ("flush", "fua", "ack", "completion", "submission")
 @click.option(
     "--budget", default="60s", show_default=True, help="A time (60s, 5m) or a number of states."
 )
-@click.option(
-    "--engine",
-    type=click.Choice(["auto", "raw", "uml", "guest"]),
-    default="auto",
-    show_default=True,
-    help="What recovers the states.",
-)
+@engine_option
 @click.option("--jobs", type=click.IntRange(1, 256), help="Engines at the same time.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
 @click.option(
@@ -123,7 +117,7 @@ def explore(
                 "second cut would follow",
                 hint="leave out --after and --depth",
             )
-        return _explore_import(recording, model, budget)
+        return _explore_import(recording, model, budget, engine)
     from powercut.crash.explore import InstantKind
     from powercut.crash.states import Model
     from powercut.explore.explorer import explore as run
@@ -155,12 +149,14 @@ def explore(
     return max((_status(trial, result) for trial, result in results), key=(0, 3, 1).index)
 
 
-def _explore_import(recording: Path, model: str, budget: str) -> int:
+def _explore_import(recording: Path, model: str, budget: str, engine: str) -> int:
     """A foreign log has models and readings of its own; the budget is that of each reading."""
     from powercut.explore.request import Budget
 
     limit = Budget.parse(budget)
-    return explore_import(recording, model=model, states=limit.states, seconds=limit.seconds)
+    return explore_import(
+        recording, model=model, states=limit.states, seconds=limit.seconds, engine=engine
+    )
 
 
 def _status(trial: TrialDir, result: ExploreResult) -> int:

@@ -47,7 +47,7 @@ def analyze_import(directory: Path) -> int:
 
 
 def explore_import(
-    directory: Path, *, model: str, states: int | None, seconds: float | None
+    directory: Path, *, model: str, states: int | None, seconds: float | None, engine: str
 ) -> int:
     """Checks the crash states of an imported log; returns the exit status, as above."""
     from powercut.checkers.wal import ranges_text
@@ -60,7 +60,8 @@ def explore_import(
     chosen = Model.EPOCH if model == Model.EXACT.value else Model(model)
     trial = find_recording(directory)
     trial.check_seal()
-    found = run(trial, model=chosen, limit=states, seconds=seconds)
+    found = run(trial, model=chosen, limit=states, seconds=seconds, engine=engine)
+    click.echo(f"engine: {found.certain.engine}")
     for name, reading in (("certain", found.certain), ("cautious", found.cautious)):
         click.echo(f"{name} reading: {reading.coverage.text}")
         click.echo(f"  {reading.lossy} lose records: {ranges_text(reading.lost)}")

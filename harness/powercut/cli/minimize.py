@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from powercut.cli.options import STATE_EPILOG, recording_argument
+from powercut.cli.options import STATE_EPILOG, engine_option, recording_argument
 
 
 @click.command(epilog=STATE_EPILOG)
@@ -27,8 +27,9 @@ from powercut.cli.options import STATE_EPILOG, recording_argument
     show_default=True,
     help="Recover the witness in a guest with the recorded kernel, too.",
 )
+@engine_option
 def minimize(
-    recording: Path, state: str | None, lsn: int | None, budget: int, confirm: bool
+    recording: Path, state: str | None, lsn: int | None, budget: int, confirm: bool, engine: str
 ) -> int:
     """Finds the smallest set of lost writes that still loses a record, and explains it."""
     from rich.console import Console
@@ -47,6 +48,7 @@ def minimize(
             lsn=lsn,
             budget=budget,
             confirm=confirm,
+            engine=engine,
             progress=lambda tests, left: status.update(
                 f"{tests} states recovered, {left} losses left to tell apart"
             ),

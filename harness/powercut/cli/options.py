@@ -71,6 +71,13 @@ preset_option = click.option(
     metavar="NAME",
     help="A product's default, and its remedy; `powercut presets` lists them.  May be repeated.",
 )
+engine_option = click.option(
+    "--engine",
+    type=click.Choice(["auto", "raw", "uml", "guest"]),
+    default="auto",
+    show_default=True,
+    help="What recovers the states; auto takes the fastest that works here.",
+)
 force_option = click.option("--force", is_flag=True, help="Replace the file if it is there.")
 
 

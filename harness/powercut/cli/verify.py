@@ -21,11 +21,14 @@ def verify(directory: Path, json_file: Path | None) -> int:
     if is_bundle(directory):
         return verify_bundle(directory, json_file)
     from powercut.campaign.verify import verify as judge_again
+    from powercut.report.terminal.progress import ProgressView
     from powercut.report.terminal.table import print_run
     from powercut.store.results import CampaignOutcome
 
-    result = judge_again(find_result(directory).path)
-    print_run(console_beside(json_file), result)
+    console = console_beside(json_file)
+    with ProgressView(console) as view:
+        result = judge_again(find_result(directory).path, on_event=view)
+    print_run(console, result)
     outcome = CampaignOutcome(runs=(result,))
     write_json(outcome.model_dump_json(indent=1), json_file)
     return outcome.exit_status

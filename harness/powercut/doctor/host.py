@@ -29,6 +29,7 @@ from powercut.machine.port import Accelerator
 from powercut.machine.qemu.accelerator import accelerator_proof, qemu_version
 from powercut.model.errors import HostError, PowercutError
 from powercut.paths import BUILD, CACHE, CAPTURE_PLUGIN, RESULTS
+from powercut.recover.uml.proof import uml_proof
 from powercut.sandbox.confined import REMEDY as SANDBOX_REMEDY
 from powercut.sandbox.confined import try_sandboxes
 
@@ -180,14 +181,16 @@ def _versions_in(item: CachedSuite) -> list[str]:
 
 
 def _uml(*, fresh: bool) -> Probe:
-    del fresh
-    return _tool(
-        "uml",
-        "user-mode-linux (Debian has it, Ubuntu does not)",
-        "linux.uml",
-        "--version",
-        needed=False,
-        limit="crash states are recovered in guests, several times slower",
+    slower = "crash states are recovered in guests, several times slower"
+    proof = uml_proof(fresh=fresh)
+    try:
+        version = _said("linux.uml", "--version").splitlines()[-1]
+    except _Absent as absent:
+        return Probe("uml", False, "nothing usable", f"{absent}: {slower}", proof.remedy)
+    if proof.ok:
+        return Probe("uml", True, f"{version}: {proof.detail}")
+    return Probe(
+        "uml", False, f"{version}: does not work", f"{proof.detail}; {slower}", proof.remedy
     )
 
 

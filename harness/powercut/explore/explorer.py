@@ -103,9 +103,10 @@ class _Run:
         self.wanted = wanted
         self.keep = keep
         self.on_event = on_event
-        self.engine = choose_engine(
+        choice = choose_engine(
             recorded.parameters, wanted.engine, after=wanted.after, depth=wanted.depth
         )
+        self.engine, self.engine_reason = choice.name, choice.reason
         self.collected = Collected()
         self.boots: dict[int, int] = {}
         self.checked = self.pruned = self.rerun = self.compared = 0
@@ -345,6 +346,7 @@ class _Run:
             cell=record.cell,
             trial=record.trial.number,
             engine=self.engine,
+            engine_reason=self.engine_reason,
             model=wanted.model.value,
             policies=wanted.policies,
             at=tuple(kind.value for kind in wanted.at),
@@ -401,6 +403,8 @@ class _Run:
             )
         if not coverage.exhausted:
             left.append("some states of the policies that end")
+        if self.engine == "guest" and (self.wanted.after or self.wanted.depth):
+            left.append("second cuts in recoveries of states, which engine guest cannot record")
         return "; ".join(left) or "nothing"
 
 

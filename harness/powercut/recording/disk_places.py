@@ -73,14 +73,23 @@ class Part:
 class Places:
     """Names what a write to a disk with this base image changes.
 
-    `regions` are the places known in advance, as (begin, end, what) in bytes.
+    `regions` are the places known in advance, as (begin, end, what) in bytes; `unknown` is
+    what everything else is called.
     """
 
-    def __init__(self, filesystem: str, regions: list[Part], *, fsid: bytes = b"") -> None:
+    def __init__(
+        self,
+        filesystem: str,
+        regions: list[Part],
+        *,
+        fsid: bytes = b"",
+        unknown: str = UNKNOWN,
+    ) -> None:
         self.filesystem = filesystem
         self._regions = sorted(regions, key=lambda part: part.begin)
         self._begins = [part.begin for part in self._regions]
         self._fsid = fsid
+        self._unknown = unknown
 
     def parts(self, offset: int, payload: bytes) -> list[Part]:
         """What the write of `payload` at `offset` holds, in order, neighbours merged."""
@@ -89,7 +98,7 @@ class Places:
             sector = payload[begin : begin + _SECTOR]
             what = self._name(offset + begin, sector)
             if what is None:  # nothing of its own: it goes on with what stands before it
-                what = found[-1].what if found else UNKNOWN
+                what = found[-1].what if found else self._unknown
             if found and found[-1].what == what:
                 found[-1] = Part(found[-1].begin, offset + begin + len(sector), what)
             else:
@@ -105,7 +114,7 @@ class Places:
                 return _ext4(region, sector)
             case "btrfs":
                 return self._btrfs(region, sector)
-        return UNKNOWN
+        return self._unknown
 
     def _region(self, at: int) -> str:
         index = bisect_right(self._begins, at) - 1

@@ -16,11 +16,11 @@ from typing import Final
 
 from powercut.machine.port import GuestImage
 from powercut.machine.qemu.build import QemuBuild, examine_qemu, find_qemu
-from powercut.model.errors import HostError, UsageError
+from powercut.model.errors import HostError, PowercutError
+from powercut.model.events import Notice
 from powercut.paths import CAPTURE_PLUGIN
 from powercut.recover.uml.boot import KERNEL
-from powercut.recover.uml.engine import unavailable
-from powercut.rig.engine_choice import choose_engine
+from powercut.rig.engine_choice import EngineChoice, choose_engine
 from powercut.rig.rig import Rig
 from powercut.scenario.plan import Cell
 from powercut.scenario.settings import Parameters
@@ -113,12 +113,25 @@ def _host_kernel() -> Component:
 
 
 def _explores_in_uml(parameters: Parameters) -> bool:
-    if parameters.explore.budget == "none" or unavailable():
-        return False
+    choice = _explores_with(parameters)
+    return choice is not None and choice.name == "uml"
+
+
+def _explores_with(parameters: Parameters) -> EngineChoice | None:
+    if parameters.explore.budget == "none":
+        return None
     try:
-        return choose_engine(parameters, parameters.explore.engine.value) == "uml"
-    except UsageError:  # exploring will say so
-        return False
+        return choose_engine(parameters, parameters.explore.engine.value)
+    except PowercutError:  # exploring will say so
+        return None
+
+
+def engine_fallback(cells: Iterable[Parameters]) -> tuple[Notice, ...]:
+    """Why crash states of `cells` are not recovered by the fastest engine; none if all are."""
+    choices = filter(None, map(_explores_with, cells))
+    reason = next((choice.reason for choice in choices if choice.reason), "")
+    text = f"Crash states are recovered by engine guest, which is slower: {reason}"
+    return (Notice(text),) if reason else ()
 
 
 @functools.cache

@@ -1,39 +1,66 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which engine explores a recording, and how many of them at the same time."""
+"""Which engine recovers the states of a recording, and how many of them at the same time.
+
+`auto` takes the fastest engine that can do it and that works here: `raw` for a log on the device
+itself, `uml` for a file system if User-Mode Linux has been seen to boot on this host, else
+`guest`.  Where it has to fall back it says why.
+"""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 
-from powercut.model.errors import UsageError
+from powercut.model.errors import HostError, UsageError
 from powercut.model.machine import ImageFormat
-from powercut.recover.uml.engine import unavailable
+from powercut.recover.uml.proof import uml_proof
 from powercut.rig import commands
 from powercut.scenario.settings import Parameters
 
 
-def choose_engine(parameters: Parameters, name: str, *, after: int = 0, depth: int = 0) -> str:
+@dataclass(frozen=True)
+class EngineChoice:
+    """The `name` of an engine; `reason` says why it is not the fastest, empty if it is."""
+
+    name: str
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}, since {self.reason}" if self.reason else self.name
+
+
+def choose_engine(
+    parameters: Parameters, name: str, *, after: int = 0, depth: int = 0
+) -> EngineChoice:
     """The engine that `auto` means for recordings of a cell; others as they are called.
 
-    Raises UsageError if `name` cannot do it.
+    Raises UsageError if `name` cannot do it, HostError if it does not work here.
     """
     image_format = parameters.machine.format
+    raw = commands.is_raw(parameters)
+    if raw and name in ("auto", "raw") and (after or depth) and image_format is ImageFormat.RAW:
+        raise UsageError(
+            "the log lies on the device itself: its recovery reads it and writes nothing, so "
+            "there is no life after it that could go wrong, and nothing to be cut in it",
+            hint="leave out --after and --depth for this recording",
+        )
+    return engine_for(image_format, raw=raw, name=name)
+
+
+def engine_for(image_format: ImageFormat, *, raw: bool, name: str) -> EngineChoice:
+    """The same for a disk that holds `image_format`; `raw` if the log has no file system.
+
+    Raises UsageError and HostError as `choose_engine` does.
+    """
     if image_format is not ImageFormat.RAW:
         if name in ("auto", "guest"):
-            return "guest"
+            return EngineChoice("guest")
         raise UsageError(
             f"the disk lies in a {image_format.value} image: only QEMU can open it",
             hint="--engine guest",
         )
-    raw = commands.is_raw(parameters)
     if raw and name in ("auto", "raw"):
-        if after or depth:
-            raise UsageError(
-                "the log lies on the device itself: its recovery reads it and writes nothing, so "
-                "there is no life after it that could go wrong, and nothing to be cut in it",
-                hint="leave out --after and --depth for this recording",
-            )
-        return "raw"
+        return EngineChoice("raw")
     if raw:
         raise UsageError(
             f"the log lies on the device itself: there is nothing to mount for engine {name}",
@@ -44,9 +71,15 @@ def choose_engine(parameters: Parameters, name: str, *, after: int = 0, depth: i
             "engine raw reads logs on a raw device, and this one lies in a file system",
             hint="--engine uml, or guest",
         )
-    if name != "auto":
-        return name
-    return "guest" if unavailable() else "uml"
+    if name == "guest":
+        return EngineChoice(name)
+    proof = uml_proof()
+    if proof.ok:
+        return EngineChoice("uml")
+    reason = f"User-Mode Linux does not work here: {proof.detail}"
+    if name == "uml":
+        raise HostError(reason, hint=f"--engine guest, which is slower; or {proof.remedy}")
+    return EngineChoice("guest", reason)
 
 
 def jobs_by_default() -> int:

@@ -157,6 +157,9 @@ class ExploreResult(Record):
     engine: str
     """What recovered the states."""
 
+    engine_reason: str = ""
+    """Why a faster engine was not taken; empty if there is none."""
+
     model: str
     """Which states counted as legal."""
 

@@ -116,6 +116,9 @@ class Witness(Record):
     tests: int
     engine: str
 
+    engine_reason: str = ""
+    """Why a faster engine was not taken; empty if there is none."""
+
     confirmed: Confirmed = "not tried"
     """Whether the recorded kernel, in a guest, makes the same of the witness."""
 

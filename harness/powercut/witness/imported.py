@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from powercut.crash.explore import Coverage, Exploration, InstantKind, events
@@ -24,6 +25,7 @@ from powercut.model.verdict import LsnRange, Verdict, lsn_ranges
 from powercut.recording import state_ref
 from powercut.recording.imports import open_import
 from powercut.recording.open_recording import Recording
+from powercut.rig.engine_choice import EngineChoice
 from powercut.store.layout import TrialDir
 from powercut.witness.judge import StateJudge
 
@@ -38,7 +40,8 @@ class ReadingResult:
     """What the states of one reading came to.
 
     `first` is the name of the first state that loses something, kept beside the
-    recording; empty if there is none.  `unknown` counts states that could not be judged.
+    recording; empty if there is none.  `unknown` counts states that could not be judged;
+    `engine` recovered them.
     """
 
     coverage: Coverage
@@ -46,6 +49,7 @@ class ReadingResult:
     unknown: int
     lost: tuple[LsnRange, ...]
     first: str
+    engine: EngineChoice
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,7 @@ def explore_import(
     model: Model = Model.EPOCH,
     limit: int | None = None,
     seconds: float | None = None,
+    engine: str = "auto",
     progress: Progress = lambda _reading, _states: None,
 ) -> ImportExploration:
     """Checks the states of the log in `directory`; `limit` and `seconds` are per reading.
@@ -80,7 +85,9 @@ def explore_import(
     for cautious in (False, True):
         recording = open_import(directory, cautious=cautious)
         name = "cautious" if cautious else "certain"
-        results.append(_explore(recording, model, limit, seconds, name, progress))
+        judge = StateJudge(recording, engine)
+        told = partial(progress, name)
+        results.append(_explore(recording, judge, model, limit, seconds, told))
     certain, careful = results
     verdict, reasons = _verdict(certain, careful, open_import(directory))
     return ImportExploration(certain, careful, verdict, reasons)
@@ -88,11 +95,11 @@ def explore_import(
 
 def _explore(
     recording: Recording,
+    judge: StateJudge,
     model: Model,
     limit: int | None,
     seconds: float | None,
-    name: str,
-    progress: Progress,
+    progress: Callable[[int], None],
 ) -> ReadingResult:
     instants = events(recording.space, list(InstantKind))
     exploration = Exploration(recording.space, instants, model=model, limit=limit)
@@ -101,7 +108,7 @@ def _explore(
     lost: set[int] = set()
     checked = unknown = 0
     stopped = False
-    with StateJudge(recording) as judge:
+    with judge:
         for state in exploration:
             if end is not None and time.monotonic() >= end:
                 stopped = True
@@ -113,12 +120,12 @@ def _explore(
                 lost |= found.lsns
             elif found.verdict is Verdict.INCONCLUSIVE:
                 unknown += 1
-            progress(name, checked)
+            progress(checked)
     coverage = exploration.coverage()
     if stopped:  # the state at which the time was over was drawn and not checked
         coverage = replace(coverage, distinct=checked, exhausted=False)
     first = state_ref.save(recording.directory, lossy[0]) if lossy else ""
-    return ReadingResult(coverage, len(lossy), unknown, lsn_ranges(lost), first)
+    return ReadingResult(coverage, len(lossy), unknown, lsn_ranges(lost), first, judge.choice)
 
 
 def _verdict(

@@ -18,17 +18,19 @@ from powercut.checkers.wal import check_log
 from powercut.crash.states import CrashState
 from powercut.explore.state_images import StateImages
 from powercut.model.errors import UsageError
-from powercut.model.machine import ImageFormat
 from powercut.model.observation import Observation
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict, lsn_ranges
 from powercut.paths import WAL_BINARY
 from powercut.recording.open_recording import Recording
-from powercut.recover.port import ImageWrite
+from powercut.recover.port import ImageWrite, RecoveryEngine, RecoveryPlan
 from powercut.recover.uml.engine import UmlEngine
 from powercut.recover.uml.origin import PAGE, Origin
+from powercut.rig.closing import start_engine
+from powercut.rig.engine_choice import EngineChoice, engine_for
 from powercut.rig.guest_engine import GuestEngine, check_recorded_kernel
 from powercut.rig.recovery import read_log
 from powercut.rig.scratch import scratch
+from powercut.scenario.settings import Parameters
 
 _START_S: Final = 120.0
 _STATE_S: Final = 60.0
@@ -76,40 +78,41 @@ class Judgement:
 class StateJudge:
     """Recovers and checks states of one recording; a context manager.
 
-    A file system is recovered in User-Mode Linux, a raw log is read on this host.
+    A raw log is read on this host; a file system is recovered in User-Mode Linux, or in
+    guests where that does not work, and where the disk lies in an image format.
     """
 
-    def __init__(self, recording: Recording) -> None:
-        """Starts nothing.  Raises UsageError if nobody knows how the records lie."""
+    def __init__(self, recording: Recording, engine: str = "auto") -> None:
+        """Starts nothing.
+
+        Raises UsageError if nobody knows how the records lie, or if `engine` cannot do this
+        recording; HostError if that one does not work here.
+        """
         if recording.plan is None or recording.layout is None:
             raise UsageError(
                 f"{recording.directory.path}: nobody said how the records of this log lie",
                 hint="import it again with --run-id, --layout and --record",
             )
-        if recording.image_format is not ImageFormat.RAW:
-            raise UsageError(
-                f"{recording.directory.path}: the disk lies in a "
-                f"{recording.image_format.value} image, which only a guest can recover",
-                hint="powercut explore --engine guest",
-            )
+        raw = not recording.plan.filesystem
+        self.choice: EngineChoice = engine_for(recording.image_format, raw=raw, name=engine)
         self._recording = recording
         self._plan, self._layout = recording.plan, recording.layout
         self._images = StateImages(recording.space)
         self._stack = ExitStack()
-        self._engine: UmlEngine | None = None
+        self._engine: RecoveryEngine | None = None
         self._raw: _RawReader | None = None
         self.tests = 0
 
     @property
     def engine(self) -> str:
         """What recovers the states."""
-        return "uml" if self._plan.filesystem else "raw"
+        return self.choice.name
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            if self._plan.filesystem:
-                self._engine = stack.enter_context(UmlEngine(self._recording.base, self._plan))
-                self._engine.start(timeout_s=_START_S)
+            if self.engine != "raw":
+                self._engine = _opened(self._recording, self._plan, self.engine)
+                start_engine(self._engine, stack, timeout_s=_START_S)
             else:
                 folder = stack.enter_context(scratch())
                 self._raw = _RawReader(self._recording.base, self._plan.reader, folder / "disk")
@@ -139,6 +142,16 @@ class StateJudge:
         required, attempted = claims_at(self._recording, state.instant)
         findings = check_log(required, attempted, observation, self._layout)
         return Judgement(tuple(findings), required)
+
+
+def _opened(recording: Recording, plan: RecoveryPlan, name: str) -> RecoveryEngine:
+    """An engine for the file system of `recording`, not started."""
+    if name == "uml":
+        return UmlEngine(recording.base, plan)
+    # What guest wrote an imported log is not known: the usual one recovers it.
+    imported = recording.imported
+    parameters = Parameters() if imported else recording.directory.read_record().parameters
+    return GuestEngine(recording.base, parameters, plan)
 
 
 def claims_at(recording: Recording, instant: int) -> tuple[LsnRange | None, int]:

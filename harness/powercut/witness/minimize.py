@@ -28,6 +28,7 @@ from powercut.model.verdict import Confirmed, LsnRange, Verdict, losses, lsn_ran
 from powercut.recording import state_ref
 from powercut.recording.materialize import cut_state, resolve_state
 from powercut.recording.open_recording import Recording
+from powercut.rig.guest_engine import check_recorded_kernel
 from powercut.store.exploration import read_exploration
 from powercut.store.witness import Witness
 from powercut.witness.ddmin import OutOfBudget, ddmin
@@ -111,18 +112,19 @@ def minimize(
     lsn: int | None = None,
     budget: int = BUDGET,
     confirm: bool = False,
+    engine: str = "auto",
     progress: Progress = lambda _tests, _left: None,
 ) -> Witness:
     """The witness of a loss in `recording`; keeps its state beside the recording.
 
     Without a state the search begins at one that is known to lose something: the live cut,
     what an exploration found, or what the exposure analysis names.  With `lsn` that record
-    must stay lost, else any one of those lost at the beginning.  `confirm` also recovers the
-    witness with the recorded kernel, in a guest.
+    must stay lost, else any one of those lost at the beginning.  `engine` recovers the states.
+    `confirm` also recovers the witness with the recorded kernel, in a guest.
 
     Raises UsageError if nothing is lost, and HostError if no engine can recover a state.
     """
-    with StateJudge(recording) as judge:
+    with StateJudge(recording, engine) as judge:
         name, state, first = _start(recording, judge, state_name)
         if lsn is not None and lsn not in first.lsns:
             raise UsageError(
@@ -158,6 +160,7 @@ def minimize(
         minimal=minimal,
         tests=judge.tests,
         engine=judge.engine,
+        engine_reason=judge.choice.reason,
         confirmed=confirmed,
         confirmation=confirmation,
         events=events_of(recording, state.instant, dropped, told),
@@ -243,6 +246,9 @@ def _confirmed(
     if engine == "raw":
         return "yes", ""
     try:
+        if engine == "guest":  # it has just done so, if its kernel is the recorded one
+            check_recorded_kernel(recording.directory.read_record())
+            return "yes", ""
         seen = judge_in_guest(recording, state)
     except PowercutError as error:
         return "not tried", str(error)

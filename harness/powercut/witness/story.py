@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from powercut.model.contract import Honour
+from powercut.model.machine import ImageFormat
 from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER
 from powercut.model.verdict import LsnRange, lsn_ranges
@@ -30,7 +31,11 @@ def dropped_writes(
     recording: Recording, instant: int, drops: Sequence[tuple[int, int, int]]
 ) -> tuple[DroppedWrite, ...]:
     """The writes of `drops`, given as (write, begin, end), each with all that is known of it."""
-    places = places_of(recording.base)
+    places = (
+        places_of(recording.base)
+        if recording.image_format is ImageFormat.RAW
+        else Places("", [], unknown=f"{recording.image_format.value} image")
+    )
     by_write: dict[int, list[tuple[int, int]]] = {}
     for write, begin, end in drops:
         by_write.setdefault(write, []).append((begin, end))

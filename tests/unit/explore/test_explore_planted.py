@@ -25,6 +25,7 @@ from powercut.model.observation import Extent, Observation, SlotState
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.recover import raw
 from powercut.recover.raw import Moment, RawLog, unavailable
+from powercut.rig.engine_choice import EngineChoice
 from powercut.rig.guest_engine import write_image
 from powercut.rig.recovery import read_on_host
 from powercut.witness import minimize as witness
@@ -276,7 +277,7 @@ def recoveries_drawn(recorded, monkeypatch, *, workers=1, **wanted):
 
 def test_which_recoveries_are_cut_depends_neither_on_jobs_nor_on_named_states(world, monkeypatch):
     recorded = lying(world)
-    monkeypatch.setattr(explore, "choose_engine", lambda *_, **__: "uml")
+    monkeypatch.setattr(explore, "choose_engine", lambda *_, **__: EngineChoice("uml"))
     alone = recoveries_drawn(recorded, monkeypatch)
     assert len(alone) > 20
     assert recoveries_drawn(recorded, monkeypatch, workers=3) == alone
@@ -285,7 +286,7 @@ def test_which_recoveries_are_cut_depends_neither_on_jobs_nor_on_named_states(wo
 
 def test_what_time_had_bounded_gets_the_same_recoveries_again(world, monkeypatch):
     recorded = lying(world)
-    monkeypatch.setattr(explore, "choose_engine", lambda *_, **__: "uml")
+    monkeypatch.setattr(explore, "choose_engine", lambda *_, **__: EngineChoice("uml"))
     states = [CrashState(1, (number,)) for number in range(9)]
     before = _Run(recorded, Wanted(budget=Budget(seconds=60.0), depth=1), lambda _: None)
     (tasks,) = [before._round(states)]

@@ -188,7 +188,7 @@ def test_a_device_that_keeps_order_is_explored_state_by_state(world):
 def test_the_raw_engine_is_refused_where_it_cannot_read(world):
     made = world.disk()
     recorded = world.recorded(made, world.commits(made, 1))
-    assert choose_engine(recorded.parameters, "auto") == "raw"
+    assert choose_engine(recorded.parameters, "auto").name == "raw"
     with pytest.raises(UsageError, match="nothing to mount"):
         choose_engine(recorded.parameters, "uml")
 

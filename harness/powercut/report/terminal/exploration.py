@@ -73,6 +73,8 @@ def coverage_lines(result: ExploreResult) -> list[str]:
         lines.append(
             f"compared: {words.count(coverage.compared, 'state')} with the log reader on an image"
         )
+    if result.engine_reason:
+        lines.append(f" engine: {result.engine}, since {result.engine_reason}")
     lines += _life_after(result)
     lines.append(f"left out: {coverage.not_looked_at}")
     return lines

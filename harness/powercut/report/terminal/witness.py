@@ -44,7 +44,7 @@ def print_witness(console: Console, witness: Witness, directory: Path) -> None:
     console.print(
         f"\n{size} of {witness.volatile:,} volatile ones, {whole}; the search began at "
         f"{escape(witness.start)} with {witness.dropped_before:,}, and recovered "
-        f"{words.count(witness.tests, 'state')} ({witness.engine}).",
+        f"{words.count(witness.tests, 'state')} ({_engine(witness)}).",
         highlight=False,
     )
     console.print(
@@ -61,6 +61,11 @@ def print_witness(console: Console, witness: Witness, directory: Path) -> None:
         highlight=False,
         soft_wrap=True,
     )
+
+
+def _engine(witness: Witness) -> str:
+    reason = f", since {escape(witness.engine_reason)}" if witness.engine_reason else ""
+    return f"engine {witness.engine}{reason}"
 
 
 def _print_confirmation(console: Console, witness: Witness) -> None:

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether User-Mode Linux works here, proved by booting it.
+
+A `linux.uml` that is installed proves nothing: on some processors it panics at its first
+program, in some sandboxes it may not trace one.  So a kernel is booted and PID 1 runs the
+log reader once.  The outcome is kept in the cache until the host reboots, or a program that
+takes part changes.  That a busy host gave no answer in time is no property of it and is not kept.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from powercut.model.errors import HostError
+from powercut.paths import CACHE, WAL_BINARY
+from powercut.recover.port import RecoveryPlan
+from powercut.recover.uml import boot as uml_boot
+from powercut.recover.uml.engine import UmlEngine
+
+PROOF_TIMEOUT_S: Final = 60.0
+"""A boot takes 1 to 3 s; only a hung kernel or a very busy host gets there."""
+
+_SIZE: Final = 1 << 20
+_READER: Final = (
+    *("/bin/wal", "read", f"run_id={'0' * 32}"),
+    *("layout=raw", "path=/dev/dm-0", "record=512", "align=512"),
+)
+_INSTALL: Final = "apt-get install user-mode-linux (Debian has it, Ubuntu does not)"
+_NEWER: Final = "a newer user-mode-linux, or a host that lets one program trace another"
+
+_known: dict[str, UmlProof] = {}
+
+
+@dataclass(frozen=True)
+class UmlProof:
+    """What a probe kernel showed: whether it worked, and in one line what happened.
+
+    `seconds` is how long it took, `remedy` what might help if it did not work.
+    """
+
+    ok: bool
+    detail: str
+    seconds: float
+    remedy: str = ""
+
+
+def uml_proof(*, fresh: bool = False, timeout_s: float = PROOF_TIMEOUT_S) -> UmlProof:
+    """Whether the `uml` engine works on this host, from the cache unless `fresh`.
+
+    Takes 1 to 3 s when it is not known yet.
+    """
+    reasons = uml_boot.unavailable()
+    if reasons:
+        absent = shutil.which(uml_boot.KERNEL) is None
+        remedy = _INSTALL if absent else "what each reason names; then powercut doctor --fresh"
+        return UmlProof(False, "; ".join(reasons), 0.0, remedy)
+    key = _key()
+    if not fresh:
+        found = _known.get(key) or _read(key)
+        if found is not None:
+            _known[key] = found
+            return found
+    proof, lasting = _prove(timeout_s)
+    if lasting:
+        _known[key] = proof
+        _write(key, proof)
+    return proof
+
+
+def _key() -> str:
+    """Everything that the outcome may depend on."""
+    parts = [
+        Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+        platform.release(),
+    ]
+    programs = (
+        Path(shutil.which(uml_boot.KERNEL) or uml_boot.KERNEL),
+        uml_boot.init_binary(),
+        uml_boot.guard_binary(),
+        uml_boot.xstate_library(),
+        WAL_BINARY,
+    )
+    for program in programs:
+        status = program.stat()
+        parts += [str(program.resolve()), str(status.st_size), str(status.st_mtime_ns)]
+    return "\n".join(parts)
+
+
+def _prove(timeout_s: float) -> tuple[UmlProof, bool]:
+    """Boots; also whether the outcome says something lasting about this host."""
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="powercut-") as folder:
+        base = Path(folder) / "base"
+        with base.open("xb") as file:
+            file.truncate(_SIZE)
+        try:
+            with UmlEngine(base, RecoveryPlan("", "", "", _READER)) as engine:
+                engine.start(timeout_s=timeout_s)
+                seen = engine.recover((), timeout_s=timeout_s)
+                works = seen.recovered and seen.complete
+                failure = "" if works else seen.failure or "the log reader did not finish"
+        except HostError as error:
+            failure = str(error)
+    seconds = time.monotonic() - start
+    if failure:
+        hung = "in time" in failure.partition("\n")[0]
+        return UmlProof(False, one_line(failure), seconds, _NEWER), not hung
+    return UmlProof(True, f"a probe kernel ran a program after {seconds:.2f} s", seconds), True
+
+
+def one_line(failure: str) -> str:
+    """Of what a kernel has said before its end, the line that tells most."""
+    lines = [line.strip() for line in failure.splitlines() if line.strip()]
+    for sign in ("failed, errno", "Kernel panic", "panic"):
+        for line in lines:
+            if sign in line:
+                return line
+    return lines[0] if lines else "the kernel ended without a word"
+
+
+def _cached() -> Path:
+    return CACHE / "uml.json"
+
+
+def _read(key: str) -> UmlProof | None:
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        kept = json.loads(_cached().read_text())
+        if kept["key"] == key:
+            return UmlProof(**kept["proof"])
+    return None
+
+
+def _write(key: str, proof: UmlProof) -> None:
+    """Keeps it for other processes, where the cache can be written."""
+    with suppress(OSError):
+        _cached().parent.mkdir(parents=True, exist_ok=True)
+        temporary = _cached().with_name(f".uml.json.{os.getpid()}")
+        temporary.write_text(json.dumps({"key": key, "proof": asdict(proof)}, indent=1) + "\n")
+        temporary.replace(_cached())
