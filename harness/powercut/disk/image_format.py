@@ -153,7 +153,7 @@ def open_image(socket: Path, image_format: ImageFormat, *, timeout_s: float) -> 
     """
     node = {
         "driver": image_format.value,
-        "backing": None,  # whatever the image itself names
+        **image_format.alone,
         "file": {"driver": "nbd", "server": {"type": "unix", "path": str(socket.absolute())}},
     }
     image = f"json:{json.dumps(node)}"

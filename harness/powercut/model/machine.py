@@ -150,6 +150,12 @@ class ImageFormat(enum.Enum):
         """
         return self in (ImageFormat.QCOW2, ImageFormat.VDI, ImageFormat.VPC)
 
+    @property
+    def alone(self) -> dict[str, None]:
+        """What tells QEMU to open no backing file, whatever the image names as one."""
+        layered = self in (ImageFormat.QCOW2, ImageFormat.VMDK, ImageFormat.QED)
+        return {"backing": None} if layered else {}
+
 
 class Accelerator(enum.Enum):
     """What runs the guest's instructions."""

@@ -15,7 +15,9 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
+
+FilesystemName = Literal["", "xfs", "ext4", "btrfs"]
 
 UNKNOWN: Final = "file data or a directory"
 _SECTOR: Final = 512
@@ -159,7 +161,7 @@ def _ext4(region: str, sector: bytes) -> str | None:
 # --- from the base image --------------------------------------------------------------
 
 
-def filesystem_of(image: Path) -> str:
+def filesystem_of(image: Path) -> FilesystemName:
     """The file system in `image`: xfs, ext4, btrfs, or empty for none of them.
 
     Raises HostError's cause, an OSError, if it cannot be read.

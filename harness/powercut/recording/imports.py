@@ -41,7 +41,7 @@ from powercut.model.timeline import RequestKind, Requests, Timeline
 from powercut.model.units import NEVER, Instant
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.model.wal import LayoutKind, WalLayout
-from powercut.recording.disk_places import filesystem_of
+from powercut.recording.disk_places import FilesystemName, filesystem_of
 from powercut.recording.open_recording import IMPORT_FILE, Recording
 from powercut.recover.port import RecoveryPlan
 from powercut.rig import commands
@@ -121,7 +121,7 @@ class ImportRecord(BaseModel):
     salvage: bool = False
     closed: bool = False
     no_fua: bool = False
-    filesystem: str = ""
+    filesystem: FilesystemName = ""
     log: LogLayout | None = None
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from powercut.crash.states import CrashState
+from powercut.disk.foreign_files import refuse_foreign_files
 from powercut.machine.guest.image import ensure_guest_image
 from powercut.machine.guest.initramfs import build_initramfs, directory, regular
 from powercut.machine.qemu.accelerator import best_accelerator
@@ -84,6 +85,7 @@ def open_shell(recording: Recording, state: CrashState) -> int:
     with scratch() as folder:
         image, initrd = folder / "disk.img", folder / "initramfs"
         write_image(recording, recording.space.image_writes(state), image)
+        refuse_foreign_files(image, recording.image_format)
         extra = shell_initramfs(recording, state, busybox.read_bytes())
         initrd.write_bytes(padded(guest.initramfs.read_bytes()) + extra)
         argv = shell_argv(
@@ -129,7 +131,7 @@ def shell_argv(
         # mux: Ctrl-A x ends QEMU.  signal=off: Ctrl-C is the guest's.
         *("-chardev", "stdio,id=console,mux=on,signal=off"),
         *("-serial", "chardev:console", "-mon", "chardev=console"),
-        *("-blockdev", json.dumps(disk), "-blockdev", json.dumps(node)),
+        *("-blockdev", json.dumps(disk), "-blockdev", json.dumps(node | image_format.alone)),
         *("-device", "virtio-blk-pci,drive=disk"),
     )
 

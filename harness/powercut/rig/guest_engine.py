@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from powercut.channel.guest_channel import GuestChannel
+from powercut.disk.foreign_files import refuse_foreign_files
 from powercut.machine.port import FileDisk
 from powercut.machine.qemu.machine import QemuMachine
 from powercut.model.errors import HostError
@@ -60,7 +61,8 @@ class GuestEngine(Opened):
     def recover(self, writes: Sequence[ImageWrite], *, timeout_s: float) -> Observation:
         """Recovers the base image with `writes` laid over it, in order.
 
-        Raises HostError if the image cannot be written.
+        Raises HostError if the image cannot be written, DamagedRecording if it is one that
+        would make QEMU open other files.
         """
         if self._rig is None or self._folder == Path():
             raise HostError("the guest engine has not been started")
@@ -70,6 +72,7 @@ class GuestEngine(Opened):
         try:
             image = folder / "disk.img"
             write_image(self._base, writes, image)
+            refuse_foreign_files(image, self._parameters.machine.format)
             spec = self._rig.machine_spec(self._parameters, image, folder)
             spec = replace(spec, disk=FileDisk(image))
             with (

@@ -305,3 +305,15 @@ def test_leaving_the_context_leaves_nothing(tmp_path):
     assert session(guard) == []
     del engine
     assert len(os.listdir("/proc/self/fd")) <= fds + 2, "two maps of the base image may remain"  # noqa: PTH208
+
+
+def test_the_kernel_finds_no_file_of_the_host(tmp_path):
+    """hostfs is built into the kernel; a recording that names it gets at nothing."""
+    base = mkfs(tmp_path / "base", "ext4")
+    (tmp_path / "wal").write_bytes(b"secret")
+    hostile = RecoveryPlan("hostfs", str(tmp_path), "/mnt", READ)
+    with UmlEngine(base, hostile) as engine:
+        engine.start(timeout_s=BOOT_S)
+        seen = engine.recover((), timeout_s=STATE_S)
+    assert not seen.recovered
+    assert seen.extents == ()

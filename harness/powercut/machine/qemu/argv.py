@@ -201,6 +201,8 @@ def _disk(
             # A template is made of the guest, not of what lies below its device.
             driver, modes = "raw", {}
     image: dict[str, object] = {"node-name": "disk", "driver": driver, "file": "storage", **modes}
+    if layer and driver == layer.format.value:
+        image |= layer.format.alone
     return [
         *("-blockdev", json.dumps(storage)),
         *("-blockdev", json.dumps(image)),

@@ -167,6 +167,7 @@ def uml_argv(
         "noreboot",
         "oops=panic",  # a kernel that has oopsed is not asked about the next state
         "uml_dir=/dev/null/",
+        "hostfs=/dev/null",  # the host's files are built into the kernel; here it finds none
         "rcupdate.rcu_expedited=1",
     ]
     if disk is not None:
