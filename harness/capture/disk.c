@@ -35,8 +35,12 @@ int disk_start_log(struct disk *disk, const char *prefix, struct log *log)
         .cache_size = disk->config.cache_size,
         .flush_latency_ns = disk->config.flush_latency_ns,
         .fua_latency_ns = disk->config.fua_latency_ns,
+        .seed = disk->config.seed,
     };
     memcpy(header.run_id, disk->config.run_id, sizeof header.run_id);
+    memcpy(header.binding, disk->config.binding, sizeof header.binding);
+    if (disk->config.cell)
+        memcpy(header.cell, disk->config.cell, strnlen(disk->config.cell, sizeof header.cell));
     if (prefix) {
         char *copy = strdup(prefix);
         char *directory = copy ? strdup(dirname(copy)) : NULL;

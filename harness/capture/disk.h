@@ -19,7 +19,11 @@
 struct disk_config {
     const char *base;         /* never modified */
     const char *log;          /* prefix; NULL: nothing is recorded */
+    /* Whose disk it is, for the header of the log. */
     uint8_t run_id[16];
+    uint8_t binding[32];
+    uint64_t seed;
+    const char *cell;         /* NULL: none */
     uint32_t contract;        /* enum pclog_contract */
     uint32_t atomic_unit;     /* bytes: a power of two */
     uint64_t cache_size;      /* bytes; 0: unlimited */

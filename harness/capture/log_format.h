@@ -27,6 +27,11 @@
  * that it has room for besides what completes, survives and ends.  A read that
  * its host fails is failed, too; a mark "failing reads: ERRNO" stands at the first.
  *
+ * Whose log it is: run id, seed and cell name the trial, and `binding` is the digest of all
+ * that it was to do (harness/powercut/store/binding.py).  The same digest is in the history
+ * and in the observation, so that evidence of two recordings cannot be mixed up.  The logs of
+ * earlier versions have zeroes there.
+ *
  * The Python side is harness/powercut/disk/pclog.py.
  */
 #ifndef POWERCUT_LOG_FORMAT_H
@@ -38,6 +43,7 @@
 #define PCLOG_MAGIC "PCUTLOG1"
 #define PCLOG_VERSION 1u
 #define PCLOG_HEADER_SIZE 256u
+#define PCLOG_CELL_MAX 96u
 
 enum pclog_contract {
     PCLOG_VOLATILE_CACHE = 1, /* unset: every write is durable when it completes */
@@ -59,7 +65,10 @@ struct pclog_header {
     uint64_t start_monotonic_ns;
     uint64_t start_realtime_ns;
     uint8_t run_id[16];
-    uint8_t reserved[164];
+    uint64_t seed;             /* of the trial */
+    uint8_t binding[32];       /* SHA-256 of what the trial was to do; zeroes: not bound */
+    char cell[PCLOG_CELL_MAX]; /* UTF-8, its end cut off if it is longer; padded with zeroes */
+    uint8_t reserved[28];
     uint32_t crc;              /* CRC32C of the bytes before */
 };
 static_assert(sizeof(struct pclog_header) == PCLOG_HEADER_SIZE, "header is 256 bytes");

@@ -20,8 +20,9 @@
 /* --- configuration --------------------------------------------------------- */
 
 static struct {
-    char *base, *log, *control, *directory;
-    uint8_t run_id[16];
+    char *base, *log, *control, *directory, *cell;
+    uint8_t run_id[16], binding[32];
+    uint64_t seed;
     bool volatile_cache, offer_flush, flush_honoured, fua_honoured, ordered;
     uint32_t atomic_unit;
     uint64_t cache_size, flush_latency_ns, fua_latency_ns;
@@ -102,18 +103,44 @@ static int set_atomic_unit(const char *key, const char *value, void *field)
     return 0;
 }
 
-static int set_run_id(const char *key, const char *value, void *field)
+static int set_hex(const char *key, const char *value, uint8_t *bytes, size_t count)
 {
-    uint8_t *id = field;
     size_t digits = strspn(value, "0123456789abcdefABCDEF");
-    if (digits != 32 || value[digits]) {
-        nbdkit_error("%s=%s: must be 32 hexadecimal digits", key, value);
+    if (digits != 2 * count || value[digits]) {
+        nbdkit_error("%s=%s: must be %zu hexadecimal digits", key, value, 2 * count);
         return -1;
     }
-    for (int i = 0; i < 16; i++) {
+    for (size_t i = 0; i < count; i++) {
         char pair[3] = {value[2 * i], value[2 * i + 1], 0};
-        id[i] = (uint8_t)strtoul(pair, NULL, 16);
+        bytes[i] = (uint8_t)strtoul(pair, NULL, 16);
     }
+    return 0;
+}
+
+static int set_run_id(const char *key, const char *value, void *field)
+{
+    return set_hex(key, value, field, sizeof config.run_id);
+}
+
+static int set_binding(const char *key, const char *value, void *field)
+{
+    return set_hex(key, value, field, sizeof config.binding);
+}
+
+static int set_seed(const char *key, const char *value, void *field)
+{
+    return nbdkit_parse_uint64_t(key, value, field);
+}
+
+static int set_text(const char *key, const char *value, void *field)
+{
+    char *copy = strdup(value);
+    if (!copy) {
+        nbdkit_error("%s: %s", key, strerror(errno));
+        return -1;
+    }
+    free(*(char **)field);
+    *(char **)field = copy;
     return 0;
 }
 
@@ -133,6 +160,9 @@ static const struct setting {
     {"control-fd", set_fd, &config.owner_fd},
     {"directory", set_path, &config.directory},
     {"run-id", set_run_id, config.run_id},
+    {"binding", set_binding, config.binding},
+    {"seed", set_seed, &config.seed},
+    {"cell", set_text, &config.cell},
     {"volatile-cache", set_on_off, &config.volatile_cache},
     {"offer-flush", set_on_off, &config.offer_flush},
     {"flush", set_honoured, &config.flush_honoured},
@@ -147,7 +177,7 @@ static const struct setting {
 #define HELP                                                                       \
     "base=FILE           (required) What the disk holds at first; never modified.\n" \
     "log=PREFIX          Record into PREFIX.log and PREFIX.data, which must be new.\n" \
-    "run-id=HEX          32 digits for the log's header.\n"                         \
+    "run-id=HEX  binding=HEX  seed=N  cell=TEXT  Whose log it is, for its header.\n" \
     "control=SOCKET      Listen there for control commands.\n"                      \
     "control-fd=N        Inherited control connection; its end ends the disk.\n"    \
     "directory=DIR       Removed, with the sockets in it, when the disk ends.\n"    \
@@ -234,11 +264,14 @@ static int capture_get_ready(void)
         .cache_size = config.cache_size,
         .flush_latency_ns = config.flush_latency_ns,
         .fua_latency_ns = config.fua_latency_ns,
+        .seed = config.seed,
+        .cell = config.cell,
         .sleep_ns = sleep_ns,
         .on_armed = control_armed,
         .context = control,
     };
     memcpy(contract.run_id, config.run_id, sizeof contract.run_id);
+    memcpy(contract.binding, config.binding, sizeof contract.binding);
     char message[4096];
     if (disk_open(&disk, &contract, message, sizeof message)) {
         nbdkit_error("%s", message);
@@ -274,6 +307,7 @@ static void capture_unload(void)
     free(config.log);
     free(config.control);
     free(config.directory);
+    free(config.cell);
 }
 
 /* --- callbacks ------------------------------------------------------------------ */

@@ -31,6 +31,7 @@ from powercut.disk.base import ensure_base_image
 from powercut.disk.capture import CaptureDisk
 from powercut.machine.port import FileDisk, MachineSpec, NbdDisk
 from powercut.machine.qemu.machine import QemuMachine
+from powercut.model.binding import Binding
 from powercut.model.errors import HostError, UsageError
 from powercut.model.machine import CacheMode
 from powercut.paths import SCENARIOS
@@ -175,7 +176,7 @@ AttachDisk = Callable[[Rig, Parameters, Path], AbstractContextManager[NbdDisk | 
 def _on_capture_disk(rig: Rig, parameters: Parameters, folder: Path) -> Iterator[NbdDisk]:
     base = ensure_base_image(commands.base_image(parameters), rig.cache)
     config = commands.capture_config(
-        parameters, _RUN_ID, base=base, log=folder / "disk-log", sockets=folder
+        parameters, Binding(_RUN_ID), base=base, log=folder / "disk-log", sockets=folder
     )
     with CaptureDisk(config) as disk:
         yield NbdDisk(disk.socket)

@@ -63,6 +63,7 @@ from powercut.scenario.load import Scenario, load_scenario
 from powercut.scenario.plan import Cell, Plan, Trial, draw_trials
 from powercut.scenario.seeds import fresh_seed
 from powercut.scenario.settings import Expect, Parameters
+from powercut.store.binding import text_digest
 from powercut.store.certify_order import write_components
 from powercut.store.files import locked
 from powercut.store.layout import ResultDir, TrialDir
@@ -355,7 +356,8 @@ class _Run:
         kind = None if control is None else control.kind
         directory = self.directory.place_of(name, trial.number, control=control is not None)
         run_id = run_id_of(trial.seed)
-        job = TrialJob(self.plan.scenario, name, parameters, trial, run_id, control=kind)
+        digest = text_digest(self.scenario.text.encode())
+        job = TrialJob(self.plan.scenario, name, parameters, trial, run_id, kind, digest)
         result = earlier_result(directory, job)
         earlier = result is not None
         if result is None:

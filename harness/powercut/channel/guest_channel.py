@@ -22,6 +22,7 @@ from powercut.channel.ledger import Ledger
 from powercut.channel.listener import listen_tcp, listen_unix, prepare, shut_down
 from powercut.channel.port import CommandResult, GuestFailed
 from powercut.channel.wire import Decoder, Message, MessageType, command_payload, encode
+from powercut.model.binding import NOT_BOUND
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
 from powercut.model.history import History
 from powercut.model.latency import LatencyHistogram
@@ -45,12 +46,17 @@ class GuestChannel:
     """
 
     def __init__(
-        self, listener: socket.socket, *, path: Path | None = None, history_file: Path | None = None
+        self,
+        listener: socket.socket,
+        *,
+        path: Path | None = None,
+        history_file: Path | None = None,
+        digest: bytes = NOT_BOUND,
     ) -> None:
         self._listener = listener
         self._path = path
         self.address: Path | tuple[str, int] = path or listener.getsockname()[:2]
-        self._writer = HistoryWriter(history_file) if history_file else None
+        self._writer = HistoryWriter(history_file, digest) if history_file else None
         self._connection: socket.socket | None = None
         self._changed = threading.Condition()
         self._ledger = Ledger()
@@ -68,11 +74,16 @@ class GuestChannel:
         self._reader.start()
 
     @classmethod
-    def on_unix(cls, path: Path, *, history_file: Path | None = None) -> Self:
-        """Listens on a new unix socket; the path goes when the channel is closed."""
+    def on_unix(
+        cls, path: Path, *, history_file: Path | None = None, digest: bytes = NOT_BOUND
+    ) -> Self:
+        """Listens on a new unix socket; the path goes when the channel is closed.
+
+        `digest` binds the history to its recording.
+        """
         listener = listen_unix(path)
         try:
-            return cls(listener, path=path, history_file=history_file)
+            return cls(listener, path=path, history_file=history_file, digest=digest)
         except BaseException:
             listener.close()
             path.unlink(missing_ok=True)

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The evidence: every byte that a guest sent, with the instant of its receipt.
 
-`history.bin` is 8 bytes of magic, then chunks.  A chunk is what one receive call
+`history.bin` is 8 bytes of magic, the 32 bytes that bind it to its recording
+(powercut.model.binding), CRC-32C of both, then chunks.  Files of earlier versions begin with
+another magic, and chunks follow at once: they are not bound.  A chunk is what one receive call
 returned: 16 bytes of header {receipt_ns u64, length u32, crc u32}, little-endian, and
 `length` bytes.  `receipt_ns` is CLOCK_MONOTONIC when the call returned; `crc` is
 CRC32C over the first 12 bytes of the header and the bytes.  Messages (see wire.py) go
@@ -24,11 +26,14 @@ import google_crc32c
 
 from powercut.channel.ledger import Ledger
 from powercut.channel.wire import Decoder
+from powercut.model.binding import DIGEST_BYTES, NOT_BOUND
 from powercut.model.errors import DamagedRecording, HostError
 from powercut.model.history import History
 from powercut.model.latency import LatencyHistogram
 
-MAGIC: Final = b"PCHIST1\n"
+MAGIC: Final = b"PCHIST2\n"
+MAGIC_NOT_BOUND: Final = b"PCHIST1\n"
+HEAD_BYTES: Final = len(MAGIC) + DIGEST_BYTES + 4
 _HEADER: Final = struct.Struct("<QII")
 _CHECKED: Final = struct.Struct("<QI")
 
@@ -36,11 +41,13 @@ _CHECKED: Final = struct.Struct("<QI")
 class HistoryWriter:
     """Appends to a new history file.  Unbuffered: a SIGKILL of the controller loses nothing."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, digest: bytes = NOT_BOUND) -> None:
+        """`digest` binds the file to its recording."""
         self.path = path
+        head = MAGIC + digest
         try:
             self._file = path.open("xb", buffering=0)
-            self._append(MAGIC)
+            self._append(head + struct.pack("<I", google_crc32c.value(head)))
         except OSError as error:
             raise HostError(
                 f"cannot create {path}: {error.strerror}",
@@ -84,13 +91,15 @@ class RecordedHistory:
     `complete` is False if the file was cut off: later acks may be missing, so that
     nothing it lacks may count in favour of the system under test.
     `unfinished_bytes` are those of a last message that the cut left behind.  `latency` is
-    the last that the workload reported, None if it never did.
+    the last that the workload reported, None if it never did.  `digest` binds the file to its
+    recording.
     """
 
     history: History
     complete: bool
     unfinished_bytes: int
     latency: LatencyHistogram | None
+    digest: bytes = NOT_BOUND
 
 
 def read_history(path: Path) -> RecordedHistory:
@@ -102,10 +111,8 @@ def read_history(path: Path) -> RecordedHistory:
         raw = path.read_bytes()
     except OSError as error:
         raise DamagedRecording(f"cannot read {path}: {error.strerror}") from None
-    if raw[: len(MAGIC)] != MAGIC[: len(raw)]:
-        raise DamagedRecording(f"{path} is not a history file")
-    ledger, decoder = Ledger(), Decoder()
-    at, complete = len(MAGIC), False
+    at, digest = _head(path, raw)
+    ledger, decoder, complete = Ledger(), Decoder(), False
     while not complete and at + _HEADER.size <= len(raw):
         receipt_ns, length, crc = _HEADER.unpack_from(raw, at)
         start = at + _HEADER.size
@@ -120,7 +127,22 @@ def read_history(path: Path) -> RecordedHistory:
         at = start + length
     if complete and at != len(raw):
         raise DamagedRecording(f"{path} goes on for {len(raw) - at} bytes after its end")
-    return RecordedHistory(ledger.history(), complete, decoder.unfinished, ledger.latency)
+    return RecordedHistory(ledger.history(), complete, decoder.unfinished, ledger.latency, digest)
+
+
+def _head(path: Path, raw: bytes) -> tuple[int, bytes]:
+    """Where the chunks begin, and what binds the file."""
+    magic = raw[: len(MAGIC)]
+    if magic == MAGIC_NOT_BOUND[: len(raw)]:  # which a file cut off within its magic may be, too
+        return len(MAGIC_NOT_BOUND), NOT_BOUND
+    if magic != MAGIC[: len(raw)]:
+        raise DamagedRecording(f"{path} is not a history file")
+    checked = HEAD_BYTES - 4
+    if len(raw) < HEAD_BYTES:
+        return HEAD_BYTES, NOT_BOUND
+    if struct.pack("<I", google_crc32c.value(raw[:checked])) != raw[checked:HEAD_BYTES]:
+        raise DamagedRecording(f"{path} is damaged in its first {HEAD_BYTES} bytes")
+    return HEAD_BYTES, raw[len(MAGIC) : checked]
 
 
 def _crc(checked: bytes, data: bytes) -> int:

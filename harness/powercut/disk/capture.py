@@ -25,6 +25,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from powercut.disk.port import CutReport, DiskStatistics
+from powercut.model.binding import Binding
 from powercut.model.contract import CutPolicy, DeviceContract
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.model.units import Instant
@@ -43,7 +44,8 @@ class CaptureConfig:
     """What a capture disk serves and promises.
 
     `base` is never modified.  `log` is the path of the recording without suffix, or
-    None to record nothing; its files must not exist yet.  `sockets` is a folder in
+    None to record nothing; its files must not exist yet.  `binding` says in the log's header
+    whose it is.  `sockets` is a folder in
     which the disk makes one of its own (the system's temporary folder if None);
     `control` is an additional socket for control commands of others.  `offer_flush` is
     False for a disk that tells its clients that it has neither flush nor FUA: QEMU then
@@ -53,7 +55,7 @@ class CaptureConfig:
     base: Path
     log: Path | None
     contract: DeviceContract = field(default_factory=DeviceContract)
-    run_id: bytes = bytes(16)
+    binding: Binding = field(default_factory=Binding)
     sockets: Path | None = None
     control: Path | None = None
     offer_flush: bool = True
@@ -74,7 +76,10 @@ def capture_argv(config: CaptureConfig, directory: Path, control_fd: int) -> tup
         "control": config.control.absolute() if config.control else None,
         "control-fd": control_fd,
         "directory": directory,
-        "run-id": config.run_id.hex(),
+        "run-id": config.binding.run_id.hex(),
+        "binding": config.binding.digest.hex(),
+        "seed": config.binding.seed,
+        "cell": config.binding.cell,
         "volatile-cache": on_off[contract.volatile_cache],
         "offer-flush": on_off[config.offer_flush],
         "flush": contract.flush.value,

@@ -11,6 +11,7 @@ from typing import Final
 import google_crc32c
 import numpy as np
 
+from powercut.model.binding import Binding
 from powercut.model.contract import CutPolicy, DeviceContract, Honour
 from powercut.model.errors import DamagedRecording
 from powercut.model.units import Instant
@@ -36,7 +37,10 @@ HEADER: Final = np.dtype(
         ("start_monotonic_ns", "<u8"),
         ("start_realtime_ns", "<u8"),
         ("run_id", "V16"),
-        ("reserved", "V164"),
+        ("seed", "<u8"),
+        ("binding", "V32"),
+        ("cell", "V96"),
+        ("reserved", "V28"),
         ("crc", "<u4"),
     ]
 )
@@ -104,7 +108,7 @@ class LogHeader:
 
     disk_size: int
     contract: DeviceContract
-    run_id: bytes
+    binding: Binding
     start_monotonic_ns: Instant
     start_realtime_ns: int
 
@@ -143,7 +147,12 @@ def read_header(prefix: Path) -> LogHeader:
     return LogHeader(
         disk_size=int(row["disk_size"]),
         contract=_contract(row),
-        run_id=bytes(row["run_id"]),
+        binding=Binding(
+            run_id=bytes(row["run_id"]),
+            seed=int(row["seed"]),
+            cell=bytes(row["cell"]).rstrip(b"\0").decode("utf-8", "ignore"),
+            digest=bytes(row["binding"]),
+        ),
         start_monotonic_ns=Instant(int(row["start_monotonic_ns"])),
         start_realtime_ns=int(row["start_realtime_ns"]),
     )

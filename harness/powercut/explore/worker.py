@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 from powercut.crash.states import CrashState
-from powercut.disk.pclog import read_timeline
 from powercut.explore.after import check_state, going_on
 from powercut.explore.depth import DEEPER, Drawn, Recovered, SecondState, cut_again, states_of
 from powercut.explore.recovery_timeline import durability_during_recovery, timeline_of_record
@@ -20,6 +19,7 @@ from powercut.explore.work import Answers, Batch, Deepen, Judged, Recoveries, Wo
 from powercut.model.errors import HostError
 from powercut.model.observation import Observation
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
+from powercut.recording.bound import read_recovery_log
 from powercut.recording.materialize import cut_state
 from powercut.recording.recorded import Recorded, open_recorded
 from powercut.recover.port import ImageWrite, RecoveryEngine
@@ -126,7 +126,7 @@ class LocalWorker(Opened):
         """What the recorded system itself did after the recorded cut."""
         recorded = self._recorded
         first = cut_state(recorded.space)
-        timeline = read_timeline(recorded.trial.recovery_log, verify_payloads=True)
+        timeline = read_recovery_log(recorded.trial, recorded.record, verify_payloads=True)
         if not timeline.complete:
             raise HostError("the log of the live recovery was not closed in order")
         return first, Recovered(timeline, tuple(self._images.writes(first)))

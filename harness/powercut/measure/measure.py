@@ -27,6 +27,7 @@ from powercut.machine.qemu.machine import QemuMachine
 from powercut.measure import log as measure_log
 from powercut.measure.trace import GuestSnapshot, GuestTrace, asked_between, issued_between
 from powercut.measure.wire import Layers, flush_ends_at
+from powercut.model.binding import Binding
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.history import History
 from powercut.model.latency import LatencyHistogram, upper_edge_ns
@@ -153,7 +154,11 @@ class _Run:
         )
         with scratch() as sockets:
             config = commands.capture_config(
-                parameters, self.run_id, base=base, log=self.directory / "disk", sockets=sockets
+                parameters,
+                Binding(self.run_id),
+                base=base,
+                log=self.directory / "disk",
+                sockets=sockets,
             )
             with CaptureDisk(config) as disk, self._guest(disk, sockets) as guest:
                 self._commit(guest, _WARM_UP, DiskModel.NONE)

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from powercut.channel.history_file import read_history
 from powercut.crash.evidence import Evidence, gather
 from powercut.crash.states import StateSpace
-from powercut.disk.pclog import read_timeline
 from powercut.model.contract import CutKind
 from powercut.model.errors import DamagedRecording
 from powercut.model.timeline import Timeline
 from powercut.model.wal import WalLayout
+from powercut.recording.bound import read_acks, read_disk_log
 from powercut.rig import commands
 from powercut.scenario.settings import Parameters
 from powercut.store.layout import TrialDir, TrialRecord
@@ -58,8 +57,8 @@ def open_recorded(trial: TrialDir) -> Recorded:
     Raises DamagedRecording if disk log, history or trial.json cannot be read at all.
     """
     record = trial.read_record()
-    timeline = read_timeline(trial.disk_log, verify_payloads=True)
-    recorded = read_history(trial.history)
+    timeline = read_disk_log(trial, record, verify_payloads=True)
+    recorded = read_acks(trial)
     gaps = [record.trouble] if record.trouble else []
     if not timeline.complete:
         gaps.append("the disk log was not closed: later requests are missing")

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from powercut.channel.history_file import read_history
-from powercut.disk.pclog import read_timeline
 from powercut.model.errors import PowercutError
 from powercut.model.history import History
 from powercut.model.observation import Observation
 from powercut.model.timeline import RequestKind, Timeline
 from powercut.model.units import NEVER
+from powercut.recording.bound import read_acks, read_disk_log
 from powercut.store.layout import TrialDir
 
 I64 = npt.NDArray[np.int64]
@@ -79,11 +78,11 @@ def read_evidence(trial: TrialDir) -> Evidence:
     problems: list[str] = []
     history = timeline = observation = cut_ns = None
     try:
-        history = read_history(trial.history).history
+        history = read_acks(trial).history
     except PowercutError as error:
         problems.append(str(error))
     try:
-        timeline = read_timeline(trial.disk_log, verify_payloads=False)
+        timeline = read_disk_log(trial, trial.read_record(), verify_payloads=False)
         cut_ns = int(timeline.cut.at) if timeline.cut is not None else None
     except PowercutError as error:
         problems.append(str(error))

@@ -9,6 +9,7 @@ from typing import Final
 from powercut.disk.base import BaseImageSpec
 from powercut.disk.capture import CaptureConfig
 from powercut.disk.image_format import FormatSpec
+from powercut.model.binding import Binding
 from powercut.model.machine import Aio, Bus, ImageFormat, is_dax
 from powercut.model.wal import LayoutKind, WalLayout
 from powercut.recover.port import RecoveryPlan
@@ -123,7 +124,7 @@ def read_arguments(parameters: Parameters, run_id: bytes) -> tuple[str, ...]:
 
 
 def capture_config(
-    parameters: Parameters, run_id: bytes, *, base: Path, log: Path, sockets: Path
+    parameters: Parameters, binding: Binding, *, base: Path, log: Path, sockets: Path
 ) -> CaptureConfig:
     """The capture disk of a cell.
 
@@ -134,7 +135,7 @@ def capture_config(
         base=base,
         log=log,
         contract=parameters.disk.contract(),
-        run_id=run_id,
+        binding=binding,
         sockets=sockets,
         offer_flush=parameters.machine.aio is not Aio.NBD
         or not parameters.machine.host_cache.no_flush,

@@ -39,12 +39,14 @@ from typing import Any, Final, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from powercut.model.binding import Binding
 from powercut.model.errors import DamagedRecording, HostError, UsageError
 from powercut.model.observation import Observation
 from powercut.paths import ROOT
 from powercut.scenario.plan import Cell, Trial, Trigger
 from powercut.scenario.settings import ControlKind, Parameters
 from powercut.store import manifest
+from powercut.store.binding import binding_of
 from powercut.store.files import (
     host_errors,
     link_or_copy,
@@ -81,6 +83,8 @@ class TrialRecord(BaseModel):
     parameters: Parameters
     trial: Trial
     run_id: str  # 32 hex digits
+    scenario_sha256: str = ""  # of the scenario's text; empty: an earlier powercut recorded it
+    recording: str = ""  # 32 hex digits that no other recording has; empty likewise
     trouble: str = ""  # why the recording is not what it should be; empty if it is
     cut_ns: int | None = None  # the instant of the cut; None if it never came
     versions: dict[str, str] = {}  # of QEMU and of the guest's kernel, with digests
@@ -145,13 +149,25 @@ class TrialDir:
         """Reads trial.json; raises DamagedRecording."""
         return _read_model(self.path / "trial.json", TrialRecord)
 
+    def read_binding(self) -> Binding:
+        """The binding that all evidence in the folder has to have; raises DamagedRecording."""
+        path = self.path / "trial.json"
+        try:
+            return binding_of(json.loads(path.read_bytes()))
+        except OSError as error:
+            raise DamagedRecording(f"{path}: {error.strerror}") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise DamagedRecording(
+                f"{path}: does not say whose recording it is: {error!r}"
+            ) from error
+
     def write_observation(self, observation: Observation) -> None:
-        """Writes observation.json."""
-        write_observation(self.path / "observation.json", observation)
+        """Writes observation.json, bound to the recording."""
+        write_observation(self.path / "observation.json", observation, self.read_binding())
 
     def read_observation(self) -> Observation:
-        """Reads observation.json; raises DamagedRecording."""
-        return read_observation(self.path / "observation.json")
+        """Reads observation.json; raises DamagedRecording, also if it is of another recording."""
+        return read_observation(self.path / "observation.json", self.read_binding())
 
     def write_text(self, name: str, text: str) -> None:
         """Writes a text that belongs to the recording, such as a console."""

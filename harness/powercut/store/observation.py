@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from powercut.model.binding import NOT_BOUND, Binding, check_digest
 from powercut.model.errors import DamagedRecording
 from powercut.model.observation import Extent, Observation, SlotState
 from powercut.store.files import write_atomic
@@ -51,16 +52,27 @@ def _is_bool(value: object) -> bool:
     return value
 
 
-def write_observation(path: Path, observation: Observation) -> None:
-    """Writes `observation` to `path`; durable on return."""
-    write_atomic(path, (json.dumps(observation_to_json(observation)) + "\n").encode())
+def write_observation(path: Path, observation: Observation, binding: Binding) -> None:
+    """Writes `observation` of the recording `binding` to `path`; durable on return."""
+    value = observation_to_json(observation)
+    if binding.bound:
+        value |= {"binding": binding.digest.hex(), "cell": binding.cell, "seed": binding.seed}
+    write_atomic(path, (json.dumps(value) + "\n").encode())
 
 
-def read_observation(path: Path) -> Observation:
-    """Reads what `write_observation` wrote; raises DamagedRecording."""
+def read_observation(path: Path, binding: Binding) -> Observation:
+    """Reads what `write_observation` wrote for the same recording.
+
+    Raises DamagedRecording, also for an observation of another recording.
+    """
     try:
-        return observation_from_json(json.loads(path.read_bytes()))
+        value = json.loads(path.read_bytes())
+        observation = observation_from_json(value)
+        digest = bytes.fromhex(value.get("binding", NOT_BOUND.hex()))
+        says = f"cell {value['cell']!r}, seed {value['seed']}" if digest != NOT_BOUND else ""
     except OSError as error:
         raise DamagedRecording(f"{path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise DamagedRecording(f"{path}: {error}") from error
+    check_digest(path, digest, binding, says)
+    return observation

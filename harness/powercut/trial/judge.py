@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from powercut.channel.history_file import RecordedHistory, read_history
+from powercut.channel.history_file import RecordedHistory
 from powercut.checkers.agreement import check_agreement, explain_losses
 from powercut.checkers.environment import check_environment
 from powercut.checkers.exposure import check_exposure
@@ -21,13 +21,13 @@ from powercut.checkers.wal import check_wal, required_after
 from powercut.crash.evidence import Evidence, gather
 from powercut.crash.exposure import exposure
 from powercut.crash.survival import survival
-from powercut.disk.pclog import read_timeline
 from powercut.model.errors import DamagedRecording, PowercutError
 from powercut.model.exposure import ExposureReport
 from powercut.model.observation import Observation
 from powercut.model.timeline import Timeline
 from powercut.model.verdict import Finding, FindingKind, Verdict
 from powercut.model.wal import WalLayout
+from powercut.recording.bound import read_acks, read_disk_log, read_recovery_log
 from powercut.recording.recorded import under_cut
 from powercut.rig import commands
 from powercut.store.layout import TrialDir, TrialRecord
@@ -120,9 +120,9 @@ def _load(directory: TrialDir) -> _Loaded:
             gaps.append(_gap(str(error)))
             return None
 
-    timeline = attempt(lambda: read_timeline(directory.disk_log, verify_payloads=True))
-    recorded = attempt(lambda: read_history(directory.history))
-    observation = attempt(lambda: _observation(directory))
+    timeline = attempt(lambda: read_disk_log(directory, record, verify_payloads=True))
+    recorded = attempt(lambda: read_acks(directory))
+    observation = attempt(lambda: _observation(directory, record))
     if timeline:
         gaps.extend(
             _gap(f"the disk under test was failed by its host: {why}") for why in _failed(timeline)
@@ -140,14 +140,14 @@ def _failed(timeline: Timeline) -> list[str]:
     return [name for _, name in timeline.marks if name.startswith(_FAILING)]
 
 
-def _observation(directory: TrialDir) -> Observation:
+def _observation(directory: TrialDir, record: TrialRecord) -> Observation:
     """What came back.
 
     Raises DamagedRecording if the disk failed during recovery: what a system makes of a disk
     that fails its requests says nothing about what was on it.
     """
     observation = directory.read_observation()
-    during = read_timeline(directory.recovery_log, verify_payloads=False)
+    during = read_recovery_log(directory, record, verify_payloads=False)
     reasons = _failed(during) + ([] if during.complete else ["its log was not closed in order"])
     if reasons:
         raise DamagedRecording(f"the disk failed during recovery: {'; '.join(reasons)}")

@@ -32,6 +32,7 @@ from powercut.rig.scratch import scratch
 from powercut.rig.set_up import Deadline, mount_disk, prepare_disk
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.scenario.settings import ControlKind, Parameters
+from powercut.store.binding import new_recording
 from powercut.store.layout import TrialDir, TrialRecord
 
 _GRACE_S: Final = 10.0
@@ -71,6 +72,7 @@ class TrialJob:
     trial: Trial
     run_id: bytes
     control: ControlKind | None = None
+    scenario_sha256: str = ""
 
 
 def record_trial(
@@ -89,6 +91,8 @@ def record_trial(
         parameters=job.parameters,
         trial=job.trial,
         run_id=job.run_id.hex(),
+        scenario_sha256=job.scenario_sha256,
+        recording=new_recording(),
     )
     directory.write_record(record.model_copy(update={"trouble": "the trial did not end"}))
     run = _Recording(rig, job, directory, watch)
@@ -119,6 +123,7 @@ class _Recording:
         self.job = job
         self.directory = directory
         self.watch = watch
+        self.binding = directory.read_binding()
         self.deadline = Deadline(job.parameters.deadline / 1e9)
         self.trouble: list[str] = []
         self.came_up = False
@@ -141,7 +146,7 @@ class _Recording:
         with scratch() as sockets:
             config = commands.capture_config(
                 parameters,
-                self.job.run_id,
+                self.binding,
                 base=base,
                 log=self.directory.disk_log,
                 sockets=sockets,
@@ -162,7 +167,9 @@ class _Recording:
         folder.mkdir()
         spec = self.rig.machine_spec(self.job.parameters, disk.socket, folder)
         with (
-            GuestChannel.on_unix(spec.channel, history_file=self.directory.history) as channel,
+            GuestChannel.on_unix(
+                spec.channel, history_file=self.directory.history, digest=self.binding.digest
+            ) as channel,
             QemuMachine(spec, folder, templates=self.rig.templates) as machine,
         ):
             try:

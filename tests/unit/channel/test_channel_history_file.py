@@ -9,7 +9,7 @@ import pytest
 
 from powercut.channel import wire
 from powercut.channel.guest_channel import GuestChannel
-from powercut.channel.history_file import MAGIC, HistoryWriter, read_history
+from powercut.channel.history_file import HEAD_BYTES, HistoryWriter, read_history
 from powercut.channel.wire import Message, MessageType
 from powercut.model.errors import DamagedRecording, HostError
 
@@ -38,7 +38,7 @@ def test_a_message_is_received_when_its_last_byte_is(written):
 
 def test_every_truncation_is_readable_and_says_so(written):
     whole = written.read_bytes()
-    first = len(MAGIC) + 16 + 57
+    first = HEAD_BYTES + 16 + 57
     second = first + 16 + 23
     for size in range(len(whole)):
         written.write_bytes(whole[:size])
@@ -103,8 +103,8 @@ def test_a_taken_socket_path_is_left_alone(tmp_path):
 
 def test_a_full_disk_is_told_and_not_survived_in_silence(tmp_path, monkeypatch):
     class Full(HistoryWriter):
-        def __init__(self, path):
-            super().__init__(path)
+        def __init__(self, path, digest):
+            super().__init__(path, digest)
             self._file.close()
             self._file = open("/dev/full", "wb", buffering=0)  # noqa: PTH123, SIM115
 

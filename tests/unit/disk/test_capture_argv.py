@@ -15,6 +15,7 @@ from powercut.disk.capture import (
     capture_environment,
 )
 from powercut.disk.pclog_format import read_header
+from powercut.model.binding import Binding
 from powercut.model.contract import DeviceContract, Honour
 from powercut.model.errors import HostError
 from powercut.paths import CAPTURE_PLUGIN
@@ -40,13 +41,14 @@ def test_every_promise_of_the_contract_is_on_the_command_line():
         flush_latency_ns=8_333_333,
         fua_latency_ns=1,
     )
-    config = CaptureConfig(
-        Path("/r/base"), Path("/r/disk"), contract, bytes(range(16)), plugin=Path("/p.so")
-    )
+    whose = Binding(bytes(range(16)), 5, "a = b", bytes(range(32)))
+    config = CaptureConfig(Path("/r/base"), Path("/r/disk"), contract, whose, plugin=Path("/p.so"))
     assert capture_argv(config, Path("/s"), 7) == (
         *("nbdkit", "--foreground", "--unix", "/s/nbd", "/p.so"),
         *("base=/r/base", "log=/r/disk", "control-fd=7", "directory=/s"),
         "run-id=000102030405060708090a0b0c0d0e0f",
+        "binding=000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
+        *("seed=5", "cell=a = b"),
         *("volatile-cache=on", "offer-flush=on", "flush=ignored", "fua=honoured", "ordered=on"),
         *("atomic-unit=4096", "cache-size=1048576"),
         *("flush-latency-ns=8333333", "fua-latency-ns=1"),
@@ -62,11 +64,22 @@ def test_the_contract_comes_back_from_the_header(base, tmp_path):
     contract = DeviceContract(
         flush=Honour.IGNORED, ordered=True, atomic_unit=1, cache_size=4096, fua_latency_ns=5
     )
-    with CaptureDisk(CaptureConfig(base, tmp_path / "log", contract, b"0123456789abcdef")):
+    whose = Binding(b"0123456789abcdef", (1 << 63) - 1, "cache=none, ü", b"d" * 32)
+    with CaptureDisk(CaptureConfig(base, tmp_path / "log", contract, whose)):
         pass
     header = read_header(tmp_path / "log")
     assert (header.contract, header.disk_size) == (contract, MIB)
-    assert header.run_id == b"0123456789abcdef"
+    assert header.binding == whose
+
+
+@pytest.mark.parametrize(("cell", "kept"), [("x" * 200, "x" * 96), ("x" * 95 + "ü", "x" * 95)])
+def test_a_long_name_of_a_cell_is_cut_off_in_the_header_and_no_letter_is_halved(
+    base, tmp_path, cell, kept
+):
+    config = CaptureConfig(base, tmp_path / "log", binding=Binding(cell=cell))
+    with CaptureDisk(config):
+        pass
+    assert read_header(tmp_path / "log").binding == Binding(cell=kept)
 
 
 @pytest.mark.parametrize(

@@ -201,11 +201,13 @@ def test_observations_of_another_version_or_shape_are_refused():
 
 
 def test_damaged_json_names_the_file_and_the_place(trial):
+    (trial.path / "observation.json").write_text("{")
+    with pytest.raises(DamagedRecording, match=r"observation\.json: "):
+        trial.read_observation()
     (trial.path / "trial.json").write_text('{"format": 3}')
     with pytest.raises(DamagedRecording, match=r"trial\.json: format: "):
         trial.read_record()
-    (trial.path / "observation.json").write_text("{")
-    with pytest.raises(DamagedRecording, match=r"observation\.json: "):
+    with pytest.raises(DamagedRecording, match=r"trial\.json: does not say whose"):
         trial.read_observation()
     with pytest.raises(DamagedRecording, match=r"verdict\.json: No such file"):
         trial.read_verdict()

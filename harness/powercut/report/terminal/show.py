@@ -13,6 +13,7 @@ from rich.text import Text
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.observation import Observation, SlotState
 from powercut.model.verdict import Verdict
+from powercut.recording.bound import binding_text
 from powercut.report import words
 from powercut.report.evidence import Evidence, read_evidence
 from powercut.report.terminal.story import last_moments
@@ -156,12 +157,13 @@ def _print_moments(console: Console, evidence: Evidence) -> None:
 def _print_seal(console: Console, directory: TrialDir) -> None:
     try:
         names = directory.check_seal()
+        bound = binding_text(directory)
     except DamagedRecording as error:
         console.print(f"\nThe recording is damaged: {escape(str(error))}", style="bold red")
         return
     console.print(
         f"\nThe recording is as it was sealed: {words.count(len(names), 'file')} in "
-        f"{escape(str(directory.path))}",
+        f"{escape(str(directory.path))}; {bound}",
         soft_wrap=True,
         highlight=False,
     )

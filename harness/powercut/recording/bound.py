@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the evidence of a recording, and nothing but that of this recording.
+
+Disk log, recovery's log and history name the recording that they belong to, as does the
+observation (powercut.store.layout); trial.json says which that is, under the seal.  A file of
+another recording is refused, whatever its own checksums say.  The header of a log names the
+contract that its disk kept, too: it has to be the one that the settings asked for.
+
+What an earlier powercut recorded is bound by run id and contract alone, since its files say no
+more: `binding_text` says so.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from powercut.channel.history_file import RecordedHistory, read_history
+from powercut.disk.pclog import read_timeline
+from powercut.disk.pclog_format import LogHeader, log_path, read_header
+from powercut.model.binding import Binding, check_digest
+from powercut.model.contract import DeviceContract
+from powercut.model.errors import DamagedRecording
+from powercut.model.timeline import Timeline
+from powercut.store.layout import TrialDir, TrialRecord
+
+_NO_PROMISES: Final = frozenset({"flush_latency_ns", "fua_latency_ns"})
+"""What a contract says besides what it promises: how long things take is on the log's clock."""
+
+_HINT: Final = "put back the files that were recorded together, or record again"
+
+
+def read_disk_log(trial: TrialDir, record: TrialRecord, *, verify_payloads: bool) -> Timeline:
+    """The log of the run.  Raises DamagedRecording, also for the log of another recording."""
+    return _read_log(trial, record, trial.disk_log, verify_payloads=verify_payloads)
+
+
+def read_recovery_log(trial: TrialDir, record: TrialRecord, *, verify_payloads: bool) -> Timeline:
+    """The log of what followed the cut; else as `read_disk_log`."""
+    return _read_log(trial, record, trial.recovery_log, verify_payloads=verify_payloads)
+
+
+def read_acks(trial: TrialDir) -> RecordedHistory:
+    """What was acknowledged.  Raises DamagedRecording, also for another recording's history."""
+    found = read_history(trial.history)
+    check_digest(trial.history, found.digest, trial.read_binding())
+    return found
+
+
+def binding_text(trial: TrialDir) -> str:
+    """Whether the evidence in `trial` can be told from that of other recordings, in words.
+
+    Raises DamagedRecording.
+    """
+    if trial.read_binding().bound:
+        return "its files are bound to each other and to its settings"
+    return (
+        "its files are not bound to each other: an earlier powercut recorded it, and only run id "
+        "and contract tell them from those of another recording"
+    )
+
+
+def _read_log(
+    trial: TrialDir, record: TrialRecord, prefix: Path, *, verify_payloads: bool
+) -> Timeline:
+    header = read_header(prefix)
+    _check_header(log_path(prefix), header, trial.read_binding())
+    _check_contract(log_path(prefix), header.contract, record.parameters.disk.contract())
+    return read_timeline(prefix, verify_payloads=verify_payloads)
+
+
+def _check_header(path: Path, header: LogHeader, binding: Binding) -> None:
+    if header.binding.run_id != binding.run_id:
+        raise DamagedRecording(
+            f"{path}: it is the log of another run ({header.binding}), and trial.json beside it is "
+            f"of {binding}",
+            hint=_HINT,
+        )
+    check_digest(path, header.binding.digest, binding, str(header.binding))
+
+
+def _check_contract(path: Path, kept: DeviceContract, wanted: DeviceContract) -> None:
+    differing = [
+        f"{name}: {_word(value)}, and {_word(getattr(wanted, name))}"
+        for name, value in vars(kept).items()
+        if name not in _NO_PROMISES and value != getattr(wanted, name)
+    ]
+    if not differing:
+        return
+    raise DamagedRecording(
+        f"{path}: its disk kept another contract than the settings in trial.json ask for "
+        f"({'; '.join(differing)})",
+        hint=_HINT,
+    )
+
+
+def _word(value: object) -> str:
+    return str(getattr(value, "value", value))
