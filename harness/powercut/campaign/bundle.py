@@ -201,7 +201,7 @@ def verify_bundle(bundle: Path) -> BundleVerdict:
     with scratch() as folder:
         root = folder / "run"
         manifest = unpack(bundle, root)
-        run = verify(root, cells=(manifest.cell,))
+        run = verify(root, cells=(manifest.cell,), whole=False)
         trial = TrialDir(root / manifest.recording, root)
         result = judge_trial(trial)
         differences = list(

@@ -18,11 +18,13 @@ What lies beside a recording is judged again by `examine` with `deep`.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from pathlib import Path
 
 from powercut.campaign.assemble import as_control, same_run, verdict_of, with_controls
 from powercut.campaign.resume import Selection
 from powercut.model.errors import PowercutError
 from powercut.model.verdict import Verdict
+from powercut.recording.bound import check_scenario
 from powercut.scenario.load import parse_scenario
 from powercut.scenario.plan import Cell, Plan
 from powercut.store.certify_order import CertificateDir, Order
@@ -53,7 +55,8 @@ def problems_of_runs(directory: CertificateDir) -> Iterator[str]:
             yield f"{name}: its run has not ended"
             continue
         try:
-            yield from _problems_of_run(run, _plan(directory, order, name))
+            plan = _plan(directory, order, name)
+            yield from _problems_of_run(run, plan, directory.scenario(name))
         except PowercutError as error:
             yield str(error)
 
@@ -67,7 +70,7 @@ def _plan(directory: CertificateDir, order: Order, name: str) -> Plan:
     return Selection.of_json(order.selection).plan(parse_scenario(text, path), order.seed)
 
 
-def _problems_of_run(run: ResultDir, plan: Plan) -> Iterator[str]:
+def _problems_of_run(run: ResultDir, plan: Plan, scenario: Path) -> Iterator[str]:
     told = run.read_verdict()
     where = f"{run.path}/verdict.json"
     if told.seed != plan.seed:
@@ -79,15 +82,15 @@ def _problems_of_run(run: ResultDir, plan: Plan) -> Iterator[str]:
     places = {trial.relative for trial in run.trials()}
     for cell in plan.cells:
         if cell.name in cells:
-            for problem in _problems_of_cell(run, cell, cells[cell.name], places):
+            for problem in _problems_of_cell(run, cell, cells[cell.name], places, scenario):
                 yield f"{where}: {cell.name}: {problem}"
 
 
 def _problems_of_cell(
-    run: ResultDir, planned: Cell, told: CellResult, places: Collection[str]
+    run: ResultDir, planned: Cell, told: CellResult, places: Collection[str], scenario: Path
 ) -> Iterator[str]:
     own = verdict_of(told.trials)
-    yield from _problems_of_trials(run, planned, told)
+    yield from _problems_of_trials(run, planned, told, scenario)
     for control in told.controls:
         yield from _problems_of_control(run, planned, control, places)
     kinds = [control.kind for control in controls_for(planned.parameters, own)]
@@ -102,7 +105,9 @@ def _problems_of_cell(
             yield f"{key}: it is not what its trials and controls add up to"
 
 
-def _problems_of_trials(run: ResultDir, planned: Cell, told: CellResult) -> Iterator[str]:
+def _problems_of_trials(
+    run: ResultDir, planned: Cell, told: CellResult, scenario: Path
+) -> Iterator[str]:
     by_number = {trial.number: trial for trial in planned.trials}
     listed = [trial.trial for trial in told.trials]
     if len(set(listed)) != len(listed) or not set(listed) <= set(by_number):
@@ -118,6 +123,7 @@ def _problems_of_trials(run: ResultDir, planned: Cell, told: CellResult) -> Iter
             yield f"trial {trial.trial}: the recording is of {record.cell}"
         elif (record.parameters, record.trial) != (planned.parameters, by_number[trial.trial]):
             yield f"trial {trial.trial}: the recording is of other settings, or of another seed"
+        check_scenario(place, record, scenario)
         yield from _problems_beside(place, trial)
     for number in sorted(set(by_number) - set(listed)):
         place = run.place_of(planned.name, number)

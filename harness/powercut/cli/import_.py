@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from powercut.cli.imported import echo_import
+from powercut.cli.imported import analyze_import
 from powercut.cli.options import FILE
 from powercut.model.errors import UsageError
 
@@ -70,7 +70,7 @@ def import_(
         closed=closed,
         no_fua=no_fua,
     )
-    return echo_import(made.path)
+    return analyze_import(made.path, judge=layout is not None)
 
 
 def _layout(

@@ -10,9 +10,14 @@ import click
 from powercut.cli.output import echo_gaps
 
 
-def echo_import(directory: Path) -> int:
-    """Prints what an imported log says; returns 0, or 3 if it has doubts or is not whole."""
+def analyze_import(directory: Path, *, judge: bool = True) -> int:
+    """Prints which records of an imported log were acknowledged too early; exit status.
+
+    1 LOSSY, 3 INCONCLUSIVE, 0 SAFE: nobody said what to expect of a foreign log.  Unless it is to
+    `judge`: 3 if the log has doubts or is not whole, else 0.
+    """
     from powercut.checkers.wal import ranges_text
+    from powercut.model.verdict import Verdict
     from powercut.recording.imports import report_import
     from powercut.recording.open_recording import find_recording
 
@@ -29,21 +34,9 @@ def echo_import(directory: Path) -> int:
         click.echo(f"{found.verdict.name}" + "".join(f"\n  {why}" for why in found.reasons))
     else:
         echo_gaps(found.reasons)
+    if judge:
+        return {Verdict.SAFE: 0, Verdict.LOSSY: 1}.get(found.verdict, 3)
     return 3 if found.doubts or not found.complete else 0
-
-
-def analyze_import(directory: Path) -> int:
-    """Prints which records of an imported log were acknowledged too early; exit status.
-
-    1 LOSSY, 3 INCONCLUSIVE, 0 SAFE: nobody said what to expect of a foreign log.
-    """
-    from powercut.model.verdict import Verdict
-    from powercut.recording.imports import report_import
-    from powercut.recording.open_recording import find_recording
-
-    echo_import(directory)
-    verdict = report_import(find_recording(directory)).verdict
-    return {Verdict.SAFE: 0, Verdict.LOSSY: 1}.get(verdict, 3)
 
 
 def explore_import(

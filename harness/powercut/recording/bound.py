@@ -22,6 +22,7 @@ from powercut.model.binding import Binding, check_digest
 from powercut.model.contract import DeviceContract
 from powercut.model.errors import DamagedRecording
 from powercut.model.timeline import Timeline
+from powercut.store.binding import text_digest
 from powercut.store.layout import TrialDir, TrialRecord
 
 _NO_PROMISES: Final = frozenset({"flush_latency_ns", "fua_latency_ns"})
@@ -45,6 +46,22 @@ def read_acks(trial: TrialDir) -> RecordedHistory:
     found = read_history(trial.history)
     check_digest(trial.history, found.digest, trial.read_binding())
     return found
+
+
+def check_scenario(trial: TrialDir, record: TrialRecord, scenario: Path) -> None:
+    """Raises DamagedRecording if `scenario` is not the one that the recording was made by.
+
+    Of what an earlier powercut recorded that is not known, and nothing is raised.
+    """
+    try:
+        digest = text_digest(scenario.read_bytes())
+    except OSError as error:
+        raise DamagedRecording(f"{scenario}: {error.strerror}") from error
+    if record.scenario_sha256 not in ("", digest):
+        raise DamagedRecording(
+            f"{scenario}: it is not the scenario that {trial.path} was recorded by",
+            hint="put back the scenario that the run was made with",
+        )
 
 
 def binding_text(trial: TrialDir) -> str:

@@ -124,7 +124,7 @@ def read_arguments(parameters: Parameters, run_id: bytes) -> tuple[str, ...]:
 
 
 def capture_config(
-    parameters: Parameters, binding: Binding, *, base: Path, log: Path, sockets: Path
+    parameters: Parameters, binding: Binding, *, base: Path, log: Path, sockets: Path | None
 ) -> CaptureConfig:
     """The capture disk of a cell.
 

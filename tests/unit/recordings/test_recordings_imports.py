@@ -177,9 +177,14 @@ def test_the_commands(tmp_path: Path) -> None:
     words += ["--capacity", str(SLOTS * RECORD), "--dialect", Dialect.KERNEL.value]
     done = CliRunner().invoke(cli, words, standalone_mode=False)
     assert done.exception is None
-    assert done.return_value == 0
+    assert done.return_value == 1, "as `analyze` does"
     assert "acknowledged too early, for certain: 1, 3" in done.output
     assert "\nLOSSY\n" in done.output
+    again = CliRunner().invoke(cli, ["analyze", str(tmp_path / "new")], standalone_mode=False)
+    assert (again.return_value, again.output) == (1, done.output)
+    words = ["import", str(tmp_path / "log"), "--base", str(recording.base), "-o"]
+    done = CliRunner().invoke(cli, [*words, str(tmp_path / "plain")], standalone_mode=False)
+    assert done.return_value == 0, "nothing was to be judged"
     image = tmp_path / "disk.img"
     words = ["materialize", str(tmp_path / "new"), "flush:1", "-o", str(image)]
     done = CliRunner().invoke(cli, words, standalone_mode=False)
