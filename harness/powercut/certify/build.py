@@ -99,6 +99,7 @@ def _cell(
 ) -> CertifiedCell:
     measured = read_measured(run, cell.cell, cell.parameters)
     wire = None if measured is None else measured.wire
+    explanation = explanation_of(cell, wire)
     return CertifiedCell(
         scenario=cell.scenario,
         cell=cell.cell,
@@ -129,7 +130,9 @@ def _cell(
             for control in cell.controls
         ),
         confirmed=confirmed(run, cell),
-        explanation=explanation_of(cell, wire),
+        explanation=str(explanation),
+        cause=explanation.cause,
+        cause_layer=explanation.layer,
         wire=wire,
         costs=() if measured is None else measured.costs,
         evidence=tuple(

@@ -27,9 +27,6 @@ from powercut.store.measurement import WireAccount
 from powercut.store.results import CellResult
 from powercut.trial.controls import WITHOUT_BARRIERS
 
-ON_THE_WIRE: Final = "on the wire, "
-"""Begins the part of an explanation that holds for one cell alone."""
-
 NOT_ALONE: Final = "its control `honest`, which puts that right,"
 """Begins what is said where a cell's honest twin did not come out SAFE."""
 
@@ -181,23 +178,44 @@ def causes_of(parameters: Parameters) -> tuple[Cause, ...]:
     )
 
 
-def explanation_of(cell: CellResult, wire: WireAccount | None = None) -> str:
+@dataclass(frozen=True)
+class Explanation:
+    """Why a cell is not safe; all of it is empty for one that is."""
+
+    cause: str = ""
+    """Of a loss: which layer breaks which promise.  Cells of one cause have the same words."""
+
+    layer: str = ""
+    """Of a loss with a known cause: the topmost layer that breaks its promise."""
+
+    details: tuple[str, ...] = ()
+    """What holds for this cell alone."""
+
+    def __str__(self) -> str:
+        return "; ".join(filter(None, (self.cause, *self.details)))
+
+
+def explanation_of(cell: CellResult, wire: WireAccount | None = None) -> Explanation:
     """For a cell that is not safe: which layer breaks which promise, or why it is unknown."""
     if cell.verdict is Verdict.SAFE:
-        return ""
+        return Explanation()
     if cell.verdict is Verdict.INCONCLUSIVE:
-        return _why_unknown(cell)
+        return Explanation(details=_why_unknown(cell))
     causes = causes_of(cell.parameters)
-    parts = [f"{cause}" for cause in causes] or [UNKNOWN]
-    parts += _of_its_twin(cell)
+    told = [f"{cause}" for cause in causes] or [UNKNOWN]
+    details: list[str] = []
     if wire is not None and wire.flush_ends_at:
-        seen = f"{ON_THE_WIRE}promises of durability end at the {wire.flush_ends_at}"
-        parts.append(f"{seen}: {wire.because}" if wire.because else seen)
+        seen = f"on the wire, promises of durability end at the {wire.flush_ends_at}"
+        details.append(f"{seen}: {wire.because}" if wire.because else seen)
         if causes and wire.flush_ends_at not in {cause.layer for cause in causes}:
-            parts.append(NOT_THERE)
+            details.append(NOT_THERE)
     if not causes:
-        parts += _first_words(cell)
-    return "; ".join(parts)
+        details += _first_words(cell)
+    return Explanation(
+        cause="; ".join([*told, *_of_its_twin(cell)]),
+        layer=causes[0].layer if causes else "",
+        details=tuple(details),
+    )
 
 
 def _of_its_twin(cell: CellResult) -> list[str]:
@@ -210,10 +228,10 @@ def _of_its_twin(cell: CellResult) -> list[str]:
     )
 
 
-def _why_unknown(cell: CellResult) -> str:
+def _why_unknown(cell: CellResult) -> tuple[str, ...]:
     """Why nothing can be said of an inconclusive cell."""
-    parts = [f"{_USB}"] if _USB.applies(cell.parameters) and _preset_missed(cell) else []
-    return "; ".join([*parts, *cell.reasons]) or "no trial came to a verdict"
+    parts = (f"{_USB}",) if _USB.applies(cell.parameters) and _preset_missed(cell) else ()
+    return (*parts, *cell.reasons) or ("no trial came to a verdict",)
 
 
 def _preset_missed(cell: CellResult) -> bool:

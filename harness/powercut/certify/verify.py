@@ -131,6 +131,8 @@ def _examine_folder(
         problems.append(str(error))
         return
     texts = certificate.powercut == __version__
+    if not any(cell.cause for cell in certificate.cells):
+        again = _without_causes(again)
     problems += _compare(_plain(certificate, texts=texts), _plain(again, texts=texts))
     problems += problems_of_runs(directory)
     if not texts:
@@ -231,12 +233,20 @@ def _plain(certificate: Certificate, *, texts: bool) -> dict[str, Any]:
         for part in (value, *value["cells"]):
             part.pop("statement", None)
             part.pop("explanation", None)
+            part.pop("cause", None)
     for cell in value["cells"]:
         entries = [*cell["evidence"], *(control["evidence"] for control in cell["controls"])]
         for entry in entries:
             if entry is not None:
                 entry.pop("kept")
     return dict(value)
+
+
+def _without_causes(certificate: Certificate) -> Certificate:
+    """`certificate` as it was drawn up before causes stood apart from explanations."""
+    none = {"cause": "", "cause_layer": ""}
+    cells = tuple(cell.model_copy(update=none) for cell in certificate.cells)
+    return certificate.model_copy(update={"cells": cells})
 
 
 def _compare(given: Any, again: Any, place: str = "") -> Iterator[str]:
@@ -298,6 +308,10 @@ def _cell_contradictions(cell: CertifiedCell, components: int) -> Iterator[str]:
         yield "confirmed is for lossy cells, and for them alone"
     if bool(cell.explanation) != (cell.verdict is not Verdict.SAFE):
         yield "an explanation is for cells that are not safe, and for them alone"
+    if cell.verdict is not Verdict.LOSSY and (cell.cause or cell.cause_layer):
+        yield "a cause is for lossy cells alone"
+    if cell.cause and not cell.explanation.startswith(cell.cause):
+        yield "its cause is not what its explanation begins with"
     yield from _control_contradictions(cell)
     if cell.verdict is Verdict.SAFE:
         yield from _safe_contradictions(cell)

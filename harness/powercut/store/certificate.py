@@ -152,6 +152,14 @@ class CertifiedCell(Record):
     explanation: str = ""
     """For a cell that is not safe: which layer breaks which promise, or why it is unknown."""
 
+    cause: str = ""
+    """For a lossy cell: the part of the explanation that all cells of its cause have in common;
+    empty in older certificates."""
+
+    cause_layer: str = ""
+    """For a lossy cell: the topmost layer that breaks a promise by its settings (`workload`, `file
+    system`, `guest block layer`, `hypervisor`, `disk`); empty if the cause is not known."""
+
     wire: WireAccount | None = None
     """What went over the wire; null if not measured."""
 

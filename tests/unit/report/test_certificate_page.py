@@ -167,10 +167,22 @@ def test_losses_of_one_cause_are_one_kind_whatever_their_numbers(tmp_path: Path)
 
 def test_the_layer_is_as_measured_else_as_explained():
     lossy = cell_of("a", Verdict.LOSSY, explanation="hypervisor: drops flushes")
-    assert layer_of(lossy) == "hypervisor"
-    assert layer_of(lossy.model_copy(update={"wire": wire("disk")})) == "disk"
-    assert layer_of(lossy.model_copy(update={"explanation": "note: nothing known"})) == ""
-    assert layer_of(lossy.model_copy(update={"verdict": Verdict.SAFE})) == ""
+    named = lossy.model_copy(update={"cause_layer": "hypervisor"})
+    assert layer_of(named) == "hypervisor"
+    assert layer_of(named.model_copy(update={"wire": wire("disk")})) == "disk"
+    assert layer_of(lossy) == ""
+    assert layer_of(named.model_copy(update={"verdict": Verdict.SAFE})) == ""
+
+
+def test_losses_of_one_cause_are_one_kind_whatever_else_is_said_of_them(tmp_path: Path):
+    cells = [
+        cell_of(name, Verdict.LOSSY, explanation=f"{cause}; {name}").model_copy(
+            update={"cause": cause}
+        )
+        for name, cause in (("a", "it lies"), ("b", "it lies"), ("c", "it tears"))
+    ]
+    kinds = kinds_of(certificate_of_cells(cells), tmp_path)
+    assert [kind.members for kind in kinds] == [(0, 1), (2,)]
 
 
 def test_the_safest_cell_trusts_the_fewest_caches():

@@ -138,6 +138,7 @@ def test_a_consistent_certificate_has_no_contradiction():
         ({"components": (1,)}, "a component is not in the list"),
         ({"confirmed": True}, "confirmed is for lossy cells"),
         ({"explanation": "x"}, "an explanation is for cells that are not safe"),
+        ({"cause": "x"}, "a cause is for lossy cells alone"),
         ({"cuts": 2}, "2 cuts with 1 recordings"),
         ({"settings": {"machine.bus": "ide"}}, "its settings are not those"),
         ({"as_expected": False}, "as_expected contradicts"),
@@ -279,8 +280,10 @@ def test_a_cause_is_not_asserted_against_what_was_seen_on_the_wire(ends_at, fits
         because="",
     )
     told = explanation_of(result, wire)
-    assert told.startswith("hypervisor: cache.no-flush")
-    assert (NOT_THERE in told) is not fits
+    assert told.cause.startswith("hypervisor: cache.no-flush")
+    assert told.layer == "hypervisor"
+    assert (NOT_THERE in told.details) is not fits
+    assert str(told).startswith(told.cause)
 
 
 @pytest.mark.parametrize(
@@ -304,7 +307,7 @@ def test_no_layer_is_blamed_alone_for_what_its_honest_twin_loses_too(twin, said)
     )
     found = Cell("a", parameters(machine={"cache": "unsafe"}), ())
     result = CellResult.of("x", found, [lossy], verdict=Verdict.LOSSY, controls=[control])
-    told = explanation_of(result)
+    told = str(explanation_of(result))
     assert told.startswith("hypervisor: cache.no-flush")
     assert (NOT_ALONE in told) is bool(said)
     assert said in told

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cells of a certificate that are not SAFE, by kind; each kind is drawn and told once.
 
-Two cells are of one kind if the same layer ends the promise and the same explanation is
-given, whatever its figures.  The story is that of the cell of the kind that lost the most.
+Two cells are of one kind if the same layer ends the promise and they have the same cause; those
+without one, if the same explanation is given, whatever its figures.  The story is that of the
+cell of the kind that lost the most.
 """
 
 from __future__ import annotations
@@ -22,9 +23,6 @@ from powercut.store.trial_result import TrialResult
 
 DRAWN_MAX: Final = 24
 """Kinds that are drawn; a drawing has about 10 KB."""
-
-LAYERS: Final = ("workload", "file system", "guest block layer", "hypervisor", "disk")
-"""From the top down; see WireAccount.flush_ends_at."""
 
 _NUMBERS: Final = re.compile(r"\d[\d,.]*")
 
@@ -95,12 +93,11 @@ def layer_of(cell: CertifiedCell) -> str:
         return ""
     if cell.wire is not None and cell.wire.flush_ends_at:
         return cell.wire.flush_ends_at
-    layer, colon, _ = cell.explanation.partition(":")
-    return layer if colon and layer in LAYERS else ""
+    return cell.cause_layer
 
 
 def _key(cell: CertifiedCell) -> tuple[Verdict, str, str]:
-    return (cell.verdict, layer_of(cell), _NUMBERS.sub("#", cell.explanation))
+    return (cell.verdict, layer_of(cell), cell.cause or _NUMBERS.sub("#", cell.explanation))
 
 
 def _with_evidence(cells: Sequence[CertifiedCell]) -> CertifiedCell:

@@ -20,7 +20,6 @@ from rich.progress import TimeRemainingColumn as Remaining
 from rich.table import Table
 from rich.text import Text
 
-from powercut.certify.causes import ON_THE_WIRE
 from powercut.certify.compare import Comparison
 from powercut.model.events import (
     CellMeasured,
@@ -267,18 +266,16 @@ def _axes_table(certificate: Certificate) -> Table:
 
 
 def _not_safe(cells: Sequence[CertifiedCell]) -> Iterable[Text]:
-    """Cells that are not SAFE, those of one explanation together."""
+    """Cells that are not SAFE, those of one cause together."""
     groups: dict[tuple[Verdict, str], list[CertifiedCell]] = {}
     for cell in cells:
         if cell.verdict is not Verdict.SAFE:
-            # What was counted on the wire differs from cell to cell.
-            cause = cell.explanation.partition(f"; {ON_THE_WIRE}")[0]
-            groups.setdefault((cell.verdict, cause), []).append(cell)
-    for (verdict, explanation), members in groups.items():
+            groups.setdefault((cell.verdict, cell.cause or cell.explanation), []).append(cell)
+    for (verdict, cause), members in groups.items():
         yield Text.assemble(
             (f"{words.mark(verdict)} {verdict.name}", STYLES[verdict]),
             f" {words.count(len(members), 'cell')}: ",
-            explanation,
+            cause,
         )
         for cell in members:
             doubt = "" if cell.confirmed is not False else ", cut and analysis differ"
