@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One thread polls the listening socket, its clients and an eventfd, through
- * which request threads report an armed flush and the server asks it to end.
+ * which request threads report that the disk has stopped and the server asks it to end.
  */
 #define _GNU_SOURCE
 #include "control.h"
@@ -42,8 +42,8 @@ struct control {
     bool running;
     int listener, wake;
     atomic_bool stopping;
-    _Atomic uint64_t armed_flush, armed_ns; /* the flush that froze the disk; 0: none to tell */
-    int arming_client;                      /* index; -1: none */
+    _Atomic uint64_t stopped_ns; /* when the disk stopped; 0: nothing to tell */
+    int stopping_client;         /* index; -1: none */
     struct client clients[CLIENTS];
 };
 
@@ -55,8 +55,8 @@ static void drop_client(struct control *control, int index)
     close(client->fd);
     client->fd = -1;
     client->used = 0;
-    if (control->arming_client == index)
-        control->arming_client = -1;
+    if (control->stopping_client == index)
+        control->stopping_client = -1;
 }
 
 static void send_line(struct control *control, int index, const char *line)
@@ -133,11 +133,13 @@ static void do_stat(struct control *control, int index, char *arguments)
              "{\"ok\":true,\"size\":%" PRIu64 ",\"requests\":%" PRIu64 ",\"writes\":%" PRIu64
              ",\"write_bytes\":%" PRIu64 ",\"fua_writes\":%" PRIu64 ",\"flushes\":%" PRIu64
              ",\"zeroes\":%" PRIu64 ",\"discards\":%" PRIu64 ",\"volatile_writes\":%" PRIu64
-             ",\"volatile_bytes\":%" PRIu64 ",\"in_flight\":%" PRIu64 ",\"connections\":%" PRIu64
-             ",\"refused\":%" PRIu64 ",\"log_error\":%d,\"frozen\":%s}\n",
+             ",\"volatile_bytes\":%" PRIu64 ",\"in_flight\":%" PRIu64
+             ",\"flushes_in_flight\":%" PRIu64 ",\"connections\":%" PRIu64
+             ",\"refused\":%" PRIu64 ",\"log_error\":%d,\"stopped\":%s}\n",
              disk_size(control->disk), s.requests, s.writes, s.write_bytes, s.fua_writes, s.flushes,
-             s.zeroes, s.discards, s.volatile_writes, s.volatile_bytes, s.in_flight, s.connections,
-             s.refused, s.log_error, s.frozen ? "true" : "false");
+             s.zeroes, s.discards, s.volatile_writes, s.volatile_bytes, s.in_flight,
+             s.flushes_in_flight, s.connections, s.refused, s.log_error,
+             s.stopped ? "true" : "false");
     send_line(control, index, line);
 }
 
@@ -166,20 +168,34 @@ static void do_latency(struct control *control, int index, char *arguments)
     reply(control, index, disk_mark(control->disk, name), "latency");
 }
 
-static void do_arm(struct control *control, int index, char *arguments)
+static bool parse_stop(const char *text, enum disk_stop *how)
 {
-    char *what = strsep(&arguments, " ");
-    uint64_t flush;
-    if (strcmp(what, "flush") || !arguments || !parse_number(arguments, &flush) || !flush) {
-        reply_error(control, index, "arm: wants \"flush N\", N from 1");
+    static const char *const names[] = {
+        [STOP_AT_FLUSH] = "flush", [STOP_AFTER] = "after", [STOP_DURING] = "during"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(text, names[i])) {
+            *how = (enum disk_stop)i;
+            return true;
+        }
+    return false;
+}
+
+static void do_stop(struct control *control, int index, char *arguments)
+{
+    char *name = strsep(&arguments, " ");
+    enum disk_stop how;
+    uint64_t count;
+    if (!parse_stop(name, &how) || !arguments || !parse_number(arguments, &count)) {
+        reply_error(control, index, "stop: wants \"flush N\", \"after N\" or \"during N\"");
         return;
     }
-    control->arming_client = index; /* first: the flush may come at once */
-    int error = disk_arm_flush(control->disk, flush);
+    control->stopped_ns = 0; /* the event is that of the last stop */
+    control->stopping_client = index; /* first: it may come at once */
+    int error = disk_stop(control->disk, how, count);
     if (error == EALREADY)
-        reply_error(control, index, "arm: that flush was submitted already");
+        reply_error(control, index, "stop: that flush was submitted already");
     else
-        reply(control, index, error, "arm");
+        reply(control, index, error, "stop");
 }
 
 static void do_snapshot(struct control *control, int index, char *arguments)
@@ -227,7 +243,7 @@ static void do_cut(struct control *control, int index, char *arguments)
         reply_error(control, index, text);
         return;
     }
-    control->armed_flush = 0; /* what was armed is gone with the power */
+    control->stopped_ns = 0; /* it runs again */
     snprintf(text, sizeof text,
              "{\"ok\":true,\"at_ns\":%" PRIu64 ",\"dropped_writes\":%" PRIu64
              ",\"dropped_bytes\":%" PRIu64 ",\"survived_writes\":%" PRIu64 "}\n",
@@ -248,7 +264,7 @@ static void run_line(struct control *control, int index, char *line)
         const char *name;
         void (*run)(struct control *, int, char *);
     } commands[] = {
-        {"ping", do_ping}, {"stat", do_stat},         {"mark", do_mark}, {"arm", do_arm},
+        {"ping", do_ping}, {"stat", do_stat},         {"mark", do_mark}, {"stop", do_stop},
         {"cut", do_cut},   {"snapshot", do_snapshot}, {"shutdown", do_shutdown},
         {"latency", do_latency},
     };
@@ -261,7 +277,7 @@ static void run_line(struct control *control, int index, char *line)
             return;
         }
     reply_error(control, index,
-                "unknown command; there are ping, stat, mark, arm, cut, snapshot, shutdown, "
+                "unknown command; there are ping, stat, mark, stop, cut, snapshot, shutdown, "
                 "latency");
 }
 
@@ -320,16 +336,14 @@ static void accept_client(struct control *control)
     close(fd);
 }
 
-static void tell_armed(struct control *control)
+static void tell_stopped(struct control *control)
 {
-    uint64_t flush = atomic_exchange(&control->armed_flush, 0);
-    if (!flush || control->arming_client < 0)
+    uint64_t time_ns = atomic_exchange(&control->stopped_ns, 0);
+    if (!time_ns || control->stopping_client < 0)
         return;
     char line[128];
-    snprintf(line, sizeof line,
-             "{\"event\":\"armed\",\"flush\":%" PRIu64 ",\"time_ns\":%" PRIu64 "}\n", flush,
-             control->armed_ns);
-    send_line(control, control->arming_client, line);
+    snprintf(line, sizeof line, "{\"event\":\"stopped\",\"time_ns\":%" PRIu64 "}\n", time_ns);
+    send_line(control, control->stopping_client, line);
 }
 
 static void *serve(void *context)
@@ -351,7 +365,7 @@ static void *serve(void *context)
         if (polls[CLIENTS].revents) {
             uint64_t count;
             if (read(control->wake, &count, sizeof count) == sizeof count)
-                tell_armed(control);
+                tell_stopped(control);
         }
         for (int index = 0; index < CLIENTS; index++)
             if (polls[index].revents && control->clients[index].fd >= 0)
@@ -369,11 +383,10 @@ static void wake(struct control *control)
         abort(); /* an eventfd takes 2^64 - 1 of these */
 }
 
-void control_armed(void *context, uint64_t flush, uint64_t time_ns)
+void control_stopped(void *context, uint64_t time_ns)
 {
     struct control *control = context;
-    control->armed_ns = time_ns;
-    control->armed_flush = flush;
+    control->stopped_ns = time_ns;
     wake(control);
 }
 
@@ -400,7 +413,7 @@ int control_bind(struct control **result, const struct control_config *config)
         return ENOMEM;
     control->config = *config;
     control->listener = -1;
-    control->arming_client = -1;
+    control->stopping_client = -1;
     for (int index = 0; index < CLIENTS; index++)
         control->clients[index].fd = -1;
     control->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

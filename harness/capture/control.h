@@ -5,9 +5,14 @@
  *     ping                        {"ok":true}
  *     stat                        {"ok":true,"writes":...,...}
  *     mark NAME                   {"ok":true}
- *     arm flush N                 {"ok":true}; when that flush is submitted everything
- *                                 stands still until a cut, and the client that armed
- *                                 it gets {"event":"armed","flush":N,"time_ns":T}
+ *     stop flush N                {"ok":true}; the disk stops when that flush is submitted:
+ *                                 it takes and completes nothing until a cut, and
+ *                                 answers no read
+ *     stop after N                {"ok":true}; it stops once N more requests have completed
+ *     stop during N               {"ok":true}; the same, but it goes on taking requests and
+ *                                 answering reads; it has stopped once a request waits
+ *                                 Each: the client that asked last gets
+ *                                 {"event":"stopped","time_ns":T}
  *     latency FLUSH FUA           {"ok":true}; nanoseconds that a flush and a FUA write
  *                                 take from now on; the log gets a mark that says so
  *     snapshot PATH               {"ok":true}
@@ -43,7 +48,7 @@ int control_start(struct control *control, struct disk *disk);
 /* Ends the thread, closes and unlinks the socket. */
 void control_stop(struct control *control);
 
-/* disk_config.on_armed, with the control as context. */
-void control_armed(void *control, uint64_t flush, uint64_t time_ns);
+/* disk_config.on_stopped, with the control as context. */
+void control_stopped(void *control, uint64_t time_ns);
 
 #endif

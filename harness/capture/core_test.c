@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of the disk without NBD.  The hook through which the disk sleeps runs
- * without its lock, so a test can let things happen in the midst of a request
- * without any thread; threads come last, for ThreadSanitizer.
+ * Tests of the disk without NBD; threads come last, for ThreadSanitizer.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -16,127 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core_fixture.h"
 #include "crc32c.h"
-#include "disk.h"
 #include "survive.h"
-
-#define CHECK(condition)                                                       \
-    do {                                                                       \
-        if (!(condition)) {                                                    \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);    \
-            exit(1);                                                           \
-        }                                                                      \
-    } while (0)
-
-enum { DISK_BYTES = 64 << 10, PAGE = 4096 };
-
-static char directory[512];
-static struct disk *disk;
-static struct connection *one, *two;
-
-/* --- a disk for one test ---------------------------------------------------- */
-
-static _Thread_local void (*during_sleep)(void);
-
-static bool sleep_hook(uint64_t ns)
-{
-    (void)ns;
-    void (*action)(void) = during_sleep;
-    during_sleep = NULL;
-    if (action)
-        action();
-    return true;
-}
-
-static const char *path_of(const char *name)
-{
-    static char paths[4][640];
-    static int next;
-    char *path = paths[next++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", directory, name);
-    return path;
-}
-
-static void remove_files(void)
-{
-    static const char *const names[] = {"base", "a.log", "a.data", "b.log", "b.data", "snapshot"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        unlink(path_of(names[i]));
-}
-
-static void start(struct disk_config config)
-{
-    remove_files();
-    char base[DISK_BYTES], message[256] = "";
-    memset(base, 'B', sizeof base);
-    int fd = open(path_of("base"), O_WRONLY | O_CREAT | O_EXCL, 0600);
-    CHECK(fd >= 0 && write(fd, base, sizeof base) == sizeof base && close(fd) == 0);
-    config.base = path_of("base");
-    config.log = path_of("a");
-    config.sleep_ns = sleep_hook;
-    if (!config.atomic_unit)
-        config.atomic_unit = 512;
-    int error = disk_open(&disk, &config, message, sizeof message);
-    if (error)
-        fprintf(stderr, "%s\n", message);
-    CHECK(!error && disk_size(disk) == DISK_BYTES);
-    CHECK(!disk_connect(disk, &one) && !disk_connect(disk, &two));
-}
-
-static const struct disk_config honest = {
-    .contract = PCLOG_VOLATILE_CACHE | PCLOG_FLUSH_HONOURED | PCLOG_FUA_HONOURED,
-    .flush_latency_ns = 1,
-    .fua_latency_ns = 1,
-};
-
-static void finish(void)
-{
-    disk_disconnect(one);
-    disk_disconnect(two);
-    CHECK(!disk_close(disk));
-    disk_destroy(disk);
-    during_sleep = NULL;
-}
-
-static int put(struct connection *connection, uint64_t offset, uint64_t count, char letter,
-               bool fua)
-{
-    char *bytes = malloc(count);
-    memset(bytes, letter, count);
-    int error = disk_write(connection, PCLOG_WRITE, bytes, count, offset, fua);
-    free(bytes);
-    return error;
-}
-
-static struct cut_report cut(enum pclog_policy policy, uint64_t seed)
-{
-    struct cut_report report;
-    char message[256] = "";
-    int error = disk_cut(disk, policy, seed, NULL, &report, message, sizeof message);
-    if (error)
-        fprintf(stderr, "%s\n", message);
-    CHECK(!error);
-    return report;
-}
-
-/* The letter in each of the first `sectors` sectors after a cut, '!' where they are mixed. */
-static const char *letters(int sectors)
-{
-    static char text[DISK_BYTES / 512 + 1];
-    char sector[512];
-    struct connection *reader;
-    CHECK(!disk_connect(disk, &reader));
-    for (int i = 0; i < sectors; i++) {
-        CHECK(!disk_read(reader, sector, 512, (uint64_t)i * 512));
-        text[i] = sector[0] ? sector[0] : '0';
-        for (int byte = 1; byte < 512; byte++)
-            if (sector[byte] != sector[0])
-                text[i] = '!';
-    }
-    text[sectors] = 0;
-    disk_disconnect(reader);
-    return text;
-}
 
 /* --- parts -------------------------------------------------------------------- */
 
@@ -330,8 +210,8 @@ static void test_misuse(void)
     CHECK(put(one, 0, 100, 'a', false) == EINVAL);
     CHECK(put(one, DISK_BYTES - 512, 1024, 'a', false) == ENOSPC);
     CHECK(put(one, UINT64_MAX - 511, 512, 'a', false) == ENOSPC);
-    CHECK(!disk_flush(one) && disk_arm_flush(disk, 1) == EALREADY);
-    CHECK(disk_arm_flush(disk, 0) == EINVAL);
+    CHECK(!disk_flush(one) && disk_stop(disk, STOP_AT_FLUSH, 1) == EALREADY);
+    CHECK(disk_stop(disk, STOP_AT_FLUSH, 0) == EINVAL);
     CHECK(!disk_snapshot(disk, path_of("snapshot")));
     CHECK(disk_snapshot(disk, path_of("snapshot")) == EEXIST);
     CHECK(disk_snapshot(disk, path_of("base")) == EEXIST);
@@ -416,15 +296,14 @@ static void test_threads(void)
 
 int main(void)
 {
-    const char *parent = getenv("TMPDIR");
-    snprintf(directory, sizeof directory, "%s/powercut-core-XXXXXX", parent ? parent : "/tmp");
-    CHECK(mkdtemp(directory));
+    make_directory();
     test_crc();
     test_draws();
     test_honest();
     test_flush_covers_what_was_complete_at_its_submission();
     test_cut_ends_what_is_in_flight();
     test_in_flight_may_survive();
+    test_stops();
     test_older_never_overwrites_newer();
     test_lies();
     test_full_cache_destages_the_oldest();
@@ -432,8 +311,7 @@ int main(void)
     test_misuse();
     test_full_host();
     test_threads();
-    remove_files();
-    CHECK(!rmdir(directory));
+    remove_directory();
     puts("ok");
     return 0;
 }

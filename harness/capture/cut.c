@@ -26,7 +26,7 @@ struct candidate {
 struct cut {
     struct disk *disk;
     struct candidate *items;
-    uint64_t count, completed; /* completed ones come first, in completion order */
+    uint64_t count; /* completed ones come first, in completion order; then those in flight */
     /* Sectors of which only some bytes survived are put together anew, in units of their
      * own from `patch_unit` on. */
     uint64_t patch_unit, patches;
@@ -48,7 +48,6 @@ static int collect(struct cut *cut)
         return ENOMEM;
     for (uint64_t number = cache->first; number < cache->last; number++)
         cut->items[cut->count++].extent = *cache_item(cache, number);
-    cut->completed = cut->count;
     for (struct in_flight *at = disk->in_flight.next; at != &disk->in_flight; at = at->next)
         cut->items[cut->count++].extent = at->extent;
     return 0;
@@ -56,7 +55,7 @@ static int collect(struct cut *cut)
 
 static void choose(struct cut *cut, enum pclog_policy policy, uint64_t seed)
 {
-    uint64_t prefix = survive_prefix(seed, cut->completed);
+    uint64_t prefix = survive_prefix(seed, cut->count);
     for (uint64_t i = 0; i < cut->count; i++) {
         struct candidate *item = &cut->items[i];
         struct byte_range all = whole(&item->extent);
@@ -171,8 +170,8 @@ static int cut_power(struct cut *cut, enum pclog_policy policy, uint64_t seed,
 {
     struct disk *disk = cut->disk;
     disk->generation++;
-    disk->frozen = false;
-    disk->armed_flush = 0;
+    disk->motion = RUNNING;
+    disk->stop = (struct stop){0};
     /* One unit stays free between the files, so that no run of units spans two of them. */
     cut->patch_unit = disk->first_unit + disk->log.data_used / SECTOR + 1;
     struct pclog_event event = {.type = PCLOG_CUT, .op = (uint8_t)policy, .request = seed};

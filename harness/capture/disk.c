@@ -189,12 +189,16 @@ void disk_disconnect(struct connection *connection)
 
 /* --- control ---------------------------------------------------------------- */
 
-int disk_arm_flush(struct disk *disk, uint64_t flush)
+int disk_stop(struct disk *disk, enum disk_stop how, uint64_t count)
 {
     pthread_mutex_lock(&disk->lock);
-    int error = !flush ? EINVAL : disk->counts.flushes >= flush ? EALREADY : 0;
-    if (!error)
-        disk->armed_flush = flush;
+    int error = disk->closed ? EIO : 0;
+    if (!error && how == STOP_AT_FLUSH)
+        error = !count ? EINVAL : disk->counts.flushes >= count ? EALREADY : 0;
+    if (!error) {
+        disk->stop = (struct stop){.wanted = true, .how = how, .flush = count, .left = count};
+        stop_if_due(disk);
+    }
     pthread_mutex_unlock(&disk->lock);
     return error;
 }
@@ -222,7 +226,7 @@ void disk_statistics(struct disk *disk, struct disk_statistics *statistics)
     pthread_mutex_lock(&disk->lock);
     *statistics = disk->counts;
     statistics->log_error = disk->log.failure;
-    statistics->frozen = disk->frozen;
+    statistics->stopped = disk->motion != RUNNING;
     pthread_mutex_unlock(&disk->lock);
 }
 

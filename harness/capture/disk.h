@@ -31,17 +31,29 @@ struct disk_config {
     uint64_t fua_latency_ns;
     /* Sleeps; false if there is no use in going on, since the client or the server leaves. */
     bool (*sleep_ns)(uint64_t ns);
-    /* Called once, under the lock, when the armed flush has been submitted. */
-    void (*on_armed)(void *context, uint64_t flush, uint64_t time_ns);
+    /* Called under the lock, once for each disk_stop that came to it. */
+    void (*on_stopped)(void *context, uint64_t time_ns);
     void *context;
 };
 
 struct disk_statistics {
     uint64_t requests, writes, write_bytes, fua_writes, flushes, zeroes, discards;
     uint64_t volatile_writes, volatile_bytes; /* completed, not durable */
-    uint64_t in_flight, connections, refused;
+    uint64_t in_flight, flushes_in_flight; /* writes of any kind; flushes */
+    uint64_t connections, refused;
     int log_error; /* errno that made recording impossible */
-    bool frozen;
+    bool stopped;
+};
+
+/* How a disk is to stop before a cut.  A disk that has stopped completes no write and no flush
+ * until then. */
+enum disk_stop {
+    STOP_AT_FLUSH, /* when that flush since the start or the last cut is submitted; from then on
+                    * the disk takes nothing, and answers no read */
+    STOP_AFTER,    /* the same once that many more requests have completed */
+    STOP_DURING,   /* once that many more have completed; but the disk goes on taking requests,
+                    * which the cut then finds in flight, and answers reads, since a guest may
+                    * need one before it writes; has come to it when a request waits */
 };
 
 struct cut_report {
@@ -74,8 +86,8 @@ int disk_flush(struct connection *connection);
 /* Takes the power and gives it back.  `next_log` NULL: what follows is not recorded. */
 int disk_cut(struct disk *disk, enum pclog_policy policy, uint64_t seed, const char *next_log,
              struct cut_report *report, char *message, size_t space);
-/* EALREADY if that flush was submitted before. */
-int disk_arm_flush(struct disk *disk, uint64_t flush);
+/* The last one counts.  EALREADY if that flush was submitted before. */
+int disk_stop(struct disk *disk, enum disk_stop how, uint64_t count);
 int disk_mark(struct disk *disk, const char *name);
 /* From now on; requests that sleep already are not woken. */
 void disk_set_latency(struct disk *disk, uint64_t flush_ns, uint64_t fua_ns);

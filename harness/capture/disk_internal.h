@@ -23,6 +23,20 @@ struct cache {
     uint64_t bytes;            /* what counts towards cache_size */
 };
 
+enum motion {
+    RUNNING,
+    TAKING,  /* writes and flushes are submitted and do not complete */
+    STOPPED, /* nor are they submitted, and reads wait, too */
+};
+
+/* A stop that was asked for. */
+struct stop {
+    bool wanted;   /* and not yet told */
+    enum disk_stop how;
+    uint64_t flush; /* STOP_AT_FLUSH */
+    uint64_t left;  /* completions, else */
+};
+
 struct disk {
     struct disk_config config;
     char *directory;           /* of the last log: unnamed files go there */
@@ -36,8 +50,9 @@ struct disk {
     struct cache cache;
     struct in_flight in_flight; /* head of a ring */
     _Atomic uint64_t generation; /* of the power: one more after every cut */
-    _Atomic bool frozen, closed; /* these three are written under the lock only */
-    uint64_t armed_flush;      /* 0: none */
+    _Atomic bool closed;
+    _Atomic enum motion motion; /* these three are written under the lock only */
+    struct stop stop;
     struct disk_statistics counts;
 };
 
@@ -64,6 +79,9 @@ static inline uint64_t cache_cost(const struct extent *extent)
 {
     return extent->step ? extent->sectors * SECTOR : SECTOR;
 }
+
+/* With the lock held, after whatever may have brought a stop about. */
+void stop_if_due(struct disk *disk);
 
 int disk_start_log(struct disk *disk, const char *prefix, struct log *log);
 

@@ -267,7 +267,7 @@ static int capture_get_ready(void)
         .seed = config.seed,
         .cell = config.cell,
         .sleep_ns = sleep_ns,
-        .on_armed = control_armed,
+        .on_stopped = control_stopped,
         .context = control,
     };
     memcpy(contract.run_id, config.run_id, sizeof contract.run_id);

@@ -11,9 +11,9 @@
 
 #include "crc32c.h"
 
-/* How long a frozen request sleeps before it looks again.  Nobody waits for it: a cut
- * does not need the requests that it ends. */
-static const uint64_t FROZEN_POLL_NS = 5000000;
+/* How long a request sleeps on a disk that has stopped before it looks again.  Nobody waits
+ * for it: a cut does not need the requests that it ends. */
+static const uint64_t STOPPED_POLL_NS = 5000000;
 
 static bool volatile_cache(const struct disk *disk)
 {
@@ -39,23 +39,58 @@ static bool sleep_unlocked(struct disk *disk, uint64_t time_ns)
     return worthwhile;
 }
 
-/* With the lock held: waits while the disk is frozen, then says whether this connection
- * still has power. */
-static int stay_powered(struct connection *connection)
+/* With the lock held: waits until the disk is as free to move as `most` says, then says
+ * whether this connection still has power. */
+static int wait_until(struct connection *connection, enum motion most)
 {
     struct disk *disk = connection->disk;
     bool worthwhile = true;
-    while (worthwhile && disk->frozen && powered(connection))
-        worthwhile = sleep_unlocked(disk, FROZEN_POLL_NS);
+    while (worthwhile && disk->motion > most && powered(connection))
+        worthwhile = sleep_unlocked(disk, STOPPED_POLL_NS);
     return worthwhile && powered(connection) ? 0 : EIO;
 }
 
-/* The same after a latency, which may be none. */
-static int take_time(struct connection *connection, uint64_t latency_ns)
+static int wait_to_submit(struct connection *connection)
+{
+    return wait_until(connection, TAKING);
+}
+
+/* After a latency, which may be none. */
+static int wait_to_complete(struct connection *connection, uint64_t latency_ns)
 {
     if (latency_ns && !sleep_unlocked(connection->disk, latency_ns))
         return EIO;
-    return stay_powered(connection);
+    return wait_until(connection, RUNNING);
+}
+
+void stop_if_due(struct disk *disk)
+{
+    static const char *const marks[] = {
+        [STOP_AT_FLUSH] = "stopped at a flush",
+        [STOP_AFTER] = "stopped between requests",
+        [STOP_DURING] = "stopped: requests are taken and do not complete",
+    };
+    struct stop *stop = &disk->stop;
+    bool at_flush = stop->how == STOP_AT_FLUSH;
+    if (!stop->wanted || (at_flush ? disk->counts.flushes < stop->flush : stop->left > 0))
+        return;
+    enum motion motion = stop->how == STOP_DURING ? TAKING : STOPPED;
+    if (disk->motion != motion) {
+        disk->motion = motion;
+        log_mark(&disk->log, marks[stop->how]);
+    }
+    if (motion == TAKING && !disk->counts.in_flight && !disk->counts.flushes_in_flight)
+        return; /* until there is one */
+    stop->wanted = false;
+    if (disk->config.on_stopped)
+        disk->config.on_stopped(disk->config.context, disk->log.last_ns);
+}
+
+static void count_completion(struct disk *disk)
+{
+    if (disk->stop.left)
+        disk->stop.left--;
+    stop_if_due(disk);
 }
 
 static int refuse(struct disk *disk, int error)
@@ -78,9 +113,9 @@ int disk_read(struct connection *connection, void *bytes, uint64_t count, uint64
     struct disk *disk = connection->disk;
     if (offset % SECTOR || count % SECTOR || offset > disk->size || count > disk->size - offset)
         return EINVAL;
-    if (disk->frozen) {
+    if (disk->motion == STOPPED) {
         pthread_mutex_lock(&disk->lock);
-        stay_powered(connection);
+        wait_to_submit(connection);
         pthread_mutex_unlock(&disk->lock);
     }
     int error = store_read(&disk->store, &disk->current, bytes, count, offset);
@@ -186,6 +221,7 @@ static int submit_write(struct disk *disk, struct in_flight *request, struct pcl
     request->previous = disk->in_flight.previous;
     request->previous->next = request->next->previous = request;
     view_apply(&disk->current, &request->extent);
+    stop_if_due(disk);
     return 0;
 }
 
@@ -206,6 +242,7 @@ static int complete_write(struct disk *disk, struct in_flight *request, struct p
         error = cache_push(disk, &request->extent);
     }
     free(request);
+    count_completion(disk);
     return error;
 }
 
@@ -231,7 +268,7 @@ int disk_write(struct connection *connection, enum pclog_op op, const void *byte
         .data_crc = op == PCLOG_WRITE ? crc32c(0, bytes, count) : 0,
     };
     pthread_mutex_lock(&disk->lock);
-    int error = stay_powered(connection);
+    int error = wait_to_submit(connection);
     if (!error)
         error = submit_write(disk, request, &event, bytes);
     if (error) {
@@ -240,14 +277,14 @@ int disk_write(struct connection *connection, enum pclog_op op, const void *byte
         return error;
     }
     /* From here on `request` belongs to the disk: a cut may end it meanwhile. */
-    error = take_time(connection, fua && fua_honoured(disk) ? disk->config.fua_latency_ns : 0);
+    error = wait_to_complete(connection, fua && fua_honoured(disk) ? disk->config.fua_latency_ns : 0);
     if (!error)
         error = complete_write(disk, request, &event);
     pthread_mutex_unlock(&disk->lock);
     return error;
 }
 
-/* With the lock held: logs the submission of a flush; freezes the disk if it is the armed one. */
+/* With the lock held: logs the submission of a flush. */
 static int submit_flush(struct disk *disk, struct pclog_event *event)
 {
     int error = log_admit(&disk->log, 2, 0);
@@ -259,11 +296,21 @@ static int submit_flush(struct disk *disk, struct pclog_event *event)
     disk->log.owed++;
     disk->counts.requests++;
     disk->counts.flushes++;
-    if (disk->counts.flushes == disk->armed_flush) {
-        disk->frozen = true;
-        if (disk->config.on_armed)
-            disk->config.on_armed(disk->config.context, disk->armed_flush, event->time_ns);
-    }
+    disk->counts.flushes_in_flight++;
+    stop_if_due(disk);
+    return 0;
+}
+
+/* With the lock held: the flush is done, and covers the cache up to `horizon`. */
+static int complete_flush(struct disk *disk, struct pclog_event *event, uint64_t horizon)
+{
+    int error = log_completion(disk, event);
+    if (error)
+        return error;
+    disk->counts.flushes_in_flight--;
+    while (flush_honoured(disk) && disk->cache.first < horizon)
+        cache_pop(disk);
+    count_completion(disk);
     return 0;
 }
 
@@ -277,17 +324,15 @@ int disk_flush(struct connection *connection)
         .connection = connection->number,
     };
     pthread_mutex_lock(&disk->lock);
-    int error = stay_powered(connection);
+    int error = wait_to_submit(connection);
     if (!error)
         error = submit_flush(disk, &event);
     if (!error) {
         uint64_t horizon = disk->cache.last; /* what has completed by now, and nothing later */
-        bool takes_time = flush_honoured(disk) && !disk->frozen;
-        error = take_time(connection, takes_time ? disk->config.flush_latency_ns : 0);
+        bool takes_time = flush_honoured(disk) && disk->motion == RUNNING;
+        error = wait_to_complete(connection, takes_time ? disk->config.flush_latency_ns : 0);
         if (!error)
-            error = log_completion(disk, &event);
-        while (!error && flush_honoured(disk) && disk->cache.first < horizon)
-            cache_pop(disk);
+            error = complete_flush(disk, &event, horizon);
     }
     pthread_mutex_unlock(&disk->lock);
     return error;

@@ -35,7 +35,7 @@ struct byte_range survive_random(uint64_t seed, uint64_t request, struct byte_ra
     return (struct byte_range){from, to - from};
 }
 
-uint64_t survive_prefix(uint64_t seed, uint64_t completed)
+uint64_t survive_prefix(uint64_t seed, uint64_t writes)
 {
-    return survive_draw(seed, 0) % (completed + 1);
+    return survive_draw(seed, 0) % (writes + 1);
 }

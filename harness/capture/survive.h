@@ -15,8 +15,12 @@
  *         mod n, k = 1 + draw(seed, 3r + 2) mod (n - a); units are aligned on the
  *         disk.  A write that touches one unit cannot tear: it survives if
  *         draw(seed, 3r + 1) is even.  Not on a disk that promises order.
- * PREFIX  of the n completed volatile writes the first draw(seed, 0) mod (n + 1)
- *         survive, in completion order; no write in flight does.
+ * PREFIX  of the n volatile writes the first draw(seed, 0) mod (n + 1) survive: those that
+ *         completed, in the order of completion, before those in flight, in that of
+ *         submission.
+ *
+ * A write that was in flight at the cut is a volatile write like any other; a flush that was
+ * has made nothing durable.
  *
  * Where survivors overlap, the newer submission wins: one of the orders that the
  * device could have produced.
@@ -37,7 +41,7 @@ uint64_t survive_draw(uint64_t seed, uint64_t index);
 struct byte_range survive_random(uint64_t seed, uint64_t request, struct byte_range write,
                                  uint32_t atomic_unit);
 
-/* PREFIX: how many of `completed` writes survive. */
-uint64_t survive_prefix(uint64_t seed, uint64_t completed);
+/* PREFIX: how many of `writes` survive. */
+uint64_t survive_prefix(uint64_t seed, uint64_t writes);
 
 #endif

@@ -184,17 +184,20 @@ class CaptureDisk:
             survived_writes=answer["survived_writes"],
         )
 
-    def arm_flush(self, count: int) -> None:
-        """Freezes the disk when the `count`-th flush since the start or the last cut is submitted.
+    def stop_at_flush(self, count: int) -> None:
+        """Stops the disk when the `count`-th flush since the start or the last cut is submitted.
 
         Raises HostError if there were that many before.
         """
-        self._running.armed = False
-        self._running.command(f"arm flush {count}")
+        self._running.stop(f"flush {count}")
 
-    def wait_armed(self, *, timeout_s: float) -> bool:
-        """True once the armed flush was submitted; False if that did not happen in time."""
-        return self._running.wait_armed(timeout_s=timeout_s)
+    def stop_after(self, completions: int, *, taking: bool) -> None:
+        """Stops the disk once so many more requests have completed; see `Disk.stop_after`."""
+        self._running.stop(f"{'during' if taking else 'after'} {completions}")
+
+    def wait_stopped(self, *, timeout_s: float) -> bool:
+        """True once the disk has stopped as it was asked to; False if it did not in time."""
+        return self._running.wait_stopped(timeout_s=timeout_s)
 
     def mark(self, name: str) -> None:
         """Writes a mark into the log; `name` is one line."""
@@ -232,7 +235,7 @@ class _Nbdkit:
 
     def __init__(self, config: CaptureConfig, *, timeout_s: float) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="pcdisk-", dir=config.sockets)).absolute()
-        self.armed = False
+        self.stopped = False
         self._closed = False
         self._failed = False
         self._received = b""
@@ -298,10 +301,15 @@ class _Nbdkit:
             raise HostError(f"capture disk: {answer['error']}")
         return answer
 
-    def wait_armed(self, *, timeout_s: float) -> bool:
-        """Reads on until the disk says that the armed flush came."""
+    def stop(self, how: str) -> None:
+        """Asks the disk to stop; forgets that it has done so before."""
+        self.stopped = False
+        self.command(f"stop {how}")
+
+    def wait_stopped(self, *, timeout_s: float) -> bool:
+        """Reads on until the disk says that it has stopped."""
         deadline = time.monotonic() + timeout_s
-        while not self.armed:
+        while not self.stopped:
             line = self._line(deadline)
             if line is None:
                 return False
@@ -309,7 +317,7 @@ class _Nbdkit:
         return True
 
     def _next_line(self, deadline: float) -> dict[str, Any]:
-        """The next line that is not about the armed flush."""
+        """The next line that answers a command."""
         started = time.monotonic()
         while not self._answers:
             line = self._line(deadline)
@@ -322,8 +330,8 @@ class _Nbdkit:
 
     def _take(self, line: bytes) -> None:
         answer: dict[str, Any] = json.loads(line)
-        if answer.get("event") == "armed":
-            self.armed = True
+        if answer.get("event") == "stopped":
+            self.stopped = True
         else:
             self._answers.append(answer)
 

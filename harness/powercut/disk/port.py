@@ -58,14 +58,22 @@ class Disk(Protocol):
         `next_log` (a path without suffix), or not at all if that is None.
         """
 
-    def arm_flush(self, count: int) -> None:
-        """Freezes the disk when the `count`-th flush is submitted, before it acts.
+    def stop_at_flush(self, count: int) -> None:
+        """Stops the disk when the `count`-th flush is submitted, before it acts.
 
-        Flushes count from the start or the last cut.
+        Flushes count from the start or the last cut.  A disk that has stopped takes no
+        request, completes none and answers no read until it is cut.
         """
 
-    def wait_armed(self, *, timeout_s: float) -> bool:
-        """True once the armed flush was submitted; False if that did not happen in time."""
+    def stop_after(self, completions: int, *, taking: bool) -> None:
+        """Stops the disk once so many more requests have completed; at once for 0.
+
+        With `taking` it goes on taking requests, which the cut then finds in flight, and
+        answering reads; it has stopped as soon as a request waits.
+        """
+
+    def wait_stopped(self, *, timeout_s: float) -> bool:
+        """True once the disk has stopped as it was asked to; False if it did not in time."""
 
     def mark(self, name: str) -> None:
         """Writes a mark into the log."""

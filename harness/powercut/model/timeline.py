@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from powercut.model.contract import CutPolicy, DeviceContract
-from powercut.model.units import BEGINNING, Instant
+from powercut.model.units import BEGINNING, NEVER, Instant
 
 
 class RequestKind(enum.IntEnum):
@@ -73,6 +73,20 @@ class DiskCut:
 
 
 @dataclass(frozen=True)
+class InFlight:
+    """What a disk had taken and not completed when its power went, in numbers of requests.
+
+    `survived` counts those of which the cut left something on the medium.
+    """
+
+    writes: int
+    zeroes: int
+    discards: int
+    flushes: int
+    survived: int
+
+
+@dataclass(frozen=True)
 class Timeline:
     """The captured disk's side of a recording.
 
@@ -91,6 +105,21 @@ class Timeline:
     marks: tuple[tuple[Instant, str], ...] = ()
     complete: bool = True
     start_ns: Instant = BEGINNING
+
+    @property
+    def in_flight(self) -> InFlight | None:
+        """What the cut interrupted; None if the recording has no cut, or not all before it."""
+        if self.cut is None or not self.complete:
+            return None
+        open_at_cut = (self.requests.completed_ns == NEVER) & ~self.requests.failed
+        kinds = self.requests.kind[open_at_cut]
+        return InFlight(
+            writes=int((kinds == RequestKind.WRITE).sum()),
+            zeroes=int((kinds == RequestKind.ZERO).sum()),
+            discards=int((kinds == RequestKind.DISCARD).sum()),
+            flushes=int((kinds == RequestKind.FLUSH).sum()),
+            survived=len({s.request for s in self.survived if open_at_cut[s.request]}),
+        )
 
     def payload(self, request: int) -> npt.NDArray[np.uint8]:
         """The bytes that write number `request` carries."""

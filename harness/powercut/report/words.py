@@ -8,7 +8,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 from powercut.model.confidence import interval
 from powercut.model.verdict import FindingKind, LsnRange, Verdict, lsn_ranges
-from powercut.store.results import CellResult, Exposure, FindingRecord, TrialResult
+from powercut.store.results import CellResult, Exposure, FindingRecord, InFlight, TrialResult
 
 SHOWN_RANGES = 3
 """How many ranges of LSNs a sentence names."""
@@ -82,6 +82,41 @@ def how_long(exposure: Exposure) -> str:
     return (
         f"{'at least' if exposure.never_durable else 'up to'} {milliseconds(exposure.longest_ms)}"
     )
+
+
+def in_flight(found: InFlight | None) -> str:
+    """What a cut interrupted at the disk, such as "3 writes, 1 flush"."""
+    if found is None:
+        return "not known"
+    kinds = (
+        (found.writes, "write", "writes"),
+        (found.zeroes, "write-zeroes", "write-zeroes"),
+        (found.discards, "discard", "discards"),
+        (found.flushes, "flush", "flushes"),
+    )
+    said = [f"{number:,} {one if number == 1 else many}" for number, one, many in kinds if number]
+    return ", ".join(said) or "nothing"
+
+
+def survived(found: InFlight | None) -> str:
+    """What the cut left of the writes that it interrupted; empty if there were none."""
+    if found is None or not found.requests - found.flushes:
+        return ""
+    return f"{found.survived or 'none'} of the writes survived, in whole or in part"
+
+
+def interrupted(trials: Sequence[TrialResult]) -> str:
+    """The same over several cuts; empty if there is no cut of which it is known."""
+    known = [trial.in_flight for trial in trials if trial.in_flight is not None]
+    if not known:
+        return ""
+    fields = ("writes", "zeroes", "discards", "flushes", "survived")
+    total = InFlight(**{name: sum(getattr(one, name) for one in known) for name in fields})
+    if len(known) == 1:
+        return f"In flight at the cut: {in_flight(total)}."
+    hit = sum(one.requests > 0 for one in known)
+    each = f": {in_flight(total)}" if hit else ""
+    return f"Requests were in flight at {hit:,} of {count(len(known), 'cut')}{each}."
 
 
 def percent(chance: float, *, rounding: str = ROUND_CEILING) -> str:

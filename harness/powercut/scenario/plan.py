@@ -5,10 +5,14 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import Final
 
 from powercut.scenario.quantity import format_duration
 from powercut.scenario.seeds import derive_seed, draw_between
 from powercut.scenario.settings import Expect, Parameters, TriggerSettings
+
+STOP_WITHIN: Final = 32
+"""The disk stops at one of so many requests after the trigger."""
 
 
 class TriggerKind(enum.Enum):
@@ -41,6 +45,18 @@ class Trigger:
 
 
 @dataclass(frozen=True)
+class DiskStop:
+    """How the disk stops for a power loss: the first to notice that the power goes.
+
+    `completions` more requests complete.  With `taking` the disk goes on taking requests until
+    the hypervisor is gone, and the cut finds them in flight; else it stops between two requests.
+    """
+
+    completions: int
+    taking: bool
+
+
+@dataclass(frozen=True)
 class Trial:
     """One seeded run of a cell; `number` counts from 1."""
 
@@ -48,6 +64,16 @@ class Trial:
     seed: int
     cut_seed: int
     trigger: Trigger
+
+    @property
+    def disk_stop(self) -> DiskStop:
+        """Where between two requests, or in one, the disk stops: `cut_seed` decides.
+
+        A commit takes up to about ten requests, so that a few commits' worth of them reaches
+        each of their kinds.  A quarter of the cuts fall between requests.
+        """
+        drawn = derive_seed(self.cut_seed, "disk stop", self.number)
+        return DiskStop(completions=drawn % STOP_WITHIN, taking=drawn // STOP_WITHIN % 4 != 0)
 
 
 @dataclass(frozen=True)

@@ -208,9 +208,6 @@ def _cut(p: Parameters) -> Iterator[Reason]:
             f"{cut.kind.value} leaves the disk's power on, so that its cache keeps everything; "
             "leave the policy out, or cut with power-loss",
         )
-    # The default, drop, is harmless here: what is not volatile cannot be dropped.
-    if not p.disk.volatile_cache and cut.policy in (CutPolicy.RANDOM, CutPolicy.PREFIX):
-        yield "cut.policy", "the disk has no volatile cache for the policy to choose from"
     if p.disk.ordered and cut.policy is CutPolicy.RANDOM:
         yield "cut.policy", "a disk that keeps order loses a tail, never some by chance: use prefix"
     moment = cut.trigger.after or (cut.trigger.random or (0, 0))[1]

@@ -31,7 +31,8 @@ class TriggerSettings(Settings):
     """As soon as the record with this LSN is acknowledged."""
 
     flushes: Positive | None = None
-    """When this flush, counted from the power-on, is submitted, before it acts."""
+    """When this flush, counted from the power-on, is submitted, before it acts.  It is in flight
+    at the cut."""
 
     random: Annotated[tuple[Duration, Duration], AfterValidator(_is_interval)] | None = None
     """A moment between two times after the workload began, drawn from the trial's seed."""
@@ -62,12 +63,14 @@ class CutSettings(Settings):
 
     kind: CutKind = CutKind.POWER_LOSS
     """What is lost: the guest's RAM (`guest-crash`), the hypervisor as well (`vm-kill`), the
-    volatile caches below it as well (`power-loss`)."""
+    volatile caches below it as well (`power-loss`).  In a power loss the disk stops first, at one
+    of the 32 requests after the trigger, between two or in the midst of one, as the seed says:
+    what it has taken by then and not completed is in flight at the cut."""
 
     policy: CutPolicy = CutPolicy.DROP
-    """What a power loss leaves of the disk's volatile cache: nothing (`drop`), all (`keep`),
-    each write by chance, maybe torn (`random`), or the earliest by chance (`prefix`).  The
-    other kinds leave it alone: `keep`."""
+    """What a power loss leaves of the disk's volatile cache and of the writes in flight: nothing
+    (`drop`), all (`keep`), each write by chance, maybe torn (`random`), or the earliest by chance
+    (`prefix`).  The other kinds leave it alone: `keep`."""
 
     trigger: Annotated[TriggerSettings, AfterValidator(_is_one)] = TriggerSettings(acks=300)
     """When."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Annotated, Any, Final, Self
 
 from pydantic import (
@@ -16,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from powercut.model import timeline
 from powercut.model.latency import LatencyHistogram
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Origin, Verdict, lsn_ranges
 from powercut.scenario.plan import Trial
@@ -149,6 +151,30 @@ class Exposure(Record):
     """Which records."""
 
 
+class InFlight(Record):
+    """Requests that the disk had taken and not completed when its power went."""
+
+    writes: int
+    """How many writes, with FUA or without."""
+
+    zeroes: int
+    """How many write-zeroes."""
+
+    discards: int
+    """How many discards."""
+
+    flushes: int
+    """How many flushes."""
+
+    survived: int
+    """Of how many something was left on the medium, by the cut's policy."""
+
+    @property
+    def requests(self) -> int:
+        """All of them."""
+        return self.writes + self.zeroes + self.discards + self.flushes
+
+
 class Latency(Record):
     """Commit latency as the workload measured it, in microseconds."""
 
@@ -209,6 +235,9 @@ class TrialResult(Record):
     exposure: Exposure | None = None
     """What the analysis of the recording says; null if there was none to analyse."""
 
+    in_flight: InFlight | None = None
+    """What the cut interrupted at the disk; null if the recording does not say so."""
+
     latency: Latency | None = None
     """Commit latency; null if the workload did not report it."""
 
@@ -228,6 +257,7 @@ class TrialResult(Record):
         attempted: int,
         findings: Sequence[Finding],
         exposure: Exposure | None = None,
+        in_flight: timeline.InFlight | None = None,
         latency: LatencyHistogram | None = None,
         timings_s: dict[str, float] | None = None,
         result_directory: str = "",
@@ -245,6 +275,7 @@ class TrialResult(Record):
             lost_lsns=lost,
             findings=tuple(FindingRecord.of(finding) for finding in findings),
             exposure=exposure,
+            in_flight=InFlight(**asdict(in_flight)) if in_flight is not None else None,
             latency=Latency.of(latency) if latency is not None else None,
             timings_s=dict(timings_s or {}),
             result_directory=result_directory,

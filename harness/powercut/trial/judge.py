@@ -82,6 +82,7 @@ def judge_trial(directory: TrialDir) -> TrialResult:
         attempted=attempted,
         findings=judgement.findings,
         exposure=_exposure(report) if report is not None else None,
+        in_flight=loaded.timeline.in_flight if loaded.timeline else None,
         latency=loaded.recorded.latency if loaded.recorded else None,
         timings_s=loaded.record.timings_s,
         result_directory=directory.relative,

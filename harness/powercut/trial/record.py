@@ -38,6 +38,9 @@ from powercut.store.layout import TrialDir, TrialRecord
 _GRACE_S: Final = 10.0
 """For what must happen after the cut even if the trial's deadline is over."""
 
+_STOP_S: Final = 0.25
+"""How long the disk waits for the request at which it is to stop before it stops anyway."""
+
 _POLL_S: Final = 0.25
 """How often a wait for the disk looks after the guest."""
 
@@ -193,7 +196,7 @@ class _Recording:
     def _write_until_trigger(self, channel: GuestChannel, disk: CaptureDisk) -> None:
         trigger = self.job.trial.trigger
         if trigger.kind is TriggerKind.FLUSHES:
-            disk.arm_flush(trigger.value)
+            disk.stop_at_flush(trigger.value)
         channel.start("exec", *commands.write_arguments(self.job.parameters, self.job.run_id))
         if trigger.kind is TriggerKind.FLUSHES:
             self._wait_flush(channel, disk, trigger)
@@ -222,8 +225,8 @@ class _Recording:
         raise HostError(f"the cut {trigger} never came: the workload had ended before")
 
     def _wait_flush(self, channel: GuestChannel, disk: CaptureDisk, trigger: Trigger) -> None:
-        """The disk freezes at the flush; meanwhile the workload is watched."""
-        while not disk.wait_armed(timeout_s=_POLL_S):
+        """The disk stops at the flush; meanwhile the workload is watched."""
+        while not disk.wait_stopped(timeout_s=_POLL_S):
             channel.wait_acks(2**62, timeout_s=0)  # raises if the workload has failed
             if self.deadline.over:
                 self._raise_never_came(trigger)
@@ -235,6 +238,7 @@ class _Recording:
         if cut.kind is CutKind.GUEST_CRASH:
             machine.crash(timeout_s=timeout_s)
         elif cut.kind is CutKind.POWER_LOSS:
+            self._stop(disk)
             machine.lose_power(timeout_s=timeout_s)
         else:
             machine.kill(timeout_s=timeout_s)
@@ -246,6 +250,19 @@ class _Recording:
         )
         self.cut_ns = int(report.at)
         channel.drain(timeout_s=timeout_s)
+
+    def _stop(self, disk: CaptureDisk) -> None:
+        """The disk goes first: what it has taken by then and not completed is in flight.
+
+        Until the cut it is a disk that takes its time, so an ack that comes meanwhile is one like
+        any other: made before the cut, for what had completed before.
+        """
+        if self.job.trial.trigger.kind is TriggerKind.FLUSHES:
+            return  # it has stopped there
+        stop = self.job.trial.disk_stop
+        disk.stop_after(stop.completions, taking=stop.taking)
+        if not disk.wait_stopped(timeout_s=_STOP_S):
+            disk.stop_after(0, taking=stop.taking)  # the guest asks for too little
 
     def _recover(self, disk: CaptureDisk, sockets: Path) -> Observation:
         parameters = self.job.parameters

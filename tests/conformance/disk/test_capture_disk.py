@@ -29,6 +29,7 @@ from powercut.disk.pclog_format import EVENT, EventType
 from powercut.disk.port import Disk
 from powercut.model.contract import CutPolicy, DeviceContract, Honour
 from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.model.timeline import InFlight
 from powercut.model.units import NEVER
 
 S = 512
@@ -388,22 +389,22 @@ def test_a_cut_that_cannot_be_recorded_does_not_take_place(folder):
         assert disk.statistics().volatile_writes == 1
 
 
-# -- the armed flush ------------------------------------------------------------------------
+# -- a disk that stops ------------------------------------------------------------------------
 
 
-def test_an_armed_flush_freezes_everything_until_the_cut(folder):
+def test_a_disk_that_stops_at_a_flush_stands_still_until_the_cut(folder):
     with running(folder) as disk, NbdClient(disk.socket) as one, NbdClient(disk.socket) as two:
-        disk.arm_flush(2)
-        assert not disk.wait_armed(timeout_s=0.01)
+        disk.stop_at_flush(2)
+        assert not disk.wait_stopped(timeout_s=0.01)
         write(one, 0, "a")
         one.flush()
-        assert not disk.wait_armed(timeout_s=0.01)
+        assert not disk.wait_stopped(timeout_s=0.01)
         write(one, 1, "b")
         one.begin_flush()
-        assert disk.wait_armed(timeout_s=TIMEOUT_S)
-        assert disk.wait_armed(timeout_s=TIMEOUT_S), "it stays armed"
+        assert disk.wait_stopped(timeout_s=TIMEOUT_S)
+        assert disk.wait_stopped(timeout_s=TIMEOUT_S), "it stays so"
         two.begin_write(2 * S, sectors("c"))
-        assert disk.statistics().writes == 2, "a frozen disk takes nothing"
+        assert disk.statistics().writes == 2, "it takes nothing"
         cut(disk)
         with pytest.raises(NbdError):
             two.flush()
@@ -416,12 +417,12 @@ def test_an_armed_flush_freezes_everything_until_the_cut(folder):
 def test_what_was_in_flight_when_the_flush_came_does_not_complete(folder):
     contract = DeviceContract(fua_latency_ns=200_000_000)
     with running(folder, contract) as disk, NbdClient(disk.socket) as client:
-        disk.arm_flush(1)
+        disk.stop_at_flush(1)
         client.begin_write(0, sectors("a"), fua=True)
         while disk.statistics().fua_writes != 1:
             pass
         client.begin_flush()
-        assert disk.wait_armed(timeout_s=TIMEOUT_S)
+        assert disk.wait_stopped(timeout_s=TIMEOUT_S)
         time.sleep(0.4)  # longer than the write takes
         cut(disk)
     assert read_timeline(folder / "log", verify_payloads=True).requests.completed_ns.tolist() == [
@@ -429,24 +430,121 @@ def test_what_was_in_flight_when_the_flush_came_does_not_complete(folder):
     ]
 
 
-def test_a_flush_that_was_submitted_already_cannot_be_armed(folder):
+def test_a_disk_cannot_stop_at_a_flush_that_was_submitted_already(folder):
     with running(folder) as disk, NbdClient(disk.socket) as client:
         client.flush()
         with pytest.raises(HostError, match="submitted already"):
-            disk.arm_flush(1)
-        disk.arm_flush(2)
+            disk.stop_at_flush(1)
+        disk.stop_at_flush(2)
         cut(disk)
         with NbdClient(disk.socket) as again:
             again.flush()
             again.flush()
-            assert not disk.wait_armed(timeout_s=0.01), "a cut disarms"
+            assert not disk.wait_stopped(timeout_s=0.01), "a cut ends it"
 
 
-def test_closing_a_frozen_disk(folder):
+def test_a_disk_that_goes_on_taking_requests_completes_none(folder):
+    with running(folder) as disk, NbdClient(disk.socket) as one, NbdClient(disk.socket) as two:
+        disk.stop_after(3, taking=True)
+        write(one, 0, "a")
+        one.flush()
+        write(two, 1, "b", fua=True)
+        assert not disk.wait_stopped(timeout_s=0.01), "nothing waits at it"
+        one.begin_write(2 * S, sectors("c"))
+        assert disk.wait_stopped(timeout_s=TIMEOUT_S)
+        two.begin_write(3 * S, sectors("d"), fua=True)
+        two.begin_flush()
+        while disk.statistics().flushes != 2:
+            pass
+        assert disk.statistics().writes == 4
+        cut(disk)
+        assert surviving(folder, disk, 5) == "abBBB"
+    timeline = read_timeline(folder / "log", verify_payloads=True)
+    assert (timeline.requests.completed_ns != NEVER).tolist() == [True] * 3 + [False] * 3
+    assert timeline.in_flight == InFlight(writes=2, zeroes=0, discards=0, flushes=1, survived=0)
+    ((at, mark),) = timeline.marks
+    assert mark == "stopped: requests are taken and do not complete"
+    assert timeline.requests.completed_ns[2] < at < timeline.requests.submitted_ns[3]
+
+
+def test_a_disk_stops_between_requests(folder):
     with running(folder) as disk, NbdClient(disk.socket) as client:
-        disk.arm_flush(1)
+        disk.stop_after(2, taking=False)
+        write(client, 0, "a")
+        client.flush()
+        assert disk.wait_stopped(timeout_s=TIMEOUT_S)
+        client.begin_write(S, sectors("b"))
+        assert disk.statistics().writes == 1, "it takes nothing"
+        cut(disk)
+        assert surviving(folder, disk, 3) == "aBB"
+    timeline = read_timeline(folder / "log", verify_payloads=True)
+    assert timeline.in_flight == InFlight(writes=0, zeroes=0, discards=0, flushes=0, survived=0)
+    assert [mark for _, mark in timeline.marks] == ["stopped between requests"]
+
+
+def test_a_disk_stops_at_an_instant_with_what_is_in_flight(folder):
+    contract = DeviceContract(flush_latency_ns=LONG_NS, fua_latency_ns=LONG_NS)
+    with running(folder, contract) as disk, NbdClient(disk.socket) as client:
+        write(client, 0, "a")
         client.begin_flush()
-        assert disk.wait_armed(timeout_s=TIMEOUT_S)
+        client.begin_write(S, sectors("b"), fua=True)
+        while not (disk.statistics().flushes and disk.statistics().fua_writes):
+            pass
+        for taking in (True, False):
+            disk.stop_after(0, taking=taking)
+            assert disk.wait_stopped(timeout_s=TIMEOUT_S)
+        cut(disk, CutPolicy.KEEP)
+        assert surviving(folder, disk, 3) == "abB"
+    timeline = read_timeline(folder / "log", verify_payloads=True)
+    assert timeline.in_flight == InFlight(writes=1, zeroes=0, discards=0, flushes=1, survived=1)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_random_treats_what_is_in_flight_as_the_seed_says(folder, seed):
+    """Of twelve writes in flight some are kept, some are torn and some are lost."""
+    with running(folder) as disk, NbdClient(disk.socket) as client:
+        disk.stop_after(0, taking=True)
+        for number in range(12):
+            client.begin_write(4 * number * S, sectors("abcdefghijkl"[number] * 4))
+        while disk.statistics().writes != 12:
+            pass
+        report = cut(disk, CutPolicy.RANDOM, seed)
+        surviving(folder, disk)
+    timeline = read_timeline(folder / "log", verify_payloads=True)
+    at = timeline.requests.offset // S
+    kept = [(r.request, r.offset, r.length) for r in timeline.survived]
+    assert kept == [
+        (number, *kept_range)
+        for number in range(12)
+        if (kept_range := expected_random(seed, number, int(at[number]), 4, S))
+    ]
+    assert 0 < len(kept) < 12
+    assert {length < 4 * S for _, _, length in kept} == {False, True}
+    assert timeline.in_flight == InFlight(
+        writes=12, zeroes=0, discards=0, flushes=0, survived=report.survived_writes
+    )
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_prefix_goes_on_with_what_is_in_flight(folder, seed):
+    with running(folder) as disk, NbdClient(disk.socket) as client:
+        write(client, 0, "a")
+        write(client, 1, "b")
+        disk.stop_after(0, taking=True)
+        for number, letter in enumerate("cde", 2):
+            client.begin_write(number * S, sectors(letter))
+            while disk.statistics().writes != number + 1:
+                pass
+        cut(disk, CutPolicy.PREFIX, seed)
+        kept = splitmix(seed, 0) % 6
+        assert surviving(folder, disk) == "abcde"[:kept] + "B" * (8 - kept)
+
+
+def test_closing_a_stopped_disk(folder):
+    with running(folder) as disk, NbdClient(disk.socket) as client:
+        disk.stop_at_flush(1)
+        client.begin_flush()
+        assert disk.wait_stopped(timeout_s=TIMEOUT_S)
     timeline = read_timeline(folder / "log", verify_payloads=True)
     assert timeline.complete
     assert timeline.requests.completed_ns.tolist() == [NEVER]
@@ -551,16 +649,16 @@ disk = CaptureDisk(CaptureConfig(folder / "base", folder / "log", sockets=folder
 disk.start()
 client = NbdClient(disk.socket)
 client.write(0, b"a" * 512)
-disk.arm_flush(1)
+disk.stop_at_flush(1)
 client.begin_flush()
-disk.wait_armed(timeout_s=60)
+disk.wait_stopped(timeout_s=60)
 print(disk.pid, disk.socket, flush=True)
 time.sleep(600)
 """
 
 
 def test_a_killed_controller_leaves_no_disk_and_no_socket(folder):
-    """Even while the disk is frozen with a request in flight, and somebody else is connected."""
+    """Even while the disk has stopped with a request in flight, and somebody else is connected."""
     controller = subprocess.Popen(
         [sys.executable, "-c", CONTROLLER, str(folder)], stdout=subprocess.PIPE, text=True
     )
@@ -733,7 +831,16 @@ def test_the_control_socket_answers_strangers(folder):
         answers = ask(
             folder / "control",
             *("ping", "mark x", "nonsense", "cut", "cut drop", "cut some 1", "cut drop 1 relative"),
-            *("arm flush 0", "arm write 1", "snapshot here", "mark", "cut drop -1", "stat"),
+            *(
+                "stop flush 0",
+                "stop write 1",
+                "stop after",
+                "arm flush 1",
+                "snapshot here",
+                "mark",
+                "cut drop -1",
+                "stat",
+            ),
         )
         assert answers[:2] == ['{"ok":true}'] * 2
         assert all(answer.startswith('{"ok":false,"error":"') for answer in answers[2:-1])

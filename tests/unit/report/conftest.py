@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from powercut.model.observation import Extent, Observation, SlotState
+from powercut.model.timeline import InFlight
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.paths import SCENARIOS
 from powercut.scenario.load import expand, load_scenario
@@ -26,6 +27,12 @@ CONTROL = ControlResult(
     message="cell lying is LOSSY",
     result_directory="cells/lying/0001",
 )
+
+IN_FLIGHT = {
+    "honest": InFlight(writes=3, zeroes=0, discards=0, flushes=1, survived=2),
+    "lying": InFlight(writes=0, zeroes=0, discards=0, flushes=0, survived=0),
+    "no-sync": None,
+}
 
 LOST = Finding(
     FindingKind.LOST,
@@ -107,6 +114,7 @@ class Maker:
             attempted=303,
             findings=findings,
             exposure=exposure,
+            in_flight=IN_FLIGHT[cell.name],
             timings_s={"boot": 0.9, "recover": 0.5},
             result_directory=trial.relative,
         )

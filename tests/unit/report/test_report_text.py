@@ -20,12 +20,13 @@ from powercut.model.events import (
 )
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.report import words
+from powercut.report.page.run import html_report
 from powercut.report.terminal.failure import failure_text
 from powercut.report.terminal.plan import print_plan
 from powercut.report.terminal.progress import ProgressView
 from powercut.report.terminal.show import print_story
 from powercut.report.terminal.table import print_run
-from powercut.store.results import Exposure
+from powercut.store.results import Exposure, InFlight
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
@@ -67,6 +68,26 @@ def test_unknown_is_3_and_never_as_expected(make):
     assert run.exit_status == 3
     assert not run.as_expected
     assert run.verdict is Verdict.INCONCLUSIVE
+
+
+def test_what_a_cut_interrupted_is_said(made):
+    honest, lying, no_sync = (cell.trials[0].in_flight for cell in made.run.cells)
+    assert words.in_flight(honest) == "3 writes, 1 flush"
+    assert words.survived(honest) == "2 of the writes survived, in whole or in part"
+    assert (words.in_flight(lying), words.survived(lying)) == ("nothing", "")
+    assert words.in_flight(no_sync) == "not known"
+    all_kinds = InFlight(writes=1, zeroes=2, discards=1, flushes=2, survived=0)
+    assert words.in_flight(all_kinds) == "1 write, 2 write-zeroes, 1 discard, 2 flushes"
+    assert words.survived(all_kinds) == "none of the writes survived, in whole or in part"
+    cells = made.run.cells
+    assert words.interrupted(cells[2].trials) == ""
+    assert words.interrupted(cells[0].trials) == "In flight at the cut: 3 writes, 1 flush."
+    target = console()
+    print_story(target, made.directory, cell="honest", trial=None)
+    assert "In flight at the cut: 3 writes, 1 flush; 2 of the writes survived" in text_of(target)
+    assert "honest: In flight at the cut: 3 writes, 1 flush." in html_report(
+        made.directory, made.run
+    )
 
 
 def test_the_story_of_a_cell(made, tmp_path):

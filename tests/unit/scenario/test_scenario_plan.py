@@ -7,7 +7,7 @@ import hashlib
 from pathlib import Path
 
 from powercut.scenario.load import expand, parse_scenario
-from powercut.scenario.plan import Trigger, TriggerKind
+from powercut.scenario.plan import STOP_WITHIN, DiskStop, Trial, Trigger, TriggerKind
 from powercut.scenario.seeds import derive_seed, draw_between, fresh_seed
 
 TEXT = (
@@ -46,6 +46,18 @@ def test_random_moments_fill_their_interval():
     assert all(100_000_000 <= moment <= 600_000_000 for moment in moments)
     assert min(moments) < 150_000_000
     assert max(moments) > 550_000_000
+
+
+def test_the_disk_stops_at_any_of_the_next_requests_and_mostly_with_some_in_flight():
+    trials = [trial for cell in plan(5).cells for trial in cell.trials]
+    stops = [trial.disk_stop for trial in trials]
+    assert [trial.disk_stop for cell in plan(5).cells for trial in cell.trials] == stops
+    assert {stop.completions for stop in stops} <= set(range(STOP_WITHIN))
+    assert len({stop.completions for stop in stops}) == 29
+    assert sum(stop.taking for stop in stops) == 72
+    # A trial is repeated by its seeds: these must never change.
+    trial = Trial(1, 0, 4749512602998708594, Trigger(TriggerKind.ACKS, 7))
+    assert trial.disk_stop == DiskStop(0, taking=True)
 
 
 def test_fixed_triggers_are_taken_as_they_are():

@@ -78,6 +78,9 @@ def _print_cell(console: Console, cell: CellResult) -> None:
         console.print(escape(text))
     for sentence in words.how_sure([cell]):
         console.print(escape(sentence), highlight=False)
+    interrupted = words.interrupted(cell.trials) if len(cell.trials) > 1 else ""
+    if interrupted:
+        console.print(escape(interrupted), highlight=False)
     for control in cell.controls:
         sign = "as it must" if control.behaved else "IT MUST NOT"
         console.print(
@@ -93,6 +96,13 @@ def _print_trial(console: Console, result: ResultDir, trial: TrialResult) -> Non
         f"{trial.commits_lost:,} of them lost.",
         highlight=False,
     )
+    if trial.in_flight is not None:
+        survived = words.survived(trial.in_flight)
+        console.print(
+            f"In flight at the cut: {words.in_flight(trial.in_flight)}"
+            f"{f'; {survived}' if survived else ''}.",
+            highlight=False,
+        )
     if trial.latency is not None:
         console.print(
             f"A commit took {trial.latency.p50_us / 1000:.2g} ms (median), "

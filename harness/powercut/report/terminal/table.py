@@ -36,6 +36,9 @@ def print_run(console: Console, run: RunResult) -> None:
             console.print(Text.assemble((cell.cell, "bold"), ": ", text))
     for sentence in words.how_sure(run.cells):
         console.print(Text(sentence, "dim"))
+    interrupted = words.interrupted([trial for cell in run.cells for trial in cell.trials])
+    if interrupted:
+        console.print(Text(interrupted, "dim"))
     console.print(_controls(run))
     console.print(_bottom_line(run))
     console.print()

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Live cuts interrupt requests on a disk that has no latency, and the result says which."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from powercut.campaign.verify import verify
+from powercut.disk.pclog import read_timeline
+from powercut.model.units import NEVER
+from powercut.model.verdict import Verdict
+from powercut.store.layout import ResultDir
+
+SCENARIO = """
+controls: none
+trials: 3
+cut: {policy: random}
+cells:
+  - name: xfs
+    cut.trigger: {acks: 40}
+  - name: ext4
+    filesystem.type: ext4
+    disk.atomic_unit: 4096
+    cut.trigger: {random: [50ms, 300ms]}
+  - name: raw
+    filesystem.type: raw
+    workload.layout: raw
+    disk.volatile_cache: false
+    cut.trigger: {after: 100ms}
+  - name: flush
+    cut.trigger: {flushes: 60}
+  - name: killed
+    cut.kind: vm-kill
+    cut.policy: keep
+    cut.trigger: {acks: 40}
+"""
+STOPS = {
+    True: "stopped: requests are taken and do not complete",
+    False: "stopped between requests",
+}
+
+
+def test_live_cuts_interrupt_requests_and_no_honest_disk_loses(run):
+    result = run(SCENARIO)
+    directory = ResultDir.open(Path(result.result_directory))
+    trials = {cell.cell: cell.trials for cell in result.cells}
+    for name, cuts in trials.items():
+        assert [trial.verdict for trial in cuts] == [Verdict.SAFE] * 3, (name, cuts)
+        assert all(trial.exposure.records == 0 for trial in cuts)
+    for name in ("xfs", "ext4", "raw"):
+        for trial in trials[name]:
+            recorded = directory.at(trial.result_directory)
+            stop = recorded.read_record().trial.disk_stop
+            timeline = read_timeline(recorded.disk_log, verify_payloads=False)
+            ((at, mark),) = timeline.marks
+            assert mark == STOPS[stop.taking]
+            completed = timeline.requests.completed_ns
+            assert (completed[completed != NEVER] < at).all(), "nothing completes after it"
+            assert bool(trial.in_flight.requests) == stop.taking
+    assert sum(t.in_flight.requests > 0 for n in ("xfs", "ext4", "raw") for t in trials[n]) >= 5
+    assert [trial.in_flight.flushes for trial in trials["flush"]] == [1, 1, 1]
+    again = verify(directory.path)
+    assert [t.in_flight for c in again.cells for t in c.trials] == [
+        t.in_flight for c in result.cells for t in c.trials
+    ]
