@@ -38,10 +38,12 @@ struct command {
 /* failure.c: the last failure, and the end of everything. */
 struct failure {
     int error;
+    enum pc_fault fault;
     char call[512];
 };
 extern struct failure last_failure;
 bool failed(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+bool failed_as(enum pc_fault fault);
 _Noreturn void die(const char *format, ...) __attribute__((format(printf, 1, 2)));
 _Noreturn void power_off(void);
 
@@ -88,6 +90,9 @@ void kernel_log_send(void);
 void hello_send(void);
 bool facts_send(const char *device);
 bool facts_stat(const char *device);
+
+/* probe.c: does a disk answer? */
+bool disk_probe(const char *node);
 
 /* trace.c: trace events, whole files as TEXT, and fsync. */
 bool trace_mount(void);

@@ -118,16 +118,19 @@ bool child_run(char *const argv[], int *status)
     sigaddset(&children, SIGCHLD);
     sigprocmask(SIG_BLOCK, &children, NULL);
     int signals = signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (signals < 0)
-        return failed(errno, "signalfd");
+    if (signals < 0) {
+        failed(errno, "signalfd");
+        return failed_as(PC_FAULT_START);
+    }
     if (pipe2(output, O_CLOEXEC)) {
+        failed(errno, "pipe");
         close(signals);
-        return failed(errno, "pipe");
+        return failed_as(PC_FAULT_START);
     }
     if (pipe2(report, O_CLOEXEC)) {
-        error = errno;
+        failed(errno, "pipe");
         close(signals), close(output[0]), close(output[1]);
-        return failed(error, "pipe");
+        return failed_as(PC_FAULT_START);
     }
     port_flush();
     pid_t child = fork();
@@ -139,14 +142,20 @@ bool child_run(char *const argv[], int *status)
     bool started = child > 0 && read(report[0], &error, sizeof error) <= 0;
     int ended = child > 0 ? child_wait(child, output[0], signals, &tail) : 0;
     close(output[0]), close(report[0]), close(signals);
-    if (child < 0)
-        return failed(fork_error, "fork");
+    if (child < 0) {
+        failed(fork_error, "fork");
+        return failed_as(PC_FAULT_START);
+    }
     tail_send(&tail);
     *status = WIFSIGNALED(ended) ? 128 + WTERMSIG(ended) : WEXITSTATUS(ended);
-    if (!started)
-        return failed(error, "execv %s", argv[0]);
-    if (WIFSIGNALED(ended))
-        return failed(EINTR, "%s was killed by signal %d (%s)", argv[0], WTERMSIG(ended),
-                      strsignal(WTERMSIG(ended)));
+    if (!started) {
+        failed(error, "execv %s", argv[0]);
+        return failed_as(PC_FAULT_START);
+    }
+    if (WIFSIGNALED(ended)) {
+        failed(EINTR, "%s was killed by signal %d (%s)", argv[0], WTERMSIG(ended),
+               strsignal(WTERMSIG(ended)));
+        return failed_as(PC_FAULT_SIGNAL);
+    }
     return true;
 }

@@ -39,12 +39,14 @@ static bool verb_mount(const struct command *command, int *status)
      * code for more than a second. */
     snprintf(list, sizeof list, "/modules/order.%s", type);
     if (access(list, F_OK) == 0 && !modules_load(list))
-        return false;
+        return failed_as(PC_FAULT_MODULE);
     if (!device_node(command->argv[2], node, sizeof node) || !make_directories(directory))
         return false;
     unsigned long flags = mount_options_split(options, data, sizeof data);
-    if (mount(node, directory, type, flags, data))
-        return failed(errno, "mount %s %s on %s (%s)", type, node, directory, options);
+    if (mount(node, directory, type, flags, data)) {
+        failed(errno, "mount %s %s on %s (%s)", type, node, directory, options);
+        return failed_as(PC_FAULT_MOUNT);
+    }
     kernel_log_send(); /* "Starting recovery" and the like: what the file system had to do */
     return true;
 }
@@ -106,6 +108,14 @@ static bool verb_flushbufs(const struct command *command, int *status)
     return error ? failed(error, "ioctl BLKFLSBUF %s", node) : true;
 }
 
+static bool verb_probe(const struct command *command, int *status)
+{
+    char node[300];
+    (void)status;
+
+    return device_node(command->argv[1], node, sizeof node) && disk_probe(node);
+}
+
 static bool verb_facts(const struct command *command, int *status)
 {
     (void)status;
@@ -165,6 +175,7 @@ static const struct verb {
     {"write", 2, 2, verb_write},
     {"sync", 0, 1, verb_sync},
     {"flushbufs", 1, 1, verb_flushbufs},
+    {"probe", 1, 1, verb_probe},
     {"stat", 1, 1, verb_stat},
     {"trace", 0, 0, verb_trace},
     {"read", 1, 1, verb_read},

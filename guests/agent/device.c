@@ -27,8 +27,10 @@ bool wait_device(const char *name, unsigned timeout_ms)
     for (;;) {
         if (stat(node, &status) == 0 && S_ISBLK(status.st_mode) && access(entry, F_OK) == 0)
             return true;
-        if (pc_now_ns() >= deadline)
-            return failed(ENODEV, "wait for block device %s", node);
+        if (pc_now_ns() >= deadline) {
+            failed(ENODEV, "wait for block device %s", node);
+            return failed_as(PC_FAULT_DEVICE);
+        }
         sleep_ms(2);
     }
 }

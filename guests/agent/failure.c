@@ -16,9 +16,17 @@ bool failed(int error, const char *format, ...)
     va_list arguments;
 
     last_failure.error = error;
+    last_failure.fault = PC_FAULT_CALL;
     va_start(arguments, format);
     vsnprintf(last_failure.call, sizeof last_failure.call, format, arguments);
     va_end(arguments);
+    return false;
+}
+
+/* Says what the failure that was just kept is about. */
+bool failed_as(enum pc_fault fault)
+{
+    last_failure.fault = fault;
     return false;
 }
 

@@ -104,7 +104,8 @@ void port_text(uint16_t type, const char *format, ...)
     va_end(arguments);
     if (length < 0)
         return;
-    port_send(type, 0, type == PC_ERROR ? (uint64_t)last_failure.error : 0, text,
+    bool error = type == PC_ERROR;
+    port_send(type, error ? last_failure.fault : 0, error ? (uint64_t)last_failure.error : 0, text,
               (size_t)length < sizeof text ? (size_t)length : sizeof text - 1);
 }
 

@@ -80,7 +80,7 @@ enum pcu_step {
     PCU_STEP_NONE = 0,
     PCU_STEP_PATCH = 1,  /* never the state's fault */
     PCU_STEP_VIEW = 2,   /* never the state's fault */
-    PCU_STEP_MOUNT = 3,  /* the state's fault unless errno says ENOMEM */
+    PCU_STEP_MOUNT = 3,  /* model/failure.py says by its errno whose fault that is */
     PCU_STEP_READ = 4,   /* `status` is the reader's exit status */
     PCU_STEP_AFTER = 5,  /* after recovery: `after` says how far it came */
     PCU_STEP_UMOUNT = 6,

@@ -29,7 +29,8 @@ enum pc_message_type {
     PC_ACK = 4,     /* every record up to `lsn` was promised durable */
     PC_MARK = 5,    /* payload: a name; a point in the run somebody may want to find */
     PC_DONE = 6,    /* `lsn`: command id; `value`: exit status of the command */
-    PC_ERROR = 7,   /* `value`: errno; payload: the call that failed and on what */
+    PC_ERROR = 7,   /* `value`: errno; `lsn`: enum pc_fault; payload: the call that failed
+                     * and on what */
     PC_FACT = 8,    /* payload: "key=value": what the guest sees of its environment */
     PC_EXTENT = 9,  /* payload: struct pc_extent[]: what the log reader found */
     PC_LATENCY = 10,/* payload: struct pc_latency: commit latency histogram */
@@ -37,6 +38,17 @@ enum pc_message_type {
 
     /* controller to guest */
     PC_COMMAND = 32 /* `lsn`: command id; payload: NUL-terminated strings, verb first */
+};
+
+/* What an ERROR is about.  Which of them may be held against the disk is the controller's
+ * business (harness/powercut/model/failure.py). */
+enum pc_fault {
+    PC_FAULT_CALL = 0,   /* a call of a program, or of the agent for itself */
+    PC_FAULT_MOUNT = 1,  /* mount(2) refused what it found on the disk, or its arguments */
+    PC_FAULT_MODULE = 2, /* a kernel module was not loaded */
+    PC_FAULT_DEVICE = 3, /* a block device did not appear */
+    PC_FAULT_START = 4,  /* a program was not started: pipe, fork, execv */
+    PC_FAULT_SIGNAL = 5  /* a program was killed by a signal */
 };
 
 struct pc_message {

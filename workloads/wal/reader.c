@@ -111,12 +111,14 @@ static int open_file(struct scan *s, uint64_t index)
 
 /* Older runs may have left payload without its header: their keys have to be known before
  * anything is called corrupt.  What cannot be read here is reported by the scan itself. */
-static void learn(struct scan *s)
+static int learn(struct scan *s)
 {
     uint8_t *data = malloc(BATCH_BYTES);
 
+    if (!data)
+        return wal_fail(s->failure, ENOMEM, "malloc");
     s->learned = true;
-    for (size_t i = 0; data && i < (s->directory < 0 ? 1 : s->segment_count); i++) {
+    for (size_t i = 0; i < (s->directory < 0 ? 1 : s->segment_count); i++) {
         int fd = open_file(s, s->directory < 0 ? 0 : s->segments[i]);
         off_t size = fd < 0 ? 0 : lseek(fd, 0, SEEK_END);
 
@@ -128,6 +130,7 @@ static void learn(struct scan *s)
             close(fd);
     }
     free(data);
+    return 0;
 }
 
 static int scan_slot(struct scan *s, uint64_t slot, const uint8_t *data)
@@ -135,7 +138,8 @@ static int scan_slot(struct scan *s, uint64_t slot, const uint8_t *data)
     struct pc_extent extent = wal_classify(&s->classifier, slot, data);
 
     if (extent.state == PC_SLOT_CORRUPT && !s->learned) {
-        learn(s);
+        if (learn(s))
+            return -1;
         extent = wal_classify(&s->classifier, slot, data);
     }
     return add_extent(s, extent);

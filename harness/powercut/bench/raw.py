@@ -18,7 +18,7 @@ from powercut.explore.request import Budget, Wanted
 from powercut.explore.state_images import StateImages
 from powercut.recording.recorded import Recorded, open_recorded
 from powercut.rig.guest_engine import write_image
-from powercut.rig.recovery import read_on_host
+from powercut.rig.host_reader import read_on_host
 from powercut.store.layout import ResultDir
 
 _SCENARIO: Final = """

@@ -18,9 +18,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from powercut.channel.port import CommandResult
+from powercut.channel.port import CommandResult, GuestError
 from powercut.channel.wire import Message, MessageType, decode_extents, decode_latency
 from powercut.model.errors import DamagedRecording
+from powercut.model.failure import GuestFault
 from powercut.model.history import History
 from powercut.model.latency import LatencyHistogram
 from powercut.model.observation import Extent
@@ -39,6 +40,7 @@ class Collection:
     extents: list[Extent] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     latency: LatencyHistogram | None = None
+    failures: list[GuestError] = field(default_factory=list)
 
     def result(self, status: int) -> CommandResult:
         """The result, once the command has ended with `status`."""
@@ -49,6 +51,7 @@ class Collection:
             tuple(self.extents),
             tuple(self.texts),
             self.latency,
+            tuple(self.failures),
         )
 
 
@@ -89,7 +92,9 @@ class Ledger:
             case MessageType.DONE:
                 self._done(message)
             case MessageType.ERROR:
-                current.errors.append(describe_error(message))
+                text = describe_error(message)
+                current.errors.append(text)
+                current.failures.append(GuestError(_fault(message), message.value, text))
             case MessageType.FACT:
                 key, value = _pair(message.text)
                 current.facts[key] = value
@@ -157,6 +162,13 @@ def describe_error(message: Message) -> str:
     if name is None:
         return f"{message.text} (errno {number})" if number else message.text
     return f"{message.text}: {os.strerror(number)} ({name})"
+
+
+def _fault(message: Message) -> GuestFault:
+    try:
+        return GuestFault(message.lsn)
+    except ValueError:
+        raise DamagedRecording(f"an ERROR about {message.lsn}: no such thing can fail") from None
 
 
 def _workload(collection: Collection) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from powercut.model.errors import HostError
+from powercut.model.failure import GuestFault
 from powercut.model.history import History
 from powercut.model.latency import LatencyHistogram
 from powercut.model.observation import Extent
@@ -17,11 +18,20 @@ class GuestFailed(HostError):
 
 
 @dataclass(frozen=True)
+class GuestError:
+    """A call that failed in the guest: what it is about, its errno, and its words."""
+
+    fault: GuestFault
+    error: int
+    text: str
+
+
+@dataclass(frozen=True)
 class CommandResult:
     """What a command in the guest left behind.
 
     `status` is its exit status; `error` names the call that failed, with its errno,
-    if the guest said so.
+    if the guest said so; `errors` are all such calls, in the order in which they failed.
     """
 
     status: int
@@ -30,6 +40,21 @@ class CommandResult:
     extents: tuple[Extent, ...]
     texts: tuple[str, ...]
     latency: LatencyHistogram | None
+    errors: tuple[GuestError, ...] = ()
+
+
+class Commands(Protocol):
+    """What recovery asks of a channel: who is there, and commands one after the other."""
+
+    def wait_hello(self, *, timeout_s: float) -> dict[str, str]:
+        """As in `Channel`."""
+
+    def run(self, *argv: str, timeout_s: float) -> CommandResult:
+        """As in `Channel`."""
+
+    @property
+    def acked(self) -> int:
+        """Highest LSN acknowledged so far; 0 if none."""
 
 
 class Channel(Protocol):

@@ -6,7 +6,9 @@ surviving medium (crash/survival.py).  From the machine that recovered follows w
 records came back.  So:
 
 1. A record came back although its bytes are not on the medium: impossible.
-   DISAGREEMENT, INCONCLUSIVE: a bug in powercut.
+   DISAGREEMENT, INCONCLUSIVE: a bug in powercut.  But if no write at all shows its bytes,
+   something stores them in a form that the scan does not recognise: INCOMPLETE,
+   INCONCLUSIVE, and what exposure analysis says of bytes never written is worth nothing.
 2. Raw log: a record did not come back although all its bytes are in its place: the
    same.  Only for a slot that cannot be read the medium is not asked.
 3. File system or image format: a record did not come back although its bytes are on the
@@ -25,6 +27,9 @@ from powercut.model.exposure import Survival
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict, lsn_ranges
 from powercut.model.wal import WalLayout
 
+NOT_JUDGED = "bytes: not judged"
+"""How a finding says that the scan does not recognise the records of this workload."""
+
 _LOSSES = frozenset(
     {
         FindingKind.LOST,
@@ -39,8 +44,16 @@ _LOSSES = frozenset(
 """Losses of which the medium says whether the bytes themselves are gone."""
 
 
-def check_agreement(reading: LogReading, predicted: Survival, layout: WalLayout) -> list[Finding]:
-    """DISAGREEMENT where recovery and recording cannot both be right."""
+def check_agreement(
+    reading: LogReading,
+    predicted: Survival,
+    layout: WalLayout,
+    unrecognised: tuple[LsnRange, ...] = (),
+) -> list[Finding]:
+    """DISAGREEMENT where recovery and recording cannot both be right.
+
+    `unrecognised` are the required records of which no write shows all the bytes.
+    """
     common = _common(reading.required, predicted.required)
     if common is None:
         return []
@@ -48,10 +61,14 @@ def check_agreement(reading: LogReading, predicted: Survival, layout: WalLayout)
     gone = _lsns(predicted.lost, common) - uncertain
     back = _lsns(reading.intact, common)
     findings = []
-    if ghosts := gone & back:
+    ghosts = gone & back
+    blind = ghosts & _lsns(unrecognised, common)
+    if ghosts - blind:
         findings.append(
-            _disagreement("came back although their bytes are not on the medium", ghosts)
+            _disagreement("came back although their bytes are not on the medium", ghosts - blind)
         )
+    if blind:
+        findings.append(bytes_not_judged(lsn_ranges(blind), "came back"))
     if layout.in_place:
         unreadable = _lsns(reading.ranges(Fate.UNREADABLE), common)
         missing = _lsns(reading.lost, common) - gone - uncertain - unreadable
@@ -79,6 +96,19 @@ def explain_losses(
         else:
             explained.append(finding)
     return explained
+
+
+def bytes_not_judged(lsns: tuple[LsnRange, ...], what: str) -> Finding:
+    """Nothing follows from not having seen the bytes of records that `what`."""
+    return Finding(
+        FindingKind.INCOMPLETE,
+        Verdict.INCONCLUSIVE,
+        f"{NOT_JUDGED}: records {ranges_text(lsns)} {what}, and no write to the disk shows "
+        "all their bytes: something keeps them in another form (compressed, encrypted, at odd "
+        "addresses); only recovered states can say whether they were durable",
+        lsns,
+        {"bytes": "not judged"},
+    )
 
 
 def _disagreement(what: str, lsns: set[int]) -> Finding:

@@ -9,8 +9,9 @@ A required record has one fate:
 4. TORN: parts of it, or of another record, are there.
 5. CORRUPT: bytes that nobody wrote are there.
 6. MISDIRECTED: it stands in another slot, and not in its own.
-7. UNREADABLE: its slot cannot be read.
-8. UNSEEN: the reader ended before it came to its slot.
+7. UNREADABLE: its slot cannot be read, and the disk is at fault.
+8. UNSEEN: the reader ended before it came to its slot, or did not read it for a reason that is
+   not the disk's (model/failure.py).
 
 A slot that holds a record of another slot counts as ABSENT for the record that belongs
 there.  The slots that no required record belongs to are kept apart (`Bystanders`): what
@@ -27,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from powercut.model.exposure import ranges_of
+from powercut.model.failure import failure_of_slot
 from powercut.model.observation import Extent, Observation, SlotState
 from powercut.model.verdict import LsnRange, lsn_ranges
 from powercut.model.wal import WalLayout
@@ -68,6 +70,8 @@ class LogReading:
     required: LsnRange | None
     fate: npt.NDArray[np.uint8]
     bystanders: Bystanders
+    unread: set[int] = field(default_factory=set)
+    """Why slots were not read that the disk is not to blame for: errnos."""
 
     def lsns(self, *fates: Fate) -> I64:
         """The records with one of `fates`."""
@@ -108,7 +112,10 @@ def read_log(
         if extent.slot < 0 or extent.count < 1:
             raise ValueError(f"impossible extent: {extent}")
         for part, index in _parts(extent, required, layout):
-            _place(reading, part, index, attempted, layout, elsewhere)
+            if part.state is SlotState.UNREADABLE and not _is_disks_fault(part):
+                _leave_unseen(reading, part, index)
+            else:
+                _place(reading, part, index, attempted, layout, elsewhere)
     _note_misdirected(reading, elsewhere)
     return reading
 
@@ -148,6 +155,16 @@ def _required_at(slot: int, required: LsnRange | None, layout: WalLayout) -> tup
     if index < 0:
         return None, first
     return (index, first + count) if index < count else (None, forever)
+
+
+def _is_disks_fault(unreadable: Extent) -> bool:
+    return failure_of_slot(unreadable.detail).is_finding
+
+
+def _leave_unseen(reading: LogReading, part: Extent, index: int | None) -> None:
+    reading.unread.add(part.detail)
+    if index is not None:
+        reading.fate[index : index + part.count] = Fate.UNSEEN
 
 
 _FATES = {

@@ -16,15 +16,18 @@ What it finds, and what that means:
    lawfully be, and no finding.
 5. The system did not come back: NOT_RECOVERED.  LOSSY, if recovery was tried to its end
    (the observation is complete).
-6. The reader did not finish, or nothing had been acknowledged: INCOMPLETE.  INCONCLUSIVE.
+6. Recovery or the reader did not finish for a reason that is not the disk's, or nothing had
+   been acknowledged: INCOMPLETE.  INCONCLUSIVE.  model/failure.py says which failure is which.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 
 from powercut.checkers.reading import Fate, LogReading, read_log
 from powercut.model.exposure import ranges_of
+from powercut.model.failure import Failure
 from powercut.model.history import History
 from powercut.model.observation import Observation
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict, lsn_ranges
@@ -75,34 +78,43 @@ def check_log(
     reading = read_log(required, attempted, observation, layout)
     findings = _losses(reading) + _bystanders(reading)
     if not observation.complete:
-        findings.append(_incomplete(reading, observation))
+        findings.append(_incomplete(reading, observation.failure, observation.cause))
+    elif reading.unread:
+        numbers = ", ".join(os.strerror(number) for number in sorted(reading.unread))
+        findings.append(_incomplete(reading, numbers, Failure.SLOT_UNREAD))
     return findings
 
 
 def _not_recovered(required: LsnRange | None, observation: Observation) -> Finding:
     why = observation.failure or "no reason was given"
     if not observation.complete:
-        return Finding(
-            FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, f"recovery could not be judged: {why}"
-        )
+        return _trouble(f"recovery could not be judged: {why}", (), observation.cause)
     return Finding(
         FindingKind.NOT_RECOVERED,
         Verdict.LOSSY,
         f"the system did not recover: {why}",
         (required,) if required else (),
-        {"failure": why},
+        {"failure": why} | _named(observation.cause),
     )
 
 
-def _incomplete(reading: LogReading, observation: Observation) -> Finding:
+def _incomplete(reading: LogReading, why: str, cause: Failure | None) -> Finding:
     unseen = reading.ranges(Fate.UNSEEN)
-    why = observation.failure or "no reason was given"
-    return Finding(
-        FindingKind.INCOMPLETE,
-        Verdict.INCONCLUSIVE,
-        f"the log was not read to its end ({why}); unknown: {ranges_text(unseen)}",
-        unseen,
+    why = why or "no reason was given"
+    return _trouble(
+        f"the log was not read to its end ({why}); unknown: {ranges_text(unseen)}", unseen, cause
     )
+
+
+def _trouble(message: str, lsns: tuple[LsnRange, ...], cause: Failure | None) -> Finding:
+    """What says nothing about the disk, with what to do next."""
+    if cause is not None:
+        message = f"{message}\n{cause.reason}; what to do: {cause.remedy}"
+    return Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message, lsns, dict(_named(cause)))
+
+
+def _named(cause: Failure | None) -> dict[str, object]:
+    return {"cause": cause.label} if cause else {}
 
 
 def _losses(reading: LogReading) -> list[Finding]:

@@ -170,6 +170,21 @@ def open_image(socket: Path, image_format: ImageFormat, *, timeout_s: float) -> 
     )
 
 
+def open_base(image: Path, image_format: ImageFormat, *, timeout_s: float) -> str:
+    """Opens the image in a file for reading; what the tool says if it does not open, or "".
+
+    Raises HostError if the tool is missing or does not end.
+    """
+    node = {
+        "driver": image_format.value,
+        "backing": None,
+        "file": {"driver": "file", "filename": str(image.absolute())},
+    }
+    argv = ["qemu-io", "-r", "-c", "length", f"json:{json.dumps(node)}"]
+    done = _run(argv, timeout_s, reads=[image])
+    return (done.stderr.strip() or "no reason given") if done.returncode else ""
+
+
 def _run(
     argv: list[str],
     timeout_s: float,

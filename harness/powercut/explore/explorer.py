@@ -8,7 +8,8 @@ What is checked, and what follows from it:
 2. A state that an engine could not recover for reasons of its own is INCOMPLETE.
 3. What exposure analysis calls exposed must be lost in some state, if every ack was
    looked at with nothing but the durable writes; and in a raw log nothing else may be
-   lost.  Otherwise the two disagree, and that is a bug in powercut.
+   lost.  Otherwise the two disagree, and that is a bug in powercut; but where no write shows a
+   record's bytes, the scan does not recognise them, and they are not judged.
 4. Nothing found in states that were checked is SAFE; no state checked is not.
 
 If second cuts are wanted, a part of the budget is theirs: recoveries of states that were
@@ -27,6 +28,7 @@ from typing import Any, Final
 import numpy as np
 
 from powercut import __version__
+from powercut.checkers.agreement import bytes_not_judged
 from powercut.checkers.judge import confirms
 from powercut.checkers.wal import ranges_text
 from powercut.crash.explore import Exploration, InstantKind, events, log2_sum
@@ -291,8 +293,9 @@ class _Run:
 
     def _compare_with_exposure(self) -> None:
         """Rule 3."""
-        spans = exposure(self.recorded.evidence).exposed_lsns
-        exposed = {lsn for span in spans for lsn in span}
+        report = exposure(self.recorded.evidence)
+        exposed = {lsn for span in report.exposed_lsns for lsn in span}
+        unseen = {lsn for span in report.never_written_lsns for lsn in span}
         lost = self.collected.lost
         all_acks = (
             "durable-only" in self.exploration.swept
@@ -301,8 +304,11 @@ class _Run:
         )
         missed = exposed - lost if all_acks else set()
         beyond = lost - exposed if self.engine == "raw" else set()
+        if missed & unseen:
+            blind = bytes_not_judged(lsn_ranges(missed & unseen), "came back in every state")
+            self.collected.add_general(blind)
         for lsns, what in (
-            (missed, "exposed, but came back in every state that was checked"),
+            (missed - unseen, "exposed, but came back in every state that was checked"),
             (beyond, "lost in some state, but not exposed"),
         ):
             if lsns:

@@ -35,7 +35,7 @@ from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.recording.recorded import Recorded
 from powercut.recover.raw import Moment, RawLog, Reading, fine
 from powercut.rig.guest_engine import write_image
-from powercut.rig.recovery import read_on_host
+from powercut.rig.host_reader import read_on_host
 
 I64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -305,7 +305,7 @@ class RawExploration:
         mine = self.log.observation(reading, row)
         wrong = ""
         if not seen.complete:
-            wrong = f"the reader failed: {seen.failure}"
+            self.collected.add(state.policy, [_not_compared(seen)], lambda: state)
         elif seen.stretches != mine.stretches:
             wrong = "the log reader, on an image, sees another log"
         if wrong:
@@ -397,6 +397,14 @@ def _none(moment: Moment) -> Mask:
 def _stable(name: str) -> int:
     """A number for a name that is the same in every process."""
     return int.from_bytes(name.encode()[:8], "little")
+
+
+def _not_compared(seen: Observation) -> Finding:
+    return Finding(
+        FindingKind.INCOMPLETE,
+        Verdict.INCONCLUSIVE,
+        f"the raw engine was not compared with the log reader: {seen.failure}",
+    )
 
 
 def _disagreement(what: str) -> Finding:

@@ -259,7 +259,8 @@ def _engine_failed(error: HostError) -> Finding:
     return Finding(
         FindingKind.INCOMPLETE,
         Verdict.INCONCLUSIVE,
-        f"the engine failed, and nothing is known of this state: {error}",
+        f"the engine failed, and nothing is known of this state: {error}"
+        + (f"; what to do: {error.hint}" if error.hint else ""),
     )
 
 

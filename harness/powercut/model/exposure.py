@@ -70,6 +70,11 @@ class ExposureReport:
         return ranges_of(self.lsn[self.exposed & (self.durable_ns == NEVER)])
 
     @property
+    def never_written_lsns(self) -> tuple[LsnRange, ...]:
+        """The exposed records of which some bytes never reached the disk at all."""
+        return ranges_of(self.lsn[self.exposed & (self.write < 0)])
+
+    @property
     def unknown_lsns(self) -> tuple[LsnRange, ...]:
         """The records about which the timeline, cut short, says nothing."""
         return ranges_of(self.lsn[~self.known])

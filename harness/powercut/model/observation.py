@@ -6,6 +6,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 
+from powercut.model.failure import Failure
+
 
 class SlotState(enum.IntEnum):
     """What stood in a slot of the log.  The numbers are those of the wire."""
@@ -42,6 +44,8 @@ class Observation:
     `recovered` is False if recovery itself failed (no mount, panic); `failure`
     then says how, in the words of whoever noticed.  `complete` is False if the
     reader did not finish: nothing may then be concluded from what is missing.
+    `cause` is the row of the table of failures that `failure` belongs to, None if nothing
+    failed or a recording does not say.
     `later` is what came of the workload going on after this, if it was asked to.
     """
 
@@ -50,6 +54,17 @@ class Observation:
     complete: bool = True
     failure: str = ""
     later: Continued | None = None
+    cause: Failure | None = None
+
+    @staticmethod
+    def failed(cause: Failure, words: str, extents: tuple[Extent, ...] = ()) -> Observation:
+        """What a failure leaves to be judged: a system that did not recover, or nothing certain.
+
+        `extents` are what had been read before; they count only where the failure is trouble.
+        """
+        if cause.is_finding:
+            return Observation((), recovered=False, failure=words, cause=cause)
+        return Observation(extents, complete=False, failure=words, cause=cause)
 
     @property
     def stretches(self) -> tuple[Extent, ...]:

@@ -20,10 +20,11 @@ from powercut.disk.foreign_files import refuse_foreign_files
 from powercut.machine.port import FileDisk
 from powercut.machine.qemu.machine import QemuMachine
 from powercut.model.errors import HostError
+from powercut.model.failure import Failure
 from powercut.model.observation import Observation
 from powercut.recover.port import ImageWrite, RecoveryPlan
 from powercut.rig.closing import Opened
-from powercut.rig.recovery import recover_in_guest
+from powercut.rig.recovery import agreed, must_repeat, recover_in_guest
 from powercut.rig.rig import Rig
 from powercut.rig.scratch import scratch
 from powercut.scenario.settings import Parameters
@@ -42,6 +43,7 @@ class GuestEngine(Opened):
         self._plan = plan
         self._rig: Rig | None = None
         self._folder = Path()
+        self._mounts_base: bool | None = None
         self.boots = 0
 
     @property
@@ -61,9 +63,23 @@ class GuestEngine(Opened):
     def recover(self, writes: Sequence[ImageWrite], *, timeout_s: float) -> Observation:
         """Recovers the base image with `writes` laid over it, in order.
 
+        A state that does not come back is recovered twice, and a file system that refuses to
+        mount is believed only if the base image mounts.  `timeout_s` is for each boot.
         Raises HostError if the image cannot be written, DamagedRecording if it is one that
         would make QEMU open other files.
         """
+        seen = self._boot(writes, timeout_s=timeout_s)
+        if must_repeat(seen):
+            seen = agreed(seen, self._boot(writes, timeout_s=timeout_s))
+        if seen.cause is Failure.MOUNT_REFUSED:
+            if self._mounts_base is None:
+                base = self._boot((), timeout_s=timeout_s)
+                self._mounts_base = base.recovered and base.complete
+            if not self._mounts_base:
+                seen = Observation.failed(Failure.MOUNT_UNPROVED, seen.failure)
+        return seen
+
+    def _boot(self, writes: Sequence[ImageWrite], *, timeout_s: float) -> Observation:
         if self._rig is None or self._folder == Path():
             raise HostError("the guest engine has not been started")
         self.boots += 1

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from powercut.model.binding import NOT_BOUND, Binding, check_digest
 from powercut.model.errors import DamagedRecording
+from powercut.model.failure import Failure
 from powercut.model.observation import Extent, Observation, SlotState
 from powercut.store.files import write_atomic
 
@@ -22,6 +23,7 @@ def observation_to_json(observation: Observation) -> dict[str, Any]:
         "recovered": observation.recovered,
         "complete": observation.complete,
         "failure": observation.failure,
+        "cause": observation.cause.label if observation.cause else "",
         "extents": [
             [e.slot, e.count, e.state.name.lower(), e.lsn, e.detail] for e in observation.extents
         ],
@@ -41,6 +43,7 @@ def observation_from_json(value: Any) -> Observation:
             recovered=_is_bool(value["recovered"]),
             complete=_is_bool(value["complete"]),
             failure=str(value["failure"]),
+            cause=Failure.labelled(value["cause"]) if value.get("cause") else None,
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not an observation: {error!r}") from error

@@ -20,6 +20,7 @@ from powercut.checkers.reading import read_log
 from powercut.checkers.wal import check_wal, required_after
 from powercut.crash.evidence import Evidence, gather
 from powercut.crash.exposure import exposure
+from powercut.crash.recognised import unrecognised
 from powercut.crash.survival import survival
 from powercut.model.errors import DamagedRecording, PowercutError
 from powercut.model.exposure import ExposureReport
@@ -59,7 +60,7 @@ def judge_trial(directory: TrialDir) -> TrialResult:
     """
     loaded = _load(directory)
     report: ExposureReport | None = None
-    attempted = 0
+    attempted, recognised = 0, True
     checkers: dict[str, Checker] = {"recording": lambda: list(loaded.gaps)}
     facts = loaded.record.guest_facts
     promised = commands.promised_facts(loaded.record.parameters.machine)
@@ -69,9 +70,12 @@ def judge_trial(directory: TrialDir) -> TrialResult:
     if evidence is not None:
         report = exposure(evidence)
         complete = evidence.timeline.complete
-        checkers["exposure"] = lambda: check_exposure(report, timeline_complete=complete)
         # What reached the disk was attempted, even if the cut swallowed the message.
         attempted = max(evidence.history.attempted, evidence.claims.attempted)
+        recognised = _recognised(evidence, loaded.observation, attempted)
+        checkers["exposure"] = lambda: check_exposure(
+            report, timeline_complete=complete, recognised=recognised
+        )
         if loaded.observation:
             checkers |= _live_checkers(evidence, loaded.observation, attempted)
     judgement = run_checkers(checkers)
@@ -81,7 +85,7 @@ def judge_trial(directory: TrialDir) -> TrialResult:
         acked=history.acked if history else 0,
         attempted=attempted,
         findings=judgement.findings,
-        exposure=_exposure(report) if report is not None else None,
+        exposure=_exposure(report) if report is not None and recognised else None,
         in_flight=loaded.timeline.in_flight if loaded.timeline else None,
         latency=loaded.recorded.latency if loaded.recorded else None,
         timings_s=loaded.record.timings_s,
@@ -172,14 +176,31 @@ def _live_checkers(
 
     def check_prediction() -> list[Finding]:
         required = required_after(history, layout, attempted)
-        return check_agreement(
-            read_log(required, attempted, observation, layout), predicted, layout
-        )
+        reading = read_log(required, attempted, observation, layout)
+        return check_agreement(reading, predicted, layout, unrecognised(evidence, required))
 
     checkers: dict[str, Checker] = {"wal": check_claims}
     if observation.recovered:
         checkers["agreement"] = check_prediction
     return checkers
+
+
+def _recognised(evidence: Evidence, observation: Observation | None, attempted: int) -> bool:
+    """Whether the scan knows the bytes of this workload's records when it sees them.
+
+    It does not if a record came back of which no write shows all the bytes.  If it is not known
+    what came back, some record must have been seen.
+    """
+    if observation is None or not observation.recovered or not observation.complete:
+        return bool(len(evidence.runs))
+    layout = evidence.layout
+    required = required_after(evidence.history, layout, attempted)
+    try:
+        reading = read_log(required, attempted, observation, layout)
+    except ValueError:  # extents that no reader can have seen: the other checkers say so
+        return True
+    back = {lsn for span in reading.intact for lsn in span}
+    return not any(lsn in back for span in unrecognised(evidence, required) for lsn in span)
 
 
 def _exposure(report: ExposureReport) -> Exposure:

@@ -17,16 +17,18 @@ from typing import Final, NoReturn
 from powercut import __version__
 from powercut.channel.guest_channel import GuestChannel
 from powercut.disk.capture import CaptureDisk
-from powercut.disk.image_format import ensure_formatted_image, open_image
-from powercut.machine import nbd
+from powercut.disk.image_format import ensure_formatted_image
 from powercut.machine.qemu.machine import QemuMachine
 from powercut.model.contract import CutKind, CutPolicy
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
 from powercut.model.events import Phase
+from powercut.model.failure import Failure
 from powercut.model.machine import ImageFormat
 from powercut.model.observation import Observation
 from powercut.rig import commands
-from powercut.rig.recovery import read_on_host, recover_in_guest
+from powercut.rig.host_reader import read_on_host
+from powercut.rig.image_open import open_after_cut
+from powercut.rig.recovery import agreed, must_repeat, recover_in_guest
 from powercut.rig.rig import Rig
 from powercut.rig.scratch import scratch
 from powercut.rig.set_up import Deadline, mount_disk, prepare_disk
@@ -273,16 +275,23 @@ class _Recording:
             disk.snapshot(medium)
             return read_on_host(parameters, self.job.run_id, medium, timeout_s=timeout_s)
         if image_format is not ImageFormat.RAW:
-            nbd.examine(disk.socket, timeout_s=timeout_s)  # from here on it is the image's fault
-            opened = open_image(disk.socket, image_format, timeout_s=timeout_s)
+            opened = open_after_cut(
+                disk.socket, self.directory.base_image, image_format, timeout_s=timeout_s
+            )
             self.recovery_facts = {"image_check": opened.check, "image_repairs": opened.repairs}
             if opened.problem:
                 failure = f"the {image_format.value} image does not open: {opened.problem}"
-                return Observation((), recovered=False, failure=failure)
-        folder = sockets / "recovery"
+                return Observation.failed(Failure.IMAGE_REFUSED, failure)
+        seen = self._boot(disk, sockets / "recovery", timeout_s)
+        if must_repeat(seen):
+            seen = agreed(seen, self._boot(disk, sockets / "recovery-again", timeout_s))
+        return seen
+
+    def _boot(self, disk: CaptureDisk, folder: Path, timeout_s: float) -> Observation:
+        """Recovery by the guest itself, which has mounted this file system before the cut."""
         folder.mkdir()
-        spec = self.rig.machine_spec(parameters, disk.socket, folder)
-        plan = commands.recovery_plan(parameters, self.job.run_id)
+        spec = self.rig.machine_spec(self.job.parameters, disk.socket, folder)
+        plan = commands.recovery_plan(self.job.parameters, self.job.run_id)
         with (
             GuestChannel.on_unix(spec.channel) as channel,
             QemuMachine(spec, folder, templates=self.rig.templates) as machine,
@@ -292,5 +301,5 @@ class _Recording:
                 self.recovery_facts |= facts
             finally:
                 machine.kill(timeout_s=_GRACE_S)
-                self.directory.write_text("recovery-console.txt", machine.diagnosis)
+                self.directory.write_text(f"{folder.name}-console.txt", machine.diagnosis)
         return observation

@@ -28,7 +28,7 @@ from powercut.recover.uml.origin import PAGE, Origin
 from powercut.rig.closing import start_engine
 from powercut.rig.engine_choice import EngineChoice, engine_for
 from powercut.rig.guest_engine import GuestEngine, check_recorded_kernel
-from powercut.rig.recovery import read_log
+from powercut.rig.host_reader import read_log
 from powercut.rig.scratch import scratch
 from powercut.scenario.settings import Parameters
 

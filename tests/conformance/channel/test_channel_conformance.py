@@ -14,9 +14,10 @@ import pytest
 from powercut.channel import wire
 from powercut.channel.guest_channel import GuestChannel
 from powercut.channel.history_file import read_history
-from powercut.channel.port import CommandResult, GuestFailed
+from powercut.channel.port import CommandResult, GuestError, GuestFailed
 from powercut.channel.wire import Decoder, Message, MessageType
 from powercut.model.errors import DamagedRecording, DeadlineExceeded
+from powercut.model.failure import GuestFault
 from powercut.model.observation import Extent, SlotState
 
 SOON_S = 20  # long enough for a loaded host; nothing here takes that long unless it fails
@@ -152,16 +153,21 @@ def test_a_command_returns_everything_that_was_said_before_its_end(channel, gues
         (MessageType.EXTENT, {"payload": wire.EXTENT.pack(5, 1, 0, 2, 0)}),
         (MessageType.LATENCY, {"payload": latency}),
         (MessageType.ERROR, {"value": errno.EIO, "payload": b"fdatasync /mnt/log"}),
+        (MessageType.ERROR, {"lsn": 5, "value": errno.EINTR, "payload": b"killed"}),
     ]
     with behind(guest.answer, 3, *replies):
         result = channel.run("exec", "/bin/wal", "read", "", timeout_s=SOON_S)
     assert result == CommandResult(
         3,
-        "fdatasync /mnt/log: Input/output error (EIO)",
+        "fdatasync /mnt/log: Input/output error (EIO); killed: Interrupted system call (EINTR)",
         {"write_cache": "write back", "cmdline": "a=b"},
         (Extent(0, 5, SlotState.INTACT, 1), Extent(5, 1, SlotState.ABSENT)),
         ("found it",),
         wire.decode_latency(latency),
+        (
+            GuestError(GuestFault.CALL, errno.EIO, "fdatasync /mnt/log: Input/output error (EIO)"),
+            GuestError(GuestFault.SIGNAL, errno.EINTR, "killed: Interrupted system call (EINTR)"),
+        ),
     )
     assert channel.latency == result.latency
 

@@ -9,14 +9,18 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from powercut.model.errors import HostError
+from powercut.model.failure import Failure
 from powercut.model.observation import Extent, SlotState
 from powercut.recover.port import ImageWrite, RecoveryPlan
 from powercut.recover.uml.engine import UmlEngine, unavailable
+from powercut.recover.uml.log import log_bytes
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))
 
@@ -314,6 +318,38 @@ def test_the_kernel_finds_no_file_of_the_host(tmp_path):
     hostile = RecoveryPlan("hostfs", str(tmp_path), "/mnt", READ)
     with UmlEngine(base, hostile) as engine:
         engine.start(timeout_s=BOOT_S)
-        seen = engine.recover((), timeout_s=STATE_S)
-    assert not seen.recovered
-    assert seen.extents == ()
+        with pytest.raises(HostError, match="mount hostfs"):
+            engine.recover((), timeout_s=STATE_S)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"mount_options": "barrier=perhaps"}, "mount-unproved"),
+        ({"filesystem": "befs"}, "mount-unsupported"),
+    ],
+)
+def test_what_a_kernel_says_of_every_disk_is_held_against_none(tmp_path, change, reason):
+    base = mkfs(tmp_path / "base", "ext4")
+    wreck = (ImageWrite(0, 64 << 10, None),)
+    with UmlEngine(base, replace(plan("ext4"), **change)) as engine:
+        engine.start(timeout_s=BOOT_S)
+        for state in ((), wreck, wreck):
+            with pytest.raises(HostError) as caught:
+                engine.recover(state, timeout_s=STATE_S)
+            cause = Failure.labelled(reason)
+            assert cause.reason in str(caught.value)
+            assert caught.value.hint == cause.remedy
+        assert engine.boots == 1, "a fresh kernel knows no more options"
+
+
+def test_a_first_state_that_does_not_mount_is_lost_if_the_base_image_mounts(tmp_path):
+    base = mkfs(tmp_path / "base", "ext4")
+    wreck = (ImageWrite(0, 64 << 10, None),)
+    with UmlEngine(base, plan("ext4")) as engine:
+        engine.start(timeout_s=BOOT_S)
+        seen, raw = engine.record(wreck, timeout_s=STATE_S)
+        assert (seen.cause, seen.recovered) == (Failure.MOUNT_REFUSED, False)
+        assert raw is not None
+        assert log_bytes(raw) < 1 << 16, "what is on record is the state's recovery, not the base's"
+        assert engine.recover((), timeout_s=STATE_S).recovered

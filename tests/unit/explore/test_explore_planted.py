@@ -27,7 +27,7 @@ from powercut.recover import raw
 from powercut.recover.raw import Moment, RawLog, unavailable
 from powercut.rig.engine_choice import EngineChoice
 from powercut.rig.guest_engine import write_image
-from powercut.rig.recovery import read_on_host
+from powercut.rig.host_reader import read_on_host
 from powercut.witness import minimize as witness
 from powercut.witness.judge import Judgement
 

@@ -23,7 +23,7 @@ from powercut.recording import state_ref
 from powercut.recover.raw import RawLog, unavailable
 from powercut.rig.engine_choice import choose_engine
 from powercut.rig.guest_engine import write_image
-from powercut.rig.recovery import read_on_host
+from powercut.rig.host_reader import read_on_host
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))
 

@@ -15,6 +15,7 @@ import google_crc32c
 import pytest
 
 from powercut.channel.wire import HEADER, MAGIC
+from powercut.model.failure import GuestFault
 from powercut.paths import ROOT
 
 COMMAND, HELLO, DONE, ERROR, FACT, TEXT = 32, 1, 6, 7, 8, 11
@@ -73,6 +74,18 @@ class Agent:
                 assert lsn == self.count
                 return value, before
             before.append((kind, value, payload))
+
+    def faults(self, *argv: str) -> list[tuple[int, int]]:
+        """What the errors of a command are about (`lsn`), and their errnos."""
+        self.count += 1
+        self.socket.sendall(
+            encode(COMMAND, self.count, b"".join(word.encode() + b"\0" for word in argv))
+        )
+        found = []
+        while (message := self.read())[0] != DONE:
+            if message[0] == ERROR:
+                found.append((message[1], message[2]))
+        return found
 
     def errors(self, *argv: str) -> tuple[int, list[tuple[int, bytes]]]:
         """Like `run`, but only the errors (errno, call); the kernel's log may say anything."""
@@ -266,3 +279,41 @@ def test_damaged_stream_ends_the_agent(binary: Path, position: int) -> None:
     assert agent.process.wait(timeout=TIMEOUT_S) == 1
     said = agent.close()
     assert "out of step" in said or "damaged" in said
+
+
+def test_an_error_says_what_it_is_about(agent: Agent, tmp_path: Path) -> None:
+    """What is held against the disk hangs on it (model/failure.py): one verb for each fault."""
+    assert agent.faults("sync", str(tmp_path / "none")) == [(GuestFault.CALL, errno.ENOENT)]
+    assert agent.faults("exec", "/no/such/program") == [(GuestFault.START, errno.ENOENT)]
+    killed = agent.faults("exec", "/bin/sh", "-c", "kill -KILL $$")
+    assert killed == [(GuestFault.SIGNAL, errno.EINTR)]
+    assert agent.faults("exec", "/bin/sh", "-c", "exit 1") == []
+    missing = agent.faults("mount", "xfs", "no-such-disk", str(tmp_path), "")
+    assert missing == [(GuestFault.DEVICE, errno.ENODEV)]
+
+
+@pytest.fixture
+def loop(tmp_path: Path) -> Iterator[str]:
+    """A block device of 1 MiB; its backing file can be cut short."""
+    file = tmp_path / "disk"
+    file.write_bytes(bytes(1 << 20))
+    made = subprocess.run(
+        ["losetup", "--find", "--show", str(file)], capture_output=True, text=True, check=False
+    )
+    if made.returncode:
+        pytest.skip("a loop device takes root and /dev/loop-control")
+    yield made.stdout.strip()
+    subprocess.run(["losetup", "--detach", made.stdout.strip()], check=True)
+
+
+def test_a_refused_mount_is_told_from_what_fails_before_it(agent: Agent, loop: str) -> None:
+    assert agent.faults("mount", "ext4", loop, "/proc/none", "")[0][0] == GuestFault.CALL
+    ((fault, error),) = agent.faults("mount", "no-such-fs", loop, "/tmp", "")
+    assert (fault, error) in {(GuestFault.MOUNT, errno.ENODEV), (GuestFault.MOUNT, errno.EPERM)}
+
+
+def test_a_disk_is_probed_to_its_end(agent: Agent, loop: str, tmp_path: Path) -> None:
+    assert agent.run("probe", loop) == (0, [])
+    os.truncate(tmp_path / "disk", 512 << 10)  # the rest reads as an I/O error
+    status, errors = agent.errors("probe", loop)
+    assert (status, [number for number, _ in errors]) == (1, [errno.EIO])

@@ -3,6 +3,7 @@
 
 import errno
 import os
+import resource
 
 import pytest
 import wal_driver
@@ -20,6 +21,11 @@ def log(wal, tmp_path):
     keys = {"path": tmp_path / "log", "record": 2048}
     assert wal.write(**keys, records=20).acked == 20
     return keys
+
+
+def with_memory(limit):
+    """For preexec_fn: an address space of `limit` bytes and no more."""
+    return lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 def patch(keys, offset, data):
@@ -189,3 +195,26 @@ def test_a_folder_in_place_of_the_log_is_an_error(wal, tmp_path):
     (tmp_path / "segments" / f"{0:016x}.wal").mkdir(parents=True)
     read = wal.read(path=tmp_path / "segments", record=2048, layout="segments", segment=4096)
     assert read.extents == [(0, 2, UNREADABLE, 0, errno.EISDIR)]
+
+
+def test_a_reader_without_memory_fails_and_calls_nothing_corrupt(wal, tmp_path):
+    """What an older run has left under the log is known only once all of it was searched."""
+    keys = {"path": tmp_path / "log", "record": 512, "layout": "prealloc", "capacity": 64 * 512}
+    older = "ff" * 16
+    assert wal.write(**keys, run_id=older, records=20).acked == 20
+    data = keys["path"].read_bytes()
+    assert wal.write(**keys, records=3).acked == 3
+    patch(keys, 512 * 10 + 64, data[512 * 10 + 64 : 512 * 11])  # payload without its header
+    patch(keys, 512 * 12, data[512 * 12 : 512 * 13])  # and the header that names the older run
+    right = wal.read(**keys)
+    assert right.status == 0
+    assert CORRUPT not in {state for _, _, state, _, _ in right.extents}
+    endings = set()
+    for limit in range(256 << 10, 6 << 20, 128 << 10):
+        read = wal.read(**keys, preexec=with_memory(limit))
+        endings.add(read.status)
+        if read.status == 0:
+            assert read.extents == right.extents
+        elif read.status == 1:
+            assert read.error == (errno.ENOMEM, "malloc")
+    assert {0, 1} <= endings, "some limits are too low for the reader, and some are not"

@@ -9,8 +9,10 @@ import pytest
 
 from powercut.checkers.wal import check_log
 from powercut.disk.base import ensure_base_image
+from powercut.model.failure import Failure
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.paths import CACHE
+from powercut.recover.port import ImageWrite
 from powercut.rig import commands
 from powercut.rig.guest_engine import GuestEngine
 from powercut.scenario.settings import Parameters
@@ -38,7 +40,21 @@ def test_what_fails_before_the_mount_is_no_loss(change, reason):
     assert (finding.kind, finding.verdict) == (FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE)
 
 
-def test_a_disk_without_a_file_system_did_not_recover(tmp_path):
+def test_a_disk_that_lost_its_file_system_did_not_recover():
+    """Three boots: it does not come back twice, and the base image does."""
+    parameters = Parameters()
+    plan = commands.recovery_plan(parameters, RUN_ID)
+    base = ensure_base_image(commands.base_image(parameters), CACHE)
+    with GuestEngine(base, parameters, plan) as engine:
+        engine.start(timeout_s=60)
+        observation = engine.recover([ImageWrite(0, 1 << 20, None)], timeout_s=120)
+        assert engine.boots == 3
+    assert "does not mount" in observation.failure
+    assert (observation.cause, observation.complete) == (Failure.MOUNT_REFUSED, True)
+    assert not observation.recovered
+
+
+def test_a_disk_that_never_had_a_file_system_has_not_lost_it(tmp_path):
     parameters = Parameters()
     empty = tmp_path / "empty.img"
     with empty.open("wb") as file:
@@ -46,6 +62,4 @@ def test_a_disk_without_a_file_system_did_not_recover(tmp_path):
     with GuestEngine(empty, parameters, commands.recovery_plan(parameters, RUN_ID)) as engine:
         engine.start(timeout_s=60)
         observation = engine.recover([], timeout_s=120)
-    assert "does not mount" in observation.failure
-    assert observation.complete
-    assert not observation.recovered
+    assert (observation.cause, observation.complete) == (Failure.MOUNT_UNPROVED, False)

@@ -12,8 +12,8 @@ from powercut.disk.image_format import Opened
 from powercut.explore.explorer import Wanted, explore
 from powercut.model.errors import UsageError
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
+from powercut.rig import image_open
 from powercut.store.layout import ResultDir
-from powercut.trial import record
 
 FORMATS = ["qcow2", "vdi", "vpc", "vmdk", "vhdx", "qed"]
 CUT = "cut: {trigger: {acks: 30}}\ncontrols: none\n"
@@ -73,7 +73,7 @@ def test_qcow2_options(run, options):
 def test_an_image_that_does_not_open_has_not_recovered(run, monkeypatch):
     """What open_image finds in images without a header is tests/unit/disk's business."""
     broken = Opened("qemu-io: can't open: Image not in qcow2 format", "", "")
-    monkeypatch.setattr(record, "open_image", lambda *_, **__: broken)
+    monkeypatch.setattr(image_open, "open_image", lambda *_, **__: broken)
     trial = only(run(f"machine: {{format: qcow2}}\n{CUT}expect: lossy\n"))
     assert trial.verdict is Verdict.LOSSY
     (found,) = [f for f in trial.findings if f.kind is FindingKind.NOT_RECOVERED]

@@ -7,38 +7,69 @@ import errno
 import struct
 from typing import Final
 
-from powercut.model.observation import Continued, Observation
+from powercut.model.failure import Failure, GuestFault, failure_of_mount, failure_of_reader
+from powercut.model.observation import Continued, Extent, Observation
 from powercut.recover.port import NO_SUCH_SLOT
 from powercut.recover.uml.share import After, Answer, Share, Step
 
 _TROUBLE: Final = frozenset({Step.PATCH, Step.VIEW, Step.UMOUNT, Step.CHECK})
 """What is never the state's fault; a file system that stays mounted would leak into the next."""
 
+_LASTING: Final = frozenset({Failure.MOUNT_UNSUPPORTED, Failure.MOUNT_UNPROVED})
+"""What a fresh kernel would say again."""
+
+_SIGNALLED: Final = 128
+"""Exit statuses above this one are signals (guests/uml/recover.c)."""
+
 
 class Trouble(Exception):
     """The engine failed and the state has no part in it."""
+
+    def __init__(self, words: str, cause: Failure = Failure.STEP_FAILED) -> None:
+        super().__init__(f"{words}: {cause.reason}")
+        self.cause = cause
+
+    @property
+    def lasting(self) -> bool:
+        """Whether there is no point in asking a fresh kernel."""
+        return self.cause in _LASTING
 
 
 def observe(share: Share, answer: Answer, said: str) -> Observation:
     """What `answer` to a RECOVER says of the state; `said` is what the kernel said.
 
-    Raises Trouble if nothing may be concluded from it.
+    MOUNT_REFUSED presumes that this kernel mounts the plan's file system; the engine looks.
+    Raises Trouble if nothing may be concluded from the answer.
     """
-    if answer.step in _TROUBLE or answer.error == errno.ENOMEM:
+    if answer.step in _TROUBLE:
         raise Trouble(answer.reason)
     failure = "" if answer.step is Step.NONE else f"{answer.reason}\n{said}".strip()
     if answer.step is Step.MOUNT:  # the system's last word: recovery was tried to its end
-        return Observation((), recovered=False, failure=failure)
+        return _refused(answer, failure)
     try:
         extents = share.extents(answer.answer)
         later = _later(share, answer, failure, said)
     except (ValueError, struct.error) as error:
         raise Trouble(f"the reader's extents: {error}") from error
-    if answer.step is Step.AFTER:  # the first reading had come to its end
-        failure = ""
-    return Observation(
-        extents, complete=answer.step in (Step.NONE, Step.AFTER), failure=failure, later=later
-    )
+    if answer.step is Step.READ:
+        return _unread(answer, failure, extents)
+    return Observation(extents, later=later)  # the first reading had come to its end
+
+
+def _refused(answer: Answer, failure: str) -> Observation:
+    cause = failure_of_mount(answer.error, proved=True)
+    if not cause.is_finding:
+        raise Trouble(answer.reason, cause)
+    return Observation.failed(cause, failure)
+
+
+def _unread(answer: Answer, failure: str, extents: tuple[Extent, ...]) -> Observation:
+    signalled = answer.status > _SIGNALLED
+    fault = GuestFault.SIGNAL if signalled else GuestFault.CALL
+    cause = failure_of_reader(fault, answer.error)
+    if cause is Failure.READER_NO_MEMORY:  # a fresh kernel may have some
+        raise Trouble(answer.reason, cause)
+    return Observation.failed(cause, failure, extents)
 
 
 def _later(share: Share, answer: Answer, failure: str, said: str) -> Continued | None:
@@ -49,10 +80,12 @@ def _later(share: Share, answer: Answer, failure: str, said: str) -> Continued |
         return None
     claims = (answer.first_lsn, answer.attempted, answer.acked)
     if answer.after is After.MOUNT:
-        return Continued(*claims, Observation((), recovered=False, failure=failure))
+        return Continued(*claims, _refused(answer, failure))
     extents = share.extents(answer.after_answer, at=answer.answer)
     if answer.after is After.READER:
-        return Continued(*claims, Observation(extents, complete=False, failure=failure))
+        return Continued(*claims, _unread(answer, failure, extents))
+    if answer.error == errno.ENOMEM:
+        raise Trouble(answer.reason)
     # ext4 answers ENOSPC when its accounts are wrong, too, but not without a word.
     full = answer.error == errno.ENOSPC and not said
     no_room = answer.after is After.WRITER and (full or answer.status == NO_SUCH_SLOT)

@@ -8,7 +8,8 @@ recovery writes is in the snapshot alone and is forgotten with it; docs/recovery
 says what else was tried, and how fast each was.
 
 A kernel that panics or hangs is restarted and asked once more: only what a fresh kernel
-makes of a state is held against the state.
+makes of a state is held against the state.  A mount that is refused in words that a wrong
+option gets, too, is held against a state only if this kernel has mounted another one.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from powercut.model.errors import HostError
+from powercut.model.failure import Failure
 from powercut.model.observation import Observation
 from powercut.model.units import SECTOR
 from powercut.paths import WAL_BINARY
@@ -42,7 +44,6 @@ _DATA_AT: Final = 1 << 20  # bytes; patches stand before it, their bytes from th
 _PAGES_A_CALL: Final = (_SHARE_BYTES - _DATA_AT) // PAGE
 _GUEST_MIB: Final = 160  # what the guest needs besides its disk
 _GRANULES_MAX: Final = 32768  # the map is text, a line of up to 60 bytes each, in the guest
-_OUT_OF_MEMORY: Final = "Out of memory"  # how the kernel's console begins to say so
 
 
 class _Dead(Exception):
@@ -87,6 +88,7 @@ class UmlEngine:
         self._process: UmlProcess | None = None
         self._granule = read_granule(self._origin.size) if track_reads else 0
         self._reads: npt.NDArray[np.int64] | None = None
+        self._mounts: bool | None = None
         self.boots = 0
         self.last: Answer | None = None
 
@@ -176,27 +178,41 @@ class UmlEngine:
         return observation, self._log(time.monotonic() + timeout_s)
 
     def _recover(self, writes: Sequence[ImageWrite], timeout_s: float, flags: Flag) -> Observation:
+        seen = self._ask(writes, timeout_s, flags)
+        if seen.recovered and seen.complete:
+            self._mounts = True
+        if seen.cause is not Failure.MOUNT_REFUSED or self._mounts:
+            return seen
+        if self._mounts is None:
+            base = self._ask((), timeout_s, Flag(0))
+            self._mounts = base.recovered and base.complete
+        if not self._mounts:
+            cause = Failure.MOUNT_UNPROVED
+            raise HostError(f"{seen.failure}: {cause.reason}", hint=cause.remedy)
+        return self._ask(writes, timeout_s, flags)
+
+    def _ask(self, writes: Sequence[ImageWrite], timeout_s: float, flags: Flag) -> Observation:
         changed = self._origin.advance(writes)
         if self._process is None:
             self.start(timeout_s=timeout_s)
             changed = changed[:0]
         try:
             return self._attempt(changed, timeout_s, flags)
-        except (_Dead, Trouble):
+        except (_Dead, Trouble) as first:
+            if isinstance(first, Trouble) and first.lasting:
+                raise HostError(str(first), hint=first.cause.remedy) from first
             self._stop()
         self.start(timeout_s=max(timeout_s, 30.0))
         try:
             return self._attempt(changed[:0], timeout_s, flags)
         except _Dead as dead:
             self._stop()
-            if _OUT_OF_MEMORY in str(dead):  # the guest is too small: not the state's fault
-                raise HostError(str(dead), hint="give the guest more memory_mib") from dead
-            return Observation((), recovered=False, complete=False, failure=str(dead))
+            cause = Failure.SYSTEM_DIED
+            return Observation((), recovered=False, complete=False, failure=str(dead), cause=cause)
         except Trouble as trouble:
             self._stop()
             raise HostError(
-                f"the uml engine failed on its own: {trouble}",
-                hint="give it more memory (memory_mib) if it ran out of it",
+                f"the uml engine failed on its own: {trouble}", hint=trouble.cause.remedy
             ) from trouble
 
     def _log(self, deadline: float) -> bytes:
