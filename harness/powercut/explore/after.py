@@ -52,7 +52,7 @@ def going_on(
         f"records={records}",
         commands.CHANNEL_IN_GUEST,
     )
-    return replace(plan, after=after)
+    return replace(plan, after=after, after_records=records)
 
 
 def check_state(

@@ -33,9 +33,9 @@ class RecoveryPlan:
 
     `filesystem` is the type to mount, empty for a raw log.  `reader` is the command
     line of the log reader in the guest, path first, without its channel.  `after` is
-    the command line of a writer that goes on after recovery, empty for none; the engine
-    adds `first_lsn=N`, the record after the last one that came back.  `device` is
-    what the guest calls its disk; engines that have a disk of their own do not ask.
+    the command line of a writer that goes on after recovery by `after_records` records, empty
+    for none; the engine adds `first_lsn=N`, the record after the last one that came back.
+    `device` is what the guest calls its disk; engines that have a disk of their own do not ask.
     """
 
     filesystem: str
@@ -43,7 +43,12 @@ class RecoveryPlan:
     mount_point: str
     reader: tuple[str, ...]
     after: tuple[str, ...] = ()
+    after_records: int = 0
     device: str = "vda"
+
+    def __post_init__(self) -> None:
+        if bool(self.after) != (self.after_records > 0):
+            raise ValueError(f"a writer that goes on by {self.after_records} records: {self.after}")
 
 
 class RecoveryEngine(Protocol):

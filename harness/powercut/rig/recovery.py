@@ -170,8 +170,7 @@ def _go_on(channel: Commands, plan: RecoveryPlan, before: Observation, left: Lef
     first = last_intact(before.extents) + 1
     wrote = channel.run("exec", *plan.after, f"first_lsn={first}", timeout_s=left())
     failure = wrote.error or (f"status {wrote.status}" if wrote.status else "")
-    count = next(int(word[8:]) for word in plan.after if word.startswith("records="))
-    claims = (first, first + count - 1, channel.acked)
+    claims = (first, first + plan.after_records - 1, channel.acked)
     no_room = wrote.status == NO_SUCH_SLOT
     _require(channel.run("umount", plan.mount_point, timeout_s=left()), "umount")
     seen = _mount(channel, plan, left) or _read(channel, plan, left)

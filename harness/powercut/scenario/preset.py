@@ -174,11 +174,18 @@ def all_presets(folder: Path = PRESETS) -> tuple[Preset, ...]:
     return tuple(load_preset(path) for path in sorted(folder.glob("*.yaml")))
 
 
+class UnknownPreset(UsageError):
+    """There is no preset of that name."""
+
+
 def find_preset(name: str, folder: Path = PRESETS) -> Preset:
-    """The preset `name`.  Raises UsageError if there is none, or for a mistake in its file."""
+    """The preset `name`.
+
+    Raises UnknownPreset if there is none, and UsageError for a mistake in its file.
+    """
     known = sorted(path.stem for path in folder.glob("*.yaml"))
     if name not in known:
-        raise UsageError(
+        raise UnknownPreset(
             f"there is no preset {name!r}{did_you_mean(name, known)}",
             hint="`powercut presets` lists them",
         )
@@ -188,14 +195,14 @@ def find_preset(name: str, folder: Path = PRESETS) -> Preset:
 def named_settings(name: str, folder: Path = PRESETS) -> dict[str, Any]:
     """The dotted settings that `NAME` or `NAME/remedy` stands for.
 
-    Raises UsageError if there is no such preset, or if it has no remedy.
+    Raises UnknownPreset if there is no such preset, and UsageError if it has no remedy.
     """
     base, slash, twin = name.partition("/")
     preset = find_preset(base, folder)
     if not slash:
         return preset.cell_settings()
     if twin != REMEDY:
-        raise UsageError(
+        raise UnknownPreset(
             f"there is no {name!r}: a preset is NAME or NAME/{REMEDY}",
             hint=f"`powercut presets {base}` explains it",
         )

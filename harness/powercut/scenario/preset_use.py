@@ -24,7 +24,7 @@ from ruamel.yaml import YAML
 
 from powercut.model.errors import UsageError
 from powercut.scenario.expand import PRESET, Draft, merge
-from powercut.scenario.preset import find_preset, named_settings, preset_names
+from powercut.scenario.preset import UnknownPreset, find_preset, named_settings, preset_names
 from powercut.scenario.settings import GROUPS, SINGLE
 from powercut.scenario.yaml_file import Fault, KeyPath
 
@@ -55,11 +55,12 @@ def use_presets(data: Mapping[str, Any], made: Sequence[Draft]) -> tuple[Used, l
             if not isinstance(name, str):
                 raise UsageError("should be the name of a preset")
             found = named_settings(name)
+        except UnknownPreset:
+            text = "there is no such preset"
+            faults[place] = Fault(place, text, name, near=preset_names(), has_value=True)
+            return {}
         except UsageError as error:
-            text, near = str(error), tuple[str, ...]()
-            if text.startswith("there is no "):
-                text, near = "there is no such preset", preset_names()
-            faults[place] = Fault(place, text, name, near=near, has_value=True)
+            faults[place] = Fault(place, str(error), name, has_value=True)
             return {}
         names[name] = None
         return found

@@ -60,6 +60,7 @@ def plan(kind: str, layout: str, *, records: int = 0) -> RecoveryPlan:
         "/mnt",
         ("/bin/wal", "read", *log),
         after=after if records else (),
+        after_records=records,
     )
 
 
@@ -240,6 +241,7 @@ def test_a_second_reading_that_fails_is_unknown_whatever_the_writer_said(tmp_pat
         "/mnt",
         ("/bin/wal", "read", "layout=append", *log),
         after=("/bin/wal", *writer, *log, "channel=fd:3"),
+        after_records=4096,
     )
     with UmlEngine(base, what) as engine:
         engine.start(timeout_s=BOOT_S)
