@@ -198,6 +198,8 @@ def _what_came_back(trial: TrialResult) -> str:
         return ""
     parts = [_one_kind(kind, trial.findings) for kind in _CAME_BACK]
     said = "; ".join(part for part in parts if part)
+    if not said:  # a system that did not recover, whose finding follows
+        said = f"{trial.commits_lost:,} (LSN {ranges(trial.lost_lsns)}) did not come back"
     return f"Of {count(trial.commits_acked, 'acknowledged record')}, {said}."
 
 

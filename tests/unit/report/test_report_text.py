@@ -131,6 +131,12 @@ def test_a_failure_says_what_was_acked_what_came_back_and_how_to_repeat_it(make)
 
 
 LOSS = Finding(FindingKind.LOST, Verdict.LOSSY, "gone", (LsnRange(301, 302),))
+GONE = Finding(FindingKind.NOT_RECOVERED, Verdict.LOSSY, "it does not mount", (LsnRange(1, 16),))
+
+
+def test_a_system_that_did_not_recover_lost_what_was_acknowledged(make):
+    text = words.explain(make((GONE,), (), ()).run.cells[0])
+    assert text.startswith("Of 302 acknowledged records, 16 (LSN 1-16) did not come back. ")
 
 
 @pytest.mark.parametrize(
