@@ -25,6 +25,7 @@ from powercut.model.failure import GuestFault
 from powercut.model.history import History
 from powercut.model.latency import LatencyHistogram
 from powercut.model.observation import Extent
+from powercut.model.wal import RECORDS_MAX
 
 _INT64_MAX = 2**63 - 1
 
@@ -142,8 +143,13 @@ class _Claims:
         self._guest_ns = array("q")
 
     def add(self, message: Message, at_ns: int) -> None:
-        if message.lsn > _INT64_MAX or message.guest_ns > _INT64_MAX:
-            raise DamagedRecording(f"{message.type.name} with LSN {message.lsn}: out of range")
+        if message.lsn > RECORDS_MAX:
+            raise DamagedRecording(
+                f"{message.type.name} of record {message.lsn}; powercut keeps account of "
+                f"{RECORDS_MAX} records at most"
+            )
+        if max(message.guest_ns, at_ns) > _INT64_MAX:
+            raise DamagedRecording(f"{message.type.name} at an instant that is on no clock")
         self._lsn.append(message.lsn)
         self._at_ns.append(at_ns)
         self._guest_ns.append(message.guest_ns)

@@ -21,7 +21,7 @@ import google_crc32c
 
 from powercut.model.errors import DamagedRecording
 from powercut.model.latency import LatencyHistogram
-from powercut.model.observation import Extent, SlotState
+from powercut.model.observation import Extent, SlotState, checked_extents
 
 MAGIC: Final = 0x31574350
 PAYLOAD_MAX: Final = 65536
@@ -175,13 +175,13 @@ def decode_extents(payload: bytes) -> tuple[Extent, ...]:
         raise DamagedRecording(
             f"EXTENT message of {len(payload)} bytes; not a multiple of {EXTENT.size}"
         )
-    extents = []
-    for slot, count, lsn, state, detail in EXTENT.iter_unpack(payload):
-        try:
-            extents.append(Extent(slot, count, SlotState(state), lsn, detail))
-        except ValueError:
-            raise DamagedRecording(f"EXTENT message with unknown slot state {state}") from None
-    return tuple(extents)
+    try:
+        return checked_extents(
+            Extent(slot, count, SlotState(state), lsn, detail)
+            for slot, count, lsn, state, detail in EXTENT.iter_unpack(payload)
+        )
+    except ValueError as error:
+        raise DamagedRecording(f"EXTENT message: {error}") from None
 
 
 def decode_latency(payload: bytes) -> LatencyHistogram:

@@ -30,7 +30,7 @@ import numpy.typing as npt
 from powercut.model.exposure import ranges_of
 from powercut.model.failure import failure_of_slot
 from powercut.model.observation import Extent, Observation, SlotState
-from powercut.model.verdict import LsnRange, lsn_ranges
+from powercut.model.verdict import LsnRange, merged_ranges
 from powercut.model.wal import WalLayout
 
 I64 = npt.NDArray[np.int64]
@@ -218,14 +218,19 @@ def _place(
 
 def _note_misdirected(reading: LogReading, elsewhere: list[LsnRange]) -> None:
     """Tells the required records that turned up elsewhere from the others."""
-    stray: list[int] = []
+    stray: list[LsnRange] = []
+    first = reading.required.first if reading.required else 1
+    count = len(reading.fate)
     for found in elsewhere:
-        for lsn in found:
-            required = reading.required
-            asked = required is not None and required.first <= lsn <= required.last
-            index = lsn - required.first if required and asked else -1
-            if asked and reading.fate[index] in (Fate.ABSENT, Fate.STALE, Fate.UNSEEN):
-                reading.fate[index] = Fate.MISDIRECTED
-            elif not asked or reading.fate[index] != Fate.MISDIRECTED:
-                stray.append(lsn)
-    reading.bystanders.misdirected += lsn_ranges(stray)
+        low, high = max(found.first, first), min(found.last, first + count - 1)
+        if low > high:
+            stray.append(found)
+            continue
+        fate = reading.fate[low - first : high + 1 - first]  # a view
+        missing = np.isin(fate, (Fate.ABSENT, Fate.STALE, Fate.UNSEEN))
+        known = ~missing & (fate != Fate.MISDIRECTED)
+        fate[missing] = Fate.MISDIRECTED
+        stray += ranges_of(np.flatnonzero(known) + low)
+        stray += [LsnRange(found.first, low - 1)] if found.first < low else []
+        stray += [LsnRange(high + 1, found.last)] if found.last > high else []
+    reading.bystanders.misdirected += merged_ranges(stray)

@@ -25,12 +25,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
+import numpy as np
+
 from powercut.checkers.reading import Fate, LogReading, read_log
 from powercut.model.exposure import ranges_of
 from powercut.model.failure import Failure
 from powercut.model.history import History
 from powercut.model.observation import Observation
-from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict, lsn_ranges
+from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.model.wal import WalLayout
 
 
@@ -123,7 +125,7 @@ def _losses(reading: LogReading) -> list[Finding]:
     last_intact = int(intact[-1]) if len(intact) else 0
     absent, stale = reading.lsns(Fate.ABSENT), reading.lsns(Fate.STALE)
     tail_absent, tail_stale = absent[absent > last_intact], stale[stale > last_intact]
-    tail = lsn_ranges([*tail_absent.tolist(), *tail_stale.tolist()])
+    tail = ranges_of(np.union1d(tail_absent, tail_stale))
     older = {"older generation in their slots": ranges_text(ranges_of(tail_stale))}
     found = [
         (FindingKind.LOST, tail, "gone, and nothing required after them came back",

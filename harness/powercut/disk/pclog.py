@@ -196,7 +196,11 @@ class _Reader:
         unknown = (types < EventType.SUBMIT) | (types > EventType.END)
         if unknown.any():
             self._damaged(int(unknown.argmax()), "is of an unknown type")
-        rising = np.diff(self._events["time_ns"]) > 0
+        times = np.ascontiguousarray(self._events["time_ns"])
+        odd = (times < 0) | (times == NEVER)
+        if odd.any():
+            self._damaged(int(odd.argmax()), "has a time that is on no clock")
+        rising = times[1:] > times[:-1]
         if not rising.all():
             self._damaged(int(rising.argmin()) + 1, "is not later than the one before it")
         ends = types[:-1] == EventType.END
@@ -226,7 +230,7 @@ class _Reader:
     def _drop_missing_payloads(self) -> None:
         carriers = self._payload_events()
         start, length = (self._events[field][carriers] for field in ("data", "length"))
-        missing = (start < 0) | (length < 0) | (start + length > len(self._data))
+        missing = (start < 0) | (length < 0) | (start > len(self._data) - length)
         if missing.any():
             self._truncate(
                 int(carriers[missing.argmax()]), f"has no payload in {self._data_file.name}"
@@ -319,10 +323,10 @@ class _Reader:
         if not known.all():
             self._damaged(int(at[known.argmin()]), "names a request that is not there")
         start, length = rows["offset"], rows["length"]
-        inside = (start >= requests.offset[request]) & (
-            start + length <= requests.offset[request] + requests.length[request]
-        )
-        inside &= (length > 0) & requests.is_write[request]
+        end = requests.offset[request] + requests.length[request]
+        inside = (start >= requests.offset[request]) & (start < end)
+        inside &= (length > 0) & (length <= end - np.minimum(start, end))
+        inside &= requests.is_write[request]
         if not inside.all():
             self._damaged(int(at[inside.argmin()]), "names bytes that its write does not have")
         times = rows["time_ns"].tolist() if cut is None else [int(cut.at)] * len(at)

@@ -14,7 +14,7 @@ import numpy as np
 from powercut.model.binding import Binding
 from powercut.model.contract import CutPolicy, DeviceContract, Honour
 from powercut.model.errors import DamagedRecording
-from powercut.model.units import Instant
+from powercut.model.units import NEVER, Instant
 
 MAGIC: Final = b"PCUTLOG1"
 VERSION: Final = 1
@@ -22,6 +22,12 @@ HEADER_SIZE: Final = 256
 EVENT_SIZE: Final = 64
 CRC_OFFSET: Final = 60
 """An event's checksum covers the bytes before this one."""
+
+DISK_SIZE_MAX: Final = 1 << 50
+"""Bytes: a thousand times what a scenario may ask for."""
+
+ATOMIC_UNIT_MAX: Final = 1 << 20
+"""Bytes."""
 
 HEADER: Final = np.dtype(
     [
@@ -144,6 +150,7 @@ def read_header(prefix: Path) -> LogHeader:
         )
     if google_crc32c.value(raw[: HEADER_SIZE - 4]) != int(row["crc"]):
         raise DamagedRecording(f"{path}: the checksum of the header is wrong")
+    _check_numbers(path, row)
     return LogHeader(
         disk_size=int(row["disk_size"]),
         contract=_contract(row),
@@ -156,6 +163,19 @@ def read_header(prefix: Path) -> LogHeader:
         start_monotonic_ns=Instant(int(row["start_monotonic_ns"])),
         start_realtime_ns=int(row["start_realtime_ns"]),
     )
+
+
+def _check_numbers(path: Path, row: np.void) -> None:
+    """What follows computes with these numbers, in 64 bits."""
+    size, unit, start = (
+        int(row[name]) for name in ("disk_size", "atomic_unit", "start_monotonic_ns")
+    )
+    if size > DISK_SIZE_MAX:
+        raise DamagedRecording(f"{path}: a disk of {size} bytes, and none is that large")
+    if unit.bit_count() != 1 or unit > ATOMIC_UNIT_MAX:
+        raise DamagedRecording(f"{path}: an atomic unit of {unit} bytes, and no disk has that")
+    if start >= NEVER:
+        raise DamagedRecording(f"{path}: it begins at {start} ns, which is on no clock")
 
 
 def _contract(row: np.void) -> DeviceContract:

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from powercut.model.failure import Failure
+from powercut.model.wal import RECORDS_MAX
 
 
 class SlotState(enum.IntEnum):
@@ -35,6 +37,18 @@ class Extent:
     state: SlotState
     lsn: int = 0
     detail: int = 0
+
+
+def checked_extents(extents: Iterable[Extent]) -> tuple[Extent, ...]:
+    """`extents` of somebody's reader; ValueError for numbers that no reader can mean."""
+    found = tuple(extents)
+    for extent in found:
+        numbers = (extent.slot, extent.lsn, extent.detail)
+        if min(numbers) < 0 or max(*numbers, extent.count) >= 1 << 62 or extent.count < 1:
+            raise ValueError(f"no reader reports {extent}")
+        if extent.lsn and extent.count > RECORDS_MAX:
+            raise ValueError(f"{extent.count} records; {RECORDS_MAX} at most")
+    return found
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,17 @@ class Origin(enum.Enum):
     EXPLORATION = "exploration"  # crash states that the cut might have left instead
 
 
+def merged_ranges(spans: Iterable[LsnRange]) -> tuple[LsnRange, ...]:
+    """The fewest ranges that cover exactly what `spans` do, in rising order."""
+    ranges: list[LsnRange] = []
+    for span in sorted(spans, key=lambda span: span.first):
+        if ranges and span.first <= ranges[-1].last + 1:
+            ranges[-1] = LsnRange(ranges[-1].first, max(ranges[-1].last, span.last))
+        else:
+            ranges.append(span)
+    return tuple(ranges)
+
+
 @dataclass(frozen=True)
 class Finding:
     """One thing that a checker has to say; `verdict` is what it implies by itself.

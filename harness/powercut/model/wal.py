@@ -34,6 +34,10 @@ STREAMS_MAX: Final = 128
 INDEX_BITS: Final = 17
 LSN_BITS: Final = 40
 
+RECORDS_MAX: Final = 1 << 24
+"""Records that a run may attempt.  Hours at thousands a second; evidence that claims more is
+refused before anything of that length is laid out in memory."""
+
 HEADER: Final = np.dtype(
     [
         ("magic", "<u4"),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 from powercut.model.confidence import interval
-from powercut.model.verdict import FindingKind, LsnRange, Verdict, lsn_ranges
+from powercut.model.verdict import FindingKind, LsnRange, Verdict, merged_ranges
 from powercut.store.results import CellResult, Exposure, FindingRecord, InFlight, TrialResult
 
 SHOWN_RANGES = 3
@@ -204,8 +204,8 @@ def _what_came_back(trial: TrialResult) -> str:
 
 
 def _one_kind(kind: FindingKind, findings: Sequence[FindingRecord]) -> str:
-    spans = lsn_ranges(
-        lsn for finding in findings if finding.kind is kind for span in finding.lsns for lsn in span
+    spans = merged_ranges(
+        span for finding in findings if finding.kind is kind for span in finding.lsns
     )
     number = sum(len(span) for span in spans)
     return f"{number:,} (LSN {ranges(spans)}) {_CAME_BACK[kind]}" if spans else ""

@@ -10,7 +10,7 @@ from typing import Any, Final
 from powercut.model.binding import NOT_BOUND, Binding, check_digest
 from powercut.model.errors import DamagedRecording
 from powercut.model.failure import Failure
-from powercut.model.observation import Extent, Observation, SlotState
+from powercut.model.observation import Extent, Observation, SlotState, checked_extents
 from powercut.store.files import write_atomic
 
 FORMAT: Final = "powercut-observation/1"
@@ -36,7 +36,7 @@ def observation_from_json(value: Any) -> Observation:
         if value["format"] != FORMAT:
             raise ValueError(f"format {value['format']!r}, and this powercut reads {FORMAT!r}")
         return Observation(
-            extents=tuple(
+            extents=checked_extents(
                 Extent(int(slot), int(count), SlotState[state.upper()], int(lsn), int(detail))
                 for slot, count, state, lsn, detail in value["extents"]
             ),
@@ -45,7 +45,7 @@ def observation_from_json(value: Any) -> Observation:
             failure=str(value["failure"]),
             cause=Failure.labelled(value["cause"]) if value.get("cause") else None,
         )
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"not an observation: {error!r}") from error
 
 
@@ -75,7 +75,7 @@ def read_observation(path: Path, binding: Binding) -> Observation:
         says = f"cell {value['cell']!r}, seed {value['seed']}" if digest != NOT_BOUND else ""
     except OSError as error:
         raise DamagedRecording(f"{path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DamagedRecording(f"{path}: {error}") from error
     check_digest(path, digest, binding, says)
     return observation

@@ -19,7 +19,7 @@ from pydantic import (
 
 from powercut.model import timeline
 from powercut.model.latency import LatencyHistogram
-from powercut.model.verdict import Finding, FindingKind, LsnRange, Origin, Verdict, lsn_ranges
+from powercut.model.verdict import Finding, FindingKind, LsnRange, Origin, Verdict, merged_ranges
 from powercut.scenario.plan import Trial
 
 LOSS_KINDS: Final = frozenset(
@@ -284,10 +284,9 @@ class TrialResult(Record):
 
 def lost_lsns(findings: Iterable[Finding]) -> tuple[LsnRange, ...]:
     """The records that `findings` convict a run of losing."""
-    return lsn_ranges(
-        lsn
+    return merged_ranges(
+        span
         for finding in findings
         if finding.kind in LOSS_KINDS and finding.verdict is Verdict.LOSSY
         for span in finding.lsns
-        for lsn in span
     )

@@ -222,7 +222,7 @@ def test_an_unknown_type_with_a_good_checksum_is_damage():
 def test_malformed_payloads_are_damage():
     with pytest.raises(DamagedRecording, match="33 bytes"):
         wire.decode_extents(bytes(33))
-    with pytest.raises(DamagedRecording, match="slot state 8"):
+    with pytest.raises(DamagedRecording, match="8 is not a valid SlotState"):
         wire.decode_extents(wire.EXTENT.pack(0, 1, 0, 8, 0))
     with pytest.raises(DamagedRecording, match="LATENCY message of 8 bytes"):
         wire.decode_latency(bytes(8))
