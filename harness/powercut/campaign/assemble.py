@@ -15,7 +15,6 @@ from powercut.scenario.settings import Expect, Parameters
 from powercut.store.layout import ResultDir, reproduce_command
 from powercut.store.results import CellResult, ControlResult, TrialResult, wanted_verdict
 from powercut.trial.controls import Control, controls_for
-from powercut.witness.confirm import live_losses
 
 Trials = Mapping[str, Sequence[TrialResult]]
 """The judged trials of each cell, by its name."""
@@ -46,7 +45,7 @@ def doubt_of(result: TrialResult) -> str:
     """
     if result.verdict is not Verdict.LOSSY:
         return ""
-    if not live_losses(result):
+    if not result.live_losses:
         return "its records came back, only the analysis of the recording convicts it"
     if any(finding.kind is FindingKind.DISAGREEMENT for finding in result.findings):
         return "what came back is not what its recording says"

@@ -31,7 +31,7 @@ from powercut.store.layout import ResultDir, TrialDir
 from powercut.store.manifest import MANIFEST
 from powercut.store.measured import read_measured
 from powercut.store.results import CellResult
-from powercut.witness.confirm import is_analysed, live_losses, seen_again
+from powercut.witness.confirm import is_analysed, seen_again
 
 
 def certificate_of(directory: CertificateDir) -> Certificate:
@@ -163,7 +163,7 @@ def confirmed(run: ResultDir, cell: CellResult) -> bool | None:
     """
     if cell.verdict is not Verdict.LOSSY:
         return None
-    losing = [trial for trial in cell.trials if live_losses(trial)]
+    losing = [trial for trial in cell.trials if trial.live_losses]
     kinds = {finding.kind for trial in cell.trials for finding in trial.findings}
     if not losing or FindingKind.DISAGREEMENT in kinds:
         return False

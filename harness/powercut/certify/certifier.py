@@ -33,7 +33,7 @@ from powercut.store.certify_order import CertificateDir, Order
 from powercut.store.files import locked, remove_tree, write_atomic
 from powercut.store.layout import ResultDir
 from powercut.store.measured import drop_measured_evidence, read_measured
-from powercut.witness.confirm import confirm, is_analysed, live_losses
+from powercut.witness.confirm import confirm, is_analysed
 
 _COMMITS: Final = 100
 """Commits that are measured of each cell: percentiles beyond p99 would need more."""
@@ -193,7 +193,7 @@ def _confirm(run: ResultDir, ways: Ways) -> None:
     """Sees again, in what was recorded of it, every loss that analysis alone cannot name."""
     for cell in run.read_verdict().cells:
         for trial in cell.trials:
-            if not live_losses(trial) or is_analysed(trial):
+            if not trial.live_losses or is_analysed(trial):
                 continue
             place = run.at(trial.result_directory)
             if place.kept and not confirm(place, trial).confirmed:

@@ -23,3 +23,14 @@ BEGINNING: Final = Instant(0)
 
 SECTOR: Final = 512
 """Bytes in a sector."""
+
+
+def milliseconds(value: float) -> str:
+    """A time in milliseconds, in a unit that reads well."""
+    if value >= 10_000:
+        return f"{value / 1000:.0f} s"
+    if value >= 1000:
+        return f"{value / 1000:.1f} s"
+    if value < 0.01:
+        return "under 0.01 ms"
+    return f"{value:.0f} ms" if value >= 10 else f"{value:.2g} ms"

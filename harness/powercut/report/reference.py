@@ -21,7 +21,8 @@ from powercut.scenario.quantity import format_duration, format_size
 from powercut.scenario.schema import scenario_schema
 from powercut.scenario.settings import GROUPS, Parameters, TriggerSettings
 from powercut.store.certificate import Certificate
-from powercut.store.results import CampaignOutcome, Record, RunResult
+from powercut.store.record import Record
+from powercut.store.results import CampaignOutcome, RunResult
 
 BEGIN: Final = "<!-- generated: settings -->"
 END: Final = "<!-- end of generated -->"

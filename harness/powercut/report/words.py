@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 from powercut.model.confidence import interval
+from powercut.model.units import milliseconds
 from powercut.model.verdict import FindingKind, LsnRange, Verdict, merged_ranges
 from powercut.store.results import CellResult, Exposure, FindingRecord, InFlight, TrialResult
 
@@ -54,17 +55,6 @@ def lost_place(cell: CellResult | TrialResult) -> str:
     if not cell.lost_lsns:
         return ""
     return f"LSN {LsnRange(cell.lost_lsns[0].first, cell.lost_lsns[-1].last)}"
-
-
-def milliseconds(value: float) -> str:
-    """A time in milliseconds, in a unit that reads well."""
-    if value >= 10_000:
-        return f"{value / 1000:.0f} s"
-    if value >= 1000:
-        return f"{value / 1000:.1f} s"
-    if value < 0.01:
-        return "under 0.01 ms"
-    return f"{value:.0f} ms" if value >= 10 else f"{value:.2g} ms"
 
 
 def exposed(exposure: Exposure | None) -> str:

@@ -14,7 +14,8 @@ from pydantic import Field
 from powercut.model.verdict import LsnRange
 from powercut.scenario.settings import ControlKind, Expect, Parameters
 from powercut.store.measurement import Cost, WireAccount
-from powercut.store.trial_result import Exposure, Record, VerdictName
+from powercut.store.record import Record
+from powercut.store.trial_result import Exposure, VerdictName
 
 CERTIFICATE_FORMAT: Final = "powercut-certificate/1"
 

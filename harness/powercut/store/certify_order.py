@@ -22,7 +22,7 @@ from powercut.scenario.choices import DiskModel
 from powercut.store.certificate import Certificate, Component, NotTested
 from powercut.store.files import host_errors, write_atomic
 from powercut.store.layout import ResultDir
-from powercut.store.trial_result import Record
+from powercut.store.record import Record
 
 ORDER_FORMAT: Final = "powercut-certify/1"
 CERTIFICATE: Final = "certificate.json"

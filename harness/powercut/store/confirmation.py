@@ -11,7 +11,7 @@ from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import LsnRange
 from powercut.store.files import write_atomic
 from powercut.store.layout import TrialDir
-from powercut.store.trial_result import Record
+from powercut.store.record import Record
 
 CONFIRMATION_FILE: Final = "confirmation.json"
 

@@ -14,7 +14,8 @@ from pydantic import Field
 
 from powercut.scenario.choices import DiskModel
 from powercut.scenario.settings import Parameters
-from powercut.store.trial_result import Latency, Record
+from powercut.store.record import Record
+from powercut.store.trial_result import Latency
 
 MEASUREMENT_FORMAT: Final = "powercut-measurement/1"
 

@@ -17,13 +17,13 @@ from powercut.model.confidence import upper_bound
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.scenario.plan import Cell
 from powercut.scenario.settings import ControlKind, Expect, Parameters
+from powercut.store.record import Record
 from powercut.store.trial_result import (
     LOSS_KINDS,
     Exposure,
     FindingRecord,
     InFlight,
     Latency,
-    Record,
     TrialResult,
     VerdictName,
     lost_lsns,

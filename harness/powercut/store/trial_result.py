@@ -9,9 +9,8 @@ from dataclasses import asdict
 from typing import Annotated, Any, Final, Self
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
+    Field,
     PlainSerializer,
     WithJsonSchema,
     model_validator,
@@ -21,6 +20,8 @@ from powercut.model import timeline
 from powercut.model.latency import LatencyHistogram
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Origin, Verdict, merged_ranges
 from powercut.scenario.plan import Trial
+from powercut.store.loss_story import LossStory
+from powercut.store.record import Record
 
 LOSS_KINDS: Final = frozenset(
     {
@@ -58,12 +59,6 @@ VerdictName = Annotated[
 ]
 
 
-class Record(BaseModel):
-    """Base of everything in verdict.json: immutable, and unknown keys are errors."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
 def _ranges(text: str) -> tuple[LsnRange, ...]:
     """Ranges of LSNs out of an older result's text, which names the first eight of them."""
     found = re.findall(r"(\d+)(?:-(\d+))?(?=,|$| and )", text)
@@ -85,7 +80,7 @@ class FindingRecord(Record):
     lsns: tuple[LsnRange, ...] = ()
     """The records concerned, as ranges of LSNs, both ends included."""
 
-    detail: dict[str, Any] = {}
+    detail: dict[str, Any] = Field(default_factory=dict)
     """Further numbers; their names say their units."""
 
     origin: Origin = Origin.CUT
@@ -241,11 +236,26 @@ class TrialResult(Record):
     latency: Latency | None = None
     """Commit latency; null if the workload did not report it."""
 
-    timings_s: dict[str, float] = {}
+    timings_s: dict[str, float] = Field(default_factory=dict)
     """How long each phase took, in seconds."""
 
     result_directory: str = ""
     """Folder of its recording, below that of the run; empty if it has none."""
+
+    loss: LossStory | None = None
+    """How one of the lost records was lost; null if none was, if no single one can be told of, and
+    in older results."""
+
+    @property
+    def live_losses(self) -> tuple[FindingRecord, ...]:
+        """What the cut itself lost, without what exploration found besides."""
+        return tuple(
+            finding
+            for finding in self.findings
+            if finding.kind in LOSS_KINDS
+            and finding.verdict is Verdict.LOSSY
+            and finding.origin is Origin.CUT
+        )
 
     @classmethod
     def judged(
@@ -261,6 +271,7 @@ class TrialResult(Record):
         latency: LatencyHistogram | None = None,
         timings_s: dict[str, float] | None = None,
         result_directory: str = "",
+        loss: LossStory | None = None,
     ) -> Self:
         """A result; which records were lost follows from `findings`."""
         lost = lost_lsns(findings)
@@ -279,6 +290,7 @@ class TrialResult(Record):
             latency=Latency.of(latency) if latency is not None else None,
             timings_s=dict(timings_s or {}),
             result_directory=result_directory,
+            loss=loss,
         )
 
 

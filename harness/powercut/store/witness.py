@@ -15,7 +15,7 @@ from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import Confirmed, FindingKind, LsnRange
 from powercut.store.files import write_atomic
 from powercut.store.layout import TrialDir
-from powercut.store.trial_result import Record
+from powercut.store.record import Record
 
 WITNESS_FORMAT: Final = "powercut-witness/1"
 _NAME: Final = "witness.json"

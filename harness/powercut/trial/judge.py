@@ -33,6 +33,8 @@ from powercut.recording.recorded import under_cut
 from powercut.rig import commands
 from powercut.store.layout import TrialDir, TrialRecord
 from powercut.store.results import Exposure, TrialResult
+from powercut.store.trial_result import lost_lsns
+from powercut.trial.loss_story import story_of
 
 T = TypeVar("T")
 
@@ -79,6 +81,9 @@ def judge_trial(directory: TrialDir) -> TrialResult:
         if loaded.observation:
             checkers |= _live_checkers(evidence, loaded.observation, attempted)
     judgement = run_checkers(checkers)
+    loss = None
+    if evidence is not None and report is not None and recognised:
+        loss = story_of(evidence, report, lost_lsns(judgement.findings))
     return TrialResult.judged(
         loaded.record.trial,
         verdict=judgement.verdict,
@@ -90,6 +95,7 @@ def judge_trial(directory: TrialDir) -> TrialResult:
         latency=loaded.recorded.latency if loaded.recorded else None,
         timings_s=loaded.record.timings_s,
         result_directory=directory.relative,
+        loss=loss,
     )
 
 

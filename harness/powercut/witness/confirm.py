@@ -13,12 +13,11 @@ from __future__ import annotations
 from typing import Final
 
 from powercut.model.errors import HostError, PowercutError
-from powercut.model.verdict import FindingKind, Origin, Verdict
+from powercut.model.verdict import FindingKind, Verdict
 from powercut.recording.materialize import cut_state, open_recording
 from powercut.store.confirmation import Confirmation, read_confirmation, write_confirmation
 from powercut.store.layout import TrialDir
-from powercut.store.results import LOSS_KINDS, TrialResult
-from powercut.store.trial_result import FindingRecord
+from powercut.store.results import TrialResult
 from powercut.witness.judge import judge_in_guest
 
 _NEVER_NAMED: Final = frozenset({FindingKind.NOT_RECOVERED, FindingKind.UNREADABLE})
@@ -26,25 +25,14 @@ _NEVER_NAMED: Final = frozenset({FindingKind.NOT_RECOVERED, FindingKind.UNREADAB
 place that it cannot read."""
 
 
-def live_losses(trial: TrialResult) -> tuple[FindingRecord, ...]:
-    """What the cut itself lost, without what exploration found besides."""
-    return tuple(
-        finding
-        for finding in trial.findings
-        if finding.kind in LOSS_KINDS
-        and finding.verdict is Verdict.LOSSY
-        and finding.origin is Origin.CUT
-    )
-
-
 def _live_lsns(trial: TrialResult) -> set[int]:
-    return {lsn for finding in live_losses(trial) for span in finding.lsns for lsn in span}
+    return {lsn for finding in trial.live_losses for span in finding.lsns for lsn in span}
 
 
 def is_analysed(trial: TrialResult) -> bool:
     """Whether the analysis of the recording names every record that the cut lost."""
     kinds = {finding.kind for finding in trial.findings}
-    losses = live_losses(trial)
+    losses = trial.live_losses
     return (
         bool(losses)
         and FindingKind.DISAGREEMENT not in kinds

@@ -8,17 +8,18 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from powercut.crash.evidence import Evidence, gather
+from powercut.crash.exposure import exposure
 from powercut.crash.handmade import Handmade, history
 from powercut.model.contract import DeviceContract, Honour
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Origin, Verdict
 from powercut.model.wal import LayoutKind, WalLayout, record_bytes
-from powercut.report.losing import story_of
 from powercut.report.page import telling
-from powercut.report.page.sequence import Step, sequence_svg, witness_svg
+from powercut.report.page.sequence import Step, loss_svg, sequence_svg, witness_svg
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.store.layout import TrialDir
 from powercut.store.trial_result import TrialResult
 from powercut.store.witness import DroppedWrite, Witness, WitnessEvent
+from powercut.trial.loss_story import story_of
 
 RUN_ID = bytes(range(16))
 MS = 1_000_000
@@ -45,7 +46,7 @@ def two_commits(contract: DeviceContract, *, flushed: bool = True, fua: bool = F
 
 
 def told(evidence: Evidence) -> list[tuple[float | None, str, str, str]]:
-    story = story_of(evidence, ALL)
+    story = story_of(evidence, exposure(evidence), ALL)
     assert story is not None
     assert story.lsn == 2
     assert story.start_ns == 20 * MS
@@ -104,16 +105,17 @@ def test_bytes_that_never_came():
 
 def test_no_story_of_what_was_not_lost_or_not_cut():
     evidence = two_commits(DeviceContract())
-    assert story_of(evidence, [LsnRange(7, 9)]) is None
+    assert story_of(evidence, exposure(evidence), [LsnRange(7, 9)]) is None
     made = Handmade(disk_size=64 << 10)
     uncut = gather(made.timeline(), history([(1, 5)]), RUN_ID, LAYOUT, deep=True)
-    assert story_of(uncut, ALL) is None
+    assert story_of(uncut, exposure(uncut), ALL) is None
 
 
 def test_the_drawing_says_everything_in_order():
-    story = story_of(two_commits(DeviceContract(flush=Honour.IGNORED)), ALL)
+    evidence = two_commits(DeviceContract(flush=Honour.IGNORED))
+    story = story_of(evidence, exposure(evidence), ALL)
     assert story is not None
-    root = ET.fromstring(story.svg())
+    root = ET.fromstring(loss_svg(story))
     texts = [element.text for element in root.iter("text")]
     assert texts[:5] == ["ms", "workload", "write", "flush", "power"]
     assert [text for text in texts if text in {"0.000", "1.000", "3.000", "20.000"}] == [
@@ -183,10 +185,8 @@ def test_the_report_of_a_run_shows_the_witness(made, witness: Witness):
     assert "Confirmed: the recorded system itself loses it, too." in text
 
 
-def test_no_story_of_a_record_that_came_back_after_the_cut(tmp_path, monkeypatch):
+def test_what_a_crash_state_might_have_lost_is_no_loss_of_the_cut():
     """A crash state might have lost record 1; the cut itself lost record 2."""
-    given = []
-    monkeypatch.setattr(telling, "loss_story", lambda _, lost: given.extend(lost))
     kind = FindingKind.LOST
     result = TrialResult.judged(
         Trial(1, 1, 1, Trigger(TriggerKind.ACKS, 2)),
@@ -198,5 +198,23 @@ def test_no_story_of_a_record_that_came_back_after_the_cut(tmp_path, monkeypatch
             Finding(kind, Verdict.LOSSY, "gone", (LsnRange(2, 2),)),
         ],
     )
-    telling.tell_trial(TrialDir(tmp_path, tmp_path), result, "a")
-    assert given == [LsnRange(2, 2)]
+    assert [finding.lsns for finding in result.live_losses] == [(LsnRange(2, 2),)]
+
+
+def test_a_story_is_drawn_as_it_was_stored_and_an_older_result_has_none(tmp_path):
+    evidence = two_commits(DeviceContract(flush=Honour.IGNORED))
+    story = story_of(evidence, exposure(evidence), ALL)
+    result = TrialResult.judged(
+        Trial(1, 1, 1, Trigger(TriggerKind.ACKS, 2)),
+        verdict=Verdict.LOSSY,
+        acked=2,
+        attempted=2,
+        findings=[Finding(FindingKind.LOST, Verdict.LOSSY, "gone", (LsnRange(2, 2),))],
+        loss=story,
+    )
+    stored = TrialResult.model_validate_json(result.model_dump_json())
+    assert stored == result
+    trial = TrialDir(tmp_path, tmp_path)  # whose recording is gone
+    assert "the disk takes write 2" in telling.tell_trial(trial, stored, "a").sequence
+    older = stored.model_copy(update={"loss": None})
+    assert telling.tell_trial(trial, older, "a").sequence == ""

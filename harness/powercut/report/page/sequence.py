@@ -17,8 +17,9 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Final, Literal
+from typing import Final
 
+from powercut.store.loss_story import LANES, LossStory, Sign
 from powercut.store.witness import Witness, WitnessEvent
 
 WIDTH: Final = 880
@@ -33,8 +34,6 @@ LETTER: Final = 7.0
 LANES_MAX: Final = 6
 """Writes that get a lane of their own; the others of a witness are told without one."""
 
-Sign = Literal["begin", "end", "point", "ack", "cut", "gone", "note"]
-
 
 @dataclass(frozen=True)
 class Step:
@@ -48,6 +47,13 @@ class Step:
     lane: str
     sign: Sign
     text: str
+
+
+def loss_svg(story: LossStory) -> str:
+    """How a record was lost, as a drawing."""
+    summary = f"how record {story.lsn} was lost"
+    steps = [Step(step.at_ns, step.lane, step.sign, step.text) for step in story.steps]
+    return sequence_svg(steps, LANES, story.start_ns, summary)
 
 
 def sequence_svg(

@@ -11,14 +11,12 @@ from markupsafe import Markup
 
 from powercut.model.errors import PowercutError
 from powercut.report.evidence import read_evidence
-from powercut.report.losing import loss_story
-from powercut.report.page.sequence import witness_svg
+from powercut.report.page.sequence import loss_svg, witness_svg
 from powercut.report.page.svg import timeline_svg
 from powercut.report.terminal.story import last_moments
 from powercut.store.layout import TrialDir
-from powercut.store.trial_result import TrialResult, lost_lsns
+from powercut.store.trial_result import TrialResult
 from powercut.store.witness import Witness, read_witness
-from powercut.witness.confirm import live_losses
 
 _EMPTY: Final = Markup()
 
@@ -42,13 +40,7 @@ def tell_trial(
 ) -> Told:
     """The story of one trial, drawn.  What cannot be read is said in its `problems`."""
     said = list(problems)
-    sequence, witness = "", None
-    try:
-        # Of what the cut itself lost: what a crash state might have lost came back here.
-        story = loss_story(trial, lost_lsns(found.finding() for found in live_losses(result)))
-        sequence = story.svg() if story is not None else ""
-    except PowercutError as error:
-        said.append(str(error))
+    witness = None
     try:
         witness = read_witness(trial)
     except PowercutError as error:
@@ -59,7 +51,7 @@ def tell_trial(
     return Told(
         directory=trial.relative,
         trial=result,
-        sequence=Markup(sequence),
+        sequence=Markup(loss_svg(result.loss)) if result.loss is not None else _EMPTY,
         timeline=Markup(timeline_svg(evidence, result.lost_lsns, name)),
         moments=tuple(
             ((moment.at - evidence.start_ns) / 1e6, moment.text)

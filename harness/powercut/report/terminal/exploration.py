@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from powercut.model.exposure import ExposureReport
-from powercut.model.units import NEVER
+from powercut.model.units import NEVER, milliseconds
 from powercut.report import words
 from powercut.report.terminal.table import STYLES
 from powercut.store.exploration import ExplorationFinding, ExploreResult
@@ -161,7 +161,7 @@ def _worst(report: ExposureReport, exposed: np.ndarray) -> Table:
         never = bool(report.durable_ns[at] == NEVER)
         table.add_row(
             f"{int(report.lsn[at]):,}",
-            words.milliseconds(report.exposed_ns[at] / 1e6),
+            milliseconds(report.exposed_ns[at] / 1e6),
             "written over" if undone else "never" if never else "later",
             "never written" if write < 0 else f"{write:,}",
             "-" if epoch < 0 else f"{epoch:,}",

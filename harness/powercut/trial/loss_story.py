@@ -9,24 +9,18 @@ here; the verdict was given before, from the same files.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from powercut.crash.evidence import Evidence
-from powercut.crash.exposure import exposure
 from powercut.model.contract import DeviceContract, Honour
 from powercut.model.exposure import ExposureReport
 from powercut.model.timeline import RequestKind
-from powercut.model.units import NEVER
+from powercut.model.units import NEVER, milliseconds
 from powercut.model.verdict import LsnRange
-from powercut.recording.recorded import open_recorded
-from powercut.report import words
-from powercut.report.page.sequence import Step, sequence_svg
-from powercut.store.layout import TrialDir
+from powercut.store.loss_story import Lane, LossStep, LossStory, Sign
 
-LANES: Final = ("workload", "write", "flush", "power")
 _FLUSHES: Final = 2
 """Flushes that are told one by one."""
 
@@ -34,33 +28,13 @@ _CLEAR_NS: Final = 1_000_000
 """A record that was acknowledged so long before the cut makes a clearer story."""
 
 
-@dataclass(frozen=True)
-class LossStory:
-    """How the record `lsn` was lost."""
-
-    lsn: int
-    steps: tuple[Step, ...]
-    start_ns: int
-
-    def svg(self) -> str:
-        """The story as a drawing."""
-        return sequence_svg(self.steps, LANES, self.start_ns, f"how record {self.lsn} was lost")
-
-
-def loss_story(trial: TrialDir, lost: Sequence[LsnRange]) -> LossStory | None:
-    """The story of one of the records `lost` in `trial`; None if no single one can be told.
-
-    Raises PowercutError if the recording cannot be read.
-    """
-    return story_of(open_recorded(trial).evidence, lost) if lost else None
-
-
-def story_of(evidence: Evidence, lost: Sequence[LsnRange]) -> LossStory | None:
-    """The same from evidence that was gathered already."""
+def story_of(
+    evidence: Evidence, report: ExposureReport, lost: Sequence[LsnRange]
+) -> LossStory | None:
+    """The story of one of the records `lost`; None if no single one can be told."""
     cut = evidence.timeline.cut
     if cut is None:
         return None
-    report = exposure(evidence)
     index = _chosen(report, lost, int(cut.at))
     if index is None:
         return None
@@ -82,6 +56,10 @@ def _chosen(report: ExposureReport, lost: Sequence[LsnRange], cut_ns: int) -> in
     return None
 
 
+def _step(at_ns: int | None, lane: Lane, sign: Sign, text: str) -> LossStep:
+    return LossStep(at_ns=at_ns, lane=lane, sign=sign, text=text)
+
+
 class _Telling:
     """Puts the steps together."""
 
@@ -101,16 +79,16 @@ class _Telling:
         steps.sort(key=lambda step: (step.at_ns or 0, order[step.sign]))
         start = next((step.at_ns for step in steps if step.at_ns is not None), self._cut_ns)
         steps += [self._cut(), self._gone()]
-        return LossStory(self._lsn, tuple(steps), start)
+        return LossStory(lsn=self._lsn, start_ns=start, steps=tuple(steps))
 
-    def _announced(self) -> Iterator[Step]:
+    def _announced(self) -> Iterator[LossStep]:
         claims = self._evidence.claims
         at = np.flatnonzero(claims.attempt_lsn >= self._lsn)[:1]
         if len(at) and int(claims.attempt_ns[at[0]]) <= self._ack_ns:
             text = f"the workload announces record {self._lsn}"
-            yield Step(int(claims.attempt_ns[at[0]]), "workload", "point", text)
+            yield _step(int(claims.attempt_ns[at[0]]), "workload", "point", text)
 
-    def _written(self) -> Iterator[Step]:
+    def _written(self) -> Iterator[LossStep]:
         if self._write < 0:
             return
         requests, write = self._requests, self._write
@@ -121,15 +99,15 @@ class _Telling:
         text = f"the disk takes write {write} with record {self._lsn}: "
         text += f"{int(requests.length[write]):,} bytes at {int(requests.offset[write]):,}"
         text += ", with FUA" if fua else ""
-        yield Step(at, "write", "begin", text)
+        yield _step(at, "write", "begin", text)
         if done == NEVER or done > self._cut_ns:
             return
         kept = self._contract.volatile_cache and not (fua and self._contract.fua is Honour.HONOURED)
         where = ": it lies in the disk's volatile cache" if kept else ""
         ignored = "; its FUA is ignored" if fua and self._contract.fua is Honour.IGNORED else ""
-        yield Step(done, "write", "end", f"write {write} is reported done{where}{ignored}")
+        yield _step(done, "write", "end", f"write {write} is reported done{where}{ignored}")
 
-    def _flushed(self) -> Iterator[Step]:
+    def _flushed(self) -> Iterator[LossStep]:
         requests = self._requests
         begin = self._ack_ns if self._write < 0 else int(requests.submitted_ns[self._write])
         chosen = (requests.kind == RequestKind.FLUSH) & (requests.submitted_ns >= begin)
@@ -140,18 +118,18 @@ class _Telling:
             told = "a flush reaches the disk" + (", which ignores it" if ignored else "")
             if more > 0:
                 told += f"; {more:,} more follow before the cut"
-            yield Step(int(requests.submitted_ns[index]), "flush", "begin", told)
+            yield _step(int(requests.submitted_ns[index]), "flush", "begin", told)
             done = int(requests.completed_ns[index])
             if done != NEVER and done <= self._cut_ns:
-                yield Step(done, "flush", "end", "the flush is reported done")
+                yield _step(done, "flush", "end", "the flush is reported done")
 
-    def _acked(self) -> Step:
+    def _acked(self) -> LossStep:
         text = f"record {self._lsn} is acknowledged as durable"
         if self._write < 0:
             text += ", although no write with all of it has reached the disk"
         elif self._exposed and not self._flush_before_ack():
             text += ", although no flush has reached the disk since its write"
-        return Step(self._ack_ns, "workload", "ack", text)
+        return _step(self._ack_ns, "workload", "ack", text)
 
     def _flush_before_ack(self) -> bool:
         requests = self._requests
@@ -159,12 +137,12 @@ class _Telling:
         flush = (requests.kind == RequestKind.FLUSH) & (requests.submitted_ns >= done)
         return bool((flush & (requests.submitted_ns <= self._ack_ns)).any())
 
-    def _cut(self) -> Step:
-        ago = words.milliseconds((self._cut_ns - self._ack_ns) / 1e6)
-        return Step(self._cut_ns, "power", "cut", f"the power is cut, {ago} after the ack")
+    def _cut(self) -> LossStep:
+        ago = milliseconds((self._cut_ns - self._ack_ns) / 1e6)
+        return _step(self._cut_ns, "power", "cut", f"the power is cut, {ago} after the ack")
 
-    def _gone(self) -> Step:
+    def _gone(self) -> LossStep:
         text = f"after recovery record {self._lsn} is gone"
         if not self._exposed:
             text += ". Its own bytes were durable; what leads to them (a size, a map) was not"
-        return Step(None, "workload", "gone", text)
+        return _step(None, "workload", "gone", text)
