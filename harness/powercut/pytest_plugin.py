@@ -166,14 +166,15 @@ class CellItem(pytest.Item):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """What a person needs; a traceback only for what is a bug in powercut."""
         from powercut.model.errors import PowercutError
+        from powercut.model.printable import printable
 
         error = excinfo.value
         if isinstance(error, CellFailed):
             from powercut.report.terminal.failure import failure_text
 
-            return failure_text(error.run, error.cell)
+            return printable(failure_text(error.run, error.cell))
         if isinstance(error, PowercutError):
-            return f"{error}\nhint: {error.hint}" if error.hint else str(error)
+            return printable(f"{error}\nhint: {error.hint}" if error.hint else str(error))
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from powercut.cli.options import FILE, STATE_EPILOG, force_option, recording_argument
+from powercut.cli.output import echo
 
 if TYPE_CHECKING:
     from powercut.campaign.bundle_file import BundledState
@@ -28,12 +29,10 @@ def bundle(recording: Path, state: str | None, output: Path, force: bool) -> int
 
     made = make_bundle(recording, output, state=state, force=force)
     size = output.stat().st_size
-    click.echo(
-        f"{output}: {size / 1e6:.1f} MB, {len(made.files)} files, the recording is {made.verdict}"
-    )
+    echo(f"{output}: {size / 1e6:.1f} MB, {len(made.files)} files, the recording is {made.verdict}")
     if made.state is not None:
         _echo_state(made.state)
-    click.echo(f"reproduce it with: powercut verify {output}")
+    echo(f"reproduce it with: powercut verify {output}")
     return 0
 
 
@@ -45,36 +44,35 @@ def unbundle(file: Path, output: Path) -> int:
     from powercut.campaign.bundle import unpack
 
     made = unpack(file, output)
-    click.echo(f"{output / made.recording}: {made.scenario}, {made.cell}, trial {made.trial}")
+    echo(f"{output / made.recording}: {made.scenario}, {made.cell}, trial {made.trial}")
     return 0
 
 
 def _echo_state(state: BundledState, *, err: bool = False) -> None:
     """What became of a bundled state; which engine recovered it, if not the fastest."""
-    click.echo(f"state {state.name}: {state.verdict}: {state.message}", err=err)
+    echo(f"state {state.name}: {state.verdict}: {state.message}", err=err)
     if state.engine_reason:
-        click.echo(f"  engine: {state.engine}, since {state.engine_reason}", err=err)
+        echo(f"  engine: {state.engine}, since {state.engine_reason}", err=err)
 
 
 def verify_bundle(path: Path, json_file: Path | None) -> int:
     """Judges a bundle again and prints what it says; returns the exit status."""
-    from rich.console import Console
-
     from powercut.campaign.bundle import verify_bundle as judge_again
+    from powercut.cli.console import PlainConsole
     from powercut.report.terminal.table import print_run
     from powercut.store.files import write_atomic
 
     found = judge_again(path)
     to_stdout = json_file == Path("-")
-    print_run(Console(stderr=to_stdout), found.run)
+    print_run(PlainConsole(stderr=to_stdout), found.run)
     if found.state is not None:
         _echo_state(found.state, err=to_stdout)
     for line in found.differences:
-        click.echo(f"DIFFERS: {line}", err=to_stdout)
+        echo(f"DIFFERS: {line}", err=to_stdout)
     for line in found.untried:
-        click.echo(f"not repeated: {line}", err=to_stdout)
+        echo(f"not repeated: {line}", err=to_stdout)
     if not found.differences and not found.untried:
-        click.echo("Everything in the bundle is judged as when it was made.", err=to_stdout)
+        echo("Everything in the bundle is judged as when it was made.", err=to_stdout)
     if json_file is not None:
         text = found.model_dump_json(indent=1) + "\n"
         if to_stdout:

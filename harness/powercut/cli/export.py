@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from powercut.cli.options import FILE, RECORDING_HELP, recording_argument
+from powercut.cli.output import echo
 from powercut.model.errors import UsageError
 
 
@@ -44,14 +45,14 @@ def export(recording: Path, log_format: str, output: Path, sector: str, as_seen:
         )
     timeline = opened.timeline if as_seen else as_kept(opened.timeline)
     made = export_log(timeline, opened.history, output, sector_size=int(sector))
-    click.echo(
+    echo(
         f"{output}: {log_format}, {made.entries} entries, {made.flushes} flushes, "
         f"{made.marks} marks, {made.size} bytes"
     )
     if made.left_out:
-        click.echo(f"left out: {made.left_out} writes that never completed, or failed")
+        echo(f"left out: {made.left_out} writes that never completed, or failed")
     if not opened.timeline.contract.honest:
         told = "as the stack above it believed it" if as_seen else "without what it ignored"
-        click.echo(f"the disk lied: this log is {told}")
-    click.echo(f"base image: {opened.base}")
+        echo(f"the disk lied: this log is {told}")
+    echo(f"base image: {opened.base}")
     return 0

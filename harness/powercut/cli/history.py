@@ -21,12 +21,11 @@ def history(results: Path, profile: str | None, page: Path | None) -> int:
     Reads every certificate below RESULTS/certify, by default those of this checkout.  Changes
     of verdicts come first, then costs that changed beyond noise, then versions.
     """
-    from rich.console import Console
-
+    from powercut.cli.console import PlainConsole
     from powercut.report.history import read_history
     from powercut.report.page.history import print_history, write_history
 
-    console = Console()
+    console = PlainConsole()
     found = read_history(results, profile=profile)
     print_history(console, found)
     path = write_history(found, page)

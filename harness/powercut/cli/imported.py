@@ -5,9 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
-
-from powercut.cli.output import echo_gaps
+from powercut.cli.output import echo, echo_gaps
 
 
 def analyze_import(directory: Path, *, judge: bool = True) -> int:
@@ -22,16 +20,16 @@ def analyze_import(directory: Path, *, judge: bool = True) -> int:
     from powercut.recording.open_recording import find_recording
 
     found = report_import(find_recording(directory))
-    click.echo(
+    echo(
         f"{directory}: {found.record.source}, dialect {found.record.dialect}: {found.entries} "
         f"entries, {found.writes} writes ({found.fua_writes} with FUA), {found.flushes} flushes, "
         f"{found.marks} marks"
     )
     if found.record.log is not None:
-        click.echo(f"acknowledged: {found.acked} records")
-        click.echo(f"acknowledged too early, for certain: {ranges_text(found.exposed)}")
-        click.echo(f"acknowledged too early, perhaps: {ranges_text(found.perhaps)}")
-        click.echo(f"{found.verdict.name}" + "".join(f"\n  {why}" for why in found.reasons))
+        echo(f"acknowledged: {found.acked} records")
+        echo(f"acknowledged too early, for certain: {ranges_text(found.exposed)}")
+        echo(f"acknowledged too early, perhaps: {ranges_text(found.perhaps)}")
+        echo(f"{found.verdict.name}" + "".join(f"\n  {why}" for why in found.reasons))
     else:
         echo_gaps(found.reasons)
     if judge:
@@ -54,13 +52,13 @@ def explore_import(
     trial = find_recording(directory)
     trial.check_seal()
     found = run(trial, model=chosen, limit=states, seconds=seconds, engine=engine)
-    click.echo(f"engine: {found.certain.engine}")
+    echo(f"engine: {found.certain.engine}")
     for name, reading in (("certain", found.certain), ("cautious", found.cautious)):
-        click.echo(f"{name} reading: {reading.coverage.text}")
-        click.echo(f"  {reading.lossy} lose records: {ranges_text(reading.lost)}")
+        echo(f"{name} reading: {reading.coverage.text}")
+        echo(f"  {reading.lossy} lose records: {ranges_text(reading.lost)}")
         if reading.first:
-            click.echo(f"  the first of them: {reading.first}")
-    click.echo(f"{found.verdict.name} in the {chosen.value} model")
+            echo(f"  the first of them: {reading.first}")
+    echo(f"{found.verdict.name} in the {chosen.value} model")
     for why in found.reasons:
-        click.echo(f"  {why}")
+        echo(f"  {why}")
     return {Verdict.SAFE: 0, Verdict.LOSSY: 1}.get(found.verdict, 3)

@@ -18,7 +18,7 @@ import traceback
 import click
 
 from powercut import __version__
-from powercut.cli.output import INTERRUPTED, TROUBLE
+from powercut.cli.output import INTERRUPTED, TROUBLE, echo
 from powercut.model.errors import PowercutError
 
 COMMANDS = {
@@ -76,12 +76,12 @@ def main() -> None:
         error.show()
         status = error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
+        echo("interrupted", err=True)
         status = INTERRUPTED
     except PowercutError as error:
-        click.echo(f"powercut: {error}", err=True)
+        echo(f"powercut: {error}", err=True)
         if error.hint:
-            click.echo(f"hint: {error.hint}", err=True)
+            echo(f"hint: {error.hint}", err=True)
         status = error.exit_status
     except BrokenPipeError:
         # Whoever read the output has gone; Python must not complain once more at its end.
@@ -89,7 +89,7 @@ def main() -> None:
         status = TROUBLE
     except Exception:  # status 1 would claim that a verdict differs
         traceback.print_exc()
-        click.echo("powercut: this is a bug in powercut; nothing was proved", err=True)
+        echo("powercut: this is a bug in powercut; nothing was proved", err=True)
         status = TROUBLE
     sys.exit(status)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from powercut.cli.options import FILE, STATE_EPILOG, force_option, recording_argument
-from powercut.cli.output import echo_gaps
+from powercut.cli.output import echo, echo_gaps
 
 
 @click.command(epilog=STATE_EPILOG)
@@ -23,7 +23,7 @@ def materialize(recording: Path, state: str, output: Path, force: bool) -> int:
     opened = run.open_recording(recording)
     chosen = run.resolve_state(opened, state)
     made = run.materialize(opened, chosen, output, force=force)
-    click.echo(f"{opened.title}\n{run.state_text(opened, chosen)}")
+    echo(f"{opened.title}\n{run.state_text(opened, chosen)}")
     echo_gaps(opened.gaps)
-    click.echo(f"{made.path}: {made.size} bytes, SHA-256 {made.sha256}")
+    echo(f"{made.path}: {made.size} bytes, SHA-256 {made.sha256}")
     return 0

@@ -32,15 +32,14 @@ def minimize(
     recording: Path, state: str | None, lsn: int | None, budget: int, confirm: bool, engine: str
 ) -> int:
     """Finds the smallest set of lost writes that still loses a record, and explains it."""
-    from rich.console import Console
-
+    from powercut.cli.console import PlainConsole
     from powercut.recording.materialize import open_recording
     from powercut.report.terminal.witness import print_witness
     from powercut.store.witness import write_witness
     from powercut.witness.minimize import minimize as search
 
     opened = open_recording(recording)
-    console = Console()
+    console = PlainConsole()
     with console.status("booting the recovery engine") as status:
         witness = search(
             opened,

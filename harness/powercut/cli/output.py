@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from powercut.model.printable import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -17,9 +19,14 @@ TROUBLE = 3
 
 def console_beside(json_file: Path | None = None) -> Console:
     """A console for a person; with the JSON on stdout, everything for a person goes to stderr."""
-    from rich.console import Console
+    from powercut.cli.console import PlainConsole
 
-    return Console(stderr=json_file == Path("-"))
+    return PlainConsole(stderr=json_file == Path("-"))
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    """Prints a line for a person; whatever a stranger wrote in it is shown and not obeyed."""
+    click.echo(printable(text), err=err)
 
 
 def write_json(text: str, target: Path | None) -> None:
@@ -37,4 +44,4 @@ def write_json(text: str, target: Path | None) -> None:
 def echo_gaps(gaps: tuple[str, ...]) -> None:
     """Prints what a recording does not hold."""
     for gap in gaps:
-        click.echo(f"  not known: {gap}")
+        echo(f"  not known: {gap}")

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from powercut.cli.options import STATE_EPILOG, recording_argument
+from powercut.cli.output import echo
 
 
 @click.command(epilog=STATE_EPILOG)
@@ -20,6 +21,6 @@ def shell(recording: Path, state: str) -> int:
 
     opened = open_recording(recording)
     chosen = resolve_state(opened, state)
-    click.echo(f"{opened.title}: {state_text(opened, chosen)}\nbooting; {LEAVE}", err=True)
+    echo(f"{opened.title}: {state_text(opened, chosen)}\nbooting; {LEAVE}", err=True)
     status = open_shell(opened, chosen)
     return 0 if status == 0 else 3
