@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from powercut.measure.wire import Layers, flush_ends_at
-from powercut.store.measurement import Asked, RequestCounts
+from powercut.store.measurement import BioCounts, RequestCounts
 
 # A request is (flush before, data, FUA).
 FLUSH, WRITE, FUA, JOURNAL = (1, 0, 0), (0, 1, 0), (0, 1, 1), (1, 1, 1)
@@ -93,7 +93,7 @@ def judged(stack: Stack) -> tuple[str, Layers]:
     bios = ask(stack)
     sent = issue(stack, bios)
     seen = pass_on(stack, sent)
-    asked = Asked(flushes=sum(b[0] for b in bios), fua_writes=sum(b[2] for b in bios))
+    asked = BioCounts(flushes=sum(b[0] for b in bios), fua_writes=sum(b[2] for b in bios))
     keeps_flush, keeps_fua = stack.lie not in ("flush", "both"), stack.lie not in ("fua", "both")
     layers = Layers(
         commits=stack.commits,

@@ -14,7 +14,7 @@ from powercut.bench.figure import Figure
 from powercut.campaign.runner import run_scenarios
 from powercut.crash.explore import Exploration, InstantKind, events
 from powercut.explore.explorer import explore
-from powercut.explore.request import Budget, Wanted
+from powercut.explore.request import Budget, ExploreRequest
 from powercut.explore.state_images import StateImages
 from powercut.recording.recorded import Recorded, open_recorded
 from powercut.rig.guest_engine import write_image
@@ -56,7 +56,7 @@ def bench_raw() -> list[Figure]:
             recorded = open_recorded(trial)
             ours, images = [], []
             for turn in range(_TURNS):
-                wanted = Wanted(budget=Budget(states=_STATES), confirm=False, seed=turn)
+                wanted = ExploreRequest(budget=Budget(states=_STATES), confirm=False, seed=turn)
                 explored = explore(trial, wanted, keep=False)
                 ours.append(explored.states_per_s)
                 images.append(_image_by_image(recorded, turn, folder / "state.img"))

@@ -77,7 +77,7 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class Interrupted:
+class InterruptedRun:
     """A run that has not come to its end, and how to go on with it."""
 
     directory: ResultDir
@@ -87,7 +87,7 @@ class Interrupted:
     environment: dict[str, Any]
 
 
-def find_interrupted(path: Path) -> Interrupted:
+def find_interrupted(path: Path) -> InterruptedRun:
     """The run at `path`.
 
     Raises UsageError if there is none, and DamagedRecording if what it was about is not known.
@@ -106,7 +106,7 @@ def find_interrupted(path: Path) -> Interrupted:
     copy = directory.scenario_copy
     scenario = parse_scenario(copy.read_text(encoding="utf-8"), copy)
     plan = selection.plan(scenario, seed)
-    return Interrupted(directory, scenario, plan, selection, environment)
+    return InterruptedRun(directory, scenario, plan, selection, environment)
 
 
 def check_same_host(then: Mapping[str, Any], now: Mapping[str, Any]) -> None:

@@ -34,7 +34,7 @@ from powercut.campaign.keep import Keep, drop_unless_kept
 from powercut.campaign.resume import (
     SELECTION,
     SESSIONS,
-    Interrupted,
+    InterruptedRun,
     Selection,
     check_same_components,
     check_same_host,
@@ -76,7 +76,7 @@ Listener = Callable[[RunEvent], None]
 
 
 @dataclass(frozen=True)
-class Ways:
+class RunOptions:
     """How runs are made, as far as it does not change what comes out."""
 
     jobs: int = 1
@@ -117,7 +117,7 @@ def run_scenarios(
         for scenario in [_loaded(item) for item in scenarios]
     ]
     rig = ready_rig([plan for _, plan in planned], on_event)
-    ways = Ways(jobs, keep, on_event)
+    ways = RunOptions(jobs, keep, on_event)
     runs = [new_run(rig, scenario, plan, selection, results, ways) for scenario, plan in planned]
     return CampaignOutcome(runs=tuple(runs))
 
@@ -146,7 +146,7 @@ def ready_rig(plans: Sequence[Plan], on_event: Listener) -> Rig:
 
 
 def new_run(
-    rig: Rig, scenario: Scenario, plan: Plan, selection: Selection, results: Path, ways: Ways
+    rig: Rig, scenario: Scenario, plan: Plan, selection: Selection, results: Path, ways: RunOptions
 ) -> RunResult:
     """Runs `plan` in a new folder below `results`."""
     directory = ResultDir.create(results, plan.scenario, plan.seed)
@@ -167,7 +167,7 @@ def new_run(
         return _Run(rig, scenario, plan, directory, ways, selection.aim, environment).run()
 
 
-def resume_run(path: Path, ways: Ways, rig: Rig | None = None) -> RunResult:
+def resume_run(path: Path, ways: RunOptions, rig: Rig | None = None) -> RunResult:
     """Goes on with the interrupted run at `path`; what it had sealed is not made again.
 
     Raises UsageError if there is no such run, if it has ended, or if this host is not as it
@@ -178,7 +178,7 @@ def resume_run(path: Path, ways: Ways, rig: Rig | None = None) -> RunResult:
         return _resume(find_interrupted(path), ways, rig)
 
 
-def _resume(interrupted: Interrupted, ways: Ways, rig: Rig | None) -> RunResult:
+def _resume(interrupted: InterruptedRun, ways: RunOptions, rig: Rig | None) -> RunResult:
     directory, plan = interrupted.directory, interrupted.plan
     if directory.ended:
         raise UsageError(
@@ -222,7 +222,7 @@ class _Run:
         scenario: Scenario,
         plan: Plan,
         directory: ResultDir,
-        ways: Ways,
+        ways: RunOptions,
         aim: Aim | None,
         environment: Mapping[str, Any],
     ) -> None:

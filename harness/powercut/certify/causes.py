@@ -235,7 +235,7 @@ def _why_unknown(cell: CellResult) -> tuple[str, ...]:
 
 
 def _preset_missed(cell: CellResult) -> bool:
-    return FindingKind.PRESET in cell.findings
+    return FindingKind.NOT_AS_CONFIGURED in cell.findings
 
 
 def _first_words(cell: CellResult) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Final
 from powercut.campaign.assemble import same_run
 from powercut.campaign.keep import Keep
 from powercut.campaign.resume import Selection, check_same_components, check_same_host
-from powercut.campaign.runner import Listener, Ways, new_run, ready_rig, resume_run, trials_of
+from powercut.campaign.runner import Listener, RunOptions, new_run, ready_rig, resume_run, trials_of
 from powercut.certify.build import certificate_of
 from powercut.certify.words import untested
 from powercut.measure.measure import measure_cell
@@ -135,7 +135,7 @@ def _go_on(directory: CertificateDir, ways: CertifyWays) -> Certified:
         )
         # What lost records is looked at once more before it goes.
         keep = Keep.NOTABLE if ways.keep is Keep.NONE else ways.keep
-        run_ways = Ways(ways.jobs, keep, ways.on_event)
+        run_ways = RunOptions(ways.jobs, keep, ways.on_event)
         for scenario, plan in work:
             start = time.monotonic()
             ended = _run(rig, directory, order, scenario, plan, run_ways)
@@ -164,7 +164,7 @@ def _run(
     order: Order,
     scenario: Scenario,
     plan: Plan,
-    ways: Ways,
+    ways: RunOptions,
 ) -> ResultDir:
     """Runs one scenario, or goes on with it, or takes it as it is."""
     run = directory.run_of(plan.scenario)
@@ -189,7 +189,7 @@ def _run(
     return ended
 
 
-def _confirm(run: ResultDir, ways: Ways) -> None:
+def _confirm(run: ResultDir, ways: RunOptions) -> None:
     """Sees again, in what was recorded of it, every loss that analysis alone cannot name."""
     for cell in run.read_verdict().cells:
         for trial in cell.trials:
@@ -205,7 +205,9 @@ def _drop_all(run: ResultDir) -> None:
         trial.drop_evidence()
 
 
-def _measure(rig: Rig, run: ResultDir, order: Order, scenario: str, cell: Cell, ways: Ways) -> None:
+def _measure(
+    rig: Rig, run: ResultDir, order: Order, scenario: str, cell: Cell, ways: RunOptions
+) -> None:
     """Measures a cell unless that was done; one at a time, as others would slow it down."""
     place = run.measurement(cell.name)
     earlier = read_measured(run, cell.name, cell.parameters)

@@ -36,7 +36,7 @@ _DISK: Final = "sata-ssd"
 
 
 @dataclass(frozen=True)
-class Asked:
+class CertifyOptions:
     """The options that say what to certify, as they were given."""
 
     scenarios: tuple[str, ...] = ()
@@ -65,10 +65,10 @@ class Asked:
         return shlex.join([*argv, "--seed", str(seed), *more])
 
 
-NOTHING: Final = Asked()
+NOTHING: Final = CertifyOptions()
 
 
-def request_of(asked: Asked, selection: Selection, named: Sequence[Path]) -> Request:
+def request_of(asked: CertifyOptions, selection: Selection, named: Sequence[Path]) -> Request:
     """What is to be certified; `named` are the files that `asked.scenarios` means.
 
     Raises UsageError for what cannot be asked for, or a mistake in a scenario.
@@ -91,7 +91,9 @@ def request_of(asked: Asked, selection: Selection, named: Sequence[Path]) -> Req
     )
 
 
-def _scenarios(asked: Asked, named: Sequence[Path]) -> tuple[list[Scenario], list[NotTested]]:
+def _scenarios(
+    asked: CertifyOptions, named: Sequence[Path]
+) -> tuple[list[Scenario], list[NotTested]]:
     """All that is asked for: of the profile, by name, and of presets; and what they leave out."""
     folder, strategy = PROFILES[asked.profile] if asked.profile else (None, None)
     strategy = asked.strategy or strategy
@@ -115,7 +117,7 @@ def _scenarios(asked: Asked, named: Sequence[Path]) -> tuple[list[Scenario], lis
     return made, left_out
 
 
-def _title(asked: Asked, scenarios: Sequence[Scenario]) -> str:
+def _title(asked: CertifyOptions, scenarios: Sequence[Scenario]) -> str:
     """The name of the certificate, and of its folder."""
     parts = [*([asked.profile] if asked.profile else []), *asked.presets]
     if not asked.profile:

@@ -2,7 +2,7 @@
 """The environment checker: does the guest see what the configuration promises?
 
 A preset that did not take effect (a disk that says "write through" where "write back"
-was asked for) means that another configuration was tested: PRESET, INCONCLUSIVE.  A fact
+was asked for) means that another configuration was tested: NOT_AS_CONFIGURED, INCONCLUSIVE.  A fact
 that the guest did not report is not a fact.
 """
 
@@ -23,7 +23,7 @@ def check_environment(facts: Mapping[str, str], promised: Mapping[str, str]) -> 
         what = "did not say" if seen is None else f"sees {seen.strip()!r}"
         findings.append(
             Finding(
-                FindingKind.PRESET,
+                FindingKind.NOT_AS_CONFIGURED,
                 Verdict.INCONCLUSIVE,
                 f"{name}: {expected!r} was promised, the guest {what}",
                 detail={"fact": name, "promised": expected, "seen": seen},

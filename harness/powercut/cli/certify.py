@@ -106,11 +106,11 @@ def certify(
     from powercut.campaign.resume import Selection
     from powercut.certify.certifier import CertifyWays, resume_certificate
     from powercut.certify.certifier import certify as run
-    from powercut.certify.request import NOTHING, Asked, request_of
+    from powercut.certify.request import NOTHING, CertifyOptions, request_of
     from powercut.report.terminal.certify import CertifyView, print_certificate
 
     request = None
-    asked = Asked(
+    asked = CertifyOptions(
         tuple(scenarios),
         tuple(presets),
         profile,

@@ -19,7 +19,7 @@ from powercut.model.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from powercut.explore.request import Listener, Wanted
+    from powercut.explore.request import ExploreRequest, Listener
     from powercut.store.exploration import ExploreResult
     from powercut.store.layout import TrialDir
 
@@ -121,11 +121,11 @@ def explore(
     from powercut.crash.explore import InstantKind
     from powercut.crash.states import Model
     from powercut.explore.explorer import explore as run
-    from powercut.explore.request import Budget, Prune, Wanted
+    from powercut.explore.request import Budget, ExploreRequest, Prune
     from powercut.report.terminal.exploration import print_exploration
     from powercut.rig.engine_choice import jobs_by_default
 
-    wanted = Wanted(
+    wanted = ExploreRequest(
         model=Model(model),
         policies=tuple(policies) or POLICIES,
         at=tuple(InstantKind(name) for name in at) or tuple(InstantKind),
@@ -168,7 +168,7 @@ def _status(trial: TrialDir, result: ExploreResult) -> int:
 
 
 @contextmanager
-def _progress(console: Console, trial: TrialDir, wanted: Wanted) -> Iterator[Listener]:
+def _progress(console: Console, trial: TrialDir, wanted: ExploreRequest) -> Iterator[Listener]:
     """A bar with the rate and what was found so far, on a terminal."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 

@@ -69,7 +69,7 @@ def run(
     resume: Path | None,
 ) -> int:
     """Runs scenarios, by default first-light: records, cuts the power, recovers, judges."""
-    from powercut.campaign.runner import Ways, resume_run, run_scenarios
+    from powercut.campaign.runner import RunOptions, resume_run, run_scenarios
     from powercut.report.terminal.progress import ProgressView
     from powercut.store.results import CampaignOutcome
 
@@ -94,7 +94,7 @@ def run(
     )
     with ProgressView(console) as progress:
         if resume is not None:
-            resumed = resume_run(resume, Ways(jobs, on_event=progress))
+            resumed = resume_run(resume, RunOptions(jobs, on_event=progress))
             outcome = CampaignOutcome(runs=(resumed,))
         else:
             outcome = run_scenarios(

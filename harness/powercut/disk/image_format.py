@@ -132,7 +132,7 @@ def run_qemu_img(
 
 
 @dataclass(frozen=True)
-class Opened:
+class ImageOpening:
     """What came of opening an image after a cut.
 
     `problem` is empty if it opens.  `check` is what `qemu-img check` said before anything
@@ -144,7 +144,7 @@ class Opened:
     repairs: str
 
 
-def open_image(socket: Path, image_format: ImageFormat, *, timeout_s: float) -> Opened:
+def open_image(socket: Path, image_format: ImageFormat, *, timeout_s: float) -> ImageOpening:
     """Opens the image that is served by NBD on `socket` for writing and closes it again.
 
     Whatever QEMU repairs or replays when it opens an image is repaired or replayed.
@@ -164,9 +164,9 @@ def open_image(socket: Path, image_format: ImageFormat, *, timeout_s: float) -> 
     opened = _run(["qemu-io", "-c", "length", image], timeout_s, [socket])
     said = opened.stderr.strip()
     return (
-        Opened(said or "no reason given", check, "")
+        ImageOpening(said or "no reason given", check, "")
         if opened.returncode
-        else Opened("", check, said)
+        else ImageOpening("", check, said)
     )
 
 

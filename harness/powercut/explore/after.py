@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from powercut.checkers.wal import check_log
-from powercut.model.observation import Continued, Observation
+from powercut.model.observation import Continuation, Observation
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.model.wal import WalLayout
 from powercut.recover.port import RecoveryPlan
@@ -101,7 +101,7 @@ def _key(finding: Finding) -> tuple[object, ...]:
     return finding.kind, finding.verdict, finding.lsns, str(finding.detail.get("slots"))
 
 
-def _said_later(finding: Finding, later: Continued) -> Finding:
+def _said_later(finding: Finding, later: Continuation) -> Finding:
     went_on = f"after recovery the workload went on with record {later.first_lsn}"
     acked = f", acknowledged to {later.acked}" if later.acked else ""
     return replace(finding, message=f"{went_on}{acked}; mounted again: {finding.message}")

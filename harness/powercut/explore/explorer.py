@@ -34,16 +34,16 @@ from powercut.checkers.wal import ranges_text
 from powercut.crash.explore import Exploration, InstantKind, events, log2_sum
 from powercut.crash.exposure import exposure
 from powercut.crash.states import CrashState, Model
-from powercut.explore.findings import NO_STATE, Collected
+from powercut.explore.findings import NO_STATE, FindingCollector
 from powercut.explore.pool import OneWorker, WorkerPool
 from powercut.explore.raw import RawExploration, RawOptions
 from powercut.explore.request import (
     PER_RECOVERY,
     RECOVERIES_MAX,
     ExploreProgress,
+    ExploreRequest,
     Listener,
     Reservoir,
-    Wanted,
 )
 from powercut.explore.state_images import StateImages
 from powercut.explore.work import Answers, Deepen, Recoveries, Work
@@ -70,7 +70,7 @@ _EVENT_S: Final = 0.2
 
 def explore(
     trial: TrialDir,
-    wanted: Wanted | None = None,
+    wanted: ExploreRequest | None = None,
     *,
     keep: bool = True,
     on_event: Listener = lambda _: None,
@@ -81,7 +81,7 @@ def explore(
     cannot run it, DamagedRecording if there is nothing to explore.
     """
     recorded = open_recorded(trial)
-    run = _Run(recorded, wanted or Wanted(), on_event, keep=keep)
+    run = _Run(recorded, wanted or ExploreRequest(), on_event, keep=keep)
     result = run.explore()
     if keep:
         write_exploration(trial, result)
@@ -99,7 +99,7 @@ class _Run:
     """One exploration."""
 
     def __init__(
-        self, recorded: Recorded, wanted: Wanted, on_event: Listener, *, keep: bool = True
+        self, recorded: Recorded, wanted: ExploreRequest, on_event: Listener, *, keep: bool = True
     ) -> None:
         self.recorded = recorded
         self.wanted = wanted
@@ -109,7 +109,7 @@ class _Run:
             recorded.parameters, wanted.engine, after=wanted.after, depth=wanted.depth
         )
         self.engine, self.engine_reason = choice.name, choice.reason
-        self.collected = Collected()
+        self.collected = FindingCollector()
         self.boots: dict[int, int] = {}
         self.checked = self.pruned = self.rerun = self.compared = 0
         self.went_on = self.no_room = self.asked = 0

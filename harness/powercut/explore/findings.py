@@ -39,7 +39,7 @@ class _Kind:
     examples: list[tuple[CrashState, Finding]] = field(default_factory=list)
 
 
-class Collected:
+class FindingCollector:
     """Findings as they come in."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from typing import Any, Final
 from powercut.explore.work import Answered, Batch, Work
 from powercut.explore.worker import LocalWorker
 from powercut.model.errors import HostError
-from powercut.rig.closing import Opened
+from powercut.rig.closing import ResourceOwner
 
 _END_S: Final = 10.0
 _BATCH_S: Final = 3600.0  # a batch of states that all hang, twice
@@ -40,7 +40,7 @@ class OneWorker:
             yield 0, batch, self._worker.answer(batch)
 
 
-class WorkerPool(Opened):
+class WorkerPool(ResourceOwner):
     """Worker processes.  A context manager: leaving it ends them."""
 
     def __init__(self, work: Work, jobs: int) -> None:

@@ -27,7 +27,7 @@ import numpy.typing as npt
 from powercut.checkers.wal import check_log
 from powercut.crash.explore import Coverage, Exploration, InstantKind, events
 from powercut.crash.states import CrashState, Model
-from powercut.explore.findings import Collected
+from powercut.explore.findings import FindingCollector
 from powercut.explore.state_images import StateImages
 from powercut.model.observation import Observation
 from powercut.model.units import NEVER
@@ -66,7 +66,9 @@ class RawOptions:
 class RawExploration:
     """Draws, reads and judges; ask `coverage` at any time."""
 
-    def __init__(self, recorded: Recorded, options: RawOptions, collected: Collected) -> None:
+    def __init__(
+        self, recorded: Recorded, options: RawOptions, collected: FindingCollector
+    ) -> None:
         self.recorded, self.options, self.collected = recorded, options, collected
         self.space = recorded.space
         self.log = RawLog(recorded.trial.base_image, self.space, recorded.layout, recorded.run_id)

@@ -97,7 +97,7 @@ Listener = Callable[[ExploreProgress], None]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ExploreRequest:
     """What is to be explored, checked for sense.
 
     `after` is the number of records by which the workload goes on after each recovery, 0

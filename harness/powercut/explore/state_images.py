@@ -77,7 +77,7 @@ def _only(space: StateSpace, write: int) -> CrashState:
     return CrashState(0, (write,))
 
 
-class Decided:
+class AnswerCache:
     """Answers of earlier states, by the content of what they depend on."""
 
     def __init__(self, base: Path) -> None:

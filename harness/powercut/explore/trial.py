@@ -14,7 +14,7 @@ from dataclasses import replace
 from powercut.crash.explore import InstantKind
 from powercut.crash.states import Model
 from powercut.explore.explorer import explore
-from powercut.explore.request import Budget, ExploreProgress, Wanted
+from powercut.explore.request import Budget, ExploreProgress, ExploreRequest
 from powercut.model.errors import DamagedRecording, PowercutError
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Origin, Verdict, lsn_ranges
 from powercut.recording import state_ref
@@ -25,12 +25,12 @@ from powercut.store.layout import TrialDir
 from powercut.store.trial_result import FindingRecord, TrialResult, lost_lsns
 
 
-def wanted_by(parameters: Parameters, seed: int, *, jobs: int) -> Wanted | None:
+def wanted_by(parameters: Parameters, seed: int, *, jobs: int) -> ExploreRequest | None:
     """What the scenario asks for; None if nothing."""
     settings = parameters.explore
     if settings.budget == "none":
         return None
-    return Wanted(
+    return ExploreRequest(
         model=Model(settings.model.value),
         policies=tuple(policy.value for policy in settings.policies),
         at=tuple(InstantKind),
@@ -43,7 +43,7 @@ def wanted_by(parameters: Parameters, seed: int, *, jobs: int) -> Wanted | None:
     )
 
 
-def as_before(trial: TrialDir, wanted: Wanted) -> Wanted:
+def as_before(trial: TrialDir, wanted: ExploreRequest) -> ExploreRequest:
     """`wanted`, to be done once more: what was found must be found again.
 
     The states that the earlier exploration named are looked at first; besides them as many

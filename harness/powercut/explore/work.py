@@ -50,7 +50,7 @@ Batch = Sequence[CrashState] | Deepen
 
 
 @dataclass(frozen=True)
-class Judged:
+class StateJudgement:
     """What came of one state.  `pruned`: an equal state had decided it.
 
     `again` is the state itself if a second cut has made it, and `findings` are to be kept;
@@ -96,7 +96,7 @@ class Recoveries:
 class Answers:
     """What came of one batch; `boots` counts the engine's kernels since its beginning."""
 
-    judged: tuple[Judged, ...]
+    judged: tuple[StateJudgement, ...]
     boots: int
     recoveries: Recoveries = field(default_factory=Recoveries)
 

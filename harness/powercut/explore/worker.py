@@ -14,8 +14,8 @@ from powercut.explore.after import check_state, going_on
 from powercut.explore.depth import DEEPER, Drawn, Recovered, SecondState, cut_again, states_of
 from powercut.explore.recovery_timeline import durability_during_recovery, timeline_of_record
 from powercut.explore.request import Prune
-from powercut.explore.state_images import Decided, StateImages
-from powercut.explore.work import Answers, Batch, Deepen, Judged, Recoveries, Work
+from powercut.explore.state_images import AnswerCache, StateImages
+from powercut.explore.work import Answers, Batch, Deepen, Recoveries, StateJudgement, Work
 from powercut.model.errors import HostError
 from powercut.model.observation import Observation
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
@@ -25,7 +25,7 @@ from powercut.recording.recorded import Recorded, open_recorded
 from powercut.recover.port import ImageWrite, RecoveryEngine
 from powercut.recover.uml.engine import UmlEngine
 from powercut.rig import commands
-from powercut.rig.closing import Opened, start_engine
+from powercut.rig.closing import ResourceOwner, start_engine
 from powercut.rig.guest_engine import GuestEngine
 from powercut.rig.scratch import scratch
 from powercut.store.layout import TrialDir
@@ -66,7 +66,7 @@ def open_engine(
     return UmlEngine(recorded.trial.base_image, plan, track_reads=prune is Prune.READS)
 
 
-class LocalWorker(Opened):
+class LocalWorker(ResourceOwner):
     """A worker in this process."""
 
     def __init__(self, work: Work, recorded: Recorded | None = None) -> None:
@@ -75,7 +75,7 @@ class LocalWorker(Opened):
         self._recorded = recorded or open_recorded(TrialDir(work.trial, work.run))
         self._images = StateImages(self._recorded.space)
         base = self._recorded.trial.base_image
-        self._decided = Decided(base) if work.prune is not Prune.NOTHING else None
+        self._decided = AnswerCache(base) if work.prune is not Prune.NOTHING else None
         self._rerun = random.Random(f"{work.seed}/rerun")
         self._engine = open_engine(self._recorded, work.engine, work.prune, work.after)
         self._durability = durability_during_recovery(
@@ -100,7 +100,7 @@ class LocalWorker(Opened):
 
     def deepen(self, task: Deepen) -> Answers:
         """Puts a recovery on record, and judges states that a cut during it may have left."""
-        judged: list[Judged] = []
+        judged: list[StateJudgement] = []
         count = Recoveries()
         try:
             if task.state is None:
@@ -115,7 +115,7 @@ class LocalWorker(Opened):
                 recovered = found
             self._second_cuts(first, recovered, task, task.limit, 1, judged, count)
         except HostError as error:
-            judged.append(Judged((_engine_failed(error),), policy="recovery"))
+            judged.append(StateJudgement((_engine_failed(error),), policy="recovery"))
         return Answers(tuple(judged), self._boots, count)
 
     @property
@@ -154,7 +154,7 @@ class LocalWorker(Opened):
         task: Deepen,
         allowance: int,
         level: int,
-        judged: list[Judged],
+        judged: list[StateJudgement],
         count: Recoveries,
     ) -> None:
         """Up to `allowance` states: of one recovery, and of recoveries of those if wanted."""
@@ -196,7 +196,7 @@ class LocalWorker(Opened):
         second: SecondState,
         required: tuple[LsnRange, ...],
         attempted: int,
-    ) -> Judged:
+    ) -> StateJudgement:
         later = (second.later,) if second.later else ()
         attempted = max(attempted, second.attempted)
         judged = self._judge(list(second.writes), (*required, *later), attempted)
@@ -211,10 +211,10 @@ class LocalWorker(Opened):
 
     def _judge(
         self, writes: list[ImageWrite], required: tuple[LsnRange, ...], attempted: int
-    ) -> Judged:
-        def found(observation: Observation) -> Judged:
+    ) -> StateJudgement:
+        def found(observation: Observation) -> StateJudgement:
             later = observation.later
-            return Judged(
+            return StateJudgement(
                 check_state(required, attempted, observation, self._recorded.layout),
                 went_on=later is not None and not later.no_room,
                 no_room=later is not None and later.no_room,
@@ -230,7 +230,7 @@ class LocalWorker(Opened):
         try:
             observation = self._engine.recover(writes, timeout_s=STATE_S)
         except HostError as error:
-            return Judged((_engine_failed(error),), disk=disk)
+            return StateJudgement((_engine_failed(error),), disk=disk)
         judged = replace(found(observation), disk=disk)
         if self._decided is None:
             return judged

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from powercut.model.errors import HostError
-from powercut.store.measurement import Asked, RequestCounts
+from powercut.store.measurement import BioCounts, RequestCounts
 
 Histogram = dict[str, tuple[int, int]]
 """By key: how often, and the sum of sectors (0 where they are not counted)."""
@@ -161,7 +161,7 @@ def _is_flush(kind: str) -> bool:
     return kind.startswith("F") and not _is_write(kind)
 
 
-def asked_between(before: GuestSnapshot, after: GuestSnapshot) -> Asked | None:
+def asked_between(before: GuestSnapshot, after: GuestSnapshot) -> BioCounts | None:
     """What the guest's file system asked for between two snapshots."""
     if before.asked is None or after.asked is None:
         return None
@@ -171,7 +171,7 @@ def asked_between(before: GuestSnapshot, after: GuestSnapshot) -> Asked | None:
         flags = int(key, 16)
         if flags & _OPERATION & _WRITE:  # operations that write are odd
             kinds[names[flags & (_FUA | _PREFLUSH)]] += hits
-    return Asked(
+    return BioCounts(
         flushes=kinds["flush"] + kinds["flush+fua"],
         fua_writes=kinds["fua"] + kinds["flush+fua"],
         kinds=dict(sorted(kinds.items())),

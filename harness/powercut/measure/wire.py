@@ -26,7 +26,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from powercut.store.measurement import Asked, RequestCounts
+from powercut.store.measurement import BioCounts, RequestCounts
 
 WORKLOAD: Final = "workload"
 FILE_SYSTEM: Final = "file system"
@@ -62,7 +62,7 @@ class Layers:
     commits: int
     syncs: int
     committed_bytes: int
-    asked: Asked | None
+    asked: BioCounts | None
     guest: RequestCounts | None
     hypervisor: RequestCounts | None
     disk: RequestCounts

@@ -67,7 +67,7 @@ class Observation:
     recovered: bool = True
     complete: bool = True
     failure: str = ""
-    later: Continued | None = None
+    later: Continuation | None = None
     cause: Failure | None = None
 
     @staticmethod
@@ -99,7 +99,7 @@ class Observation:
 
 
 @dataclass(frozen=True)
-class Continued:
+class Continuation:
     """Life after recovery: the workload went on with record `first_lsn`.
 
     `attempted` and `acked` are the highest LSNs of which it said so (0: none).

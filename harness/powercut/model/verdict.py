@@ -39,9 +39,14 @@ class FindingKind(enum.Enum):
     EXPOSED = "exposed"  # acked while a legal crash state still lost it
     NOT_RECOVERED = "not-recovered"  # the system did not come back
     DISAGREEMENT = "disagreement"  # two ways to the same answer differ: a bug in powercut
-    PRESET = "preset"  # the guest does not see what the configuration promises
+    NOT_AS_CONFIGURED = "not-as-configured"  # the guest does not see what was configured
     INCOMPLETE = "incomplete"  # part of the evidence is missing
     CONTROL = "control"  # a run whose outcome is known in advance went otherwise
+
+    @classmethod
+    def _missing_(cls, value: object) -> FindingKind | None:
+        """The kind that older results call otherwise."""
+        return cls.NOT_AS_CONFIGURED if value == "preset" else None
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ _AFTER: Final[dict[Method, Callable[[int], None]]] = {
 
 
 @dataclass
-class Measured:
+class ProbeRates:
     """All rates; `refused` says for each way that is not on offer here why not."""
 
     loop_overhead_us: float
@@ -71,7 +71,7 @@ def measure(
     seconds: float,
     block_device: bool = False,
     on_step: Callable[[Method, Pattern], None] = lambda *_: None,
-) -> Measured:
+) -> ProbeRates:
     """Measures all methods on `path` in about `seconds` in all, with writes of `size` bytes.
 
     `path` is a directory, in which a file is made and removed again whatever happens, or
@@ -80,7 +80,7 @@ def measure(
     """
     each_s = seconds / (len(Method) * len(Pattern))
     buffer = mmap.mmap(-1, size)  # page-aligned, as O_DIRECT wants it
-    measured = Measured(loop_overhead_us=_overhead_us(buffer))
+    measured = ProbeRates(loop_overhead_us=_overhead_us(buffer))
     try:
         with _signals_interrupt(), _target(path, block_device) as target:
             for method in Method:

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from powercut.model.errors import UsageError
 from powercut.probe.judge import Judgement, Kind, Medium, Method, Outcome, Pattern, Row, judge
-from powercut.probe.measure import Measured, measure
+from powercut.probe.measure import ProbeRates, measure
 from powercut.probe.medium import Place, look_up
 
 FORMAT: Final = "powercut-probe/1"
@@ -62,7 +62,7 @@ class Result:
 
     request: Request
     place: Place
-    measured: Measured
+    measured: ProbeRates
     judgement: Judgement
 
     @property

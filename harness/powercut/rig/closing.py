@@ -11,7 +11,7 @@ from typing import Any, Self
 from powercut.recover.port import RecoveryEngine
 
 
-class Opened(ABC):
+class ResourceOwner(ABC):
     """A context manager that closes whatever its `_open` has put on a stack, in reverse."""
 
     def __init__(self) -> None:

@@ -23,7 +23,7 @@ from powercut.model.errors import HostError
 from powercut.model.failure import Failure
 from powercut.model.observation import Observation
 from powercut.recover.port import ImageWrite, RecoveryPlan
-from powercut.rig.closing import Opened
+from powercut.rig.closing import ResourceOwner
 from powercut.rig.recovery import agreed, must_repeat, recover_in_guest
 from powercut.rig.rig import Rig
 from powercut.rig.scratch import scratch
@@ -33,7 +33,7 @@ from powercut.store.layout import TrialRecord
 _KILL_S: Final = 10.0
 
 
-class GuestEngine(Opened):
+class GuestEngine(ResourceOwner):
     """Recovers states of `base` in QEMU guests; a `RecoveryEngine`."""
 
     def __init__(self, base: Path, parameters: Parameters, plan: RecoveryPlan) -> None:

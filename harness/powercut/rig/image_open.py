@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from powercut.disk.image_format import Opened, open_base, open_image
+from powercut.disk.image_format import ImageOpening, open_base, open_image
 from powercut.machine import nbd
 from powercut.model.errors import HostError
 from powercut.model.failure import Failure
@@ -18,7 +18,7 @@ from powercut.model.machine import ImageFormat
 
 def open_after_cut(
     socket: Path, base: Path, image_format: ImageFormat, *, timeout_s: float
-) -> Opened:
+) -> ImageOpening:
     """Opens the image behind `socket` (NBD), of which `base` is what was there before the run.
 
     Raises HostError if the host may be at fault for an image that does not open.

@@ -23,7 +23,7 @@ from powercut.model.failure import (
     failure_of_reader,
     failure_of_step,
 )
-from powercut.model.observation import Continued, Extent, Observation, SlotState
+from powercut.model.observation import Continuation, Extent, Observation, SlotState
 from powercut.recover.port import NO_SUCH_SLOT, RecoveryPlan
 
 Left = Callable[[], float]
@@ -165,7 +165,7 @@ def last_intact(extents: tuple[Extent, ...]) -> int:
     return max(whole, default=0)
 
 
-def _go_on(channel: Commands, plan: RecoveryPlan, before: Observation, left: Left) -> Continued:
+def _go_on(channel: Commands, plan: RecoveryPlan, before: Observation, left: Left) -> Continuation:
     """The workload goes on; then a clean unmount, another mount, and the reader once more."""
     first = last_intact(before.extents) + 1
     wrote = channel.run("exec", *plan.after, f"first_lsn={first}", timeout_s=left())
@@ -177,4 +177,4 @@ def _go_on(channel: Commands, plan: RecoveryPlan, before: Observation, left: Lef
     if seen.failure:
         words = f"after the workload had gone on: {seen.failure}"
         seen = replace(seen, failure=words)
-    return Continued(*claims, seen, failure, no_room)
+    return Continuation(*claims, seen, failure, no_room)

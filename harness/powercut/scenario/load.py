@@ -23,7 +23,7 @@ from powercut.scenario.choose import (
 )
 from powercut.scenario.expand import Draft, Drafts, drafts, merge
 from powercut.scenario.plan import Cell, Plan, draw_trials
-from powercut.scenario.preset_use import Used, preset_text, scenario_text, use_presets
+from powercut.scenario.preset_use import PresetUse, preset_text, scenario_text, use_presets
 from powercut.scenario.refusal import Reason, refusals
 from powercut.scenario.settings import GROUPS, Parameters
 from powercut.scenario.yaml_file import (
@@ -205,7 +205,7 @@ def _without_base_gaps(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_cells(
-    used: Used, *, leave_out: bool
+    used: PresetUse, *, leave_out: bool
 ) -> tuple[tuple[tuple[Draft, Parameters], ...], list[tuple[Draft, Reason]], list[Fault]]:
     """The cells that can be, those that cannot, and what is wrong.
 

@@ -33,7 +33,7 @@ _HEAD = ("powercut", "name", "description", "campaign", "seed")
 
 
 @dataclass(frozen=True)
-class Used:
+class PresetUse:
     """A scenario with the settings of its presets in their places.
 
     `presets` are the names that were used, in order; none: nothing was changed.
@@ -45,7 +45,7 @@ class Used:
     presets: tuple[str, ...]
 
 
-def use_presets(data: Mapping[str, Any], made: Sequence[Draft]) -> tuple[Used, list[Fault]]:
+def use_presets(data: Mapping[str, Any], made: Sequence[Draft]) -> tuple[PresetUse, list[Fault]]:
     """The scenario `data` and its cells with presets replaced, and what is wrong with those."""
     faults: dict[KeyPath, Fault] = {}
     names: dict[str, None] = {}
@@ -80,7 +80,7 @@ def use_presets(data: Mapping[str, Any], made: Sequence[Draft]) -> tuple[Used, l
             overrides = {**below, **overrides}
         cells.append(replace(draft, overrides=overrides, origin=where))
     head = {key: data[key] for key in _HEAD if key in data}
-    return Used(head, base, tuple(cells), tuple(names)), list(faults.values())
+    return PresetUse(head, base, tuple(cells), tuple(names)), list(faults.values())
 
 
 def _without(mapping: Mapping[str, KeyPath], key: str) -> dict[str, KeyPath]:
@@ -103,7 +103,7 @@ def _below(data: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, An
     return {**data, **merge(data, usable)}
 
 
-def scenario_text(text: str, used: Used, *, written_out: bool = False) -> str:
+def scenario_text(text: str, used: PresetUse, *, written_out: bool = False) -> str:
     """`text` if it names no preset, else a scenario of the same cells that names none.
 
     With `written_out` it names each cell in any case.

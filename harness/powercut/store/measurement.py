@@ -43,7 +43,7 @@ class RequestCounts(Record):
     guest's trace of its block layer (rwbs, Documentation/trace/events.rst of Linux)."""
 
 
-class Asked(Record):
+class BioCounts(Record):
     """What the file system, or the kernel's own file of a raw device, asked of the guest's block
     layer, before that looked at what the disk is said to need (bios, as submit_bio gets them)."""
 
@@ -68,7 +68,7 @@ class WireAccount(Record):
     committed_bytes: int
     """Bytes of the records that they committed."""
 
-    asked: Asked | None = None
+    asked: BioCounts | None = None
     """What the guest's file system asked of its block layer; null if it could not be seen."""
 
     guest: RequestCounts | None

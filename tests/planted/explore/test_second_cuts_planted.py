@@ -24,7 +24,7 @@ from powercut.explore import worker as explore_worker
 from powercut.explore.after import going_on
 from powercut.explore.explorer import _Run
 from powercut.explore.recovery_timeline import Durability, instant_after, timeline_of_record
-from powercut.explore.request import PER_RECOVERY, Budget, Prune, Wanted
+from powercut.explore.request import PER_RECOVERY, Budget, ExploreRequest, Prune
 from powercut.explore.work import Work
 from powercut.explore.worker import LocalWorker
 from powercut.model.contract import DeviceContract, Honour
@@ -114,7 +114,7 @@ def ext4(tmp_path_factory):
 
 def explored(recorded: Recorded, **wanted: object):
     wanted = {"confirm": False, "budget": Budget(states=120), "seed": 3, **wanted}
-    return _Run(recorded, Wanted(**wanted), lambda _: None).explore()
+    return _Run(recorded, ExploreRequest(**wanted), lambda _: None).explore()
 
 
 def lossy(result) -> dict[FindingKind, tuple[LsnRange, ...]]:

@@ -13,7 +13,7 @@ from powercut.crash.evidence import gather
 from powercut.crash.handmade import Handmade, history
 from powercut.crash.states import StateSpace
 from powercut.explore.explorer import _Run
-from powercut.explore.request import Wanted
+from powercut.explore.request import ExploreRequest
 from powercut.model.contract import DeviceContract
 from powercut.model.wal import LayoutKind, WalLayout, record_bytes
 from powercut.recording.recorded import Recorded
@@ -114,7 +114,7 @@ class World:
 
     def explore(self, recorded: Recorded, **wanted: object) -> ExploreResult:
         """Explores it."""
-        return _Run(recorded, Wanted(**wanted), lambda _: None).explore()
+        return _Run(recorded, ExploreRequest(**wanted), lambda _: None).explore()
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from powercut.explore.recovery_timeline import durability_during_recovery
 from powercut.explore.request import Budget, Reservoir
 from powercut.model.contract import DeviceContract, Honour
 from powercut.model.errors import UsageError
-from powercut.model.observation import Continued, Extent, Observation, SlotState
+from powercut.model.observation import Continuation, Extent, Observation, SlotState
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.model.wal import LayoutKind, WalLayout
 from powercut.recording import state_ref
@@ -28,7 +28,7 @@ def read(count: int) -> Observation:
 
 def lived(before: int, after: Observation, **more) -> Observation:
     first = before + 1
-    later = Continued(first, first + 3, first + 3, after, **more)
+    later = Continuation(first, first + 3, first + 3, after, **more)
     return Observation(read(before).extents, later=later)
 
 
@@ -79,7 +79,7 @@ def test_a_second_mount_that_fails_is_a_loss():
     [(True, []), (False, [(FindingKind.NOT_RECOVERED, Verdict.INCONCLUSIVE, ())])],
 )
 def test_a_workload_that_cannot_go_on_is_unknown_unless_there_is_no_room(no_room, expected):
-    later = Continued(11, 14, 0, read(10), "pwrite: Input/output error", no_room)
+    later = Continuation(11, 14, 0, read(10), "pwrite: Input/output error", no_room)
     assert found(Observation(read(10).extents, later=later)) == expected
 
 
@@ -87,7 +87,7 @@ def test_a_log_that_wraps_gives_up_its_oldest_records():
     ring = WalLayout(LayoutKind.RECYCLED, record=512, capacity=12 * 512)
     extents = (Extent(0, 2, SlotState.INTACT, 13), Extent(2, 10, SlotState.INTACT, 3))
     first = Observation((Extent(0, 10, SlotState.INTACT, 1),))
-    seen = Observation(first.extents, later=Continued(11, 14, 14, Observation(extents)))
+    seen = Observation(first.extents, later=Continuation(11, 14, 14, Observation(extents)))
     assert check_state((LsnRange(1, 8),), 10, seen, ring) == ()
 
 

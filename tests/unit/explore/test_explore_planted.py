@@ -16,8 +16,8 @@ from powercut.explore import explorer as explore
 from powercut.explore import worker as explore_worker
 from powercut.explore.explorer import _Run
 from powercut.explore.pool import OneWorker
-from powercut.explore.request import Budget, Prune, Wanted
-from powercut.explore.state_images import Decided
+from powercut.explore.request import Budget, ExploreRequest, Prune
+from powercut.explore.state_images import AnswerCache
 from powercut.explore.work import Work
 from powercut.explore.worker import LocalWorker
 from powercut.model.contract import Honour
@@ -222,7 +222,7 @@ class LeakingEngine(ReaderEngine):
 def run_with(recorded, engine, monkeypatch, **wanted):
     """An exploration by an engine that takes one state after the other."""
     monkeypatch.setattr(explore_worker, "open_engine", lambda *_: engine(recorded))
-    run = _Run(recorded, Wanted(confirm=False, **wanted), lambda _: None)
+    run = _Run(recorded, ExploreRequest(confirm=False, **wanted), lambda _: None)
     work = Work(recorded.trial.path, recorded.trial.run, "test", Prune.BYTES, 0)
     with LocalWorker(work, recorded) as worker:
         run._judge_all(OneWorker(worker))
@@ -267,7 +267,9 @@ class Several:
 def recoveries_drawn(recorded, monkeypatch, *, workers=1, **wanted):
     """The states whose recoveries an exploration would put on record."""
     monkeypatch.setattr(explore_worker, "open_engine", lambda *_: ReaderEngine(recorded))
-    run = _Run(recorded, Wanted(budget=Budget(states=200), depth=1, **wanted), lambda _: None)
+    run = _Run(
+        recorded, ExploreRequest(budget=Budget(states=200), depth=1, **wanted), lambda _: None
+    )
     work = Work(recorded.trial.path, recorded.trial.run, "test", Prune.BYTES, 0)
     with ExitStack() as stack:
         each = [stack.enter_context(LocalWorker(work, recorded)) for _ in range(workers)]
@@ -288,11 +290,13 @@ def test_what_time_had_bounded_gets_the_same_recoveries_again(world, monkeypatch
     recorded = lying(world)
     monkeypatch.setattr(explore, "choose_engine", lambda *_, **__: EngineChoice("uml"))
     states = [CrashState(1, (number,)) for number in range(9)]
-    before = _Run(recorded, Wanted(budget=Budget(seconds=60.0), depth=1), lambda _: None)
+    before = _Run(recorded, ExploreRequest(budget=Budget(seconds=60.0), depth=1), lambda _: None)
     (tasks,) = [before._round(states)]
     # 120 states of the recording, then 5 recoveries of 10 states; then once more, with 3 named.
     budget = Budget(states=170, first=120)
-    again = _Run(recorded, Wanted(budget=budget, depth=1, named=tuple(states[:3])), lambda _: None)
+    again = _Run(
+        recorded, ExploreRequest(budget=budget, depth=1, named=tuple(states[:3])), lambda _: None
+    )
     assert again.first_share == Budget(states=120)
     again.checked = 123
     asked = []
@@ -307,13 +311,13 @@ def test_what_time_had_bounded_gets_the_same_recoveries_again(world, monkeypatch
 def test_pruning_that_overlooks_changes_is_caught(world, monkeypatch):
     recorded = lying(world)
     monkeypatch.setattr(explore_worker, "RERUN_ONE_IN", 5)
-    real = Decided.advance
+    real = AnswerCache.advance
 
     def forgets(self, writes):
         """Only ever looks at the first writes."""
         real(self, list(writes)[:1])
 
-    monkeypatch.setattr(Decided, "advance", forgets)
+    monkeypatch.setattr(AnswerCache, "advance", forgets)
     result = run_with(recorded, ReaderEngine, monkeypatch)
     assert FindingKind.DISAGREEMENT in kinds(result)
 
@@ -339,7 +343,7 @@ def test_a_guest_that_hangs_contradicts_nobody(world, monkeypatch, seen, told):
 
     monkeypatch.setattr(explore, "check_recorded_kernel", lambda _: None)
     monkeypatch.setattr(explore, "open_engine", lambda *_, **__: Guest(recorded))
-    run = _Run(recorded, Wanted(), lambda _: None)
+    run = _Run(recorded, ExploreRequest(), lambda _: None)
     state = CrashState(int(recorded.evidence.claims.ack_ns[0]) + 1, ())
     assert recorded.evidence.claims.required(state.instant) == LsnRange(1, 1)
     lost = Finding(FindingKind.LOST, Verdict.LOSSY, "lost", (LsnRange(1, 1),))

@@ -12,7 +12,7 @@ from powercut.crash.explore import Exploration, InstantKind, events
 from powercut.crash.exposure import exposure
 from powercut.crash.policies import POLICIES
 from powercut.crash.states import Model
-from powercut.explore.findings import Collected
+from powercut.explore.findings import FindingCollector
 from powercut.explore.raw import RawExploration, RawOptions
 from powercut.explore.request import Budget
 from powercut.explore.state_images import StateImages
@@ -152,7 +152,7 @@ def test_what_time_cut_short_has_not_come_to_its_end(world):
     )
 
     def until(calls):
-        raw = RawExploration(recorded, options, Collected())
+        raw = RawExploration(recorded, options, FindingCollector())
         left = iter(range(calls))
         raw.run(lambda: next(left, None) is not None)
         return raw.coverage()

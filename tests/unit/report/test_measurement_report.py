@@ -14,7 +14,7 @@ from powercut.report.terminal.measurement import (
     safest_of,
 )
 from powercut.scenario.settings import DiskModel, Parameters
-from powercut.store.measurement import Asked, Cost, Measurement, RequestCounts, WireAccount
+from powercut.store.measurement import BioCounts, Cost, Measurement, RequestCounts, WireAccount
 from powercut.store.trial_result import Latency
 
 
@@ -44,7 +44,7 @@ def measurement(cell: str, flushes: int, per_s: float, ends_at: str = "") -> Mea
     wire = WireAccount(
         commits=50,
         committed_bytes=50 * 4096,
-        asked=Asked(flushes=50, fua_writes=0, kinds={"flush": 50, "write": 50}),
+        asked=BioCounts(flushes=50, fua_writes=0, kinds={"flush": 50, "write": 50}),
         guest=counts(50, 0, 50, WS=50, FF=50),
         hypervisor=counts(50, None, 50),
         disk=counts(50, 0, flushes),

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from powercut.disk.image_format import Opened, open_base, run_qemu_img
+from powercut.disk.image_format import ImageOpening, open_base, run_qemu_img
 from powercut.model.errors import HostError
 from powercut.model.machine import ImageFormat
 from powercut.rig import image_open
 
-BROKEN, FINE = Opened("not in qcow2 format", "", ""), Opened("", "", "")
+BROKEN, FINE = ImageOpening("not in qcow2 format", "", ""), ImageOpening("", "", "")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from powercut.campaign.resume import Selection
 from powercut.certify.build import axes_of
 from powercut.certify.causes import NOT_ALONE, NOT_THERE, causes_of, explanation_of
 from powercut.certify.compare import compare_certificates, compare_values, got_unknown, got_worse
-from powercut.certify.request import Asked, request_of
+from powercut.certify.request import CertifyOptions, request_of
 from powercut.certify.verify import contradictions
 from powercut.certify.words import statement_of, untested
 from powercut.model.confidence import upper_bound
@@ -343,7 +343,7 @@ def test_the_nightly_profile_has_every_preset():
 def test_a_request_says_how_to_repeat_it(tmp_path):
     file = tmp_path / "s.yaml"
     file.write_text("powercut: 1\nname: s\nmatrix: {machine.bus: [ide, virtio-blk]}\n")
-    asked = Asked(scenarios=(str(file),), qemu=("host", "sid"), no_cost=True, seed=3)
+    asked = CertifyOptions(scenarios=(str(file),), qemu=("host", "sid"), no_cost=True, seed=3)
     request = request_of(asked, Selection(trials=2), [file])
     assert request.title == "s"
     assert request.command == (
@@ -352,7 +352,7 @@ def test_a_request_says_how_to_repeat_it(tmp_path):
     assert len(request.scenarios[0].cells) == 4
     assert not request.measure
     with pytest.raises(UsageError, match="contradict each other"):
-        request_of(Asked(disks=("nvme",), no_cost=True), Selection(), [])
+        request_of(CertifyOptions(disks=("nvme",), no_cost=True), Selection(), [])
 
 
 def test_what_a_request_leaves_out_is_counted_for_every_version(tmp_path):
@@ -363,6 +363,8 @@ def test_what_a_request_leaves_out_is_counted_for_every_version(tmp_path):
     file = tmp_path / "s.yaml"
     file.write_text(text)
     assert parse_scenario(text, Path("s.yaml")).left_out[0].combinations == 2
-    request = request_of(Asked(scenarios=("s",), qemu=("host", "sid")), Selection(), [file])
+    request = request_of(
+        CertifyOptions(scenarios=("s",), qemu=("host", "sid")), Selection(), [file]
+    )
     (entry,) = request.left_out
     assert (entry.combinations, entry.reason) == (4, "s: excluded by the scenario")

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from powercut.measure.wire import Layers, flush_ends_at
-from powercut.store.measurement import Asked, RequestCounts
+from powercut.store.measurement import BioCounts, RequestCounts
 
 
 def counts(writes: int, fua: int | None, flushes: int) -> RequestCounts:
@@ -22,7 +22,7 @@ HONEST = Layers(
     commits=100,
     syncs=100,
     committed_bytes=51200,
-    asked=Asked(flushes=101, fua_writes=100),
+    asked=BioCounts(flushes=101, fua_writes=100),
     guest=counts(200, 0, 201),
     hypervisor=counts(200, None, 201),
     disk=counts(200, 0, 201),
@@ -41,7 +41,7 @@ SILENT = counts(200, 0, 0)
         ({"syncs": 0}, "workload", "the workload asks for durability in none of 100 commits"),
         ({"syncs": 67}, "workload", "the workload asks for durability in 67 of 100 commits"),
         (
-            {"asked": Asked(flushes=0, fua_writes=0), "guest": SILENT, "disk": SILENT},
+            {"asked": BioCounts(flushes=0, fua_writes=0), "guest": SILENT, "disk": SILENT},
             "file system",
             "for 100 commits it asked for 0 flushes and 0 FUA writes",
         ),

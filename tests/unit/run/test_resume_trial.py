@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from powercut.campaign.resume import check_same_components, earlier_result
-from powercut.campaign.runner import Ways, resume_run
+from powercut.campaign.runner import RunOptions, resume_run
 from powercut.model.errors import DamagedRecording, HostError, UsageError
 from powercut.model.verdict import Verdict
 from powercut.scenario.plan import Trial, draw_trials
@@ -140,6 +140,6 @@ def test_what_somebody_is_at_work_on_was_not_interrupted(tmp_path):
     run = ResultDir.create(tmp_path, "s", 1)
     run.write_scenario("powercut: 1\nname: s\n")
     with locked(run.path, "run"), pytest.raises(HostError, match="another powercut is at work"):
-        resume_run(run.path, Ways())
+        resume_run(run.path, RunOptions())
     with pytest.raises(DamagedRecording, match="does not say what was to be run"):
-        resume_run(run.path, Ways())
+        resume_run(run.path, RunOptions())

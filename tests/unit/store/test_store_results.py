@@ -204,3 +204,15 @@ def test_older_findings_said_in_their_details_what_has_fields_now():
     assert record.unreachable == (LsnRange(1, 2), LsnRange(7, 7))
     assert FindingRecord.model_validate_json(record.model_dump_json()) == record
     assert FindingRecord.of(record.finding()) == record
+
+
+def test_a_kind_of_finding_that_was_renamed_is_still_read():
+    older = '{"kind": "preset", "verdict": "inconclusive", "message": "no cache"}'
+    record = FindingRecord.model_validate_json(older)
+    assert record.kind is FindingKind.NOT_AS_CONFIGURED
+    assert json.loads(record.model_dump_json())["kind"] == "not-as-configured"
+    cell = json.loads(full_run().model_dump_json())["cells"][0]
+    counts = CellResult.model_validate({**cell, "findings": {"preset": 2}}).findings
+    assert counts == {FindingKind.NOT_AS_CONFIGURED: 2}
+    with pytest.raises(ValueError, match="presets"):
+        FindingKind("presets")

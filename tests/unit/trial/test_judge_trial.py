@@ -145,7 +145,7 @@ def test_a_trial_in_trouble_acquits_nobody_and_still_convicts(played):
 
 def test_a_guest_that_does_not_see_what_was_promised_acquits_nobody(played):
     result = played(five, guest_facts={}).judged()
-    assert {finding.kind for finding in result.findings} == {FindingKind.PRESET}
+    assert {finding.kind for finding in result.findings} == {FindingKind.NOT_AS_CONFIGURED}
     assert result.verdict is Verdict.INCONCLUSIVE
 
 

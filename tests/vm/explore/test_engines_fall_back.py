@@ -12,7 +12,7 @@ from processors import SAID, be_such_a_host, large_registers
 from powercut.campaign.runner import run_scenarios
 from powercut.cli.main import cli
 from powercut.explore.explorer import explore
-from powercut.explore.request import Budget, Wanted
+from powercut.explore.request import Budget, ExploreRequest
 from powercut.model.events import Notice
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.recording.recorded import open_recorded
@@ -92,7 +92,7 @@ def test_a_run_explores_with_guests_and_says_so_once(made):
 
 
 def test_explore_finds_with_guests_what_uml_finds(made, monkeypatch):
-    wanted = Wanted(policies=("durable-only",), budget=Budget(states=3), seed=1)
+    wanted = ExploreRequest(policies=("durable-only",), budget=Budget(states=3), seed=1)
     by_guest = explore(trial(made, "ext4"), wanted)
     text = say("explore", trial(made, "ext4").path, "--budget", 3, "--policy", "durable-only")
     assert f"engine: guest, since {REASON}" in text

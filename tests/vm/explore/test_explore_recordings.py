@@ -18,7 +18,7 @@ from powercut.cli.lookup import find_trials
 from powercut.crash.explore import InstantKind
 from powercut.crash.exposure import exposure
 from powercut.explore.explorer import explore
-from powercut.explore.request import Budget, Prune, Wanted
+from powercut.explore.request import Budget, ExploreRequest, Prune
 from powercut.explore.trial import as_before, wanted_by
 from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import FindingKind, LsnRange, Origin, Verdict
@@ -76,7 +76,7 @@ def by_the_run(trials):
 
 def test_honest_recordings_lose_nothing_in_any_state(trials):
     for cell, states in (("xfs", 200), ("ext4", 300), ("raw", 5000)):
-        result = explore(trials[cell], Wanted(budget=Budget(states=states), jobs=2))
+        result = explore(trials[cell], ExploreRequest(budget=Budget(states=states), jobs=2))
         assert result.findings == (), cell
         assert result.verdict is Verdict.SAFE
         assert result.coverage.distinct == states
@@ -86,7 +86,7 @@ def test_honest_recordings_lose_nothing_in_any_state(trials):
 
 @pytest.mark.parametrize("cell", ["lying", "no-sync", "early-ack", "fua"])
 def test_lies_are_found_by_exposure_and_by_exploration_alike(trials, cell):
-    wanted = Wanted(policies=("durable-only",), at=(InstantKind.ACK,), confirm=False)
+    wanted = ExploreRequest(policies=("durable-only",), at=(InstantKind.ACK,), confirm=False)
     result = explore(trials[cell], wanted)
     recorded = open_recorded(trials[cell])
     exposed = exposure(recorded.evidence).exposed_lsns
@@ -99,7 +99,7 @@ def test_lies_are_found_by_exposure_and_by_exploration_alike(trials, cell):
 
 
 def test_a_cut_that_takes_no_cache_convicts_no_disk(trials):
-    result = explore(trials["vm-kill"], Wanted(budget=Budget(states=100)))
+    result = explore(trials["vm-kill"], ExploreRequest(budget=Budget(states=100)))
     assert result.verdict is Verdict.SAFE
 
 
@@ -107,7 +107,7 @@ def test_jobs_and_pruning_do_not_change_what_is_found(trials):
     results = [
         explore(
             trials["lying"],
-            Wanted(budget=Budget(states=120), jobs=jobs, prune=prune, confirm=False),
+            ExploreRequest(budget=Budget(states=120), jobs=jobs, prune=prune, confirm=False),
         )
         for jobs, prune in ((1, Prune.NOTHING), (2, Prune.BYTES), (1, Prune.READS))
     ]
@@ -118,11 +118,13 @@ def test_jobs_and_pruning_do_not_change_what_is_found(trials):
 
 
 def test_the_recorded_kernel_has_the_last_word(trials):
-    result = explore(trials["early-ack"], Wanted(policies=("durable-only",), at=(InstantKind.ACK,)))
+    result = explore(
+        trials["early-ack"], ExploreRequest(policies=("durable-only",), at=(InstantKind.ACK,))
+    )
     (found,) = result.findings
     assert found.examples[0].confirmed == "yes"
     # The engine of the recorded kernel, by name, one state of an honest recording.
-    guest = explore(trials["xfs"], Wanted(engine="guest", budget=Budget(states=2)))
+    guest = explore(trials["xfs"], ExploreRequest(engine="guest", budget=Budget(states=2)))
     assert (guest.verdict, guest.engine, guest.engine_boots) == (Verdict.SAFE, "guest", 2)
 
 

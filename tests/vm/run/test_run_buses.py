@@ -140,5 +140,5 @@ def test_a_usb_disk_does_not_take_its_cache_mode_and_nothing_is_claimed_about_it
             "cut: {trigger: {acks: 30}}\n"
         )
     )
-    assert [f.kind for f in trial.findings] == [FindingKind.PRESET]
+    assert [f.kind for f in trial.findings] == [FindingKind.NOT_AS_CONFIGURED]
     assert trial.verdict is Verdict.INCONCLUSIVE

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from powercut.disk.image_format import Opened
-from powercut.explore.explorer import Wanted, explore
+from powercut.disk.image_format import ImageOpening
+from powercut.explore.explorer import ExploreRequest, explore
 from powercut.model.errors import UsageError
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.rig import image_open
@@ -72,7 +72,7 @@ def test_qcow2_options(run, options):
 
 def test_an_image_that_does_not_open_has_not_recovered(run, monkeypatch):
     """What open_image finds in images without a header is tests/unit/disk's business."""
-    broken = Opened("qemu-io: can't open: Image not in qcow2 format", "", "")
+    broken = ImageOpening("qemu-io: can't open: Image not in qcow2 format", "", "")
     monkeypatch.setattr(image_open, "open_image", lambda *_, **__: broken)
     trial = only(run(f"machine: {{format: qcow2}}\n{CUT}expect: lossy\n"))
     assert trial.verdict is Verdict.LOSSY
@@ -89,4 +89,4 @@ def test_an_option_that_the_tool_refuses_is_trouble_and_no_verdict(run):
 def test_only_a_guest_can_explore_an_image(run):
     trial = trial_dir(run(f"machine: {{format: qcow2}}\n{CUT}"))
     with pytest.raises(UsageError, match="only QEMU can open it"):
-        explore(trial, Wanted(engine="uml"))
+        explore(trial, ExploreRequest(engine="uml"))

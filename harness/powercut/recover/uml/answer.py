@@ -8,7 +8,7 @@ import struct
 from typing import Final
 
 from powercut.model.failure import Failure, GuestFault, failure_of_mount, failure_of_reader
-from powercut.model.observation import Continued, Extent, Observation
+from powercut.model.observation import Continuation, Extent, Observation
 from powercut.recover.port import NO_SUCH_SLOT
 from powercut.recover.uml.share import After, Answer, Share, Step
 
@@ -72,7 +72,7 @@ def _unread(answer: Answer, failure: str, extents: tuple[Extent, ...]) -> Observ
     return Observation.failed(cause, failure, extents)
 
 
-def _later(share: Share, answer: Answer, failure: str, said: str) -> Continued | None:
+def _later(share: Share, answer: Answer, failure: str, said: str) -> Continuation | None:
     """What came of the workload going on, if it was started."""
     if answer.after is After.NOT:
         if answer.step is Step.AFTER:
@@ -80,13 +80,13 @@ def _later(share: Share, answer: Answer, failure: str, said: str) -> Continued |
         return None
     claims = (answer.first_lsn, answer.attempted, answer.acked)
     if answer.after is After.MOUNT:
-        return Continued(*claims, _refused(answer, failure))
+        return Continuation(*claims, _refused(answer, failure))
     extents = share.extents(answer.after_answer, at=answer.answer)
     if answer.after is After.READER:
-        return Continued(*claims, _unread(answer, failure, extents))
+        return Continuation(*claims, _unread(answer, failure, extents))
     if answer.error == errno.ENOMEM:
         raise Trouble(answer.reason)
     # ext4 answers ENOSPC when its accounts are wrong, too, but not without a word.
     full = answer.error == errno.ENOSPC and not said
     no_room = answer.after is After.WRITER and (full or answer.status == NO_SUCH_SLOT)
-    return Continued(*claims, Observation(extents), failure, no_room)
+    return Continuation(*claims, Observation(extents), failure, no_room)

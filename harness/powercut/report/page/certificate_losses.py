@@ -16,7 +16,7 @@ from typing import Final
 
 from powercut.model.errors import PowercutError
 from powercut.model.verdict import Verdict
-from powercut.report.page.telling import Told, tell_trial
+from powercut.report.page.telling import TrialStory, tell_trial
 from powercut.store.certificate import Certificate, CertifiedCell
 from powercut.store.layout import TrialDir
 from powercut.store.trial_result import TrialResult
@@ -37,7 +37,7 @@ class Kind:
     members: tuple[int, ...]
     cell: CertifiedCell
     surprises: int
-    told: Told | None
+    told: TrialStory | None
 
     @property
     def heading(self) -> str:
@@ -106,7 +106,7 @@ def _with_evidence(cells: Sequence[CertifiedCell]) -> CertifiedCell:
     return next(kept, cells[0])
 
 
-def tell(cell: CertifiedCell, directory: Path) -> Told | None:
+def tell(cell: CertifiedCell, directory: Path) -> TrialStory | None:
     """The story of the worst trial of `cell`; None if none of its recordings was kept."""
     worst: tuple[tuple[Verdict, int], TrialDir, TrialResult] | None = None
     problems: list[str] = []
@@ -123,6 +123,6 @@ def tell(cell: CertifiedCell, directory: Path) -> Told | None:
         if worst is None or rank > worst[0]:
             worst = (rank, trial, result)
     if worst is None:
-        return Told("", problems=tuple(problems)) if problems else None
+        return TrialStory("", problems=tuple(problems)) if problems else None
     _, trial, result = worst
     return tell_trial(trial, result, cell.cell, problems)

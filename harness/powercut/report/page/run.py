@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from powercut.model.verdict import Verdict
 from powercut.report import words
 from powercut.report.page.pages import page
-from powercut.report.page.telling import Told, tell_trial
+from powercut.report.page.telling import TrialStory, tell_trial
 from powercut.store.layout import ResultDir
 from powercut.store.results import CellResult, RunResult, TrialResult
 
@@ -22,7 +22,7 @@ class Story:
 
     cell: CellResult
     trial: TrialResult | None
-    told: Told | None
+    told: TrialStory | None
 
 
 def html_report(result: ResultDir, run: RunResult) -> str:

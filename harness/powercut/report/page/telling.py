@@ -22,7 +22,7 @@ _EMPTY: Final = Markup()
 
 
 @dataclass(frozen=True)
-class Told:
+class TrialStory:
     """The story of one trial as far as its recording is there and can be read."""
 
     directory: str
@@ -37,7 +37,7 @@ class Told:
 
 def tell_trial(
     trial: TrialDir, result: TrialResult, name: str, problems: Sequence[str] = ()
-) -> Told:
+) -> TrialStory:
     """The story of one trial, drawn.  What cannot be read is said in its `problems`."""
     said = list(problems)
     witness = None
@@ -48,7 +48,7 @@ def tell_trial(
     evidence = read_evidence(trial)
     said += [problem for problem in evidence.problems if problem not in said]
     # All three drawings escape what they are given; everything else in them is their own.
-    return Told(
+    return TrialStory(
         directory=trial.relative,
         trial=result,
         sequence=Markup(loss_svg(result.loss)) if result.loss is not None else _EMPTY,
