@@ -18,7 +18,12 @@ from powercut.rig.recovery import agreed, must_repeat, recover_in_guest
 LAYOUT = WalLayout(LayoutKind.APPEND, record=64)
 PLAN = RecoveryPlan("xfs", "noatime", "/mnt", ("/bin/wal", "read"))
 GOING_ON = RecoveryPlan(
-    "xfs", "", "/mnt", ("/bin/wal", "read"), after=("/bin/wal", "write", "records=4")
+    "xfs",
+    "",
+    "/mnt",
+    ("/bin/wal", "read"),
+    after=("/bin/wal", "write", "records=4"),
+    after_records=4,
 )
 INTACT = (Extent(0, 10, SlotState.INTACT, 1),)
 CALL, MOUNT, MODULE, DEVICE, START, SIGNAL = GuestFault
