@@ -12,8 +12,9 @@
  *   `die` writes it to the console and powers the guest off.
  * - A function that can fail returns false after `failed(...)` has kept errno
  *   and the call, so that ERROR can name both.
- * - While a child runs the agent writes nothing to the port, since the child
- *   has it: two writers would mix their messages.
+ * - While a child runs the agent reads and writes nothing on the port, since the
+ *   child has it: two writers would mix their messages, and two readers would share
+ *   them out.  A child that was told so (pings=1) answers the controller's PINGs.
  */
 #ifndef POWERCUT_AGENT_H
 #define POWERCUT_AGENT_H
@@ -25,7 +26,7 @@
 #include "../../workloads/common/clock.h"
 #include "../../workloads/common/wire.h"
 
-#define AGENT_VERSION "1"
+#define AGENT_VERSION "2"
 #define AGENT_ARGUMENTS_MAX 64
 
 /* One command as it came: argument strings, verb first, NULL-terminated. */
@@ -78,6 +79,7 @@ void port_flush(void);
 enum port_event {
     PORT_COMMAND,   /* there is a command to execute */
     PORT_REFUSED,   /* what came is no command; that was answered */
+    PORT_PINGED,    /* that, too; it was a PING */
     PORT_CONNECTED, /* the controller had gone, and another one is there */
 };
 enum port_event port_receive(struct command *command);

@@ -33,6 +33,7 @@ int main(int argc, char **argv)
             hello_send();
             break;
         case PORT_REFUSED:
+        case PORT_PINGED:
             break;
         }
     }

@@ -137,7 +137,8 @@ static bool receive_all(void *buffer, size_t length)
     return true;
 }
 
-/* Waits for the next command.  What is not one is answered here. */
+/* Waits for the next command.  What is not one is answered here; the outbox is empty while the
+ * agent waits, so a PONG may go past it. */
 enum port_event port_receive(struct command *command)
 {
     static struct {
@@ -159,6 +160,13 @@ enum port_event port_receive(struct command *command)
     if (!pc_wire_valid(&in.header, in.payload))
         die("a command arrived damaged (CRC %08x)", in.header.crc);
 
+    if (in.header.type == PC_PING) {
+        int error = pc_wire_pong(port_fd, &in.header);
+
+        if (error)
+            die("write to the controller: %s", strerror(-error));
+        return PORT_PINGED;
+    }
     in.payload[in.header.length] = '\0';
     command->id = in.header.lsn;
     command->argc = 0;

@@ -30,6 +30,12 @@ static bool flush_honoured(const struct disk *disk)
     return disk->config.contract & PCLOG_FLUSH_HONOURED;
 }
 
+/* Whether a write is durable when it completes, and so takes the time of one with FUA. */
+static bool durable_at_once(const struct disk *disk, bool fua)
+{
+    return !volatile_cache(disk) || (fua && fua_honoured(disk));
+}
+
 /* With the lock held, and released meanwhile: sleeps.  False if it is no use to go on. */
 static bool sleep_unlocked(struct disk *disk, uint64_t time_ns)
 {
@@ -234,8 +240,7 @@ static int complete_write(struct disk *disk, struct in_flight *request, struct p
     request->previous->next = request->next;
     request->next->previous = request->previous;
     disk->counts.in_flight--;
-    bool durable = !volatile_cache(disk) || ((event->flags & PCLOG_FUA) && fua_honoured(disk));
-    if (durable) {
+    if (durable_at_once(disk, event->flags & PCLOG_FUA)) {
         view_apply(&disk->medium, &request->extent);
         disk->log.owed--;
     } else {
@@ -277,7 +282,7 @@ int disk_write(struct connection *connection, enum pclog_op op, const void *byte
         return error;
     }
     /* From here on `request` belongs to the disk: a cut may end it meanwhile. */
-    error = wait_to_complete(connection, fua && fua_honoured(disk) ? disk->config.fua_latency_ns : 0);
+    error = wait_to_complete(connection, durable_at_once(disk, fua) ? disk->config.fua_latency_ns : 0);
     if (!error)
         error = complete_write(disk, request, &event);
     pthread_mutex_unlock(&disk->lock);

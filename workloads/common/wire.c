@@ -37,12 +37,12 @@ void pc_outbox_init(struct pc_outbox *outbox, int fd)
     outbox->used = 0;
 }
 
-int pc_outbox_flush(struct pc_outbox *outbox)
+static int write_all(int fd, const void *data, size_t length)
 {
     size_t sent = 0;
 
-    while (sent < outbox->used) {
-        ssize_t n = write(outbox->fd, outbox->data + sent, outbox->used - sent);
+    while (sent < length) {
+        ssize_t n = write(fd, (const uint8_t *)data + sent, length - sent);
 
         if (n < 0 && errno == EINTR)
             continue;
@@ -50,8 +50,26 @@ int pc_outbox_flush(struct pc_outbox *outbox)
             return n < 0 ? -errno : -EIO;
         sent += (size_t)n;
     }
-    outbox->used = 0;
     return 0;
+}
+
+int pc_outbox_flush(struct pc_outbox *outbox)
+{
+    int failed = write_all(outbox->fd, outbox->data, outbox->used);
+
+    if (!failed)
+        outbox->used = 0;
+    return failed;
+}
+
+int pc_wire_pong(int fd, const struct pc_message *ping)
+{
+    struct pc_message pong = {
+        .type = PC_PONG, .lsn = ping->lsn, .guest_ns = pc_now_ns(), .value = ping->value,
+    };
+
+    pc_wire_seal(&pong, NULL, 0);
+    return write_all(fd, &pong, sizeof(pong));
 }
 
 int pc_outbox_add(struct pc_outbox *outbox, struct pc_message message, const void *payload,

@@ -35,9 +35,12 @@ enum pc_message_type {
     PC_EXTENT = 9,  /* payload: struct pc_extent[]: what the log reader found */
     PC_LATENCY = 10,/* payload: struct pc_latency: commit latency histogram */
     PC_TEXT = 11,   /* payload: a line for a person */
+    PC_PONG = 12,   /* answers a PING: its `lsn` and `value`; `guest_ns`: after it arrived */
 
     /* controller to guest */
-    PC_COMMAND = 32 /* `lsn`: command id; payload: NUL-terminated strings, verb first */
+    PC_COMMAND = 32,/* `lsn`: command id; payload: NUL-terminated strings, verb first */
+    PC_PING = 33    /* `lsn`: its number; `value`: the controller's CLOCK_MONOTONIC, before it
+                     * was sent */
 };
 
 /* What an ERROR is about.  Which of them may be held against the disk is the controller's

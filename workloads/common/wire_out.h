@@ -36,6 +36,10 @@ int pc_outbox_add(struct pc_outbox *outbox, struct pc_message message, const voi
  * Returns 0 or -errno.  The caller ignores SIGPIPE. */
 int pc_outbox_flush(struct pc_outbox *outbox);
 
+/* Answers `ping` with a PONG in one write() of its own, past every outbox: so another thread
+ * may call it.  Returns 0 or -errno. */
+int pc_wire_pong(int fd, const struct pc_message *ping);
+
 /* PC_ERROR: `error` is an errno, `call` the call that failed and on what.  Flushes. */
 int pc_outbox_error(struct pc_outbox *outbox, int error, const char *call);
 

@@ -21,6 +21,7 @@ static const struct {
 } plants[] = {
     {"none", WAL_PLANT_NONE, false},
     {"early-ack", WAL_PLANT_EARLY_ACK, false},
+    {"ack-ahead", WAL_PLANT_ACK_AHEAD, true},
     {"skip-sync", WAL_PLANT_SKIP_SYNC, true},
     {"ack-failed-sync", WAL_PLANT_ACK_FAILED_SYNC, false},
     {"wrong-offset", WAL_PLANT_WRONG_OFFSET, true},
@@ -47,8 +48,8 @@ static void parse_plant(struct wal_config *config, const char *text, struct pc_p
                        (unsigned long long)WAL_LSN_MAX);
         return;
     }
-    pc_problem(problems, "plant=%.64s: not one of none, early-ack, skip-sync:N, ack-failed-sync, "
-               "wrong-offset:LSN, torn-write:LSN, flip-bit:LSN, replay-old:LSN", text);
+    pc_problem(problems, "plant=%.64s: not one of none, early-ack, ack-ahead:US, skip-sync:N, "
+               "ack-failed-sync, wrong-offset:LSN, torn-write:LSN, flip-bit:LSN, replay-old:LSN", text);
 }
 
 static void check_sizes(const struct wal_config *c, struct pc_problems *problems)
@@ -101,6 +102,11 @@ static void check_plant(const struct wal_config *c, struct pc_problems *problems
     case WAL_PLANT_EARLY_ACK:
         if (c->sync == WAL_SYNC_NONE)
             pc_problem(problems, "plant=early-ack: with sync=none every ack is early");
+        break;
+    case WAL_PLANT_ACK_AHEAD:
+        if (!sync_call)
+            pc_problem(problems, "plant=ack-ahead wants sync=fsync or fdatasync: a call to be "
+                       "ahead of");
         break;
     case WAL_PLANT_SKIP_SYNC:
         if (!sync_call && c->sync != WAL_SYNC_RWF_DSYNC)
@@ -180,6 +186,7 @@ void wal_config_parse(struct wal_config *config, bool write, char *const *argv,
         {"think_us", PC_VALUE_NUMBER, &c->think_us, 0, 1u << 30, NULL, NULL, no},
         {"first_lsn", PC_VALUE_NUMBER, &c->first_lsn, 1, WAL_LSN_MAX, NULL, NULL, no},
         {"plant", PC_VALUE_TEXT, &plant, 0, 0, NULL, NULL, no},
+        {"pings", PC_VALUE_NUMBER, &c->pings, 0, 1, NULL, NULL, no},
         {"dmlog", PC_VALUE_TEXT, &c->dmlog, 0, 0, NULL, NULL, no},
         {0},
     };

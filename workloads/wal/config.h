@@ -25,6 +25,7 @@ enum wal_engine_kind { WAL_ENGINE_PWRITE, WAL_ENGINE_LIBAIO, WAL_ENGINE_IO_URING
 enum wal_plant_kind {
     WAL_PLANT_NONE,
     WAL_PLANT_EARLY_ACK,
+    WAL_PLANT_ACK_AHEAD,
     WAL_PLANT_SKIP_SYNC,
     WAL_PLANT_ACK_FAILED_SYNC,
     WAL_PLANT_WRONG_OFFSET,
@@ -57,6 +58,7 @@ struct wal_config {
     uint64_t first_lsn;
     enum wal_plant_kind plant;
     uint64_t plant_arg;
+    uint64_t pings;    /* 1: the channel can be read, and a PING on it is answered */
     const char *dmlog; /* the dm-log-writes device that gets a mark for each ack, or NULL */
 };
 

@@ -3,6 +3,8 @@
  * Deliberate faults of the workload, each of which a detector must see:
  *
  * early-ack           every group is acknowledged before the call that makes it durable
+ * ack-ahead:US        every 100th record is acknowledged US microseconds before its sync returns
+ *                     (ahead.h)
  * skip-sync:N         every N-th group is acknowledged without a sync
  * ack-failed-sync     a sync that fails is taken for one that did not
  * wrong-offset:LSN    the record lands in the slot of the record before it; its own slot

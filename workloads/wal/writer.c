@@ -10,6 +10,7 @@
 #include "../common/clock.h"
 #include "alternate.h"
 #include "commit.h"
+#include "pong.h"
 
 /* Appends the stream's next batch to the open group; returns how many records. */
 static uint64_t append(struct wal_writer *w, struct wal_stream *stream)
@@ -154,6 +155,8 @@ static int open_writer(struct wal_writer *w, struct pc_problems *problems)
     w->open = &w->groups[0];
     w->open->first_lsn = w->next_lsn;
 
+    if (config->pings && wal_pong_start(w->committer.outbox.fd, failure))
+        return -1;
     int error = pc_outbox_add(&w->committer.outbox, (struct pc_message){.type = PC_READY}, NULL,
                               0);
 

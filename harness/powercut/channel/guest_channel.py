@@ -20,6 +20,7 @@ from typing import Final, Self
 from powercut.channel.history_file import HistoryWriter
 from powercut.channel.ledger import Ledger
 from powercut.channel.listener import listen_tcp, listen_unix, prepare, shut_down
+from powercut.channel.pinger import Pinger
 from powercut.channel.port import CommandResult, GuestFailed
 from powercut.channel.wire import Decoder, Message, MessageType, command_payload, encode
 from powercut.model.binding import NOT_BOUND
@@ -70,6 +71,8 @@ class GuestChannel:
         self._forgotten = 0
         self._started: int | None = None
         self._verbs: dict[int, str] = {}
+        self._sending = threading.Lock()
+        self._pinger: Pinger | None = None
         self._reader = threading.Thread(target=self._receive, name="channel", daemon=True)
         self._reader.start()
 
@@ -139,6 +142,14 @@ class GuestChannel:
                         f"cannot start {argv[0]}: {self._verbs[command]} has not ended yet"
                     )
         self._started = self._send_command(*argv)
+
+    def keep_time(self) -> None:
+        """From now until the end, pings the guest: its clock is told from ours by the answers.
+
+        To be called once, when the guest has said hello.
+        """
+        self._pinger = Pinger(self._send_ping, self._changed, lambda: self._ledger.pongs)
+        self._pinger.start()
 
     def wait_ready(self, *, timeout_s: float) -> None:
         """Returns once the workload that was started has opened its log."""
@@ -221,6 +232,8 @@ class GuestChannel:
             connection = self._connection
         if connection:
             shut_down(connection)
+        if self._pinger:
+            self._pinger.stop()
         self._reader.join(_CLOSE_TIMEOUT_S)
         self._listener.close()
         if self._connection:
@@ -399,6 +412,20 @@ class GuestChannel:
         with self._changed:
             return self._ledger.results[command]
 
+    def _send_ping(self, number: int) -> bool:
+        """False if nobody can be pinged any more."""
+        with self._changed:
+            connection = self._connection
+            if connection is None or self._ended or self._closing:
+                return False
+        try:
+            with self._sending:
+                ping = Message(MessageType.PING, lsn=number, value=time.monotonic_ns())
+                connection.sendall(encode(ping))
+        except OSError:
+            return False  # the receiving thread notices, too, and tells who waits
+        return True
+
     def _send_command(self, *argv: str) -> int:
         payload = command_payload(argv)
         with self._changed:
@@ -413,7 +440,8 @@ class GuestChannel:
             MessageType.COMMAND, lsn=command, guest_ns=time.monotonic_ns(), payload=payload
         )
         try:
-            connection.sendall(encode(message))
+            with self._sending:
+                connection.sendall(encode(message))
         except OSError as error:
             gone = not self._heard and isinstance(error, ConnectionError)
             raise (_NobodyThere if gone else GuestFailed)(

@@ -22,7 +22,7 @@ from powercut.channel.port import CommandResult, GuestError
 from powercut.channel.wire import Message, MessageType, decode_extents, decode_latency
 from powercut.model.errors import DamagedRecording
 from powercut.model.failure import GuestFault
-from powercut.model.history import History
+from powercut.model.history import History, RoundTrips
 from powercut.model.latency import LatencyHistogram
 from powercut.model.observation import Extent
 from powercut.model.wal import RECORDS_MAX
@@ -70,6 +70,8 @@ class Ledger:
         self.marks: list[tuple[int, str]] = []
         self._attempts = _Claims()
         self._acks = _Claims()
+        self.pongs = 0
+        self._pongs = _Pongs()
         self._errors: list[str] = []
 
     def apply(self, message: Message, at_ns: int) -> None:
@@ -79,13 +81,9 @@ class Ledger:
         """
         current = self.current
         match message.type:
-            case MessageType.ATTEMPT:
+            case MessageType.ATTEMPT | MessageType.ACK:
                 current.claimed = True
-                self._attempts.add(message, at_ns)
-            case MessageType.ACK:
-                current.claimed = True
-                self._acks.add(message, at_ns)
-                self.acked = max(self.acked, message.lsn)
+                self._claim(message, at_ns)
             case MessageType.HELLO:
                 self.hello = dict(map(_pair, message.text.splitlines()))
             case MessageType.READY:
@@ -108,8 +106,13 @@ class Ledger:
                 current.texts.append(message.text)
             case MessageType.MARK:
                 self.marks.append((at_ns, message.text))
-            case MessageType.COMMAND:
-                raise DamagedRecording("the guest sent a COMMAND; only the controller does")
+            case MessageType.PONG:
+                self.pongs += 1
+                self._pongs.add(message, at_ns)
+            case MessageType.COMMAND | MessageType.PING:
+                raise DamagedRecording(
+                    f"the guest sent a {message.type.name}; only the controller does"
+                )
 
     def history(self) -> History:
         """The claims so far.  `error` holds what the workload, not the set-up, complained of."""
@@ -119,9 +122,17 @@ class Ledger:
             *self._acks.arrays(),
             attempt_guest_ns=self._attempts.guest(),
             ack_guest_ns=self._acks.guest(),
+            round_trips=self._pongs.round_trips(),
             error="; ".join(errors),
             facts=(self.hello or {}) | self.facts,
         )
+
+    def _claim(self, message: Message, at_ns: int) -> None:
+        if message.type is MessageType.ATTEMPT:
+            self._attempts.add(message, at_ns)
+            return
+        self._acks.add(message, at_ns)
+        self.acked = max(self.acked, message.lsn)
 
     def _done(self, message: Message) -> None:
         ended, self.current = self.current, Collection()
@@ -159,6 +170,26 @@ class _Claims:
 
     def guest(self) -> npt.NDArray[np.int64]:
         return np.array(self._guest_ns, np.int64)
+
+
+class _Pongs:
+    """Three growing columns of another kind."""
+
+    def __init__(self) -> None:
+        self._sent_ns = array("q")
+        self._guest_ns = array("q")
+        self._received_ns = array("q")
+
+    def add(self, message: Message, at_ns: int) -> None:
+        if message.value > at_ns or message.guest_ns > _INT64_MAX:
+            raise DamagedRecording("a PONG that was received before its PING was sent")
+        self._sent_ns.append(message.value)
+        self._guest_ns.append(message.guest_ns)
+        self._received_ns.append(at_ns)
+
+    def round_trips(self) -> RoundTrips:
+        columns = (self._sent_ns, self._guest_ns, self._received_ns)
+        return RoundTrips(*(np.array(column, np.int64) for column in columns))
 
 
 def describe_error(message: Message) -> str:

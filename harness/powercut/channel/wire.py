@@ -54,7 +54,9 @@ class MessageType(enum.IntEnum):
     EXTENT = 9
     LATENCY = 10
     TEXT = 11
+    PONG = 12
     COMMAND = 32
+    PING = 33
 
 
 class Message(NamedTuple):

@@ -2,9 +2,8 @@
 """required(t): which records recovery must return after a cut at any instant.
 
 1. A record is required at *t* if it was acknowledged before *t*.  The instant of an
-   ack is the one at which it was received outside the guest, which is later than the
-   one at which it was made; an ack that was still on its way at the cut was made
-   before it and is required at the cut.
+   ack is the latest at which it can have been made (crash/dating.py); an ack that was
+   still on its way at the cut was made before it and is required at the cut.
 2. In a log that wraps, record n is given up when record n + slots is attempted: from
    then on its place may be written over.  An attempt is known from its message, or
    from the first write that carries the record's bytes: messages arrive later than

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from powercut.crash.claims import Claims, claims_of
+from powercut.crash.dating import AckDating, date_acks
 from powercut.crash.places import expand
 from powercut.crash.scan import Runs, scan
 from powercut.crash.sets import DurabilitySets, durability_sets
@@ -25,7 +26,11 @@ LSN_SLACK = 1 << 12
 
 @dataclass(frozen=True)
 class Evidence:
-    """One run's timeline and history with everything that is derived from them once."""
+    """One run's timeline and history with everything that is derived from them once.
+
+    The acks in `history` are dated as late as they can have been made (`dating`), which is
+    no later than they were received.
+    """
 
     timeline: Timeline
     history: History
@@ -33,6 +38,7 @@ class Evidence:
     sets: DurabilitySets
     runs: Runs
     claims: Claims
+    dating: AckDating
 
     @property
     def horizon_ns(self) -> int:
@@ -57,10 +63,12 @@ def gather(
     places (`WalLayout.in_place`) only those in them count.
     """
     runs = scan(timeline, run_id, layout, history.attempted + LSN_SLACK, deep=deep)
+    dating = date_acks(history, timeline, runs, layout)
+    history = replace(history, ack_ns=dating.latest_ns)
     claims = claims_of(history, layout, timeline, runs)
     if layout.in_place:
         runs = _at_home(runs, layout)
-    return Evidence(timeline, history, layout, durability_sets(timeline), runs, claims)
+    return Evidence(timeline, history, layout, durability_sets(timeline), runs, claims, dating)
 
 
 def last_event_ns(timeline: Timeline) -> int:

@@ -12,14 +12,36 @@ from powercut.model.units import NEVER, Instant
 
 
 @dataclass(frozen=True)
+class RoundTrips:
+    """Pings that were answered, one element each: what ties the guest's clock to the host's.
+
+    `sent_ns` and `received_ns`: the host's CLOCK_MONOTONIC before the ping was sent and after
+    its answer was received; `guest_ns`: the guest's, in between.
+    """
+
+    sent_ns: npt.NDArray[np.int64]
+    guest_ns: npt.NDArray[np.int64]
+    received_ns: npt.NDArray[np.int64]
+
+    @classmethod
+    def none(cls) -> RoundTrips:
+        """No ping was answered, or none was sent."""
+        return cls(*(np.zeros(0, np.int64) for _ in range(3)))
+
+    def __len__(self) -> int:
+        return len(self.sent_ns)
+
+
+@dataclass(frozen=True)
 class History:
     """What the workload claimed, as received outside the guest.
 
     An attempt says that every record up to `lsn` may be on its way to the disk, an
-    ack that every record up to `lsn` was promised durable.  The instant of a claim
-    is the instant at which the controller received it: later than it was made, so
-    that no record is required a moment too early.  `guest_ns` is the guest's own
-    clock and serves latencies only.
+    ack that every record up to `lsn` was promised durable.  `attempt_ns` and `ack_ns` are
+    the instants at which the controller received them, later than they were made;
+    `guest_ns` is when they were made, on the guest's own clock.  crash/dating.py dates acks
+    by both.  In a history that stands in the disk's own log (`marked`) the instants are
+    those of the log, and nothing is left to find out.
     """
 
     attempt_lsn: npt.NDArray[np.int64]
@@ -31,6 +53,8 @@ class History:
     cut_ns: Instant = NEVER
     error: str = ""
     facts: dict[str, str] = field(default_factory=dict)
+    round_trips: RoundTrips = field(default_factory=RoundTrips.none)
+    marked: bool = False
 
     @property
     def acked(self) -> int:

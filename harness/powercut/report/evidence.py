@@ -6,11 +6,12 @@ Nothing is judged here: what cannot be read is said, and the rest is shown.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from powercut.crash.dating import date_acks
 from powercut.model.errors import PowercutError
 from powercut.model.history import History
 from powercut.model.observation import Observation
@@ -78,7 +79,8 @@ def read_evidence(trial: TrialDir) -> Evidence:
     problems: list[str] = []
     history = timeline = observation = cut_ns = None
     try:
-        history = read_acks(trial).history
+        received = read_acks(trial).history
+        history = replace(received, ack_ns=date_acks(received).latest_ns)
     except PowercutError as error:
         problems.append(str(error))
     try:

@@ -6,10 +6,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
+from powercut.model.acks import AckBasis
 from powercut.model.confidence import interval
 from powercut.model.units import milliseconds
 from powercut.model.verdict import FindingKind, LsnRange, Verdict, merged_ranges
-from powercut.store.results import CellResult, Exposure, FindingRecord, InFlight, TrialResult
+from powercut.store.results import (
+    AckInstants,
+    CellResult,
+    Exposure,
+    FindingRecord,
+    InFlight,
+    TrialResult,
+)
 
 SHOWN_RANGES = 3
 """How many ranges of LSNs a sentence names."""
@@ -132,6 +140,50 @@ def how_sure(cells: Sequence[CellResult]) -> list[str]:
             f"{percent(bound)} of such cuts could still lose a record (at 95 % confidence)."
         )
     return sentences
+
+
+def how_early(cells: Sequence[CellResult]) -> list[str]:
+    """For the cells without loss: how much too early an ack may have been without being seen."""
+    safe = [cell for cell in cells if cell.verdict is Verdict.SAFE and cell.acks is not None]
+    known = [cell for cell in safe if _window_us(cell) is not None]
+    sentences = []
+    if known:
+        worst = max(known, key=lambda cell: _window_us(cell) or 0.0)
+        sentences.append(f"{_who(known)}: {ack_window(worst.acks)}.")
+    if unknown := [cell for cell in safe if _window_us(cell) is None]:
+        sentences.append(f"{_who(unknown)}: {ack_window(unknown[0].acks)}.")
+    return sentences
+
+
+def _window_us(cell: CellResult) -> float | None:
+    return cell.acks.window_us if cell.acks is not None else None
+
+
+def _who(cells: Sequence[CellResult]) -> str:
+    return cells[0].cell if len(cells) == 1 else f"{len(cells)} SAFE cells"
+
+
+def ack_window(acks: AckInstants | None) -> str:
+    """How much earlier than it counts an ack may have been made, in a clause."""
+    if acks is None:
+        return "when acks were made is not known"
+    if acks.basis is AckBasis.MARK:
+        return "acks are marks in the disk's own log, so that their instants are exact"
+    if acks.window_us is None:
+        return (
+            "an ack counts from its receipt on, and how much earlier it was made is not known "
+            f"({acks.reason})"
+        )
+    text = f"an ack may have been made up to {milliseconds(acks.window_us / 1000)} earlier"
+    if acks.usual_window_us is not None:
+        text += f" ({milliseconds(acks.usual_window_us / 1000)} in the median)"
+    text += " than the instant that counts for it"
+    if acks.shortest_sync_us is not None and acks.shortest_sync_us > acks.window_us:
+        text += (
+            "; one made before its sync began would show, since each took "
+            f"{milliseconds(acks.shortest_sync_us / 1000)} or more"
+        )
+    return text
 
 
 def explain(cell: CellResult) -> str:

@@ -93,9 +93,9 @@ def layout_arguments(parameters: Parameters, run_id: bytes, path: str) -> tuple[
 
 
 def write_arguments(
-    parameters: Parameters, run_id: bytes, *, first_lsn: int = 1
+    parameters: Parameters, run_id: bytes, *, first_lsn: int = 1, pings: bool = False
 ) -> tuple[str, ...]:
-    """The writer in the guest, path first."""
+    """The writer in the guest, path first; with `pings` it answers those that come."""
     workload = parameters.workload
     arguments = [
         WAL_IN_GUEST,
@@ -112,6 +112,8 @@ def write_arguments(
     ]
     if first_lsn > 1:
         arguments.append(f"first_lsn={first_lsn}")
+    if pings:
+        arguments.append("pings=1")
     if workload.plant != "none":
         arguments.append(f"plant={workload.plant}")
     return (*arguments, CHANNEL_IN_GUEST)

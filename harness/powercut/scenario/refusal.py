@@ -145,6 +145,7 @@ def _plant(p: Parameters) -> Iterator[Reason]:
     call = log.sync in (SyncMode.FSYNC, SyncMode.FDATASYNC)
     reasons = {
         "early-ack": (log.sync is not SyncMode.NONE, "every ack is early already: sync is none"),
+        "ack-ahead": (call, "there is no call to be ahead of; set sync to fsync or fdatasync"),
         "skip-sync": (
             call or log.sync is SyncMode.RWF_DSYNC,
             "there is no sync to skip; set sync to fsync, fdatasync or rwf_dsync",
@@ -194,7 +195,7 @@ def _disk(p: Parameters) -> Iterator[Reason]:
     disk = p.disk
     if disk.cache_size and not disk.volatile_cache:
         yield "disk.cache_size", "there is no volatile cache to have a size"
-    if disk.model is not DiskModel.NONE:
+    if disk.model not in (DiskModel.TYPICAL, DiskModel.NONE):
         for key in ("flush_latency", "fua_latency"):
             if getattr(disk, key) is not None:
                 yield f"disk.{key}", f"model {disk.model.value} says so already; give one of them"

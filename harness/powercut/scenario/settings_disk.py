@@ -49,10 +49,12 @@ class DiskSettings(Settings):
     """Size of the volatile cache, in bytes or with a unit; 0 is unlimited.  A full cache
     writes its oldest data to the medium by itself."""
 
-    model: DiskModel = DiskModel.NONE
-    """How long a flush or a write with FUA takes: no time (`none`), 20 us (`nvme-plp`), 65 us
-    (`sata-ssd-plp`), 0.9 ms (`nvme`), 1 ms (`sata-ssd`) or a turn of 8.3 ms (`hdd-7200`);
-    `plp` is for power-loss protection."""
+    model: DiskModel = DiskModel.TYPICAL
+    """How long a flush takes, or a write that is durable when it completes: 1 ms (`typical`,
+    `sata-ssd`), no time (`none`), 20 us (`nvme-plp`), 65 us (`sata-ssd-plp`), 0.9 ms (`nvme`) or
+    a turn of 8.3 ms (`hdd-7200`); `plp` is for power-loss protection.  On a disk much faster than
+    `typical`, an ack that came a little before its sync can stay unseen, and the verdict may be
+    INCONCLUSIVE for it (docs/crash-model.md, section 3)."""
 
     flush_latency: Duration | None = None
     """How long a flush takes, instead of what `model` says."""

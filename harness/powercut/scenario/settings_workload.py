@@ -17,6 +17,7 @@ _PLANTS: Final = {
     "none": False,
     "early-ack": False,
     "ack-failed-sync": False,
+    "ack-ahead": True,
     "skip-sync": True,
     "wrong-offset": True,
     "torn-write": True,
@@ -107,8 +108,8 @@ class WorkloadSettings(Settings):
 
     plant: Annotated[str, AfterValidator(_is_plant)] = "none"
     """A fault planted into the workload, to see whether it is found: `none`, `early-ack`,
-    `skip-sync:N`, `ack-failed-sync`, `wrong-offset:LSN`, `torn-write:LSN`, `flip-bit:LSN`
-    or `replay-old:LSN`."""
+    `ack-ahead:US`, `skip-sync:N`, `ack-failed-sync`, `wrong-offset:LSN`, `torn-write:LSN`,
+    `flip-bit:LSN` or `replay-old:LSN`."""
 
     @property
     def stride(self) -> int:

@@ -20,6 +20,7 @@ from powercut.scenario.settings import ControlKind, Expect, Parameters
 from powercut.store.record import Record
 from powercut.store.trial_result import (
     LOSS_KINDS,
+    AckInstants,
     Exposure,
     FindingRecord,
     InFlight,
@@ -33,6 +34,7 @@ VERDICT_FORMAT: Final = "powercut-verdict/1"
 
 __all__ = [
     "LOSS_KINDS",
+    "AckInstants",
     "CampaignOutcome",
     "CellResult",
     "ControlResult",
@@ -119,6 +121,10 @@ class CellResult(Record):
     exposure: Exposure | None = None
     """Exposed records over all trials; null if nothing could be analysed."""
 
+    acks: AckInstants | None = None
+    """How well it is known when acks were made, in the trial in which it is known least; null
+    if nothing could be analysed."""
+
     loss_probability_upper_95: float | None = None
     """For a safe cell the chance that such a cut loses a record is below this, with a
     confidence of 95 %, by the number of cuts alone; null for other verdicts."""
@@ -187,6 +193,7 @@ class CellResult(Record):
             lost_lsns=most.lost_lsns if most is not None else (),
             findings=dict(findings),
             exposure=_add_exposures(trials),
+            acks=_least_known(trials),
             loss_probability_upper_95=_loss_probability(trials, verdict),
             controls=tuple(controls),
             reasons=tuple(dict.fromkeys((*reasons, *said))),
@@ -207,6 +214,16 @@ def _loss_probability(trials: Sequence[TrialResult], verdict: Verdict) -> float 
     if verdict is not Verdict.SAFE or not cuts:
         return None
     return upper_bound(0, cuts)
+
+
+def _least_known(trials: Sequence[TrialResult]) -> AckInstants | None:
+    known = [trial.acks for trial in trials if trial.acks is not None]
+    unknown = float("inf")
+    return max(
+        known,
+        key=lambda acks: unknown if acks.window_us is None else acks.window_us,
+        default=None,
+    )
 
 
 def _add_exposures(trials: Sequence[TrialResult]) -> Exposure | None:

@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from powercut.model import timeline
+from powercut.model.acks import AckBasis, AckProof
 from powercut.model.latency import LatencyHistogram
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Origin, Verdict, merged_ranges
 from powercut.scenario.plan import Trial
@@ -170,6 +171,51 @@ class InFlight(Record):
         return self.writes + self.zeroes + self.discards + self.flushes
 
 
+class AckInstants(Record):
+    """How well it is known when acks were made."""
+
+    basis: AckBasis
+    """What their instants rest on: the guest's `clock`, bounded by events that both clocks saw;
+    their `receipt` by the controller; or a `mark` in the disk's own log."""
+
+    window_us: float | None
+    """How much earlier than the instant used an ack may have been made, in microseconds, at
+    most; null if it is not known."""
+
+    usual_window_us: float | None
+    """The same, in the median."""
+
+    gained_us: float
+    """How much earlier than its receipt an ack was dated, in microseconds, at most."""
+
+    shortest_sync_us: float | None
+    """The shortest sync that made acknowledged records durable, in microseconds; null if there
+    was none."""
+
+    unproved: tuple[LsnRange, ...] = ()
+    """Records that may have been acknowledged before their sync began."""
+
+    reason: str = ""
+    """Why the window is not known; empty if it is."""
+
+    @classmethod
+    def of(cls, proof: AckProof) -> Self:
+        """`proof` as it is stored."""
+
+        def us(value: int | None) -> float | None:
+            return None if value is None else round(value / 1000, 1)
+
+        return cls(
+            basis=proof.basis,
+            window_us=us(proof.window_ns),
+            usual_window_us=us(proof.usual_window_ns),
+            gained_us=round(proof.gained_ns / 1000, 1),
+            shortest_sync_us=us(proof.shortest_sync_ns),
+            unproved=proof.unproved,
+            reason=proof.reason,
+        )
+
+
 class Latency(Record):
     """Commit latency as the workload measured it, in microseconds."""
 
@@ -233,6 +279,9 @@ class TrialResult(Record):
     in_flight: InFlight | None = None
     """What the cut interrupted at the disk; null if the recording does not say so."""
 
+    acks: AckInstants | None = None
+    """How well it is known when acks were made; null if there was nothing to tell it from."""
+
     latency: Latency | None = None
     """Commit latency; null if the workload did not report it."""
 
@@ -268,6 +317,7 @@ class TrialResult(Record):
         findings: Sequence[Finding],
         exposure: Exposure | None = None,
         in_flight: timeline.InFlight | None = None,
+        acks: AckInstants | None = None,
         latency: LatencyHistogram | None = None,
         timings_s: dict[str, float] | None = None,
         result_directory: str = "",
@@ -287,6 +337,7 @@ class TrialResult(Record):
             findings=tuple(FindingRecord.of(finding) for finding in findings),
             exposure=exposure,
             in_flight=InFlight(**asdict(in_flight)) if in_flight is not None else None,
+            acks=acks,
             latency=Latency.of(latency) if latency is not None else None,
             timings_s=dict(timings_s or {}),
             result_directory=result_directory,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from powercut.channel.history_file import RecordedHistory
+from powercut.checkers.acks import check_acks
 from powercut.checkers.agreement import check_agreement, explain_losses
 from powercut.checkers.environment import check_environment
 from powercut.checkers.exposure import check_exposure
@@ -20,8 +21,10 @@ from powercut.checkers.reading import read_log
 from powercut.checkers.wal import check_wal, required_after
 from powercut.crash.evidence import Evidence, gather
 from powercut.crash.exposure import exposure
+from powercut.crash.proof import prove_acks
 from powercut.crash.recognised import unrecognised
 from powercut.crash.survival import survival
+from powercut.model.acks import AckProof
 from powercut.model.errors import DamagedRecording, PowercutError
 from powercut.model.exposure import ExposureReport
 from powercut.model.observation import Observation
@@ -32,7 +35,7 @@ from powercut.recording.bound import read_acks, read_disk_log, read_recovery_log
 from powercut.recording.recorded import under_cut
 from powercut.rig import commands
 from powercut.store.layout import TrialDir, TrialRecord
-from powercut.store.results import Exposure, TrialResult
+from powercut.store.results import AckInstants, Exposure, TrialResult
 from powercut.store.trial_result import lost_lsns
 from powercut.trial.loss_story import story_of
 
@@ -63,6 +66,7 @@ def judge_trial(directory: TrialDir) -> TrialResult:
     loaded = _load(directory)
     report: ExposureReport | None = None
     attempted, recognised = 0, True
+    proof: AckProof | None = None
     checkers: dict[str, Checker] = {"recording": lambda: list(loaded.gaps)}
     facts = loaded.record.guest_facts
     promised = commands.promised_facts(loaded.record.parameters.machine)
@@ -71,7 +75,9 @@ def judge_trial(directory: TrialDir) -> TrialResult:
     evidence = _evidence(loaded, checkers)
     if evidence is not None:
         report = exposure(evidence)
+        proof = prove_acks(evidence, report)
         complete = evidence.timeline.complete
+        checkers["acks"] = lambda: check_acks(proof, pinged=loaded.record.pinged)
         # What reached the disk was attempted, even if the cut swallowed the message.
         attempted = max(evidence.history.attempted, evidence.claims.attempted)
         recognised = _recognised(evidence, loaded.observation, attempted)
@@ -92,6 +98,7 @@ def judge_trial(directory: TrialDir) -> TrialResult:
         findings=judgement.findings,
         exposure=_exposure(report) if report is not None and recognised else None,
         in_flight=loaded.timeline.in_flight if loaded.timeline else None,
+        acks=AckInstants.of(proof) if proof is not None else None,
         latency=loaded.recorded.latency if loaded.recorded else None,
         timings_s=loaded.record.timings_s,
         result_directory=directory.relative,

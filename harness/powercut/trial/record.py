@@ -98,6 +98,7 @@ def record_trial(
         run_id=job.run_id.hex(),
         scenario_sha256=job.scenario_sha256,
         recording=new_recording(),
+        pinged=True,
     )
     directory.write_record(record.model_copy(update={"trouble": "the trial did not end"}))
     run = _Recording(rig, job, directory, watch)
@@ -181,6 +182,7 @@ class _Recording:
                 with self.watch.phase(Phase.BOOT):
                     machine.start(timeout_s=self.deadline.remaining_s)
                     channel.wait_hello(timeout_s=self.deadline.remaining_s)
+                    channel.keep_time()
                     self.facts = prepare_disk(channel, self.job.parameters, self.deadline)
                     mount_disk(channel, self.job.parameters, self.deadline)
                     self.came_up = True
@@ -199,7 +201,8 @@ class _Recording:
         trigger = self.job.trial.trigger
         if trigger.kind is TriggerKind.FLUSHES:
             disk.stop_at_flush(trigger.value)
-        channel.start("exec", *commands.write_arguments(self.job.parameters, self.job.run_id))
+        writer = commands.write_arguments(self.job.parameters, self.job.run_id, pings=True)
+        channel.start("exec", *writer)
         if trigger.kind is TriggerKind.FLUSHES:
             self._wait_flush(channel, disk, trigger)
             return

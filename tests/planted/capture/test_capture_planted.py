@@ -34,8 +34,8 @@ FAULTS = {
     ),
     "FUA is ignored": (
         "requests.c",
-        "((event->flags & PCLOG_FUA) && fua_honoured(disk))",
-        "((event->flags & PCLOG_FUA) && !fua_honoured(disk))",
+        "|| (fua && fua_honoured(disk))",
+        "|| (fua && !fua_honoured(disk))",
     ),
     "a FUA write makes earlier ones durable": (
         "requests.c",

@@ -128,7 +128,7 @@ def test_hello_names_agent_and_kernel(binary: Path) -> None:
     agent.close()
     said = dict(line.split("=", 1) for line in payload.decode().splitlines())
     assert kind == HELLO
-    assert said["agent"] == "1"
+    assert said["agent"] == "2"
     assert said["release"] == os.uname().release
     assert set(said) >= {"clocksource", "cpus", "cpu_model", "disks", "modules", "modules_failed"}
 

@@ -275,4 +275,5 @@ def history_from_marks(marks: Iterable[tuple[Instant, str]]) -> History:
         attempt_guest_ns=attempt[:, 1],
         ack_guest_ns=ack[:, 1],
         facts=facts,
+        marked=True,
     )

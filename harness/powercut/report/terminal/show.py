@@ -76,7 +76,7 @@ def _print_cell(console: Console, cell: CellResult) -> None:
     text = words.explain(cell)
     if text:
         console.print(escape(text))
-    for sentence in words.how_sure([cell]):
+    for sentence in (*words.how_early([cell]), *words.how_sure([cell])):
         console.print(escape(sentence), highlight=False)
     interrupted = words.interrupted(cell.trials) if len(cell.trials) > 1 else ""
     if interrupted:

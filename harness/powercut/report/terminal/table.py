@@ -34,7 +34,7 @@ def print_run(console: Console, run: RunResult) -> None:
         text = words.explain(cell)
         if text:
             console.print(Text.assemble((cell.cell, "bold"), ": ", text))
-    for sentence in words.how_sure(run.cells):
+    for sentence in (*words.how_early(run.cells), *words.how_sure(run.cells)):
         console.print(Text(sentence, "dim"))
     interrupted = words.interrupted([trial for cell in run.cells for trial in cell.trials])
     if interrupted:

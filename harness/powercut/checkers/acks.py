@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The checker of acks: is it proved that each of them waited for the disk?
+
+1. A record that may have been acknowledged before its sync began: INCOMPLETE, INCONCLUSIVE.
+   An ack that came too early would look the same.
+2. Nothing ties the guest's clock to the host's, although the recording tried (`pinged`):
+   INCOMPLETE, INCONCLUSIVE.  A recording that is older than pings is judged by receipts, as
+   it was then; its verdict says so.
+
+No finding convicts: what the latest instants prove is the exposure checker's to say.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from powercut.checkers.wal import ranges_text
+from powercut.model.acks import AckProof
+from powercut.model.verdict import Finding, FindingKind, Verdict
+
+_MARGIN: Final = 2
+"""The flush latency to ask for, as a multiple of the window: another run's may be wider."""
+
+
+def check_acks(proof: AckProof, *, pinged: bool) -> list[Finding]:
+    """What is missing of the proof."""
+    if proof.window_ns is None:
+        return [_incomplete(_unknown(proof))] if pinged else []
+    if not proof.unproved:
+        return []
+    window_us = proof.window_ns / 1000
+    return [
+        _incomplete(
+            f"records {ranges_text(proof.unproved)} may have been acknowledged before their sync "
+            f"began: the instant of an ack is known to within {window_us:,.0f} µs, and the "
+            f"shortest sync took {(proof.shortest_sync_ns or 0) / 1000:,.0f} µs on this disk; a "
+            f"disk whose syncs take longer than that proves it: leave disk.model at `typical`, "
+            f"or set disk.flush_latency and disk.fua_latency to {_latency(window_us)} or more",
+            proof,
+        )
+    ]
+
+
+def _unknown(proof: AckProof) -> str:
+    return (
+        f"the instants of acks are known from their receipt alone, which comes later "
+        f"({proof.reason}); record again, on a quieter host if need be"
+    )
+
+
+def _latency(window_us: float) -> str:
+    """A duration as scenarios write it, well above the window."""
+    return f"{max(1, -(-int(window_us * _MARGIN) // 1000))}ms"
+
+
+def _incomplete(message: str, proof: AckProof | None = None) -> Finding:
+    lsns = proof.unproved if proof else ()
+    detail: dict[str, object] = {"ack_window_ns": proof.window_ns} if proof else {}
+    return Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message, lsns, detail)

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the host's clock read when the guest's read *g*: an interval that holds the answer.
+
+Write f(g) for that reading.  f rises, and two kinds of events pin it down:
+
+1. A guest read its clock as *g* before something happened on the host at *u*: f(g) <= u.
+   A message stamped at g and received at u; an attempt stamped at g, and a write that carries
+   its record, which the disk took at u.
+2. A guest read its clock as *g* after something had happened on the host at *l*: f(g) >= l.
+   A ping sent at l that the guest answered at g.
+
+No latency is assumed, neither small nor symmetric: each event is a bound by causality alone.
+What carries a bound from one reading to another is the rate of the clocks:
+
+3. Over the recording, the guest's clock runs at some constant rate against the host's, which
+   may be any within `RATE_MAX` of 1 (an emulated TSC that was calibrated wrongly is off by
+   thousands of ppm) ...
+4. ... from which the momentary rate differs by `WANDER` at most: what NTP changes while a
+   run lasts.
+
+The rate is not assumed but found: every line with all points of kind 1 above it and all
+of kind 2 below it, give or take what rule 4 allows, is a possible one, and f may follow
+each of them.  So f(g) is at most the least of all u, each carried to g at the rate that
+makes most of it, and at least the greatest of all l, carried likewise.
+
+If no line fits, or the two bounds cross anywhere, rules 3 and 4 do not hold: a clock was
+stepped, or stood still (a paused guest).  Then nothing is concluded: ClocksDisagree.  A step
+smaller than the interval is wide cannot be seen, nor can it move a bound by more than that.
+
+5. A clock that reads g may be anywhere from g to g plus its resolution.  That is not known
+   either, but no larger than the smallest difference between two readings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+I64 = npt.NDArray[np.int64]
+F64 = npt.NDArray[np.float64]
+
+RATE_MAX: Final = 0.2
+"""The rates differ by a fifth at most: a calibration against a timer that a busy host serves."""
+
+WANDER: Final = 1e-4
+"""adjtimex(2) can change the rate by 500 ppm in all; NTP goes there in steps of a few ppm."""
+
+_HALVINGS: Final = 60
+_GOLDEN: Final = (5**0.5 - 1) / 2
+
+
+class ClocksDisagree(ValueError):
+    """The readings contradict each other; the message says how."""
+
+
+@dataclass(frozen=True)
+class Points:
+    """Readings of the guest's clock, and the instant on the host's that bounds each; ns."""
+
+    guest_ns: I64
+    host_ns: I64
+
+    @classmethod
+    def join(cls, *parts: Points) -> Points:
+        """All of them."""
+        return cls(
+            np.concatenate([part.guest_ns for part in parts]),
+            np.concatenate([part.host_ns for part in parts]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.guest_ns)
+
+
+@dataclass(frozen=True)
+class ClockBounds:
+    """f, as an interval at each reading.
+
+    `rate_low`, `rate_high`: by how much the host's clock may gain on the guest's, as a part
+    of 1.  `resolution_ns`: of the guest's clock, as far as it is known.
+    """
+
+    rate_low: float
+    rate_high: float
+    resolution_ns: int
+    _origin: tuple[int, int]
+    _upper: _Envelope
+    _lower: _Envelope
+
+    def latest(self, guest_ns: I64) -> I64:
+        """The last instant, on the host's clock, at which the guest's can have read so."""
+        up_to_ns = guest_ns + self.resolution_ns
+        ahead = np.ceil(self._upper.at((up_to_ns - self._origin[0]).astype(np.float64)))
+        return np.asarray(up_to_ns + self._offset + ahead.astype(np.int64), dtype=np.int64)
+
+    def earliest(self, guest_ns: I64) -> I64:
+        """The first such instant."""
+        ahead = np.floor(-self._lower.at((guest_ns - self._origin[0]).astype(np.float64)))
+        return np.asarray(guest_ns + self._offset + ahead.astype(np.int64), dtype=np.int64)
+
+    @property
+    def _offset(self) -> int:
+        return self._origin[1] - self._origin[0]
+
+
+def bound_clock(before: Points, after: Points) -> ClockBounds:
+    """The bounds that the points of kind 1 (`before`) and of kind 2 (`after`) give.
+
+    Raises ClocksDisagree if the points contradict the rules above, and ValueError if one
+    kind has no points: then there is no bound on that side.
+    """
+    if not len(before) or not len(after):
+        raise ValueError("a clock is bounded by points of both kinds")
+    origin = int(after.guest_ns[0]), int(after.host_ns[0])
+    resolution_ns = _resolution(before, after)
+    at_last = Points(after.guest_ns + resolution_ns, after.host_ns)
+    above, below = _relative(before, origin), _relative(at_last, origin)
+    rate_low, rate_high = _rates(above, below)
+    upper = _Envelope.under(*above, rate_low, rate_high)
+    lower = _Envelope.under(below[0], -below[1], -rate_high, -rate_low)
+    bounds = ClockBounds(rate_low, rate_high, resolution_ns, origin, upper, lower)
+    crossed = after.host_ns - bounds.latest(after.guest_ns)
+    worst = int(crossed.max())
+    if worst > 0:
+        raise ClocksDisagree(
+            f"one of the clocks was stepped or stood still: they contradict each other by "
+            f"{worst / 1e6:.3f} ms"
+        )
+    return bounds
+
+
+def _relative(points: Points, origin: tuple[int, int]) -> tuple[F64, F64]:
+    """Readings, and by how much the host's clock was ahead there; both from the origin."""
+    x = points.guest_ns - origin[0]
+    return x.astype(np.float64), (points.host_ns - origin[1] - x).astype(np.float64)
+
+
+def _rates(above: tuple[F64, F64], below: tuple[F64, F64]) -> tuple[float, float]:
+    """The momentary rates that rules 3 and 4 leave possible."""
+    ends = np.concatenate([above[0], below[0]])
+    slack = WANDER * float(ends.max() - ends.min())
+
+    def room(rate: float) -> float:
+        """By how much a line of this slope can move between the points; concave in `rate`."""
+        top = float((above[1] - rate * above[0]).min())
+        return top - float((below[1] - rate * below[0]).max()) + slack
+
+    best = _highest(room, -RATE_MAX, RATE_MAX)
+    if room(best) < 0:
+        raise ClocksDisagree(
+            "one of the clocks was stepped or stood still: no constant rate between them fits"
+        )
+    return _edge(room, best, -RATE_MAX) - WANDER, _edge(room, best, RATE_MAX) + WANDER
+
+
+def _highest(concave: Callable[[float], float], low: float, high: float) -> float:
+    """Where a concave function is highest: golden-section search."""
+    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+    at_left, at_right = concave(left), concave(right)
+    for _ in range(_HALVINGS):
+        if at_left >= at_right:
+            high, right, at_right = right, left, at_left
+            left = high - _GOLDEN * (high - low)
+            at_left = concave(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + _GOLDEN * (high - low)
+            at_right = concave(right)
+    return left if at_left >= at_right else right
+
+
+def _edge(room: Callable[[float], float], inside: float, outside: float) -> float:
+    """Between a rate that is possible and one that may not be: the first that is not."""
+    if room(outside) >= 0:
+        return outside
+    for _ in range(_HALVINGS):
+        middle = (inside + outside) / 2
+        if room(middle) >= 0:
+            inside = middle
+        else:
+            outside = middle
+    return outside
+
+
+def _resolution(before: Points, after: Points) -> int:
+    readings = np.unique(np.concatenate([before.guest_ns, after.guest_ns]))
+    if len(readings) < 2:
+        raise ClocksDisagree("the guest's clock stood still")
+    return int(np.diff(readings).min())
+
+
+@dataclass(frozen=True)
+class _Envelope:
+    """The least of many bounds from above, each carried to any reading at the worst rate."""
+
+    x: F64
+    high: float
+    low: float
+    from_left: F64  # the least, carried to reading 0, of all bounds up to each reading
+    from_right: F64  # of all from each reading on
+
+    @classmethod
+    def under(cls, x: F64, y: F64, rate_low: float, rate_high: float) -> _Envelope:
+        order = np.argsort(x, kind="stable")
+        x, y = x[order], y[order]
+        left = np.minimum.accumulate(y - rate_high * x)
+        right = np.minimum.accumulate((y - rate_low * x)[::-1])[::-1]
+        return cls(x, rate_high, rate_low, np.append(np.inf, left), np.append(right, np.inf))
+
+    def at(self, x: F64) -> F64:
+        """The bound at readings `x`."""
+        left = self.from_left[np.searchsorted(self.x, x, side="right")] + self.high * x
+        right = self.from_right[np.searchsorted(self.x, x, side="left")] + self.low * x
+        return np.asarray(np.minimum(left, right), dtype=np.float64)

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Single acks that come too early, among thousands that do not, on a simulated busy host.
+
+Every message arrives late, most of them by tens of microseconds and some by 100 ms, so that no
+receipt tells an early ack from an honest one.  The clocks do, down to what they leave open; and
+what they leave open is said.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from powercut.checkers.acks import check_acks
+from powercut.checkers.exposure import check_exposure
+from powercut.crash.dating import NO_ROUND_TRIPS, date_acks
+from powercut.crash.evidence import Evidence, gather
+from powercut.crash.exposure import exposure
+from powercut.crash.handmade import Handmade
+from powercut.crash.proof import prove_acks
+from powercut.model.acks import AckBasis
+from powercut.model.history import History, RoundTrips
+from powercut.model.verdict import FindingKind, Verdict
+from powercut.model.wal import LayoutKind, WalLayout, record_bytes
+
+RUN = bytes(range(16))
+RECORD = 512
+US, MS = 1000, 1_000_000
+SECOND = 1000 * MS
+LEAST_US = 15
+"""No message takes less."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A raw log of `records`, one commit each, and what is acknowledged too early in it."""
+
+    records: int
+    flush_ns: int = MS
+    ahead_ns: int = 0  # before the sync returns
+    struck: tuple[int, ...] = ()
+    rate: float = 0.0  # by which the guest's clock is slow
+    pings_every_ns: int = 20 * MS
+    stepped_at: int = 0  # the record at which the guest's clock is set back by `step_ns`
+    step_ns: int = 0
+    seed: int = 1
+
+    def make(self) -> tuple[Evidence, History]:
+        """The evidence, dated, and the history as it was received."""
+        rng = np.random.default_rng(self.seed)
+        layout = WalLayout(LayoutKind.RAW, record=RECORD, capacity=16 << 20)
+        disk = Handmade(16 << 20)
+        now, start = 10**12, 10**12
+        claims: dict[str, list[tuple[int, int, int]]] = {"attempt": [], "ack": []}
+        pings = []
+        next_ping = now
+
+        def guest(at: int) -> int:
+            step = self.step_ns if claims_made >= self.stepped_at > 0 else 0
+            return int((at - start) * (1 - self.rate)) + 77 * SECOND - step
+
+        def late() -> int:
+            return LEAST_US * US + int(min(rng.pareto(0.7) * 20 * US, 100 * MS))
+
+        for lsn in range(1, self.records + 1):
+            claims_made = lsn
+            now += 20 * US
+            claims["attempt"].append((lsn, now + late(), guest(now)))
+            sent = now + 30 * US + int(rng.exponential(40 * US))
+            written = sent + 10 * US
+            data = record_bytes(
+                RUN, 0, lsn, prev_lsn=lsn - 1, generation=0,
+                position=layout.position_of(lsn), record_size=RECORD,
+            )  # fmt: skip
+            disk.write((lsn - 1) * RECORD, data, at=sent, done=written)
+            ahead_ns = self.ahead_ns if lsn in self.struck else 0
+            woken_ns = 30 * US + int(rng.exponential(40 * US))
+            # Whoever acknowledges that early has not even begun to sync.
+            sync = written + max(50 * US, ahead_ns - self.flush_ns - woken_ns)
+            flushed = sync + self.flush_ns
+            disk.flush(at=sync, done=flushed)
+            returned = flushed + woken_ns
+            made = returned - ahead_ns
+            claims["ack"].append((lsn, made + late(), guest(made)))
+            while next_ping < returned:
+                answered = next_ping + late()
+                pings.append((next_ping, guest(answered), answered + late()))
+                next_ping += self.pings_every_ns
+            now = returned
+        columns = {k: np.array(v, np.int64).T for k, v in claims.items()}
+        # Messages arrive in order: a late one holds up those behind it.
+        ack_ns = np.maximum.accumulate(columns["ack"][1])
+        attempt_ns = np.maximum.accumulate(columns["attempt"][1])
+        history = History(
+            attempt_lsn=columns["attempt"][0],
+            attempt_ns=attempt_ns,
+            attempt_guest_ns=columns["attempt"][2],
+            ack_lsn=columns["ack"][0],
+            ack_ns=ack_ns,
+            ack_guest_ns=columns["ack"][2],
+            round_trips=RoundTrips(*np.array(pings, np.int64).reshape(-1, 3).T),
+        )
+        return gather(disk.timeline(), history, RUN, layout, deep=True), history
+
+
+def found(run: Run) -> set[int]:
+    evidence, _ = run.make()
+    return {lsn for span in exposure(evidence).exposed_lsns for lsn in span}
+
+
+def test_not_one_of_10_000_honest_acks_is_called_early():
+    evidence, history = Run(10_000).make()
+    report = exposure(evidence)
+    proof = prove_acks(evidence, report)
+    assert check_exposure(report) == []
+    assert check_acks(proof, pinged=True) == []
+    assert proof.basis is AckBasis.CLOCK
+    assert proof.shortest_sync_ns == MS
+    assert proof.window_ns < 300 * US < proof.gained_ns  # some receipts were late by more
+    assert (evidence.history.ack_ns <= history.ack_ns).all()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_two_records_acknowledged_200_us_before_the_sync_returns_are_found(seed):
+    assert found(Run(300, ahead_ns=200 * US, struck=(100, 200), seed=seed)) <= {100, 200}
+    # 200 us before its return a sync may have been done on the disk: what was durable is no loss.
+    run = Run(300, ahead_ns=400 * US, struck=(100, 200), seed=seed)
+    assert found(run) == {100, 200}
+
+
+def test_receipts_alone_see_nothing_of_it():
+    evidence, history = Run(300, ahead_ns=400 * US, struck=(100, 200), seed=3).make()
+    received = replace(history, round_trips=RoundTrips.none())
+    blind = gather(evidence.timeline, received, RUN, evidence.layout, deep=True)
+    missed = {100, 200} - {lsn for span in exposure(blind).exposed_lsns for lsn in span}
+    assert missed
+    proof = prove_acks(blind, exposure(blind))
+    assert (proof.basis, proof.window_ns, proof.reason) == (AckBasis.RECEIPT, None, NO_ROUND_TRIPS)
+    assert check_acks(proof, pinged=False) == []  # older than pings: its verdict says so
+    (finding,) = check_acks(proof, pinged=True)
+    assert (finding.kind, finding.verdict) == (FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE)
+    assert "no ping was answered" in finding.message
+
+
+@pytest.mark.parametrize("ahead_us", [20, 50, 100, 200, 500, 1000, 1300, 2000, 5000])
+def test_each_early_ack_is_found_or_lies_within_the_window(ahead_us):
+    """How long before its record was durable an ack was made decides, not before what call."""
+    struck = tuple(range(50, 1000, 50))
+    evidence, _ = Run(1000, ahead_ns=ahead_us * US, struck=struck).make()
+    report = exposure(evidence)
+    proof = prove_acks(evidence, report)
+    exposed = {lsn for span in report.exposed_lsns for lsn in span}
+    assert exposed <= set(struck)
+    truth = {lsn: _made_before_durable_ns(evidence, lsn) for lsn in struck}
+    for lsn in struck:
+        assert truth[lsn] < proof.window_ns or lsn in exposed
+    # Before the flush even began, it is certain to be found.
+    if ahead_us * US > MS + proof.window_ns + 2 * MS:
+        assert exposed == set(struck)
+
+
+def _made_before_durable_ns(evidence: Evidence, lsn: int) -> int:
+    """The truth, which only a simulation knows: the guest's clock is host minus a constant."""
+    offset = 10**12 - 77 * SECOND
+    made = int(evidence.history.ack_guest_ns[lsn - 1]) + offset
+    return int(evidence.sets.durable_ns[2 * (lsn - 1)]) - made
+
+
+def test_an_ack_before_the_sync_began_cannot_hide_on_a_disk_slower_than_the_window():
+    struck = tuple(range(10, 500, 10))
+    run = Run(500, flush_ns=MS, ahead_ns=MS + 400 * US, struck=struck)
+    assert found(run) == set(struck)
+
+
+def test_on_a_disk_faster_than_the_window_no_ack_is_proved():
+    """Flushes of 2 us: an ack before its sync would look like the honest ones."""
+    evidence, _ = Run(500, flush_ns=2 * US).make()
+    report = exposure(evidence)
+    proof = prove_acks(evidence, report)
+    assert check_exposure(report) == []
+    assert proof.shortest_sync_ns == 2 * US < proof.window_ns
+    (finding,) = check_acks(proof, pinged=True)
+    assert finding.verdict is Verdict.INCONCLUSIVE
+    assert finding.lsns == proof.unproved != ()
+    assert "the shortest sync took 2 µs" in finding.message
+    assert "disk.flush_latency" in finding.message
+
+
+@pytest.mark.parametrize("rate", [-0.004, -0.0001, 0.002, 0.03])
+def test_a_guest_whose_clock_runs_wrong_is_judged_as_well(rate):
+    assert found(Run(2000, rate=rate)) == set()
+    struck = tuple(range(100, 2000, 100))
+    assert found(Run(2000, rate=rate, ahead_ns=500 * US, struck=struck)) == set(struck)
+
+
+@pytest.mark.parametrize("step_ns", [-30 * MS, 30 * MS])
+def test_after_a_step_of_the_guests_clock_receipts_count_and_the_verdict_is_open(step_ns):
+    evidence, history = Run(1000, stepped_at=500, step_ns=step_ns).make()
+    report = exposure(evidence)
+    assert check_exposure(report) == []
+    assert (evidence.history.ack_ns == history.ack_ns).all()
+    proof = prove_acks(evidence, report)
+    assert (proof.basis, proof.window_ns) == (AckBasis.RECEIPT, None)
+    (finding,) = check_acks(proof, pinged=True)
+    assert finding.verdict is Verdict.INCONCLUSIVE
+    assert "stepped" in finding.message or "went back" in finding.message
+
+
+def test_marks_in_the_disks_own_log_are_exact():
+    evidence, history = Run(20).make()
+    marked = replace(history, marked=True, round_trips=RoundTrips.none())
+    again = gather(evidence.timeline, marked, RUN, evidence.layout, deep=True)
+    proof = prove_acks(again, exposure(again))
+    assert (proof.basis, proof.window_ns, proof.unproved) == (AckBasis.MARK, 0, ())
+    assert check_acks(proof, pinged=False) == []
+
+
+def test_a_write_of_a_record_dates_its_attempt_where_every_message_is_late():
+    """The disk saw the record 5 ms before the controller heard of anything."""
+    evidence, history = Run(200).make()
+    late = replace(
+        history,
+        ack_ns=history.ack_ns + 5 * MS,
+        attempt_ns=history.attempt_ns + 5 * MS,
+        round_trips=replace(
+            history.round_trips, received_ns=history.round_trips.received_ns + 5 * MS
+        ),
+    )
+    with_disk = date_acks(late, evidence.timeline, evidence.runs, evidence.layout)
+    without = date_acks(late)
+    assert with_disk.window_ns.max() < 500 * US
+    assert without.window_ns.min() > 4 * MS
