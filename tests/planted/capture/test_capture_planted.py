@@ -39,8 +39,9 @@ FAULTS = {
     ),
     "a FUA write makes earlier ones durable": (
         "requests.c",
-        "    if (durable) {\n",
-        "    if (durable) {\n        while (disk->cache.first < disk->cache.last)\n"
+        "    if (durable_at_once(disk, event->flags & PCLOG_FUA)) {\n",
+        "    if (durable_at_once(disk, event->flags & PCLOG_FUA)) {\n"
+        "        while (disk->cache.first < disk->cache.last)\n"
         "            cache_pop(disk);\n",
     ),
     "an older cached write overwrites a newer durable one": (
@@ -50,8 +51,8 @@ FAULTS = {
     ),
     "a write is durable although the cache is volatile": (
         "requests.c",
-        "bool durable = !volatile_cache(disk)",
-        "bool durable = volatile_cache(disk)",
+        "return !volatile_cache(disk)",
+        "return volatile_cache(disk)",
     ),
     "the newest write is destaged instead of the oldest": (
         "requests.c",
