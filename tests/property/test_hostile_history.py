@@ -154,14 +154,14 @@ def test_a_receipt_on_no_clock_is_refused(tmp_path):
 )
 def test_strays_are_told_apart_as_one_by_one(strays):
     """The fates after whole ranges are those of a record at a time."""
-    from powercut.checkers.reading import read_log
+    from powercut.checkers.reading import reading_of
 
     layout = WalLayout(LayoutKind.APPEND)
     required = LsnRange(5, 20)
     there = Extent(6, 3, SlotState.INTACT, 7)  # records 7 to 9 in their slots
     found = [Extent(100 + first, last - first + 1, SlotState.MISDIRECTED, first)
              for first, last in strays]  # fmt: skip
-    reading = read_log(required, 100, Observation((there, *found)), layout)
+    reading = reading_of(required, 100, Observation((there, *found)), layout)
     named = [lsn for first, last in strays for lsn in range(first, last + 1)]
     intact = {7, 8, 9}
     misdirected = {lsn for lsn in named if 5 <= lsn <= 20} - intact

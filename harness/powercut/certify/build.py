@@ -23,7 +23,7 @@ from powercut.store.certificate import (
     CertifiedControl,
     Component,
     Coverage,
-    Evidence,
+    SealedRecording,
 )
 from powercut.store.certify_order import CertificateDir, read_components
 from powercut.store.exploration import ExploreResult, read_exploration
@@ -142,14 +142,14 @@ def _cell(
     )
 
 
-def _evidence(directory: CertificateDir, trial: TrialDir) -> Evidence:
+def _evidence(directory: CertificateDir, trial: TrialDir) -> SealedRecording:
     path = trial.path / MANIFEST
     try:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise DamagedRecording(f"{path}: {error.strerror}") from error
     relative = trial.path.relative_to(directory.path).as_posix()
-    return Evidence(directory=relative, sha256=digest, kept=trial.kept)
+    return SealedRecording(directory=relative, sha256=digest, kept=trial.kept)
 
 
 def confirmed(run: ResultDir, cell: CellResult) -> bool | None:

@@ -33,7 +33,7 @@ from powercut.model.errors import DamagedRecording, PowercutError, UsageError
 from powercut.model.verdict import Verdict
 from powercut.scenario.flat import differing
 from powercut.scenario.settings import Expect
-from powercut.store.certificate import Certificate, CertifiedCell, Evidence
+from powercut.store.certificate import Certificate, CertifiedCell, SealedRecording
 from powercut.store.certify_order import (
     SIGNATURE,
     CertificateDir,
@@ -170,7 +170,7 @@ def _examine_folder(
         unchecked.append("No recording was judged again: --deep does.")
 
 
-def evidence_of(certificate: Certificate) -> tuple[Evidence, ...]:
+def evidence_of(certificate: Certificate) -> tuple[SealedRecording, ...]:
     """Every recording that a certificate names, once."""
     found = {
         entry.directory: entry

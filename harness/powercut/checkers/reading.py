@@ -95,7 +95,7 @@ class LogReading:
         return self.ranges(Fate.INTACT)
 
 
-def read_log(
+def reading_of(
     required: LsnRange | None, attempted: int, observation: Observation, layout: WalLayout
 ) -> LogReading:
     """Sorts what the reader saw by who asks for it.

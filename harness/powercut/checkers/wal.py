@@ -27,7 +27,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from powercut.checkers.reading import Fate, LogReading, read_log
+from powercut.checkers.reading import Fate, LogReading, reading_of
 from powercut.model.exposure import ranges_of
 from powercut.model.failure import Failure
 from powercut.model.history import History
@@ -77,7 +77,7 @@ def check_log(
     """What recovery of one crash state gave back: `required` records, `attempted` at most."""
     if not observation.recovered:
         return [_not_recovered(required, observation)]
-    reading = read_log(required, attempted, observation, layout)
+    reading = reading_of(required, attempted, observation, layout)
     findings = _losses(reading) + _bystanders(reading)
     if not observation.complete:
         findings.append(_incomplete(reading, observation.failure, observation.cause))

@@ -25,10 +25,10 @@ def read_on_host(
 ) -> Observation:
     """Reads a raw log from an image of the surviving medium, without a guest."""
     arguments = commands.layout_arguments(parameters, run_id, str(medium))
-    return read_log([str(WAL_BINARY), "read", *arguments, "channel=fd:1"], timeout_s=timeout_s)
+    return run_reader([str(WAL_BINARY), "read", *arguments, "channel=fd:1"], timeout_s=timeout_s)
 
 
-def read_log(argv: list[str], *, timeout_s: float) -> Observation:
+def run_reader(argv: list[str], *, timeout_s: float) -> Observation:
     """Runs the log reader on this host and decodes what it reports.
 
     Raises HostError if the reader cannot be run.

@@ -39,7 +39,7 @@ class Component(Record):
     """Digest of its binary, 64 hex digits; empty if there is no file."""
 
 
-class Evidence(Record):
+class SealedRecording(Record):
     """One sealed recording."""
 
     directory: str
@@ -67,7 +67,7 @@ class CertifiedControl(Record):
     behaved: bool
     """Whether the two are the same."""
 
-    evidence: Evidence | None = None
+    evidence: SealedRecording | None = None
     """Its recording; null if it could not be made."""
 
 
@@ -167,7 +167,7 @@ class CertifiedCell(Record):
     costs: tuple[Cost, ...] = ()
     """What a commit costs, by kind of disk; empty if not measured."""
 
-    evidence: tuple[Evidence, ...] = ()
+    evidence: tuple[SealedRecording, ...] = ()
     """Its recordings."""
 
     reproduce: str = ""

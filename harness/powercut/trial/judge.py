@@ -17,7 +17,7 @@ from powercut.checkers.agreement import check_agreement, explain_losses
 from powercut.checkers.environment import check_environment
 from powercut.checkers.exposure import check_exposure
 from powercut.checkers.judge import Checker, run_checkers
-from powercut.checkers.reading import read_log
+from powercut.checkers.reading import reading_of
 from powercut.checkers.wal import check_wal, required_after
 from powercut.crash.evidence import Evidence, gather
 from powercut.crash.exposure import exposure
@@ -189,7 +189,7 @@ def _live_checkers(
 
     def check_prediction() -> list[Finding]:
         required = required_after(history, layout, attempted)
-        reading = read_log(required, attempted, observation, layout)
+        reading = reading_of(required, attempted, observation, layout)
         return check_agreement(reading, predicted, layout, unrecognised(evidence, required))
 
     checkers: dict[str, Checker] = {"wal": check_claims}
@@ -209,7 +209,7 @@ def _recognised(evidence: Evidence, observation: Observation | None, attempted: 
     layout = evidence.layout
     required = required_after(evidence.history, layout, attempted)
     try:
-        reading = read_log(required, attempted, observation, layout)
+        reading = reading_of(required, attempted, observation, layout)
     except ValueError:  # extents that no reader can have seen: the other checkers say so
         return True
     back = {lsn for span in reading.intact for lsn in span}

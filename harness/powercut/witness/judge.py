@@ -28,7 +28,7 @@ from powercut.recover.uml.origin import PAGE, Origin
 from powercut.rig.closing import start_engine
 from powercut.rig.engine_choice import EngineChoice, engine_for
 from powercut.rig.guest_engine import GuestEngine, check_recorded_kernel
-from powercut.rig.host_reader import read_log
+from powercut.rig.host_reader import run_reader
 from powercut.rig.scratch import scratch
 from powercut.scenario.settings import Parameters
 
@@ -201,7 +201,7 @@ class _RawReader:
         """The log as the reader finds it."""
         with self._image.open("r+b") as file:
             self._put(file.fileno(), self._origin.advance(writes))
-        return read_log(self._argv, timeout_s=_STATE_S)
+        return run_reader(self._argv, timeout_s=_STATE_S)
 
     def _put(self, fd: int, pages: npt.NDArray[np.int64]) -> None:
         for page, data in zip(pages.tolist(), self._origin.content(pages), strict=True):

@@ -6,7 +6,7 @@ from powercut.checkers.controls import ControlOutcome, check_controls
 from powercut.checkers.environment import check_environment
 from powercut.checkers.exposure import check_exposure
 from powercut.checkers.judge import judge, run_checkers
-from powercut.checkers.reading import read_log
+from powercut.checkers.reading import reading_of
 from powercut.checkers.wal import check_log
 from powercut.crash.exposure import analyse
 from powercut.crash.handmade import Handmade, history
@@ -24,7 +24,7 @@ INTACT_7 = Observation((Extent(0, 7, SlotState.INTACT, 1),))
 
 
 def agreement(lost, layout, uncertain=(), observation=INTACT_7):
-    reading = read_log(ALL, 10, observation, layout)
+    reading = reading_of(ALL, 10, observation, layout)
     return check_agreement(reading, Survival(ALL, lost, uncertain), layout)
 
 

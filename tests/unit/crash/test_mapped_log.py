@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from powercut.checkers.agreement import check_agreement, explain_losses
-from powercut.checkers.reading import read_log
+from powercut.checkers.reading import reading_of
 from powercut.checkers.wal import check_wal, required_after
 from powercut.crash.evidence import gather
 from powercut.crash.exposure import exposure
@@ -67,7 +67,7 @@ def test_a_record_that_the_image_no_longer_leads_to_is_lost_and_no_bug_of_powerc
     found = evidence(MAPPED)
     observation = Observation((Extent(0, 8, SlotState.ABSENT),))
     required = required_after(found.history, MAPPED)
-    reading = read_log(required, found.history.attempted, observation, MAPPED)
+    reading = reading_of(required, found.history.attempted, observation, MAPPED)
     survived = survival(found)
     assert check_agreement(reading, survived, MAPPED) == []
     assert check_agreement(reading, survival(evidence(RAW)), RAW) == []  # gone, and not back

@@ -24,8 +24,8 @@ from powercut.store.certificate import (
     CertifiedCell,
     CertifiedControl,
     Component,
-    Evidence,
     NotTested,
+    SealedRecording,
 )
 from powercut.store.layout import ResultDir, TrialDir
 from powercut.store.measurement import Cost, RequestCounts, WireAccount
@@ -118,10 +118,10 @@ def certified(directory: Path, run: ResultDir, cell: CellResult) -> CertifiedCel
     )
 
 
-def evidence(directory: Path, trial: TrialDir) -> Evidence:
+def evidence(directory: Path, trial: TrialDir) -> SealedRecording:
     """The recording of `trial`."""
     manifest = (trial.path / "manifest.json").read_bytes()
-    return Evidence(
+    return SealedRecording(
         directory=trial.path.relative_to(directory).as_posix(),
         sha256=hashlib.sha256(manifest).hexdigest(),
         kept=True,

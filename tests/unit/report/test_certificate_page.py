@@ -29,7 +29,7 @@ from powercut.report.page.histogram import BARS, histogram_bars, histogram_svg
 from powercut.report.page.pages import figure, microseconds, ratio
 from powercut.report.signature import read_signature
 from powercut.scenario.choices import DiskModel
-from powercut.store.certificate import CertifiedControl, Coverage, Evidence
+from powercut.store.certificate import CertifiedControl, Coverage, SealedRecording
 from powercut.store.layout import ResultDir
 from powercut.store.measurement import RequestCounts, WireAccount
 
@@ -128,7 +128,9 @@ def test_a_nightly_fits_and_renders_in_time(tmp_path: Path):
         CertifiedControl(kind=kind, expected="safe", verdict=Verdict.SAFE, behaved=True)
         for kind in ("honest", "lying-disk", "no-sync")
     )
-    recordings = (Evidence(directory="runs/large/" + "x" * 90, sha256="ab" * 32, kept=False),)
+    recordings = (
+        SealedRecording(directory="runs/large/" + "x" * 90, sha256="ab" * 32, kept=False),
+    )
     lost = {"verdict": Verdict.LOSSY, "lost": 9, "explanation": "hypervisor: it drops flushes"}
     cells = [
         cell.model_copy(

@@ -14,16 +14,16 @@ from powercut.model.history import History
 from powercut.model.timeline import DiskCut, RequestKind, Requests, Timeline
 from powercut.model.units import NEVER, Instant
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
-from powercut.report.evidence import Evidence
 from powercut.report.junit import junit_xml
 from powercut.report.page.svg import timeline_svg
 from powercut.report.publish import write_reports
+from powercut.report.recording_view import RecordingView
 from powercut.report.terminal.story import last_moments
 
 MS = 1_000_000
 
 
-def evidence() -> Evidence:
+def view() -> RecordingView:
     """Two commits: write, flush, ack each; then a write in flight, and the cut."""
     kinds = [RequestKind.WRITE, RequestKind.FLUSH, RequestKind.WRITE, RequestKind.FLUSH]
     kinds.append(RequestKind.WRITE)
@@ -59,11 +59,11 @@ def evidence() -> Evidence:
         attempt_guest_ns=column(0, 0, 0),
         ack_guest_ns=column(0, 0),
     )
-    return Evidence(history, timeline, None, 9 * MS, ())
+    return RecordingView(history, timeline, None, 9 * MS, ())
 
 
 def test_the_story_of_the_last_moments():
-    assert [(moment.at // MS, moment.text) for moment in last_moments(evidence(), shown=4)] == [
+    assert [(moment.at // MS, moment.text) for moment in last_moments(view(), shown=4)] == [
         (5, "the disk takes a write of 4,096 bytes at 8,192; done after 500 µs"),
         (6, "the disk takes a flush and ignores it; done after 500 µs"),
         (7, "the workload acknowledges record 2"),
@@ -76,7 +76,7 @@ def test_the_story_of_the_last_moments():
 
 
 def test_the_drawing_is_well_formed_and_says_in_words_what_it_shows():
-    drawing = timeline_svg(evidence(), [LsnRange(2, 2)], "a <b>")
+    drawing = timeline_svg(view(), [LsnRange(2, 2)], "a <b>")
     root = ET.fromstring(drawing)
     assert root.attrib["aria-label"] == (
         "a <b>: 2 records acknowledged in 8 ms; 3 writes and 2 flushes at the disk before the cut"
@@ -88,7 +88,7 @@ def test_the_drawing_is_well_formed_and_says_in_words_what_it_shows():
 
 
 def test_nothing_to_draw_is_no_drawing():
-    empty = Evidence(None, None, None, None, ("gone",))
+    empty = RecordingView(None, None, None, None, ("gone",))
     assert timeline_svg(empty, [], "x") == ""
     assert last_moments(empty) == []
 

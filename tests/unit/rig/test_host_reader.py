@@ -15,7 +15,7 @@ from powercut.model.observation import Extent, SlotState
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.model.wal import LayoutKind, WalLayout
 from powercut.paths import WAL_BINARY
-from powercut.rig.host_reader import read_log
+from powercut.rig.host_reader import run_reader
 
 LAYOUT = WalLayout(LayoutKind.RAW, record=64, capacity=640)
 WHOLE = Extent(0, 10, SlotState.INTACT, 1)
@@ -36,7 +36,7 @@ def reader(tmp_path):
         program = tmp_path / "reader"
         program.write_text(f"#!/bin/sh\ncat {tmp_path}/said\n{ending}\n")
         program.chmod(0o755)
-        return read_log([str(program)], timeout_s=20)
+        return run_reader([str(program)], timeout_s=20)
 
     return make
 
@@ -69,14 +69,14 @@ def test_an_image_that_is_not_there_is_no_loss(tmp_path):
     layout = ["run_id=" + "00" * 16, "layout=raw", "record=512", "align=512"]
     argv = [str(WAL_BINARY), "read", *layout, f"path={tmp_path / 'none'}", "channel=fd:1"]
     assert subprocess.run(argv, capture_output=True, check=False).returncode == 0
-    found = read_log(argv, timeout_s=20)
+    found = run_reader(argv, timeout_s=20)
     assert (found.cause, verdict(found)) == (Failure.HOST_READER_FAILED, Verdict.INCONCLUSIVE)
 
 
 def test_a_report_that_does_not_decode_and_a_reader_that_hangs(reader, tmp_path):
     found = reader(ending="printf '%040d' 7")
     assert (found.cause, verdict(found)) == (Failure.HOST_READER_FAILED, Verdict.INCONCLUSIVE)
-    late = read_log(["/bin/sleep", "20"], timeout_s=0.05)
+    late = run_reader(["/bin/sleep", "20"], timeout_s=0.05)
     assert (late.cause, verdict(late)) == (Failure.DEADLINE, Verdict.INCONCLUSIVE)
     with pytest.raises(HostError, match="cannot run"):
-        read_log([str(tmp_path / "none")], timeout_s=1)
+        run_reader([str(tmp_path / "none")], timeout_s=1)

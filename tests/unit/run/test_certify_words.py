@@ -29,7 +29,7 @@ from powercut.store.certificate import (
     CertifiedCell,
     CertifiedControl,
     Component,
-    Evidence,
+    SealedRecording,
 )
 from powercut.store.measurement import RequestCounts, WireAccount
 from powercut.store.results import CellResult, ControlResult
@@ -42,8 +42,8 @@ def parameters(**settings: dict[str, Any]) -> Parameters:
     return Parameters.model_validate(settings)
 
 
-def evidence(name: str) -> Evidence:
-    return Evidence(directory=f"runs/x/cells/{name}/0001", sha256="b" * 64, kept=False)
+def evidence(name: str) -> SealedRecording:
+    return SealedRecording(directory=f"runs/x/cells/{name}/0001", sha256="b" * 64, kept=False)
 
 
 def cell(name: str, verdict: Verdict = Verdict.SAFE, **settings: dict[str, Any]) -> CertifiedCell:

@@ -16,7 +16,7 @@ import numpy as np
 
 from powercut.model.verdict import LsnRange
 from powercut.report import words
-from powercut.report.evidence import I64, Evidence
+from powercut.report.recording_view import I64, RecordingView
 
 WIDTH: Final = 760
 LEFT: Final = 92
@@ -30,13 +30,13 @@ BUCKETS: Final = 320
 """Columns into which a lane is divided; more would not be seen."""
 
 
-def timeline_svg(evidence: Evidence, lost: Sequence[LsnRange], name: str) -> str:
+def timeline_svg(view: RecordingView, lost: Sequence[LsnRange], name: str) -> str:
     """The drawing, as an <svg> element; empty if there is nothing to draw."""
-    span = evidence.end_ns - evidence.start_ns
-    instants, lsns = evidence.acks()
+    span = view.end_ns - view.start_ns
+    instants, lsns = view.acks()
     if span <= 0 or not len(instants):
         return ""
-    writes, flushes = evidence.submitted(flushes=False), evidence.submitted(flushes=True)
+    writes, flushes = view.submitted(flushes=False), view.submitted(flushes=True)
     highest = int(lsns.max())
     top = CURVE_TOP + CURVE_HEIGHT + LANE_GAP
     lanes = [("flushes", flushes), ("writes", writes)]
@@ -51,12 +51,12 @@ def timeline_svg(evidence: Evidence, lost: Sequence[LsnRange], name: str) -> str
         f'aria-label="{escape(summary)}">',
         f"<title>{escape(summary)}</title>",
         *_lost_bands(lost, highest),
-        *_curve(evidence, instants, lsns, highest),
+        *_curve(view, instants, lsns, highest),
     ]
     for index, (label, at) in enumerate(lanes):
         y = top + index * (LANE_HEIGHT + LANE_GAP)
-        parts += _lane(label, at, evidence.start_ns, span, y)
-    parts += _cut(evidence, span, bottom)
+        parts += _lane(label, at, view.start_ns, span, y)
+    parts += _cut(view, span, bottom)
     parts += _axis(span, bottom)
     parts.append("</svg>")
     return "\n".join(parts)
@@ -91,8 +91,8 @@ def _lost_bands(lost: Sequence[LsnRange], highest: int) -> Iterator[str]:
         yield f'<text class="losttext" x="{LEFT + 19}" y="{y + 3:.1f}">{escape(text)}</text>'
 
 
-def _curve(evidence: Evidence, instants: I64, lsns: I64, highest: int) -> Iterator[str]:
-    start, span = evidence.start_ns, evidence.end_ns - evidence.start_ns
+def _curve(view: RecordingView, instants: I64, lsns: I64, highest: int) -> Iterator[str]:
+    start, span = view.start_ns, view.end_ns - view.start_ns
     chosen = np.unique(np.linspace(0, len(instants) - 1, BUCKETS).astype(np.int64))
     points = [f"{LEFT},{_y(0, highest)}"]
     before = 0
@@ -137,10 +137,10 @@ def _lane(label: str, at: I64, start: int, span: int, y: int) -> Iterator[str]:
     yield f'<path class="marks" d="{"".join(marks)}"/>'
 
 
-def _cut(evidence: Evidence, span: int, bottom: int) -> Iterator[str]:
-    if evidence.cut_ns is None:
+def _cut(view: RecordingView, span: int, bottom: int) -> Iterator[str]:
+    if view.cut_ns is None:
         return
-    x = _x(evidence.cut_ns, evidence.start_ns, span)
+    x = _x(view.cut_ns, view.start_ns, span)
     yield f'<line class="cut" x1="{x}" y1="{CURVE_TOP - 6}" x2="{x}" y2="{bottom}"/>'
     y = CURVE_TOP - 9
     yield f'<text class="cuttext" x="{x + 4}" y="{y}" text-anchor="end">power cut</text>'

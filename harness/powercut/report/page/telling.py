@@ -10,9 +10,9 @@ from typing import Final
 from markupsafe import Markup
 
 from powercut.model.errors import PowercutError
-from powercut.report.evidence import read_evidence
 from powercut.report.page.sequence import loss_svg, witness_svg
 from powercut.report.page.svg import timeline_svg
+from powercut.report.recording_view import view_of
 from powercut.report.terminal.story import last_moments
 from powercut.store.layout import TrialDir
 from powercut.store.trial_result import TrialResult
@@ -45,17 +45,16 @@ def tell_trial(
         witness = read_witness(trial)
     except PowercutError as error:
         said.append(str(error))
-    evidence = read_evidence(trial)
-    said += [problem for problem in evidence.problems if problem not in said]
+    view = view_of(trial)
+    said += [problem for problem in view.problems if problem not in said]
     # All three drawings escape what they are given; everything else in them is their own.
     return TrialStory(
         directory=trial.relative,
         trial=result,
         sequence=Markup(loss_svg(result.loss)) if result.loss is not None else _EMPTY,
-        timeline=Markup(timeline_svg(evidence, result.lost_lsns, name)),
+        timeline=Markup(timeline_svg(view, result.lost_lsns, name)),
         moments=tuple(
-            ((moment.at - evidence.start_ns) / 1e6, moment.text)
-            for moment in last_moments(evidence)
+            ((moment.at - view.start_ns) / 1e6, moment.text) for moment in last_moments(view)
         ),
         witness=witness,
         witness_drawing=Markup(witness_svg(witness)) if witness is not None else _EMPTY,

@@ -15,7 +15,7 @@ from powercut.model.observation import Observation, SlotState
 from powercut.model.verdict import Verdict
 from powercut.recording.bound import binding_text
 from powercut.report import words
-from powercut.report.evidence import Evidence, read_evidence
+from powercut.report.recording_view import RecordingView, view_of
 from powercut.report.terminal.story import last_moments
 from powercut.report.terminal.table import STYLES, print_run
 from powercut.report.terminal.witness import print_witness
@@ -116,12 +116,12 @@ def _print_trial(console: Console, result: ResultDir, trial: TrialResult) -> Non
     if not trial.result_directory:
         return
     directory = result.at(trial.result_directory)
-    evidence = read_evidence(directory)
-    for problem in evidence.problems:
+    view = view_of(directory)
+    for problem in view.problems:
         console.print(f"  not readable: {escape(problem)}", style="yellow", highlight=False)
-    if evidence.observation is not None:
-        _print_observation(console, evidence.observation)
-    _print_moments(console, evidence)
+    if view.observation is not None:
+        _print_observation(console, view.observation)
+    _print_moments(console, view)
     witness = read_witness(directory)
     if witness is not None:
         console.print()
@@ -154,13 +154,13 @@ def _span(first: int, count: int) -> str:
     return str(first) if count == 1 else f"{first}-{first + count - 1}"
 
 
-def _print_moments(console: Console, evidence: Evidence) -> None:
-    moments = last_moments(evidence)
+def _print_moments(console: Console, view: RecordingView) -> None:
+    moments = last_moments(view)
     if not moments:
         return
     console.print("\nThe last moments (ms since the first attempt):")
     for moment in moments:
-        at_ms = (moment.at - evidence.start_ns) / 1e6
+        at_ms = (moment.at - view.start_ns) / 1e6
         console.print(f"{at_ms:12.3f}  {escape(moment.text)}", soft_wrap=True, highlight=False)
 
 

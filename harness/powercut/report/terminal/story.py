@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from powercut.model.contract import CutPolicy, Honour
 from powercut.model.timeline import RequestKind, Timeline
 from powercut.model.units import NEVER
-from powercut.report.evidence import Evidence
+from powercut.report.recording_view import RecordingView
 
 LAST_EVENTS = 14
 """How many events before the cut are told."""
@@ -23,19 +23,19 @@ class Moment:
     text: str
 
 
-def last_moments(evidence: Evidence, shown: int = LAST_EVENTS) -> list[Moment]:
+def last_moments(view: RecordingView, shown: int = LAST_EVENTS) -> list[Moment]:
     """The last `shown` events up to the cut, and the cut."""
-    end = evidence.end_ns
-    moments = [*_acks(evidence, shown), *_requests(evidence.timeline, end, shown)]
+    end = view.end_ns
+    moments = [*_acks(view, shown), *_requests(view.timeline, end, shown)]
     moments.sort(key=lambda moment: moment.at)
     moments = moments[-shown:]
-    if evidence.cut_ns is not None:
-        moments.append(Moment(evidence.cut_ns, _cut(evidence)))
+    if view.cut_ns is not None:
+        moments.append(Moment(view.cut_ns, _cut(view)))
     return moments
 
 
-def _acks(evidence: Evidence, shown: int) -> Iterator[Moment]:
-    instants, lsns = evidence.acks()
+def _acks(view: RecordingView, shown: int) -> Iterator[Moment]:
+    instants, lsns = view.acks()
     for at, lsn in zip(instants[-shown:], lsns[-shown:], strict=True):
         yield Moment(int(at), f"the workload acknowledges record {int(lsn)}")
 
@@ -72,8 +72,8 @@ _NAMES = {
 }
 
 
-def _cut(evidence: Evidence) -> str:
-    timeline = evidence.timeline
+def _cut(view: RecordingView) -> str:
+    timeline = view.timeline
     if timeline is None or timeline.cut is None:
         return "THE CUT"
     if timeline.cut.policy is CutPolicy.KEEP:

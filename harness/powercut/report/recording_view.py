@@ -24,7 +24,7 @@ I64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Evidence:
+class RecordingView:
     """What a recording holds; None for what cannot be read, and `problems` says why."""
 
     history: History | None
@@ -74,7 +74,7 @@ class Evidence:
         return instants[(instants >= self.start_ns) & (instants <= self.end_ns)]
 
 
-def read_evidence(trial: TrialDir) -> Evidence:
+def view_of(trial: TrialDir) -> RecordingView:
     """Reads what there is."""
     problems: list[str] = []
     history = timeline = observation = cut_ns = None
@@ -94,4 +94,4 @@ def read_evidence(trial: TrialDir) -> Evidence:
         problems.append(str(error))
     if cut_ns is None and history is not None and history.cut_ns != NEVER:
         cut_ns = int(history.cut_ns)
-    return Evidence(history, timeline, observation, cut_ns, tuple(problems))
+    return RecordingView(history, timeline, observation, cut_ns, tuple(problems))
