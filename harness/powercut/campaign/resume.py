@@ -20,6 +20,7 @@ from powercut.campaign.assemble import same_run
 from powercut.campaign.confidence import Aim, planned_for
 from powercut.explore.trial import explored
 from powercut.model.errors import DamagedRecording, UsageError
+from powercut.rig.engine_shelf import EngineShelf
 from powercut.scenario.load import Scenario, expand, parse_scenario
 from powercut.scenario.plan import Plan
 from powercut.store.certify_order import (
@@ -148,7 +149,9 @@ def check_same_components(run: ResultDir, now: RunComponents) -> None:
                 )
 
 
-def earlier_result(trial: TrialDir, job: TrialJob) -> TrialResult | None:
+def earlier_result(
+    trial: TrialDir, job: TrialJob, shelf: EngineShelf | None = None
+) -> TrialResult | None:
     """What an interrupted run had made of `job`; None if it is to be made, the folder gone.
 
     Raises DamagedRecording if the recording there is sealed and of another trial, or is not as
@@ -170,7 +173,7 @@ def earlier_result(trial: TrialDir, job: TrialJob) -> TrialResult | None:
     known = result = _verdict_beside(trial, record)
     if result is None:
         trial.check_seal()
-        result = explored(trial, judge_trial(trial))
+        result = explored(trial, judge_trial(trial), shelf=shelf)
     if result.result_directory != trial.relative:  # of a control that another run had made
         result = result.model_copy(update={"result_directory": trial.relative})
     if result != known:

@@ -57,6 +57,7 @@ from powercut.model.events import (
 from powercut.model.machine import Accelerator
 from powercut.model.verdict import Verdict
 from powercut.rig.components import components_of, engine_fallback
+from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.rig import Rig
 from powercut.rig.run_id import run_id_of
 from powercut.scenario.load import Scenario, load_scenario
@@ -235,9 +236,14 @@ class _Run:
         self.on_event = ways.on_event
         self.aim = aim
         self.environment = environment
+        self.shelf = EngineShelf()
 
     def run(self) -> RunResult:
         """All trials, then the controls, then the verdicts; on disk when this returns."""
+        with self.shelf:
+            return self._run()
+
+    def _run(self) -> RunResult:
         start = time.monotonic()
         sessions = self.environment[SESSIONS]
         before_s = sum(session.get("seconds", 0.0) for session in sessions)
@@ -358,13 +364,15 @@ class _Run:
         run_id = run_id_of(trial.seed)
         digest = text_digest(self.scenario.text.encode())
         job = TrialJob(self.plan.scenario, name, parameters, trial, run_id, kind, digest)
-        result = earlier_result(directory, job)
+        result = earlier_result(directory, job, self.shelf)
         earlier = result is not None
         if result is None:
             directory = self.directory.trial(name, trial.number, control=control is not None)
             record_trial(self.rig, job, directory, notify)
             notify(Phase.JUDGE)
-            result = explored(directory, judge_trial(directory))
+            result = judge_trial(directory)
+            notify(Phase.EXPLORE)
+            result = explored(directory, result, shelf=self.shelf)
             directory.write_verdict(result)
         wanted = wanted_verdict(parameters.expect) if control is None else control.expected
         worth = result.verdict if control is None else as_control(result)

@@ -31,6 +31,7 @@ from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.events import RunEvent
 from powercut.recording.bound import check_scenario
 from powercut.rig.components import engine_fallback
+from powercut.rig.engine_shelf import EngineShelf
 from powercut.scenario.load import expand, parse_scenario
 from powercut.scenario.plan import Plan
 from powercut.scenario.seeds import derive_seed
@@ -68,16 +69,17 @@ def verify(
     plan = _planned(directory, environment, seed)
     for notice in engine_fallback(cell.parameters for cell in plan.cells):
         on_event(notice)
-    for trial in directory.trials():
-        trial.check_seal()
-        record = trial.read_record()
-        if record.control is None:
-            _check_belongs(directory, plan, trial, record, settings)
-        result = explored(trial, judge_trial(trial), again=True)
-        if record.control is None:
-            trials.setdefault(record.cell, []).append(result)
-        else:
-            controls[same_run(record.parameters)] = _outcome(record, result)
+    with EngineShelf() as shelf:
+        for trial in directory.trials():
+            trial.check_seal()
+            record = trial.read_record()
+            if record.control is None:
+                _check_belongs(directory, plan, trial, record, settings)
+            result = explored(trial, judge_trial(trial), again=True, shelf=shelf)
+            if record.control is None:
+                trials.setdefault(record.cell, []).append(result)
+            else:
+                controls[same_run(record.parameters)] = _outcome(record, result)
     if not trials:
         raise DamagedRecording(f"{directory.path}: there is no recording in it")
     if whole:

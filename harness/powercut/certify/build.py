@@ -8,6 +8,7 @@ out whether one was changed by drawing it up again.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -155,17 +156,20 @@ def _evidence(directory: CertificateDir, trial: TrialDir) -> SealedRecording:
 def confirmed(run: ResultDir, cell: CellResult) -> bool | None:
     """Whether live cut and recording name the same lost records; None if nothing is lost.
 
-    1. Some cut really lost records: what might have been lost is a finding, not a confirmation.
+    1. Some cut really lost records, or recovery of some crash state did: what might have been lost
+       is a finding, not a confirmation.
     2. In no trial did recovery and recording disagree (powercut.checkers.agreement).
     3. Of each cut that lost, the analysis of the recording names every lost record; or, where
        only what leads to them is gone, recovery of the recorded disk loses the very same
-       (powercut.witness.confirm).
+       (powercut.campaign.confirm).  A crash state convicts only if the recorded kernel loses its
+       records, too (powercut.explore.findings).
     """
     if cell.verdict is not Verdict.LOSSY:
         return None
     losing = [trial for trial in cell.trials if trial.live_losses]
     kinds = {finding.kind for trial in cell.trials for finding in trial.findings}
-    if not losing or FindingKind.DISAGREEMENT in kinds:
+    in_states = any(trial.states is not None and trial.states.lossy for trial in cell.trials)
+    if not (losing or in_states) or FindingKind.DISAGREEMENT in kinds:
         return False
     return all(
         is_analysed(trial) or seen_again(run.at(trial.result_directory), trial) for trial in losing
@@ -183,13 +187,15 @@ def coverage_of(trials: Iterable[TrialDir]) -> Coverage | None:
         checked=sum(
             result.coverage.recovered + result.coverage.recovery_states for result in found
         ),
-        decided=sum(result.coverage.pruned for result in found),
+        decided=sum(r.coverage.pruned - r.coverage.pruned_rerun for r in found),
         lossy=sum(
             finding.states
             for result in found
             for finding in result.findings
             if finding.verdict is Verdict.LOSSY
         ),
+        by_policy=dict(sum((Counter(result.coverage.by_policy) for result in found), Counter())),
+        went_on=sum(result.coverage.went_on for result in found),
         not_looked_at="; ".join(text for text in left_out if text),
     )
 

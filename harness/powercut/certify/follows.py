@@ -42,6 +42,7 @@ _ADDED_UP = (
     "lost_lsns",
     "findings",
     "exposure",
+    "states",
     "loss_probability_upper_95",
 )
 

@@ -31,6 +31,8 @@ from powercut.explore.trial import explored
 from powercut.model.confidence import upper_bound
 from powercut.model.errors import DamagedRecording, PowercutError, UsageError
 from powercut.model.verdict import Verdict
+from powercut.rig.commands import is_bare
+from powercut.rig.engine_shelf import EngineShelf
 from powercut.scenario.flat import differing
 from powercut.scenario.settings import Expect
 from powercut.store.certificate import Certificate, CertifiedCell, SealedRecording
@@ -85,6 +87,11 @@ def examine(path: Path, *, deep: bool = False, allowed_signers: Path | None = No
             problems.append(f"{file.parent}: there is no evidence to judge again")
     else:
         _examine_folder(certificate, directory, deep, problems, checked, unchecked)
+    if unseen := sum(_rests_on_bytes(cell) for cell in certificate.cells):
+        unchecked.append(
+            f"{unseen} cells are SAFE on a file system or an image format without a recovered "
+            "crash state: older versions asked for none."
+        )
     _examine_signature(file, allowed_signers, problems, checked, unchecked)
     return Examination(certificate, tuple(problems), tuple(checked), tuple(unchecked))
 
@@ -144,11 +151,12 @@ def _examine_folder(
     trials = [TrialDir(folder, directory.path) for folder in folders]
     there = [trial for trial in trials if trial.kept]
     confirmed = 0
-    for trial in there:
-        problems += _seal_problems(trial)
-        if deep:
-            problems += _judged_again(trial)
-            confirmed += _confirm_again(trial, problems, unchecked)
+    with EngineShelf() as shelf:
+        for trial in there:
+            problems += _seal_problems(trial)
+            if deep:
+                problems += _judged_again(trial, shelf)
+                confirmed += _confirm_again(trial, problems, unchecked)
     told = {entry.directory for entry in evidence_of(certificate) if entry.kept}
     lost = [t for t in trials if not t.kept and t.relative in told]
     if deep:
@@ -191,10 +199,10 @@ def _seal_problems(trial: TrialDir) -> list[str]:
     return []
 
 
-def _judged_again(trial: TrialDir) -> Iterator[str]:
+def _judged_again(trial: TrialDir, shelf: EngineShelf) -> Iterator[str]:
     try:
         stored = trial.read_verdict()
-        result = explored(trial, judge_trial(trial), again=True)
+        result = explored(trial, judge_trial(trial), again=True, shelf=shelf)
     except PowercutError as error:
         yield str(error)
         return
@@ -319,12 +327,18 @@ def _cell_contradictions(cell: CertifiedCell, components: int) -> Iterator[str]:
         yield "a bound is for safe cells alone"
 
 
+def _rests_on_bytes(cell: CertifiedCell) -> bool:
+    """Whether it is SAFE although nothing shows that recovery finds its way to the bytes."""
+    seen = cell.coverage is not None and cell.coverage.checked
+    return cell.verdict is Verdict.SAFE and not seen and not is_bare(cell.parameters)
+
+
 def _safe_contradictions(cell: CertifiedCell) -> Iterator[str]:
     """SAFE asks for the most: nothing lost, nothing exposed, and controls that behaved."""
     if cell.lost or cell.lost_lsns:
         yield "it is safe and has lost records"
     if cell.exposure is None or cell.exposure.records:
-        yield "it is safe, and records were acknowledged too early, or nobody knows"
+        yield "it is safe, and bytes were acknowledged too early, or nobody knows"
     if cell.coverage is not None and cell.coverage.lossy:
         yield "it is safe, and crash states lose records"
     wanted = {control.kind for control in controls_for(cell.parameters, Verdict.SAFE)}

@@ -51,7 +51,8 @@ def statement_of(cells: Sequence[CertifiedCell], not_tested: Sequence[NotTested]
     sentences = [
         f"{_number(len(cells), 'combination')} of settings, {_number(cuts, cut)}: "
         f"{count[Verdict.SAFE]} kept every record that they had acknowledged, "
-        f"{count[Verdict.LOSSY]} lost some or acknowledged them too early, and of "
+        f"{count[Verdict.LOSSY]} lost some, acknowledged them too early, or would have lost some "
+        "to another cut, and of "
         f"{count[Verdict.INCONCLUSIVE]} nothing can be said.",
     ]
     if safe:
@@ -109,10 +110,18 @@ def _safe_means(safe: Sequence[CertifiedCell]) -> str:
             + ")"
         )
     text = (
-        "SAFE means that no such cut lost an acknowledged record, that each was durable on "
-        "the captured disk when it was acknowledged, and that runs of the same combination "
-        f"{how} were seen to lose theirs."
+        "SAFE means that no such cut lost an acknowledged record, that the bytes of each were "
+        "durable on the captured disk when it was acknowledged, and that runs of the same "
+        f"combination {how} were seen to lose theirs."
     )
+    explored = [cell.coverage for cell in safe if cell.coverage is not None]
+    if explored:
+        states = sum(coverage.checked + coverage.decided for coverage in explored)
+        text += (
+            f" Whether what leads to the bytes survives, a file system or an image format, is "
+            f"shown by {_number(states, 'crash state')} recovered in "
+            f"{_number(len(explored), 'cell')}, out of very many more that were legal."
+        )
     mild = sum(cell.parameters.cut.kind is not CutKind.POWER_LOSS for cell in safe)
     if mild:
         text += (

@@ -135,12 +135,13 @@ class Exploration:
     _seen: set[tuple[int, int, int]] = field(default_factory=set)
     _drawn: Counter[str] = field(default_factory=Counter)
     _duplicates: int = 0
-    _looked_at: list[float] = field(default_factory=list)
+    _looked_at: dict[int, float] = field(default_factory=dict)
     _legal_log2: dict[int, float] = field(default_factory=dict)
     _ended: set[tuple[str, int]] = field(default_factory=set)
     _full: bool = False
     _whole_rounds: int = 0
     swept: frozenset[str] = field(default=frozenset(), init=False)
+    _all_acks: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         for name in self.policies:
@@ -149,6 +150,14 @@ class Exploration:
                     f"there is no policy {name!r}", hint="choose from " + ", ".join(POLICIES)
                 )
         self._prints = _Fingerprints(self.space, self.seed)
+
+    @property
+    def saw_all_acks(self) -> bool:
+        """Whether the state of nothing but what is durable was drawn just after every ack.
+
+        Supposing that acks are among the kinds of `instants`.
+        """
+        return self._all_acks or "durable-only" in self.swept
 
     def __iter__(self) -> Iterator[CrashState]:
         done = 0
@@ -162,7 +171,7 @@ class Exploration:
             ):
                 for instant in self.instants.tolist():
                     if not self.swept:
-                        self._looked_at.append(self._legal(instant))
+                        self._looked_at[instant] = self._legal(instant)
                     yield from self._visit(instant, group, done, share)
                     if self._full:
                         return
@@ -231,7 +240,7 @@ class Exploration:
             model=self.model,
             instants=len(self._looked_at),
             instants_all=len(events(self.space, list(InstantKind))),
-            legal_log2=log2_sum(self._looked_at),
+            legal_log2=log2_sum(list(self._looked_at.values())),
             distinct=len(self._seen),
             duplicates=self._duplicates,
             by_policy=dict(self._drawn),

@@ -19,9 +19,9 @@ import signal
 import subprocess
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from powercut.disk.base import BaseImageSpec, ensure_base_image
 from powercut.model.errors import DeadlineExceeded, HostError
@@ -151,23 +151,31 @@ def open_image(socket: Path, image_format: ImageFormat, *, timeout_s: float) -> 
     Raises HostError if the tools are missing or do not end; a server that does not answer
     counts as an image that does not open, so ask it first.
     """
-    node = {
-        "driver": image_format.value,
-        **image_format.alone,
-        "file": {"driver": "nbd", "server": {"type": "unix", "path": str(socket.absolute())}},
-    }
-    image = f"json:{json.dumps(node)}"
+    server = {"driver": "nbd", "server": {"type": "unix", "path": str(socket.absolute())}}
+    image = _node(image_format, server)
     check = ""
     if image_format not in NO_CHECK:
         asked = _run(["qemu-img", "check", image], timeout_s, [socket])
         check = (asked.stdout + asked.stderr).strip()
-    opened = _run(["qemu-io", "-c", "length", image], timeout_s, [socket])
+    return replace(_opened(image, socket, timeout_s), check=check)
+
+
+def open_image_file(file: Path, image_format: ImageFormat, *, timeout_s: float) -> ImageOpening:
+    """As `open_image`, for an image in a file; without its check."""
+    node = {"driver": "file", "filename": str(file.absolute())}
+    return _opened(_node(image_format, node), file, timeout_s)
+
+
+def _node(image_format: ImageFormat, file: dict[str, Any]) -> str:
+    return f"json:{json.dumps({'driver': image_format.value, **image_format.alone, 'file': file})}"
+
+
+def _opened(image: str, place: Path, timeout_s: float) -> ImageOpening:
+    opened = _run(["qemu-io", "-c", "length", image], timeout_s, [place])
     said = opened.stderr.strip()
-    return (
-        ImageOpening(said or "no reason given", check, "")
-        if opened.returncode
-        else ImageOpening("", check, said)
-    )
+    if opened.returncode:
+        return ImageOpening(said or "no reason given", "", "")
+    return ImageOpening("", "", said)
 
 
 def open_base(image: Path, image_format: ImageFormat, *, timeout_s: float) -> str:
@@ -175,12 +183,8 @@ def open_base(image: Path, image_format: ImageFormat, *, timeout_s: float) -> st
 
     Raises HostError if the tool is missing or does not end.
     """
-    node = {
-        "driver": image_format.value,
-        "backing": None,
-        "file": {"driver": "file", "filename": str(image.absolute())},
-    }
-    argv = ["qemu-io", "-r", "-c", "length", f"json:{json.dumps(node)}"]
+    node = {"driver": "file", "filename": str(image.absolute())}
+    argv = ["qemu-io", "-r", "-c", "length", _node(image_format, node)]
     done = _run(argv, timeout_s, reads=[image])
     return (done.stderr.strip() or "no reason given") if done.returncode else ""
 

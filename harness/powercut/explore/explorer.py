@@ -34,6 +34,7 @@ from powercut.checkers.wal import ranges_text
 from powercut.crash.explore import Exploration, InstantKind, events, log2_sum
 from powercut.crash.exposure import exposure
 from powercut.crash.states import CrashState, Model
+from powercut.crash.survey import Survey
 from powercut.explore.findings import NO_STATE, FindingCollector
 from powercut.explore.pool import OneWorker, WorkerPool
 from powercut.explore.raw import RawExploration, RawOptions
@@ -54,6 +55,7 @@ from powercut.recording import state_ref
 from powercut.recording.recorded import Recorded, open_recorded
 from powercut.rig.closing import start_engine
 from powercut.rig.engine_choice import choose_engine
+from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.guest_engine import check_recorded_kernel
 from powercut.rig.scratch import scratch
 from powercut.store.exploration import (
@@ -74,14 +76,17 @@ def explore(
     *,
     keep: bool = True,
     on_event: Listener = lambda _: None,
+    shelf: EngineShelf | None = None,
 ) -> ExploreResult:
     """Explores the recording in `trial`; leaves exploration.json beside it if it is to `keep`.
+
+    A single job takes its engine from the `shelf`, if there is one.
 
     Raises UsageError for an engine that cannot do this recording, HostError if this host
     cannot run it, DamagedRecording if there is nothing to explore.
     """
     recorded = open_recorded(trial)
-    run = _Run(recorded, wanted or ExploreRequest(), on_event, keep=keep)
+    run = _Run(recorded, wanted or ExploreRequest(), on_event, keep=keep, shelf=shelf)
     result = run.explore()
     if keep:
         write_exploration(trial, result)
@@ -99,11 +104,18 @@ class _Run:
     """One exploration."""
 
     def __init__(
-        self, recorded: Recorded, wanted: ExploreRequest, on_event: Listener, *, keep: bool = True
+        self,
+        recorded: Recorded,
+        wanted: ExploreRequest,
+        on_event: Listener,
+        *,
+        keep: bool = True,
+        shelf: EngineShelf | None = None,
     ) -> None:
         self.recorded = recorded
         self.wanted = wanted
         self.keep = keep
+        self.shelf = shelf
         self.on_event = on_event
         choice = choose_engine(
             recorded.parameters, wanted.engine, after=wanted.after, depth=wanted.depth
@@ -116,12 +128,15 @@ class _Run:
         self.first_share = wanted.budget.first_share(after=wanted.after, depth=wanted.depth)
         self.chosen = Reservoir(wanted.seed, RECOVERIES_MAX)
         self.recoveries = Recoveries()
-        self.began = time.monotonic()
+        self.made = self.began = time.monotonic()
         self._told = 0.0
         space = recorded.space
-        self.exploration: Exploration | RawExploration = Exploration(
+        drawing = Survey if wanted.survey else Exploration
+        self.exploration: Exploration | RawExploration = drawing(
             space,
-            in_blocks(events(space, wanted.at), wanted.seed),
+            events(space, wanted.at)
+            if wanted.survey
+            else in_blocks(events(space, wanted.at), wanted.seed),
             wanted.policies,
             model=wanted.model,
             seed=wanted.seed,
@@ -166,6 +181,7 @@ class _Run:
                 wanted.per_policy,
                 None if limit is None else limit + len(wanted.named),
                 folder,
+                wanted.survey,
             )
             raw = RawExploration(self.recorded, options, self.collected)
             self.began = time.monotonic()
@@ -196,7 +212,7 @@ class _Run:
                 self._judge_all(pool)
                 self._cut_again(pool)
         else:
-            with LocalWorker(work, self.recorded) as worker:
+            with LocalWorker(work, self.recorded, self.shelf) as worker:
                 self._judge_all(OneWorker(worker))
                 self._cut_again(OneWorker(worker))
 
@@ -298,7 +314,7 @@ class _Run:
         unseen = {lsn for span in report.never_written_lsns for lsn in span}
         lost = self.collected.lost
         all_acks = (
-            "durable-only" in self.exploration.swept
+            self.exploration.saw_all_acks
             and InstantKind.ACK in self.wanted.at
             and self.wanted.model is Model.EXACT
         )
@@ -363,6 +379,7 @@ class _Run:
             depth=wanted.depth,
             jobs=1 if self.engine == "raw" else wanted.jobs,
             seconds=round(seconds, 3),
+            seconds_in_all=round(time.monotonic() - self.made, 3),
             engine_boots=sum(self.boots.values()),
             coverage=ExploreCoverage(
                 instants=coverage.instants,
@@ -374,6 +391,7 @@ class _Run:
                 pruned_rerun=self.rerun,
                 repeated=coverage.duplicates,
                 by_policy=coverage.by_policy,
+                lossy=self.collected.lossy_states,
                 compared=self.compared,
                 went_on=self.went_on,
                 no_room=self.no_room,
@@ -388,7 +406,7 @@ class _Run:
                 not_looked_at=self._not_looked_at(),
             ),
             findings=findings,
-            verdict=self.collected.verdict,
+            verdict=max((found.verdict for found in findings), default=Verdict.SAFE),
         )
 
     def _not_looked_at(self) -> str:

@@ -16,6 +16,9 @@ from powercut.store.trial_result import LOSS_KINDS
 EXAMPLES_MAX: Final = 8
 """Distinct findings of one kind of which the first state is kept."""
 
+_CONFIRMED_MAX: Final = 3
+"""Of these, in how many a loss is asked for once more until one bears it out."""
+
 _MESSAGE_MAX: Final = 2000
 
 NO_STATE: Final = CrashState(-1, ())
@@ -81,25 +84,33 @@ class FindingCollector:
             for lsn in found.lsns
         }
 
-    @property
-    def verdict(self) -> Verdict:
-        """The worst of all; SAFE if there is none."""
-        return max((verdict for _, verdict in self._kinds), default=Verdict.SAFE)
-
     def findings(self, save: Save, confirm: Confirm | None) -> tuple[ExplorationFinding, ...]:
-        """All of them, the worst first; of each LOSSY kind the first state is confirmed."""
-        order = sorted(self._kinds, key=lambda key: (-key[1], -self._kinds[key].states))
-        return tuple(self._finding(*key, save, confirm) for key in order)
+        """All of them, the worst first.
+
+        With `confirm`, a loss that it bears out in none of its first states is INCONCLUSIVE.
+        """
+        found = [
+            self._finding(kind, verdict, of_kind, save, confirm)
+            for (kind, verdict), of_kind in self._kinds.items()
+        ]
+        return tuple(sorted(found, key=lambda one: (-one.verdict, -one.states)))
 
     def _finding(
-        self, kind: FindingKind, verdict: Verdict, save: Save, confirm: Confirm | None
+        self,
+        kind: FindingKind,
+        verdict: Verdict,
+        found: _Kind,
+        save: Save,
+        confirm: Confirm | None,
     ) -> ExplorationFinding:
-        found = self._kinds[kind, verdict]
         examples = []
+        asked = confirm if verdict is Verdict.LOSSY else None
+        borne_out = asked is None
         for number, (state, finding) in enumerate(found.examples):
             told: tuple[Confirmed, str] = ("not tried", "")
-            if confirm and verdict is Verdict.LOSSY and number == 0:
-                told = confirm(state, finding)
+            if asked and not borne_out and number < _CONFIRMED_MAX:
+                told = asked(state, finding)
+                borne_out = told[0] == "yes"
             general = state.instant < 0
             examples.append(
                 FoundState(
@@ -112,9 +123,11 @@ class FindingCollector:
                     confirmation=told[1][:_MESSAGE_MAX],
                 )
             )
+        # What was borne out speaks for its kind.
+        examples.sort(key=lambda one: one.confirmed != "yes")
         return ExplorationFinding(
             kind=kind,
-            verdict=verdict,
+            verdict=verdict if borne_out else Verdict.INCONCLUSIVE,
             states=found.states,
             distinct=max(len(found.distinct), len(examples)),
             lsns=lsn_ranges(found.lsns),

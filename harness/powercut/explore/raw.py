@@ -27,6 +27,7 @@ import numpy.typing as npt
 from powercut.checkers.wal import check_log
 from powercut.crash.explore import Coverage, Exploration, InstantKind, events
 from powercut.crash.states import CrashState, Model
+from powercut.crash.survey import Survey
 from powercut.explore.findings import FindingCollector
 from powercut.explore.state_images import StateImages
 from powercut.model.observation import Observation
@@ -61,6 +62,7 @@ class RawOptions:
     per_policy: int
     limit: int | None
     folder: Path
+    survey: bool = False
 
 
 class RawExploration:
@@ -83,7 +85,14 @@ class RawExploration:
         self._full = self._left_out = self._distrusted = False
         self._open = 0
         self._rounds = 0
+        self._instants = 0  # of states drawn one by one
+        self._all_acks = False
         self._sample = random.Random(f"{options.seed}/compare")
+
+    @property
+    def saw_all_acks(self) -> bool:
+        """As `Exploration.saw_all_acks`."""
+        return self._all_acks or "durable-only" in self.swept
 
     def run(self, more: Callable[[], bool]) -> None:
         """Explores until it comes to an end, the limit is reached, or `more` says no."""
@@ -119,6 +128,8 @@ class RawExploration:
         return min(self.options.per_policy, max(fair, 16, 4 * done))
 
     def _one_by_one(self, policies: tuple[str, ...]) -> bool:
+        if self.options.survey:
+            return True
         ordered = self.space.timeline.contract.ordered
         return ordered or self.options.model is not Model.EXACT or not policies
 
@@ -327,7 +338,8 @@ class RawExploration:
     def _run_singly(self, policies: tuple[str, ...], more: Callable[[], bool]) -> None:
         options = self.options
         left = None if options.limit is None else options.limit - self.checked
-        drawn = Exploration(
+        drawing = Survey if options.survey else Exploration
+        drawn = drawing(
             self.space,
             self.instants,
             policies,
@@ -342,11 +354,13 @@ class RawExploration:
                 self._left_out = True
                 break
         coverage = drawn.coverage()
+        self._all_acks = drawn.saw_all_acks
         self._duplicates += coverage.duplicates
         self._open += not coverage.exhausted
         if not self._legal:
             self._legal = [coverage.legal_log2]
             self._rounds = 1
+            self._instants = coverage.instants
 
     def look_at(self, states: Sequence[CrashState]) -> None:
         """Judges states that somebody has named."""
@@ -378,7 +392,7 @@ class RawExploration:
         legal = most + float(np.log2(sum(2.0 ** (one - most) for one in self._legal) or 1.0))
         return Coverage(
             model=self.options.model,
-            instants=len(self._legal),
+            instants=self._instants or len(self._legal),
             instants_all=len(events(self.space, list(InstantKind))),
             legal_log2=legal,
             distinct=self.checked,

@@ -103,7 +103,8 @@ class ExploreRequest:
     `after` is the number of records by which the workload goes on after each recovery, 0
     for not at all.  `depth` says how many cuts may follow each other: 1 for a cut during the
     recovery from the first, 2 for one during the recovery from that.  `named` are states
-    that are looked at before any is drawn, whatever the budget.
+    that are looked at before any is drawn, whatever the budget.  `survey` spreads few states
+    over the whole run (powercut.crash.survey).
     """
 
     model: Model = Model.EXACT
@@ -119,6 +120,7 @@ class ExploreRequest:
     after: int = 0
     depth: int = 0
     named: tuple[CrashState, ...] = ()
+    survey: bool = False
 
     def __post_init__(self) -> None:
         for name in self.policies:

@@ -3,7 +3,7 @@
 
 An engine takes writes over a base image.  `StateImages` turns states into such
 writes, so that a write which two states share is one object in both: engines send only
-what differs.  `Decided` decides states without an engine:
+what differs.  `AnswerCache` decides states without an engine:
 
 1. Two states with the same bytes on the whole disk recover alike.  There are many of
    those: the claims go on while the disk stays as it is, and writes repeat what is

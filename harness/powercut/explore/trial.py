@@ -1,45 +1,81 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exploration as a part of a trial: what its crash states say joins its verdict.
+"""Crash states as a part of a trial: what they say joins its verdict.
 
-A live cut samples one state.  If the scenario says so (`explore.budget`), others of the
-same recording are checked after it, and what they lose convicts the trial as well,
-however lucky its cut was.
+A live cut samples one state, and the analysis of the recording knows bytes alone.  Whether what
+leads to the bytes (a file system, an image format) is there after a cut, only recovery says.
+
+1. Each trial is surveyed (powercut.crash.survey), by default with `AUTO_STATES` states, after
+   each of which the workload goes on: what recovery takes for free may be an acknowledged
+   record.  With the default budget a trial that its own cut has convicted is not.
+2. Controls that must be LOSSY are not surveyed: what counts is what their cut lost.
+3. A loss in a recovered state makes the trial LOSSY if the recorded kernel loses it, too
+   (powercut.explore.findings).
+4. SAFE needs recovered states, the one of nothing but what is durable among them.  Without, it
+   is INCONCLUSIVE, unless the log lies on the bare disk, where bytes are all there is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Final
 
 from powercut.crash.explore import InstantKind
 from powercut.crash.states import Model
+from powercut.crash.survey import FIRST
 from powercut.explore.explorer import explore
 from powercut.explore.request import Budget, ExploreProgress, ExploreRequest
 from powercut.model.errors import DamagedRecording, PowercutError
+from powercut.model.machine import ImageFormat
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Origin, Verdict, lsn_ranges
 from powercut.recording import state_ref
 from powercut.recording.recorded import open_recorded
-from powercut.scenario.settings import Parameters
+from powercut.rig import commands
+from powercut.rig.engine_shelf import EngineShelf
+from powercut.scenario.settings import ControlKind, Parameters
 from powercut.store.exploration import ExplorationFinding, ExploreResult, read_exploration
-from powercut.store.layout import TrialDir
-from powercut.store.trial_result import FindingRecord, TrialResult, lost_lsns
+from powercut.store.layout import TrialDir, TrialRecord
+from powercut.store.trial_result import FindingRecord, StatesRecovered, TrialResult, lost_lsns
+
+AUTO_STATES: Final = 64
+"""States of one recording that budget `auto` recovers."""
+
+AUTO_AFTER: Final = 16
+"""Records by which the workload then goes on after each recovery."""
+
+_PER_POLICY: Final = 64
+"""States that one policy draws at one instant at most, where a recording has few."""
 
 
-def wanted_by(parameters: Parameters, seed: int, *, jobs: int) -> ExploreRequest | None:
-    """What the scenario asks for; None if nothing."""
+def wanted_by(
+    parameters: Parameters, seed: int, *, jobs: int = 1, convicted: bool = False
+) -> ExploreRequest | None:
+    """What the scenario asks for; None if nothing.
+
+    `convicted` says that the cut itself has lost something: `auto` then spends nothing.
+    """
     settings = parameters.explore
-    if settings.budget == "none":
+    auto = settings.budget == "auto"
+    if settings.budget == "off" or (auto and convicted):
         return None
+    grows = parameters.machine.format is not ImageFormat.RAW
+    goes_on = grows or (auto and not commands.is_bare(parameters))
+    if auto:  # all of them of the recording itself, unless its recoveries are to be cut
+        budget = Budget(AUTO_STATES, first=None if settings.depth else AUTO_STATES)
+    else:
+        budget = Budget.parse(settings.budget)
     return ExploreRequest(
         model=Model(settings.model.value),
         policies=tuple(policy.value for policy in settings.policies),
         at=tuple(InstantKind),
-        budget=Budget.parse(settings.budget),
+        budget=budget,
         engine=settings.engine.value,
         jobs=jobs,
         seed=seed,
-        after=settings.after,
+        after=settings.after or (AUTO_AFTER if goes_on else 0),
         depth=settings.depth,
+        per_policy=_PER_POLICY,
+        survey=True,
     )
 
 
@@ -79,29 +115,32 @@ def explored(
     *,
     again: bool = False,
     jobs: int = 1,
+    shelf: EngineShelf | None = None,
     on_event: Callable[[ExploreProgress], None] = lambda _: None,
 ) -> TrialResult:
-    """`result` with what the crash states of its recording say, if its scenario asks for it.
+    """`result` with what the crash states of its recording say; see the module.
 
     An exploration that is not possible makes the trial INCONCLUSIVE at best.  `again`
     repeats an earlier one and changes nothing on disk.
     """
     record = trial.read_record()
-    wanted = wanted_by(record.parameters, record.trial.seed, jobs=jobs)
-    if wanted is None or record.control is not None:
+    if record.control not in (None, ControlKind.HONEST):
         return result
-    try:
-        if again:
-            wanted = as_before(trial, wanted)
-        findings = findings_of(explore(trial, wanted, keep=not again, on_event=on_event))
-    except PowercutError as error:
-        findings = [
-            Finding(
-                FindingKind.INCOMPLETE,
-                Verdict.INCONCLUSIVE,
-                f"its crash states could not be explored: {error}",
-            )
-        ]
+    convicted = result.verdict is Verdict.LOSSY
+    wanted = wanted_by(record.parameters, record.trial.seed, jobs=jobs, convicted=convicted)
+    seen: ExploreResult | None = None
+    findings: list[Finding] = []
+    if wanted is not None:
+        try:
+            if again:
+                wanted = as_before(trial, wanted)
+            seen = explore(trial, wanted, keep=not again, on_event=on_event, shelf=shelf)
+            findings = findings_of(seen)
+        except PowercutError as error:
+            findings = [_unknown(f"its crash states could not be explored: {error}")]
+    states = None if seen is None else _states(seen)
+    if not convicted:
+        findings += _missing(record, result.commits_acked, states)
     every = [*(record.finding() for record in result.findings), *findings]
     # What a workload was promised that went on after a recovery is no record of this trial.
     acked = result.commits_acked
@@ -118,8 +157,48 @@ def explored(
             ),
             "commits_lost": sum(len(span) for span in lost),
             "lost_lsns": lost,
+            "states": states,
         }
     )
+
+
+def _states(seen: ExploreResult) -> StatesRecovered:
+    coverage = seen.coverage
+    unknown = sum(f.states for f in seen.findings if f.kind is FindingKind.INCOMPLETE)
+    loses = any(f.verdict is Verdict.LOSSY for f in seen.findings)
+    return StatesRecovered(
+        engine=seen.engine,
+        states=max(0, coverage.distinct + coverage.recovery_states - unknown),
+        decided=coverage.pruned - coverage.pruned_rerun,
+        went_on=coverage.went_on,
+        lossy=coverage.lossy if loses else 0,
+        by_policy=coverage.by_policy,
+        instants=coverage.instants,
+        instants_all=coverage.instants_all,
+        legal_log2=coverage.legal_log2,
+    )
+
+
+def _missing(record: TrialRecord, acked: int, states: StatesRecovered | None) -> Iterator[Finding]:
+    """What a SAFE on a file system or in an image format would lack."""
+    if commands.is_bare(record.parameters):
+        return
+    if states is None or not states.states:
+        off = record.parameters.explore.budget == "off"
+        why = " (explore.budget is off)" if off else ""
+        yield _unknown(
+            f"no crash state was recovered{why}: that the bytes of each record were durable does "
+            "not show that recovery finds its way to them"
+        )
+    elif acked and not states.by_policy.get(FIRST):
+        yield _unknown(
+            f"no crash state of nothing but what was durable ({FIRST}) was recovered: whatever "
+            "else came back may be owed to writes that a power cut need not leave"
+        )
+
+
+def _unknown(message: str) -> Finding:
+    return Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message, origin=Origin.EXPLORATION)
 
 
 def findings_of(result: ExploreResult) -> list[Finding]:
@@ -129,6 +208,10 @@ def findings_of(result: ExploreResult) -> list[Finding]:
 
 def _finding(result: ExploreResult, found: ExplorationFinding) -> Finding:
     first = found.examples[0]
+    doubt = ""
+    if first.confirmation and first.confirmed != "yes":
+        said = "loses nothing of it" if first.confirmed == "no" else "could not be asked"
+        doubt = f" (User-Mode Linux loses it, and the recorded kernel {said}: {first.confirmation})"
     where = f"in crash state {first.id} ({first.policy}), " if first.id else ""
     more = found.states - 1
     checked = result.coverage.distinct + result.coverage.recovery_states
@@ -136,7 +219,7 @@ def _finding(result: ExploreResult, found: ExplorationFinding) -> Finding:
     return Finding(
         found.kind,
         found.verdict,
-        f"{where}{first.message}{others if more > 0 else ''}",
+        f"{where}{first.message}{others if more > 0 else ''}{doubt}",
         lsn_ranges(lsn for span in found.lsns for lsn in span),
         {
             "engine": result.engine,

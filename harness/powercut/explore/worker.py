@@ -22,10 +22,11 @@ from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.recording.bound import read_recovery_log
 from powercut.recording.materialize import cut_state
 from powercut.recording.recorded import Recorded, open_recorded
-from powercut.recover.port import ImageWrite, RecoveryEngine
+from powercut.recover.port import ImageWrite, RecoveryEngine, RecoveryPlan
 from powercut.recover.uml.engine import UmlEngine
 from powercut.rig import commands
 from powercut.rig.closing import ResourceOwner, start_engine
+from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.guest_engine import GuestEngine
 from powercut.rig.scratch import scratch
 from powercut.store.layout import TrialDir
@@ -55,12 +56,17 @@ def claims_at(recorded: Recorded, state: CrashState) -> tuple[tuple[LsnRange, ..
     return ((required,) if required else ()) + promised, attempted
 
 
+def plan_of(recorded: Recorded, after: int) -> RecoveryPlan:
+    """How states of the recording are recovered, and the workload goes on by `after` records."""
+    plan = commands.recovery_plan(recorded.parameters, recorded.run_id)
+    return going_on(plan, recorded.parameters, recorded.run_id, after)
+
+
 def open_engine(
     recorded: Recorded, name: str, prune: Prune = Prune.NOTHING, after: int = 0
 ) -> RecoveryEngine:
     """The engine called `name`, not started.  Raises HostError if this host has none."""
-    plan = commands.recovery_plan(recorded.parameters, recorded.run_id)
-    plan = going_on(plan, recorded.parameters, recorded.run_id, after)
+    plan = plan_of(recorded, after)
     if name == "guest":
         return GuestEngine(recorded.trial.base_image, recorded.parameters, plan)
     return UmlEngine(recorded.trial.base_image, plan, track_reads=prune is Prune.READS)
@@ -69,21 +75,33 @@ def open_engine(
 class LocalWorker(ResourceOwner):
     """A worker in this process."""
 
-    def __init__(self, work: Work, recorded: Recorded | None = None) -> None:
+    def __init__(
+        self, work: Work, recorded: Recorded | None = None, shelf: EngineShelf | None = None
+    ) -> None:
         super().__init__()
         self._work = work
+        self._shelf = shelf
         self._recorded = recorded or open_recorded(TrialDir(work.trial, work.run))
         self._images = StateImages(self._recorded.space)
         base = self._recorded.trial.base_image
         self._decided = AnswerCache(base) if work.prune is not Prune.NOTHING else None
         self._rerun = random.Random(f"{work.seed}/rerun")
-        self._engine = open_engine(self._recorded, work.engine, work.prune, work.after)
+        self._engine: RecoveryEngine
+        self._boots_before = 0
         self._durability = durability_during_recovery(
             self._recorded.evidence.timeline, self._recorded.parameters.machine
         )
 
     def _open(self, stack: ExitStack) -> None:
         self._folder = stack.enter_context(scratch())
+        recorded, work = self._recorded, self._work
+        if self._shelf is not None and work.engine == "uml" and work.prune is not Prune.READS:
+            base, plan = recorded.trial.base_image, plan_of(recorded, work.after)
+            engine = stack.enter_context(self._shelf.lend(base, plan))
+            self._boots_before = engine.boots - 1  # the boot that made it is told by each
+            self._engine = engine
+            return
+        self._engine = open_engine(recorded, work.engine, work.prune, work.after)
         start_engine(self._engine, stack, timeout_s=START_S)
 
     def answer(self, batch: Batch) -> Answers:
@@ -120,7 +138,7 @@ class LocalWorker(ResourceOwner):
 
     @property
     def _boots(self) -> int:
-        return int(getattr(self._engine, "boots", 1))
+        return int(getattr(self._engine, "boots", 1)) - self._boots_before
 
     def _live_recovery(self) -> tuple[CrashState, Recovered]:
         """What the recorded system itself did after the recorded cut."""

@@ -23,6 +23,7 @@ class Phase(enum.Enum):
     CUT = "cutting the power"
     RECOVER = "recovering"
     JUDGE = "judging"
+    EXPLORE = "recovering crash states"
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,7 @@ def properties(cell: CellResult) -> dict[str, str]:
         if cell.loss_probability_upper_95 is None
         else f"{cell.loss_probability_upper_95:.6g}",
         "exposed_records": "" if cell.exposure is None else str(cell.exposure.records),
+        "states_recovered": "0" if cell.states is None else str(cell.states.states),
         "reproduce": cell.reproduce,
     }
 

@@ -3,19 +3,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 from powercut.model.acks import AckBasis
 from powercut.model.confidence import interval
 from powercut.model.units import milliseconds
-from powercut.model.verdict import FindingKind, LsnRange, Verdict, merged_ranges
+from powercut.model.verdict import FindingKind, LsnRange, Origin, Verdict, merged_ranges
 from powercut.store.results import (
     AckInstants,
     CellResult,
     Exposure,
     FindingRecord,
     InFlight,
+    StatesRecovered,
     TrialResult,
 )
 
@@ -74,11 +76,42 @@ def exposed(exposure: Exposure | None) -> str:
     return f"{exposure.records:,} ({how_long(exposure)})"
 
 
-def how_long(exposure: Exposure) -> str:
-    """The longest time for which one of them was not durable."""
+def how_long(exposure: Exposure, *, signs: bool = False) -> str:
+    """The longest time for which one of them was not durable; with `signs` for few columns."""
     # What was not durable at the end of the recording might have stayed so for longer.
+    more = bool(exposure.never_durable)
+    bound = ("≤", "≥")[more] if signs else ("up to", "at least")[more]
+    return f"{bound} {milliseconds(exposure.longest_ms)}"
+
+
+def recovered(states: StatesRecovered | None) -> str:
+    """How many crash states were recovered, of how many legal ones."""
+    return "none" if states is None else f"{states.states:,} {of_legal(states)}"
+
+
+def of_legal(states: StatesRecovered) -> str:
+    """Out of how many: states are legal by the power of two."""
+    return f"of 2^{states.legal_log2:.0f}"
+
+
+def by_policy(policies: Mapping[str, int]) -> str:
+    """Which policy drew how many states."""
+    return ", ".join(f"{name} {number:,}" for name, number in policies.items())
+
+
+def how_recovered(cells: Sequence[CellResult]) -> str:
+    """Which crash states the SAFE cells rest on, in a sentence; empty if none do."""
+    known = [c.states for c in cells if c.verdict is Verdict.SAFE and c.states is not None]
+    if not known:
+        return ""
+    policies: Counter[str] = Counter()
+    for states in known:
+        policies.update(states.by_policy)
+    went_on = sum(states.went_on for states in known)
     return (
-        f"{'at least' if exposure.never_durable else 'up to'} {milliseconds(exposure.longest_ms)}"
+        f"States recovered: {sum(states.states for states in known):,} in "
+        f"{count(len(known), 'SAFE cell')} ({by_policy(policies)})"
+        + (f"; after {went_on:,} of them the workload went on writing." if went_on else ".")
     )
 
 
@@ -209,10 +242,11 @@ def _loss_sentences(cell: CellResult) -> list[str]:
     sentences += [_what_came_back(worst)]
     if worst.exposure is not None and worst.exposure.records:
         sentences.append(_what_was_exposed(worst.exposure, bool(worst.commits_lost)))
+    sentences.append(_what_states_lost(worst))
     sentences += [
         f"{finding.message.rstrip('.')}."
         for finding in worst.findings
-        if finding.kind is FindingKind.NOT_RECOVERED
+        if finding.kind is FindingKind.NOT_RECOVERED and not _of_states(finding)
     ]
     # A control that misbehaved does not undo a loss, but nobody should miss it.
     sentences += [f"Beware: {reason}." for reason in cell.reasons]
@@ -238,11 +272,30 @@ def _what_came_back(trial: TrialResult) -> str:
         if trial.exposure is not None and trial.exposure.records:
             return "Every acknowledged record came back this time, by luck."
         return ""
-    parts = [_one_kind(kind, trial.findings) for kind in _CAME_BACK]
+    live = [finding for finding in trial.findings if not _of_states(finding)]
+    parts = [_one_kind(kind, live) for kind in _CAME_BACK]
     said = "; ".join(part for part in parts if part)
+    acked = count(trial.commits_acked, "acknowledged record")
+    if not said and all(finding.verdict is not Verdict.LOSSY for finding in live):
+        return f"This cut spared its {acked}."
     if not said:  # a system that did not recover, whose finding follows
         said = f"{trial.commits_lost:,} (LSN {ranges(trial.lost_lsns)}) did not come back"
-    return f"Of {count(trial.commits_acked, 'acknowledged record')}, {said}."
+    return f"Of {acked}, {said}."
+
+
+def _of_states(finding: FindingRecord) -> bool:
+    return finding.origin is Origin.EXPLORATION
+
+
+def _what_states_lost(trial: TrialResult) -> str:
+    found = [f for f in trial.findings if _of_states(f) and f.verdict is Verdict.LOSSY]
+    if not found or trial.states is None:
+        return ""
+    first = found[0].message.rstrip(".")
+    return (
+        f"{trial.states.lossy:,} of {count(trial.states.states, 'state')} that other cuts of this "
+        f"run may leave lose records when they are recovered: {first}."
+    )
 
 
 def _one_kind(kind: FindingKind, findings: Sequence[FindingRecord]) -> str:

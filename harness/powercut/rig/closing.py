@@ -33,7 +33,7 @@ class ResourceOwner(ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._held.close()
+        self._held.__exit__(kind, error, trace)  # what is held may want to know how it ended
 
 
 def start_engine(engine: RecoveryEngine, stack: ExitStack, *, timeout_s: float) -> None:

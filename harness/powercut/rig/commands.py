@@ -55,6 +55,11 @@ def is_raw(parameters: Parameters) -> bool:
     return parameters.filesystem.type is FilesystemType.RAW
 
 
+def is_bare(parameters: Parameters) -> bool:
+    """Whether nothing lies between log and disk that leads to its bytes: no file system, no map."""
+    return is_raw(parameters) and parameters.machine.format is ImageFormat.RAW
+
+
 def wal_layout(parameters: Parameters) -> WalLayout:
     """Where each record belongs."""
     workload = parameters.workload

@@ -118,7 +118,7 @@ def _explores_in_uml(parameters: Parameters) -> bool:
 
 
 def _explores_with(parameters: Parameters) -> EngineChoice | None:
-    if parameters.explore.budget == "none":
+    if parameters.explore.budget == "off":
         return None
     try:
         return choose_engine(parameters, parameters.explore.engine.value)

@@ -17,10 +17,12 @@ from typing import Final
 
 from powercut.channel.guest_channel import GuestChannel
 from powercut.disk.foreign_files import refuse_foreign_files
+from powercut.disk.image_format import open_base, open_image_file
 from powercut.machine.port import FileDisk
 from powercut.machine.qemu.machine import QemuMachine
 from powercut.model.errors import HostError
 from powercut.model.failure import Failure
+from powercut.model.machine import ImageFormat
 from powercut.model.observation import Observation
 from powercut.recover.port import ImageWrite, RecoveryPlan
 from powercut.rig.closing import ResourceOwner
@@ -89,6 +91,9 @@ class GuestEngine(ResourceOwner):
             image = folder / "disk.img"
             write_image(self._base, writes, image)
             refuse_foreign_files(image, self._parameters.machine.format)
+            closed = self._does_not_open(image, timeout_s)
+            if closed:
+                return Observation.failed(Failure.IMAGE_REFUSED, closed)
             spec = self._rig.machine_spec(self._parameters, image, folder)
             spec = replace(spec, disk=FileDisk(image))
             with (
@@ -103,6 +108,23 @@ class GuestEngine(ResourceOwner):
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         return observation
+
+    def _does_not_open(self, image: Path, timeout_s: float) -> str:
+        """Why QEMU does not open a format's image; empty if it does, having repaired it.
+
+        Raises HostError if it does not open that of before the run either.
+        """
+        image_format = self._parameters.machine.format
+        if image_format is ImageFormat.RAW:
+            return ""
+        opened = open_image_file(image, image_format, timeout_s=timeout_s)
+        if not opened.problem:
+            return ""
+        if said := open_base(self._base, image_format, timeout_s=timeout_s):
+            raise HostError(
+                f"neither the image of before the run nor that of a crash state opens: {said}"
+            )
+        return f"the {image_format.value} image does not open: {opened.problem}"
 
 
 def check_recorded_kernel(record: TrialRecord) -> None:

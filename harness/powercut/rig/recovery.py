@@ -62,7 +62,7 @@ def recover_in_guest(
         facts = channel.run("facts", plan.device, timeout_s=left()).facts
         refused = _mount(channel, plan, left) if plan.filesystem else None
         seen = refused or _read(channel, plan, left)
-        if plan.after and plan.filesystem and seen.recovered and seen.complete:
+        if plan.after and seen.recovered and seen.complete:
             seen = replace(seen, later=_go_on(channel, plan, seen, left))
     except _StepFailed as failed:
         return Observation.failed(failed.cause, f"recovery did not finish: {failed}"), {}
@@ -166,14 +166,23 @@ def last_intact(extents: tuple[Extent, ...]) -> int:
 
 
 def _go_on(channel: Commands, plan: RecoveryPlan, before: Observation, left: Left) -> Continuation:
-    """The workload goes on; then a clean unmount, another mount, and the reader once more."""
+    """The workload goes on; then a clean unmount, another mount, and the reader once more.
+
+    On the device itself nothing is mounted; its cache is dropped instead.
+    """
     first = last_intact(before.extents) + 1
     wrote = channel.run("exec", *plan.after, f"first_lsn={first}", timeout_s=left())
     failure = wrote.error or (f"status {wrote.status}" if wrote.status else "")
     claims = (first, first + plan.after_records - 1, channel.acked)
     no_room = wrote.status == NO_SUCH_SLOT
-    _require(channel.run("umount", plan.mount_point, timeout_s=left()), "umount")
-    seen = _mount(channel, plan, left) or _read(channel, plan, left)
+    if plan.filesystem:
+        _require(channel.run("umount", plan.mount_point, timeout_s=left()), "umount")
+        refused = _mount(channel, plan, left)
+    else:
+        device = f"/dev/{plan.device}"
+        _require(channel.run("flushbufs", device, timeout_s=left()), f"flushbufs {device}")
+        refused = None
+    seen = refused or _read(channel, plan, left)
     if seen.failure:
         words = f"after the workload had gone on: {seen.failure}"
         seen = replace(seen, failure=words)

@@ -300,7 +300,8 @@ def _format(p: Parameters) -> Iterator[Reason]:
 
 def _explore(p: Parameters) -> Iterator[Reason]:
     if p.filesystem.type is FilesystemType.RAW:
-        for key, value in (("after", p.explore.after), ("depth", p.explore.depth)):
+        grows = p.machine.format is not ImageFormat.RAW  # the format allocates
+        for key, value in (("after", 0 if grows else p.explore.after), ("depth", p.explore.depth)):
             if value:
                 yield (
                     f"explore.{key}",

@@ -76,28 +76,31 @@ class CutSettings(Settings):
     """When."""
 
 
-_BUDGET: Final = "^(none|[1-9][0-9]*(s|min|h)?)$"
+_BUDGET: Final = "^(auto|off|none|[1-9][0-9]*(s|min|h)?)$"
 
 
 def _is_budget(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return str(value)
     if isinstance(value, str) and re.fullmatch(_BUDGET, value):
-        return value
-    raise ValueError("write none, a number of states, or a time such as 60s")
+        return "auto" if value == "none" else value
+    raise ValueError("write auto, off, a number of states, or a time such as 60s")
 
 
 class ExploreSettings(Settings):
-    """The crash states that are checked after each cut, besides the one that it left."""
+    """The crash states that are recovered after each cut, besides the one that it left: what a
+    SAFE on a file system or an image format rests on.  First those that hold nothing but what is
+    durable just after an ack, spread over the run, then all kinds."""
 
     budget: Annotated[
         str,
         PlainValidator(_is_budget),
-        WithJsonSchema(
-            {"type": ["string", "integer"], "pattern": "^(none|[1-9][0-9]*(s|min|h)?)$"}
-        ),
-    ] = "none"
-    """How many states are checked (`10000`), or for how long (`60s`); `none` for not at all."""
+        WithJsonSchema({"type": ["string", "integer"], "pattern": _BUDGET}),
+    ] = "auto"
+    """How many states are recovered (`10000`), or for how long (`60s`).  `auto` is 64 states,
+    after which the workload goes on by 16 records, where the cut itself has not lost anything
+    yet; recordings of before say `none` for it.  `off` is for none: then nothing but a raw log
+    can be SAFE."""
 
     model: ExploreModel = ExploreModel.EXACT
     """Which states count as legal: all that the disk's contract permits (`exact`), those of
@@ -113,7 +116,8 @@ class ExploreSettings(Settings):
     after: Annotated[int, Field(ge=0, le=10_000)] = 0
     """After each recovery the workload goes on by so many records, and all that was acknowledged
     before and after must be there after a clean unmount, or after a second cut; 0 for not at
-    all.  Needs a file system."""
+    all, but for budget `auto` and on an image format, where it means 16.  Needs a file system or
+    an image format."""
 
     depth: Annotated[int, Field(ge=0, le=8)] = 0
     """How many cuts may follow the first, each during the recovery from the one before.  Needs a

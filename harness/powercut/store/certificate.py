@@ -72,7 +72,7 @@ class CertifiedControl(Record):
 
 
 class Coverage(Record):
-    """Crash states that were looked at besides the live cuts, over all trials of a cell."""
+    """Crash states that were recovered besides the live cuts, over all trials of a cell."""
 
     legal_log2: float
     """How many were legal at the instants that were looked at, those of second cuts included:
@@ -87,6 +87,12 @@ class Coverage(Record):
 
     lossy: int
     """States that lost something."""
+
+    by_policy: dict[str, int] = Field(default_factory=dict)
+    """How many of the states of the cuts' recordings each policy drew."""
+
+    went_on: int = 0
+    """After how many recoveries the workload went on writing."""
 
     not_looked_at: str = ""
     """What was left out, in words."""

@@ -103,6 +103,9 @@ class ExploreCoverage(Record):
     by_policy: dict[str, int]
     """Distinct states by the policy that drew them first."""
 
+    lossy: int = 0
+    """States in which something was lost, borne out by the recorded kernel or not."""
+
     compared: int = 0
     """States whose answer was compared with that of a second, independent reader."""
 
@@ -190,6 +193,9 @@ class ExploreResult(Record):
 
     seconds: float
     """How long it took."""
+
+    seconds_in_all: float = 0.0
+    """The same with what came before and after: starting engines, confirming."""
 
     engine_boots: int = 0
     """How often an engine's kernel was started."""

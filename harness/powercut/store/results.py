@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, Self
 
 from pydantic import Field
 
+from powercut.crash.explore import log2_sum
 from powercut.model.confidence import upper_bound
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.scenario.plan import Cell
@@ -25,6 +26,7 @@ from powercut.store.trial_result import (
     FindingRecord,
     InFlight,
     Latency,
+    StatesRecovered,
     TrialResult,
     VerdictName,
     lost_lsns,
@@ -44,6 +46,7 @@ __all__ = [
     "Latency",
     "Record",
     "RunResult",
+    "StatesRecovered",
     "TrialResult",
     "VerdictName",
     "exit_status",
@@ -125,6 +128,10 @@ class CellResult(Record):
     """How well it is known when acks were made, in the trial in which it is known least; null
     if nothing could be analysed."""
 
+    states: StatesRecovered | None = None
+    """Crash states that were recovered besides those of the cuts, over all trials; null if none
+    were."""
+
     loss_probability_upper_95: float | None = None
     """For a safe cell the chance that such a cut loses a record is below this, with a
     confidence of 95 %, by the number of cuts alone; null for other verdicts."""
@@ -194,6 +201,7 @@ class CellResult(Record):
             findings=dict(findings),
             exposure=_add_exposures(trials),
             acks=_least_known(trials),
+            states=_add_states(trials),
             loss_probability_upper_95=_loss_probability(trials, verdict),
             controls=tuple(controls),
             reasons=tuple(dict.fromkeys((*reasons, *said))),
@@ -235,6 +243,26 @@ def _add_exposures(trials: Sequence[TrialResult]) -> Exposure | None:
         never_durable=sum(exposure.never_durable for exposure in known),
         longest_ms=max(exposure.longest_ms for exposure in known),
         lsns=max(known, key=lambda exposure: exposure.records).lsns,
+    )
+
+
+def _add_states(trials: Sequence[TrialResult]) -> StatesRecovered | None:
+    known = [trial.states for trial in trials if trial.states is not None]
+    if not known:
+        return None
+    policies: Counter[str] = Counter()
+    for states in known:
+        policies.update(states.by_policy)
+    return StatesRecovered(
+        engine=", ".join(dict.fromkeys(states.engine for states in known)),
+        states=sum(states.states for states in known),
+        decided=sum(states.decided for states in known),
+        went_on=sum(states.went_on for states in known),
+        lossy=sum(states.lossy for states in known),
+        by_policy=dict(policies),
+        instants=sum(states.instants for states in known),
+        instants_all=sum(states.instants_all for states in known),
+        legal_log2=round(log2_sum([states.legal_log2 for states in known]), 2),
     )
 
 

@@ -243,6 +243,38 @@ class Latency(Record):
         )
 
 
+class StatesRecovered(Record):
+    """The crash states of a recording that were recovered and judged, besides what its cut left."""
+
+    engine: str
+    """What recovered them: `uml`, `guest`, or `raw` for a log on the device itself."""
+
+    states: int
+    """How many: each differs from the others in content, or in what is required of it."""
+
+    decided: int
+    """Of these, how many have the same bytes as one that was recovered, and are judged by what
+    came back from that."""
+
+    went_on: int
+    """After how many recoveries the workload went on writing, and lost nothing by it."""
+
+    lossy: int
+    """How many lost something."""
+
+    by_policy: dict[str, int]
+    """How many by the policy that drew them."""
+
+    instants: int
+    """At how many instants of a cut."""
+
+    instants_all: int
+    """Out of how many at which the set of legal states changes."""
+
+    legal_log2: float
+    """Binary logarithm of the number of states that were legal at the instants looked at."""
+
+
 class TrialResult(Record):
     """One seeded run: what was promised, what came back, what follows."""
 
@@ -281,6 +313,9 @@ class TrialResult(Record):
 
     acks: AckInstants | None = None
     """How well it is known when acks were made; null if there was nothing to tell it from."""
+
+    states: StatesRecovered | None = None
+    """The crash states that were recovered; null if none were."""
 
     latency: Latency | None = None
     """Commit latency; null if the workload did not report it."""

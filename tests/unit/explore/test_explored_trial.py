@@ -5,10 +5,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from powercut.certify.build import coverage_of
+from powercut.explore import explorer, worker
 from powercut.explore import trial as explore_trial
+from powercut.explore.request import Budget
+from powercut.model.errors import HostError
+from powercut.model.observation import Extent, Observation, SlotState
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
-from powercut.scenario.settings import ExploreSettings
+from powercut.rig.engine_choice import EngineChoice
+from powercut.rig.guest_engine import write_image
+from powercut.rig.host_reader import read_on_host
+from powercut.scenario.settings import (
+    ControlKind,
+    ExploreSettings,
+    FilesystemSettings,
+    MachineSettings,
+    Parameters,
+)
 from powercut.store.exploration import write_exploration
 from powercut.store.trial_result import TrialResult
 
@@ -54,3 +69,197 @@ def test_a_certificate_sets_what_was_checked_against_all_that_was_legal(world):
     cut = coverage_of([trial])
     assert cut is not None
     assert (cut.legal_log2, cut.checked) == (11.0, 607)
+
+
+# --- what a SAFE rests on ------------------------------------------------------------------
+
+
+def on_file_system(world, monkeypatch, engine, *, early=0, name="guest", **parameters):
+    """A recording of 80 commits as if on a file system, whose states `engine` recovers."""
+    slots = replace(world, slots=80)
+    made = slots.disk()
+    recorded = slots.recorded(made, slots.commits(made, 80, early=early))
+    changes = {"filesystem": FilesystemSettings(type="xfs"), **parameters}
+    record = recorded.record.model_copy(
+        update={"parameters": recorded.parameters.model_copy(update=changes)}
+    )
+    recorded.trial.write_record(record)
+    recorded = replace(recorded, record=record)
+    for opener in (explorer, explore_trial):
+        monkeypatch.setattr(opener, "open_recorded", lambda _: recorded)
+    monkeypatch.setattr(explorer, "choose_engine", lambda *_, **__: EngineChoice(name))
+    monkeypatch.setattr(worker, "open_engine", lambda *_: engine(recorded))
+    return recorded
+
+
+def live(recorded, *, verdict=Verdict.SAFE, acked=80):
+    return TrialResult.judged(
+        recorded.record.trial, verdict=verdict, acked=acked, attempted=acked, findings=()
+    )
+
+
+class Honest:
+    """Finds every record that the state has: 80 slots, read by the real reader."""
+
+    boots = 1
+    reads = None
+    made = 0
+
+    def __init__(self, recorded):
+        self.recorded = recorded
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+    def start(self, *, timeout_s):
+        type(self).made += 1
+
+    def recover(self, writes, *, timeout_s):
+        image = self.recorded.trial.path / "engine.img"
+        image.unlink(missing_ok=True)
+        write_image(self.recorded.trial.base_image, writes, image)
+        bare = self.recorded.parameters.model_copy(
+            update={"filesystem": FilesystemSettings(type="raw")}
+        )
+        return read_on_host(bare, self.recorded.run_id, image, timeout_s=timeout_s)
+
+
+class Forgetful(Honest):
+    """A file system that never finds its way to the last record."""
+
+    def recover(self, writes, *, timeout_s):
+        seen = super().recover(writes, timeout_s=timeout_s)
+        last = max(e.lsn + e.count - 1 for e in seen.extents if e.state is SlotState.INTACT)
+        kept = [Extent(0, last - 1, SlotState.INTACT, 1)] if last > 1 else []
+        return replace(seen, extents=(*kept, Extent(last - 1, 81 - last, SlotState.ABSENT)))
+
+
+class DoesNotStart(Honest):
+    def start(self, *, timeout_s):
+        raise HostError("there is no kernel here")
+
+
+class TimesOut(Honest):
+    def recover(self, writes, *, timeout_s):
+        raise HostError("no answer in time")
+
+
+class HalfRead(Honest):
+    def recover(self, writes, *, timeout_s):
+        return Observation((), complete=False, failure="the reader was killed")
+
+
+def test_an_honest_trial_is_safe_with_exact_counts(world, monkeypatch):
+    recorded = on_file_system(world, monkeypatch, Honest)
+    result = explore_trial.explored(recorded.trial, live(recorded))
+    assert (result.verdict, result.findings) == (Verdict.SAFE, ())
+    assert result.states is not None
+    assert result.states.states == explore_trial.AUTO_STATES == 64
+    assert result.states.by_policy["durable-only"] == 32
+    assert sum(result.states.by_policy.values()) == 64
+    assert (result.states.engine, result.states.lossy) == ("guest", 0)
+    again = explore_trial.explored(recorded.trial, live(recorded), again=True)
+    assert again.states == result.states, "a second look sees the same states"
+
+
+def test_a_state_that_loses_a_record_convicts_whatever_the_cut_spared(world, monkeypatch):
+    recorded = on_file_system(world, monkeypatch, Forgetful)
+    result = explore_trial.explored(recorded.trial, live(recorded))
+    assert result.verdict is Verdict.LOSSY
+    assert result.states is not None
+    assert result.states.lossy >= 32, "every ack at which nothing but the durable is left"
+
+
+@pytest.mark.parametrize(
+    ("engine", "says"),
+    [
+        (DoesNotStart, "could not be explored: there is no kernel here"),
+        (TimesOut, "the engine failed"),
+        (HalfRead, "the reader was killed"),
+    ],
+)
+def test_an_exploration_that_fails_is_no_pass(world, monkeypatch, engine, says):
+    recorded = on_file_system(world, monkeypatch, engine)
+    result = explore_trial.explored(recorded.trial, live(recorded))
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert any(says in finding.message for finding in result.findings)
+    assert any("no crash state was recovered" in finding.message for finding in result.findings)
+
+
+def test_without_states_bytes_alone_are_no_safe(world, monkeypatch):
+    off = ExploreSettings(budget="off")
+    recorded = on_file_system(world, monkeypatch, Honest, explore=off)
+    result = explore_trial.explored(recorded.trial, live(recorded))
+    (finding,) = result.findings
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "explore.budget is off" in finding.message
+    bare = {"filesystem": FilesystemSettings(type="raw")}
+    recorded = on_file_system(world, monkeypatch, Honest, explore=off, **bare)
+    assert explore_trial.explored(recorded.trial, live(recorded)).verdict is Verdict.SAFE
+
+
+def test_states_that_hold_more_than_what_is_durable_are_not_enough(world, monkeypatch):
+    some = ExploreSettings(budget="20", policies=("everything-issued",))
+    recorded = on_file_system(world, monkeypatch, Honest, explore=some)
+    result = explore_trial.explored(recorded.trial, live(recorded))
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "nothing but what was durable" in result.findings[0].message
+
+
+@pytest.mark.parametrize(("told", "verdict"), [("yes", 2), ("no", 1), ("not tried", 1)])
+def test_only_the_recorded_kernel_convicts(world, monkeypatch, told, verdict):
+    """User-Mode Linux is another build of the kernel."""
+    recorded = on_file_system(world, monkeypatch, Forgetful, name="uml")
+    monkeypatch.setattr(explorer._Run, "_confirm", lambda *_: (told, "said so"))
+    result = explore_trial.explored(recorded.trial, live(recorded))
+    assert result.verdict == verdict
+    assert result.commits_lost == (0 if verdict == 1 else result.commits_lost) or told == "yes"
+    if told != "yes":
+        assert "the recorded kernel" in result.findings[0].message
+        assert result.lost_lsns == ()
+
+
+@pytest.mark.parametrize(
+    ("control", "verdict", "explores"),
+    [
+        (None, Verdict.SAFE, True),
+        (ControlKind.HONEST, Verdict.SAFE, True),
+        (None, Verdict.LOSSY, False),
+        (ControlKind.LYING_DISK, Verdict.SAFE, False),
+        (ControlKind.NO_SYNC, Verdict.LOSSY, False),
+    ],
+)
+def test_what_must_lose_or_has_lost_needs_no_states(world, monkeypatch, control, verdict, explores):
+    monkeypatch.setattr(Honest, "made", 0)
+    recorded = on_file_system(world, monkeypatch, Honest)
+    recorded.trial.write_record(recorded.record.model_copy(update={"control": control}))
+    result = explore_trial.explored(recorded.trial, live(recorded, verdict=verdict))
+    assert result.verdict is verdict
+    assert (Honest.made > 0, result.states is not None) == (explores, explores)
+
+
+def test_what_is_asked_for_by_default():
+    """On anything that allocates the workload goes on; a bare log has nothing to go on in."""
+    raw = FilesystemSettings(type="raw")
+    on_format = MachineSettings(format="qcow2")
+    cells = {
+        "xfs": Parameters(),
+        "bare": Parameters(filesystem=raw),
+        "raw in qcow2": Parameters(filesystem=raw, machine=on_format),
+    }
+    asked = {name: explore_trial.wanted_by(cell, 5) for name, cell in cells.items()}
+    assert {name: w and (w.after, w.survey, w.budget) for name, w in asked.items()} == {
+        "xfs": (16, True, Budget(64, first=64)),
+        "bare": (0, True, Budget(64, first=64)),
+        "raw in qcow2": (16, True, Budget(64, first=64)),
+    }
+    assert all(wanted is not None and wanted.seed == 5 for wanted in asked.values())
+    some = ExploreSettings(budget=200)
+    plain = explore_trial.wanted_by(Parameters(explore=some), 5, convicted=True)
+    assert plain is not None
+    assert (plain.after, plain.budget) == (0, Budget(200)), "what is asked for is done"
+    assert explore_trial.wanted_by(Parameters(), 5, convicted=True) is None
+    assert ExploreSettings(budget="none").budget == "auto", "recordings of before say so"

@@ -17,7 +17,14 @@ from powercut.scenario.load import expand, load_scenario
 from powercut.scenario.plan import Cell
 from powercut.scenario.settings import ControlKind, Expect
 from powercut.store.layout import ResultDir, TrialRecord, reproduce_command
-from powercut.store.results import CellResult, ControlResult, Exposure, RunResult, TrialResult
+from powercut.store.results import (
+    CellResult,
+    ControlResult,
+    Exposure,
+    RunResult,
+    StatesRecovered,
+    TrialResult,
+)
 
 CONTROL = ControlResult(
     kind=ControlKind.LYING_DISK,
@@ -33,6 +40,18 @@ IN_FLIGHT = {
     "lying": InFlight(writes=0, zeroes=0, discards=0, flushes=0, survived=0),
     "no-sync": None,
 }
+
+STATES = StatesRecovered(
+    engine="uml",
+    states=64,
+    decided=2,
+    went_on=64,
+    lossy=0,
+    by_policy={"durable-only": 32, "everything-issued": 16, "torn": 16},
+    instants=115,
+    instants_all=2680,
+    legal_log2=12.9,
+)
 
 LOST = Finding(
     FindingKind.LOST,
@@ -118,6 +137,8 @@ class Maker:
             timings_s={"boot": 0.9, "recover": 0.5},
             result_directory=trial.relative,
         )
+        if verdict is Verdict.SAFE:
+            result = result.model_copy(update={"states": STATES})
         return CellResult.of(
             "first-light",
             cell,

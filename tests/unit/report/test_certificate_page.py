@@ -276,11 +276,16 @@ def test_figures_have_the_digits_that_count():
     ]  # fmt: skip
 
 
+LOOKED_AT = Coverage(
+    legal_log2=9, checked=40, decided=2, lossy=0, by_policy={"durable-only": 32, "torn": 10}
+)
+
+
 def test_how_sure_counts_by_bound_and_tells_of_crash_states():
     cells = [
         cell_of("a", Verdict.SAFE),
         cell_of("b", Verdict.SAFE, cuts=5, loss_probability_upper_95=0.4507),
-        cell_of("c", Verdict.SAFE, coverage=Coverage(legal_log2=9, checked=40, decided=2, lossy=0)),
+        cell_of("c", Verdict.SAFE, coverage=LOOKED_AT),
         cell_of("d", Verdict.LOSSY),
     ]
     assert how_sure(cells) == [
@@ -288,11 +293,11 @@ def test_how_sure_counts_by_bound_and_tells_of_crash_states():
         "could still lose a record (at 95 % confidence).",
         "1 SAFE cell: no loss in 5 cuts each. By their number alone, up to 46 % of such cuts "
         "could still lose a record (at 95 % confidence).",
-        "Besides the cuts, 42 crash states that the disk was allowed to leave were looked at in "
-        "1 cell.",
+        "Besides the cuts, 42 crash states that the disk was allowed to leave were recovered in "
+        "1 SAFE cell (durable-only 32, torn 10): they show that file systems and image formats "
+        "lead to the records.",
         "In 3 SAFE cells the analysis of every request shows that no record was acknowledged "
-        "before its bytes were durable, at any instant, not only at those of the cuts. "
-        "Of the file system's own blocks that lead to them, only the cuts speak.",
+        "before its bytes were durable, at any instant, not only at those of the cuts.",
     ]
 
 

@@ -154,6 +154,15 @@ class UmlEngine:
             self._stop()
             raise HostError(f"User-Mode Linux did not start: {error}") from error
 
+    def follow(self, plan: RecoveryPlan, *, timeout_s: float) -> None:
+        """Recovers by `plan` from now on, without another boot: for a recording on the same base.
+
+        Raises HostError if the guest cannot be told.
+        """
+        self._plan = plan
+        if self._process is not None:
+            self._configure(time.monotonic() + timeout_s)
+
     def recover(self, writes: Sequence[ImageWrite], *, timeout_s: float) -> Observation:
         """Recovers the base image with `writes` laid over it, in order.
 
@@ -294,10 +303,13 @@ class UmlEngine:
         )
         self.boots += 1
         self._wait(deadline, "boot")
-        text = _plan_text(self._plan)
-        share.put(text)
-        self._checked(Verb.CONFIGURE, deadline, length=len(text))
+        self._configure(deadline)
         self._patch(filled, deadline)
+
+    def _configure(self, deadline: float) -> None:
+        text = _plan_text(self._plan)
+        self._memory().put(text)
+        self._checked(Verb.CONFIGURE, deadline, length=len(text))
 
     def _attempt(self, changed: Pages, timeout_s: float, flags: Flag) -> Observation:
         deadline = time.monotonic() + timeout_s

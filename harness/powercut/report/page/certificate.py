@@ -159,24 +159,25 @@ def how_sure(cells: Sequence[CertifiedCell]) -> list[str]:
         for (bound, cuts), number in sorted(bounds.items(), key=lambda item: -item[1])
         if bound is not None
     ]
-    explored = [cell.coverage for cell in cells if cell.coverage is not None]
+    safe = [cell for cell in cells if cell.verdict is Verdict.SAFE]
+    explored = [cell.coverage for cell in safe if cell.coverage is not None]
     if explored:
         states = sum(coverage.checked + coverage.decided for coverage in explored)
+        policies: Counter[str] = Counter()
+        for coverage in explored:
+            policies.update(coverage.by_policy)
         said.append(
             f"Besides the cuts, {words.count(states, 'crash state')} that the disk was allowed to "
-            f"leave were looked at in {words.count(len(explored), 'cell')}."
+            f"leave were recovered in {words.count(len(explored), 'SAFE cell')} "
+            f"({words.by_policy(policies)}): they show that file systems and image formats lead to "
+            "the records."
         )
-    exposed = sum(
-        cell.exposure is not None and not cell.exposure.records
-        for cell in cells
-        if cell.verdict is Verdict.SAFE
-    )
-    if exposed:
+    unexposed = sum(cell.exposure is not None and not cell.exposure.records for cell in safe)
+    if unexposed:
         said.append(
-            f"In {words.count(exposed, 'SAFE cell')} the analysis of every request shows that no "
+            f"In {words.count(unexposed, 'SAFE cell')} the analysis of every request shows that no "
             "record was acknowledged before its bytes were durable, at any instant, not only at "
-            "those of the cuts. Of the file system's own blocks that lead to them, only the cuts "
-            "speak."
+            "those of the cuts."
         )
     return said
 

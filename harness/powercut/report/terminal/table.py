@@ -34,7 +34,9 @@ def print_run(console: Console, run: RunResult) -> None:
         text = words.explain(cell)
         if text:
             console.print(Text.assemble((cell.cell, "bold"), ": ", text))
-    for sentence in (*words.how_early(run.cells), *words.how_sure(run.cells)):
+    states = [words.how_recovered(run.cells)]
+    early, sure = words.how_early(run.cells), words.how_sure(run.cells)
+    for sentence in filter(None, (*states, *early, *sure)):
         console.print(Text(sentence, "dim"))
     interrupted = words.interrupted([trial for cell in run.cells for trial in cell.trials])
     if interrupted:
@@ -68,11 +70,12 @@ def _table(cells: list[CellResult]) -> Table:
     many = any(len(cell.trials) > 1 for cell in cells)
     if many:
         table.add_column("cuts", justify="right")
-    table.add_column("commits\nacknowledged", justify="right", min_width=12)
+    table.add_column("commits\nacked", justify="right", min_width=7)
     table.add_column("of these\nlost", justify="right", no_wrap=True)
-    table.add_column("acknowledged\ntoo early", justify="right", no_wrap=True)
+    table.add_column("bytes\ntoo early", justify="right", no_wrap=True)
+    table.add_column("states\nrecovered", justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
-    table.add_column("expected")
+    table.add_column("expected", min_width=8)
     for cell in cells:
         row: list[str | Text] = [escape(cell.cell)]
         if many:
@@ -81,6 +84,7 @@ def _table(cells: list[CellResult]) -> Table:
             f"{cell.commits_acked:,}",
             _stacked(f"{cell.commits_lost:,}", words.lost_place(cell)),
             _exposure(cell),
+            _states(cell),
             Text(f"{words.mark(cell.verdict)} {cell.verdict.name}", STYLES[cell.verdict]),
             expectation(cell),
         ]
@@ -97,7 +101,13 @@ def _exposure(cell: CellResult) -> Text:
     exposure = cell.exposure
     if exposure is None or not exposure.records:
         return Text(words.exposed(exposure))
-    return _stacked(f"{exposure.records:,}", words.how_long(exposure))
+    return _stacked(f"{exposure.records:,}", words.how_long(exposure, signs=True))
+
+
+def _states(cell: CellResult) -> Text:
+    if cell.states is None:
+        return Text("none")
+    return _stacked(f"{cell.states.states:,}", words.of_legal(cell.states))
 
 
 def expectation(cell: CellResult) -> str:
