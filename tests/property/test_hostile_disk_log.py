@@ -35,6 +35,7 @@ def log_of(tmp_path, rows, *, payloads, **header):
         "disk_size": SIZE,
         "atomic_unit": 512,
         "contract": 7,
+        "run_id": np.void(RUN_ID),
     }
     for key, value in (usual | header).items():
         head[key] = value

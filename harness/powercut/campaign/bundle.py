@@ -28,6 +28,7 @@ from powercut.campaign.bundle_file import (
 from powercut.campaign.verify import verify
 from powercut.model.errors import HostError, UsageError
 from powercut.model.verdict import LsnRange, Verdict
+from powercut.model.versions import is_path
 from powercut.recording.materialize import open_recording, resolve_state
 from powercut.recording.open_recording import IMPORT_FILE, find_recording
 from powercut.recording.state_ref import path_of, save
@@ -196,11 +197,28 @@ def _member(name: str, size: int) -> tarfile.TarInfo:
     return member
 
 
+def _refuse_programs(bundle: Path, run: ResultDir) -> None:
+    """Raises UsageError if a recording was made with a program or a kernel given by its path.
+
+    To recover its states that path would be run here, whatever this host has there.
+    """
+    for trial in run.trials():
+        machine = trial.read_record().parameters.machine
+        for key, choice in (("qemu", machine.qemu), ("kernel", machine.kernel)):
+            if is_path(choice):
+                raise UsageError(
+                    f"{bundle}: wants to run {choice} of this host: machine.{key} of "
+                    f"{trial.relative} is a path",
+                    hint="if that is right, `powercut unbundle` it and verify the folder",
+                )
+
+
 def verify_bundle(bundle: Path) -> BundleVerdict:
     """Unpacks `bundle` into a scratch folder and judges everything in it again."""
     with scratch() as folder:
         root = folder / "run"
         manifest = unpack(bundle, root)
+        _refuse_programs(bundle, ResultDir(root))
         run = verify(root, cells=(manifest.cell,), whole=False)
         trial = TrialDir(root / manifest.recording, root)
         result = judge_trial(trial)

@@ -26,12 +26,12 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO, Final, Literal
+from typing import IO, Annotated, Final, Literal
 
 import zstandard
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from powercut.model.errors import DamagedRecording, UsageError
+from powercut.model.errors import DamagedRecording, HostError, UsageError
 from powercut.model.verdict import LsnRange
 from powercut.store.files import host_errors
 
@@ -41,8 +41,35 @@ MAGIC: Final = b"\x28\xb5\x2f\xfd"
 
 _BLOCK: Final = 64 << 10
 _MANIFEST_MAX: Final = 16 << 20
+FILE_MAX: Final = 1 << 40
+"""Bytes: the largest disk that a scenario may ask for."""
 
 VerdictWord = Literal["SAFE", "INCONCLUSIVE", "LOSSY"]
+
+
+_ABOUT_HEADERS: Final = (
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+    tarfile.GNUTYPE_SPARSE,
+)
+
+
+class _Member(tarfile.TarInfo):
+    """A member of a bundle.
+
+    A header about a header says how long it is, and tarfile reads it whole.  Bundles have small
+    ones, for files of more than 8 GiB.
+    """
+
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.type in _ABOUT_HEADERS and self.size > _BLOCK:
+            raise tarfile.ReadError(f"a header of {self.size} bytes")
+        # What tarfile calls for each header; it has no public name.
+        made: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
+        return made
 
 
 class BundledFile(BaseModel):
@@ -51,8 +78,8 @@ class BundledFile(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     path: str
-    size: int
-    sha256: str
+    size: Annotated[int, Field(ge=0, le=FILE_MAX)]
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 class BundledState(BaseModel):
@@ -117,6 +144,7 @@ def _unpack(bundle: Path, folder: Path) -> BundleManifest:
             manifest = _read_manifest(bundle, tar)
             with host_errors(folder):
                 folder.mkdir(parents=True)
+                _check_room(bundle, folder, manifest)
             _unpack_blobs(bundle, tar, folder, manifest)
     except (tarfile.TarError, zstandard.ZstdError, EOFError) as error:
         raise DamagedRecording(
@@ -139,7 +167,7 @@ def _opened(bundle: Path) -> Iterator[tarfile.TarFile]:
     with (
         file,
         zstandard.ZstdDecompressor().stream_reader(file) as plain,
-        tarfile.open(fileobj=plain, mode="r|") as tar,
+        tarfile.open(fileobj=plain, mode="r|", tarinfo=_Member) as tar,
     ):
         yield tar
 
@@ -158,15 +186,30 @@ def _read_manifest(bundle: Path, tar: tarfile.TarFile) -> BundleManifest:
                 hint="use the powercut that wrote it, or a newer one",
             )
         manifest = BundleManifest.model_validate_json(text)
-    except (ValueError, AttributeError, ValidationError) as error:
+    except (ValueError, AttributeError, ValidationError, RecursionError) as error:
         raise DamagedRecording(f"{bundle}: {MANIFEST} makes no sense: {error}") from error
     for name in (manifest.recording, *(each.path for each in manifest.files)):
         path = PurePosixPath(name)
-        if path.is_absolute() or ".." in path.parts or not path.parts or "\\" in name:
+        if path.is_absolute() or ".." in path.parts or not path.parts or not _plain(name):
             raise DamagedRecording(f"{bundle}: names a file outside of it: {name!r}")
     if manifest.state is not None and not re.fullmatch(r"[0-9a-f]{12}", manifest.state.name):
         raise DamagedRecording(f"{bundle}: {manifest.state.name!r} is no name of a state")
     return manifest
+
+
+def _plain(name: str) -> bool:
+    return name.isprintable() and "\\" not in name
+
+
+def _check_room(bundle: Path, folder: Path, manifest: BundleManifest) -> None:
+    """Raises HostError unless the contents would fit, holes and all."""
+    size = sum({each.sha256: each.size for each in manifest.files}.values())
+    free = shutil.disk_usage(folder).free
+    if size > free:
+        raise HostError(
+            f"{bundle}: holds {size} bytes, and {folder} has room for {free}",
+            hint="free some space, or set TMPDIR to where there is",
+        )
 
 
 def _unpack_blobs(

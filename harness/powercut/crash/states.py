@@ -371,8 +371,13 @@ class StateSpace:
             elif not self._at_units(kept):
                 problems.append(f"write {kept.write} tears at {self.unit} bytes, not as {kept}")
         for move in state.moves:
-            if move.after <= move.write or self.precedes(move.write, move.after):
+            if not 0 <= move.write < move.after < len(issued):
+                problems.append(f"requests {move.write} and {move.after} are no two in order")
+            elif self.precedes(move.write, move.after):
                 problems.append(f"write {move.write} cannot come after write {move.after}")
+        for offset, data in state.again.overlay if state.again else ():
+            if offset + len(data) > self.timeline.disk_size:
+                problems.append(f"{len(data)} bytes at {offset} do not lie on the disk")
         if not problems and self.timeline.contract.ordered:
             problems += self._disorder(state)
         return problems

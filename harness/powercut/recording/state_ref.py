@@ -49,6 +49,7 @@ __all__ = [
 
 FORMAT: Final = "powercut-state/1"
 FOLDER: Final = "states"
+_OVERLAY_MAX: Final = 64 << 20  # bytes of one write
 _DIGITS: Final = 12
 
 StateRef = dict[str, Any]
@@ -81,13 +82,19 @@ def _again(value: Any) -> Again | None:
     if value is None:
         return None
     return Again(
-        overlay=tuple(
-            (_number(offset), zlib.decompress(base64.b64decode(data, validate=True)))
-            for offset, data in value["overlay"]
-        ),
+        overlay=tuple((_number(offset), _unpacked(data)) for offset, data in value["overlay"]),
         promised=tuple(LsnRange(_number(a), _number(b)) for a, b in value["promised"]),
         attempted=_number(value["attempted"]),
     )
+
+
+def _unpacked(data: str) -> bytes:
+    """What was compressed, unless it is more than a second cut can have written at once."""
+    unpacker = zlib.decompressobj()
+    found = unpacker.decompress(base64.b64decode(data, validate=True), _OVERLAY_MAX)
+    if unpacker.unconsumed_tail or not unpacker.eof:
+        raise ValueError(f"a piece of more than {_OVERLAY_MAX} bytes, or cut off")
+    return found
 
 
 def parse(value: object) -> CrashState:
@@ -110,6 +117,8 @@ def parse(value: object) -> CrashState:
 def _number(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{value!r} is no integer")
+    if not 0 <= value < 1 << 62:
+        raise ValueError(f"{value} is no place, write, record or instant")
     return value
 
 
@@ -171,7 +180,7 @@ def load_file(path: Path) -> CrashState:
         return parse(json.loads(path.read_bytes()))
     except OSError as error:
         raise DamagedRecording(f"{path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DamagedRecording(f"{path}: not JSON: {error}") from error
     except DamagedRecording as error:
         raise DamagedRecording(f"{path}: {error}") from error

@@ -22,6 +22,17 @@ from powercut.model.errors import UsageError
 
 KeyPath = tuple[str | int, ...]
 
+TEXT_MAX = 16 << 20
+"""Bytes of a file of ours."""
+
+NODES_MAX = 1_000_000
+"""Values that a file may have, aliases written out."""
+
+DEPTH_MAX = 200
+"""Brackets within brackets."""
+
+_ENDLESS = 1 << 60
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -37,10 +48,14 @@ class Fault:
 def read_text(path: Path, what: str, hint: str) -> str:
     """The text of a file that is a `what`.  Raises UsageError, with `hint`."""
     try:
-        return path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8") as file:
+            text = file.read(TEXT_MAX + 1)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise UsageError(f"{path}: cannot read the {what}: {reason}", hint=hint) from error
+    if len(text) > TEXT_MAX:
+        raise UsageError(f"{path}: more than {TEXT_MAX >> 20} MiB: that is no {what}", hint=hint)
+    return text
 
 
 def parse_yaml(text: str, path: Path, not_a_mapping: tuple[str, str]) -> CommentedMap:
@@ -48,6 +63,9 @@ def parse_yaml(text: str, path: Path, not_a_mapping: tuple[str, str]) -> Comment
 
     Raises UsageError; `not_a_mapping` is what to say, and the hint, if it is something else.
     """
+    too_deep = UsageError(f"{path}: nested too deeply", hint=not_a_mapping[1])
+    if _brackets(text) > DEPTH_MAX:  # which take the scanner time that grows with their square
+        raise too_deep
     try:
         document = YAML(typ="rt").load(text)
     except MarkedYAMLError as error:
@@ -56,10 +74,70 @@ def parse_yaml(text: str, path: Path, not_a_mapping: tuple[str, str]) -> Comment
         raise UsageError(f"{place}: not valid YAML: {error.problem or error.context}") from error
     except YAMLError as error:
         raise UsageError(f"{path}: not valid YAML: {error}") from error
+    except RecursionError:
+        raise too_deep from None
+    except (ValueError, TypeError, AttributeError, LookupError, AssertionError) as error:
+        # What its constructors make of odd tags, dates and keys.
+        raise UsageError(f"{path}: not valid YAML: {error}") from error
+    if _odd_key(document):
+        raise UsageError(f"{path}: a key is no word", hint=not_a_mapping[1])
+    if (size := _expanded(document)) > NODES_MAX:
+        how_many = f"{size:,} values" if size < _ENDLESS else "values without end"
+        raise UsageError(
+            f"{path}: its aliases stand for {how_many}, and {NODES_MAX:,} are the most",
+            hint="write fewer aliases of aliases",
+        )
     if not isinstance(document, CommentedMap):
         message, hint = not_a_mapping
         raise UsageError(f"{path}:1:1: {message}", hint=hint)
     return document
+
+
+def _brackets(text: str) -> int:
+    """The depth of flow collections in `text`, roughly: those in strings and comments count."""
+    deepest = depth = 0
+    for match in re.finditer(r"[\[{]|[\]}]", text):
+        depth = depth + 1 if match[0] in "[{" else max(0, depth - 1)
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _odd_key(document: Any) -> bool:
+    """Whether a mapping in `document` has a key that is a collection."""
+    seen: set[int] = set()
+    todo = [document]
+    while todo:
+        node = todo.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, Mapping):
+            if any(isinstance(key, Mapping | list | tuple | set) for key in node):
+                return True
+            todo += node.values()
+        elif isinstance(node, list | tuple):
+            todo += node
+    return False
+
+
+def _expanded(document: Any) -> int:
+    """How many values `document` has once its aliases are written out; _ENDLESS: no end."""
+    sizes: dict[int, int] = {}
+    todo = [document]
+    while todo:
+        node = todo[-1]
+        inner: list[Any] = []
+        if isinstance(node, Mapping):
+            inner = [*node.keys(), *node.values()]
+        elif isinstance(node, list | tuple | set):
+            inner = list(node)
+        if id(node) not in sizes:
+            sizes[id(node)] = _ENDLESS  # as long as it is open: whoever meets it again goes round
+            todo += [each for each in inner if id(each) not in sizes]
+            continue
+        todo.pop()
+        sizes[id(node)] = min(_ENDLESS, 1 + sum(sizes[id(each)] for each in inner))
+    return sizes[id(document)]
 
 
 def plain(node: Any) -> Any:

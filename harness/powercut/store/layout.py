@@ -35,9 +35,9 @@ import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Annotated, Any, Final, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from powercut.model.binding import Binding
 from powercut.model.errors import DamagedRecording, HostError, UsageError
@@ -82,7 +82,7 @@ class TrialRecord(BaseModel):
     control: ControlKind | None = None
     parameters: Parameters
     trial: Trial
-    run_id: str  # 32 hex digits
+    run_id: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
     scenario_sha256: str = ""  # of the scenario's text; empty: an earlier powercut recorded it
     recording: str = ""  # 32 hex digits that no other recording has; empty likewise
     trouble: str = ""  # why the recording is not what it should be; empty if it is
@@ -317,7 +317,12 @@ class ResultDir:
         return tuple(TrialDir(path.parent, self.path) for path in found)
 
     def at(self, relative: str) -> TrialDir:
-        """The trial that verdict.json names by `relative`."""
+        """The trial that verdict.json names by `relative`.
+
+        Raises DamagedRecording if that is outside of the run.
+        """
+        if Path(relative).is_absolute() or ".." in Path(relative).parts or "\0" in relative:
+            raise DamagedRecording(f"{self.path}: names a folder outside of it: {relative!r}")
         return TrialDir(self.path / relative, self.path)
 
     @property

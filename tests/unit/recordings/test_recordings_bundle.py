@@ -6,14 +6,20 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import shutil
 import tarfile
 from pathlib import Path
 
 import pytest
 import zstandard
+from hostile import SLICES, bounded, fuzz, survives
+from hypothesis import strategies as st
 
-from powercut.campaign.bundle import is_bundle, unpack
-from powercut.model.errors import DamagedRecording, UsageError
+from powercut.campaign.bundle import _refuse_programs, is_bundle, unpack
+from powercut.model.errors import DamagedRecording, HostError, UsageError
+from powercut.scenario.plan import Trial, Trigger, TriggerKind
+from powercut.scenario.settings import MachineSettings, Parameters
+from powercut.store.layout import ResultDir, TrialDir, TrialRecord
 
 CONTENT = b"content" * 100
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -129,3 +135,93 @@ def test_what_is_no_bundle(tmp_path: Path) -> None:
     (tmp_path / "y").write_bytes(zstandard.ZstdCompressor().compress(b"no archive" * 100))
     with pytest.raises((UsageError, DamagedRecording)):
         unpack(tmp_path / "y", tmp_path / "out")
+
+
+def test_a_name_that_no_system_takes_is_refused(tmp_path: Path) -> None:
+    for name in ("a\0b", "a\nb", "a\x1b[2J"):
+        bundle = bundle_of(tmp_path / "b", manifest(name), {f"blobs/{DIGEST}": CONTENT})
+        with pytest.raises(DamagedRecording, match="names a file outside of it"):
+            unpack(bundle, tmp_path / "out")
+
+
+def test_a_bundle_that_would_fill_the_disk_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
+    value = manifest("a")
+    value["files"] = [
+        {"path": f"f{number}", "size": 1 << 40, "sha256": f"{number:064x}"} for number in range(64)
+    ]
+    bundle = bundle_of(tmp_path / "b", value, {})
+    with pytest.raises(HostError, match="has room for") as caught:
+        unpack(bundle, tmp_path / "out")
+    assert "TMPDIR" in caught.value.hint
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("size", [-1, (1 << 40) + 1, 1 << 64])
+def test_sizes_that_no_file_has(tmp_path: Path, size: int) -> None:
+    value = manifest("a")
+    value["files"] = [{"path": "a", "size": size, "sha256": DIGEST}]
+    bundle = bundle_of(tmp_path / "b", value, {})
+    with pytest.raises(DamagedRecording, match="makes no sense"):
+        unpack(bundle, tmp_path / "out")
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_a_header_that_asks_for_all_memory_is_refused(tmp_path: Path, kind: bytes) -> None:
+    member = tarfile.TarInfo("bomb")
+    member.type, member.size = kind, 6 << 30
+    path = tmp_path / "b"
+    with path.open("wb") as file, zstandard.ZstdCompressor().stream_writer(file) as out:
+        out.write(member.tobuf(tarfile.GNU_FORMAT))
+        for _ in range(1024):
+            out.write(bytes(1 << 20))
+    assert path.stat().st_size < 1 << 20
+    with bounded(), pytest.raises(DamagedRecording, match="a header of"):
+        unpack(path, tmp_path / "out")
+
+
+def test_a_manifest_of_brackets_is_refused(tmp_path: Path) -> None:
+    out = io.BytesIO()
+    text = b"[" * 200_000
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        member = tarfile.TarInfo("bundle.json")
+        member.size = len(text)
+        tar.addfile(member, io.BytesIO(text))
+    path = tmp_path / "b"
+    path.write_bytes(zstandard.ZstdCompressor().compress(out.getvalue()))
+    with pytest.raises(DamagedRecording, match="makes no sense"):
+        unpack(path, tmp_path / "out")
+
+
+@pytest.mark.parametrize("examples", SLICES)
+def test_any_archive_is_unpacked_or_refused(tmp_path: Path, examples: int) -> None:
+    honest = bundle_of(tmp_path / "b", manifest("a/base.img"), {f"blobs/{DIGEST}": CONTENT})
+    plain = zstandard.ZstdDecompressor().decompress(honest.read_bytes())
+    out = tmp_path / "out"
+
+    def check(changes: list[tuple[int, bytes]]) -> None:
+        damaged = bytearray(plain)
+        for at, data in changes:
+            damaged[at % len(plain) : at % len(plain) + len(data)] = data
+        honest.write_bytes(zstandard.ZstdCompressor().compress(bytes(damaged)))
+        survives(lambda: unpack(honest, out))
+        shutil.rmtree(out, ignore_errors=True)
+        assert [each.name for each in tmp_path.iterdir()] == ["b"]
+
+    words = st.sampled_from(
+        [b"7777777", b"x", b"g", b"L", b"2", b"../", b"\0", b'"', b"-1", b"9e9"]
+    )
+    changes = st.tuples(st.integers(0, 2048), st.one_of(words, st.binary(min_size=1, max_size=8)))
+    fuzz(st.lists(changes, min_size=1, max_size=3), check, examples)
+
+
+def test_a_bundle_runs_no_program_of_the_host(tmp_path: Path) -> None:
+    folder = tmp_path / "cells/c/0001"
+    folder.mkdir(parents=True)
+    parameters = Parameters(machine=MachineSettings(qemu="/usr/bin/touch"))
+    trial = Trial(1, 1, 1, Trigger(TriggerKind.ACKS, 1))
+    record = TrialRecord(
+        powercut="0", scenario="s", cell="c", parameters=parameters, trial=trial, run_id="0" * 32
+    )
+    TrialDir(folder, tmp_path).write_record(record)
+    with pytest.raises(UsageError, match=r"wants to run /usr/bin/touch .* machine\.qemu"):
+        _refuse_programs(tmp_path / "b", ResultDir(tmp_path))
