@@ -19,22 +19,22 @@ def analyze_import(directory: Path, *, judge: bool = True) -> int:
     from powercut.recording.imports import report_import
     from powercut.recording.open_recording import find_recording
 
-    found = report_import(find_recording(directory))
+    report = report_import(find_recording(directory))
     echo(
-        f"{directory}: {found.record.source}, dialect {found.record.dialect}: {found.entries} "
-        f"entries, {found.writes} writes ({found.fua_writes} with FUA), {found.flushes} flushes, "
-        f"{found.marks} marks"
+        f"{directory}: {report.record.source}, dialect {report.record.dialect}: {report.entries} "
+        f"entries, {report.writes} writes ({report.fua_writes} with FUA), "
+        f"{report.flushes} flushes, {report.marks} marks"
     )
-    if found.record.log is not None:
-        echo(f"acknowledged: {found.acked} records")
-        echo(f"acknowledged too early, for certain: {ranges_text(found.exposed)}")
-        echo(f"acknowledged too early, perhaps: {ranges_text(found.perhaps)}")
-        echo(f"{found.verdict.name}" + "".join(f"\n  {why}" for why in found.reasons))
+    if report.record.log is not None:
+        echo(f"acknowledged: {report.acked} records")
+        echo(f"acknowledged too early, for certain: {ranges_text(report.exposed)}")
+        echo(f"acknowledged too early, perhaps: {ranges_text(report.perhaps)}")
+        echo(f"{report.verdict.name}" + "".join(f"\n  {why}" for why in report.reasons))
     else:
-        echo_gaps(found.reasons)
+        echo_gaps(report.reasons)
     if judge:
-        return {Verdict.SAFE: 0, Verdict.LOSSY: 1}.get(found.verdict, 3)
-    return 3 if found.doubts or not found.complete else 0
+        return {Verdict.SAFE: 0, Verdict.LOSSY: 1}.get(report.verdict, 3)
+    return 3 if report.doubts or not report.complete else 0
 
 
 def explore_import(
@@ -51,14 +51,14 @@ def explore_import(
     chosen = Model.EPOCH if model == Model.EXACT.value else Model(model)
     trial = find_recording(directory)
     trial.check_seal()
-    found = run(trial, model=chosen, limit=states, seconds=seconds, engine=engine)
-    echo(f"engine: {found.certain.engine}")
-    for name, reading in (("certain", found.certain), ("cautious", found.cautious)):
+    explored = run(trial, model=chosen, limit=states, seconds=seconds, engine=engine)
+    echo(f"engine: {explored.certain.engine}")
+    for name, reading in (("certain", explored.certain), ("cautious", explored.cautious)):
         echo(f"{name} reading: {reading.coverage.text}")
         echo(f"  {reading.lossy} lose records: {ranges_text(reading.lost)}")
         if reading.first:
             echo(f"  the first of them: {reading.first}")
-    echo(f"{found.verdict.name} in the {chosen.value} model")
-    for why in found.reasons:
+    echo(f"{explored.verdict.name} in the {chosen.value} model")
+    for why in explored.reasons:
         echo(f"  {why}")
-    return {Verdict.SAFE: 0, Verdict.LOSSY: 1}.get(found.verdict, 3)
+    return {Verdict.SAFE: 0, Verdict.LOSSY: 1}.get(explored.verdict, 3)

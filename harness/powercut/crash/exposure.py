@@ -96,8 +96,8 @@ def exposure(evidence: Evidence, *, first_lsn: int = 1) -> ExposureReport:
             # but a carrier, however late, must be among the pieces.
             until = int(np.searchsorted(evidence.sets.submitted_ns, last, side="right"))
             until = max(until, int(runs.write.max()) + 1)
-            found = _merge(episodes(pieces_of(index, runs, until), evidence.sets))
-            fates = _record_fates(found, first_lsn, per_record, ack_ns)
+            merged = _merge(episodes(pieces_of(index, runs, until), evidence.sets))
+            fates = _record_fates(merged, first_lsn, per_record, ack_ns)
             durable_ns[fates.record] = fates.safe_ns
             broken_ns[fates.record] = fates.until_ns
             write[fates.record] = fates.write
@@ -173,8 +173,8 @@ def episodes(pieces: Pieces, sets: DurabilitySets) -> Episodes:
         safe_ns[at] = _safe_despite_race(pieces, sets, int(start[at]))
     nowhere = safe_ns >= until_ns
     safe_ns[nowhere] = until_ns[nowhere] = NEVER
-    found = Episodes(tag, pieces.widths[column], safe_ns, until_ns, pieces.write[row])
-    return found.select(tag != OTHER)
+    every = Episodes(tag, pieces.widths[column], safe_ns, until_ns, pieces.write[row])
+    return every.select(tag != OTHER)
 
 
 def _racing(pieces: Pieces, sets: DurabilitySets) -> Mask:
@@ -207,34 +207,34 @@ def _safe_despite_race(pieces: Pieces, sets: DurabilitySets, start: int) -> int:
     return safe_ns
 
 
-def _merge(found: Episodes) -> Episodes:
+def _merge(episodes: Episodes) -> Episodes:
     """Joins episodes of the same chunks, wherever they are, that leave no instant between them.
 
     The result is in the order of chunks, then of `safe_ns`; of two with a chunk in
     common, all are in common.
     """
-    found = found.select(np.argsort(found.chunk, kind="stable"))
-    end = found.chunk + found.count
-    if bool((found.chunk[1:] >= end[:-1]).all()):
-        return found
-    edges = sorted_unique(np.concatenate([found.chunk, end]))
-    first = np.searchsorted(edges, found.chunk)
+    episodes = episodes.select(np.argsort(episodes.chunk, kind="stable"))
+    end = episodes.chunk + episodes.count
+    if bool((episodes.chunk[1:] >= end[:-1]).all()):
+        return episodes
+    edges = sorted_unique(np.concatenate([episodes.chunk, end]))
+    first = np.searchsorted(edges, episodes.chunk)
     owner, edge = expand(first, np.searchsorted(edges, end) - first)
-    found = found.select(owner)
-    order = np.lexsort((found.write, found.safe_ns, edge))
-    found, edge = found.select(order), edge[order]
+    episodes = episodes.select(owner)
+    order = np.lexsort((episodes.write, episodes.safe_ns, edge))
+    episodes, edge = episodes.select(order), edge[order]
     new_chunk = np.ones(len(edge), dtype=np.bool_)
     new_chunk[1:] = edge[1:] != edge[:-1]
-    ends = sorted_unique(found.until_ns)
+    ends = sorted_unique(episodes.until_ns)
     group = np.cumsum(new_chunk) * len(ends)
-    reach = ends[np.maximum.accumulate(np.searchsorted(ends, found.until_ns) + group) - group]
+    reach = ends[np.maximum.accumulate(np.searchsorted(ends, episodes.until_ns) + group) - group]
     begins = new_chunk.copy()
-    begins[1:] |= found.safe_ns[1:] > reach[:-1]
+    begins[1:] |= episodes.safe_ns[1:] > reach[:-1]
     begin = np.flatnonzero(begins)
     last = np.append(begin[1:], len(begins)) - 1
     at = edges[edge[begin]]
     width = edges[edge[begin] + 1] - at
-    return Episodes(at, width, found.safe_ns[begin], reach[last], found.write[begin])
+    return Episodes(at, width, episodes.safe_ns[begin], reach[last], episodes.write[begin])
 
 
 @dataclass(frozen=True)
@@ -247,26 +247,26 @@ class _Fates:
     write: I64
 
 
-def _record_fates(found: Episodes, first_lsn: int, per_record: int, ack_ns: I64) -> _Fates:
+def _record_fates(episodes: Episodes, first_lsn: int, per_record: int, ack_ns: I64) -> _Fates:
     """What merged episodes mean for each record that they hold chunks of."""
-    chunk = found.chunk - (first_lsn - 1) * per_record
-    end = chunk + found.count
+    chunk = episodes.chunk - (first_lsn - 1) * per_record
+    end = chunk + episodes.count
     owner, record = expand(chunk // per_record, (end - 1) // per_record - chunk // per_record + 1)
     order = np.argsort(record, kind="stable")
     owner, record = owner[order], record[order]
     held = np.minimum(end[owner], (record + 1) * per_record)
     held -= np.maximum(chunk[owner], record * per_record)
     # Safety that ended before the ack helps nobody.
-    late = found.until_ns[owner] <= ack_ns[record]
-    safe_ns = np.where(late, np.int64(NEVER), found.safe_ns[owner])
-    until_ns = np.where(late, np.int64(NEVER), found.until_ns[owner])
+    late = episodes.until_ns[owner] <= ack_ns[record]
+    safe_ns = np.where(late, np.int64(NEVER), episodes.safe_ns[owner])
+    until_ns = np.where(late, np.int64(NEVER), episodes.until_ns[owner])
     # Of several episodes of the same chunks the first that is not late decides.
     part = np.ones(len(owner), dtype=np.bool_)
     part[1:] = (record[1:] != record[:-1]) | (chunk[owner[1:]] != chunk[owner[:-1]])
     first = np.flatnonzero(part)
     best = _first_at(safe_ns, np.minimum.reduceat(safe_ns, first), first)
     record, held, safe_ns, until_ns = record[best], held[best], safe_ns[best], until_ns[best]
-    write = found.write[owner[best]]
+    write = episodes.write[owner[best]]
     first = np.flatnonzero(np.append(True, record[1:] != record[:-1]))
     worst_ns = np.maximum.reduceat(safe_ns, first)
     whole = np.add.reduceat(held, first) == per_record

@@ -41,14 +41,14 @@ class Extent:
 
 def checked_extents(extents: Iterable[Extent]) -> tuple[Extent, ...]:
     """`extents` of somebody's reader; ValueError for numbers that no reader can mean."""
-    found = tuple(extents)
-    for extent in found:
+    checked = tuple(extents)
+    for extent in checked:
         numbers = (extent.slot, extent.lsn, extent.detail)
         if min(numbers) < 0 or max(*numbers, extent.count) >= 1 << 62 or extent.count < 1:
             raise ValueError(f"no reader reports {extent}")
         if extent.lsn and extent.count > RECORDS_MAX:
             raise ValueError(f"{extent.count} records; {RECORDS_MAX} at most")
-    return found
+    return checked
 
 
 @dataclass(frozen=True)
@@ -83,19 +83,19 @@ class Observation:
     @property
     def stretches(self) -> tuple[Extent, ...]:
         """The extents, each as long as it can be, so that equal logs have equal ones."""
-        found: list[Extent] = []
+        joined: list[Extent] = []
         for extent in self.extents:
-            last = found[-1] if found else None
+            last = joined[-1] if joined else None
             if last is not None and extent == replace(
                 last,
                 slot=last.slot + last.count,
                 count=extent.count,
                 lsn=last.lsn + last.count if last.lsn else 0,
             ):
-                found[-1] = replace(last, count=last.count + extent.count)
+                joined[-1] = replace(last, count=last.count + extent.count)
             else:
-                found.append(extent)
-        return tuple(found)
+                joined.append(extent)
+        return tuple(joined)
 
 
 @dataclass(frozen=True)

@@ -166,7 +166,7 @@ def import_recording(
     """
     if output.exists():
         raise UsageError(f"{output}: exists already", hint="give the name of a new folder with -o")
-    found = import_log(
+    imported = import_log(
         log,
         base=base,
         dialect=dialect,
@@ -181,7 +181,7 @@ def import_recording(
     record = ImportRecord(
         powercut=__version__,
         source=log.name,
-        dialect="kernel" if found.log.dialect is Dialect.KERNEL else "qemu",
+        dialect="kernel" if imported.log.dialect is Dialect.KERNEL else "qemu",
         atomic_unit=atomic_unit,
         salvage=salvage,
         closed=closed,
@@ -246,21 +246,21 @@ def open_import(directory: TrialDir, *, cautious: bool = False) -> Recording:
     Raises DamagedRecording.
     """
     record = read_import(directory)
-    found = _read_log(directory, record)
+    imported = _read_log(directory, record)
     layout = record.log
     return Recording(
         directory=directory,
         title=f"{record.source}, a {record.dialect} log",
         base=directory.base_image,
         filesystem=record.filesystem,
-        timeline=found.cautious if cautious else found.certain,
-        history=_history(found.history),
+        timeline=imported.cautious if cautious else imported.certain,
+        history=_history(imported.history),
         run_id=layout.run() if layout else bytes(16),
         layout=layout.wal() if layout else None,
         plan=_plan(record.filesystem, layout) if layout else None,
         imported=True,
-        gaps=_gaps(found),
-        doubts=found.log.doubts,
+        gaps=_gaps(imported),
+        doubts=imported.log.doubts,
     )
 
 
@@ -278,38 +278,39 @@ def read_import(directory: TrialDir) -> ImportRecord:
 def report_import(directory: TrialDir) -> ImportReport:
     """What the log in `directory` says; changes nothing.  Raises DamagedRecording."""
     record = read_import(directory)
-    found = _read_log(directory, record)
-    requests = found.certain.requests
+    imported = _read_log(directory, record)
+    requests = imported.certain.requests
     flush = requests.kind == RequestKind.FLUSH
     certain: tuple[LsnRange, ...] = ()
     perhaps: tuple[LsnRange, ...] = ()
     unknown = True
     seen = False
     if record.log is not None:
-        seen = _any_record(found, record.log)
+        seen = _any_record(imported, record.log)
     if record.log is not None and seen:
         sure, careful = (
-            _exposure(timeline, found, record.log) for timeline in (found.certain, found.cautious)
+            _exposure(timeline, imported, record.log)
+            for timeline in (imported.certain, imported.cautious)
         )
         certain = sure.exposed_lsns
         only = careful.exposed & ~sure.exposed
         perhaps = ranges_of(careful.lsn[only])
         unknown = not bool(sure.known.all() and careful.known.all())
-    if record.log is not None and found.history.acked and not seen:
+    if record.log is not None and imported.history.acked and not seen:
         foreign = "no record of this run is in the log: the run id or the layout may be wrong"
-        verdict, reasons = Verdict.INCONCLUSIVE, (foreign, *_gaps(found))
+        verdict, reasons = Verdict.INCONCLUSIVE, (foreign, *_gaps(imported))
     else:
-        verdict, reasons = _verdict(found, record, bool(certain), bool(perhaps), unknown)
+        verdict, reasons = _verdict(imported, record, bool(certain), bool(perhaps), unknown)
     return ImportReport(
         record=record,
-        entries=len(found.log),
+        entries=len(imported.log),
         writes=int((~flush).sum()),
         flushes=int(flush.sum()),
-        fua_writes=int(found.log.has(Flag.FUA).sum()),
-        marks=len(found.log.names),
-        acked=found.history.acked,
-        complete=found.log.complete,
-        doubts=found.log.doubts,
+        fua_writes=int(imported.log.has(Flag.FUA).sum()),
+        marks=len(imported.log.names),
+        acked=imported.history.acked,
+        complete=imported.log.complete,
+        doubts=imported.log.doubts,
         exposed=certain,
         perhaps=perhaps,
         verdict=verdict,
@@ -318,17 +319,17 @@ def report_import(directory: TrialDir) -> ImportReport:
 
 
 def _verdict(
-    found: Imported, record: ImportRecord, certain: bool, perhaps: bool, unknown: bool
+    imported: Imported, record: ImportRecord, certain: bool, perhaps: bool, unknown: bool
 ) -> tuple[Verdict, tuple[str, ...]]:
     """The rules at the head of this file."""
-    gaps = list(_gaps(found))
+    gaps = list(_gaps(imported))
     if record.log is None:
         gaps.append("nobody said how the records of this log lie")
-    elif not found.history.acked:
+    elif not imported.history.acked:
         gaps.append("nothing was acknowledged: the log has no mark `ack N`")
     elif unknown:
         gaps.append("the log ends too early to tell of every record")
-    if certain and not found.log.doubts:
+    if certain and not imported.log.doubts:
         return Verdict.LOSSY, ("records were acknowledged before they were durable",)
     if perhaps or certain:
         gaps.append("under one reading of the log records were acknowledged too early")
@@ -337,20 +338,20 @@ def _verdict(
     return (Verdict.INCONCLUSIVE if gaps else Verdict.SAFE), tuple(gaps)
 
 
-def _gaps(found: Imported) -> tuple[str, ...]:
-    gaps = list(found.log.doubts)
-    if not found.log.complete:
+def _gaps(imported: Imported) -> tuple[str, ...]:
+    gaps = list(imported.log.doubts)
+    if not imported.log.complete:
         gaps.append("the log was not closed in order: later entries may be missing")
     return tuple(gaps)
 
 
-def _any_record(found: Imported, layout: LogLayout) -> bool:
-    history = _history(found.history)
-    return bool(len(gather(found.certain, history, layout.run(), layout.wal(), deep=True).runs))
+def _any_record(imported: Imported, layout: LogLayout) -> bool:
+    history = _history(imported.history)
+    return bool(len(gather(imported.certain, history, layout.run(), layout.wal(), deep=True).runs))
 
 
-def _exposure(timeline: Timeline, found: Imported, layout: LogLayout) -> ExposureReport:
-    history = _history(found.history)
+def _exposure(timeline: Timeline, imported: Imported, layout: LogLayout) -> ExposureReport:
+    history = _history(imported.history)
     return exposure(gather(timeline, history, layout.run(), layout.wal(), deep=True))
 
 

@@ -134,12 +134,12 @@ def minimize(
         search = _Search(recording.space, state.instant, judge, first, lsn, budget, progress)
         items = search.run(items_of(recording.space, state))
         witness_state = state_of(recording.space, state.instant, items)
-        found = judge.judge(witness_state)
+        judgement = judge.judge(witness_state)
         minimal = not (search.out_of_budget or search.unknown)
     drops = [item for item in items if isinstance(item, Drop)]
     dropped = dropped_writes(recording, state.instant, [(d.write, d.begin, d.end) for d in drops])
-    confirmed, confirmation = _confirmed(recording, witness_state, found, judge.engine, confirm)
-    told = lsn if lsn is not None else found.lost[0].first if found.lost else None
+    confirmed, confirmation = _confirmed(recording, witness_state, judgement, judge.engine, confirm)
+    told = lsn if lsn is not None else judgement.lost[0].first if judgement.lost else None
     return Witness(
         powercut=__version__,
         recording=recording.title,
@@ -149,10 +149,10 @@ def minimize(
         instant_ns=state.instant,
         start_ns=recording.start_ns,
         imported=recording.imported,
-        required=found.required,
-        lost=found.lost,
-        kinds=tuple(sorted(found.kinds, key=lambda kind: kind.value)),
-        message=found.message,
+        required=judgement.required,
+        lost=judgement.lost,
+        kinds=tuple(sorted(judgement.kinds, key=lambda kind: kind.value)),
+        message=judgement.message,
         volatile=len(recording.space.volatile(state.instant)),
         dropped_before=len({i.write for i in search.first_items if isinstance(i, Drop)}),
         dropped=dropped,
@@ -197,8 +197,8 @@ class _Search:
                 continue
             others = [item for item in items if item is not drop]
             self._known[tuple(others + list[Item](units))] = True
-            found = ddmin(units, lambda part, rest=others: self._loses([*rest, *part]))  # type: ignore[misc]
-            items = [*others, *_joined(found)]
+            smallest = ddmin(units, lambda part, rest=others: self._loses([*rest, *part]))  # type: ignore[misc]
+            items = [*others, *_joined(smallest)]
         return sorted(items, key=lambda item: (isinstance(item, Move), item.write))
 
     def _units(self, drop: Drop) -> list[Drop]:
@@ -218,27 +218,27 @@ class _Search:
                 if self.judge.tests >= self.budget:
                     self.out_of_budget = True
                     raise OutOfBudget
-                found = self.judge.judge(state)
-                self.unknown |= found.verdict is Verdict.INCONCLUSIVE
-                self._known[key] = self._same_loss(found)
+                judgement = self.judge.judge(state)
+                self.unknown |= judgement.verdict is Verdict.INCONCLUSIVE
+                self._known[key] = self._same_loss(judgement)
                 self.progress(self.judge.tests, len(items))
         return self._known[key]
 
-    def _same_loss(self, found: Judgement) -> bool:
+    def _same_loss(self, judgement: Judgement) -> bool:
         """Whether one of the records of the beginning is still lost, in the same way.
 
         How a record is gone depends on its neighbours: lost, a hole, torn or stale is one
         way.  That the system does not come back is another, and so is a record that
         nobody wrote.
         """
-        common = losses(found.findings) & losses(self.first.findings)
+        common = losses(judgement.findings) & losses(self.first.findings)
         if self.lsn is not None:
             return any(lsn == self.lsn for _, lsn in common)
         return bool(common)
 
 
 def _confirmed(
-    recording: Recording, state: CrashState, found: Judgement, engine: str, wanted: bool
+    recording: Recording, state: CrashState, judgement: Judgement, engine: str, wanted: bool
 ) -> tuple[Confirmed, str]:
     """Whether the recorded kernel agrees.  A raw log is read by the reader of the guest."""
     if not wanted or recording.imported:
@@ -252,7 +252,7 @@ def _confirmed(
         seen = judge_in_guest(recording, state)
     except PowercutError as error:
         return "not tried", str(error)
-    told = confirms(seen.findings, found.findings)
+    told = confirms(seen.findings, judgement.findings)
     return told, "" if told == "yes" else seen.message or "everything came back"
 
 
@@ -279,18 +279,18 @@ def _start(
                 "would have to be there says nothing about it",
                 hint="look at it with `powercut materialize` or `powercut shell`",
             )
-        found = judge.judge(state)
-        if found.verdict is not Verdict.LOSSY:
+        judgement = judge.judge(state)
+        if judgement.verdict is not Verdict.LOSSY:
             raise UsageError(
-                f"state {name} loses nothing: {found.message or 'everything came back'}",
+                f"state {name} loses nothing: {judgement.message or 'everything came back'}",
                 hint="name another state; `powercut explore` finds those that lose something",
             )
-        return name, state, found
+        return name, state, judgement
     tried = []
     for candidate, state in _candidates(recording):
-        found = judge.judge(state)
-        if found.verdict is Verdict.LOSSY:
-            return candidate, state, found
+        judgement = judge.judge(state)
+        if judgement.verdict is Verdict.LOSSY:
+            return candidate, state, judgement
         tried.append(candidate)
     raise UsageError(
         "no loss is known in this recording" + (f": tried {', '.join(tried)}" if tried else ""),
@@ -300,21 +300,21 @@ def _start(
 
 def _candidates(recording: Recording) -> list[tuple[str, CrashState]]:
     """States that may lose something, most telling first."""
-    found = []
+    candidates = []
     if recording.timeline.cut is not None:
-        found.append(("cut", cut_state(recording.space)))
+        candidates.append(("cut", cut_state(recording.space)))
     explored = read_exploration(recording.directory)
     for finding in explored.findings if explored else ():
         if finding.verdict is Verdict.LOSSY:
             name = finding.examples[0].id
             state = resolve_state(recording, name)
             if state.again is None:
-                found.append((name, state))
+                candidates.append((name, state))
     first = _first_exposed(recording)
     if first is not None:
         name = f"ack:{first.first}"
-        found.append((name, resolve_state(recording, name)))
-    return found
+        candidates.append((name, resolve_state(recording, name)))
+    return candidates
 
 
 def _first_exposed(recording: Recording) -> LsnRange | None:
