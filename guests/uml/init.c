@@ -69,6 +69,8 @@ static int serve(void)
     case PCU_RECOVER:
         return recover();
     case PCU_MOUNT:
+        if ((page->flags & PCU_FLAG_LIVE) != 0)
+            return fs_mount_live();
         return view_patch() != 0 || view_fresh(NULL) != 0 ? -1 : fs_mount();
     case PCU_UMOUNT:
         return fs_umount();

@@ -23,6 +23,9 @@
 
 #define DISK "/dev/dm-0"     /* the view */
 #define RECORDED "/dev/loop7" /* the same, with all that is done to it recorded */
+#define LIVE "/dev/vda"       /* the disk outside, if there is one */
+#define LINES "/dev/ttyS1"   /* where a program on it says what it does */
+#define ROOT "/host"          /* the host's own files */
 #define ARGUMENTS_MAX 64
 
 /* share.c: the shared memory (the page, and what follows it), failures, the clock. */
@@ -42,6 +45,10 @@ struct plan {
     char text[8192];
     char *reader[ARGUMENTS_MAX + 1];
     char *after[ARGUMENTS_MAX + 1];
+    char *root; /* where programs have their root; NULL: in the initramfs */
+    char *folder; /* where they start */
+    char *environment[ARGUMENTS_MAX + 1];
+    char *visible[ARGUMENTS_MAX + 1];
 };
 extern struct plan plan;
 int plan_parse(void);
@@ -71,12 +78,19 @@ int record_mark(const char *name);
 int record_end(void);
 int record_dump(void);
 
+/* root.c: the host's files at ROOT; `visible` folders although they are in /tmp and the like. */
+int root_setup(char *const visible[]);
+
+/* live.c: makes LIVE ready to be mounted. */
+int live_setup(void);
+
 /* program.c: programs and their messages. */
 int execute(char *const argv[], enum pcu_step step);
 int execute_once(void);
 
 /* recover.c: the verbs about file systems. */
 int fs_mount(void);
+int fs_mount_live(void);
 int fs_umount(void);
 int recover(void);
 

@@ -47,8 +47,15 @@ int plan_parse(void)
     plan.flags = mount_options_split(options, plan.options, sizeof plan.options);
     text = take_string(text, plan.mount_point, sizeof plan.mount_point);
     text = take_list(text, plan.reader);
-    take_list(text, plan.after);
-    if (plan.mount_point[0] != '\0' && mkdir(plan.mount_point, 0755) != 0 && errno != EEXIST)
+    text = take_list(text, plan.after);
+    plan.root = *text == '\0' ? NULL : text;
+    plan.folder = text + strlen(text) + 1;
+    text = take_list(plan.folder + strlen(plan.folder) + 1, plan.environment);
+    take_list(text, plan.visible);
+    if (plan.root != NULL && root_setup(plan.visible) != 0)
+        return -1;
+    if (plan.root == NULL && plan.mount_point[0] != '\0' &&
+        mkdir(plan.mount_point, 0755) != 0 && errno != EEXIST)
         return fail(PCU_STEP_CHECK, "mkdir %s", plan.mount_point);
     return 0;
 }

@@ -6,11 +6,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <spawn.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "../../workloads/common/wire.h"
@@ -57,33 +58,95 @@ static int collect(int channel, enum pcu_step step)
     return page->step == PCU_STEP_NONE ? 0 : -1;
 }
 
-int execute(char *const argv[], enum pcu_step step)
+/* Copies what a program with a root has written: lines, which are not for PID 1 to read. */
+static int collect_lines(int channel, enum pcu_step step)
 {
-    static char *const environment[] = {NULL};
-    posix_spawn_file_actions_t actions;
-    int channel, status, error, result;
+    off_t size = lseek(channel, 0, SEEK_END);
+
+    if (size < 0 || (uint64_t)size > page->capacity) {
+        errno = EFBIG;
+        return fail(step, "lines of the program");
+    }
+    if (pread(channel, area, (size_t)size, 0) != (ssize_t)size)
+        return fail(PCU_STEP_CHECK, "read the lines of the program");
+    page->answer = (uint64_t)size;
+    return 0;
+}
+
+/* Starts a program; its pid, or -1 and errno.  vfork: a copy of PID 1's address space, with all
+ * that it shares with the controller, would cost more than most programs run for. */
+static pid_t start(char *const argv[], int channel)
+{
+    static char *const nothing[] = {NULL};
+    static volatile int error; /* the child's: it borrows our memory until it has become another */
     pid_t child;
 
-    channel = memfd_create("channel", MFD_CLOEXEC);
-    if (channel < 0)
-        return fail(PCU_STEP_CHECK, "memfd_create");
-    posix_spawn_file_actions_init(&actions);
-    if (channel == CHANNEL) /* dup2 onto itself would keep the close-on-exec flag */
-        fcntl(channel, F_SETFD, 0);
-    else
-        posix_spawn_file_actions_adddup2(&actions, channel, CHANNEL);
-    error = posix_spawn(&child, argv[0], &actions, NULL, argv, environment);
-    posix_spawn_file_actions_destroy(&actions);
-    if (error != 0) {
-        close(channel);
+    error = 0;
+    child = vfork();
+    if (child == 0) {
+        if (channel == CHANNEL) /* dup2 onto itself would keep the close-on-exec flag */
+            fcntl(channel, F_SETFD, 0);
+        if ((channel == CHANNEL || dup2(channel, CHANNEL) >= 0) &&
+            (plan.root == NULL || (chroot(plan.root) == 0 && chdir(plan.folder) == 0)))
+            execve(argv[0], argv, plan.root == NULL ? nothing : plan.environment);
+        error = errno;
+        _exit(127);
+    }
+    if (child > 0 && error != 0) {
+        waitpid(child, NULL, 0);
         errno = error;
+        return -1;
+    }
+    return child;
+}
+
+/* Ends what a program has left behind: it would keep the file system busy. */
+static void end_stragglers(void)
+{
+    kill(-1, SIGKILL);
+    while (waitpid(-1, NULL, 0) > 0)
+        ;
+}
+
+static int open_channel(void)
+{
+    struct termios settings;
+    int fd;
+
+    if ((page->flags & PCU_FLAG_LIVE) == 0)
+        return memfd_create("channel", MFD_CLOEXEC);
+    fd = open(LINES, O_WRONLY | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0 || tcgetattr(fd, &settings) != 0)
+        return -1;
+    cfmakeraw(&settings);
+    return tcsetattr(fd, TCSANOW, &settings) == 0 ? fd : -1;
+}
+
+int execute(char *const argv[], enum pcu_step step)
+{
+    int channel, status, result;
+    pid_t child, ended;
+
+    channel = open_channel();
+    if (channel < 0)
+        return fail(PCU_STEP_CHECK, "the channel of %s", argv[0]);
+    child = start(argv, channel);
+    if (child < 0) {
+        close(channel);
         return fail(PCU_STEP_CHECK, "start %s", argv[0]);
     }
-    while (waitpid(child, &status, 0) < 0)
-        if (errno != EINTR)
-            die("waitpid");
+    do
+        ended = waitpid(-1, &status, 0);
+    while (ended != child && (ended > 0 || errno == EINTR));
+    if (ended != child)
+        die("waitpid");
+    if (plan.root != NULL)
+        end_stragglers();
     page->status = (uint32_t)(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
-    result = collect(channel, step);
+    if ((page->flags & PCU_FLAG_LIVE) != 0)
+        result = 0;
+    else
+        result = plan.root == NULL ? collect(channel, step) : collect_lines(channel, step);
     close(channel);
     if (result == 0 && page->status != 0) {
         errno = 0;

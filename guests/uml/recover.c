@@ -23,6 +23,14 @@ int fs_mount(void)
     return 0;
 }
 
+int fs_mount_live(void)
+{
+    if (live_setup() != 0)
+        return -1;
+    device = LIVE;
+    return fs_mount();
+}
+
 /* btrfs remembers the devices that it has seen, with the generation it saw on them:
  * the next state may be an older one. */
 static int forget_btrfs(void)

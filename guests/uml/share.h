@@ -30,13 +30,17 @@ enum pcu_verb {
     /* Strings, NUL-terminated: file system type (empty: none), mount options,
      * mount point, path of the reader, its arguments..., an empty string, path
      * of the writer that goes on after recovery and its arguments (or none; PID 1
-     * adds the LSN to begin with), an empty string.  Holds for every RECOVER that
-     * follows. */
+     * adds the LSN to begin with), an empty string; where programs have their root
+     * (empty: in the initramfs; else "/host", the host's files, and the mount point lies
+     * below), the folder in which they start, their environment, an empty string, folders
+     * of the host that they are to see although /tmp and the like are empty, an empty string.
+     * Holds for every RECOVER that follows. */
     PCU_CONFIGURE = 1,
     /* `count` struct pcu_patch at 0: lays them over the origin, in order. */
     PCU_PATCH = 2,
     /* As PATCH, then: fresh view, mount, reader, unmount.  Answers with what the
-     * reader saw at 0: `answer` bytes, struct pc_extent each.
+     * reader saw at 0: `answer` bytes, struct pc_extent each; of a reader with a root, what
+     * it wrote to descriptor 3, as it is.
      * PCU_FLAG_AFTER: then the writer goes on with the record after the last one that
      * came back, clean unmount, mount, reader: `after`, `first_lsn`, `acked`,
      * `attempted` say how that went, and `after_answer` bytes of extents follow the
@@ -45,10 +49,11 @@ enum pcu_verb {
      * dm-log-writes; the log can be had by LOG.  The name of a mark in it, "after", says
      * that the writer has ended. */
     PCU_RECOVER = 3,
-    /* Fresh view and mount, nothing else; stays mounted. */
+    /* Fresh view and mount, nothing else; stays mounted.  PCU_FLAG_LIVE: the disk outside. */
     PCU_MOUNT = 4,
     PCU_UMOUNT = 5,
-    /* Strings as in CONFIGURE: runs a program, its channel as in RECOVER. */
+    /* Strings as in CONFIGURE: runs a program, its channel as in RECOVER.
+     * PCU_FLAG_LIVE: its descriptor 3 is the second serial line. */
     PCU_EXEC = 6,
     /* Copies `length` bytes of the view at `offset` to 0, past every cache. */
     PCU_DUMP = 7,
@@ -63,7 +68,8 @@ enum pcu_verb {
 /* What a RECOVER is to do besides. */
 enum pcu_flag {
     PCU_FLAG_AFTER = 1,
-    PCU_FLAG_RECORD = 2
+    PCU_FLAG_RECORD = 2,
+    PCU_FLAG_LIVE = 4
 };
 
 /* How far the workload came after recovery. */

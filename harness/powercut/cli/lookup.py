@@ -48,6 +48,11 @@ def is_import(path: Path) -> bool:
     return (path / "import.json").is_file()
 
 
+def is_program(path: Path) -> bool:
+    """Whether `path` is the recording of a program."""
+    return (path / "program.json").is_file()
+
+
 def is_bundle(path: Path) -> bool:
     """Whether `path` is a bundle and not a folder."""
     if not path.is_file():

@@ -8,9 +8,10 @@ from pathlib import Path
 import click
 
 from powercut.cli.bundle import verify_bundle
-from powercut.cli.lookup import find_result, is_bundle
+from powercut.cli.lookup import find_result, is_bundle, is_program
 from powercut.cli.options import FILE, json_option
 from powercut.cli.output import console_beside, write_json
+from powercut.cli.record import verify_program
 
 
 @click.command()
@@ -18,6 +19,8 @@ from powercut.cli.output import console_beside, write_json
 @json_option("the results")
 def verify(directory: Path, json_file: Path | None) -> int:
     """Judges a result, or a bundle, again, offline, from its recordings alone."""
+    if is_program(directory):
+        return verify_program(directory, json_file)
     if is_bundle(directory):
         return verify_bundle(directory, json_file)
     from powercut.campaign.verify import verify as judge_again

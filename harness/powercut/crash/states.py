@@ -37,12 +37,11 @@ import enum
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from powercut.crash.claims import Claims
 from powercut.crash.places import expand, sorted_unique
 from powercut.crash.sets import DurabilitySets, durability_sets
 from powercut.model.timeline import RequestKind, Timeline
@@ -126,13 +125,24 @@ class AppliedWrite:
     data: npt.NDArray[np.uint8] | None
 
 
+class Requirements(Protocol):
+    """What recovery must return after a cut at any instant: records, or a program's operations."""
+
+    @property
+    def ack_ns(self) -> I64:
+        """The instants of all acks, rising."""
+
+    def required(self, instant: int) -> LsnRange | None:
+        """What was acknowledged before `instant`, by number; None if nothing was."""
+
+
 class StateSpace:
     """All crash states of one recording."""
 
     def __init__(
         self,
         timeline: Timeline,
-        claims: Claims | None = None,
+        claims: Requirements | None = None,
         sets: DurabilitySets | None = None,
     ) -> None:
         self.timeline = timeline

@@ -61,6 +61,7 @@ class Observation:
     `cause` is the row of the table of failures that `failure` belongs to, None if nothing
     failed or a recording does not say.
     `later` is what came of the workload going on after this, if it was asked to.
+    `lines` are what a program said that is not ours to read: its own checker's.
     """
 
     extents: tuple[Extent, ...]
@@ -69,6 +70,7 @@ class Observation:
     failure: str = ""
     later: Continuation | None = None
     cause: Failure | None = None
+    lines: bytes = b""
 
     @staticmethod
     def failed(cause: Failure, words: str, extents: tuple[Extent, ...] = ()) -> Observation:

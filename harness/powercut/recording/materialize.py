@@ -28,6 +28,7 @@ from typing import Final
 
 import numpy as np
 
+from powercut.crash.claims import Claims
 from powercut.crash.states import AppliedWrite, CrashState, Kept, StateSpace
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.timeline import RequestKind
@@ -223,8 +224,8 @@ def _after_flush(recording: Recording, number: int) -> int:
 
 def _after_ack(recording: Recording, lsn: int) -> int:
     claims = recording.space.claims
-    if claims is None or lsn > claims.acked:
-        acked = claims.acked if claims else 0
+    if not isinstance(claims, Claims) or lsn > claims.acked:
+        acked = claims.acked if isinstance(claims, Claims) else 0
         raise UsageError(
             f"record {lsn} was never acknowledged",
             hint=f"records 1 to {acked} were" if acked else "nothing was acknowledged",

@@ -28,6 +28,20 @@ class ImageWrite:
 
 
 @dataclass(frozen=True)
+class HostRoot:
+    """The host's own files, read-only, as the root of programs in the guest.
+
+    They start in `folder` with `environment` (NAME=VALUE each).  /tmp, /run, /var/tmp and
+    /dev/shm are empty and writable there, but for the folders in `visible`.  What a program
+    writes to descriptor 3 comes back as it is (`Observation.lines`).
+    """
+
+    folder: str
+    environment: tuple[str, ...]
+    visible: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class RecoveryPlan:
     """What recovery consists of.
 
@@ -36,6 +50,7 @@ class RecoveryPlan:
     the command line of a writer that goes on after recovery by `after_records` records, empty
     for none; the engine adds `first_lsn=N`, the record after the last one that came back.
     `device` is what the guest calls its disk; engines that have a disk of their own do not ask.
+    `host` is for readers that are anybody's programs.
     """
 
     filesystem: str
@@ -45,6 +60,7 @@ class RecoveryPlan:
     after: tuple[str, ...] = ()
     after_records: int = 0
     device: str = "vda"
+    host: HostRoot | None = None
 
     def __post_init__(self) -> None:
         if bool(self.after) != (self.after_records > 0):

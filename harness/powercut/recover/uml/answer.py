@@ -35,9 +35,10 @@ class Trouble(Exception):
         return self.cause in _LASTING
 
 
-def observe(share: Share, answer: Answer, said: str) -> Observation:
+def observe(share: Share, answer: Answer, said: str, *, program: bool = False) -> Observation:
     """What `answer` to a RECOVER says of the state; `said` is what the kernel said.
 
+    The reader of a `program` has written lines, and not extents.
     MOUNT_REFUSED presumes that this kernel mounts the plan's file system; the engine looks.
     Raises Trouble if nothing may be concluded from the answer.
     """
@@ -46,6 +47,9 @@ def observe(share: Share, answer: Answer, said: str) -> Observation:
     failure = "" if answer.step is Step.NONE else f"{answer.reason}\n{said}".strip()
     if answer.step is Step.MOUNT:  # the system's last word: recovery was tried to its end
         return _refused(answer, failure)
+    if program:
+        lines = share.bytes(answer.answer)
+        return Observation((), complete=answer.step is Step.NONE, failure=failure, lines=lines)
     try:
         extents = share.extents(answer.answer)
         later = _later(share, answer, failure, said)

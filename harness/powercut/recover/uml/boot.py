@@ -32,12 +32,14 @@ MODULES: Final = Path("/usr/lib/uml/modules")
 _MODULE_FILES: Final = (
     "drivers/block/brd.ko",
     "drivers/block/loop.ko",
+    "drivers/block/virtio_blk.ko",
     "drivers/md/dm-mod.ko",
     "drivers/md/dm-bufio.ko",
     "drivers/md/dm-snapshot.ko",
     "drivers/md/dm-log-writes.ko",
 )
 _ROOM_MIB: Final = 160  # what the guest uses of its memory besides the disk, generously
+_VIRTIO_BLOCK: Final = 2  # the device type, as the virtio specification numbers them
 _CONSOLE_TAIL: Final = 8192  # bytes
 _KILL_TIMEOUT_S: Final = 20.0
 
@@ -55,6 +57,11 @@ def guard_binary() -> Path:
 def xstate_library() -> Path:
     """What lets UML run on processors with AMX (guests/uml/xstate.c), from the same Makefile."""
     return BUILD / "lib" / "uml-xstate.so"
+
+
+def stamp_library() -> Path:
+    """What gives a program's lines the host's clock (guests/uml/stamp.c), from that Makefile."""
+    return BUILD / "lib" / "uml-stamp.so"
 
 
 def unavailable() -> list[str]:
@@ -150,10 +157,33 @@ class UbdDisk:
     flags: str = ""
 
 
+@dataclass(frozen=True)
+class OutsideDisk:
+    """A disk that another process serves, over vhost-user, and who runs on it.
+
+    `lines` is a socket of packets (SOCK_SEQPACKET) on which a program's lines go out, each
+    with its instant in front: guests/uml/stamp.c.
+    """
+
+    socket: Path
+    lines: int
+
+
 def uml_argv(
-    *, memory_mib: int, initrd: int, share: int, line: int, disk: UbdDisk | None = None
+    *,
+    memory_mib: int,
+    initrd: int,
+    share: int,
+    line: int,
+    disk: UbdDisk | None = None,
+    outside: OutsideDisk | None = None,
+    host_files: bool = False,
 ) -> list[str]:
-    """The command line of UML.  Numbers are file descriptors that it inherits."""
+    """The command line of UML.  Numbers are file descriptors that it inherits.
+
+    With `host_files` a guest can mount what the caller may read on the host: for programs of the
+    caller's own, and for nothing that comes from a stranger.
+    """
     argv = [
         shutil.which(KERNEL) or KERNEL,
         f"mem={memory_mib}M",
@@ -167,11 +197,14 @@ def uml_argv(
         "noreboot",
         "oops=panic",  # a kernel that has oopsed is not asked about the next state
         "uml_dir=/dev/null/",
-        "hostfs=/dev/null",  # the host's files are built into the kernel; here it finds none
         "rcupdate.rcu_expedited=1",
     ]
+    if not host_files:
+        argv.append("hostfs=/dev/null")  # hostfs is built into the kernel; here it finds nothing
     if disk is not None:
         argv.append(f"ubd0{disk.flags}=/proc/self/fd/{disk.fd}")
+    if outside is not None:
+        argv += [f"virtio_uml.device={outside.socket}:{_VIRTIO_BLOCK}", f"ssl1=fd:{outside.lines}"]
     return argv
 
 
@@ -186,6 +219,8 @@ class UmlProcess:
         memory_mib: int,
         need: int,
         disk: UbdDisk | None = None,
+        outside: OutsideDisk | None = None,
+        host_files: bool = False,
     ) -> None:
         folder = memory_folder(need)
         if folder is None:
@@ -201,16 +236,27 @@ class UmlProcess:
             os.write(initrd, archive)
             _set_append(self._console)
             self.argv = uml_argv(
-                memory_mib=memory_mib, initrd=initrd, share=share, line=line.fileno(), disk=disk
+                memory_mib=memory_mib,
+                initrd=initrd,
+                share=share,
+                line=line.fileno(),
+                disk=disk,
+                outside=outside,
+                host_files=host_files,
             )
             inherited = [initrd, share, line.fileno(), *([] if disk is None else [disk.fd])]
+            preloaded, environment = str(xstate_library()), {"TMPDIR": str(folder)}
+            if outside is not None:
+                inherited.append(outside.lines)
+                preloaded += f":{stamp_library()}"
+                environment["POWERCUT_STAMP_FD"] = str(outside.lines)
             self._guard = subprocess.Popen(
-                [str(guard_binary()), "--preload", str(xstate_library()), *self.argv],
+                [str(guard_binary()), "--preload", preloaded, *self.argv],
                 stdin=alive,
                 stdout=self._console,
                 stderr=self._console,
                 pass_fds=inherited,
-                env={"TMPDIR": str(folder)},
+                env=environment,
                 start_new_session=True,
                 cwd="/",
             )
@@ -250,6 +296,11 @@ class UmlProcess:
         size = os.fstat(self._console).st_size
         start = max(0, size - _CONSOLE_TAIL)
         return os.pread(self._console, size - start, start).decode(errors="replace").strip()
+
+    def trim_console(self, most: int) -> None:
+        """As `clear_console`, if there are more than `most` bytes."""
+        if os.fstat(self._console).st_size > most:
+            os.ftruncate(self._console, 0)
 
     def clear_console(self) -> None:
         """Forgets what the kernel has said so far."""

@@ -300,6 +300,7 @@ class UmlEngine:
             memory_mib=self._memory_mib,
             need=(_GUEST_MIB << 20) + 2 * PAGE * len(filled),
             disk=self._disk,
+            host_files=self._plan.host is not None,
         )
         self.boots += 1
         self._wait(deadline, "boot")
@@ -307,7 +308,7 @@ class UmlEngine:
         self._patch(filled, deadline)
 
     def _configure(self, deadline: float) -> None:
-        text = _plan_text(self._plan)
+        text = plan_text(self._plan)
         self._memory().put(text)
         self._checked(Verb.CONFIGURE, deadline, length=len(text))
 
@@ -324,7 +325,7 @@ class UmlEngine:
         )
         self.last = answer
         said = self._process.console() if answer.step is not Step.NONE else ""
-        observation = observe(self._memory(), answer, said)
+        observation = observe(self._memory(), answer, said, program=self._plan.host is not None)
         if self._granule:
             begin = answer.answer + answer.after_answer
             words = self._memory().area[begin : begin + answer.reads]
@@ -402,8 +403,12 @@ def read_granule(size: int) -> int:
     return granule
 
 
-def _plan_text(plan: RecoveryPlan) -> bytes:
+def plan_text(plan: RecoveryPlan) -> bytes:
     """The plan as CONFIGURE wants it (guests/uml/share.h)."""
     words = [plan.filesystem, plan.mount_options, plan.mount_point]
     words += [*plan.reader, "", *plan.after, ""]
+    if plan.host is None:
+        words += ["", "", "", ""]
+    else:
+        words += ["/host", plan.host.folder, *plan.host.environment, "", *plan.host.visible, ""]
     return b"".join(word.encode() + b"\0" for word in words)

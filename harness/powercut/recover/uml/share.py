@@ -63,6 +63,7 @@ class Flag(enum.IntFlag):
 
     AFTER = 1
     RECORD = 2
+    LIVE = 4
 
 
 class After(enum.IntEnum):
@@ -183,6 +184,10 @@ class Share:
             step_ns=tuple(fields[22 : 22 + STEPS]),
             what=fields[22 + STEPS].split(b"\0")[0].decode(errors="replace"),
         )
+
+    def bytes(self, size: int) -> bytes:
+        """The first `size` bytes of the area."""
+        return self._map[PAGE : PAGE + size]
 
     def extents(self, size: int, *, at: int = 0) -> tuple[Extent, ...]:
         """The extents in `size` bytes from `at`.  Raises ValueError for what are none."""

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The host's own files as the root of the programs that PID 1 starts.
+ *
+ * They are hostfs, mounted read-only: a program finds what is installed on the host, and
+ * changes none of it.  Where programs write as a matter of course there are empty
+ * file systems in memory; what the host has there is hidden, but for the folders that
+ * the plan names as visible.
+ */
+#include "init.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+static const char *const volatile_folders[] = {"/tmp", "/run", "/var/tmp", "/dev/shm"};
+
+static int over(const char *type, const char *folder, unsigned long flags, const char *options)
+{
+    char path[512];
+
+    snprintf(path, sizeof path, ROOT "%s", folder);
+    if (mount(type, path, type, flags, options) != 0)
+        return fail(PCU_STEP_CHECK, "mount %s on %s", type, path);
+    return 0;
+}
+
+static int make_folders(char *path)
+{
+    char *slash;
+
+    for (slash = strchr(path + strlen(ROOT) + 1, '/');; slash = strchr(slash + 1, '/')) {
+        if (slash != NULL)
+            *slash = '\0';
+        if (mkdir(path, 0755) != 0 && errno != EEXIST && errno != EROFS)
+            return fail(PCU_STEP_CHECK, "mkdir %s", path);
+        if (slash == NULL)
+            return 0;
+        *slash = '/';
+    }
+}
+
+static int is_below(const char *path, const char *folder)
+{
+    size_t length = strlen(folder);
+
+    return strncmp(path, folder, length) == 0 && (path[length] == '/' || path[length] == '\0');
+}
+
+/* Shows a folder of the host that one of the empty file systems hides. */
+static int show(const char *folder)
+{
+    char path[512];
+    size_t index;
+
+    for (index = 0; index < sizeof volatile_folders / sizeof *volatile_folders; index++) {
+        if (!is_below(folder, volatile_folders[index]))
+            continue;
+        snprintf(path, sizeof path, ROOT "%s", folder);
+        if (make_folders(path) != 0)
+            return -1;
+        return over("hostfs", folder, MS_RDONLY, folder);
+    }
+    return 0;
+}
+
+int root_setup(char *const visible[])
+{
+    static int done;
+    size_t index;
+
+    if (done)
+        return 0;
+    if (mkdir(ROOT, 0755) != 0 && errno != EEXIST)
+        return fail(PCU_STEP_CHECK, "mkdir " ROOT);
+    if (over("hostfs", "", MS_RDONLY, "/") != 0 || over("devtmpfs", "/dev", 0, NULL) != 0 ||
+        over("proc", "/proc", 0, NULL) != 0 || over("sysfs", "/sys", 0, NULL) != 0)
+        return -1;
+    if (mkdir(ROOT "/dev/shm", 01777) != 0 && errno != EEXIST)
+        return fail(PCU_STEP_CHECK, "mkdir /dev/shm");
+    for (index = 0; index < sizeof volatile_folders / sizeof *volatile_folders; index++)
+        if (over("tmpfs", volatile_folders[index], 0, "mode=1777") != 0)
+            return -1;
+    for (; *visible != NULL; visible++)
+        if (show(*visible) != 0)
+            return -1;
+    done = 1;
+    return 0;
+}

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program under test: set up, recorded, explored, and the same on a disk that lies.
+
+The control is the same program on a disk that ignores flushes: there, every acknowledged
+operation can be lost, and a check that does not notice would notice nothing.  No SAFE without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from powercut.explore.program import ProgramExplorer
+from powercut.explore.request import Budget
+from powercut.model.verdict import Verdict
+from powercut.recording.program import open_program
+from powercut.recover.uml.engine import UmlEngine
+from powercut.rig.program import Program
+from powercut.rig.scratch import scratch
+from powercut.store.program import ProgramDir, ProgramResult
+from powercut.trial.program import ProgramJob, prepare, record_program
+
+LYING: Final = "lying"
+_CONTROL_BUDGET: Final = Budget(states=12)
+_CONTROL_SHARE: Final = 0.25  # of the acks and of the time that the cell itself has
+
+
+@dataclass(frozen=True)
+class ProgramEvent:
+    """How far it has come: what is done now, and how much of it."""
+
+    doing: str
+    done: int = 0
+    lossy: int = 0
+
+
+Listener = Callable[[ProgramEvent], None]
+
+
+@dataclass(frozen=True)
+class ProgramLimits:
+    """How long to look at states, what a state may take (seconds), and how to choose them."""
+
+    budget: Budget
+    state_s: float
+    seed: int
+
+
+def run_program(
+    job: ProgramJob, directory: Path, cache: Path, limits: ProgramLimits, listener: Listener
+) -> ProgramResult:
+    """Records, judges, and leaves everything in the new folder `directory`.
+
+    Raises UsageError if the program's `setup` fails or the folder exists, HostError.
+    """
+    with scratch() as folder:
+        listener(ProgramEvent("set-up"))
+        base = folder / "base.img"
+        prepare(job, base, cache)
+        main = ProgramDir.create(directory)
+        lying = ProgramDir.create(main.control(LYING).path)
+        record_program(job, base, main, lambda acks: listener(ProgramEvent("running", acks)))
+        control = _control_job(job)
+        record_program(
+            control, base, lying, lambda acks: listener(ProgramEvent("control running", acks))
+        )
+    return judge_program(main, limits, listener)
+
+
+def judge_program(
+    directory: ProgramDir, limits: ProgramLimits, listener: Listener
+) -> ProgramResult:
+    """Judges a recording and its control from what is on disk; writes result.json.
+
+    Raises DamagedRecording, HostError.
+    """
+    control = _explore(
+        directory.control(LYING),
+        ProgramLimits(_CONTROL_BUDGET, limits.state_s, limits.seed),
+        lambda done, lossy: listener(ProgramEvent("control", done, lossy)),
+    )
+    result = _explore(
+        directory,
+        limits,
+        lambda done, lossy: listener(ProgramEvent("states", done, lossy)),
+    )
+    result = with_control(result, control)
+    directory.write_result(result)
+    return result
+
+
+def with_control(result: ProgramResult, control: ProgramResult) -> ProgramResult:
+    """The verdict once the control is known: no SAFE if it was not LOSSY."""
+    changes: dict[str, object] = {"controls": {LYING: control.verdict}}
+    if control.outcome is not Verdict.LOSSY:
+        why = (
+            "the control did not lose anything: on a disk that ignores flushes "
+            f"{control.states} states kept everything that this program acknowledged, or nothing "
+            "could be said of them; so what its check says is no evidence"
+        )
+        changes["reasons"] = (
+            *result.reasons,
+            why,
+            *(f"the control: {reason}" for reason in control.reasons),
+        )
+        if result.outcome is Verdict.SAFE:
+            changes["verdict"] = Verdict.INCONCLUSIVE.name
+    return result.model_copy(update=changes)
+
+
+def program_of(directory: ProgramDir) -> Program:
+    """The program that was recorded, as it is found on this host now."""
+    record = directory.read_record()
+    return Program(record.command, record.folder)
+
+
+def _control_job(job: ProgramJob) -> ProgramJob:
+    return replace(
+        job.lying(),
+        acks=max(20, int(job.acks * _CONTROL_SHARE)),
+        seconds=max(1.0, job.seconds * _CONTROL_SHARE),
+    )
+
+
+def _explore(
+    directory: ProgramDir, limits: ProgramLimits, listener: Callable[[int, int], None]
+) -> ProgramResult:
+    recording = open_program(directory)
+    record = recording.record
+    plan = program_of(directory).plan(
+        record.filesystem, record.mount_options, record.seed, bytes.fromhex(record.run_id)
+    )
+    with UmlEngine(directory.base, plan, programs={}) as engine:
+        explorer = ProgramExplorer(
+            recording, engine, seed=limits.seed, state_s=limits.state_s, listener=listener
+        )
+        return explorer.judge(limits.budget)

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The checker of operations: what a program acknowledged, against what its own check found.
+
+1. Acknowledged and not there: lost.
+2. There and wrong, whatever was said of it: corrupt.
+3. There and never tried: a phantom.
+4. Tried and not acknowledged, or failed: may be there or not.
+5. The store contradicts itself: not recovered.
+
+A checker that did not look at everything says nothing by what it leaves out, so only 2, 3 and 5
+remain; and what it leaves out makes the verdict INCONCLUSIVE at best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from itertools import pairwise
+
+from powercut.model.operations import OperationHistory, Sighting
+from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict, lsn_ranges
+
+_NAMED_MAX = 4
+
+
+def check_operations(history: OperationHistory, instant: int, sighting: Sighting) -> list[Finding]:
+    """What is wrong with a state that a cut at `instant` (nanoseconds) has left.
+
+    The numbers of operations stand in the findings' `lsns`.
+    """
+    required, attempted = history.acked_before(instant), history.attempted_before(instant)
+    wrong = {operation for operation, _ in sighting.wrong}
+    findings = [
+        Finding(FindingKind.NOT_RECOVERED, Verdict.LOSSY, f"the program's check says: {text}")
+        for text in sighting.bad
+    ]
+    if wrong:
+        told = "; ".join(f"{number}: {text}" for number, text in sighting.wrong[:_NAMED_MAX])
+        findings.append(_of(FindingKind.CORRUPT, wrong, f"there and wrong ({told})"))
+    if not sighting.incomplete:
+        lost = {one for one in required - wrong if not sighting.is_present(one)}
+        if lost:
+            findings.append(_of(FindingKind.LOST, lost, "acknowledged and not there"))
+    phantoms = _phantoms(sighting.present, attempted)
+    if phantoms:
+        count = sum(len(span) for span in phantoms)
+        message = f"{count} operations are there and were never tried: {_text(phantoms)}"
+        findings.append(
+            Finding(
+                FindingKind.NEVER_ATTEMPTED,
+                # A program that does not keep to its own words may have tried them silently.
+                Verdict.INCONCLUSIVE if history.trouble else Verdict.LOSSY,
+                message,
+                tuple(phantoms),
+            )
+        )
+    findings += [
+        Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, f"the program's check: {why}")
+        for why in sighting.incomplete
+    ]
+    return findings
+
+
+def _of(kind: FindingKind, operations: Collection[int], what: str) -> Finding:
+    spans = lsn_ranges(operations)
+    noun = "operation is" if len(operations) == 1 else "operations are"
+    message = f"{len(operations)} {noun} {what}: {_text(spans)}"
+    return Finding(kind, Verdict.LOSSY, message, spans)
+
+
+def _phantoms(present: Collection[LsnRange], attempted: frozenset[int]) -> list[LsnRange]:
+    """The parts of `present` that were never tried, without counting through a huge range."""
+    tried = sorted(attempted)
+    gaps: list[LsnRange] = []
+    for span in present:
+        inside = [one for one in tried if span.first <= one <= span.last]
+        edges = [span.first - 1, *inside, span.last + 1]
+        gaps += [LsnRange(low + 1, high - 1) for low, high in pairwise(edges) if high - low > 1]
+    return gaps
+
+
+def _text(spans: Collection[LsnRange]) -> str:
+    shown = [str(span) for span in list(spans)[:_NAMED_MAX]]
+    more = len(spans) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")

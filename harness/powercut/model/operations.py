@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a program claimed of its operations, and what its checker found: sets, not prefixes.
+
+Operations are numbers; they may be tried in parallel and acknowledged in any order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from powercut.model.verdict import LsnRange
+
+I64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class OperationHistory:
+    """The claims of one run.
+
+    `acked[k]` is the operation of the k-th ack and `ack_ns[k]` the instant at which it was
+    made, nanoseconds on the disk's clock, rising; the same for attempts.  `failed` are the
+    operations of which the program says that they may or may not be there.  `trouble` is what
+    it says of itself, and what is wrong with its claims.
+    """
+
+    attempted: I64
+    attempt_ns: I64
+    acked: I64
+    ack_ns: I64
+    failed: frozenset[int] = frozenset()
+    ready_ns: int | None = None
+    trouble: tuple[str, ...] = ()
+
+    def attempted_before(self, instant: int) -> frozenset[int]:
+        """Operations that may have left a trace on the disk by then."""
+        count = int(np.searchsorted(self.attempt_ns, instant, side="left"))
+        return frozenset(self.attempted[:count].tolist())
+
+    def acked_before(self, instant: int) -> frozenset[int]:
+        """Operations that recovery must return after a cut at `instant`."""
+        count = int(np.searchsorted(self.ack_ns, instant, side="left"))
+        return frozenset(self.acked[:count].tolist())
+
+    def required(self, instant: int) -> LsnRange | None:
+        """The acks before `instant`, by their number in order; None if there is none.
+
+        Two instants with the same answer require the same operations.
+        """
+        count = int(np.searchsorted(self.ack_ns, instant, side="left"))
+        return LsnRange(1, count) if count else None
+
+    @cached_property
+    def names(self) -> frozenset[int]:
+        """Every operation that was attempted at any time."""
+        return frozenset(self.attempted.tolist())
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """What a program's checker found in one recovered state.
+
+    `present` and `wrong` hold operations (`wrong` with the reason); `bad` says how the store
+    contradicts itself.  `incomplete` says why the checker did not look at everything, empty if it
+    did: then nothing may be concluded from what it does not name.
+    """
+
+    present: tuple[LsnRange, ...] = ()
+    wrong: tuple[tuple[int, str], ...] = ()
+    bad: tuple[str, ...] = ()
+    incomplete: tuple[str, ...] = ()
+
+    def is_present(self, operation: int) -> bool:
+        """Whether it is there and right."""
+        at = int(np.searchsorted(self._starts, operation, side="right")) - 1
+        return at >= 0 and operation <= int(self._ends[at])
+
+    @cached_property
+    def _order(self) -> list[LsnRange]:
+        return sorted(self.present, key=lambda span: (span.first, span.last))
+
+    @cached_property
+    def _starts(self) -> I64:
+        return np.array([span.first for span in self._order], dtype=np.int64)
+
+    @cached_property
+    def _ends(self) -> I64:
+        lasts = np.array([span.last for span in self._order], dtype=np.int64)
+        return np.maximum.accumulate(lasts) if len(lasts) else lasts

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""User-Mode Linux on the host's files, with a program's folder on a disk outside.
+
+    capture disk (nbdkit)  <- NBD -  qemu-storage-daemon  <- vhost-user -  linux.uml
+
+The capture disk stays outside, on the host's clock, and sees every flush that the guest's
+file system sends (guests/uml/live.c says what it takes for that).  The program's lines go from
+UML's serial line to a socket of ours without a relay, each with the host's clock
+(guests/uml/stamp.c).  Killing the guest kills all of it; nothing is flushed.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from powercut.channel.lines import Packet, header, pack
+from powercut.machine.process import spawn
+from powercut.model.binding import Binding
+from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.recover.port import RecoveryPlan
+from powercut.recover.uml.boot import OutsideDisk, UmlProcess, initramfs, unavailable
+from powercut.recover.uml.engine import plan_text
+from powercut.recover.uml.share import Answer, Flag, Share, Step, Verb
+
+_SHARE_BYTES: Final = 1 << 20
+_NO_ORIGIN: Final = 1 << 20  # bytes of the disk inside, which nobody uses here
+_MEMORY_MIB: Final = 1024  # at most; the host gives what is used
+_NEED_BYTES: Final = 256 << 20
+_PACKET_MAX: Final = 1 << 20
+_KILL_S: Final = 20.0
+_CONSOLE_LINES: Final = 5
+_CONSOLE_MAX: Final = 16 << 20
+_LINES_MAX: Final = 256 << 20
+_NO_FLAG: Final = Flag(0)
+
+
+class LineReceiver:
+    """Receives a program's packets in a thread of its own, and keeps them in a file."""
+
+    def __init__(self, file: Path, binding: Binding, on_packet: Callable[[Packet], None]) -> None:
+        self._ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._file = file.open("xb")
+        self._file.write(header(binding))
+        self._on_packet = on_packet
+        self._size = 0
+        self._failure: OSError | None = None
+        self._thread = threading.Thread(target=self._receive, name="lines", daemon=True)
+        self._thread.start()
+
+    def _receive(self) -> None:
+        try:
+            while raw := self._ours.recv(_PACKET_MAX):
+                packet = Packet(int.from_bytes(raw[:8], "little"), raw[8:])
+                self._size += self._file.write(pack(packet))
+                if self._size > _LINES_MAX:
+                    raise OSError(errno.EFBIG, f"more than {_LINES_MAX >> 20} MiB of lines")
+                self._on_packet(packet)
+        except OSError as error:
+            self._failure = error
+
+    def close(self) -> None:
+        """Waits for what is still on its way, once nobody holds the other end.
+
+        Raises HostError if a packet could not be kept.
+        """
+        self.theirs.close()
+        self._thread.join(_KILL_S)
+        self._ours.close()
+        try:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+        except OSError as error:
+            self._failure = self._failure or error
+        if self._thread.is_alive() or self._failure is not None:
+            why = self._failure or "the guest's processes did not end"
+            raise HostError(f"the program's lines could not be kept: {why}")
+
+
+class ProgramGuest:
+    """One guest on the disk that `nbd` serves.  A context manager; leaving it kills the guest."""
+
+    def __init__(self, nbd: Path, plan: RecoveryPlan, folder: Path, lines: LineReceiver) -> None:
+        """`folder` is for sockets.  Nothing is started yet."""
+        self._nbd = nbd
+        self._plan = plan
+        self._folder = folder
+        self._lines = lines
+        self._share = Share(_SHARE_BYTES)
+        self._server: subprocess.Popen[bytes] | None = None
+        self._process: UmlProcess | None = None
+        self.console = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()
+        self._share.close()
+
+    def start(self, *, timeout_s: float) -> None:
+        """Boots, mounts the disk and makes the program's folder.  Raises HostError."""
+        if reasons := unavailable():
+            raise HostError("programs cannot be run here: " + "; ".join(reasons))
+        deadline = time.monotonic() + timeout_s
+        vhost = self._folder / "vhost"
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(vhost))
+            listener.listen(1)
+            self._server = spawn(
+                self._server_argv(listener.fileno()),
+                self._folder / "storage-daemon.txt",
+                pass_fds=[listener.fileno()],
+            )
+        self._share.prepare_boot(_NO_ORIGIN, 64)
+        self._process = UmlProcess(
+            initramfs({}),
+            self._share.fd,
+            memory_mib=_MEMORY_MIB,
+            need=_NEED_BYTES,
+            outside=OutsideDisk(vhost, self._lines.theirs.fileno()),
+            host_files=True,
+        )
+        self._lines.theirs.close()  # so that its end is seen when the guest ends
+        self._wait(deadline)
+        text = plan_text(self._plan)
+        self._share.put(text)
+        self._checked(Verb.CONFIGURE, deadline, length=len(text))
+        self._checked(Verb.MOUNT, deadline, flags=Flag.LIVE)
+        self._running.clear_console()  # from here on it is what the program prints
+
+    def run(self, argv: tuple[str, ...], *, timeout_s: float) -> int:
+        """Runs a verb to its end; its exit status.
+
+        Raises HostError if it could not be started or the guest died, DeadlineExceeded.
+        """
+        self.begin(argv)
+        answer = self.wait_end(time.monotonic() + timeout_s)
+        if answer is None:
+            raise DeadlineExceeded(
+                f"{' '.join(argv)} did not end within {timeout_s:g} s",
+                hint="give it more time with --deadline",
+            )
+        return answer
+
+    def begin(self, argv: tuple[str, ...]) -> None:
+        """Starts a verb and returns at once."""
+        text = b"".join(word.encode() + b"\0" for word in argv) + b"\0"
+        self._share.put(text)
+        self._ask(Verb.EXEC, length=len(text), flags=Flag.LIVE)
+
+    def wait_end(self, deadline: float) -> int | None:
+        """The exit status of what was begun; None if it has not ended by `deadline`.
+
+        `deadline` is on the clock of time.monotonic.  Raises HostError if the guest died or the
+        program could not be started.
+        """
+        process = self._running
+        rang = process.wait_ring(deadline)
+        if rang is None:
+            return None
+        answer = self._share.answer() if rang else None
+        if answer is None:
+            raise HostError(f"the guest's kernel ended: {process.console()}")
+        if answer.step not in (Step.NONE, Step.READ):
+            raise HostError(f"the guest failed: {answer.reason}")
+        return answer.status
+
+    def trim_console(self) -> None:
+        """Forgets what was printed if it is more than a person would read."""
+        self._running.trim_console(_CONSOLE_MAX)
+
+    def unmount(self, *, timeout_s: float) -> None:
+        """A clean unmount: everything that was written is durable then."""
+        self._checked(Verb.UMOUNT, time.monotonic() + timeout_s)
+
+    def kill(self) -> None:
+        """Ends the guest and what serves its disk, at once; idempotent."""
+        if self._process is not None:
+            self.console = self._process.console()
+            self._process.kill()
+            self._process = None
+        if self._server is not None:
+            self._server.kill()
+            self._server.wait(_KILL_S)
+            self._server = None
+
+    @property
+    def console_now(self) -> str:
+        """The last lines that the kernel or the program printed, for a message."""
+        text = self._running.console()
+        return " / ".join(text.splitlines()[-_CONSOLE_LINES:]) or "it printed nothing"
+
+    @property
+    def _running(self) -> UmlProcess:
+        if self._process is None:
+            raise HostError("the guest is not running")
+        return self._process
+
+    def _server_argv(self, listener: int) -> list[str]:
+        disk = {
+            "driver": "nbd",
+            "node-name": "disk",
+            "server": {"type": "unix", "path": str(self._nbd)},
+        }
+        export = {
+            "type": "vhost-user-blk",
+            "id": "export",
+            "node-name": "disk",
+            "writable": True,
+            "addr": {"type": "fd", "str": str(listener)},
+        }
+        argv = ["qemu-storage-daemon", "--blockdev", json.dumps(disk)]
+        return [*argv, "--export", json.dumps(export)]
+
+    def _ask(self, verb: Verb, *, length: int = 0, flags: Flag = _NO_FLAG) -> None:
+        self._share.ask(verb, length=length, flags=flags)
+        try:
+            self._running.ring()
+        except OSError as error:
+            raise HostError(f"the guest's kernel ended: {self._running.console()}") from error
+
+    def _wait(self, deadline: float) -> Answer | None:
+        rang = self._running.wait_ring(deadline)
+        if not rang:
+            how = "did not answer in time" if rang is None else "ended"
+            raise HostError(f"the guest's kernel {how}: {self._running.console()}")
+        return self._share.answer()
+
+    def _checked(
+        self, verb: Verb, deadline: float, *, length: int = 0, flags: Flag = _NO_FLAG
+    ) -> None:
+        self._ask(verb, length=length, flags=flags)
+        answer = self._wait(deadline)
+        if answer is None or answer.step is not Step.NONE:
+            why = "no answer" if answer is None else answer.reason
+            raise HostError(f"the guest failed: {why}\n{self._running.console()}".strip())

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tries a program's contract on this host, without a disk and without a cut.
+
+What would make every verdict on it worthless is found in seconds: claims that cannot be, a check
+that finds less than was acknowledged although nothing happened, or more than was tried, or
+operations in an empty folder.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+from powercut.channel.lines import Packet
+from powercut.checkers.operations import check_operations
+from powercut.model.errors import HostError
+from powercut.model.observation import Observation
+from powercut.model.operations import Sighting
+from powercut.model.units import NEVER
+from powercut.model.verdict import Verdict
+from powercut.recording.program import history_of, sighting_of
+from powercut.rig.program import Program
+
+OPERATIONS_WANTED: Final = 50
+_TAIL: Final = 400  # characters of what a verb printed
+
+
+@dataclass(frozen=True)
+class ContractStep:
+    """One thing that was tried; `problems` is empty if it went well."""
+
+    what: str
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """What came of a verb: status None if it was stopped, what it printed, what it said."""
+
+    status: int | None
+    printed: str
+    packets: tuple[Packet, ...]
+
+
+def try_contract(program: Program, *, seed: int, seconds: float) -> Iterator[ContractStep]:
+    """Tries setup, check, run and check again; ends with the first step that has a problem.
+
+    `run` is killed after OPERATIONS_WANTED acks or `seconds`; every other verb may take that long,
+    too.  Raises HostError.
+    """
+    with tempfile.TemporaryDirectory(prefix="powercut-contract-") as root:
+        folder, empty = Path(root) / "data", Path(root) / "empty"
+        empty.mkdir()
+        verbs = _Verbs(program, seed, seconds)
+        steps: tuple[Callable[[], ContractStep], ...] = (
+            lambda: _setup(verbs, folder),
+            lambda: _check(verbs, folder, "check finds nothing after setup alone"),
+            lambda: _run(verbs, folder),
+            lambda: _check(verbs, folder, "check finds what was acknowledged"),
+            lambda: _empty(verbs, empty),
+        )
+        for step in steps:
+            done = step()
+            yield done
+            if done.problems:
+                return
+
+
+def _setup(verbs: _Verbs, folder: Path) -> ContractStep:
+    ended = verbs.verb("setup", folder)
+    return ContractStep("setup makes the folder ready", _status_problems("setup", ended))
+
+
+def _run(verbs: _Verbs, folder: Path) -> ContractStep:
+    ended = verbs.verb("run", folder, acks=OPERATIONS_WANTED)
+    verbs.history = history_of(ended.packets)
+    problems = list(verbs.history.trouble)
+    if ended.status:
+        problems += _status_problems("run", ended)
+    if not len(verbs.history.acked):
+        problems.append(
+            f"run acknowledged nothing: it writes `+ N` lines to POWERCUT_FD{_also(ended)}"
+        )
+    what = (
+        f"run tried {len(verbs.history.attempted)} operations and acknowledged "
+        f"{len(verbs.history.acked)}; then it was killed"
+    )
+    return ContractStep(what, tuple(problems))
+
+
+def _check(verbs: _Verbs, folder: Path, what: str) -> ContractStep:
+    ended = verbs.verb("check", folder)
+    seen = _sighting(ended)
+    findings = check_operations(verbs.history, int(NEVER), seen)
+    problems = [finding.message for finding in findings if finding.verdict is not Verdict.SAFE]
+    return ContractStep(what, tuple(problems))
+
+
+def _empty(verbs: _Verbs, folder: Path) -> ContractStep:
+    seen = _sighting(verbs.verb("check", folder))
+    problems = ["check finds operations in an empty folder"] if seen.present else []
+    return ContractStep("check finds nothing in an empty folder", tuple(problems))
+
+
+def _sighting(ended: _Ended) -> Sighting:
+    data = b"".join(packet.data for packet in ended.packets)
+    how = "did not end in time" if ended.status is None else f"ended with status {ended.status}"
+    failure = "" if ended.status == 0 else f"it {how}{_also(ended)}"
+    return sighting_of(Observation((), complete=ended.status == 0, failure=failure, lines=data))
+
+
+def _status_problems(verb: str, ended: _Ended) -> tuple[str, ...]:
+    if ended.status == 0:
+        return ()
+    how = "did not end in time" if ended.status is None else f"ended with status {ended.status}"
+    return (f"{verb} {how}{_also(ended)}",)
+
+
+def _also(ended: _Ended) -> str:
+    return f"; it printed: {ended.printed}" if ended.printed else ""
+
+
+_NOTHING: Final = history_of([])
+
+
+class _Verbs:
+    """Runs verbs, and keeps what `run` claimed."""
+
+    def __init__(self, program: Program, seed: int, seconds: float) -> None:
+        self._program = program
+        self._seed = seed
+        self._seconds = seconds
+        self.history = _NOTHING
+
+    def verb(self, verb: str, folder: Path, *, acks: int | None = None) -> _Ended:
+        """Runs it to its end, or until so many `acks` were seen or the time is over."""
+        reading, writing = os.pipe()
+        with tempfile.TemporaryFile() as printed, os.fdopen(reading, "rb", 0) as lines:
+            process = self._start(verb, folder, writing, printed.fileno())
+            packets: list[Packet] = []
+            enough = threading.Event()
+            reader = threading.Thread(target=_read, args=(lines, packets, acks, enough))
+            reader.start()
+            status = self._wait(process, enough)
+            with suppress(ProcessLookupError):  # and whatever it has left behind
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            reader.join()
+            printed.seek(0)
+            text = printed.read()[-_TAIL:].decode(errors="replace")
+        return _Ended(status, " / ".join(text.split("\n")).strip(" /"), tuple(packets))
+
+    def _start(self, verb: str, folder: Path, lines: int, printed: int) -> subprocess.Popen[bytes]:
+        # Shells know descriptors of one digit only: it comes as 0 and becomes POWERCUT_FD.
+        command = 'exec "$@" 3>&0 0</dev/null'
+        argv = ["/bin/sh", "-c", command, "sh", *self._program.argv(verb, str(folder))]
+        environment = dict(
+            pair.split("=", 1) for pair in self._program.environment(self._seed, bytes(16))
+        )
+        try:
+            return subprocess.Popen(
+                argv,
+                cwd=self._program.folder,
+                env={**os.environ, **environment},
+                stdin=lines,
+                stdout=printed,
+                stderr=printed,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise HostError(f"cannot start {argv[4]}: {error.strerror}") from error
+        finally:
+            os.close(lines)
+
+    def _wait(self, process: subprocess.Popen[bytes], enough: threading.Event) -> int | None:
+        deadline = time.monotonic() + self._seconds
+        while time.monotonic() < deadline and not enough.is_set():
+            try:
+                return process.wait(0.02)
+            except subprocess.TimeoutExpired:
+                continue
+        return None
+
+
+def _read(
+    lines: IO[bytes], packets: list[Packet], acks: int | None, enough: threading.Event
+) -> None:
+    count = 0
+    while data := lines.read(1 << 16):
+        packets.append(Packet(time.monotonic_ns(), data))
+        count += data.count(b"+ ")
+        if acks is not None and count >= acks:
+            enough.set()

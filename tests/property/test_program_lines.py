@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lines of a program: what was said comes back, and nothing else is believed."""
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from powercut.channel.lines import (
+    OPERATION_MAX,
+    LineKind,
+    Packet,
+    header,
+    lines_of_check,
+    lines_of_run,
+    pack,
+    unpack,
+)
+from powercut.model.binding import Binding
+from powercut.model.errors import DamagedRecording
+
+MINE = Binding(digest=b"x" * 32)
+OPERATIONS = st.integers(0, OPERATION_MAX)
+CLAIMS = st.lists(st.tuples(st.sampled_from("?+-"), OPERATIONS), max_size=30)
+
+
+@given(CLAIMS, st.lists(st.integers(1, 9), max_size=80))
+def test_however_it_is_cut_into_packets_the_same_is_said(claims, sizes):
+    data = "".join(f"{word} {operation}\n" for word, operation in claims).encode()
+    packets, at = [], 0
+    for number, size in enumerate(sizes):
+        packets.append(Packet(number, data[at : at + size]))
+        at += size
+    packets.append(Packet(len(sizes), data[at:]))
+    read = lines_of_run(packets)
+    assert [(line.kind.value, line.first) for line in read.lines] == claims
+    assert read.problems == ()
+    ends = [sum(len(p.data) for p in packets[: n + 1]) for n in range(len(packets))]
+    done = 0
+    for (word, operation), line in zip(claims, read.lines, strict=True):
+        done += len(f"{word} {operation}\n")
+        assert line.at_ns == next(n for n, end in enumerate(ends) if end >= done)
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_a_problem_and_never_an_exception(data):
+    read = lines_of_check(data)
+    whole = data.count(b"\n") + (0 if data.endswith(b"\n") or not data else 1)
+    assert bool(read.lines) + bool(read.problems) > 0 or whole == 0
+    assert len(read.problems) <= 9
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.binary(max_size=50)), max_size=10))
+def test_packets_come_back_from_their_file(packets):
+    packets = tuple(Packet(*packet) for packet in packets)
+    data = header(MINE) + b"".join(pack(packet) for packet in packets)
+    assert unpack(data, MINE) == packets
+    with pytest.raises(DamagedRecording, match="another recording"):
+        unpack(data, Binding(digest=b"y" * 32))
+    for cut in range(len(data)):
+        with suppress(DamagedRecording):
+            assert unpack(data[:cut], MINE) == packets[: len(unpack(data[:cut], MINE))]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "+", "+ ", "+ x", "+ -1", "+ 1 2", "+ 1-2", "? 99999999999999999999", "= 2-1", "ready 1",
+        "+1", "ok", "x y z", "= 1-", "+ ١",
+    ],
+)  # fmt: skip
+def test_what_is_no_line(line):
+    run = lines_of_run([Packet(0, f"{line}\n".encode())])
+    check = lines_of_check(f"{line}\n".encode())
+    assert (run.lines, check.lines) == ((), ())
+    assert len(run.problems) == len(check.problems) == 1
+
+
+def test_an_unfinished_line_was_not_said_by_run_and_is_a_problem_of_check():
+    assert lines_of_run([Packet(0, b"+ 1\n+ 12")]).problems == ()
+    assert [line.first for line in lines_of_run([Packet(0, b"+ 1\n+ 12")]).lines] == [1]
+    assert len(lines_of_check(b"= 1\n= 12").problems) == 1
+
+
+def test_the_words_of_run_and_check_are_not_each_others():
+    assert lines_of_run([Packet(0, b"= 1\nbad x\n")]).lines == ()
+    assert lines_of_check(b"+ 1\n? 1\n").lines == ()
+    told = lines_of_check(b"x 7 half of it\nbad index\n! full\n").lines
+    assert [(line.kind, line.first, line.text) for line in told] == [
+        (LineKind.WRONG, 7, "half of it"),
+        (LineKind.BAD, 0, "index"),
+        (LineKind.TROUBLE, 0, "full"),
+    ]

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`check-program`: the examples keep the contract, and each way to break it is told."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from powercut.model.errors import UsageError
+from powercut.paths import ROOT
+from powercut.rig.program import Program
+from powercut.trial.contract import try_contract
+
+EXAMPLES = ["examples/append.sh", "examples/rename.py", "programs/sqlite"]
+
+
+@pytest.fixture
+def program(tmp_path):
+    """Makes a program of three pieces of shell."""
+
+    def make(setup="mkdir -p $2", run="exit 0", check="exit 0"):
+        path = tmp_path / "program"
+        path.write_text(
+            f'#!/bin/sh\nsay() {{ echo "$@" >&"$POWERCUT_FD"; }}\n'
+            f"case $1 in\nsetup) {setup} ;;\nrun) {run} ;;\ncheck) {check} ;;\nesac\n"
+        )
+        path.chmod(0o755)
+        return Program((str(path),), str(tmp_path))
+
+    return make
+
+
+def problems(program: Program, seconds: float = 20) -> list[str]:
+    *_, last = try_contract(program, seed=1, seconds=seconds)
+    return list(last.problems)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_examples_keep_it(name):
+    steps = list(try_contract(Program((str(ROOT / "workloads" / name),), "/"), seed=1, seconds=60))
+    assert [step.problems for step in steps] == [()] * 5
+
+
+WRITE = "say '? 1'; touch $2/1; say '+ 1'"
+FIND = "[ ! -e $2/1 ] || say '= 1'"
+
+
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        ({"setup": "echo no room; exit 4"}, "setup ended with status 4; it printed: no room"),
+        ({"check": "say '= 1'"}, "1 operations are there and were never tried: 1"),
+        ({"check": "exit 3"}, "status 3"),
+        ({"run": "exit 0"}, "acknowledged nothing"),
+        ({"run": "say '+ 1'"}, "never tried"),
+        ({"run": "say '? 1'; say '- 1'; say '+ 1'"}, "has failed"),
+        ({"run": "say '? 1'; say '+ 1'; say hello"}, "no line of the contract"),
+        ({"run": WRITE, "check": "exit 0"}, "1 operation is acknowledged and not there: 1"),
+        ({"run": WRITE, "check": f"{FIND}; say 'bad sums'"}, "sums"),
+        (
+            {"run": WRITE, "check": "case $2 in */empty) say '= 1' ;; *) " + FIND + " ;; esac"},
+            "empty folder",
+        ),
+    ],
+)
+def test_what_breaks_it_is_told(program, parts, told):
+    assert told in " ".join(problems(program(**parts)))
+
+
+def test_what_hangs_is_stopped_and_what_it_left_is_gone(program, tmp_path):
+    hanging = program(run=f"sleep 300 & echo $! >{tmp_path}/pid; sleep 300")
+    assert "acknowledged nothing" in problems(hanging, seconds=1)[0]
+    child = Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}/stat")
+    assert not child.exists() or child.read_text().split()[2] == "Z"
+    assert "did not end in time" in problems(program(check="sleep 300"), seconds=1)[0]
+
+
+def test_what_is_no_program():
+    with pytest.raises(UsageError, match="there is no such program"):
+        Program.find(("/nowhere/prog",))
+    with pytest.raises(UsageError, match="is not executable"):
+        Program.find((__file__,))
+    assert Program.find((sys.executable, "-c")).command[1:] == ("-c",)

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operations as sets: what a program claimed, what its check says, and what follows."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from powercut.channel.lines import Packet
+from powercut.checkers.operations import check_operations
+from powercut.model.observation import Observation
+from powercut.model.operations import OperationHistory, Sighting
+from powercut.model.verdict import FindingKind, LsnRange, Verdict
+from powercut.recording.program import history_of, sighting_of
+
+K = FindingKind
+
+
+def said(text: str) -> OperationHistory:
+    """One packet a line, an instant each from 10 on, 10 apart."""
+    return history_of(
+        [Packet(10 * n, f"{line}\n".encode()) for n, line in enumerate(text.split(", "), 1)]
+    )
+
+
+def found(text: str, **more) -> Sighting:
+    lines = "".join(f"{line}\n" for line in text.split(", ") if line).encode()
+    return sighting_of(Observation((), lines=lines, **more))
+
+
+def judged(history: str, check: str, instant: int = 10**6, **more):
+    findings = check_operations(said(history), instant, found(check, **more))
+    return [
+        (finding.kind, finding.verdict.name, [str(span) for span in finding.lsns])
+        for finding in findings
+    ]
+
+
+def test_out_of_order_and_all_there():
+    assert judged("ready, ? 5, ? 9, + 9, ? 1, + 1, + 5", "= 1, = 5, = 9") == []
+
+
+@pytest.mark.parametrize(
+    ("check", "expected"),
+    [
+        ("= 1", [(K.LOST, "LOSSY", ["2"])]),
+        ("", [(K.LOST, "LOSSY", ["1-2"])]),
+        ("= 1-3", []),
+        ("= 1-2, x 3 half", [(K.CORRUPT, "LOSSY", ["3"])]),
+        ("= 1, x 2 half", [(K.CORRUPT, "LOSSY", ["2"])]),
+        ("= 1-5", [(K.NEVER_ATTEMPTED, "LOSSY", ["4-5"])]),
+        ("= 0-9223372036854775807", [(K.NEVER_ATTEMPTED, "LOSSY", ["0", "4-9223372036854775807"])]),
+        ("= 1-2, bad torn index", [(K.NOT_RECOVERED, "LOSSY", [])]),
+        ("= 1-2, ! no memory", [(K.INCOMPLETE, "INCONCLUSIVE", [])]),
+        ("= 1-2, nonsense", [(K.INCOMPLETE, "INCONCLUSIVE", [])]),
+        ("= 1, ! no memory", [(K.INCOMPLETE, "INCONCLUSIVE", [])]),
+    ],
+)
+def test_two_acknowledged_and_one_tried(check, expected):
+    assert judged("? 1, + 1, ? 2, + 2, ? 3", check) == expected
+
+
+def test_a_check_that_fails_leaves_nothing_out_that_counts():
+    found_by = judged("? 1, + 1", "", complete=False, failure="status 3")
+    assert found_by == [(K.INCOMPLETE, "INCONCLUSIVE", [])]
+    assert (K.NOT_RECOVERED, "LOSSY", []) in judged(
+        "? 1, + 1", "bad x", complete=False, failure="status 1"
+    )
+
+
+def test_what_is_required_depends_on_the_instant():
+    history = said("? 1, + 1, ? 2, + 2")  # at 10, 20, 30, 40
+    assert [sorted(history.acked_before(t)) for t in (20, 21, 40, 41)] == [[], [1], [1], [1, 2]]
+    assert [sorted(history.attempted_before(t)) for t in (10, 11, 31)] == [[], [1], [1, 2]]
+    assert [history.required(t) for t in (20, 21, 41)] == [None, LsnRange(1, 1), LsnRange(1, 2)]
+    assert judged("? 1, + 1, ? 2, + 2", "= 1", instant=40) == []
+    assert judged("? 1, + 1, ? 2, + 2", "= 1", instant=41) == [(K.LOST, "LOSSY", ["2"])]
+    assert judged("? 1, + 1, ? 2, + 2", "= 1-2", instant=21) == [
+        (K.NEVER_ATTEMPTED, "LOSSY", ["2"])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "trouble"),
+    [
+        ("? 1, + 1, + 1", "twice"),
+        ("+ 1", "never tried"),
+        ("? 1, - 1, + 1", "has failed"),
+        ("? 1, + 1, ? 1", "again"),
+        ("? 1, + 1, - 1", "takes back"),
+        ("! disk full", "disk full"),
+        ("hello", "no line"),
+    ],
+)
+def test_impossible_claims_are_trouble_and_require_nothing_more(lines, trouble):
+    history = said(lines)
+    assert len(history.trouble) == 1
+    assert trouble in history.trouble[0]
+    assert history.acked_before(10**6) <= {1}
+    assert ("+ 1" in lines.split(", ")[:2]) >= bool(history.acked_before(10**6))
+
+
+def test_a_failed_operation_may_be_tried_again():
+    history = said("? 1, - 1, ? 1, + 1")
+    assert (history.trouble, sorted(history.acked_before(10**6))) == ((), [1])
+
+
+def test_claims_after_the_cut_were_never_made():
+    packets = [
+        Packet(10, b"? 1\n"),
+        Packet(20, b"+ 1\n"),
+        Packet(30, b"? 2\n"),
+        Packet(40, b"+ 2\n"),
+    ]
+    assert sorted(history_of(packets, 40).acked_before(10**6)) == [1]
+
+
+@given(st.sets(st.integers(0, 40)), st.sets(st.integers(0, 40)), st.sets(st.integers(0, 40)))
+def test_by_definition(tried, acked, there):
+    acked &= tried
+    order = np.array(sorted(tried), dtype=np.int64)
+    acks = np.array(sorted(acked), dtype=np.int64)
+    history = OperationHistory(
+        order, np.zeros(len(order), np.int64), acks, np.ones(len(acks), np.int64)
+    )
+    findings = check_operations(
+        history, 10, Sighting(tuple(LsnRange(one, one) for one in sorted(there)))
+    )
+    by_kind = {finding.kind: {lsn for span in finding.lsns for lsn in span} for finding in findings}
+    assert by_kind.get(K.LOST, set()) == acked - there
+    assert by_kind.get(K.NEVER_ATTEMPTED, set()) == there - tried
+    assert set(by_kind) <= {K.LOST, K.NEVER_ATTEMPTED}
+    assert all(finding.verdict is Verdict.LOSSY for finding in findings)
+
+
+def test_a_program_that_acknowledges_without_trying_is_not_convicted_by_its_silence():
+    assert judged("+ 1", "= 1") == [(K.NEVER_ATTEMPTED, "INCONCLUSIVE", ["1"])]

@@ -1,0 +1,14 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A log of numbers: appends one, syncs the file, and says so.
+case $1 in
+setup) mkdir -p "$2" && : >"$2/log" && sync "$2/log" "$2" ;;
+run)
+    n=$(($(wc -l <"$2/log") + 1))
+    echo ready >&"$POWERCUT_FD"
+    while echo "? $n" >&"$POWERCUT_FD"; do
+        echo "$n" >>"$2/log" && sync "$2/log" && echo "+ $n" >&"$POWERCUT_FD"
+        n=$((n + 1))
+    done ;;
+check) [ ! -e "$2/log" ] || sed 's/^/= /' "$2/log" >&"$POWERCUT_FD" ;;
+esac

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program under test in Python: sugar for the lines of docs/adding-a-program.md.
+
+from powercut_program import main, Session
+
+def setup(folder: str) -> None: ...
+def run(folder: str, session: Session) -> None: ...
+def check(folder: str, session: Session) -> None: ...
+
+main(setup, run, check)
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+
+class Session:
+    """Says what the program does; each call is one write."""
+
+    def __init__(self) -> None:
+        self._fd = int(os.environ["POWERCUT_FD"])
+
+    def _say(self, line: str) -> None:
+        os.write(self._fd, f"{line}\n".encode())
+
+    def ready(self) -> None:
+        """Work begins."""
+        self._say("ready")
+
+    def trying(self, operation: int) -> None:
+        """`operation` may leave a trace from now on."""
+        self._say(f"? {operation}")
+
+    def durable(self, operation: int) -> None:
+        """`operation` was promised to survive a power cut."""
+        self._say(f"+ {operation}")
+
+    def failed(self, operation: int) -> None:
+        """`operation` has failed, and may or may not be there."""
+        self._say(f"- {operation}")
+
+    def present(self, first: int, last: int | None = None) -> None:
+        """check: these operations are there, and right."""
+        self._say(f"= {first}" if last is None else f"= {first}-{last}")
+
+    def wrong(self, operation: int, reason: str) -> None:
+        """check: the operation is there, and wrong."""
+        self._say(f"x {operation} {reason}")
+
+    def bad(self, reason: str) -> None:
+        """check: the store contradicts itself."""
+        self._say(f"bad {reason}")
+
+
+def main(
+    setup: Callable[[str], None],
+    run: Callable[[str, Session], None],
+    check: Callable[[str, Session], None],
+) -> None:
+    """Calls what the command line asks for: the last two words are verb and folder."""
+    verb, folder = sys.argv[-2:]
+    if verb == "setup":
+        setup(folder)
+    elif verb == "run":
+        run(folder, Session())
+    elif verb == "check":
+        check(folder, Session())
+    else:
+        sys.exit(f"usage: {sys.argv[0]} [SETTING...] setup|run|check DIR")

@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Replaces a file by rename, as editors and package managers do; `unsafe` leaves the sync out."""
+
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from powercut_program import Session, main  # it lies beside this file
+
+UNSAFE = "unsafe" in sys.argv[1:-2]
+
+
+def replace(folder: str, text: str) -> None:
+    """Puts `text` into the file `value`: all of it or nothing, and durable."""
+    with Path(folder, "new").open("w") as file:
+        file.write(text)
+        file.flush()
+        if not UNSAFE:
+            os.fsync(file.fileno())
+    Path(folder, "new").rename(Path(folder, "value"))
+    if not UNSAFE:
+        directory = os.open(folder, os.O_RDONLY)
+        os.fsync(directory)
+        os.close(directory)
+
+
+def setup(folder: str) -> None:
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    replace(folder, "0\n")
+
+
+def run(folder: str, session: Session) -> None:
+    session.ready()
+    for number in range(1, 1_000_000):
+        session.trying(number)
+        replace(folder, f"{number}\n" + "x" * 8000)
+        session.durable(number)
+
+
+def check(folder: str, session: Session) -> None:
+    try:
+        text = Path(folder, "value").read_text()
+    except FileNotFoundError:
+        return
+    if not text.endswith("x" * 8000) and text != "0\n":
+        session.bad(f"the file has {len(text)} bytes, and begins with {text[:20]!r}")
+        return
+    last = int(text.split("\n")[0])
+    if last:
+        session.present(1, last)  # the newest value stands for all before it
+
+
+main(setup, run, check)
