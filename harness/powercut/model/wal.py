@@ -34,6 +34,9 @@ STREAMS_MAX: Final = 128
 INDEX_BITS: Final = 17
 LSN_BITS: Final = 40
 
+POSITION_MAX: Final = 1 << 62
+"""Byte offset in a log (workloads/wal/config.c)."""
+
 RECORDS_MAX: Final = 1 << 24
 """Records that a run may attempt.  Hours at thousands a second; evidence that claims more is
 refused before anything of that length is laid out in memory."""
@@ -223,6 +226,8 @@ class WalLayout:
             or (self.offset and self.kind is not LayoutKind.RAW)
         ):
             raise UsageError(f"offset={self.offset}: a raw log begins at a multiple of 512")
+        if max(self.offset, self.capacity, self.segment) > POSITION_MAX:
+            raise UsageError(f"a log ends at byte {POSITION_MAX} at the latest")
         sized = self.kind not in (LayoutKind.APPEND, LayoutKind.SEGMENTS)
         if sized and self.capacity < self.stride:
             raise UsageError(f"capacity={self.capacity}: not one slot of {self.stride} bytes fits")

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.scenario.choices import DiskModel
@@ -47,7 +47,7 @@ class Order(Record):
     command: str
     """The command that repeats it."""
 
-    scenarios: tuple[str, ...]
+    scenarios: tuple[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")], ...]
     """Names of the scenarios, in the order in which they are run."""
 
     strategy: str

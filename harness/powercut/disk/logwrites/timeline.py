@@ -76,6 +76,7 @@ from powercut.model.errors import DamagedRecording
 from powercut.model.history import History
 from powercut.model.timeline import RequestKind, Requests, Timeline
 from powercut.model.units import NEVER, SECTOR, Instant
+from powercut.model.wal import RECORDS_MAX
 
 ANY_LSN: Final = 1 << 40
 """The highest LSN that a record can have: attempted, where a log says nothing of attempts."""
@@ -252,12 +253,18 @@ def history_from_marks(marks: Iterable[tuple[Instant, str]]) -> History:
     "ack N" promises every record up to LSN N, "attempt N" announces them, and
     "fact KEY=VALUE" is kept; other marks are not for us.  Without a single "attempt"
     every LSN counts as attempted from the start, so that no record is called an intruder.
+
+    Raises DamagedRecording for a claim of more records than anybody writes.
     """
     claims: dict[str, list[tuple[int, int]]] = {"ack": [], "attempt": []}
     facts: dict[str, str] = {}
     for instant, name in marks:
         claim = _CLAIM.fullmatch(name)
         fact = _FACT.fullmatch(name)
+        if claim and int(claim[2]) > RECORDS_MAX:
+            raise DamagedRecording(
+                f"the mark {name!r}: powercut keeps account of {RECORDS_MAX} records at most"
+            )
         if claim:
             claims[claim[1]].append((int(claim[2]), int(instant)))
         elif fact:
