@@ -6,10 +6,12 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.sandbox.confined import run_confined
 
 _ROOT_TOOLS: Final = "/usr/sbin:/sbin"  # where depmod is, outside an ordinary user's PATH
 _SAID_MAX: Final = 1000
@@ -39,6 +41,30 @@ def run_tool(argv: list[str], *, deadline: float, cwd: Path | None = None, hint:
         raise DeadlineExceeded(
             f"'{' '.join(argv)}' did not end within {expired.timeout:.0f} s"
         ) from None
+    return _said(argv, done, hint)
+
+
+def run_on_package(
+    argv: list[str],
+    *,
+    deadline: float,
+    reads: Sequence[Path] = (),
+    folders: Sequence[Path] = (),
+    from_outside: bool,
+) -> str:
+    """The same for a tool that works on a package: it sees `reads`, fills `folders`.
+
+    `from_outside` says that nobody vouches for the package: apt does for those that it
+    fetched.  Raises HostError, also where such a tool would run without a sandbox.
+    """
+    left = deadline - time.monotonic()
+    done = run_confined(
+        argv, timeout_s=left, reads=reads, folders=folders, from_outside=from_outside
+    )
+    return _said(argv, done, "")
+
+
+def _said(argv: list[str], done: subprocess.CompletedProcess[str], hint: str) -> str:
     if done.returncode != 0:
         said = done.stderr.strip()[-_SAID_MAX:]
         raise HostError(

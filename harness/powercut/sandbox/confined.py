@@ -22,8 +22,9 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -46,6 +47,15 @@ REMEDY: Final = (
     "serves: Linux 5.13 or newer, with landlock in /sys/kernel/security/lsm"
 )
 """How to come by a sandbox."""
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What a tool gets of the host: files to write, paths to read, folders to fill."""
+
+    files: list[Path]
+    reads: list[Path]
+    folders: list[Path]
 
 
 @dataclass(frozen=True)
@@ -91,9 +101,10 @@ def run_confined(
     timeout_s: float,
     files: Sequence[Path] = (),
     reads: Sequence[Path] = (),
+    folders: Sequence[Path] = (),
     from_outside: bool = True,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a tool that may write `files`, read `reads`, and see nothing else of the host.
+    """Runs a tool that may write `files`, read `reads`, fill `folders`, and see nothing else.
 
     What is named must exist; a socket to connect to is one of `files`.  `from_outside` says that
     words or files come from a scenario, a recording or a guest: then the tool is not run
@@ -108,11 +119,14 @@ def run_confined(
     if missing is not None and from_outside:
         raise missing
     command = [str(tool), *argv[1:]]
-    write, read = ([file.absolute() for file in group] for group in (files, reads))
-    if missing is None:
-        wrap = _landlock if sandboxes().bubblewrap else _bubblewrap
-        command = wrap(command, write, read)
-    return _run(command, timeout_s)
+    given = _Given(*([path.absolute() for path in group] for group in (files, reads, folders)))
+    if missing is not None:
+        return _run(command, timeout_s)
+    if not sandboxes().bubblewrap:
+        return _run(_bubblewrap(command, given), timeout_s)
+    with tempfile.TemporaryDirectory(prefix="powercut-tool-") as scratch:  # a /tmp of its own
+        given = replace(given, folders=[*given.folders, Path(scratch)])
+        return _run(_landlock(command, given), timeout_s, scratch)
 
 
 def find_tool(name: str) -> Path | None:
@@ -121,7 +135,9 @@ def find_tool(name: str) -> Path | None:
     return Path(found).absolute() if found else None
 
 
-def _run(command: list[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
+def _run(
+    command: list[str], timeout_s: float, scratch: str = "/tmp"
+) -> subprocess.CompletedProcess[str]:
     try:
         done = subprocess.run(
             command,
@@ -130,7 +146,7 @@ def _run(command: list[str], timeout_s: float) -> subprocess.CompletedProcess[st
             timeout=max(timeout_s, 1.0),
             check=False,
             cwd="/",
-            env={"PATH": _PATH, "LC_ALL": "C", "HOME": "/"},
+            env={"PATH": _PATH, "LC_ALL": "C", "HOME": "/", "TMPDIR": scratch},
         )
     except OSError as error:
         raise HostError(f"cannot run {command[0]}: {error.strerror}") from error
@@ -155,7 +171,7 @@ def _readable(tool: str) -> list[Path]:
     return [path for path in paths if path.exists()]
 
 
-def _bubblewrap(command: list[str], files: list[Path], reads: list[Path]) -> list[str]:
+def _bubblewrap(command: list[str], given: _Given) -> list[str]:
     argv = [
         *_limited(),
         str(find_tool("bwrap")),
@@ -176,29 +192,31 @@ def _bubblewrap(command: list[str], files: list[Path], reads: list[Path]) -> lis
             argv += ["--symlink", str(path.readlink()), str(path)]
         else:
             argv += ["--ro-bind", str(path), str(path)]
-    for file in reads:
-        argv += ["--ro-bind", str(file), str(file)]
-    for file in files:
-        argv += ["--bind", str(file), str(file)]
+    for path in given.reads:
+        argv += ["--ro-bind", str(path), str(path)]
+    for path in (*given.files, *given.folders):
+        argv += ["--bind", str(path), str(path)]
     return [*argv, "--", *command]
 
 
-def _landlock(command: list[str], files: list[Path], reads: list[Path]) -> list[str]:
+def _landlock(command: list[str], given: _Given) -> list[str]:
     inside = [sys.executable, "-I", "-S", landlock.__file__]
-    for path in (*_readable(command[0]), *reads):
+    for path in (*_readable(command[0]), *given.reads):
         inside += ["--read", str(path)]
     inside += ["--read", "/proc/self/mounts", "--write", "/dev/null"]  # what all of them open
-    for file in files:
-        inside += ["--write", str(file)]
+    for path in given.files:
+        inside += ["--write", str(path)]
+    for path in given.folders:
+        inside += ["--fill", str(path)]
     return [*_limited(), *inside, "--", *command]
 
 
-def _try(wrap: Callable[[list[str], list[Path], list[Path]], list[str]]) -> str:
+def _try(wrap: Callable[[list[str], _Given], list[str]]) -> str:
     """Why a sandbox does not work here; empty if it does."""
     if wrap is _bubblewrap and find_tool("bwrap") is None:
         return "it is not installed"
     try:
-        done = _run(wrap(["/bin/true"], [], []), _PROBE_TIMEOUT_S)
+        done = _run(wrap(["/bin/true"], _Given([], [], [])), _PROBE_TIMEOUT_S)
     except (HostError, DeadlineExceeded) as error:
         return str(error)
     said = (done.stderr or done.stdout).strip().splitlines()

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a program that may open some files and nothing else of the host (landlock(7)).
 
-    python -I -S landlock.py [--read PATH]... [--write FILE]... -- PROGRAM [ARGUMENT]...
+    python -I -S landlock.py [--read PATH]... [--write FILE]... [--fill FOLDER]... -- PROGRAM ...
 
 It is run as a file, in a process of its own: what Landlock takes away is not given back.  The
-program may read and execute what lies at or below each PATH, and read and write each FILE.
+program may read and execute what lies at or below each PATH, read and write each FILE, and make
+and remove anything but devices below each FOLDER.
 Everything else that the kernel's version of Landlock knows is refused: to open another file
 or device, to make, rename or remove one, TCP, signals to others.  Before that all
 capabilities go, so that root is nobody special, and no program can get privileges back.
@@ -30,9 +31,12 @@ _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE = 1 << 0, 1 << 1, 1 << 2
 _FILES_KNOWN = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
 """Rights on files, by the ABI that brought them."""
 
+_MAKE_DEVICE = 1 << 6 | 1 << 11  # character, block
+_IOCTL_DEVICE = 1 << 15
+
 _TCP_KNOWN = {4: 3}
 _SCOPES_KNOWN = {6: 3}
-_FOR_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | 1 << 15
+_FOR_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -67,8 +71,8 @@ def abi_version() -> int:
     return _checked(int(found), "landlock")
 
 
-def confine(read: list[str], write: list[str]) -> None:
-    """Leaves this process, for good, what `read` and `write` name.  Raises OSError."""
+def confine(read: list[str], write: list[str], fill: list[str]) -> None:
+    """Leaves this process, for good, what the three lists name.  Raises OSError."""
     abi = abi_version()
     handled = _known(_FILES_KNOWN, abi)
     ruleset = _Ruleset(handled, _known(_TCP_KNOWN, abi), _known(_SCOPES_KNOWN, abi))
@@ -79,6 +83,8 @@ def confine(read: list[str], write: list[str]) -> None:
         _allow(rules, path, handled & (_EXECUTE | _READ_FILE | _READ_DIR))
     for path in write:
         _allow(rules, path, handled & (_READ_FILE | _WRITE_FILE | _TRUNCATE))
+    for path in fill:
+        _allow(rules, path, handled & ~(_MAKE_DEVICE | _IOCTL_DEVICE))
     _drop_capabilities()
     _checked(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
     _checked(int(_libc.syscall(_RESTRICT_SELF, rules, 0)), "landlock_restrict_self")
@@ -108,19 +114,20 @@ def main(words: list[str]) -> int:
     """Confines itself and becomes the program; returns only if it cannot."""
     read: list[str] = []
     write: list[str] = []
-    lists = {"--read": read, "--write": write}
+    fill: list[str] = []
+    lists = {"--read": read, "--write": write, "--fill": fill}
     with contextlib.suppress(ValueError):
         end = words.index("--")
         options, program = words[:end], words[end + 1 :]
         for option, path in zip(options[::2], options[1::2], strict=True):
             lists[option].append(path)
         try:
-            confine(read, write)
+            confine(read, write, fill)
             os.execv(program[0], program)
         except OSError as error:
             sys.stderr.write(f"{error.strerror or error}\n")
             return 125
-    sys.stderr.write("usage: landlock.py [--read PATH] [--write FILE] -- PROGRAM\n")
+    sys.stderr.write("usage: landlock.py [--read PATH] [--write FILE] [--fill FOLDER] -- PROGRAM\n")
     return 125
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from powercut.machine.guest import kernel_package
 from powercut.machine.guest.kernel_package import (
     exact_packages,
     find_packages,
@@ -85,3 +86,16 @@ def test_tools_that_fail_are_quoted() -> None:
         run_tool(["no-such-tool"], deadline=deadline)
     with pytest.raises(DeadlineExceeded, match="'sleep 60' did not end within"):
         run_tool(["sleep", "60"], deadline=time.monotonic())
+
+
+def test_a_package_does_not_bring_in_files_of_the_host(tmp_path):
+    root = tmp_path / "root"
+    (root / "boot").mkdir(parents=True)
+    (tmp_path / "victim").write_text("precious")
+    (root / "boot/vmlinuz-1").symlink_to(tmp_path / "victim")
+    (root / "boot/inner").write_text("kernel")
+    (root / "boot/vmlinuz-2").symlink_to("inner")
+    for path in (root / "boot/vmlinuz-1", root / "../victim"):
+        with pytest.raises(HostError, match="leads out of the kernel's package"):
+            kernel_package._inside(root, path)
+    assert kernel_package._inside(root, root / "boot/vmlinuz-2").read_text() == "kernel"

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from pathlib import Path
 
 import pytest
 
@@ -111,6 +112,13 @@ def test_the_socket_that_was_given_is_in_reach(sandbox, tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_the_tool_has_a_folder_for_what_it_needs_in_between(sandbox):
+    done = shell("echo x > $TMPDIR/x && cat $TMPDIR/x && dirname $TMPDIR/x")
+    assert done.stdout.startswith("x\n"), done.stderr
+    left = done.stdout.split()[1]
+    assert left == "/tmp" or not Path(left).exists()
+
+
 def test_a_status_and_a_signal_are_told_apart(sandbox):
     assert shell("exit 3").returncode == 3
     assert shell("kill -KILL $$").returncode == -9
@@ -128,6 +136,21 @@ def test_an_image_cannot_make_its_tool_eat_the_memory(sandbox):
     done = run_confined(["/usr/bin/python3", "-I", "-c", script], timeout_s=60)
     assert done.returncode == 1
     assert "MemoryError" in done.stderr
+
+
+def test_a_folder_is_filled_with_anything_but_devices(sandbox, tmp_path):
+    root = tmp_path / "root"
+    root.mkdir()
+    (tmp_path / "victim").write_text("precious")
+    script = (
+        f"cd {root} && mkdir a && echo x > a/b && ln -s b a/c && mv a/b a/d && rm a/d; "
+        f"mknod {root}/disk b 254 0; mknod {root}/tty c 5 0; echo x > {tmp_path}/victim; "
+        f"ln -s {tmp_path}/victim link; echo x > link; mkfifo fifo"
+    )
+    run_confined(["sh", "-c", script], timeout_s=20, folders=[root])
+    assert sorted(path.name for path in root.iterdir()) == ["a", "fifo", "link"]
+    assert [path.name for path in (root / "a").iterdir()] == ["c"]
+    assert (tmp_path / "victim").read_text() == "precious"
 
 
 @pytest.mark.parametrize("filesystem", ["xfs", "ext4", "btrfs"])

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from powercut.machine.guest.vmlinux import extract_vmlinux, has_pvh_entry, read_module
-from powercut.machine.tool import run_tool
+from powercut.machine.tool import run_on_package, run_tool
 from powercut.model.errors import HostError
 from powercut.paths import CACHE
 
@@ -169,18 +169,48 @@ def fetch_and_unpack(
     return unpack(folder, sorted(folder.glob("*.deb")), packages[0], deadline=deadline)
 
 
-def unpack(folder: Path, files: Sequence[Path], package: str, *, deadline: float) -> Path:
-    """The same from packages that are there; the one called `package` names the version."""
+def unpack(
+    folder: Path,
+    files: Sequence[Path],
+    package: str,
+    *,
+    deadline: float,
+    from_outside: bool = False,
+) -> Path:
+    """The same from packages that are there; the one called `package` names the version.
+
+    `from_outside` says that apt vouches for none of them.
+    """
     root = folder / "root"
+    root.mkdir()
     for file in files:
-        run_tool(["dpkg-deb", "-x", str(file), str(root)], deadline=deadline)
+        run_on_package(
+            ["dpkg-deb", "-x", str(file.absolute()), str(root.absolute())],
+            deadline=deadline,
+            reads=[file],
+            folders=[root],
+            from_outside=from_outside,
+        )
     ours = [file for file in files if file.name.startswith(f"{package}_")]
-    field = ["dpkg-deb", "-f", str((ours or list(files))[0]), "Version"]
-    version = run_tool(field, deadline=deadline).strip()
-    return condense(folder, root, package, version, deadline=deadline)
+    named = (ours or list(files))[0]
+    version = run_on_package(
+        ["dpkg-deb", "-f", str(named.absolute()), "Version"],
+        deadline=deadline,
+        reads=[named],
+        from_outside=from_outside,
+    ).strip()
+    return condense(folder, root, package, version, deadline=deadline, from_outside=from_outside)
 
 
-def condense(folder: Path, root: Path, package: str, version: str, *, deadline: float) -> Path:
+def condense(
+    folder: Path,
+    root: Path,
+    package: str,
+    version: str,
+    *,
+    deadline: float,
+    from_outside: bool = False,
+) -> Path:
     """Leaves what a guest needs of the kernel in `root` in the folder that it returns.
 
     `root` has boot/vmlinuz-RELEASE, or vmlinuz among its modules as Debian does it since Linux 7,
@@ -193,18 +223,30 @@ def condense(folder: Path, root: Path, package: str, version: str, *, deadline: 
     if len(images) != 1:
         raise HostError(f"{package} holds {len(images)} kernels instead of one")
     ((release, image),) = images.items()
-    run_tool(["depmod", "-b", str(root), release], deadline=deadline)
+    run_on_package(
+        ["depmod", "-b", str(root.absolute()), release],
+        deadline=deadline,
+        folders=[root],
+        from_outside=from_outside,
+    )
     result = folder / "result"
     modules = result / "modules"
     modules.mkdir(parents=True)
     orders = {}
     for name, paths in _orders(root / "lib/modules" / release).items():
         for path in paths:
-            (modules / module_file(path)).write_bytes(read_module(path))
+            (modules / module_file(path)).write_bytes(read_module(_inside(root, path)))
         orders[name] = tuple(module_file(path) for path in paths)
-    write_image(image.read_bytes(), result)
+    write_image(_inside(root, image).read_bytes(), result)
     write_about(Kernel(result, package, version, release, orders))
     return result
+
+
+def _inside(root: Path, path: Path) -> Path:
+    """`path`, unless it leads out of the package: through `..`, or by a link."""
+    if not path.resolve().is_relative_to(root.resolve()):
+        raise HostError(f"{path.name}: leads out of the kernel's package")
+    return path
 
 
 def write_image(image: bytes, folder: Path) -> None:

@@ -68,10 +68,10 @@ def _take(path: Path, folder: Path, deadline: float) -> Path:
         root = folder / "root"
         for part in ("boot", "lib/modules"):  # depmod writes beside the modules
             shutil.copytree(path / part, root / part, symlinks=True)
-        return condense(folder, root, path.name, "", deadline=deadline)
+        return condense(folder, root, path.name, "", deadline=deadline, from_outside=True)
     if path.suffix == ".deb":
         package = path.name.partition("_")[0]
-        return unpack(folder, [path], package, deadline=deadline)
+        return unpack(folder, [path], package, deadline=deadline, from_outside=True)
     image = path.read_bytes()
     result = folder / "result"
     (result / "modules").mkdir(parents=True)

@@ -38,7 +38,7 @@ from powercut.machine.guest.kernel_package import (
 )
 from powercut.machine.lock import locked
 from powercut.machine.qemu.build import PROGRAM, QemuBuild, examine_qemu
-from powercut.machine.tool import run_tool
+from powercut.machine.tool import run_on_package
 from powercut.model.errors import HostError, UsageError
 from powercut.model.versions import SUITES
 from powercut.paths import CACHE
@@ -145,8 +145,15 @@ def cached_suites() -> tuple[CachedSuite, ...]:
 
 def _unpack_qemu(suite: str, debs: Sequence[Path], folder: Path, *, deadline: float) -> None:
     root = folder / "root"
+    root.mkdir()
     for deb in debs:
-        run_tool(["dpkg-deb", "-x", str(deb), str(root)], deadline=deadline)
+        run_on_package(
+            ["dpkg-deb", "-x", str(deb.absolute()), str(root.absolute())],
+            deadline=deadline,
+            reads=[deb],
+            folders=[root],
+            from_outside=False,
+        )
     for name in _USELESS:
         shutil.rmtree(root / "usr/share" / name, ignore_errors=True)
     # Older suites keep libc in /lib; a link from /lib64 would point out of the folder.
