@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 import tarfile
@@ -35,6 +34,8 @@ from powercut.recording.state_ref import path_of, save
 from powercut.rig.scratch import scratch
 from powercut.store.files import host_errors
 from powercut.store.layout import ResultDir, TrialDir
+from powercut.store.manifest import digest_of
+from powercut.store.packed import evidence_size, open_evidence
 from powercut.store.results import RunResult
 from powercut.store.witness import read_witness
 from powercut.trial.controls import controls_for
@@ -168,9 +169,8 @@ def _files_of(trial: TrialDir, run: ResultDir) -> Iterator[str]:
 
 def _described(folder: Path, name: str) -> BundledFile:
     path = folder / name
-    with host_errors(path), path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return BundledFile(path=name, size=file.tell(), sha256=digest)
+    with host_errors(path):
+        return BundledFile(path=name, size=evidence_size(path), sha256=digest_of(path))
 
 
 def _write(file: IO[bytes], folder: Path, manifest: BundleManifest) -> None:
@@ -186,7 +186,7 @@ def _write(file: IO[bytes], folder: Path, manifest: BundleManifest) -> None:
             if each.sha256 in done:
                 continue
             done.add(each.sha256)
-            with (folder / each.path).open("rb") as content:
+            with open_evidence(folder / each.path) as content:
                 tar.addfile(_member(f"blobs/{each.sha256}", each.size), content)
 
 

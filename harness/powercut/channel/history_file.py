@@ -103,14 +103,19 @@ class RecordedHistory:
 
 
 def read_history(path: Path) -> RecordedHistory:
-    """Rebuilds the history from `path`.
-
-    Raises DamagedRecording if anything but its end is wrong.
-    """
+    """Rebuilds the history from `path`; raises as `history_of`."""
     try:
         raw = path.read_bytes()
     except OSError as error:
         raise DamagedRecording(f"cannot read {path}: {error.strerror}") from None
+    return history_of(path, raw)
+
+
+def history_of(path: Path, raw: bytes) -> RecordedHistory:
+    """Rebuilds the history from the contents `raw` of `path`.
+
+    Raises DamagedRecording if anything but its end is wrong.
+    """
     at, digest = _head(path, raw)
     ledger, decoder, complete = Ledger(), Decoder(), False
     while not complete and at + _HEADER.size <= len(raw):

@@ -22,12 +22,15 @@ from powercut.disk.pclog_format import (
     EVENT_SIZE,
     HEADER_SIZE,
     POLICIES,
+    Bytes,
     EventFlag,
     EventType,
     LogHeader,
+    ReadFile,
     data_path,
+    header_of,
     log_path,
-    read_header,
+    map_file,
 )
 from powercut.model.errors import DamagedRecording
 from powercut.model.timeline import DiskCut, RequestKind, Requests, SurvivingRange, Timeline
@@ -36,19 +39,18 @@ from powercut.model.wal import crc32c_rows
 
 Mask = npt.NDArray[np.bool_]
 Events = npt.NDArray[np.void]
-Bytes = npt.NDArray[np.uint8]
 
 _BLOCK: Final = 1 << 15
 """Events checked at a time: 2 MiB, which a processor's cache holds."""
 
 
-def read_timeline(prefix: Path, *, verify_payloads: bool) -> Timeline:
-    """The timeline recorded in PREFIX.log and PREFIX.data.
+def read_timeline(prefix: Path, *, verify_payloads: bool, read: ReadFile = map_file) -> Timeline:
+    """The timeline recorded in PREFIX.log and PREFIX.data, whose contents `read` gives.
 
     Every event is checked; the payloads of writes only with `verify_payloads`.
     Raises DamagedRecording, naming file and event, for anything wrong before the end.
     """
-    return _Reader(prefix).timeline(verify_payloads=verify_payloads)
+    return _Reader(prefix, read).timeline(verify_payloads=verify_payloads)
 
 
 def surviving_image(timeline: Timeline, base: Path) -> Bytes:
@@ -113,17 +115,14 @@ class _Kinds:
 class _Reader:
     """One log.  `events` shrinks to what is there, `complete` says whether that is all."""
 
-    def __init__(self, prefix: Path) -> None:
+    def __init__(self, prefix: Path, read: ReadFile) -> None:
         self._log = log_path(prefix)
         self._data_file = data_path(prefix)
-        self._header: LogHeader = read_header(prefix)
-        slots = (self._log.stat().st_size - HEADER_SIZE) // EVENT_SIZE
-        self._events: Events = np.empty(0, dtype=EVENT)
-        if slots:
-            self._events = np.memmap(
-                self._log, dtype=EVENT, mode="r", offset=HEADER_SIZE, shape=(slots,)
-            )
-        self._data = self._map_data()
+        log = read(self._log)
+        self._header: LogHeader = header_of(self._log, log)
+        slots = (len(log) - HEADER_SIZE) // EVENT_SIZE
+        self._events: Events = log[HEADER_SIZE : HEADER_SIZE + slots * EVENT_SIZE].view(EVENT)
+        self._data = read(self._data_file)
 
     def timeline(self, *, verify_payloads: bool) -> Timeline:
         self._events = self._events[: self._count_valid()]
@@ -156,14 +155,6 @@ class _Reader:
             f"{self._log}: event {event} {what}",
             hint="copy the recording again if it was copied; else record anew",
         )
-
-    def _map_data(self) -> Bytes:
-        try:
-            if not self._data_file.stat().st_size:
-                return np.empty(0, dtype=np.uint8)
-        except OSError as error:
-            raise DamagedRecording(f"{self._data_file}: {error.strerror}") from None
-        return np.memmap(self._data_file, dtype=np.uint8, mode="r")
 
     # -- which events are there ---------------------------------------------------
 

@@ -4,17 +4,23 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import google_crc32c
 import numpy as np
+import numpy.typing as npt
 
 from powercut.model.binding import Binding
 from powercut.model.contract import CutPolicy, DeviceContract, Honour
 from powercut.model.errors import DamagedRecording
 from powercut.model.units import NEVER, Instant
+
+Bytes = npt.NDArray[np.uint8]
+ReadFile = Callable[[Path], Bytes]
+"""How the contents of a file are had, which need not lie there as they are."""
 
 MAGIC: Final = b"PCUTLOG1"
 VERSION: Final = 1
@@ -129,17 +135,28 @@ def data_path(prefix: Path) -> Path:
     return prefix.with_name(prefix.name + ".data")
 
 
+def map_file(path: Path) -> Bytes:
+    """The contents of a file, mapped; raises DamagedRecording."""
+    try:
+        if path.stat().st_size:
+            return np.memmap(path, dtype=np.uint8, mode="r")
+    except OSError as error:
+        raise DamagedRecording(f"{path}: {error.strerror}") from None
+    return np.empty(0, dtype=np.uint8)
+
+
 def read_header(prefix: Path) -> LogHeader:
     """The header of the log named `prefix`.
 
     Raises DamagedRecording if there is none, or one of another version.
     """
     path = log_path(prefix)
-    try:
-        with path.open("rb") as file:
-            raw = file.read(HEADER_SIZE)
-    except OSError as error:
-        raise DamagedRecording(f"{path}: {error.strerror}") from None
+    return header_of(path, map_file(path))
+
+
+def header_of(path: Path, log: Bytes) -> LogHeader:
+    """The header of the log whose events are `log`; `path` is for messages.  As `read_header`."""
+    raw = log[:HEADER_SIZE].tobytes()
     if len(raw) < HEADER_SIZE or raw[:8] != MAGIC:
         raise DamagedRecording(f"{path}: this is not a disk log: it does not start with a header")
     row = np.frombuffer(raw, dtype=HEADER)[0]

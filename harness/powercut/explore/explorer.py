@@ -64,6 +64,7 @@ from powercut.store.exploration import (
     write_exploration,
 )
 from powercut.store.layout import TrialDir
+from powercut.store.packed import has_evidence
 
 _BATCH: Final = 16
 _BLOCK: Final = 16  # instants that stay together when they are shuffled
@@ -239,7 +240,7 @@ class _Run:
             return
         self._tell("cutting again", force=True)
         log = self.recorded.trial.recovery_log.with_suffix(".log")
-        live = self.wanted.depth and log.is_file()
+        live = self.wanted.depth and has_evidence(log)
         states: list[CrashState | None] = [None] if live else []
         states += self.chosen.drawn() if self.engine == "uml" else []
         # In rounds, as a recovery may have fewer states than it may be asked for; what is

@@ -15,15 +15,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from powercut.channel.history_file import RecordedHistory, read_history
+from powercut.channel.history_file import RecordedHistory, history_of
 from powercut.disk.pclog import read_timeline
-from powercut.disk.pclog_format import LogHeader, log_path, read_header
+from powercut.disk.pclog_format import LogHeader, data_path, header_of, log_path
 from powercut.model.binding import Binding, check_digest
 from powercut.model.contract import DeviceContract
 from powercut.model.errors import DamagedRecording
 from powercut.model.timeline import Timeline
 from powercut.store.binding import text_digest
 from powercut.store.layout import TrialDir, TrialRecord
+from powercut.store.packed import evidence_bytes
 
 _NO_PROMISES: Final = frozenset({"flush_latency_ns", "fua_latency_ns"})
 """What a contract says besides what it promises: how long things take is on the log's clock."""
@@ -43,7 +44,7 @@ def read_recovery_log(trial: TrialDir, record: TrialRecord, *, verify_payloads: 
 
 def read_acks(trial: TrialDir) -> RecordedHistory:
     """What was acknowledged.  Raises DamagedRecording, also for another recording's history."""
-    found = read_history(trial.history)
+    found = history_of(trial.history, evidence_bytes(trial.history).tobytes())
     check_digest(trial.history, found.digest, trial.read_binding())
     return found
 
@@ -80,10 +81,12 @@ def binding_text(trial: TrialDir) -> str:
 def _read_log(
     trial: TrialDir, record: TrialRecord, prefix: Path, *, verify_payloads: bool
 ) -> Timeline:
-    header = read_header(prefix)
-    _check_header(log_path(prefix), header, trial.read_binding())
-    _check_contract(log_path(prefix), header.contract, record.parameters.disk.contract())
-    return read_timeline(prefix, verify_payloads=verify_payloads)
+    path = log_path(prefix)
+    contents = {file: evidence_bytes(file) for file in (path, data_path(prefix))}
+    header = header_of(path, contents[path])
+    _check_header(path, header, trial.read_binding())
+    _check_contract(path, header.contract, record.parameters.disk.contract())
+    return read_timeline(prefix, verify_payloads=verify_payloads, read=contents.__getitem__)
 
 
 def _check_header(path: Path, header: LogHeader, binding: Binding) -> None:

@@ -6,12 +6,13 @@
         scenario.yaml  environment.json  reproduce.sh  verdict.json  report.html  junit.xml
         cells/<cell>/<trial>/ and controls/<name>/<trial>/
             trial.json        what was to be done          (sealed)
-            base.img          the disk at power-on         (sealed, never modified)
+            base.img          the disk at power-on         (sealed, never modified; shared)
             disk.log .data    the run                      (sealed)
             recovery.log .data  recovery                   (sealed)
             history.bin       what was acknowledged        (sealed)
             observation.json  what came back               (sealed)
             console.txt  recovery-console.txt              (sealed)
+            evidence.pack     the larger of these files, if they are packed (powercut.store.packed)
             manifest.json     the seal
             verdict.json      what follows from the above
             exploration.json  what its crash states say
@@ -31,7 +32,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shlex
+import threading
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -56,11 +59,13 @@ from powercut.store.files import (
 )
 from powercut.store.measurement import Measurement
 from powercut.store.observation import read_observation, write_observation
+from powercut.store.packed import PACK, pack, packed_names
 from powercut.store.results import RunResult, TrialResult
 
 TRIAL_FORMAT: Final = "powercut-trial/1"
-_UNSEALED: Final = frozenset({manifest.MANIFEST, "verdict.json", "exploration.json"})
-_LEFT: Final = _UNSEALED | {"trial.json", "confirmation.json"}
+_UNSEALED: Final = frozenset({manifest.MANIFEST, "verdict.json", "exploration.json", PACK})
+_LEFT: Final = (_UNSEALED - {PACK}) | {"trial.json", "confirmation.json"}
+_sharing = threading.Lock()
 _NAME_MAX: Final = 120
 _SAME_SECOND_MAX: Final = 1000
 
@@ -138,8 +143,18 @@ class TrialDir:
         return self.path / "console.txt"
 
     def adopt_base(self, image: Path) -> Path:
-        """Makes `image`, which must never change again, the base image of the recording."""
-        link_or_copy(image, self.base_image)
+        """Makes `image`, which must never change again, the base image of the recording.
+
+        The recordings of a run share one file for each content, in `bases/`.
+        """
+        shared = self.run / "bases" / f"{manifest.digest_of(image)}.img"
+        with host_errors(shared), _sharing:  # trials at the same time adopt the same image
+            shared.parent.mkdir(exist_ok=True)
+            if not shared.exists():
+                unfinished = shared.with_suffix(f".{os.getpid()}.tmp")
+                link_or_copy(image, unfinished)
+                unfinished.rename(shared)
+        link_or_copy(shared, self.base_image)
         return self.base_image
 
     def write_record(self, record: TrialRecord) -> None:
@@ -180,8 +195,9 @@ class TrialDir:
         To be called before judging.  Raises HostError.
         """
         with host_errors(self.path):
-            names = [entry.name for entry in self.path.iterdir() if not entry.name.startswith(".")]
-        manifest.seal(self.path, (name for name in names if name not in _UNSEALED))
+            names = {entry.name for entry in self.path.iterdir() if not entry.name.startswith(".")}
+        names |= set(packed_names(self.path))
+        manifest.seal(self.path, names - _UNSEALED)
 
     def check_seal(self) -> tuple[str, ...]:
         """The sealed files, all as they were; raises DamagedRecording naming those not."""
@@ -193,6 +209,13 @@ class TrialDir:
         Raises DamagedRecording if it is not as it was.
         """
         manifest.check(self.path, only=("trial.json",))
+
+    def pack(self) -> None:
+        """Makes the evidence small; the seal stays as it is, and what is read is the same.
+
+        Raises HostError and DamagedRecording.
+        """
+        pack(self.path, self.read_binding().run_id)
 
     @property
     def sealed(self) -> bool:

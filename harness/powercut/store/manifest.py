@@ -15,6 +15,7 @@ from typing import Final
 
 from powercut.model.errors import DamagedRecording
 from powercut.store.files import fsync_path, host_errors, write_atomic
+from powercut.store.packed import evidence_bytes, evidence_size, has_evidence
 
 MANIFEST: Final = "manifest.json"
 FORMAT: Final = "powercut-manifest/1"
@@ -34,10 +35,11 @@ def seal(folder: Path, names: Iterable[str]) -> None:
     with host_errors(folder):
         for name in sorted(names):
             path = folder / name
-            if not path.is_file():
+            if not has_evidence(path):
                 continue
-            fsync_path(path)
-            entries.append({"name": name, "size": path.stat().st_size, "sha256": _sha256(path)})
+            if path.is_file():
+                fsync_path(path)
+            entries.append({"name": name, "size": evidence_size(path), "sha256": digest_of(path)})
         fsync_path(folder)
     text = json.dumps({"format": FORMAT, "files": entries}, indent=1) + "\n"
     write_atomic(folder / MANIFEST, text.encode())
@@ -84,17 +86,22 @@ def _compare(folder: Path, name: str, size: int, sha256: str) -> list[str]:
     try:
         if path.is_symlink():  # powercut makes none, and this one may lead anywhere
             return [f"{path}: is a link"]
-        found = path.stat().st_size
+        found = evidence_size(path)
         if found != size:
             return [f"{path}: has {found} bytes, and had {size} when it was sealed"]
-        if _sha256(path) != sha256:
+        if digest_of(path) != sha256:
             return [f"{path}: its contents changed since it was sealed"]
+    except DamagedRecording as error:
+        return [str(error)]
     except OSError as error:
         return [f"{path}: {error.strerror}"]
     return []
 
 
-def _sha256(path: Path) -> str:
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file, which may be packed, in hex.  Raises OSError and DamagedRecording."""
+    if not path.exists():
+        return hashlib.sha256(evidence_bytes(path).tobytes()).hexdigest()
     status = path.stat()
     key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
     read_only = not status.st_mode & 0o222
