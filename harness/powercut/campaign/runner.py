@@ -30,7 +30,7 @@ from powercut.campaign.confidence import (
     seconds_of,
     total_seconds,
 )
-from powercut.campaign.keep import Keep, drop_unless_kept
+from powercut.campaign.keep import Keep, keep_or_drop
 from powercut.campaign.resume import (
     SELECTION,
     SESSIONS,
@@ -376,7 +376,7 @@ class _Run:
             directory.write_verdict(result)
         wanted = wanted_verdict(parameters.expect) if control is None else control.expected
         worth = result.verdict if control is None else as_control(result)
-        drop_unless_kept(directory, worth, wanted, self.ways.keep, control=control is not None)
+        keep_or_drop(directory, worth, wanted, self.ways.keep, control=control is not None)
         self.on_event(
             TrialFinished(
                 cell=name,

@@ -66,7 +66,7 @@ class CertifyWays:
     """How it is done, as far as it does not change what comes out."""
 
     jobs: int = 1
-    keep: Keep = Keep.NOTABLE
+    keep: Keep = Keep.EVIDENCE
     on_event: Listener = field(default=lambda _: None)
 
 

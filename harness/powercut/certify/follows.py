@@ -124,7 +124,8 @@ def _problems_of_trials(
             yield f"trial {trial.trial}: the recording is of {record.cell}"
         elif (record.parameters, record.trial) != (planned.parameters, by_number[trial.trial]):
             yield f"trial {trial.trial}: the recording is of other settings, or of another seed"
-        check_scenario(place, record, scenario)
+        for copy in (scenario, run.scenario_copy):
+            check_scenario(place, record, copy)
         yield from _problems_beside(place, trial)
     for number in sorted(set(by_number) - set(listed)):
         place = run.place_of(planned.name, number)

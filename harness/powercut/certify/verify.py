@@ -6,7 +6,8 @@
 2. It follows from its folder: drawn up again from the results there, it comes out the same,
    field by field; these results follow from their trials and controls
    (powercut.certify.follows); each recording that was kept is as it was sealed.
-3. With `deep`, each recording that was kept is judged again, by the checkers of today.
+3. With `deep`, each recording is judged again, by the checkers of today; one that is not there is
+   a problem, since its verdict rests on nothing, unless `allow_missing`.
 4. If it is signed, the signature fits the file and, where the reader says whom to trust, the
    signer is one of them.
 
@@ -25,14 +26,13 @@ from typing import Any, Final
 from powercut import __version__
 from powercut.certify.build import axes_of, certificate_of
 from powercut.certify.follows import problems_of_runs
+from powercut.certify.recordings import Depth, look_at, missing_problems, not_bound
 from powercut.certify.sign import check_signature
 from powercut.certify.words import statement_of
-from powercut.explore.trial import explored
 from powercut.model.confidence import upper_bound
-from powercut.model.errors import DamagedRecording, PowercutError, UsageError
+from powercut.model.errors import PowercutError, UsageError
 from powercut.model.verdict import Verdict
 from powercut.rig.commands import is_bare
-from powercut.rig.engine_shelf import EngineShelf
 from powercut.scenario.flat import differing
 from powercut.scenario.settings import Expect
 from powercut.store.certificate import Certificate, CertifiedCell, SealedRecording
@@ -41,12 +41,9 @@ from powercut.store.certify_order import (
     CertificateDir,
     read_certificate,
 )
-from powercut.store.confirmation import read_confirmation
 from powercut.store.layout import TrialDir
 from powercut.store.results import wanted_verdict
 from powercut.trial.controls import EXPECTED, controls_for
-from powercut.trial.judge import judge_trial
-from powercut.witness.confirm import recovered_again
 
 _SHOWN_MAX: Final = 60
 _CLOSE: Final = 1e-9
@@ -67,9 +64,17 @@ class Examination:
     """What could not be looked at."""
 
 
-def examine(path: Path, *, deep: bool = False, allowed_signers: Path | None = None) -> Examination:
+def examine(
+    path: Path,
+    *,
+    deep: bool = False,
+    allow_missing: bool = False,
+    jobs: int = 1,
+    allowed_signers: Path | None = None,
+) -> Examination:
     """Examines the certificate at `path`, a file or its folder.
 
+    `jobs` recordings are judged at the same time.
     Raises UsageError if there is none, and DamagedRecording if it does not follow the schema.
     """
     file = path / "certificate.json" if path.is_dir() else path
@@ -86,7 +91,8 @@ def examine(path: Path, *, deep: bool = False, allowed_signers: Path | None = No
         if deep:
             problems.append(f"{file.parent}: there is no evidence to judge again")
     else:
-        _examine_folder(certificate, directory, deep, problems, checked, unchecked)
+        how = Depth(deep, allow_missing, jobs)
+        _examine_folder(certificate, directory, how, problems, checked, unchecked)
     if unseen := sum(_rests_on_bytes(cell) for cell in certificate.cells):
         unchecked.append(
             f"{unseen} cells are SAFE on a file system or an image format without a recovered "
@@ -126,7 +132,7 @@ def _examine_signature(
 def _examine_folder(
     certificate: Certificate,
     directory: CertificateDir,
-    deep: bool,
+    how: Depth,
     problems: list[str],
     checked: list[str],
     unchecked: list[str],
@@ -150,32 +156,30 @@ def _examine_folder(
     folders = [directory.path / entry.directory for entry in evidence_of(again)]
     trials = [TrialDir(folder, directory.path) for folder in folders]
     there = [trial for trial in trials if trial.kept]
-    confirmed = 0
-    with EngineShelf() as shelf:
-        for trial in there:
-            problems += _seal_problems(trial)
-            if deep:
-                problems += _judged_again(trial, shelf)
-                confirmed += _confirm_again(trial, problems, unchecked)
+    seen = look_at(there, how)
+    problems += [line for one in seen for line in one.problems]
+    unchecked += [line for one in seen for line in one.unchecked]
     told = {entry.directory for entry in evidence_of(certificate) if entry.kept}
-    lost = [t for t in trials if not t.kept and t.relative in told]
-    if deep:
-        problems += [f"{t.path}: the recording is gone, and cannot be judged again" for t in lost]
+    missing = [trial for trial in trials if not trial.kept]
+    lost = [trial for trial in missing if trial.relative in told]
+    if how.deep and not how.allow_missing:
+        problems += missing_problems(missing, len(trials))
     if len(problems) == before:
         checked.append("Drawn up again from the results beside it, it comes out the same.")
         checked.append("The results follow from their trials and controls.")
         if there:
-            what = "judged again with the same outcome" if deep else "as it was sealed"
+            what = "judged again with the same outcome" if how.deep else "as it was sealed"
             checked.append(f"{len(there)} of {len(trials)} recordings are there, each {what}.")
-        if confirmed:
+        if confirmed := sum(one.confirmed for one in seen):
             what = "confirmation was" if confirmed == 1 else "confirmations were"
             checked.append(f"{confirmed} {what} repeated, with the same outcome.")
-    if dropped := len(trials) - len(there) - len(lost):
+    if dropped := len(missing) - len(lost):
         unchecked.append(f"{dropped} of {len(trials)} recordings were not kept.")
     if lost:
         unchecked.append(f"{len(lost)} recordings are gone that were there when it was drawn up.")
-    if there and not deep:
+    if there and not how.deep:
         unchecked.append("No recording was judged again: --deep does.")
+    unchecked += not_bound(there)
 
 
 def evidence_of(certificate: Certificate) -> tuple[SealedRecording, ...]:
@@ -189,49 +193,6 @@ def evidence_of(certificate: Certificate) -> tuple[SealedRecording, ...]:
         )
     }
     return tuple(found.values())
-
-
-def _seal_problems(trial: TrialDir) -> list[str]:
-    try:
-        trial.check_seal()
-    except PowercutError as error:
-        return str(error).splitlines()
-    return []
-
-
-def _judged_again(trial: TrialDir, shelf: EngineShelf) -> Iterator[str]:
-    try:
-        stored = trial.read_verdict()
-        result = explored(trial, judge_trial(trial), again=True, shelf=shelf)
-    except PowercutError as error:
-        yield str(error)
-        return
-    if (result.verdict, result.commits_acked) != (stored.verdict, stored.commits_acked):
-        yield (
-            f"{trial.path}: judged again it is {result.verdict.name} with "
-            f"{result.commits_acked} acknowledged records, and was {stored.verdict.name} with "
-            f"{stored.commits_acked}"
-        )
-    elif result.lost_lsns != stored.lost_lsns:
-        yield f"{trial.path}: judged again, other records are lost"
-
-
-def _confirm_again(trial: TrialDir, problems: list[str], unchecked: list[str]) -> bool:
-    """Recovers a disk once more whose loss another recovery has confirmed; whether it agreed."""
-    try:
-        known = read_confirmation(trial)
-        if known is None or not known.confirmed:
-            return False
-        again = recovered_again(trial, trial.read_verdict())
-    except DamagedRecording as error:
-        problems.append(str(error))
-    except PowercutError as error:
-        unchecked.append(f"{trial.relative}: its confirmation could not be repeated: {error}")
-    else:
-        if (again.confirmed, again.lsns) == (True, known.lsns):
-            return True
-        problems.append(f"{trial.path}: the confirmation does not come out again: {again.how}")
-    return False
 
 
 def _plain(certificate: Certificate, *, texts: bool) -> dict[str, Any]:

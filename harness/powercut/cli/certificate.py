@@ -31,21 +31,37 @@ def show(file: Path) -> int:
 
 @certificate.command()
 @click.argument("file", type=FILE)
-@click.option("--deep", is_flag=True, help="Judge every recording again that was kept.")
+@click.option("--deep", is_flag=True, help="Judge every recording again; each has to be there.")
+@click.option(
+    "--allow-missing", is_flag=True, help="With --deep: recordings that were not kept are no fault."
+)
+@click.option("--jobs", type=click.IntRange(1, 256), help="Recordings at the same time.")
 @click.option(
     "--allowed-signers",
     type=FILE,
     metavar="FILE",
     help="Whom to trust, as ssh-keygen(1) has it; without it any key will do.",
 )
-def verify(file: Path, deep: bool, allowed_signers: Path | None) -> int:
+def verify(
+    file: Path, deep: bool, allow_missing: bool, jobs: int | None, allowed_signers: Path | None
+) -> int:
     """Whether a certificate follows from its evidence, and its signature fits.
 
     Exit status: 0 it does; 1 something is wrong; 2 there is none.
     """
+    import os
+
     from powercut.certify.verify import examine
 
-    outcome = examine(certificate_file(file), deep=deep, allowed_signers=allowed_signers)
+    if allow_missing and not deep:
+        raise UsageError("--allow-missing says nothing without --deep")
+    outcome = examine(
+        certificate_file(file),
+        deep=deep,
+        allow_missing=allow_missing,
+        jobs=jobs or os.cpu_count() or 1,
+        allowed_signers=allowed_signers,
+    )
     console = console_beside()
     for style, mark, lines in (
         ("green", "✓", outcome.checked),

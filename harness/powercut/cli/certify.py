@@ -61,10 +61,11 @@ PROFILES = ("quick", "nightly", "full")
 @click.option("--jobs", type=click.IntRange(1, 256), help="Trials at the same time.")
 @click.option(
     "--keep",
-    type=click.Choice(["all", "notable", "none"]),
-    default="notable",
+    type=click.Choice(["all", "evidence", "notable", "none"]),
+    default="evidence",
     show_default=True,
-    help="Recordings that stay: of what was judged, all, what was not simply well, or none.",
+    help="Recordings that stay: all that a verdict rests on, packed (`evidence`); only those that "
+    "were not simply well; none; or all as they were recorded, measurements included.",
 )
 @results_option
 @click.option("--resume", type=FILE, metavar="DIR", help="Go on with one that was interrupted.")

@@ -5,7 +5,7 @@ The format, docs/formats/packed-evidence.md:
 
     8 bytes     magic
     u32, u32    length of the index, CRC-32C of it; little-endian
-    index       JSON: {"run_id": hex, "files": [{"name", "size", "crc32c", "data", "folds"}]}
+    index       JSON: {"run_id": hex, "files": [{"name", "size", "data", "folds"}]}
     frames      zstd (RFC 8878), two for each file, in the order of the index: `data` bytes with
                 the file, payload of the run folded away (powercut.model.folding), and `folds`
                 bytes with what was folded, four columns of u64 of which the first and the last
@@ -18,6 +18,7 @@ unpacked counts, whatever the pack says: `pack` may have been interrupted.
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import struct
@@ -57,7 +58,6 @@ class _Entry:
 
     name: str
     size: int
-    crc32c: int
     at: int
     data: int
     folds: int
@@ -88,6 +88,7 @@ class Pack:
             raise self._damaged(f"its index makes no sense: {error!r}") from error
         if len(self._run_id) != 16:
             raise self._damaged("its run id has not 16 bytes")
+        self._read: dict[str, Bytes] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -99,37 +100,44 @@ class Pack:
         return self._entries[name].size
 
     def read(self, name: str) -> Bytes:
-        """A file, as it was; raises DamagedRecording."""
-        entry = self._entries[name]
-        data = self._unpacked(entry, entry.at, entry.data, entry.size)
-        if entry.folds:
-            try:
-                unfold(data, self._folds(entry), self._run_id)
-            except ValueError as error:
-                raise self._damaged(f"{name} in it: {error}") from error
-        if google_crc32c.value(data.tobytes()) != entry.crc32c:
-            raise self._damaged(f"{name} in it is not what was packed")
+        """A file, as it was, not to be written to; raises DamagedRecording."""
+        if name not in self._read:
+            self._read[name] = self._unfolded(self._entries[name])
+        return self._read[name]
+
+    def _unfolded(self, entry: _Entry) -> Bytes:
+        plain = self._unpacked(entry, entry.at, entry.data, entry.size)
+        if len(plain) != entry.size:
+            raise self._damaged(f"{entry.name} in it has {len(plain)} bytes, and had {entry.size}")
+        if not entry.folds:
+            return np.frombuffer(plain, dtype=np.uint8)
+        data = np.frombuffer(bytearray(plain), dtype=np.uint8)
+        try:
+            unfold(data, self._folds(entry), self._run_id)
+        except ValueError as error:
+            raise self._damaged(f"{entry.name} in it: {error}") from error
+        data.flags.writeable = False
         return data
 
     def _folds(self, entry: _Entry) -> Folds:
         # A row stands for a chunk at least, and has half as many bytes.
-        table = self._unpacked(entry, entry.at + entry.data, entry.folds, entry.size)
+        plain = self._unpacked(entry, entry.at + entry.data, entry.folds, entry.size)
+        table = np.frombuffer(plain, dtype=np.uint8)
         if len(table) % (8 * _COLUMNS):
             raise self._damaged(f"{entry.name} in it: what was folded makes no sense")
         start, count, key, place = table.view("<u8").reshape(_COLUMNS, -1)
         return Folds(np.cumsum(start), count, key, np.cumsum(place))
 
-    def _unpacked(self, entry: _Entry, at: int, length: int, size_max: int) -> Bytes:
+    def _unpacked(self, entry: _Entry, at: int, length: int, size_max: int) -> bytes:
         """What a frame holds, which may be no more than `size_max` bytes."""
         frame = self._raw[at : at + length].tobytes()
         try:
             size = zstandard.frame_content_size(frame)
             if len(frame) != length or not 0 <= size <= size_max:
                 raise self._damaged(f"{entry.name} in it is cut off, or has another size")
-            plain = bytearray(zstandard.ZstdDecompressor().decompress(frame))
+            return zstandard.ZstdDecompressor().decompress(frame)
         except zstandard.ZstdError as error:
             raise self._damaged(f"{entry.name} in it: {error}") from error
-        return np.frombuffer(plain, dtype=np.uint8)
 
     def _damaged(self, what: str) -> DamagedRecording:
         return DamagedRecording(f"{self.path}: {what}", hint="copy the recording again")
@@ -138,14 +146,27 @@ class Pack:
 def _entries(index: dict[str, Any], at: int) -> Iterable[_Entry]:
     """The files that an index names; raises ValueError, KeyError or TypeError."""
     for value in index["files"]:
-        numbers = (value["size"], value["crc32c"], value["data"], value["folds"])
+        numbers = (value["size"], value["data"], value["folds"])
         if value["name"] not in PACKABLE or not all(type(number) is int for number in numbers):
             raise ValueError(f"no file that is packed: {value!r}")
-        size, crc, data, folds = numbers
+        size, data, folds = numbers
         if not 0 <= size <= SIZE_MAX or data < 0 or folds < 0:
             raise ValueError(f"{value['name']} cannot have that size")
-        yield _Entry(value["name"], size, crc, at, data, folds)
+        yield _Entry(value["name"], size, at, data, folds)
         at += data + folds
+
+
+@functools.lru_cache(maxsize=2)
+def _pack_of(path: Path, device: int, inode: int, size: int, mtime_ns: int) -> Pack:
+    """The pack that is this file; kept, as whoever checks a seal reads the same files next."""
+    del device, inode, size, mtime_ns  # they only tell it from another
+    return Pack(path)
+
+
+def _opened(path: Path) -> Pack:
+    """The pack at `path`; its files are unpacked once.  Raises OSError and DamagedRecording."""
+    status = path.stat()
+    return _pack_of(path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def evidence_bytes(path: Path) -> Bytes:
@@ -160,7 +181,7 @@ def evidence_bytes(path: Path) -> Bytes:
     except FileNotFoundError as error:
         pack = path.with_name(PACK)
         if pack.is_file():
-            opened = Pack(pack)
+            opened = _opened(pack)
             if path.name in opened.names:
                 return opened.read(path.name)
         raise DamagedRecording(f"{path}: {error.strerror}") from error
@@ -182,7 +203,7 @@ def evidence_size(path: Path) -> int:
     """
     pack = path.with_name(PACK)
     if not path.exists() and pack.is_file():
-        opened = Pack(pack)
+        opened = _opened(pack)
         if path.name in opened.names:
             return opened.size(path.name)
     return path.stat().st_size
@@ -196,7 +217,7 @@ def has_evidence(path: Path) -> bool:
 def packed_names(folder: Path) -> tuple[str, ...]:
     """The files in the pack of a recording; none if it has no pack.  Raises DamagedRecording."""
     path = folder / PACK
-    return Pack(path).names if path.is_file() else ()
+    return _opened(path).names if path.is_file() else ()
 
 
 def pack(folder: Path, run_id: bytes) -> None:
@@ -233,7 +254,6 @@ def _packed(name: str, data: Bytes, run_id: bytes) -> tuple[dict[str, Any], list
     entry = {
         "name": name,
         "size": len(data),
-        "crc32c": google_crc32c.value(data.tobytes()),
         "data": len(frames[0]),
         "folds": len(frames[1]),
     }

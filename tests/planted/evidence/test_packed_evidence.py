@@ -98,7 +98,7 @@ def test_a_pack_of_another_recording_is_refused_though_its_seal_was_renewed(run)
     first, second = (run.place_of("honest", number) for number in (1, 2))
     first.pack(), second.pack()
     shutil.copy(second.path / PACK, first.path / PACK)
-    with pytest.raises(DamagedRecording, match=r"disk\.log: its contents changed"):
+    with pytest.raises(DamagedRecording, match=r"disk\.log: (its contents changed|has)"):
         first.check_seal()
     first.seal_recording()
     result = judge_trial(first)
@@ -179,7 +179,7 @@ def test_no_damage_to_a_pack_passes(run):
 
 
 def entry(**changes: object) -> str:
-    good = {"name": "disk.log", "size": 9, "crc32c": 0, "data": 9, "folds": 0}
+    good = {"name": "disk.log", "size": 9, "data": 9, "folds": 0}
     return json.dumps({"run_id": "00" * 16, "files": [good | changes]})
 
 

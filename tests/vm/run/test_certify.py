@@ -225,7 +225,7 @@ def test_what_cannot_be_looked_at_is_said(folder, tmp_path):
     outcome = examine(folder)
     assert outcome.problems == ()
     assert "1 recordings are gone that were there when it was drawn up." in outcome.unchecked
-    assert [text for text in examine(folder, deep=True).problems if "is gone" in text]
+    assert [text for text in examine(folder, deep=True).problems if "are gone" in text]
 
 
 def test_it_goes_on_after_a_kill(tmp_path, nothing_is_left):
