@@ -151,10 +151,10 @@ def _problems_of_control(
         if told.behaved:
             yield f"{name} has no recording"
         return
-    place = run.at(told.result_directory)
     if told.result_directory not in places:
         yield f"{name}: {told.result_directory} is no recording of this run"
         return
+    place = run.at(told.result_directory)
     if same_run(place.read_record().parameters) != same_run(twin(planned.parameters, told.kind)):
         yield f"{name}: the recording is of another combination"
     if as_control(place.read_verdict()) is not told.verdict:
