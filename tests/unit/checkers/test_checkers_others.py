@@ -99,6 +99,34 @@ def test_a_timeline_without_its_end_is_inconclusive():
     assert (finding.kind, finding.verdict) == (FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE)
 
 
+def record_1(made):
+    data = wal.record_bytes(RUN_ID, 0, 1, prev_lsn=0, generation=0, position=0, record_size=64)
+    made.write(0, data, at=10, done=20)
+    made.flush(at=30, done=34)
+
+
+def test_a_record_that_is_written_over_after_its_ack_is_exposed_though_it_was_durable():
+    made = Handmade(4096)
+    record_1(made)
+    made.zero(0, 512, at=60, done=70)
+    report = analyse(made.timeline(), history([(1, 40)]), RUN_ID, APPEND)
+    assert int(report.exposed_ns[0]) == 0
+    (finding,) = check_exposure(report)
+    assert (finding.kind, finding.verdict) == (FindingKind.EXPOSED, Verdict.LOSSY)
+    assert finding.lsns == (LsnRange(1, 1),)
+    assert finding.detail["written_over"] == 1
+
+
+def test_records_acknowledged_beyond_the_end_of_the_recording_are_named():
+    made = Handmade(4096)
+    record_1(made)
+    timeline = made.timeline(complete=False)
+    report = analyse(timeline, history([(1, 32), (2, 500)]), RUN_ID, APPEND)
+    (_, unknown) = check_exposure(report, timeline_complete=False)
+    assert (unknown.kind, unknown.verdict) == (FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE)
+    assert unknown.lsns == (LsnRange(2, 2),)
+
+
 def test_the_guest_must_see_what_was_promised():
     promised = {"write_cache": "write back", "fua": "0"}
     assert check_environment({"write_cache": "write back\n", "fua": "0"}, promised) == []

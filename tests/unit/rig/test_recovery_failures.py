@@ -146,6 +146,11 @@ def test_what_fails_before_mount_is_trouble(verb, fault, error, cause):
     assert (seen.cause, verdict(seen)) == (cause, Verdict.INCONCLUSIVE)
 
 
+def test_a_mount_that_fails_without_a_word_is_trouble():
+    seen = recovered(mount=done(1))
+    assert (seen.cause, verdict(seen)) == (Failure.STEP_FAILED, Verdict.INCONCLUSIVE)
+
+
 @pytest.mark.parametrize(
     ("answer", "cause", "expected"),
     [

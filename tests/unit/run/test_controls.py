@@ -3,6 +3,7 @@
 
 import pytest
 
+from powercut.campaign.assemble import with_controls
 from powercut.model.contract import CutKind, CutPolicy, Honour
 from powercut.model.machine import Aio, Bus, CacheMode, ImageFormat
 from powercut.model.verdict import Verdict
@@ -10,6 +11,7 @@ from powercut.scenario.settings import (
     ControlKind,
     CutSettings,
     DiskSettings,
+    Expect,
     FilesystemSettings,
     FilesystemType,
     GuestWriteCache,
@@ -20,6 +22,7 @@ from powercut.scenario.settings import (
     TriggerSettings,
     WorkloadSettings,
 )
+from powercut.store.results import ControlResult
 from powercut.trial.controls import controls_for, twin
 
 
@@ -63,6 +66,24 @@ def test_the_workload_without_sync_stays_in_the_page_cache():
     assert lossy.workload.sync is SyncMode.NONE
     assert not lossy.workload.direct
     assert lossy.disk.flush is Honour.HONOURED
+
+
+@pytest.mark.parametrize("kind", [ControlKind.LYING_DISK, ControlKind.NO_SYNC])
+@pytest.mark.parametrize(
+    "disk",
+    [
+        DiskSettings(cache_size=4096),
+        DiskSettings(cache_size=1 << 20),
+        DiskSettings(volatile_cache=False),
+        DiskSettings(flush=Honour.IGNORED, fua=Honour.IGNORED, cache_size=4096),
+    ],
+)
+def test_what_has_to_lose_has_a_cache_that_is_never_full(kind, disk):
+    """A full cache writes records to the medium by itself: the control might lose nothing."""
+    control = twin(Parameters(disk=disk), kind).disk
+    assert (control.volatile_cache, control.cache_size) == (True, 0)
+    assert control.flush is (Honour.IGNORED if kind is ControlKind.LYING_DISK else Honour.HONOURED)
+    assert control.fua is control.flush
 
 
 @pytest.mark.parametrize(
@@ -125,3 +146,30 @@ def test_equal_cells_share_their_controls():
     other = Parameters(workload=WorkloadSettings(sync=SyncMode.FDATASYNC))
     assert twin(one, ControlKind.NO_SYNC) == twin(other, ControlKind.NO_SYNC)
     assert twin(one, ControlKind.LYING_DISK) != twin(other, ControlKind.LYING_DISK)
+
+
+def heard(kind, expected, verdict):
+    return ControlResult(
+        kind=kind,
+        expected=expected,
+        verdict=verdict,
+        behaved=expected.value == verdict.name.lower(),
+        message="",
+        result_directory="controls/x",
+    )
+
+
+def test_a_control_that_went_otherwise_takes_safe_away_and_not_lossy():
+    lost = heard(ControlKind.LYING_DISK, Expect.LOSSY, Verdict.LOSSY)
+    blind = heard(ControlKind.NO_SYNC, Expect.LOSSY, Verdict.SAFE)
+    unknown = heard(ControlKind.NO_SYNC, Expect.LOSSY, Verdict.INCONCLUSIVE)
+    ghost = heard(ControlKind.HONEST, Expect.SAFE, Verdict.LOSSY)
+    assert with_controls(Verdict.SAFE, [lost]) == (Verdict.SAFE, [])
+    for wrong in (blind, unknown):
+        verdict, reasons = with_controls(Verdict.SAFE, [lost, wrong])
+        assert verdict is Verdict.INCONCLUSIVE
+        assert len(reasons) == 1
+    assert with_controls(Verdict.SAFE, [])[0] is Verdict.INCONCLUSIVE
+    verdict, reasons = with_controls(Verdict.LOSSY, [ghost])
+    assert verdict is Verdict.LOSSY
+    assert len(reasons) == 1

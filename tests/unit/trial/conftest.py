@@ -60,6 +60,7 @@ class PlayedTrial:
     settings: Parameters
     history: HistoryWriter
     client: NbdClient
+    disk: CaptureDisk
     lsn: int = 0
     guest_facts: dict[str, str] = field(default_factory=dict)
 
@@ -125,6 +126,7 @@ def played(tmp_path: Path) -> Callable[..., Played]:
         observe: Callable[[Observation], Observation] = lambda seen: seen,
         end: bool = True,
         trouble: str = "",
+        mark_after_cut: str = "",
         guest_facts: dict[str, str] | None = None,
         **cut: object,
     ) -> Played:
@@ -154,12 +156,14 @@ def played(tmp_path: Path) -> Callable[..., Played]:
                 NbdClient(served.socket) as client,
                 HistoryWriter(directory.history, binding.digest) as history,
             ):
-                play(PlayedTrial(directory, settings, history, client))
+                play(PlayedTrial(directory, settings, history, client, served))
                 if end:
                     history.append(time.monotonic_ns(), b"")
             lost = settings.cut.kind is CutKind.POWER_LOSS
             policy = settings.cut.policy if lost else CutPolicy.KEEP
             served.cut(policy, 7, directory.recovery_log, timeout_s=30)
+            if mark_after_cut:
+                served.mark(mark_after_cut)
             served.snapshot(medium)
         seen = read_on_host(settings, RUN_ID, medium, timeout_s=30)
         directory.write_observation(observe(seen))

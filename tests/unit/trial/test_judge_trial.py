@@ -19,6 +19,7 @@ from powercut.model.failure import Failure
 from powercut.model.observation import Extent, Observation, SlotState
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 
+RECORD = 512
 LIAR = {"flush": Honour.IGNORED}
 
 
@@ -171,6 +172,37 @@ def test_a_recovery_log_that_was_not_closed_acquits_nobody(played):
     result = made.judged()
     assert kinds(result) == [INCOMPLETE]
     assert "its log was not closed in order" in messages(result)
+
+
+@pytest.mark.parametrize("mark", ["failing reads: EIO", "refusing requests: ENOSPC"])
+def test_a_disk_that_its_host_failed_acquits_nobody(played, mark):
+    """The disk marks that it was failed (docs/formats/disk-log.md)."""
+
+    def marked(words):
+        def play(trial):
+            trial.commit(5)
+            trial.disk.mark(words)
+
+        return play
+
+    assert played(marked("half time")).judged().verdict is Verdict.SAFE
+    result = played(marked(mark)).judged()
+    assert kinds(result) == [INCOMPLETE]
+    assert f"the disk under test was failed by its host: {mark}" in messages(result)
+    result = played(five, mark_after_cut=mark).judged()
+    assert kinds(result) == [INCOMPLETE]
+    assert f"the disk failed during recovery: {mark}" in messages(result)
+
+
+def test_a_payload_that_was_damaged_on_the_host_convicts_nobody(played):
+    made = played(five)
+    path = made.directory.disk_log.with_suffix(".data")
+    data = bytearray(path.read_bytes())
+    data[RECORD + 100] ^= 1
+    path.write_bytes(bytes(data))
+    result = made.judged()
+    assert kinds(result) == [INCOMPLETE]
+    assert "damaged payload" in messages(result)
 
 
 @pytest.mark.parametrize("name", ["disk_log", "history", "recovery_log"])

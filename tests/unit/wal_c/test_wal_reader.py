@@ -5,10 +5,12 @@ import errno
 import os
 import resource
 
+import numpy as np
 import pytest
 import wal_driver
 from wal_driver import PREAD64, Refused
 
+from powercut.model import wal as model
 from powercut.model.observation import SlotState
 
 ABSENT, CORRUPT, INTACT = SlotState.ABSENT, SlotState.CORRUPT, SlotState.INTACT
@@ -218,3 +220,59 @@ def test_a_reader_without_memory_fails_and_calls_nothing_corrupt(wal, tmp_path):
         elif read.status == 1:
             assert read.error == (errno.ENOMEM, "malloc")
     assert {0, 1} <= endings, "some limits are too low for the reader, and some are not"
+
+
+def forged(record, *, size, **fields):
+    """The bytes of `record` with other fields in its header, under a checksum that fits them."""
+    header = np.frombuffer(record[: model.CHUNK], dtype=model.HEADER).copy()
+    for name, value in fields.items():
+        header[name] = value
+    header["header_crc"] = model.crc32c(header.tobytes()[:-4])
+    return header.tobytes() + record[model.CHUNK : size]
+
+
+@pytest.mark.parametrize("size", [64, 512])
+@pytest.mark.parametrize(
+    ("fields", "state"),
+    [
+        ({"generation": 1}, CORRUPT),
+        ({"stream": 128}, CORRUPT),
+        ({"length": 1024}, CORRUPT),
+        ({"payload_crc": 7}, CORRUPT),
+        ({"position": 1 << 20}, SlotState.MISDIRECTED),
+        ({"lsn": 9}, SlotState.MISDIRECTED),
+        ({"run_id": np.void(b"another run, 16.")}, STALE),
+    ],
+)
+def test_a_header_that_is_right_but_for_one_field_is_not_believed(
+    wal, tmp_path, size, fields, state
+):
+    """Its checksum fits: only the field itself says that this run cannot have written it here.
+
+    A record of 64 bytes has no payload that would tell.
+    """
+    keys = {"path": tmp_path / "log", "record": size}
+    assert wal.write(**keys, records=6).acked == 6
+    data = keys["path"].read_bytes()[3 * size : 4 * size]
+    patch(keys, 3 * size, forged(data, size=size))
+    assert wal.read(**keys).extents == [(0, 6, INTACT, 1, 0)]
+    patch(keys, 3 * size, forged(data, size=size, **fields))
+    read = wal.read(**keys)
+    (found,) = [extent for extent in read.extents if extent[0] <= 3 < extent[0] + extent[1]]
+    if size == 512 and "run_id" in fields:
+        state = TORN  # the payload is this run's
+    assert found[2] is state
+
+
+def test_payload_of_another_record_under_a_checksum_that_fits_is_not_believed(wal, tmp_path):
+    keys = {"path": tmp_path / "log", "record": 512}
+    assert wal.write(**keys, records=6).acked == 6
+    data = keys["path"].read_bytes()
+    other = data[4 * 512 + 64 : 5 * 512]
+    swapped = data[3 * 512 : 3 * 512 + 64] + other
+    patch(keys, 3 * 512, forged(swapped, size=512, payload_crc=model.crc32c(other)))
+    assert (3, 1) in {
+        (slot, count)
+        for slot, count, state, _, _ in wal.read(**keys).extents
+        if state is not INTACT
+    }
