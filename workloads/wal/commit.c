@@ -6,9 +6,7 @@
 #include <string.h>
 #include <sys/uio.h>
 
-#include "../common/clock.h"
 #include "ack.h"
-#include "ahead.h"
 #include "engines.h"
 #include "plant.h"
 
@@ -167,23 +165,6 @@ static int sync_files(struct wal_committer *c)
     return 0;
 }
 
-/* What makes the group durable: its files' contents, then their names. */
-static int sync_group(struct wal_committer *c)
-{
-    return sync_files(c) || wal_log_settle(&c->log, &c->failure) ? -1 : 0;
-}
-
-static int sync_timed(struct wal_committer *c, const struct wal_group *group)
-{
-    if (wal_ahead_strikes(c, group))
-        return wal_ahead_sync(c, group, sync_group);
-    uint64_t began_ns = pc_now_ns();
-    int failed = sync_group(c);
-
-    c->planted.sync_ns = pc_now_ns() - began_ns;
-    return failed;
-}
-
 int wal_commit_write(struct wal_committer *c, const struct wal_group *group)
 {
     if (wal_plant_before_write(c, group) || plan(c, group))
@@ -196,7 +177,7 @@ int wal_commit_write(struct wal_committer *c, const struct wal_group *group)
 int wal_commit(struct wal_committer *c, const struct wal_group *group)
 {
     bool durable_writes = c->config->sync > WAL_SYNC_FDATASYNC;
-    bool early = c->config->plant == WAL_PLANT_EARLY_ACK;
+    bool early = wal_plant_acks_early(c, group);
 
     c->planted.early = false;
     /* First of all: the ack of the group before waits in it, too. */
@@ -215,8 +196,10 @@ int wal_commit(struct wal_committer *c, const struct wal_group *group)
         return wal_fail_on(&c->failure, c->config->path);
     if (!(early && durable_writes) && wal_plant_after_write(c, group))
         return -1;
-    if (c->config->sync != WAL_SYNC_NONE && !skip && sync_timed(c, group))
-        return -1;
+    if (c->config->sync != WAL_SYNC_NONE && !skip) {
+        if (sync_files(c) || wal_log_settle(&c->log, &c->failure))
+            return -1;
+    }
     if (!c->planted.early && wal_ack(c, group, &c->failure))
         return -1;
     return wal_plant_after_ack(c);

@@ -29,7 +29,6 @@ struct wal_planted {
     uint8_t *record;   /* the record that is written elsewhere, or the older content */
     bool armed;        /* there is something to do after the write or the ack */
     bool early;        /* the ack was sent already */
-    uint64_t sync_ns;  /* ack-ahead: how long the last sync took that was left alone */
 };
 
 struct wal_committer {

@@ -100,13 +100,13 @@ static void check_plant(const struct wal_config *c, struct pc_problems *problems
     case WAL_PLANT_FLIP_BIT:
         break;
     case WAL_PLANT_EARLY_ACK:
-        if (c->sync == WAL_SYNC_NONE)
-            pc_problem(problems, "plant=early-ack: with sync=none every ack is early");
-        break;
     case WAL_PLANT_ACK_AHEAD:
-        if (!sync_call)
-            pc_problem(problems, "plant=ack-ahead wants sync=fsync or fdatasync: a call to be "
-                       "ahead of");
+        if (c->sync == WAL_SYNC_NONE)
+            pc_problem(problems, "plant=%s: with sync=none every ack is early",
+                       c->plant == WAL_PLANT_EARLY_ACK ? "early-ack" : "ack-ahead");
+        else if (c->plant == WAL_PLANT_ACK_AHEAD && c->sync == WAL_SYNC_ALTERNATE)
+            pc_problem(problems, "plant=ack-ahead wants another sync than alternate: "
+                       "there, no group has a sync of its own");
         break;
     case WAL_PLANT_SKIP_SYNC:
         if (!sync_call && c->sync != WAL_SYNC_RWF_DSYNC)

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "ack.h"
@@ -92,15 +93,39 @@ int wal_plant_misplace(struct wal_committer *c)
     return write_slot(c, wal_slot(&c->log.layout, c->config->plant_arg - 1), c->planted.record);
 }
 
+bool wal_plant_acks_early(const struct wal_committer *c, const struct wal_group *group)
+{
+    uint64_t last = group->first_lsn + group->count - 1;
+
+    if (c->config->plant == WAL_PLANT_ACK_AHEAD)
+        return last / WAL_AHEAD_EVERY * WAL_AHEAD_EVERY >= group->first_lsn;
+    return c->config->plant == WAL_PLANT_EARLY_ACK;
+}
+
+static void pause_us(uint64_t us)
+{
+    struct timespec pause = {
+        .tv_sec = (time_t)(us / 1000000),
+        .tv_nsec = (long)(us % 1000000) * 1000,
+    };
+
+    while (nanosleep(&pause, &pause) && errno == EINTR)
+        ;
+}
+
 int wal_plant_after_write(struct wal_committer *c, const struct wal_group *group)
 {
-    if (c->config->plant == WAL_PLANT_EARLY_ACK) {
+    if (wal_plant_acks_early(c, group)) {
         c->planted.early = true;
         if (wal_ack(c, group, &c->failure))
             return -1;
         int error = pc_outbox_flush(&c->outbox);
 
-        return error ? wal_fail(&c->failure, -error, "write to the channel") : 0;
+        if (error)
+            return wal_fail(&c->failure, -error, "write to the channel");
+        if (c->config->plant == WAL_PLANT_ACK_AHEAD)
+            pause_us(c->config->plant_arg);
+        return 0;
     }
     return wal_plant_misplace(c);
 }

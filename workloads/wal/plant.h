@@ -3,8 +3,7 @@
  * Deliberate faults of the workload, each of which a detector must see:
  *
  * early-ack           every group is acknowledged before the call that makes it durable
- * ack-ahead:US        every 100th record is acknowledged US microseconds before its sync returns
- *                     (ahead.h)
+ * ack-ahead:US        of every 100th record, too, and US microseconds before that call begins
  * skip-sync:N         every N-th group is acknowledged without a sync
  * ack-failed-sync     a sync that fails is taken for one that did not
  * wrong-offset:LSN    the record lands in the slot of the record before it; its own slot
@@ -20,6 +19,12 @@
 
 /* Before the writes are planned: may change the group's records. */
 int wal_plant_before_write(struct wal_committer *committer, const struct wal_group *group);
+
+/* ack-ahead strikes the groups of every such record. */
+#define WAL_AHEAD_EVERY 100
+
+/* True if the group is to be acknowledged before the call that makes it durable. */
+bool wal_plant_acks_early(const struct wal_committer *committer, const struct wal_group *group);
 
 /* After the writes, before the sync. */
 int wal_plant_after_write(struct wal_committer *committer, const struct wal_group *group);

@@ -145,7 +145,11 @@ def _plant(p: Parameters) -> Iterator[Reason]:
     call = log.sync in (SyncMode.FSYNC, SyncMode.FDATASYNC)
     reasons = {
         "early-ack": (log.sync is not SyncMode.NONE, "every ack is early already: sync is none"),
-        "ack-ahead": (call, "there is no call to be ahead of; set sync to fsync or fdatasync"),
+        "ack-ahead": (
+            log.sync not in (SyncMode.NONE, SyncMode.ALTERNATE),
+            "no commit has a sync of its own to be ahead of; set sync to another than none and "
+            "alternate",
+        ),
         "skip-sync": (
             call or log.sync is SyncMode.RWF_DSYNC,
             "there is no sync to skip; set sync to fsync, fdatasync or rwf_dsync",

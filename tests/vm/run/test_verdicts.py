@@ -11,6 +11,7 @@ import pytest
 
 from powercut.campaign.verify import verify
 from powercut.channel.history_file import read_history
+from powercut.model.acks import AckBasis
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.paths import SCENARIOS
 from powercut.store.layout import ResultDir
@@ -140,9 +141,44 @@ def test_early_ack_is_found_by_exposure_at_least(run):
     )
     exposed = finding(trial, FindingKind.EXPOSED)
     assert exposed.verdict is Verdict.LOSSY
-    # Every ack comes before its sync.  An ack that takes longer to arrive than the sync does
-    # counts from its arrival; no ack takes as long as this flush.
+    # Every ack comes before its sync, and no ack is dated as late as this flush takes.
     assert exposed.lsns == (LsnRange(1, trial.commits_acked),)
+
+
+AHEAD = """
+filesystem: {type: raw}
+workload: {record: 512, sync: fdatasync, plant: "ack-ahead:200"}
+cut: {trigger: {acks: 250}}
+controls: none
+expect: lossy
+"""
+
+
+def test_two_acks_200_us_before_their_sync_are_found_among_honest_ones(run):
+    """On a disk as it is by default; the receipts of such acks tell little or nothing."""
+    trial = only(run(AHEAD))
+    exposed = finding(trial, FindingKind.EXPOSED)
+    assert exposed.lsns == (LsnRange(100, 100), LsnRange(200, 200))
+    assert trial.acks.basis is AckBasis.CLOCK
+    assert 0 < trial.acks.usual_window_us <= trial.acks.window_us
+    assert trial.acks.shortest_sync_us >= 1000
+
+
+def test_on_a_disk_without_latency_no_ack_is_taken_on_trust(run):
+    """Honest acks, each within 0.1 ms after a flush that took a microsecond: not proved."""
+    trial = only(
+        run(
+            AHEAD.replace(', plant: "ack-ahead:200"', "").replace("lossy", "safe")
+            + "disk: {model: none}\n"
+        )
+    )
+    (open_question,) = trial.findings
+    assert (open_question.kind, open_question.verdict) == (
+        FindingKind.INCOMPLETE,
+        Verdict.INCONCLUSIVE,
+    )
+    assert "may have been acknowledged before their sync began" in open_question.message
+    assert open_question.lsns == trial.acks.unproved
 
 
 def test_a_skipped_sync_is_named_exactly(run):
