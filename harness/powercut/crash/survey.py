@@ -11,8 +11,8 @@ instants a small budget would see only a few stretches.  A survey spends its bud
    order of its own for each policy.
 3. What is left then, since there were not as many states, on a sweep as `Exploration` makes it.
 
-Without `durable-only` among its policies a survey begins with the second step, and without a
-limit the first step takes every ack.
+Without `durable-only` among its policies a survey begins with the second step; without a limit,
+or without other policies, the first step takes every ack.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ class Survey(Exploration):
         """The first step."""
         acks = events(self.space, [InstantKind.ACK])
         acks = spread(acks[np.isin(acks, self.instants)], self.seed)
-        left = None if self.limit is None else max(1, self.limit // 2)
+        alone = set(self.policies) == {FIRST}
+        left = self.limit if alone or self.limit is None else max(1, self.limit // 2)
         for at in range(0, len(acks), _NEIGHBOURS):
             for instant in np.sort(acks[at : at + _NEIGHBOURS]).tolist():
                 if left == 0:

@@ -39,8 +39,9 @@ class Prune(enum.Enum):
 class Budget:
     """How many states may be checked, or for how long (seconds); None for no such bound.
 
-    `first` of the states are for the recording itself, if an earlier exploration that time
-    had bounded is done once more; `first_share` decides otherwise.
+    `first` of the states are for the recording itself, if that is known: of an earlier
+    exploration that time had bounded, or since no second cuts are wanted; `first_share` decides
+    otherwise.
     """
 
     states: int | None = None

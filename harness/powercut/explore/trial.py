@@ -60,10 +60,10 @@ def wanted_by(
         return None
     grows = parameters.machine.format is not ImageFormat.RAW
     goes_on = grows or (auto and not commands.is_bare(parameters))
-    if auto:  # all of them of the recording itself, unless its recoveries are to be cut
-        budget = Budget(AUTO_STATES, first=None if settings.depth else AUTO_STATES)
-    else:
-        budget = Budget.parse(settings.budget)
+    budget = Budget(AUTO_STATES) if auto else Budget.parse(settings.budget)
+    if (auto or grows) and not settings.depth:
+        # All of them of the recording itself: guests, which formats need, record no recoveries.
+        budget = replace(budget, first=budget.states)
     return ExploreRequest(
         model=Model(settings.model.value),
         policies=tuple(policy.value for policy in settings.policies),

@@ -156,8 +156,8 @@ def test_a_verdict_that_was_changed_with_its_certificate_is_found_by_judging_aga
 
 
 def test_the_kernel_that_recovers_crash_states_is_a_component():
-    cells = "cells: [{name: cut}, {name: explored, explore.budget: 10}, {name: raw}]\n"
-    text = cells.replace("raw}", "raw, filesystem.type: raw, explore.budget: 10}")
+    cells = "cells: [{name: cut, explore.budget: off}, {name: explored}, {name: raw}]\n"
+    text = cells.replace("raw}", "raw, filesystem.type: raw}")
     plan = expand(parse_scenario(f"powercut: 1\nname: s\n{text}", Path("s.yaml")), seed=1)
     found = components_of(Rig.find(), plan.cells)
     roles = {
