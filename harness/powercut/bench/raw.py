@@ -16,7 +16,7 @@ from powercut.crash.explore import Exploration, InstantKind, events
 from powercut.explore.explorer import explore
 from powercut.explore.request import Budget, ExploreRequest
 from powercut.explore.state_images import StateImages
-from powercut.recording.recorded import Recorded, open_recorded
+from powercut.recording.trial_recording import TrialRecording, open_trial
 from powercut.rig.guest_engine import write_image
 from powercut.rig.host_reader import read_on_host
 from powercut.store.layout import ResultDir
@@ -53,7 +53,7 @@ def bench_raw() -> list[Figure]:
         result = ResultDir.open(Path(run.result_directory))
         for cell in run.cells:
             trial = result.at(cell.trials[0].result_directory)
-            recorded = open_recorded(trial)
+            recorded = open_trial(trial)
             ours, images = [], []
             for turn in range(_TURNS):
                 wanted = ExploreRequest(budget=Budget(states=_STATES), confirm=False, seed=turn)
@@ -72,7 +72,7 @@ def bench_raw() -> list[Figure]:
     return figures
 
 
-def _image_by_image(recorded: Recorded, seed: int, image: Path) -> float:
+def _image_by_image(recorded: TrialRecording, seed: int, image: Path) -> float:
     """States per second if each is written to an image, and the reader reads that."""
     space = recorded.space
     drawn = Exploration(space, events(space, tuple(InstantKind)), seed=seed)
@@ -81,6 +81,6 @@ def _image_by_image(recorded: Recorded, seed: int, image: Path) -> float:
     start = time.monotonic()
     for state in states:
         image.unlink(missing_ok=True)
-        write_image(recorded.trial.base_image, images.writes(state), image)
+        write_image(recorded.directory.base_image, images.writes(state), image)
         read_on_host(recorded.parameters, recorded.run_id, image, timeout_s=_READ_S)
     return len(states) / (time.monotonic() - start)

@@ -20,14 +20,14 @@ def analyze(recording: Path) -> int:
     if is_import(recording):
         return analyze_import(recording)
     from powercut.crash.exposure import exposure
-    from powercut.recording.recorded import open_recorded
+    from powercut.recording.trial_recording import open_trial
     from powercut.report.terminal.exploration import print_exposure
 
     console = console_beside()
     status = 0
     for trial in find_trials(recording):
         trial.check_seal()
-        recorded = open_recorded(trial)
+        recorded = open_trial(trial)
         record = recorded.record
         report = exposure(recorded.evidence)
         title = f"{record.scenario}, {record.cell}, trial {record.trial.number}"

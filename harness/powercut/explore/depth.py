@@ -33,7 +33,7 @@ from powercut.explore.state_images import StateImages
 from powercut.model.contract import CutKind
 from powercut.model.timeline import Timeline
 from powercut.model.verdict import LsnRange
-from powercut.recording.recorded import under_cut
+from powercut.recording.trial_recording import under_cut
 from powercut.recover.port import ImageWrite
 
 PER_INSTANT: Final = 4

@@ -52,7 +52,7 @@ from powercut.explore.worker import LocalWorker, judge_state, open_engine
 from powercut.model.errors import HostError
 from powercut.model.verdict import Confirmed, Finding, FindingKind, Verdict, lsn_ranges
 from powercut.recording import state_ref
-from powercut.recording.recorded import Recorded, open_recorded
+from powercut.recording.trial_recording import TrialRecording, open_trial
 from powercut.rig.closing import start_engine
 from powercut.rig.engine_choice import choose_engine
 from powercut.rig.engine_shelf import EngineShelf
@@ -86,7 +86,7 @@ def explore(
     Raises UsageError for an engine that cannot do this recording, HostError if this host
     cannot run it, DamagedRecording if there is nothing to explore.
     """
-    recorded = open_recorded(trial)
+    recorded = open_trial(trial)
     run = _Run(recorded, wanted or ExploreRequest(), on_event, keep=keep, shelf=shelf)
     result = run.explore()
     if keep:
@@ -106,7 +106,7 @@ class _Run:
 
     def __init__(
         self,
-        recorded: Recorded,
+        recorded: TrialRecording,
         wanted: ExploreRequest,
         on_event: Listener,
         *,
@@ -199,8 +199,8 @@ class _Run:
 
     def _explore_with_engines(self) -> None:
         work = Work(
-            self.recorded.trial.path,
-            self.recorded.trial.run,
+            self.recorded.directory.path,
+            self.recorded.directory.run,
             self.engine,
             self.wanted.prune,
             self.wanted.seed,
@@ -239,7 +239,7 @@ class _Run:
         if not self.wanted.depth and not self.wanted.after:
             return
         self._tell("cutting again", force=True)
-        log = self.recorded.trial.recovery_log.with_suffix(".log")
+        log = self.recorded.directory.recovery_log.with_suffix(".log")
         live = self.wanted.depth and has_evidence(log)
         states: list[CrashState | None] = [None] if live else []
         states += self.chosen.drawn() if self.engine == "uml" else []
@@ -361,7 +361,8 @@ class _Run:
         record = recorded.record
         confirm = self._confirm if wanted.confirm and self.engine == "uml" else None
         findings = self.collected.findings(
-            partial(state_ref.save, recorded.trial) if self.keep else state_ref.state_id, confirm
+            partial(state_ref.save, recorded.directory) if self.keep else state_ref.state_id,
+            confirm,
         )
         return ExploreResult(
             powercut=__version__,

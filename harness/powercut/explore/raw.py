@@ -33,7 +33,7 @@ from powercut.explore.state_images import StateImages
 from powercut.model.observation import Observation
 from powercut.model.units import NEVER
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
-from powercut.recording.recorded import Recorded
+from powercut.recording.trial_recording import TrialRecording
 from powercut.recover.raw import Moment, RawLog, Reading, fine
 from powercut.rig.guest_engine import write_image
 from powercut.rig.host_reader import read_on_host
@@ -69,11 +69,13 @@ class RawExploration:
     """Draws, reads and judges; ask `coverage` at any time."""
 
     def __init__(
-        self, recorded: Recorded, options: RawOptions, collected: FindingCollector
+        self, recorded: TrialRecording, options: RawOptions, collected: FindingCollector
     ) -> None:
         self.recorded, self.options, self.collected = recorded, options, collected
         self.space = recorded.space
-        self.log = RawLog(recorded.trial.base_image, self.space, recorded.layout, recorded.run_id)
+        self.log = RawLog(
+            recorded.directory.base_image, self.space, recorded.layout, recorded.run_id
+        )
         self.instants = events(self.space, options.at)
         self.swept: frozenset[str] = frozenset()
         self.checked = self.compared = 0
@@ -328,7 +330,7 @@ class RawExploration:
     def _from_image(self, state: CrashState) -> Observation:
         image = self.options.folder / "state.img"
         image.unlink(missing_ok=True)
-        write_image(self.recorded.trial.base_image, self._images.writes(state), image)
+        write_image(self.recorded.directory.base_image, self._images.writes(state), image)
         return read_on_host(
             self.recorded.parameters, self.recorded.run_id, image, timeout_s=_READ_S
         )

@@ -29,7 +29,7 @@ from powercut.model.errors import DamagedRecording, PowercutError
 from powercut.model.machine import ImageFormat
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Origin, Verdict, lsn_ranges
 from powercut.recording import state_ref
-from powercut.recording.recorded import open_recorded
+from powercut.recording.trial_recording import open_trial
 from powercut.rig import commands
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.scenario.settings import ControlKind, Parameters
@@ -89,7 +89,7 @@ def as_before(trial: TrialDir, wanted: ExploreRequest) -> ExploreRequest:
     earlier = read_exploration(trial)
     if earlier is None:
         return wanted
-    space = open_recorded(trial).space
+    space = open_trial(trial).space
     named = []
     for name in dict.fromkeys(one.id for found in earlier.findings for one in found.examples):
         if not name:

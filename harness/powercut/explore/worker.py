@@ -21,7 +21,7 @@ from powercut.model.observation import Observation
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.recording.bound import read_recovery_log
 from powercut.recording.materialize import cut_state
-from powercut.recording.recorded import Recorded, open_recorded
+from powercut.recording.trial_recording import TrialRecording, open_trial
 from powercut.recover.port import ImageWrite, RecoveryEngine, RecoveryPlan
 from powercut.recover.uml.engine import UmlEngine
 from powercut.rig import commands
@@ -38,14 +38,14 @@ RERUN_ONE_IN: Final = 100
 
 
 def judge_state(
-    recorded: Recorded, state: CrashState, observation: Observation
+    recorded: TrialRecording, state: CrashState, observation: Observation
 ) -> tuple[Finding, ...]:
     """The findings on what was recovered of `state`, against what was claimed at its instant."""
     required, attempted = claims_at(recorded, state)
     return check_state(required, attempted, observation, recorded.layout)
 
 
-def claims_at(recorded: Recorded, state: CrashState) -> tuple[tuple[LsnRange, ...], int]:
+def claims_at(recorded: TrialRecording, state: CrashState) -> tuple[tuple[LsnRange, ...], int]:
     """What recovery of `state` must return, and the highest LSN that was attempted before."""
     claims = recorded.evidence.claims
     required = claims.required(state.instant)
@@ -56,34 +56,34 @@ def claims_at(recorded: Recorded, state: CrashState) -> tuple[tuple[LsnRange, ..
     return ((required,) if required else ()) + promised, attempted
 
 
-def plan_of(recorded: Recorded, after: int) -> RecoveryPlan:
+def plan_of(recorded: TrialRecording, after: int) -> RecoveryPlan:
     """How states of the recording are recovered, and the workload goes on by `after` records."""
     plan = commands.recovery_plan(recorded.parameters, recorded.run_id)
     return going_on(plan, recorded.parameters, recorded.run_id, after)
 
 
 def open_engine(
-    recorded: Recorded, name: str, prune: Prune = Prune.NOTHING, after: int = 0
+    recorded: TrialRecording, name: str, prune: Prune = Prune.NOTHING, after: int = 0
 ) -> RecoveryEngine:
     """The engine called `name`, not started.  Raises HostError if this host has none."""
     plan = plan_of(recorded, after)
     if name == "guest":
-        return GuestEngine(recorded.trial.base_image, recorded.parameters, plan)
-    return UmlEngine(recorded.trial.base_image, plan, track_reads=prune is Prune.READS)
+        return GuestEngine(recorded.directory.base_image, recorded.parameters, plan)
+    return UmlEngine(recorded.directory.base_image, plan, track_reads=prune is Prune.READS)
 
 
 class LocalWorker(ResourceOwner):
     """A worker in this process."""
 
     def __init__(
-        self, work: Work, recorded: Recorded | None = None, shelf: EngineShelf | None = None
+        self, work: Work, recorded: TrialRecording | None = None, shelf: EngineShelf | None = None
     ) -> None:
         super().__init__()
         self._work = work
         self._shelf = shelf
-        self._recorded = recorded or open_recorded(TrialDir(work.trial, work.run))
+        self._recorded = recorded or open_trial(TrialDir(work.trial, work.run))
         self._images = StateImages(self._recorded.space)
-        base = self._recorded.trial.base_image
+        base = self._recorded.directory.base_image
         self._decided = AnswerCache(base) if work.prune is not Prune.NOTHING else None
         self._rerun = random.Random(f"{work.seed}/rerun")
         self._engine: RecoveryEngine
@@ -96,7 +96,7 @@ class LocalWorker(ResourceOwner):
         self._folder = stack.enter_context(scratch())
         recorded, work = self._recorded, self._work
         if self._shelf is not None and work.engine == "uml" and work.prune is not Prune.READS:
-            base, plan = recorded.trial.base_image, plan_of(recorded, work.after)
+            base, plan = recorded.directory.base_image, plan_of(recorded, work.after)
             engine = stack.enter_context(self._shelf.lend(base, plan))
             self._boots_before = engine.boots - 1  # the boot that made it is told by each
             self._engine = engine
@@ -144,7 +144,7 @@ class LocalWorker(ResourceOwner):
         """What the recorded system itself did after the recorded cut."""
         recorded = self._recorded
         first = cut_state(recorded.space)
-        timeline = read_recovery_log(recorded.trial, recorded.record, verify_payloads=True)
+        timeline = read_recovery_log(recorded.directory, recorded.record, verify_payloads=True)
         if not timeline.complete:
             raise HostError("the log of the live recovery was not closed in order")
         return first, Recovered(timeline, tuple(self._images.writes(first)))

@@ -35,7 +35,8 @@ from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER
 from powercut.recording import state_ref
 from powercut.recording.imports import open_import
-from powercut.recording.open_recording import IMPORT_FILE, Recording, find_recording, of_trial
+from powercut.recording.open_recording import IMPORT_FILE, Recording, find_recording
+from powercut.recording.trial_recording import open_trial
 from powercut.store.files import copy_sparse, host_errors
 
 __all__ = [
@@ -68,7 +69,7 @@ def open_recording(path: Path) -> Recording:
     directory.check_seal()
     if (directory.path / IMPORT_FILE).is_file():
         return open_import(directory)
-    return of_trial(directory)
+    return open_trial(directory)
 
 
 # --- names --------------------------------------------------------------------------

@@ -19,16 +19,14 @@ from powercut.model.history import History
 from powercut.model.machine import ImageFormat
 from powercut.model.timeline import Timeline
 from powercut.model.wal import WalLayout
-from powercut.recording.recorded import open_recorded
 from powercut.recover.port import RecoveryPlan
-from powercut.rig import commands
 from powercut.store.layout import TrialDir
 
 TRIAL_FILE = "trial.json"
 IMPORT_FILE = "import.json"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Recording:
     """One recording, read and checked.
 
@@ -119,24 +117,3 @@ def _run_of(folder: Path) -> Path:
         if (parent / "scenario.yaml").is_file():
             return parent
     return folder
-
-
-def of_trial(directory: TrialDir) -> Recording:
-    """The recording of a trial.  Raises DamagedRecording."""
-    recorded = open_recorded(directory)
-    record = recorded.record
-    plan = commands.recovery_plan(record.parameters, recorded.run_id)
-    return Recording(
-        directory=directory,
-        title=f"{record.scenario}, {record.cell}, trial {record.trial.number}",
-        base=directory.base_image,
-        filesystem=plan.filesystem,
-        timeline=recorded.evidence.timeline,
-        history=recorded.evidence.history,
-        run_id=recorded.run_id,
-        layout=recorded.layout,
-        plan=plan,
-        image_format=record.parameters.machine.format,
-        gaps=recorded.gaps,
-        known_evidence=recorded.evidence,
-    )

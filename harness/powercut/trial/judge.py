@@ -32,7 +32,7 @@ from powercut.model.timeline import Timeline
 from powercut.model.verdict import Finding, FindingKind, Verdict
 from powercut.model.wal import WalLayout
 from powercut.recording.bound import read_acks, read_disk_log, read_recovery_log
-from powercut.recording.recorded import under_cut
+from powercut.recording.trial_recording import under_cut
 from powercut.rig import commands
 from powercut.store.layout import TrialDir, TrialRecord
 from powercut.store.results import AckInstants, Exposure, TrialResult

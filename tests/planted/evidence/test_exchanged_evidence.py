@@ -20,7 +20,7 @@ from powercut.campaign.verify import verify
 from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import FindingKind, Verdict
 from powercut.recording.bound import binding_text
-from powercut.recording.recorded import open_recorded
+from powercut.recording.trial_recording import open_trial
 from powercut.store.layout import ResultDir, TrialDir
 from powercut.trial.judge import judge_trial
 
@@ -88,7 +88,7 @@ def test_left_alone_each_is_what_it_was(runs):
         for trial in run.trials():
             assert trial.check_seal()
             assert binding_text(trial).startswith("its files are bound")
-            assert open_recorded(trial).gaps == ()
+            assert open_trial(trial).gaps == ()
 
 
 @pytest.mark.parametrize("names", [LOG, RECOVERY, ("history.bin",), ("observation.json",)])
@@ -117,7 +117,7 @@ def test_acks_of_a_later_run_do_not_acquit_one_that_acknowledged_too_early(tmp_p
     take(early, later, "history.bin")
     refused(early, "history.bin: it is of another recording, and trial.json beside it is of cell")
     with pytest.raises(DamagedRecording, match=r"history\.bin: it is of another recording"):
-        open_recorded(early)
+        open_trial(early)
 
 
 def test_the_log_of_an_honest_disk_does_not_stand_for_one_that_lies(runs):

@@ -19,7 +19,7 @@ import pytest
 
 from powercut.crash.evidence import gather
 from powercut.crash.handmade import history
-from powercut.crash.states import Again, CrashState, StateSpace
+from powercut.crash.states import Again, CrashState
 from powercut.explore import worker as explore_worker
 from powercut.explore.after import going_on
 from powercut.explore.explorer import _Run
@@ -30,7 +30,7 @@ from powercut.explore.worker import LocalWorker
 from powercut.model.contract import DeviceContract, Honour
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
-from powercut.recording.recorded import Recorded
+from powercut.recording.trial_recording import TrialRecording
 from powercut.recover.uml.engine import UmlEngine, unavailable
 from powercut.rig import commands
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
@@ -62,7 +62,7 @@ def tool(name: str) -> str:
     return found
 
 
-def recording(folder: Path, kind: str, **workload: object) -> Recorded:
+def recording(folder: Path, kind: str, **workload: object) -> TrialRecording:
     """A workload of 40 records, all acknowledged when it ended; then a clean unmount."""
     folder.mkdir()
     trial = TrialDir(folder, folder)
@@ -90,7 +90,6 @@ def recording(folder: Path, kind: str, **workload: object) -> Recorded:
     told = history([(RECORDS, instant_after(timeline))], [(RECORDS, 0)])
     layout = commands.wal_layout(parameters)
     evidence = gather(timeline, told, RUN_ID, layout, deep=True)
-    space = StateSpace(timeline, evidence.claims, evidence.sets)
     record = TrialRecord(
         powercut="0",
         scenario="handmade",
@@ -99,7 +98,7 @@ def recording(folder: Path, kind: str, **workload: object) -> Recorded:
         trial=Trial(1, 1, Trigger(TriggerKind.ACKS, 1), 1),
         run_id=RUN_ID.hex(),
     )
-    return Recorded(trial, record, evidence, space, layout, ())
+    return TrialRecording.of(trial, record, evidence)
 
 
 @pytest.fixture(scope="module", params=["ext4", "xfs"])
@@ -112,7 +111,7 @@ def ext4(tmp_path_factory):
     return recording(tmp_path_factory.mktemp("one") / "trial", "ext4")
 
 
-def explored(recorded: Recorded, **wanted: object):
+def explored(recorded: TrialRecording, **wanted: object):
     wanted = {"confirm": False, "budget": Budget(states=120), "seed": 3, **wanted}
     return _Run(recorded, ExploreRequest(**wanted), lambda _: None).explore()
 
@@ -135,14 +134,14 @@ def test_honest_recoveries_survive_cuts_and_go_on(recorded):
     assert (coverage.no_room, coverage.recoveries_unrecorded, coverage.recoveries_live) == (0, 0, 0)
 
 
-def after_the_acks(recorded: Recorded) -> CrashState:
+def after_the_acks(recorded: TrialRecording) -> CrashState:
     """Only what is durable when the last ack has come: a journal that must be replayed."""
     return CrashState(instant_after(recorded.space.timeline) + 1, (), policy="durable-only")
 
 
-def second_cuts(recorded: Recorded, *, limit: int = 200, after: int = 0, **patched: object):
+def second_cuts(recorded: TrialRecording, *, limit: int = 200, after: int = 0, **patched: object):
     """The findings on states of one recovery, which a patched worker has put on record."""
-    work = Work(recorded.trial.path, recorded.trial.run, "uml", Prune.BYTES, 1, after)
+    work = Work(recorded.directory.path, recorded.directory.run, "uml", Prune.BYTES, 1, after)
     with LocalWorker(work, recorded) as worker:
         for name, value in patched.items():
             setattr(worker, name, value)
@@ -167,7 +166,7 @@ def test_a_disk_that_ignores_flushes_during_recovery_only_is_found(recorded):
     assert lost <= set(range(1, RECORDS + 1))
     # What was found can be kept, and is lost again from what was kept.
     kept = next(judged.again for judged, f in found if f.verdict is Verdict.LOSSY)
-    work = Work(recorded.trial.path, recorded.trial.run, "uml", Prune.NOTHING, 1)
+    work = Work(recorded.directory.path, recorded.directory.run, "uml", Prune.NOTHING, 1)
     with LocalWorker(work, recorded) as worker:
         (again,) = worker.judge([kept]).judged
     assert any(finding.verdict is Verdict.LOSSY for finding in again.findings)
@@ -224,10 +223,10 @@ def test_an_ack_without_a_sync_is_found_by_a_second_cut(ext4, monkeypatch):
         assert "a second cut, once the workload had gone on" in found.examples[0].message
 
 
-def accounting(recorded: Recorded, state: CrashState) -> tuple[tuple[int, bytes], ...]:
+def accounting(recorded: TrialRecording, state: CrashState) -> tuple[tuple[int, bytes], ...]:
     """What an ext4 of one group says is free, as mkfs left it: the block bitmap, and the count
     in the group's descriptor (the kernel's Documentation/filesystems/ext4)."""
-    base = recorded.trial.base_image
+    base = recorded.directory.base_image
     argv = [tool("dumpe2fs"), str(base)]
     text = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60).stdout
     (block,) = re.findall(r"Block bitmap at (\d+)", text)
@@ -253,7 +252,7 @@ def test_blocks_in_use_taken_for_free_are_found_by_going_on(tmp_path):
     clean = CrashState(end, tuple(space.volatile(end).tolist()), policy="everything-issued")
     trap = replace(clean, again=Again(accounting(recorded, clean)))
     for after, verdicts in ((0, set()), (32, {Verdict.LOSSY})):
-        work = Work(recorded.trial.path, recorded.trial.run, "uml", Prune.BYTES, 1, after)
+        work = Work(recorded.directory.path, recorded.directory.run, "uml", Prune.BYTES, 1, after)
         with LocalWorker(work, recorded) as worker:
             honest, trapped = worker.judge([clean, trap]).judged
         assert honest.findings == ()

@@ -11,12 +11,11 @@ import pytest
 
 from powercut.crash.evidence import gather
 from powercut.crash.handmade import Handmade, history
-from powercut.crash.states import StateSpace
 from powercut.explore.explorer import _Run
 from powercut.explore.request import ExploreRequest
 from powercut.model.contract import DeviceContract
 from powercut.model.wal import LayoutKind, WalLayout, record_bytes
-from powercut.recording.recorded import Recorded
+from powercut.recording.trial_recording import TrialRecording
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.scenario.settings import (
     DiskSettings,
@@ -85,7 +84,9 @@ class World:
             acks.append((number * group, at + (30 - early if early else 50)))
         return acks
 
-    def recorded(self, made: Handmade, acks: list[tuple[int, int]], **more: object) -> Recorded:
+    def recorded(
+        self, made: Handmade, acks: list[tuple[int, int]], **more: object
+    ) -> TrialRecording:
         """The recording as the explorer opens it."""
         self.folder.mkdir(exist_ok=True)
         trial = TrialDir(self.folder, self.folder)
@@ -94,7 +95,6 @@ class World:
         timeline = made.timeline(**more)
         attempts = [(lsn, max(0, at - 60)) for lsn, at in acks]
         evidence = gather(timeline, history(acks, attempts), RUN_ID, self.layout, deep=True)
-        space = StateSpace(timeline, evidence.claims, evidence.sets)
         parameters = Parameters(
             disk=DiskSettings(size=2 << 20),
             filesystem=FilesystemSettings(type="raw"),
@@ -110,9 +110,9 @@ class World:
             trial=Trial(1, 1, 1, Trigger(TriggerKind.ACKS, 1)),
             run_id=RUN_ID.hex(),
         )
-        return Recorded(trial, record, evidence, space, self.layout, ())
+        return TrialRecording.of(trial, record, evidence)
 
-    def explore(self, recorded: Recorded, **wanted: object) -> ExploreResult:
+    def explore(self, recorded: TrialRecording, **wanted: object) -> ExploreResult:
         """Explores it."""
         return _Run(recorded, ExploreRequest(**wanted), lambda _: None).explore()
 

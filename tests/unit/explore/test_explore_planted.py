@@ -53,7 +53,9 @@ def with_durable(recorded, change):
     sets = recorded.evidence.sets
     wrong = replace(sets, durable_ns=change(sets.durable_ns.copy(), sets.submitted_ns))
     timeline, claims = recorded.evidence.timeline, recorded.evidence.claims
-    return replace(recorded, space=StateSpace(timeline, claims, wrong))
+    planted = replace(recorded)
+    vars(planted)["space"] = StateSpace(timeline, claims, wrong)  # as if it had come to this itself
+    return planted
 
 
 # --- a flush counted too early, or too late ------------------------------------------------
@@ -201,9 +203,9 @@ class ReaderEngine:
         pass
 
     def recover(self, writes, *, timeout_s):
-        image = self.recorded.trial.path / "engine.img"
+        image = self.recorded.directory.path / "engine.img"
         image.unlink(missing_ok=True)
-        write_image(self.recorded.trial.base_image, writes, image)
+        write_image(self.recorded.directory.base_image, writes, image)
         run_id = self.recorded.run_id
         return read_on_host(self.recorded.parameters, run_id, image, timeout_s=timeout_s)
 
@@ -223,7 +225,7 @@ def run_with(recorded, engine, monkeypatch, **wanted):
     """An exploration by an engine that takes one state after the other."""
     monkeypatch.setattr(explore_worker, "open_engine", lambda *_: engine(recorded))
     run = _Run(recorded, ExploreRequest(confirm=False, **wanted), lambda _: None)
-    work = Work(recorded.trial.path, recorded.trial.run, "test", Prune.BYTES, 0)
+    work = Work(recorded.directory.path, recorded.directory.run, "test", Prune.BYTES, 0)
     with LocalWorker(work, recorded) as worker:
         run._judge_all(OneWorker(worker))
     run._compare_with_exposure()
@@ -270,7 +272,7 @@ def recoveries_drawn(recorded, monkeypatch, *, workers=1, **wanted):
     run = _Run(
         recorded, ExploreRequest(budget=Budget(states=200), depth=1, **wanted), lambda _: None
     )
-    work = Work(recorded.trial.path, recorded.trial.run, "test", Prune.BYTES, 0)
+    work = Work(recorded.directory.path, recorded.directory.run, "test", Prune.BYTES, 0)
     with ExitStack() as stack:
         each = [stack.enter_context(LocalWorker(work, recorded)) for _ in range(workers)]
         run._judge_all(Several(each))

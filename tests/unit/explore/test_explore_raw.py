@@ -62,7 +62,7 @@ def test_an_early_ack_is_found_with_exactly_its_records(world, group):
         (LsnRange(1, group),),
         (LsnRange(group + 1, 2 * group),),
     ]
-    first = state_ref.load(recorded.trial, finding.examples[0].id)
+    first = state_ref.load(recorded.directory, finding.examples[0].id)
     assert first.survivors == ()
     assert recorded.space.problems(first) == []
 
@@ -73,7 +73,7 @@ def test_named_states_are_looked_at_whatever_the_budget(world):
     first = world.explore(recorded, policies=("durable-only",))
     (finding,) = first.findings
     names = [example.id for example in finding.examples]
-    named = tuple(state_ref.load(recorded.trial, name) for name in names)
+    named = tuple(state_ref.load(recorded.directory, name) for name in names)
 
     result = world.explore(
         recorded, named=named, policies=("everything-issued",), budget=Budget(states=1)
@@ -220,7 +220,7 @@ def test_it_sees_what_the_real_reader_sees(world, seed):
     made = random_timeline(world, rng)
     recorded = world.recorded(made, [(1, 1)])
     space = recorded.space
-    log = RawLog(recorded.trial.base_image, space, world.layout, bytes(range(16)))
+    log = RawLog(recorded.directory.base_image, space, world.layout, bytes(range(16)))
     images = StateImages(space)
     states = list(Exploration(space, events(space, list(InstantKind)), per_policy=6, limit=400))
     rng.shuffle(states)
@@ -234,7 +234,7 @@ def test_it_sees_what_the_real_reader_sees(world, seed):
         reading = moment.read(pieces[None, :])
         image = world.folder / "image"
         image.unlink(missing_ok=True)
-        write_image(recorded.trial.base_image, images.writes(state), image)
+        write_image(recorded.directory.base_image, images.writes(state), image)
         seen = read_on_host(recorded.parameters, bytes(range(16)), image, timeout_s=30)
         assert seen.stretches == log.observation(reading, 0).stretches, state
         # And back: the pieces make the same state, as far as it can be seen.
@@ -248,12 +248,12 @@ def test_it_sees_what_the_real_reader_sees(world, seed):
 def test_states_of_an_instant_are_read_alike_one_by_one_and_together(world):
     made = world.disk(flush=Honour.IGNORED)
     recorded = world.recorded(made, world.commits(made, 12))
-    log = RawLog(recorded.trial.base_image, recorded.space, world.layout, bytes(range(16)))
+    log = RawLog(recorded.directory.base_image, recorded.space, world.layout, bytes(range(16)))
     rng = np.random.default_rng(1)
     moment = log.at(900)
     pieces = rng.random((200, len(moment.piece_cell))) < 0.5
     together = moment.read(pieces)
-    fresh = RawLog(recorded.trial.base_image, recorded.space, world.layout, bytes(range(16)))
+    fresh = RawLog(recorded.directory.base_image, recorded.space, world.layout, bytes(range(16)))
     for row in range(200):
         alone = fresh.at(900).read(pieces[row : row + 1])
         assert alone.content[0] == together.content[row]

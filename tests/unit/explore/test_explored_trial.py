@@ -34,7 +34,7 @@ def explored_recording(world):
     settings = ExploreSettings(budget="100")
     parameters = recorded.parameters.model_copy(update={"explore": settings})
     record = recorded.record.model_copy(update={"parameters": parameters})
-    recorded.trial.write_record(record)
+    recorded.directory.write_record(record)
     return replace(recorded, record=record), world.explore(recorded)
 
 
@@ -47,7 +47,7 @@ def test_what_went_after_a_recovery_is_no_record_of_the_trial(world, monkeypatch
     plain = TrialResult.judged(
         recorded.record.trial, verdict=Verdict.SAFE, acked=4, attempted=4, findings=()
     )
-    result = explore_trial.explored(recorded.trial, plain)
+    result = explore_trial.explored(recorded.directory, plain)
     assert (result.verdict, result.commits_lost) == (Verdict.LOSSY, 2)
     assert result.lost_lsns == (LsnRange(3, 4),)
     assert result.findings[0].lsns == (LsnRange(3, 11),), "nothing is hidden"
@@ -55,7 +55,7 @@ def test_what_went_after_a_recovery_is_no_record_of_the_trial(world, monkeypatch
 
 def test_a_certificate_sets_what_was_checked_against_all_that_was_legal(world):
     recorded, seen = explored_recording(world)
-    trial = recorded.trial
+    trial = recorded.directory
     plain = seen.coverage.model_copy(update={"legal_log2": 10.0, "recovered": 600})
     write_exploration(trial, seen.model_copy(update={"coverage": plain}))
     one = coverage_of([trial])
@@ -83,10 +83,10 @@ def on_file_system(world, monkeypatch, engine, *, early=0, name="guest", **param
     record = recorded.record.model_copy(
         update={"parameters": recorded.parameters.model_copy(update=changes)}
     )
-    recorded.trial.write_record(record)
+    recorded.directory.write_record(record)
     recorded = replace(recorded, record=record)
     for opener in (explorer, explore_trial):
-        monkeypatch.setattr(opener, "open_recorded", lambda _: recorded)
+        monkeypatch.setattr(opener, "open_trial", lambda _: recorded)
     monkeypatch.setattr(explorer, "choose_engine", lambda *_, **__: EngineChoice(name))
     monkeypatch.setattr(worker, "open_engine", lambda *_: engine(recorded))
     return recorded
@@ -118,9 +118,9 @@ class Honest:
         type(self).made += 1
 
     def recover(self, writes, *, timeout_s):
-        image = self.recorded.trial.path / "engine.img"
+        image = self.recorded.directory.path / "engine.img"
         image.unlink(missing_ok=True)
-        write_image(self.recorded.trial.base_image, writes, image)
+        write_image(self.recorded.directory.base_image, writes, image)
         bare = self.recorded.parameters.model_copy(
             update={"filesystem": FilesystemSettings(type="raw")}
         )
@@ -154,20 +154,20 @@ class HalfRead(Honest):
 
 def test_an_honest_trial_is_safe_with_exact_counts(world, monkeypatch):
     recorded = on_file_system(world, monkeypatch, Honest)
-    result = explore_trial.explored(recorded.trial, live(recorded))
+    result = explore_trial.explored(recorded.directory, live(recorded))
     assert (result.verdict, result.findings) == (Verdict.SAFE, ())
     assert result.states is not None
     assert result.states.states == explore_trial.AUTO_STATES == 64
     assert result.states.by_policy["durable-only"] == 32
     assert sum(result.states.by_policy.values()) == 64
     assert (result.states.engine, result.states.lossy) == ("guest", 0)
-    again = explore_trial.explored(recorded.trial, live(recorded), again=True)
+    again = explore_trial.explored(recorded.directory, live(recorded), again=True)
     assert again.states == result.states, "a second look sees the same states"
 
 
 def test_a_state_that_loses_a_record_convicts_whatever_the_cut_spared(world, monkeypatch):
     recorded = on_file_system(world, monkeypatch, Forgetful)
-    result = explore_trial.explored(recorded.trial, live(recorded))
+    result = explore_trial.explored(recorded.directory, live(recorded))
     assert result.verdict is Verdict.LOSSY
     assert result.states is not None
     assert result.states.lossy >= 32, "every ack at which nothing but the durable is left"
@@ -183,7 +183,7 @@ def test_a_state_that_loses_a_record_convicts_whatever_the_cut_spared(world, mon
 )
 def test_an_exploration_that_fails_is_no_pass(world, monkeypatch, engine, says):
     recorded = on_file_system(world, monkeypatch, engine)
-    result = explore_trial.explored(recorded.trial, live(recorded))
+    result = explore_trial.explored(recorded.directory, live(recorded))
     assert result.verdict is Verdict.INCONCLUSIVE
     assert any(says in finding.message for finding in result.findings)
     assert any("no crash state was recovered" in finding.message for finding in result.findings)
@@ -192,19 +192,19 @@ def test_an_exploration_that_fails_is_no_pass(world, monkeypatch, engine, says):
 def test_without_states_bytes_alone_are_no_safe(world, monkeypatch):
     off = ExploreSettings(budget="off")
     recorded = on_file_system(world, monkeypatch, Honest, explore=off)
-    result = explore_trial.explored(recorded.trial, live(recorded))
+    result = explore_trial.explored(recorded.directory, live(recorded))
     (finding,) = result.findings
     assert result.verdict is Verdict.INCONCLUSIVE
     assert "explore.budget is off" in finding.message
     bare = {"filesystem": FilesystemSettings(type="raw")}
     recorded = on_file_system(world, monkeypatch, Honest, explore=off, **bare)
-    assert explore_trial.explored(recorded.trial, live(recorded)).verdict is Verdict.SAFE
+    assert explore_trial.explored(recorded.directory, live(recorded)).verdict is Verdict.SAFE
 
 
 def test_states_that_hold_more_than_what_is_durable_are_not_enough(world, monkeypatch):
     some = ExploreSettings(budget="20", policies=("everything-issued",))
     recorded = on_file_system(world, monkeypatch, Honest, explore=some)
-    result = explore_trial.explored(recorded.trial, live(recorded))
+    result = explore_trial.explored(recorded.directory, live(recorded))
     assert result.verdict is Verdict.INCONCLUSIVE
     assert "nothing but what was durable" in result.findings[0].message
 
@@ -214,7 +214,7 @@ def test_only_the_recorded_kernel_convicts(world, monkeypatch, told, verdict):
     """User-Mode Linux is another build of the kernel."""
     recorded = on_file_system(world, monkeypatch, Forgetful, name="uml")
     monkeypatch.setattr(explorer._Run, "_confirm", lambda *_: (told, "said so"))
-    result = explore_trial.explored(recorded.trial, live(recorded))
+    result = explore_trial.explored(recorded.directory, live(recorded))
     assert result.verdict == verdict
     assert result.commits_lost == (0 if verdict == 1 else result.commits_lost) or told == "yes"
     if told != "yes":
@@ -235,8 +235,8 @@ def test_only_the_recorded_kernel_convicts(world, monkeypatch, told, verdict):
 def test_what_must_lose_or_has_lost_needs_no_states(world, monkeypatch, control, verdict, explores):
     monkeypatch.setattr(Honest, "made", 0)
     recorded = on_file_system(world, monkeypatch, Honest)
-    recorded.trial.write_record(recorded.record.model_copy(update={"control": control}))
-    result = explore_trial.explored(recorded.trial, live(recorded, verdict=verdict))
+    recorded.directory.write_record(recorded.record.model_copy(update={"control": control}))
+    result = explore_trial.explored(recorded.directory, live(recorded, verdict=verdict))
     assert result.verdict is verdict
     assert (Honest.made > 0, result.states is not None) == (explores, explores)
 

@@ -15,7 +15,7 @@ from powercut.explore.explorer import explore
 from powercut.explore.request import Budget, ExploreRequest
 from powercut.model.events import Notice
 from powercut.model.verdict import LsnRange, Verdict
-from powercut.recording.recorded import open_recorded
+from powercut.recording.trial_recording import open_trial
 from powercut.recover.uml.engine import unavailable
 from powercut.store.exploration import read_exploration
 from powercut.store.witness import read_witness
@@ -131,5 +131,5 @@ def test_minimize_works_on_image_formats(made):
     assert witness is not None
     assert (witness.engine, witness.engine_reason, witness.confirmed) == ("guest", "", "yes")
     assert witness.minimal
-    acked = open_recorded(trial(made, "qcow2")).evidence.claims.acked
+    acked = open_trial(trial(made, "qcow2")).evidence.claims.acked
     assert witness.lost == (LsnRange(1, acked),)

@@ -23,7 +23,7 @@ from powercut.explore.trial import as_before, wanted_by
 from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import FindingKind, LsnRange, Origin, Verdict
 from powercut.recording import state_ref
-from powercut.recording.recorded import open_recorded
+from powercut.recording.trial_recording import open_trial
 from powercut.recover.raw import unavailable as no_raw
 from powercut.recover.uml.engine import unavailable as no_uml
 from powercut.store.exploration import read_exploration, write_exploration
@@ -88,7 +88,7 @@ def test_honest_recordings_lose_nothing_in_any_state(trials):
 def test_lies_are_found_by_exposure_and_by_exploration_alike(trials, cell):
     wanted = ExploreRequest(policies=("durable-only",), at=(InstantKind.ACK,), confirm=False)
     result = explore(trials[cell], wanted)
-    recorded = open_recorded(trials[cell])
+    recorded = open_trial(trials[cell])
     exposed = exposure(recorded.evidence).exposed_lsns
     assert exposed == (LsnRange(1, recorded.evidence.claims.acked),)
     (found,) = result.findings

@@ -9,7 +9,7 @@ from powercut.campaign.runner import run_scenarios
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.paths import SCENARIOS
-from powercut.recording.recorded import open_recorded
+from powercut.recording.trial_recording import open_trial
 from powercut.scenario.load import preset_scenario
 from powercut.store.layout import ResultDir
 
@@ -23,7 +23,7 @@ def wire(result, cell):
         for trial in ResultDir.open(Path(result.result_directory)).trials()
         if trial.read_record().cell == cell and trial.read_record().control is None
     ]
-    requests = open_recorded(directory).evidence.timeline.requests
+    requests = open_trial(directory).evidence.timeline.requests
     writes = requests.kind == RequestKind.WRITE
     flushes = int((requests.kind == RequestKind.FLUSH).sum())
     return int((writes & ~requests.fua).sum()), int((writes & requests.fua).sum()), flushes

@@ -11,7 +11,7 @@ import pytest
 
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
-from powercut.recording.recorded import open_recorded
+from powercut.recording.trial_recording import open_trial
 from powercut.store.layout import ResultDir
 
 CLOUD = ["virtio-blk", "virtio-scsi", "virtio-scsi-fua", "nvme", "ide"]
@@ -29,7 +29,7 @@ def only(result):
 
 def recording(result):
     (trial,) = ResultDir.open(Path(result.result_directory)).trials()
-    return open_recorded(trial)
+    return open_trial(trial)
 
 
 def wire(result) -> str:

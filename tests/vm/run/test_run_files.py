@@ -11,7 +11,7 @@ import pytest
 
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
-from powercut.recording.recorded import open_recorded
+from powercut.recording.trial_recording import open_trial
 from powercut.store.layout import ResultDir
 
 RAW = "filesystem: {type: raw}\ncontrols: none\n"
@@ -28,7 +28,7 @@ def only(result):
 
 def recording(result):
     (trial,) = ResultDir.open(Path(result.result_directory)).trials()
-    return open_recorded(trial)
+    return open_trial(trial)
 
 
 def wire(result) -> str:

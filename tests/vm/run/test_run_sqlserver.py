@@ -11,7 +11,7 @@ import pytest
 
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
-from powercut.recording.recorded import open_recorded
+from powercut.recording.trial_recording import open_trial
 from powercut.store.layout import ResultDir
 
 LOG = "layout: recycled, capacity: 4 MiB, record: 4 KiB, align: 4096, direct: true"
@@ -27,7 +27,7 @@ def only(result):
 
 def requests(result):
     (trial,) = ResultDir.open(Path(result.result_directory)).trials()
-    return open_recorded(trial).evidence.timeline.requests
+    return open_trial(trial).evidence.timeline.requests
 
 
 def writes_beside_flushes(found) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording as the analyses want it: timeline, claims and state space, under one rule.
+"""The recording of a trial, under one rule.
 
 The rule for kinds of cut: one that leaves the power on takes no volatile cache, so what
 the disk had completed is as good as durable.  Neither a crash of the guest nor a kill of
@@ -8,15 +8,17 @@ the hypervisor can therefore convict a disk that lies.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from powercut.crash.evidence import Evidence, gather
-from powercut.crash.states import StateSpace
 from powercut.model.contract import CutKind
 from powercut.model.errors import DamagedRecording
 from powercut.model.timeline import Timeline
 from powercut.model.wal import WalLayout
 from powercut.recording.bound import read_acks, read_disk_log
+from powercut.recording.open_recording import Recording
+from powercut.recover.port import RecoveryPlan
 from powercut.rig import commands
 from powercut.scenario.settings import Parameters
 from powercut.store.layout import TrialDir, TrialRecord
@@ -29,21 +31,36 @@ def under_cut(timeline: Timeline, kind: CutKind) -> Timeline:
     return replace(timeline, contract=replace(timeline.contract, volatile_cache=False))
 
 
-@dataclass(frozen=True)
-class Recorded:
-    """One recording; `gaps` says what is missing of it, empty if nothing is."""
+@dataclass(frozen=True, kw_only=True)
+class TrialRecording(Recording):
+    """The recording of a trial: what was run, and how its records lie, is known."""
 
-    trial: TrialDir
     record: TrialRecord
-    evidence: Evidence
-    space: StateSpace
     layout: WalLayout
-    gaps: tuple[str, ...]
+    plan: RecoveryPlan
 
-    @property
-    def run_id(self) -> bytes:
-        """The 16 bytes that every record of the run carries."""
-        return bytes.fromhex(self.record.run_id)
+    @classmethod
+    def of(
+        cls, directory: TrialDir, record: TrialRecord, evidence: Evidence, gaps: Sequence[str] = ()
+    ) -> TrialRecording:
+        """The recording in `directory` that `record` and `evidence` were read from."""
+        run_id = bytes.fromhex(record.run_id)
+        plan = commands.recovery_plan(record.parameters, run_id)
+        return cls(
+            directory=directory,
+            title=f"{record.scenario}, {record.cell}, trial {record.trial.number}",
+            base=directory.base_image,
+            filesystem=plan.filesystem,
+            timeline=evidence.timeline,
+            history=evidence.history,
+            run_id=run_id,
+            record=record,
+            layout=commands.wal_layout(record.parameters),
+            plan=plan,
+            image_format=record.parameters.machine.format,
+            gaps=tuple(gaps),
+            known_evidence=evidence,
+        )
 
     @property
     def parameters(self) -> Parameters:
@@ -51,7 +68,7 @@ class Recorded:
         return self.record.parameters
 
 
-def open_recorded(trial: TrialDir) -> Recorded:
+def open_trial(trial: TrialDir) -> TrialRecording:
     """Loads the recording in `trial`.
 
     Raises DamagedRecording if disk log, history or trial.json cannot be read at all.
@@ -72,5 +89,4 @@ def open_recorded(trial: TrialDir) -> Recorded:
     timeline = under_cut(timeline, record.parameters.cut.kind)
     run_id = bytes.fromhex(record.run_id)
     evidence = gather(timeline, recorded.history, run_id, layout, deep=True)
-    space = StateSpace(timeline, evidence.claims, evidence.sets)
-    return Recorded(trial, record, evidence, space, layout, tuple(gaps))
+    return TrialRecording.of(trial, record, evidence, gaps)
