@@ -18,7 +18,7 @@ from powercut.crash.exposure import exposure
 from powercut.model.errors import DamagedRecording
 from powercut.recording import state_ref
 from powercut.recording.disk_places import filesystem_of, places_of
-from powercut.recording.open_recording import of_trial
+from powercut.recording.trial_recording import open_trial
 from powercut.report.signature import SIGNATURE, read_signature
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.scenario.settings import Parameters
@@ -68,7 +68,7 @@ def trial(tmp_path):
 def everything(trial):
     """What commands do with a recording that they were given."""
     judge_trial(trial)
-    recording = of_trial(trial)
+    recording = open_trial(trial)
     exposure(recording.evidence)
 
 
@@ -165,7 +165,7 @@ STATE = {
 
 @pytest.mark.parametrize("examples", SLICES)
 def test_any_state_is_one_of_the_recording_s_or_refused(trial, examples):
-    recording = of_trial(trial)
+    recording = open_trial(trial)
     path = trial.path / "state.json"
 
     def look(changes):
@@ -192,7 +192,7 @@ def test_any_state_is_one_of_the_recording_s_or_refused(trial, examples):
 def test_a_state_of_another_disk_is_none_of_this_one(trial, place, value, says):
     (trial.path / "state.json").write_text(json.dumps(changed(STATE, [(place, value)])))
     state = state_ref.load_file(trial.path / "state.json")
-    assert any(says in problem for problem in of_trial(trial).space.problems(state))
+    assert any(says in problem for problem in open_trial(trial).space.problems(state))
 
 
 def test_a_state_that_unpacks_without_end_is_refused(tmp_path):
