@@ -128,6 +128,12 @@ def _default(field: FieldInfo) -> str:
         return "`auto`" if _kind(field).startswith("`auto`") else ""
     elif isinstance(value, bool):
         value = "true" if value else "false"
+    elif isinstance(value, tuple) and all(isinstance(item, enum.Enum) for item in value):
+        return (
+            "all"
+            if list(value) == list(type(value[0]))
+            else ", ".join(f"`{v.value}`" for v in value)
+        )
     elif _kind(field) == "duration":
         value = format_duration(value)
     elif _kind(field) == "size":
