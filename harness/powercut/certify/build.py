@@ -116,6 +116,7 @@ def _cell(
         lost=cell.commits_lost,
         lost_lsns=cell.lost_lsns,
         exposure=cell.exposure,
+        acks=cell.acks,
         loss_probability_upper_95=cell.loss_probability_upper_95,
         coverage=coverage_of([run.at(trial.result_directory) for trial in cell.trials]),
         controls=tuple(

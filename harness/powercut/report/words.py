@@ -11,6 +11,7 @@ from powercut.model.acks import AckBasis
 from powercut.model.confidence import interval
 from powercut.model.units import milliseconds
 from powercut.model.verdict import FindingKind, LsnRange, Origin, Verdict, merged_ranges
+from powercut.store.certificate import CertifiedCell
 from powercut.store.results import (
     AckInstants,
     CellResult,
@@ -175,7 +176,7 @@ def how_sure(cells: Sequence[CellResult]) -> list[str]:
     return sentences
 
 
-def how_early(cells: Sequence[CellResult]) -> list[str]:
+def how_early(cells: Sequence[CellResult] | Sequence[CertifiedCell]) -> list[str]:
     """For the cells without loss: how much too early an ack may have been without being seen."""
     safe = [cell for cell in cells if cell.verdict is Verdict.SAFE and cell.acks is not None]
     known = [cell for cell in safe if _window_us(cell) is not None]
@@ -188,11 +189,11 @@ def how_early(cells: Sequence[CellResult]) -> list[str]:
     return sentences
 
 
-def _window_us(cell: CellResult) -> float | None:
+def _window_us(cell: CellResult | CertifiedCell) -> float | None:
     return cell.acks.window_us if cell.acks is not None else None
 
 
-def _who(cells: Sequence[CellResult]) -> str:
+def _who(cells: Sequence[CellResult | CertifiedCell]) -> str:
     return cells[0].cell if len(cells) == 1 else f"{len(cells)} SAFE cells"
 
 

@@ -15,7 +15,7 @@ from powercut.model.verdict import LsnRange
 from powercut.scenario.settings import ControlKind, Expect, Parameters
 from powercut.store.measurement import Cost, WireAccount
 from powercut.store.record import Record
-from powercut.store.trial_result import Exposure, VerdictName
+from powercut.store.trial_result import AckInstants, Exposure, VerdictName
 
 CERTIFICATE_FORMAT: Final = "powercut-certificate/1"
 
@@ -142,6 +142,10 @@ class CertifiedCell(Record):
 
     exposure: Exposure | None = None
     """Acknowledged records that were not durable yet; null if nothing could be analysed."""
+
+    acks: AckInstants | None = None
+    """How well it is known when acks were made, in the cut in which it is known least; null if
+    nothing could be analysed."""
 
     loss_probability_upper_95: float | None = None
     """For a safe cell: the chance that such a cut loses a record is below this, at 95 %."""
