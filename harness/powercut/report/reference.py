@@ -129,11 +129,8 @@ def _default(field: FieldInfo) -> str:
     elif isinstance(value, bool):
         value = "true" if value else "false"
     elif isinstance(value, tuple) and all(isinstance(item, enum.Enum) for item in value):
-        return (
-            "all"
-            if list(value) == list(type(value[0]))
-            else ", ".join(f"`{v.value}`" for v in value)
-        )
+        words = ", ".join(f"`{item.value}`" for item in value)
+        return "all" if words == _values(field) else words
     elif _kind(field) == "duration":
         value = format_duration(value)
     elif _kind(field) == "size":
