@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * uml-guard [--preload LIBRARY] PROGRAM ARG...: runs a User-Mode Linux and
- * outlives nobody.
+ * uml-guard [--preload LIBRARY] [--libraries PATH] PROGRAM ARG...: runs a User-Mode
+ * Linux and outlives nobody.
  *
  * UML is several host processes: the kernel, one per address space of its
  * guest, and helpers that wait for I/O.  If the kernel is killed the helpers
@@ -10,7 +10,8 @@
  * own standard input ends: the other end of that pipe is held by the controller
  * alone, and the host closes it in whatever way the controller dies.
  *
- * LIBRARY is preloaded into PROGRAM only (xstate.c says what for).
+ * LIBRARY is preloaded into PROGRAM only (xstate.c says what for); PATH is where that
+ * looks for its shared libraries, for one that has a libc of its own.
  *
  * Exit status: that of the program, 128 + N after signal N, 125 if it could
  * not be started.
@@ -30,7 +31,7 @@
 
 #define FAILED 125
 
-static _Noreturn void run(char *argv[], const char *preload, pid_t guard)
+static _Noreturn void run(char *argv[], const char *preload, const char *libraries, pid_t guard)
 {
     struct rlimit none = {0, 0};
     int null = open("/dev/null", O_RDONLY);
@@ -44,6 +45,8 @@ static _Noreturn void run(char *argv[], const char *preload, pid_t guard)
         _exit(FAILED);
     if (preload != NULL && setenv("LD_PRELOAD", preload, 1) < 0)
         _exit(FAILED);
+    if (libraries != NULL && setenv("LD_LIBRARY_PATH", libraries, 1) < 0)
+        _exit(FAILED);
     execv(argv[0], argv);
     perror(argv[0]);
     _exit(FAILED);
@@ -53,7 +56,7 @@ int main(int argc, char *argv[])
 {
     struct pollfd wait[2] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.events = POLLIN}};
     pid_t guard = getpid(), child;
-    const char *preload = NULL;
+    const char *preload = NULL, *libraries = NULL;
     int status = 0;
 
     if (argc > 2 && strcmp(argv[1], "--preload") == 0) {
@@ -61,8 +64,13 @@ int main(int argc, char *argv[])
         argv += 2;
         argc -= 2;
     }
+    if (argc > 2 && strcmp(argv[1], "--libraries") == 0) {
+        libraries = argv[2];
+        argv += 2;
+        argc -= 2;
+    }
     if (argc < 2) {
-        fprintf(stderr, "usage: uml-guard [--preload LIBRARY] PROGRAM ARG...\n");
+        fprintf(stderr, "usage: uml-guard [--preload LIBRARY] [--libraries PATH] PROGRAM ARG...\n");
         return FAILED;
     }
     prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -76,7 +84,7 @@ int main(int argc, char *argv[])
         signal(SIGINT, SIG_DFL);
         signal(SIGTERM, SIG_DFL);
         signal(SIGHUP, SIG_DFL);
-        run(argv + 1, preload, guard);
+        run(argv + 1, preload, libraries, guard);
     }
     setpgid(child, child); /* both do it: whoever comes first */
     wait[1].fd = (int)syscall(SYS_pidfd_open, child, 0);

@@ -104,6 +104,7 @@ int main(void)
             die("write to the controller");
         if (read(line, &byte, 1) != 1)
             die("read from the controller");
+        share_take();
         page->step = PCU_STEP_NONE;
         page->error = 0;
         page->status = 0;
@@ -118,6 +119,7 @@ int main(void)
         memset((void *)page->step_ns, 0, sizeof page->step_ns);
         serve();
         page->done = page->sequence;
+        share_give();
         byte = 'd';
     }
 }

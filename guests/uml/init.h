@@ -32,6 +32,8 @@
 extern volatile struct pcu_page *page;
 extern uint8_t *area;
 void share_map(void);
+void share_take(void); /* a request that came with a ring, where the share is a disk */
+void share_give(void); /* and its answer */
 _Noreturn void die(const char *call);
 int fail(enum pcu_step step, const char *format, ...) __attribute__((format(printf, 2, 3)));
 uint64_t now_ns(void);

@@ -38,6 +38,6 @@ def be_such_a_host(monkeypatch: pytest.MonkeyPatch, folder: Path, *, cured: bool
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     monkeypatch.setattr(uml_proof, "_known", {})
     monkeypatch.setattr(uml_proof, "CACHE", folder)
-    (folder / "uml.json").unlink(missing_ok=True)
+    (folder / "uml-host.json").unlink(missing_ok=True)
     if not cured:
         monkeypatch.setattr(uml_boot, "xstate_library", lambda: Path("/dev/null"))

@@ -12,7 +12,13 @@ import click
 
 from powercut.cli.imported import explore_import
 from powercut.cli.lookup import find_trials, is_import
-from powercut.cli.options import RESULT_HELP, engine_option, json_option, recording_argument
+from powercut.cli.options import (
+    RESULT_HELP,
+    engine_option,
+    json_option,
+    recording_argument,
+    recovery_kernel_option,
+)
 from powercut.cli.output import console_beside, write_json
 from powercut.model.errors import UsageError
 
@@ -62,6 +68,7 @@ INSTANTS = ("flush", "fua", "ack", "completion", "submission")
     "--budget", default="60s", show_default=True, help="A time (60s, 5m) or a number of states."
 )
 @engine_option
+@recovery_kernel_option
 @click.option("--jobs", type=click.IntRange(1, 256), help="Engines at the same time.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
 @click.option(
@@ -101,6 +108,7 @@ def explore(
     at: Sequence[str],
     budget: str,
     engine: str,
+    recovery_kernel: str,
     jobs: int | None,
     seed: int,
     prune: str,
@@ -117,7 +125,7 @@ def explore(
                 "second cut would follow",
                 hint="leave out --after and --depth",
             )
-        return _explore_import(recording, model, budget, engine)
+        return _explore_import(recording, model, budget, engine, recovery_kernel)
     from powercut.crash.explore import InstantKind
     from powercut.crash.states import Model
     from powercut.explore.explorer import explore as run
@@ -131,6 +139,7 @@ def explore(
         at=tuple(InstantKind(name) for name in at) or tuple(InstantKind),
         budget=Budget.parse(budget),
         engine=engine,
+        kernel=recovery_kernel,
         jobs=jobs or jobs_by_default(),
         seed=seed,
         prune=Prune(prune),
@@ -149,13 +158,18 @@ def explore(
     return max((_status(trial, result) for trial, result in results), key=(0, 3, 1).index)
 
 
-def _explore_import(recording: Path, model: str, budget: str, engine: str) -> int:
+def _explore_import(recording: Path, model: str, budget: str, engine: str, kernel: str) -> int:
     """A foreign log has models and readings of its own; the budget is that of each reading."""
     from powercut.explore.request import Budget
 
     limit = Budget.parse(budget)
     return explore_import(
-        recording, model=model, states=limit.states, seconds=limit.seconds, engine=engine
+        recording,
+        model=model,
+        states=limit.states,
+        seconds=limit.seconds,
+        engine=engine,
+        kernel=kernel,
     )
 
 

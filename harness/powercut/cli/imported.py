@@ -38,7 +38,13 @@ def analyze_import(directory: Path, *, judge: bool = True) -> int:
 
 
 def explore_import(
-    directory: Path, *, model: str, states: int | None, seconds: float | None, engine: str
+    directory: Path,
+    *,
+    model: str,
+    states: int | None,
+    seconds: float | None,
+    engine: str,
+    kernel: str,
 ) -> int:
     """Checks the crash states of an imported log; returns the exit status, as above."""
     from powercut.checkers.wal import ranges_text
@@ -51,7 +57,7 @@ def explore_import(
     chosen = Model.EPOCH if model == Model.EXACT.value else Model(model)
     trial = find_recording(directory)
     trial.check_seal()
-    explored = run(trial, model=chosen, limit=states, seconds=seconds, engine=engine)
+    explored = run(trial, model=chosen, limit=states, seconds=seconds, engine=engine, kernel=kernel)
     echo(f"engine: {explored.certain.engine}")
     for name, reading in (("certain", explored.certain), ("cautious", explored.cautious)):
         echo(f"{name} reading: {reading.coverage.text}")

@@ -7,7 +7,12 @@ from pathlib import Path
 
 import click
 
-from powercut.cli.options import STATE_EPILOG, engine_option, recording_argument
+from powercut.cli.options import (
+    STATE_EPILOG,
+    engine_option,
+    recording_argument,
+    recovery_kernel_option,
+)
 
 
 @click.command(epilog=STATE_EPILOG)
@@ -28,8 +33,15 @@ from powercut.cli.options import STATE_EPILOG, engine_option, recording_argument
     help="Recover the witness in a guest with the recorded kernel, too.",
 )
 @engine_option
+@recovery_kernel_option
 def minimize(
-    recording: Path, state: str | None, lsn: int | None, budget: int, confirm: bool, engine: str
+    recording: Path,
+    state: str | None,
+    lsn: int | None,
+    budget: int,
+    confirm: bool,
+    engine: str,
+    recovery_kernel: str,
 ) -> int:
     """Finds the smallest set of lost writes that still loses a record, and explains it."""
     from powercut.cli.console import PlainConsole
@@ -48,6 +60,7 @@ def minimize(
             budget=budget,
             confirm=confirm,
             engine=engine,
+            kernel=recovery_kernel,
             progress=lambda tests, left: status.update(
                 f"{tests} states recovered, {left} losses left to tell apart"
             ),

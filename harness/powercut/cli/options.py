@@ -78,6 +78,13 @@ engine_option = click.option(
     show_default=True,
     help="What recovers the states; auto takes the fastest that works here.",
 )
+recovery_kernel_option = click.option(
+    "--recovery-kernel",
+    type=click.Choice([HOST, *SUITES]),
+    default=HOST,
+    show_default=True,
+    help="Which User-Mode Linux recovers the states: the host's, or that of a Debian suite.",
+)
 force_option = click.option("--force", is_flag=True, help="Replace the file if it is there.")
 
 

@@ -177,7 +177,8 @@ def _suites(*, fresh: bool) -> Probe:
 
 def _versions_in(item: CachedSuite) -> list[str]:
     qemu = [f"QEMU {item.qemu}"] if item.qemu else []
-    return [*qemu, *(f"Linux {release}" for release in item.kernels)]
+    uml = [f"User-Mode Linux {release}" for release in item.uml]
+    return [*qemu, *(f"Linux {release}" for release in item.kernels), *uml]
 
 
 def _uml(*, fresh: bool) -> Probe:

@@ -119,8 +119,13 @@ class _Run:
         self.shelf = shelf
         self.on_event = on_event
         choice = choose_engine(
-            recorded.parameters, wanted.engine, after=wanted.after, depth=wanted.depth
+            recorded.parameters,
+            wanted.engine,
+            after=wanted.after,
+            depth=wanted.depth,
+            kernel=wanted.kernel,
         )
+        self.choice = choice
         self.engine, self.engine_reason = choice.name, choice.reason
         self.collected = FindingCollector()
         self.boots: dict[int, int] = {}
@@ -207,6 +212,7 @@ class _Run:
             self.wanted.after,
             self.wanted.policies,
             self.wanted.model,
+            self.choice.kernel,
         )
         if self.wanted.jobs > 1:
             with WorkerPool(work, self.wanted.jobs) as pool:
@@ -371,6 +377,7 @@ class _Run:
             trial=record.trial.number,
             engine=self.engine,
             engine_reason=self.engine_reason,
+            engine_kernel=self.choice.kernel.title if self.choice.kernel is not None else "",
             model=wanted.model.value,
             policies=wanted.policies,
             at=tuple(kind.value for kind in wanted.at),

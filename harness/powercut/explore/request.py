@@ -14,6 +14,7 @@ from powercut.crash.explore import InstantKind
 from powercut.crash.policies import POLICIES
 from powercut.crash.states import CrashState, Model
 from powercut.model.errors import UsageError
+from powercut.model.versions import HOST
 
 ENGINES: Final = ("auto", "raw", "uml", "guest")
 PER_POLICY: Final = 1024
@@ -106,6 +107,8 @@ class ExploreRequest:
     recovery from the first, 2 for one during the recovery from that.  `named` are states
     that are looked at before any is drawn, whatever the budget.  `survey` spreads few states
     over the whole run (powercut.crash.survey).
+    that are looked at before any is drawn, whatever the budget.  `kernel` is the User-Mode Linux
+    that recovers: the host's, or that of a Debian suite.
     """
 
     model: Model = Model.EXACT
@@ -122,6 +125,7 @@ class ExploreRequest:
     depth: int = 0
     named: tuple[CrashState, ...] = ()
     survey: bool = False
+    kernel: str = HOST
 
     def __post_init__(self) -> None:
         for name in self.policies:

@@ -12,6 +12,7 @@ from powercut.crash.policies import POLICIES
 from powercut.crash.states import CrashState, Model
 from powercut.explore.request import Prune
 from powercut.model.verdict import Finding
+from powercut.recover.uml.kernel import UmlKernel
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class Work:
     """What a worker needs to know; small enough to be sent to another process.
 
     `after` is the number of records by which the workload goes on after each recovery.
-    `policies` and `model` draw the states of recoveries.
+    `policies` and `model` draw the states of recoveries; `kernel` is what `uml` recovers with.
     """
 
     trial: Path
@@ -30,6 +31,7 @@ class Work:
     after: int = 0
     policies: tuple[str, ...] = tuple(POLICIES)
     model: Model = Model.EXACT
+    kernel: UmlKernel | None = None
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,13 @@ from powercut.explore.work import Answers, Batch, Deepen, Recoveries, StateJudge
 from powercut.model.errors import HostError
 from powercut.model.observation import Observation
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
+from powercut.model.versions import HOST
 from powercut.recording.bound import read_recovery_log
 from powercut.recording.materialize import cut_state
 from powercut.recording.trial_recording import TrialRecording, open_trial
 from powercut.recover.port import ImageWrite, RecoveryEngine, RecoveryPlan
 from powercut.recover.uml.engine import UmlEngine
+from powercut.recover.uml.kernel import UmlKernel
 from powercut.rig import commands
 from powercut.rig.closing import ResourceOwner, start_engine
 from powercut.rig.engine_shelf import EngineShelf
@@ -63,13 +65,21 @@ def plan_of(recorded: TrialRecording, after: int) -> RecoveryPlan:
 
 
 def open_engine(
-    recorded: TrialRecording, name: str, prune: Prune = Prune.NOTHING, after: int = 0
+    recorded: TrialRecording,
+    name: str,
+    prune: Prune = Prune.NOTHING,
+    after: int = 0,
+    kernel: UmlKernel | None = None,
 ) -> RecoveryEngine:
-    """The engine called `name`, not started.  Raises HostError if this host has none."""
+    """The engine called `name`, not started; `kernel` is what `uml` recovers with.
+
+    Raises HostError if this host has none.
+    """
     plan = plan_of(recorded, after)
     if name == "guest":
         return GuestEngine(recorded.directory.base_image, recorded.parameters, plan)
-    return UmlEngine(recorded.directory.base_image, plan, track_reads=prune is Prune.READS)
+    base = recorded.directory.base_image
+    return UmlEngine(base, plan, track_reads=prune is Prune.READS, kernel=kernel)
 
 
 class LocalWorker(ResourceOwner):
@@ -95,13 +105,15 @@ class LocalWorker(ResourceOwner):
     def _open(self, stack: ExitStack) -> None:
         self._folder = stack.enter_context(scratch())
         recorded, work = self._recorded, self._work
-        if self._shelf is not None and work.engine == "uml" and work.prune is not Prune.READS:
+        ready = work.engine == "uml" and work.prune is not Prune.READS
+        ready &= work.kernel is None or work.kernel.name == HOST
+        if self._shelf is not None and ready:
             base, plan = recorded.directory.base_image, plan_of(recorded, work.after)
             engine = stack.enter_context(self._shelf.lend(base, plan))
             self._boots_before = engine.boots - 1  # the boot that made it is told by each
             self._engine = engine
             return
-        self._engine = open_engine(recorded, work.engine, work.prune, work.after)
+        self._engine = open_engine(recorded, work.engine, work.prune, work.after, work.kernel)
         start_engine(self._engine, stack, timeout_s=START_S)
 
     def answer(self, batch: Batch) -> Answers:

@@ -19,7 +19,7 @@ from powercut.machine.qemu.build import QemuBuild, examine_qemu, find_qemu
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.events import Notice
 from powercut.paths import CAPTURE_PLUGIN
-from powercut.recover.uml.boot import KERNEL
+from powercut.recover.uml.kernel import host_kernel
 from powercut.rig.engine_choice import EngineChoice, choose_engine
 from powercut.rig.rig import Rig
 from powercut.scenario.plan import Cell
@@ -136,7 +136,7 @@ def engine_fallback(cells: Iterable[Parameters]) -> tuple[Notice, ...]:
 
 @functools.cache
 def _recovery_kernel() -> Component:
-    path = Path(shutil.which(KERNEL) or KERNEL)
+    path = host_kernel().program
     return Component(
         role="recovery kernel",
         name="User-Mode Linux",

@@ -9,31 +9,39 @@ itself, `uml` for a file system if User-Mode Linux has been seen to boot on this
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from powercut.model.errors import HostError, UsageError
 from powercut.model.machine import ImageFormat
+from powercut.model.versions import HOST
+from powercut.recover.uml.kernel import UmlKernel
 from powercut.recover.uml.proof import uml_proof
 from powercut.rig import commands
+from powercut.rig.recovery_kernel import recovery_kernel
 from powercut.scenario.settings import Parameters
 
 
 @dataclass(frozen=True)
 class EngineChoice:
-    """The `name` of an engine; `reason` says why it is not the fastest, empty if it is."""
+    """The `name` of an engine; `reason` says why it is not the fastest, empty if it is.
+
+    `kernel` is what `uml` recovers with; None for the other engines.
+    """
 
     name: str
     reason: str = ""
+    kernel: UmlKernel | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         return f"{self.name}, since {self.reason}" if self.reason else self.name
 
 
 def choose_engine(
-    parameters: Parameters, name: str, *, after: int = 0, depth: int = 0
+    parameters: Parameters, name: str, *, after: int = 0, depth: int = 0, kernel: str = HOST
 ) -> EngineChoice:
     """The engine that `auto` means for recordings of a cell; others as they are called.
 
+    `kernel` is the User-Mode Linux for `uml`: the host's, or that of a Debian suite.
     Raises UsageError if `name` cannot do it, HostError if it does not work here.
     """
     image_format = parameters.machine.format
@@ -44,14 +52,22 @@ def choose_engine(
             "there is no life after it that could go wrong, and nothing to be cut in it",
             hint="leave out --after and --depth for this recording",
         )
-    return engine_for(image_format, raw=raw, name=name)
+    return engine_for(image_format, raw=raw, name=name, kernel=kernel)
 
 
-def engine_for(image_format: ImageFormat, *, raw: bool, name: str) -> EngineChoice:
+def engine_for(
+    image_format: ImageFormat, *, raw: bool, name: str, kernel: str = HOST
+) -> EngineChoice:
     """The same for a disk that holds `image_format`; `raw` if the log has no file system.
 
     Raises UsageError and HostError as `choose_engine` does.
     """
+    if kernel != HOST and (image_format is not ImageFormat.RAW or raw or name in ("raw", "guest")):
+        raise UsageError(
+            f"recovery kernel {kernel} is for engine uml, which cannot recover this recording, or "
+            "was not asked for",
+            hint="leave --recovery-kernel out; `machine.kernel` chooses the guest's",
+        )
     if image_format is not ImageFormat.RAW:
         if name in ("auto", "guest"):
             return EngineChoice("guest")
@@ -73,9 +89,12 @@ def engine_for(image_format: ImageFormat, *, raw: bool, name: str) -> EngineChoi
         )
     if name == "guest":
         return EngineChoice(name)
-    proof = uml_proof()
+    recovers = recovery_kernel(kernel)
+    proof = uml_proof(recovers)
     if proof.ok:
-        return EngineChoice("uml")
+        return EngineChoice("uml", kernel=recovers)
+    if kernel != HOST:
+        raise HostError(f"recovery kernel {kernel} does not work here: {proof.detail}")
     reason = f"User-Mode Linux does not work here: {proof.detail}"
     if name == "uml":
         raise HostError(reason, hint=f"--engine guest, which is slower; or {proof.remedy}")

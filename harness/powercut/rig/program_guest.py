@@ -30,6 +30,7 @@ from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.recover.port import RecoveryPlan
 from powercut.recover.uml.boot import OutsideDisk, UmlProcess, initramfs, unavailable
 from powercut.recover.uml.engine import plan_text
+from powercut.recover.uml.kernel import host_kernel
 from powercut.recover.uml.share import Answer, Flag, Share, Step, Verb
 
 _SHARE_BYTES: Final = 1 << 20
@@ -128,8 +129,10 @@ class ProgramGuest:
                 pass_fds=[listener.fileno()],
             )
         self._share.prepare_boot(_NO_ORIGIN, 64)
+        kernel = host_kernel()
         self._process = UmlProcess(
-            initramfs({}),
+            kernel,
+            initramfs({}, kernel),
             self._share.fd,
             memory_mib=_MEMORY_MIB,
             need=_NEED_BYTES,

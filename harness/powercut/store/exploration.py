@@ -164,6 +164,9 @@ class ExploreResult(Record):
     engine_reason: str = ""
     """Why a faster engine was not taken; empty if there is none."""
 
+    engine_kernel: str = ""
+    """Which User-Mode Linux recovered, with its version: `host (6.1.176)`; empty for others."""
+
     model: str
     """Which states counted as legal."""
 

@@ -22,6 +22,7 @@ from powercut.crash.explore import Coverage, Exploration, InstantKind, events
 from powercut.crash.states import CrashState, Model
 from powercut.model.errors import UsageError
 from powercut.model.verdict import LsnRange, Verdict, lsn_ranges
+from powercut.model.versions import HOST
 from powercut.recording import state_ref
 from powercut.recording.imports import open_import
 from powercut.recording.open_recording import Recording
@@ -69,6 +70,7 @@ def explore_import(
     limit: int | None = None,
     seconds: float | None = None,
     engine: str = "auto",
+    kernel: str = HOST,
     progress: Progress = lambda _reading, _states: None,
 ) -> ImportExploration:
     """Checks the states of the log in `directory`; `limit` and `seconds` are per reading.
@@ -85,7 +87,7 @@ def explore_import(
     for cautious in (False, True):
         recording = open_import(directory, cautious=cautious)
         name = "cautious" if cautious else "certain"
-        judge = StateJudge(recording, engine)
+        judge = StateJudge(recording, engine, kernel=kernel)
         told = partial(progress, name)
         results.append(_explore(recording, judge, model, limit, seconds, told))
     certain, careful = results

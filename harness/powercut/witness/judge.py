@@ -20,6 +20,7 @@ from powercut.explore.state_images import StateImages
 from powercut.model.errors import UsageError
 from powercut.model.observation import Observation
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict, lsn_ranges
+from powercut.model.versions import HOST
 from powercut.paths import WAL_BINARY
 from powercut.recording.open_recording import Recording
 from powercut.recover.port import ImageWrite, RecoveryEngine, RecoveryPlan
@@ -82,7 +83,7 @@ class StateJudge:
     guests where that does not work, and where the disk lies in an image format.
     """
 
-    def __init__(self, recording: Recording, engine: str = "auto") -> None:
+    def __init__(self, recording: Recording, engine: str = "auto", *, kernel: str = HOST) -> None:
         """Starts nothing.
 
         Raises UsageError if nobody knows how the records lie, or if `engine` cannot do this
@@ -94,7 +95,9 @@ class StateJudge:
                 hint="import it again with --run-id, --layout and --record",
             )
         raw = not recording.plan.filesystem
-        self.choice: EngineChoice = engine_for(recording.image_format, raw=raw, name=engine)
+        self.choice: EngineChoice = engine_for(
+            recording.image_format, raw=raw, name=engine, kernel=kernel
+        )
         self._recording = recording
         self._plan, self._layout = recording.plan, recording.layout
         self._images = StateImages(recording.space)
@@ -111,7 +114,7 @@ class StateJudge:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             if self.engine != "raw":
-                self._engine = _opened(self._recording, self._plan, self.engine)
+                self._engine = _opened(self._recording, self._plan, self.choice)
                 start_engine(self._engine, stack, timeout_s=_START_S)
             else:
                 folder = stack.enter_context(scratch())
@@ -144,10 +147,10 @@ class StateJudge:
         return Judgement(tuple(findings), required)
 
 
-def _opened(recording: Recording, plan: RecoveryPlan, name: str) -> RecoveryEngine:
+def _opened(recording: Recording, plan: RecoveryPlan, choice: EngineChoice) -> RecoveryEngine:
     """An engine for the file system of `recording`, not started."""
-    if name == "uml":
-        return UmlEngine(recording.base, plan)
+    if choice.name == "uml":
+        return UmlEngine(recording.base, plan, kernel=choice.kernel)
     # What guest wrote an imported log is not known: the usual one recovers it.
     imported = recording.imported
     parameters = Parameters() if imported else recording.directory.read_record().parameters

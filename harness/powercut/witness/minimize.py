@@ -25,6 +25,7 @@ from powercut.crash.exposure import exposure
 from powercut.crash.states import CrashState, Kept, Move, StateSpace
 from powercut.model.errors import PowercutError, UsageError
 from powercut.model.verdict import Confirmed, LsnRange, Verdict, losses, lsn_ranges
+from powercut.model.versions import HOST
 from powercut.recording import state_ref
 from powercut.recording.materialize import cut_state, resolve_state
 from powercut.recording.open_recording import Recording
@@ -113,18 +114,20 @@ def minimize(
     budget: int = BUDGET,
     confirm: bool = False,
     engine: str = "auto",
+    kernel: str = HOST,
     progress: Progress = lambda _tests, _left: None,
 ) -> Witness:
     """The witness of a loss in `recording`; keeps its state beside the recording.
 
     Without a state the search begins at one that is known to lose something: the live cut,
     what an exploration found, or what the exposure analysis names.  With `lsn` that record
-    must stay lost, else any one of those lost at the beginning.  `engine` recovers the states.
+    must stay lost, else any one of those lost at the beginning.  `engine` recovers the states, and
+    `kernel` is its User-Mode Linux: the host's, or that of a Debian suite.
     `confirm` also recovers the witness with the recorded kernel, in a guest.
 
     Raises UsageError if nothing is lost, and HostError if no engine can recover a state.
     """
-    with StateJudge(recording, engine) as judge:
+    with StateJudge(recording, engine, kernel=kernel) as judge:
         name, state, first = _start(recording, judge, state_name)
         if lsn is not None and lsn not in first.lsns:
             raise UsageError(

@@ -9,6 +9,7 @@ loader in it with the libraries in it (ld.so(8): --library-path, --inhibit-cache
     CACHE/suites/SUITE/apt/        what apt keeps; may be deleted when nothing is being fetched
                       /qemu/       root/, qemu-system-x86_64 (which starts it), about.json
                       /kernel-FLAVOUR/   as powercut.machine.guest.kernel_package leaves it
+                      /uml/        root/, linux.uml (with that root's loader), about.json
                       /lock
 
 Each part appears by a rename when it is whole.  A part that is there is used as it is, so that a
@@ -28,6 +29,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from powercut.machine.guest import apt
+from powercut.machine.guest.interpreter import with_interpreter
 from powercut.machine.guest.kernel_package import (
     FLAVOURS,
     Kernel,
@@ -44,6 +46,9 @@ from powercut.model.versions import SUITES
 from powercut.paths import CACHE
 
 _QEMU_PACKAGE: Final = "qemu-system-x86"
+_UML_PACKAGE: Final = "user-mode-linux"
+_UML: Final = "linux.uml"
+_UML_MODULES: Final = "root/usr/lib/uml/modules"
 _USELESS: Final = ("doc", "man", "locale", "lintian", "info", "bash-completion")
 _LOADER: Final = "ld-linux-x86-64.so.2"
 _RECIPE: Final = 1  # raise it when other folders are made from the same packages
@@ -67,6 +72,7 @@ class CachedSuite:
     qemu: str
     kernels: tuple[str, ...]
     size: int
+    uml: tuple[str, ...] = ()
 
 
 def suite_folder(suite: str) -> Path:
@@ -124,6 +130,54 @@ def suite_kernel(suite: str, flavour: str, *, deadline: float) -> Kernel:
     return load_kernel(place)
 
 
+@dataclass(frozen=True)
+class SuiteUml:
+    """A User-Mode Linux: its program, the folder of its modules, and of its libraries."""
+
+    program: Path
+    modules: Path
+    libraries: str
+
+
+def suite_uml(suite: str, *, deadline: float) -> SuiteUml:
+    """The User-Mode Linux of `suite`; fetched (about 40 MB) and unpacked if it is not there.
+
+    Raises HostError with a remedy, or DeadlineExceeded.
+    """
+    place = suite_folder(suite) / "uml"
+    if not _uml_is_there(place):
+        with locked(place.parent / "lock", deadline=deadline, doing=f"fetching {suite}"):
+            if not _uml_is_there(place):
+                debs = apt.SuiteApt(suite, place.parent / "apt").download_closure(
+                    [_UML_PACKAGE], deadline=deadline
+                )
+                with _new(place.parent) as temporary:
+                    _unpack_uml(debs, Path(temporary), place, deadline=deadline)
+                    _replace(Path(temporary), place)
+                _tidy(place.parent)
+    root = place / "root"
+    folders = [str(folder) for folder in _library_folders(root)]
+    return SuiteUml(place / _UML, place / _UML_MODULES, ":".join(folders))
+
+
+def _unpack_uml(debs: Sequence[Path], folder: Path, place: Path, *, deadline: float) -> None:
+    """Into `folder`, as it will lie at `place`: the loader is named by its whole path."""
+    root = folder / "root"
+    _unpack(debs, root, deadline=deadline)
+    loader = place / _loader(root).relative_to(folder)
+    program = folder / _UML
+    program.write_bytes(with_interpreter((root / "usr/bin" / _UML).read_bytes(), str(loader)))
+    program.chmod(0o755)
+    about = {"recipe": _RECIPE, "loader": str(loader), "packages": sorted(d.name for d in debs)}
+    (folder / "about.json").write_text(json.dumps(about, indent=1) + "\n")
+
+
+def _uml_is_there(place: Path) -> bool:
+    """Whether it is, and was made for this place: a cache may be moved."""
+    about = _read_about(place)
+    return about is not None and Path(str(about["loader"])).is_relative_to(place)
+
+
 def cached_suites() -> tuple[CachedSuite, ...]:
     """The suites of which something is there.  Reads a few small files; needs no network."""
     found = []
@@ -137,40 +191,25 @@ def cached_suites() -> tuple[CachedSuite, ...]:
                 kernel = load_kernel(folder / f"kernel-{flavour}")
                 kernels.append(kernel.release)
                 size += _size(kernel.folder)
-        if about or kernels:
+        uml = tuple(path.name for path in sorted((folder / "uml" / _UML_MODULES).glob("*")))
+        size += _size(folder / "uml") if uml else 0
+        if about or kernels or uml:
             version = str(about["version"]) if about else ""
-            found.append(CachedSuite(suite, version, tuple(kernels), size))
+            found.append(CachedSuite(suite, version, tuple(kernels), size, uml))
     return tuple(found)
 
 
 def _unpack_qemu(suite: str, debs: Sequence[Path], folder: Path, *, deadline: float) -> None:
     root = folder / "root"
-    root.mkdir()
-    for deb in debs:
-        run_on_package(
-            ["dpkg-deb", "-x", str(deb.absolute()), str(root.absolute())],
-            deadline=deadline,
-            reads=[deb],
-            folders=[root],
-            from_outside=False,
-        )
-    for name in _USELESS:
-        shutil.rmtree(root / "usr/share" / name, ignore_errors=True)
-    # Older suites keep libc in /lib; a link from /lib64 would point out of the folder.
-    loaders = [path for path in sorted(root.rglob(_LOADER)) if not path.is_symlink()]
-    if not loaders:
-        raise HostError(f"the packages of {suite} hold no {_LOADER}")
-    places = [
-        path
-        for path in (root / "usr/lib/x86_64-linux-gnu", root / "lib/x86_64-linux-gnu")
-        if path.is_dir()
-    ]
+    _unpack(debs, root, deadline=deadline)
     start = folder / PROGRAM
     start.write_text(
         _START.format(
             suite=suite,
-            loader=loaders[0].relative_to(folder),
-            libraries=":".join(f"$here/{path.relative_to(folder)}" for path in places),
+            loader=_loader(root).relative_to(folder),
+            libraries=":".join(
+                f"$here/{path.relative_to(folder)}" for path in _library_folders(root)
+            ),
             binary=f"root/usr/bin/{PROGRAM}",
         )
     )
@@ -185,6 +224,33 @@ def _unpack_qemu(suite: str, debs: Sequence[Path], folder: Path, *, deadline: fl
         "bytes": _size(root),
     }
     (folder / "about.json").write_text(json.dumps(about, indent=1) + "\n")
+
+
+def _unpack(debs: Sequence[Path], root: Path, *, deadline: float) -> None:
+    root.mkdir()
+    for deb in debs:
+        run_on_package(
+            ["dpkg-deb", "-x", str(deb.absolute()), str(root.absolute())],
+            deadline=deadline,
+            reads=[deb],
+            folders=[root],
+            from_outside=False,
+        )
+    for name in _USELESS:
+        shutil.rmtree(root / "usr/share" / name, ignore_errors=True)
+
+
+def _loader(root: Path) -> Path:
+    # Older suites keep libc in /lib; a link from /lib64 would point out of the folder.
+    loaders = [path for path in sorted(root.rglob(_LOADER)) if not path.is_symlink()]
+    if not loaders:
+        raise HostError(f"the packages that were fetched hold no {_LOADER}")
+    return loaders[0]
+
+
+def _library_folders(root: Path) -> list[Path]:
+    folders = (root / "usr/lib/x86_64-linux-gnu", root / "lib/x86_64-linux-gnu")
+    return [folder for folder in folders if folder.is_dir()]
 
 
 def _cached_qemu(folder: Path) -> QemuBuild | None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import fcntl
 import os
 import select
-import shutil
 import signal
 import socket
 import stat
@@ -26,18 +25,8 @@ from typing import Final
 
 from powercut.model.errors import HostError
 from powercut.paths import BUILD, WAL_BINARY
+from powercut.recover.uml.kernel import MODULE_FILES, UmlKernel, host_kernel
 
-KERNEL: Final = "linux.uml"
-MODULES: Final = Path("/usr/lib/uml/modules")
-_MODULE_FILES: Final = (
-    "drivers/block/brd.ko",
-    "drivers/block/loop.ko",
-    "drivers/block/virtio_blk.ko",
-    "drivers/md/dm-mod.ko",
-    "drivers/md/dm-bufio.ko",
-    "drivers/md/dm-snapshot.ko",
-    "drivers/md/dm-log-writes.ko",
-)
 _ROOM_MIB: Final = 160  # what the guest uses of its memory besides the disk, generously
 _VIRTIO_BLOCK: Final = 2  # the device type, as the virtio specification numbers them
 _CONSOLE_TAIL: Final = 8192  # bytes
@@ -64,15 +53,19 @@ def stamp_library() -> Path:
     return BUILD / "lib" / "uml-stamp.so"
 
 
-def unavailable() -> list[str]:
-    """All reasons why the `uml` engine cannot work here, each with its remedy; empty if it can."""
+def unavailable(kernel: UmlKernel | None = None) -> list[str]:
+    """All reasons why the `uml` engine cannot work here, each with its remedy; empty if it can.
+
+    It is asked with the host's kernel if none is given.
+    """
+    kernel = kernel or host_kernel()
     reasons = []
-    if shutil.which(KERNEL) is None:
-        reasons.append(f"{KERNEL} is not installed (Debian package user-mode-linux)")
-    elif _modules() is None:
+    if not kernel.program.exists():
+        reasons.append(f"{kernel.program} is not installed (Debian package user-mode-linux)")
+    elif kernel.module_folder is None:
         reasons.append(
-            f"no kernel under {MODULES} has all of "
-            f"{', '.join(Path(name).name for name in _MODULE_FILES)} "
+            f"no kernel under {kernel.modules} has all of "
+            f"{', '.join(Path(name).name for name in MODULE_FILES)} "
             "(Debian package user-mode-linux)"
         )
     reasons.extend(
@@ -115,14 +108,6 @@ def _memory_folders() -> list[Path]:
     return [Path(name) for name in dict.fromkeys(named)]
 
 
-def _modules() -> Path | None:
-    """The newest kernel's modules of which none that is needed is missing."""
-    for kernel in sorted(MODULES.glob("*/kernel"), reverse=True):
-        if all((kernel / name).exists() for name in _MODULE_FILES):
-            return kernel
-    return None
-
-
 def _member(inode: int, path: str, mode: int, data: bytes, device: tuple[int, int]) -> bytes:
     """One member of a cpio archive, format `newc` (the kernel's buffer-format.rst)."""
     name = path.encode() + b"\0"
@@ -131,13 +116,13 @@ def _member(inode: int, path: str, mode: int, data: bytes, device: tuple[int, in
     return b"".join((header, b"\0" * (-len(header) % 4), data, b"\0" * (-len(data) % 4)))
 
 
-def initramfs(programs: Mapping[str, Path]) -> bytes:
-    """What the guest boots from: PID 1, the modules it needs, and `programs` by their paths."""
-    modules = _modules()
+def initramfs(programs: Mapping[str, Path], kernel: UmlKernel) -> bytes:
+    """What `kernel` boots from: PID 1, the modules it needs, and `programs` by their paths."""
+    modules = kernel.module_folder
     if modules is None:
         raise HostError("no usable UML modules", hint="install the package user-mode-linux")
     files = {"init": init_binary(), **{name.lstrip("/"): path for name, path in programs.items()}}
-    files |= {f"modules/{Path(name).name}": modules / name for name in _MODULE_FILES}
+    files |= {f"modules/{Path(name).name}": modules / name for name in MODULE_FILES}
     folders = {str(parent) for name in files for parent in Path(name).parents} - {"."}
     parts = []
     for inode, name in enumerate(sorted({"dev", *folders}), start=1):
@@ -170,6 +155,7 @@ class OutsideDisk:
 
 
 def uml_argv(
+    kernel: UmlKernel,
     *,
     memory_mib: int,
     initrd: int,
@@ -181,14 +167,18 @@ def uml_argv(
 ) -> list[str]:
     """The command line of UML.  Numbers are file descriptors that it inherits.
 
+    The share is offered twice: as memory that can be mapped, and as the disk ubdb for kernels
+    that come without /dev/mmapper.
+
     With `host_files` a guest can mount what the caller may read on the host: for programs of the
     caller's own, and for nothing that comes from a stranger.
     """
     argv = [
-        shutil.which(KERNEL) or KERNEL,
+        str(kernel.program),
         f"mem={memory_mib}M",
         f"initrd=/proc/self/fd/{initrd}",
         f"iomem=mmapper,/proc/self/fd/{share}",
+        f"ubd1=/proc/self/fd/{share}",
         f"ssl0=fd:{line}",
         "con=null",
         "con0=null,fd:1",
@@ -213,6 +203,7 @@ class UmlProcess:
 
     def __init__(
         self,
+        kernel: UmlKernel,
         archive: bytes,
         share: int,
         *,
@@ -236,6 +227,7 @@ class UmlProcess:
             os.write(initrd, archive)
             _set_append(self._console)
             self.argv = uml_argv(
+                kernel,
                 memory_mib=memory_mib,
                 initrd=initrd,
                 share=share,
@@ -244,6 +236,7 @@ class UmlProcess:
                 outside=outside,
                 host_files=host_files,
             )
+            libraries = ["--libraries", kernel.libraries] if kernel.libraries else []
             inherited = [initrd, share, line.fileno(), *([] if disk is None else [disk.fd])]
             preloaded, environment = str(xstate_library()), {"TMPDIR": str(folder)}
             if outside is not None:
@@ -251,7 +244,7 @@ class UmlProcess:
                 preloaded += f":{stamp_library()}"
                 environment["POWERCUT_STAMP_FD"] = str(outside.lines)
             self._guard = subprocess.Popen(
-                [str(guard_binary()), "--preload", preloaded, *self.argv],
+                [str(guard_binary()), "--preload", preloaded, *libraries, *self.argv],
                 stdin=alive,
                 stdout=self._console,
                 stderr=self._console,

@@ -31,6 +31,7 @@ from powercut.paths import WAL_BINARY
 from powercut.recover.port import ImageWrite, RecoveryPlan
 from powercut.recover.uml.answer import Trouble, observe
 from powercut.recover.uml.boot import UbdDisk, UmlProcess, initramfs, unavailable
+from powercut.recover.uml.kernel import UmlKernel, host_kernel
 from powercut.recover.uml.log import STEP as LOG_STEP
 from powercut.recover.uml.log import log_bytes
 from powercut.recover.uml.origin import PAGE, Origin, Pages
@@ -61,7 +62,7 @@ class UmlEngine:
     for three copies of the disk, of which the host gives what is used: what is not
     zero on the disk, and what one recovery writes.  `track_reads` lets the kernel count
     what each recovery reads: see `reads`.  `disk_fd` gives the guest a disk at /dev/ubda
-    for measurements; the engine itself does not use it.
+    for measurements; the engine itself does not use it.  `kernel` is the host's by default.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class UmlEngine:
         track_reads: bool = False,
         disk_fd: int | None = None,
         disk_flags: str = "",
+        kernel: UmlKernel | None = None,
     ) -> None:
         self._base = base
         self._plan = plan
@@ -83,6 +85,7 @@ class UmlEngine:
         self._memory_mib = memory_mib or _GUEST_MIB + 3 * -(-self._origin.size >> 20)
         self._chunk = chunk_sectors
         self._disk = None if disk_fd is None else UbdDisk(disk_fd, disk_flags)
+        self._kernel = kernel or host_kernel()
         self._share: Share | None = None
         self._archive = b""
         self._process: UmlProcess | None = None
@@ -141,11 +144,11 @@ class UmlEngine:
 
         Raises HostError if this host cannot, or not in time.
         """
-        reasons = unavailable() if "/bin/wal" in self._programs else []
+        reasons = unavailable(self._kernel) if "/bin/wal" in self._programs else []
         if reasons:
             raise HostError("the uml engine cannot run: " + "; ".join(reasons))
         if not self._archive:
-            self._archive = initramfs(self._programs)
+            self._archive = initramfs(self._programs, self._kernel)
         if self._share is None:
             self._share = Share(_SHARE_BYTES)
         try:
@@ -295,6 +298,7 @@ class UmlEngine:
         share.prepare_boot(self._origin.size, self._chunk)
         filled = self._origin.filled()
         self._process = UmlProcess(
+            self._kernel,
             self._archive,
             share.fd,
             memory_mib=self._memory_mib,

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import shutil
 import tempfile
 import time
 from contextlib import suppress
@@ -25,6 +24,7 @@ from powercut.paths import CACHE, WAL_BINARY
 from powercut.recover.port import RecoveryPlan
 from powercut.recover.uml import boot as uml_boot
 from powercut.recover.uml.engine import UmlEngine
+from powercut.recover.uml.kernel import UmlKernel, host_kernel
 
 PROOF_TIMEOUT_S: Final = 60.0
 """A boot takes 1 to 3 s; only a hung kernel or a very busy host gets there."""
@@ -53,37 +53,40 @@ class UmlProof:
     remedy: str = ""
 
 
-def uml_proof(*, fresh: bool = False, timeout_s: float = PROOF_TIMEOUT_S) -> UmlProof:
+def uml_proof(
+    kernel: UmlKernel | None = None, *, fresh: bool = False, timeout_s: float = PROOF_TIMEOUT_S
+) -> UmlProof:
     """Whether the `uml` engine works on this host, from the cache unless `fresh`.
 
-    Takes 1 to 3 s when it is not known yet.
+    With the host's kernel if none is given.  Takes 1 to 3 s when it is not known yet.
     """
-    reasons = uml_boot.unavailable()
+    kernel = kernel or host_kernel()
+    reasons = uml_boot.unavailable(kernel)
     if reasons:
-        absent = shutil.which(uml_boot.KERNEL) is None
+        absent = not kernel.program.exists()
         remedy = _INSTALL if absent else "what each reason names; then powercut doctor --fresh"
         return UmlProof(False, "; ".join(reasons), 0.0, remedy)
-    key = _key()
+    key = _key(kernel)
     if not fresh:
-        found = _known.get(key) or _read(key)
+        found = _known.get(key) or _read(kernel, key)
         if found is not None:
             _known[key] = found
             return found
-    proof, lasting = _prove(timeout_s)
+    proof, lasting = _prove(kernel, timeout_s)
     if lasting:
         _known[key] = proof
-        _write(key, proof)
+        _write(kernel, key, proof)
     return proof
 
 
-def _key() -> str:
+def _key(kernel: UmlKernel) -> str:
     """Everything that the outcome may depend on."""
     parts = [
         Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
         platform.release(),
     ]
     programs = (
-        Path(shutil.which(uml_boot.KERNEL) or uml_boot.KERNEL),
+        kernel.program,
         uml_boot.init_binary(),
         uml_boot.guard_binary(),
         uml_boot.xstate_library(),
@@ -95,7 +98,7 @@ def _key() -> str:
     return "\n".join(parts)
 
 
-def _prove(timeout_s: float) -> tuple[UmlProof, bool]:
+def _prove(kernel: UmlKernel, timeout_s: float) -> tuple[UmlProof, bool]:
     """Boots; also whether the outcome says something lasting about this host."""
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="powercut-") as folder:
@@ -103,7 +106,7 @@ def _prove(timeout_s: float) -> tuple[UmlProof, bool]:
         with base.open("xb") as file:
             file.truncate(_SIZE)
         try:
-            with UmlEngine(base, RecoveryPlan("", "", "", _READER)) as engine:
+            with UmlEngine(base, RecoveryPlan("", "", "", _READER), kernel=kernel) as engine:
                 engine.start(timeout_s=timeout_s)
                 seen = engine.recover((), timeout_s=timeout_s)
                 works = seen.recovered and seen.complete
@@ -127,22 +130,23 @@ def one_line(failure: str) -> str:
     return lines[0] if lines else "the kernel ended without a word"
 
 
-def _cached() -> Path:
-    return CACHE / "uml.json"
+def _cached(kernel: UmlKernel) -> Path:
+    return CACHE / f"uml-{kernel.name}.json"
 
 
-def _read(key: str) -> UmlProof | None:
+def _read(kernel: UmlKernel, key: str) -> UmlProof | None:
     with suppress(OSError, ValueError, KeyError, TypeError):
-        kept = json.loads(_cached().read_text())
+        kept = json.loads(_cached(kernel).read_text())
         if kept["key"] == key:
             return UmlProof(**kept["proof"])
     return None
 
 
-def _write(key: str, proof: UmlProof) -> None:
+def _write(kernel: UmlKernel, key: str, proof: UmlProof) -> None:
     """Keeps it for other processes, where the cache can be written."""
+    cached = _cached(kernel)
     with suppress(OSError):
-        _cached().parent.mkdir(parents=True, exist_ok=True)
-        temporary = _cached().with_name(f".uml.json.{os.getpid()}")
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        temporary = cached.with_name(f".{cached.name}.{os.getpid()}")
         temporary.write_text(json.dumps({"key": key, "proof": asdict(proof)}, indent=1) + "\n")
-        temporary.replace(_cached())
+        temporary.replace(cached)

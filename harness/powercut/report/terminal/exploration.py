@@ -56,11 +56,14 @@ def coverage_lines(result: ExploreResult) -> list[str]:
     coverage = result.coverage
     policies = ", ".join(f"{name} {n:,}" for name, n in coverage.by_policy.items())
     rate = f"{result.states_per_s:,.0f}/s" if result.seconds else "-"
+    engine = result.engine
+    if result.engine_kernel:
+        engine += f" of {result.engine_kernel}"
     lines = [
         f"checked: {words.count(coverage.distinct, 'distinct state')} of 2^"
         f"{coverage.legal_log2:.1f} legal ones ({result.model} model), at "
         f"{coverage.instants:,} of {words.count(coverage.instants_all, 'instant')}",
-        f"   with: engine {result.engine}, {words.count(result.jobs, 'job')}, "
+        f"   with: engine {engine}, {words.count(result.jobs, 'job')}, "
         f"{result.seconds:.1f} s, {rate}, seed {result.seed}",
         f"     by: {policies or 'nobody'}",
     ]
