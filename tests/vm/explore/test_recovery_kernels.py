@@ -10,7 +10,7 @@ import pytest
 from powercut.campaign.runner import run_scenarios
 from powercut.cli.lookup import find_trials
 from powercut.explore.explorer import explore
-from powercut.explore.request import Budget, Wanted
+from powercut.explore.request import Budget, ExploreRequest
 from powercut.model.verdict import FindingKind, LsnRange
 from powercut.paths import SCENARIOS
 from powercut.recover.uml.engine import unavailable
@@ -26,7 +26,7 @@ def test_kernels_of_two_suites_agree_that_ext4_does_not_mount(tmp_path):
     (trial,) = find_trials(Path(outcome.runs[0].result_directory))
     said = {}
     for kernel in ("host", "sid"):
-        wanted = Wanted(
+        wanted = ExploreRequest(
             policies=("durable-only",), budget=Budget(states=100), confirm=False, kernel=kernel
         )
         result = explore(trial, wanted)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from powercut.model.verdict import FindingKind, LsnRange, Verdict
+from powercut.model.verdict import FindingKind, LsnRange, Origin, Verdict
 from powercut.paths import SCENARIOS
 
 
@@ -18,5 +18,8 @@ def test_ext4_does_not_mount_when_its_fast_commit_area_is_full(run) -> None:
     assert trial.lost_lsns == (LsnRange(1, 16),)
     assert trial.exposure is not None
     assert trial.exposure.records == 0, "every byte was durable"
-    for name in ("one-left", "next-full-commit", "without"):
+    (later,) = cells["next-full-commit"].trials
+    assert {found.kind for found in later.findings} == {FindingKind.NOT_RECOVERED}
+    assert all(f.origin is Origin.EXPLORATION for f in later.findings), "its cut spared all"
+    for name in ("one-left", "without"):
         assert cells[name].verdict is Verdict.SAFE, name
