@@ -8,7 +8,9 @@ disk loses power and is read.  On a disk that ignores flushes nothing survives.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from powercut.campaign.assemble import cell_results
 from powercut.channel import wire
@@ -21,6 +23,7 @@ from powercut.model.observation import Extent, Observation, SlotState
 from powercut.model.wal import record_bytes
 from powercut.rig import commands
 from powercut.rig.run_id import run_id_of
+from powercut.scenario.defaults import DEFAULTS
 from powercut.scenario.load import expand, parse_scenario
 from powercut.scenario.plan import Cell, Trial
 from powercut.store.binding import new_recording, text_digest
@@ -45,16 +48,25 @@ cells:
 """
 
 
-def make_run(results: Path, *, seed: int = 1, early: bool = False) -> ResultDir:
+def make_run(
+    results: Path,
+    *,
+    seed: int = 1,
+    early: bool = False,
+    defaults: Mapping[str, Any] = DEFAULTS,
+) -> ResultDir:
     """Records and judges every trial of `TEXT`, as `powercut run` does.
 
-    With `early` records are acknowledged before they are flushed.
+    With `early` records are acknowledged before they are flushed.  A run with other `defaults`
+    than today's does not say which it took, as runs did not.
     """
-    scenario = parse_scenario(TEXT, Path("by-hand.yaml"))
+    scenario = parse_scenario(TEXT, Path("by-hand.yaml"), defaults=defaults)
     plan = expand(scenario, seed=seed)
     run = ResultDir.create(results, plan.scenario, seed)
     run.write_scenario(TEXT)
-    selection = {"only": [], "trials": None, "aim": None}
+    selection: dict[str, Any] = {"only": [], "trials": None, "aim": None}
+    if defaults == DEFAULTS:
+        selection["defaults"] = dict(defaults)
     run.write_environment({"seed": seed, "started": "2026-11-21T00:00:00", "selection": selection})
     trials: dict[str, list[TrialResult]] = {}
     for cell in plan.cells:

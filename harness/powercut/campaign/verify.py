@@ -32,7 +32,8 @@ from powercut.model.events import RunEvent
 from powercut.recording.bound import check_scenario
 from powercut.rig.components import engine_fallback
 from powercut.rig.engine_shelf import EngineShelf
-from powercut.scenario.load import expand, parse_scenario
+from powercut.scenario.defaults import EARLIER_DEFAULTS
+from powercut.scenario.load import parse_scenario
 from powercut.scenario.plan import Plan
 from powercut.scenario.seeds import derive_seed
 from powercut.scenario.settings import Parameters
@@ -112,7 +113,7 @@ def _planned(directory: ResultDir, environment: Mapping[str, Any], seed: int) ->
     path = directory.scenario_copy
     scenario = parse_scenario(path.read_text(encoding="utf-8"), path)
     if SELECTION not in environment:
-        return expand(scenario, seed=seed)
+        return Selection(defaults=EARLIER_DEFAULTS).plan(scenario, seed)
     try:
         return Selection.of_json(environment[SELECTION]).plan(scenario, seed)
     except (KeyError, TypeError, ValueError) as error:

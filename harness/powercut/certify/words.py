@@ -59,6 +59,7 @@ def statement_of(cells: Sequence[CertifiedCell], not_tested: Sequence[NotTested]
         bounds = [cell.loss_probability_upper_95 for cell in safe]
         known = [bound for bound in bounds if bound is not None]
         sentences.append(_safe_means(safe))
+        sentences += _disk_promises(safe)
         if known:
             sentences.append(
                 "By the number of cuts alone, a cut of such a combination could still lose a "
@@ -89,6 +90,8 @@ def statement_of(cells: Sequence[CertifiedCell], not_tested: Sequence[NotTested]
     )
     return " ".join(sentences)
 
+
+_SECTOR: Final = 512
 
 _TWINS: Final = {
     ControlKind.LYING_DISK: "on a lying disk",
@@ -129,6 +132,29 @@ def _safe_means(safe: Sequence[CertifiedCell]) -> str:
             "counts as durable: they say nothing of a power cut."
         )
     return text
+
+
+def _disk_promises(safe: Sequence[CertifiedCell]) -> Iterator[str]:
+    """What a disk has to promise for the cells that are SAFE to be so on it."""
+    units = Counter(
+        cell.parameters.disk.atomic_unit
+        for cell in safe
+        if cell.parameters.cut.kind is CutKind.POWER_LOSS
+    )
+    for unit, cells in sorted(units.items()):
+        where = "" if len(units) == 1 else f" in {_number(cells, 'cell')}"
+        if unit == 1:
+            yield f"The disk has to promise nothing about torn writes{where}."
+            continue
+        yield (
+            f"The disk has to promise{where} that it writes an aligned block of {unit:,} bytes "
+            "whole or not at all when its power fails"
+            + (
+                "; nothing is said of one that promises less, such as sectors of 512 bytes."
+                if unit > _SECTOR
+                else ", as every disk with sectors does."
+            )
+        )
 
 
 def _number(count: int, noun: str) -> str:

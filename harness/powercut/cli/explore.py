@@ -65,6 +65,12 @@ INSTANTS = ("flush", "fua", "ack", "completion", "submission")
     help="After which events the power is cut; may be given again. By default all.",
 )
 @click.option(
+    "--atomic-unit",
+    type=click.Choice(["1", "512", "4096"]),
+    help="Explore as if the disk promised not to tear aligned blocks of so many bytes, instead of "
+    "what disk.atomic_unit says; nothing of it is kept beside the recording.",
+)
+@click.option(
     "--budget", default="60s", show_default=True, help="A time (60s, 5m) or a number of states."
 )
 @engine_option
@@ -106,6 +112,7 @@ def explore(
     model: str,
     policies: Sequence[str],
     at: Sequence[str],
+    atomic_unit: str | None,
     budget: str,
     engine: str,
     recovery_kernel: str,
@@ -119,6 +126,11 @@ def explore(
 ) -> int:
     """Checks the disks that a power cut was allowed to leave, at every instant."""
     if is_import(recording):
+        if atomic_unit is not None:
+            raise UsageError(
+                "an imported log has the atomic unit that it was imported with",
+                hint="import it again with --atomic-unit",
+            )
         if after or depth:
             raise UsageError(
                 "an imported log has no workload that could go on, and no disk whose contract a "
@@ -146,6 +158,7 @@ def explore(
         confirm=confirm,
         after=after or 0,
         depth=depth,
+        atomic_unit=None if atomic_unit is None else int(atomic_unit),
     )
     console = console_beside(json_file)
     results = []

@@ -10,6 +10,7 @@ import click
 
 from powercut.cli.imported import analyze_import
 from powercut.cli.options import FILE
+from powercut.model.contract import ATOMIC_UNIT
 from powercut.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,7 +27,13 @@ if TYPE_CHECKING:
     default="auto",
     help="Who wrote the log: the kernel's dm-log-writes or QEMU's blklogwrites.",
 )
-@click.option("--atomic-unit", type=click.IntRange(1, 1 << 20), default=512, show_default=True)
+@click.option(
+    "--atomic-unit",
+    type=click.IntRange(1, 1 << 20),
+    default=ATOMIC_UNIT,
+    show_default=True,
+    help="Bytes that the disk is trusted not to tear; the log does not say.",
+)
 @click.option("--salvage", is_flag=True, help="Take what stands before the damage in the log.")
 @click.option("--closed", is_flag=True, help="QEMU ended in order (qemu only).")
 @click.option("--no-fua", is_flag=True, help="The guest's disk never got FUA (qemu only).")

@@ -378,7 +378,7 @@ class StateSpace:
         for kept in state.torn:
             if kept.write not in state.survivors:
                 problems.append(f"write {kept.write} is torn and does not survive")
-            elif not self._at_units(kept):
+            elif not self._at_units(kept, self.unit):
                 problems.append(f"write {kept.write} tears at {self.unit} bytes, not as {kept}")
         for move in state.moves:
             if not 0 <= move.write < move.after < len(issued):
@@ -392,12 +392,16 @@ class StateSpace:
             problems += self._disorder(state)
         return problems
 
-    def _at_units(self, kept: Kept) -> bool:
+    def tears_within(self, state: CrashState, block: int) -> bool:
+        """Whether `state` tears an aligned block of `block` bytes of a write."""
+        return not all(self._at_units(kept, block) for kept in state.torn)
+
+    def _at_units(self, kept: Kept, unit: int) -> bool:
         begin, end = int(self.begin[kept.write]), int(self.end[kept.write])
         return (
             begin <= kept.begin < kept.end <= end
-            and (kept.begin == begin or kept.begin % self.unit == 0)
-            and (kept.end == end or kept.end % self.unit == 0)
+            and (kept.begin == begin or kept.begin % unit == 0)
+            and (kept.end == end or kept.end % unit == 0)
         )
 
     def _disorder(self, state: CrashState) -> list[str]:

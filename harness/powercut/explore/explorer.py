@@ -19,7 +19,7 @@ checked, drawn by the seed, and the live recovery of the recording (explore_dept
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import islice
@@ -33,7 +33,7 @@ from powercut.checkers.judge import confirms
 from powercut.checkers.wal import ranges_text
 from powercut.crash.explore import Exploration, InstantKind, events, log2_sum
 from powercut.crash.exposure import exposure
-from powercut.crash.states import CrashState, Model
+from powercut.crash.states import CrashState, Model, StateSpace
 from powercut.crash.survey import Survey
 from powercut.explore.findings import NO_STATE, FindingCollector
 from powercut.explore.pool import OneWorker, WorkerPool
@@ -49,6 +49,7 @@ from powercut.explore.request import (
 from powercut.explore.state_images import StateImages
 from powercut.explore.work import Answers, Deepen, Recoveries, Work
 from powercut.explore.worker import LocalWorker, judge_state, open_engine
+from powercut.model.contract import ATOMIC_UNIT
 from powercut.model.errors import HostError
 from powercut.model.verdict import Confirmed, Finding, FindingKind, Verdict, lsn_ranges
 from powercut.recording import state_ref
@@ -83,10 +84,16 @@ def explore(
 
     A single job takes its engine from the `shelf`, if there is one.
 
+    Under another atomic unit than the recorded disk's nothing is kept: what is found is true of
+    another disk.
+
     Raises UsageError for an engine that cannot do this recording, HostError if this host
     cannot run it, DamagedRecording if there is nothing to explore.
     """
     recorded = open_trial(trial)
+    unit = wanted.atomic_unit if wanted else None
+    if unit is not None and unit != recorded.space.unit:
+        recorded, keep = recorded.tearing_at(unit), False
     run = _Run(recorded, wanted or ExploreRequest(), on_event, keep=keep, shelf=shelf)
     result = run.explore()
     if keep:
@@ -127,7 +134,7 @@ class _Run:
         )
         self.choice = choice
         self.engine, self.engine_reason = choice.name, choice.reason
-        self.collected = FindingCollector()
+        self.collected = FindingCollector(_torn_within(recorded.space))
         self.boots: dict[int, int] = {}
         self.checked = self.pruned = self.rerun = self.compared = 0
         self.went_on = self.no_room = self.asked = 0
@@ -379,6 +386,7 @@ class _Run:
             engine_reason=self.engine_reason,
             engine_kernel=self.choice.kernel.title if self.choice.kernel is not None else "",
             model=wanted.model.value,
+            atomic_unit=recorded.space.unit,
             policies=wanted.policies,
             at=tuple(kind.value for kind in wanted.at),
             budget=str(wanted.budget),
@@ -439,6 +447,13 @@ class _Run:
         if self.engine == "guest" and (self.wanted.after or self.wanted.depth):
             left.append("second cuts in recoveries of states, which engine guest cannot record")
         return "; ".join(left) or "nothing"
+
+
+def _torn_within(space: StateSpace) -> Callable[[CrashState], bool] | None:
+    """Tells states that a disk cannot leave which promises what disks do today."""
+    if space.unit >= ATOMIC_UNIT:
+        return None
+    return partial(space.tears_within, block=ATOMIC_UNIT)
 
 
 def _same(state: CrashState) -> CrashState:

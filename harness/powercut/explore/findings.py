@@ -20,6 +20,7 @@ _CONFIRMED_MAX: Final = 3
 """Of these, in how many a loss is asked for once more until one bears it out."""
 
 _MESSAGE_MAX: Final = 2000
+_TEARS: Final = "torn"
 
 NO_STATE: Final = CrashState(-1, ())
 """Stands for the state of a finding that is not about a single one."""
@@ -38,14 +39,20 @@ class _Kind:
     states: int = 0
     lsns: set[int] = field(default_factory=set)
     by_policy: Counter[str] = field(default_factory=Counter)
+    torn_within: int = 0
     distinct: set[tuple[LsnRange, ...]] = field(default_factory=set)
     examples: list[tuple[CrashState, Finding]] = field(default_factory=list)
 
 
 class FindingCollector:
-    """Findings as they come in."""
+    """Findings as they come in.
 
-    def __init__(self) -> None:
+    `torn_within` tells a state that only a disk may leave that tears what other disks promise to
+    write whole; None if all disks promise as little as this one.
+    """
+
+    def __init__(self, torn_within: Callable[[CrashState], bool] | None = None) -> None:
+        self._torn_within = torn_within
         self._kinds: dict[tuple[FindingKind, Verdict], _Kind] = {}
         self.lossy_states = 0
 
@@ -59,6 +66,7 @@ class FindingCollector:
             kind = self._kinds.setdefault((finding.kind, finding.verdict), _Kind())
             kind.states += 1
             kind.by_policy[policy] += 1
+            kind.torn_within += self._is_torn_within(policy, finding, state)
             if finding.lsns in kind.distinct:
                 continue
             kind.distinct.add(finding.lsns)
@@ -67,6 +75,14 @@ class FindingCollector:
             if len(kind.examples) < EXAMPLES_MAX:
                 kind.examples.append((state(), finding))
         self.lossy_states += lossy
+
+    def _is_torn_within(
+        self, policy: str, finding: Finding, state: Callable[[], CrashState]
+    ) -> bool:
+        # No other policy tears anything.
+        if self._torn_within is None or policy != _TEARS or finding.verdict is not Verdict.LOSSY:
+            return False
+        return self._torn_within(state())
 
     def add_general(self, finding: Finding) -> None:
         """Takes a finding that is not about a single state."""
@@ -132,5 +148,6 @@ class FindingCollector:
             distinct=max(len(found.distinct), len(examples)),
             lsns=lsn_ranges(found.lsns),
             by_policy=dict(found.by_policy),
+            torn_within=found.torn_within,
             examples=tuple(examples),
         )

@@ -106,9 +106,9 @@ class ExploreRequest:
     for not at all.  `depth` says how many cuts may follow each other: 1 for a cut during the
     recovery from the first, 2 for one during the recovery from that.  `named` are states
     that are looked at before any is drawn, whatever the budget.  `survey` spreads few states
-    over the whole run (powercut.crash.survey).
-    that are looked at before any is drawn, whatever the budget.  `kernel` is the User-Mode Linux
-    that recovers: the host's, or that of a Debian suite.
+    over the whole run (powercut.crash.survey).  `kernel` is the User-Mode Linux that recovers:
+    the host's, or that of a Debian suite.  `atomic_unit` (bytes) stands in for what the recorded
+    disk promises not to tear, in its first cut.
     """
 
     model: Model = Model.EXACT
@@ -126,6 +126,7 @@ class ExploreRequest:
     named: tuple[CrashState, ...] = ()
     survey: bool = False
     kernel: str = HOST
+    atomic_unit: int | None = None
 
     def __post_init__(self) -> None:
         for name in self.policies:

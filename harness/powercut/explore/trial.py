@@ -25,6 +25,7 @@ from powercut.crash.states import Model
 from powercut.crash.survey import FIRST
 from powercut.explore.explorer import explore
 from powercut.explore.request import Budget, ExploreProgress, ExploreRequest
+from powercut.model.contract import ATOMIC_UNIT
 from powercut.model.errors import DamagedRecording, PowercutError
 from powercut.model.machine import ImageFormat
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Origin, Verdict, lsn_ranges
@@ -215,11 +216,20 @@ def _finding(result: ExploreResult, found: ExplorationFinding) -> Finding:
     where = f"in crash state {first.id} ({first.policy}), " if first.id else ""
     more = found.states - 1
     checked = result.coverage.distinct + result.coverage.recovery_states
-    others = f"; {more:,} other states of {checked:,} checked are like it"
+    others = f"; {more:,} other states of {checked:,} checked are like it" if more > 0 else ""
+    torn = ""
+    if found.torn_within:
+        which = "this state" if found.states == 1 else f"{found.torn_within:,} of these states"
+        if found.torn_within == found.states > 1:
+            which = "any of these states"
+        torn = (
+            f"; a disk that writes an aligned block of {ATOMIC_UNIT:,} bytes whole or not at all "
+            f"cannot leave {which}"
+        )
     return Finding(
         found.kind,
         found.verdict,
-        f"{where}{first.message}{others if more > 0 else ''}{doubt}",
+        f"{where}{first.message}{others}{torn}{doubt}",
         lsn_ranges(lsn for span in found.lsns for lsn in span),
         {
             "engine": result.engine,
@@ -227,6 +237,7 @@ def _finding(result: ExploreResult, found: ExplorationFinding) -> Finding:
             "policy": first.policy,
             "states": found.states,
             "states_checked": checked,
+            "torn_within": found.torn_within,
             "confirmed": first.confirmed,
         },
         Origin.EXPLORATION,

@@ -5,6 +5,11 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import Final
+
+ATOMIC_UNIT: Final = 4096
+"""Bytes, aligned, that disks with sectors of 4 KiB write whole or not at all; so does the disk of a
+scenario that says nothing else.  Sources and exceptions: docs/crash-model.md, section 2."""
 
 
 class Honour(enum.Enum):
@@ -35,7 +40,8 @@ class CutPolicy(enum.Enum):
 class DeviceContract:
     """How a disk treats the requests that it takes.
 
-    `atomic_unit` is in bytes: a write tears only at multiples of it (1: anywhere).
+    `atomic_unit` is in bytes: a write tears only at multiples of it (1: anywhere).  The default
+    is the least that a disk with sectors promises; that of scenarios is `ATOMIC_UNIT`.
     `cache_size` is in bytes, 0 for unlimited; a full cache destages its oldest
     writes.  Latencies are in nanoseconds and are added to each flush, and to each
     write with FUA.

@@ -62,6 +62,15 @@ class TrialRecording(Recording):
             known_evidence=evidence,
         )
 
+    def tearing_at(self, atomic_unit: int) -> TrialRecording:
+        """The same on a disk that promises to write aligned blocks of so many bytes whole.
+
+        Nothing of the recording depends on it but which crash states are legal.
+        """
+        contract = replace(self.timeline.contract, atomic_unit=atomic_unit)
+        timeline = replace(self.timeline, contract=contract)
+        return replace(self, timeline=timeline, known_evidence=self.evidence)
+
     @property
     def parameters(self) -> Parameters:
         """What was run."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from typing import Final
 
 from powercut.model.acks import AckBasis
 from powercut.model.confidence import interval
@@ -24,6 +25,8 @@ from powercut.store.results import (
 
 SHOWN_RANGES = 3
 """How many ranges of LSNs a sentence names."""
+
+_SECTOR: Final = 512
 
 _CAME_BACK = {
     FindingKind.LOST: "did not come back",
@@ -149,6 +152,14 @@ def interrupted(trials: Sequence[TrialResult]) -> str:
     hit = sum(one.requests > 0 for one in known)
     each = f": {in_flight(total)}" if hit else ""
     return f"Requests were in flight at {hit:,} of {count(len(known), 'cut')}{each}."
+
+
+def promise(atomic_unit: int) -> str:
+    """What a disk has to promise so that no write tears within `atomic_unit` bytes."""
+    if atomic_unit == 1:
+        return "nothing: a write may tear at any byte"
+    least = ", the least that a disk with sectors promises" if atomic_unit == _SECTOR else ""
+    return f"an aligned block of {atomic_unit:,} bytes is written whole or not at all{least}"
 
 
 def percent(chance: float, *, rounding: str = ROUND_CEILING) -> str:

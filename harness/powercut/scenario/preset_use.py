@@ -67,17 +67,17 @@ def use_presets(data: Mapping[str, Any], made: Sequence[Draft]) -> tuple[PresetU
 
     base, origin = data, {}
     if data.get(PRESET) is not None:
-        below = settings_of(data[PRESET], (PRESET,))
-        base = _below(data, below)
-        origin = {key: (PRESET,) for key in below if not _says(data, key)}
+        settings = settings_of(data[PRESET], (PRESET,))
+        base = below(data, settings)
+        origin = {key: (PRESET,) for key in settings if not _says(data, key)}
     cells = []
     for draft in made:
         overrides, where = dict(draft.overrides), {**origin, **draft.origin}
         if PRESET in overrides:
             place = where.pop(PRESET)
-            below = settings_of(overrides.pop(PRESET), place)
-            where = {**where, **dict.fromkeys(below, place), **_without(draft.origin, PRESET)}
-            overrides = {**below, **overrides}
+            settings = settings_of(overrides.pop(PRESET), place)
+            where = {**where, **dict.fromkeys(settings, place), **_without(draft.origin, PRESET)}
+            overrides = {**settings, **overrides}
         cells.append(replace(draft, overrides=overrides, origin=where))
     head = {key: data[key] for key in _HEAD if key in data}
     return PresetUse(head, base, tuple(cells), tuple(names)), list(faults.values())
@@ -95,7 +95,7 @@ def _says(data: Mapping[str, Any], dotted: str) -> bool:
     return isinstance(data.get(group), dict) and key in data[group]
 
 
-def _below(data: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+def below(data: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """`data` with `settings` where it says nothing itself."""
     unsaid = {key: value for key, value in settings.items() if not _says(data, key)}
     broken = {key for key in GROUPS if key in data and not isinstance(data[key], dict)}

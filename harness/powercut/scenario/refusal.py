@@ -219,6 +219,12 @@ def _cut(p: Parameters) -> Iterator[Reason]:
     if moment >= p.deadline:
         yield "cut.trigger", "the trial would miss its deadline before the cut comes"
     if cut.trigger.flushes is not None:
+        if cut.kind is CutKind.GUEST_CRASH:
+            yield (
+                "cut.trigger",
+                "guest-crash lets QEMU end in its usual order, which waits for the flush at which "
+                "the disk has stopped; use acks, after or random",
+            )
         # An NVMe controller always says that it has a cache, so that the guest flushes.
         cache = p.machine.host_cache
         if not cache.write_cache and p.machine.bus is not Bus.NVME:

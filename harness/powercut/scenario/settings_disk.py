@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, StrictBool, StrictInt
 from pydantic_core import PydanticCustomError
 
-from powercut.model.contract import DeviceContract, Honour
+from powercut.model.contract import ATOMIC_UNIT, DeviceContract, Honour
 from powercut.scenario.choices import FLUSH_LATENCY_NS, DiskModel, FilesystemType
 from powercut.scenario.quantity import Duration, Size
 from powercut.scenario.settings_base import Settings, is_printable
@@ -42,8 +42,11 @@ class DiskSettings(Settings):
         StrictInt,
         AfterValidator(_is_atomic_unit),
         Field(json_schema_extra={"enum": [1, 512, 4096]}),
-    ] = 512
-    """Bytes that never tear: 512, 4096, or 1 for none."""
+    ] = ATOMIC_UNIT
+    """Bytes that never tear: an aligned block of them is written whole or not at all.  4096 is
+    what disks with sectors of 4 KiB promise, whether they show them or emulate 512 bytes (Linux:
+    `queue/physical_block_size`; why, with sources: docs/crash-model.md, section 2); 512 is the
+    least that a disk with sectors promises, and 1 is no promise."""
 
     cache_size: Size = 0
     """Size of the volatile cache, in bytes or with a unit; 0 is unlimited.  A full cache

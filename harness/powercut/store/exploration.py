@@ -68,6 +68,10 @@ class ExplorationFinding(Record):
     by_policy: dict[str, int]
     """The states by the policy that drew them."""
 
+    torn_within: int = 0
+    """Of the states, how many tear a write within an aligned block of 4,096 bytes: a disk that
+    writes such a block whole or not at all cannot leave them."""
+
     examples: tuple[FoundState, ...]
     """The first state of each distinct finding, up to a limit."""
 
@@ -169,6 +173,10 @@ class ExploreResult(Record):
 
     model: str
     """Which states counted as legal."""
+
+    atomic_unit: int | None = None
+    """Aligned bytes that no state tears, since the disk has to promise as much; null if an older
+    powercut explored, which did not say."""
 
     policies: tuple[str, ...]
     """Who drew them."""

@@ -40,7 +40,7 @@ from powercut.store.layout import TrialDir, TrialRecord
 _GRACE_S: Final = 10.0
 """For what must happen after the cut even if the trial's deadline is over."""
 
-_STOP_S: Final = 0.25
+_STOP_S: Final = 0.1
 """How long the disk waits for the request at which it is to stop before it stops anyway."""
 
 _POLL_S: Final = 0.25

@@ -110,6 +110,28 @@ def test_counting_by_atomic_units():
     assert three_writes(volatile_cache=False).legal_log2(20) == 8.0  # the one in flight
 
 
+def test_a_state_that_tears_a_block_is_told_from_one_that_does_not():
+    made = Handmade(4 * PAGE)
+    made.write(PAGE // 2, page(1) * 2, at=1, done=2)  # from the middle of a page to that of another
+    space = StateSpace(made.timeline())
+    begin, end = PAGE // 2, PAGE // 2 + 2 * PAGE
+
+    def torn(*kept):
+        return CrashState(9, (0,), tuple(Kept(0, low, high) for low, high in kept))
+
+    for whole in ((begin, PAGE), (PAGE, 2 * PAGE), (PAGE, end)):
+        assert not space.tears_within(torn(whole), PAGE)
+        assert space.problems(torn(whole)) == []
+    for parts in (
+        [(begin, PAGE - 512)],
+        [(begin, PAGE), (PAGE + 512, end)],
+        [(2 * PAGE + 512, end)],
+    ):
+        assert space.tears_within(torn(*parts), PAGE)
+        assert not space.tears_within(torn(*parts), 512)
+    assert not space.tears_within(CrashState(9, (0,)), PAGE)
+
+
 def test_a_device_that_keeps_order_drops_only_from_the_end():
     space = three_writes(ordered=True)
     assert drawn(space, "all-but-one") == {(1, 2)}  # without the one in flight

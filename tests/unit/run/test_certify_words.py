@@ -122,6 +122,22 @@ def test_the_statement_calls_nothing_a_power_cut_that_left_the_power_on():
     assert "kept its power" not in statement_of([cell("b")], ())
 
 
+def test_the_statement_says_what_the_disk_has_to_promise():
+    sector = cell("b", disk={"atomic_unit": 512})
+    assert (
+        "The disk has to promise that it writes an aligned block of 4,096 bytes whole or not at "
+        "all when its power fails; nothing is said of one that promises less, such as sectors of "
+        "512 bytes." in statement_of([cell("a")], ())
+    )
+    both = statement_of([cell("a"), sector], ())
+    assert "in 1 cell that it writes an aligned block of 512 bytes whole" in both
+    assert "fails, as every disk with sectors does. The disk has to promise in 1 cell" in both
+    none = statement_of([cell("c", disk={"atomic_unit": 1})], ())
+    assert "The disk has to promise nothing about torn writes." in none
+    kill = cell("a", cut={"kind": "vm-kill", "policy": "keep"})
+    assert "has to promise" not in statement_of([kill], ())
+
+
 def test_a_consistent_certificate_has_no_contradiction():
     made = certificate(cell("a"), cell("b", Verdict.LOSSY, machine={"cache": "unsafe"}))
     assert list(contradictions(made)) == []

@@ -144,6 +144,10 @@ REFUSED = [
     ({"disk": {"model": "sata-ssd", "flush_latency": "2ms"}}, ["disk.flush_latency"]),
     ({"cut": {"kind": "vm-kill", "policy": "drop"}}, ["cut.policy"]),
     ({"deadline": "1s", "cut": {"trigger": {"after": "1s"}}}, ["cut.trigger"]),
+    (
+        {"cut": {"kind": "guest-crash", "policy": "keep", "trigger": {"flushes": 3}}},
+        ["cut.trigger"],
+    ),
     ({"deadline": "1s", "cut": {"trigger": {"random": ["1ms", "2s"]}}}, ["cut.trigger"]),
     (
         {"machine": {"cache": "directsync"}, "cut": {"trigger": {"flushes": 3}}},

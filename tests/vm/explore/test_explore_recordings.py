@@ -42,7 +42,7 @@ workload: {record: 512, streams: 2, sync: fdatasync}
 cut: {kind: power-loss, trigger: {acks: 60}}
 cells:
   - {name: xfs, filesystem.type: xfs}
-  - {name: ext4, filesystem.type: ext4, disk.atomic_unit: 4096}
+  - {name: ext4, filesystem.type: ext4}
   - {name: raw, filesystem.type: raw}
   - {name: lying, disk.flush: ignored, disk.fua: ignored, expect: lossy}
   - {name: no-sync, workload.sync: none, expect: lossy}

@@ -20,7 +20,6 @@ cells:
     cut.trigger: {acks: 40}
   - name: ext4
     filesystem.type: ext4
-    disk.atomic_unit: 4096
     cut.trigger: {random: [50ms, 300ms]}
   - name: raw
     filesystem.type: raw

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from powercut.model.contract import ATOMIC_UNIT
 from powercut.model.exposure import ExposureReport
 from powercut.model.units import NEVER, milliseconds
 from powercut.report import words
@@ -38,6 +39,8 @@ def print_exploration(console: Console, result: ExploreResult) -> None:
         for finding in result.findings:
             first = finding.examples[0]
             console.print(f"{finding.kind.value}: {escape(first.message)}", highlight=False)
+            if finding.torn_within:
+                console.print(f"  {_torn_within(finding)}", highlight=False)
             if first.confirmed != "not tried":
                 told = "the recorded kernel agrees" if first.confirmed == "yes" else (
                     f"the recorded kernel does not agree: {escape(first.confirmation)}"
@@ -49,6 +52,17 @@ def print_exploration(console: Console, result: ExploreResult) -> None:
     for line in coverage_lines(result):
         console.print(line, highlight=False)
     console.print()
+
+
+def _torn_within(finding: ExplorationFinding) -> str:
+    """Which promise of a disk would rule states of the finding out."""
+    whole = finding.torn_within == finding.states
+    what = "it takes a disk" if whole else f"{finding.torn_within:,} of its states take a disk"
+    return (
+        f"{what} that tears an aligned block of {ATOMIC_UNIT:,} bytes; one that promises to write "
+        "such a block whole or not at all (disk.atomic_unit) cannot leave "
+        f"{'any of its states' if whole else 'those'}"
+    )
 
 
 def coverage_lines(result: ExploreResult) -> list[str]:
@@ -79,6 +93,8 @@ def coverage_lines(result: ExploreResult) -> list[str]:
     if result.engine_reason:
         lines.append(f" engine: {result.engine}, since {result.engine_reason}")
     lines += _life_after(result)
+    if result.atomic_unit is not None:
+        lines.append(f"the disk has to promise: {words.promise(result.atomic_unit)}")
     lines.append(f"left out: {coverage.not_looked_at}")
     return lines
 

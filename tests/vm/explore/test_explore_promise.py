@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Honest disks lose nothing under what today's disks promise; under less, superblocks are torn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from powercut.campaign.runner import run_scenarios
+from powercut.cli.lookup import find_trials
+from powercut.crash.explore import InstantKind
+from powercut.explore.explorer import explore
+from powercut.explore.request import Budget, ExploreRequest
+from powercut.model.verdict import FindingKind, Verdict
+from powercut.recover.uml.engine import unavailable as no_uml
+from powercut.store.exploration import read_exploration
+
+pytestmark = pytest.mark.skipif(bool(no_uml()), reason="; ".join(no_uml()))
+
+SCENARIO = """
+powercut: 1
+name: promised
+controls: none
+workload: {record: 512, streams: 2, sync: fdatasync}
+cut: {trigger: {acks: 30}}
+cells:
+  - {name: xfs, filesystem.type: xfs}
+  - {name: ext4, filesystem.type: ext4}
+  - name: btrfs  # between its transactions an fsync changes one sector of the superblock only
+    filesystem.type: btrfs
+    filesystem.mount: [max_inline=0, commit=1]
+    disk.size: 128 MiB
+    workload.think: 20ms
+    cut.trigger: {after: 1500ms}
+"""
+TORN = ExploreRequest(policies=("torn",), at=(InstantKind.SUBMISSION,), budget=Budget(states=400))
+
+
+@pytest.fixture(scope="module")
+def trials(tmp_path_factory, guest_image):
+    folder = tmp_path_factory.mktemp("promised")
+    scenario = folder / "promised.yaml"
+    scenario.write_text(SCENARIO)
+    outcome = run_scenarios([scenario], seed=3, results=folder)
+    found = find_trials(Path(outcome.runs[0].result_directory))
+    return {trial.path.parent.name: trial for trial in found}
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ("xfs", ""),  # its superblock is one sector
+        ("ext4", "invalid superblock checksum"),
+        ("btrfs", "superblock checksum mismatch"),
+    ],
+)
+def test_a_torn_superblock_takes_a_disk_that_promises_less(trials, cell, said):
+    trial = trials[cell]
+    promised = explore(trial, TORN)
+    assert (promised.verdict, promised.findings) == (Verdict.SAFE, ())
+    assert promised.atomic_unit == 4096
+    assert promised.coverage.distinct > 10
+    sectors = explore(trial, replace(TORN, atomic_unit=512))
+    assert sectors.atomic_unit == 512
+    assert sectors.coverage.distinct > 100
+    if not said:
+        assert (sectors.verdict, sectors.findings) == (Verdict.SAFE, ())
+        return
+    (found,) = sectors.findings
+    assert (found.kind, found.verdict) == (FindingKind.NOT_RECOVERED, Verdict.LOSSY)
+    assert found.torn_within == found.states >= 1
+    assert said in found.examples[0].message
+    assert found.examples[0].confirmed == "yes"
+    assert read_exploration(trial) == promised, "what is true of another disk is not kept"
