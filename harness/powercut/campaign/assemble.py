@@ -46,7 +46,7 @@ def doubt_of(result: TrialResult) -> str:
     if result.verdict is not Verdict.LOSSY:
         return ""
     if not result.live_losses:
-        return "its records came back, only the analysis of the recording convicts it"
+        return "its records came back; only its recording or other crash states convict it"
     if any(finding.kind is FindingKind.DISAGREEMENT for finding in result.findings):
         return "what came back is not what its recording says"
     return ""

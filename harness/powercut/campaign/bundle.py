@@ -25,7 +25,7 @@ from powercut.campaign.bundle_file import (
     unpack,
 )
 from powercut.campaign.verify import verify
-from powercut.model.errors import HostError, UsageError
+from powercut.model.errors import DamagedRecording, HostError, UsageError
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.model.versions import is_path
 from powercut.recording.materialize import open_recording, resolve_state
@@ -87,7 +87,7 @@ def make_bundle(
     run = ResultDir.open(trial.run)
     record = trial.read_record()
     result = judge_trial(trial)
-    controls = _controls(run, trial, result.verdict)
+    controls = _controls(run, trial, max(result.verdict, _verdict_beside(trial)))
     bundled = _bundled_state(trial, state)
     names = [name for each in (trial, *controls) for name in _files_of(each, run)]
     names += [name for name in _RUN_FILES if (run.path / name).is_file()]
@@ -211,6 +211,14 @@ def _refuse_programs(bundle: Path, run: ResultDir) -> None:
                     f"{trial.relative} is a path",
                     hint="if that is right, `powercut unbundle` it and verify the folder",
                 )
+
+
+def _verdict_beside(trial: TrialDir) -> Verdict:
+    """What the run made of it, crash states included; SAFE if nothing says so."""
+    try:
+        return trial.read_verdict().verdict
+    except DamagedRecording:
+        return Verdict.SAFE
 
 
 def verify_bundle(bundle: Path) -> BundleVerdict:

@@ -140,6 +140,7 @@ def explored(
         except PowercutError as error:
             findings = [_unknown(f"its crash states could not be explored: {error}")]
     states = None if seen is None else _states(seen)
+    spent = seen and ((read_exploration(trial) if again else None) or seen).seconds_in_all
     if not convicted:
         findings += _missing(record, result.commits_acked, states)
     every = [*(record.finding() for record in result.findings), *findings]
@@ -159,6 +160,7 @@ def explored(
             "commits_lost": sum(len(span) for span in lost),
             "lost_lsns": lost,
             "states": states,
+            "timings_s": result.timings_s | ({} if spent is None else {"explore": spent}),
         }
     )
 
