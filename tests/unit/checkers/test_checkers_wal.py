@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The WAL checker: every kind of finding with exact LSNs, and silence where all is lawful."""
 
+import errno
+
 import pytest
 
 from powercut.checkers.wal import check_log, check_wal
@@ -138,6 +140,20 @@ def test_a_system_that_does_not_come_back():
 def test_what_an_unfinished_reader_did_not_see_is_unknown():
     part = seen((0, 4, S.INTACT, 1), (4, 1, S.CORRUPT, 5, 0), complete=False, failure="timeout")
     assert judged(part) == [(K.CORRUPT, L, ((5, 5),)), (K.INCOMPLETE, I, ((6, 10),))]
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (errno.EIO, (K.UNREADABLE, L, ((5, 6),))),
+        (errno.EBADMSG, (K.UNREADABLE, L, ((5, 6),))),
+        (errno.ENOMEM, (K.INCOMPLETE, I, ((5, 6),))),
+        (errno.EINTR, (K.INCOMPLETE, I, ((5, 6),))),
+    ],
+)
+def test_a_slot_that_was_not_read_is_judged_by_why(number, expected):
+    read = seen((0, 4, S.INTACT, 1), (4, 2, S.UNREADABLE, 0, number), (6, 4, S.INTACT, 7))
+    assert judged(read) == [expected]
 
 
 def test_a_crash_state_before_any_ack_may_hold_anything_attempted():

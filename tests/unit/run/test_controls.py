@@ -3,10 +3,11 @@
 
 import pytest
 
-from powercut.campaign.assemble import with_controls
+from powercut.campaign.assemble import _control_result, as_control, doubt_of, with_controls
 from powercut.model.contract import CutKind, CutPolicy, Honour
 from powercut.model.machine import Aio, Bus, CacheMode, ImageFormat
-from powercut.model.verdict import Verdict
+from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
+from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.scenario.settings import (
     ControlKind,
     CutSettings,
@@ -23,6 +24,7 @@ from powercut.scenario.settings import (
     WorkloadSettings,
 )
 from powercut.store.results import ControlResult
+from powercut.store.trial_result import TrialResult
 from powercut.trial.controls import controls_for, twin
 
 
@@ -173,3 +175,45 @@ def test_a_control_that_went_otherwise_takes_safe_away_and_not_lossy():
     verdict, reasons = with_controls(Verdict.LOSSY, [ghost])
     assert verdict is Verdict.LOSSY
     assert len(reasons) == 1
+
+
+def lossy(*kinds):
+    lsns = (LsnRange(1, 10),)
+    findings = [
+        Finding(
+            kind,
+            Verdict.INCONCLUSIVE if kind is FindingKind.DISAGREEMENT else Verdict.LOSSY,
+            "gone",
+            lsns,
+        )
+        for kind in kinds
+    ]
+    return TrialResult.judged(
+        Trial(1, 7, Trigger(TriggerKind.ACKS, 10), 8),
+        verdict=Verdict.LOSSY,
+        acked=10,
+        attempted=11,
+        findings=findings,
+    )
+
+
+@pytest.mark.parametrize(
+    ("kinds", "verdict", "doubt"),
+    [
+        ((FindingKind.LOST,), Verdict.LOSSY, ""),
+        ((FindingKind.EXPOSED, FindingKind.LOST), Verdict.LOSSY, ""),
+        ((FindingKind.EXPOSED,), Verdict.INCONCLUSIVE, "its records came back"),
+        ((FindingKind.LOST, FindingKind.DISAGREEMENT), Verdict.INCONCLUSIVE, "what came back"),
+    ],
+)
+def test_a_control_has_shown_a_loss_only_if_its_records_did_not_come_back(kinds, verdict, doubt):
+    result = lossy(*kinds)
+    assert as_control(result) is verdict
+    assert doubt_of(result).startswith(doubt)
+    assert bool(doubt_of(result)) == bool(doubt)
+
+
+def test_a_control_that_was_never_run_did_not_behave():
+    for control in controls_for(Parameters(), Verdict.SAFE):
+        result = _control_result(control, {})
+        assert (result.verdict, result.behaved) == (Verdict.INCONCLUSIVE, False)

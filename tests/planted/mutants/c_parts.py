@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Planted in C: the capture disk, the log reader, the view of User-Mode Linux."""
+
+from __future__ import annotations
+
+from mutants.mutant import Mutant, planter
+from mutants.suites import CAPTURE, READER, VIEW
+
+capture = planter("capture", CAPTURE)
+reader = planter("reader", READER)
+view = planter("view", VIEW)
+
+_CLASSIFY = "workloads/wal/classify.c"
+_CHUNK = "workloads/wal/chunk.c"
+_SCAN = "workloads/wal/reader.c"
+
+MUTANTS: tuple[Mutant, ...] = (
+    *capture(
+        "harness/capture/requests.c",
+        (
+            "flush-covers-later",
+            "while (flush_honoured(disk) && disk->cache.first < horizon)",
+            "while (flush_honoured(disk) && disk->cache.first < disk->cache.last + 0 * horizon)",
+            "a flush covers what completed while it ran",
+        ),
+        (
+            "flush-covers-less",
+            "disk->cache.first < horizon)",
+            "disk->cache.first + 1 < horizon)",
+            "a flush forgets the last write before it",
+        ),
+        (
+            "flush-ignored",
+            "    while (flush_honoured(disk) &&",
+            "    while (!flush_honoured(disk) &&",
+            "an honest disk lies, and a lying one is honest",
+        ),
+        (
+            "fua-is-plain",
+            "(fua && fua_honoured(disk));",
+            "(fua && !fua_honoured(disk));",
+            "FUA is kept by disks that ignore it only",
+        ),
+        (
+            "no-cache-is-a-cache",
+            "    return !volatile_cache(disk) || (fua",
+            "    return (false && volatile_cache(disk)) || (fua",
+            "a disk without a cache loses completed writes",
+        ),
+        (
+            "read-failure-unmarked",
+            "            log_read_failure(&disk->log, error);",
+            "            (void)error;",
+            "reads that the host fails are not marked",
+        ),
+        (
+            "read-after-the-cut",
+            "    return powered(connection) ? error : EIO;",
+            "    return error;",
+            "a guest reads on after the power is gone",
+        ),
+        (
+            "unaligned-write",
+            "    if (!count || offset % SECTOR || count % SECTOR)",
+            "    if (!count || offset % SECTOR)",
+            "parts of sectors are written",
+        ),
+    ),
+    *capture(
+        "harness/capture/cut.c",
+        (
+            "drop-keeps",
+            "bool keep = policy == PCLOG_POLICY_KEEP ||",
+            "bool keep = policy != PCLOG_POLICY_PREFIX ||",
+            "a cut that drops keeps everything",
+        ),
+        (
+            "prefix-is-one-longer",
+            "policy == PCLOG_POLICY_PREFIX && i < prefix",
+            "policy == PCLOG_POLICY_PREFIX && i <= prefix",
+            "a prefix is one write longer than drawn",
+        ),
+        (
+            "in-flight-forgotten",
+            "        cut->items[cut->count++].extent = at->extent;",
+            "        (void)at;",
+            "what is in flight never survives",
+        ),
+        (
+            "survivors-unapplied",
+            "            error = survive(cut, item);",
+            "            (void)survive;",
+            "what survived by the log is not on the medium",
+        ),
+        (
+            "completion-order",
+            "    return a < b ? -1 : a > b;",
+            "    return a < b ? 1 : a > b ? -1 : 0;",
+            "of two survivors in one place the older shows",
+        ),
+        (
+            "guests-see-the-cache",
+            "        view_revert(&disk->current, &disk->medium, &cut->items[i].extent);",
+            "        (void)i;",
+            "after the cut the guest still sees what was dropped",
+        ),
+        (
+            "old-connections-live",
+            "    disk->generation++;",
+            "    disk->generation += 0;",
+            "requests from before the cut go on after it",
+        ),
+        (
+            "newer-is-torn",
+            "    if (shown > one.entry && shown < 2 * cut->patch_unit)",
+            "    if (false && shown < 2 * cut->patch_unit)",
+            "a newer durable write is torn by an older one",
+        ),
+    ),
+    *capture(
+        "harness/capture/survive.c",
+        (
+            "never-torn",
+            "    if (fate == 1)",
+            "    if (fate >= 1)",
+            "random cuts never tear a write",
+        ),
+        (
+            "never-lost",
+            "    if (fate == 0)\n        return nothing;",
+            "    if (fate == 0)\n        return write;",
+            "random cuts never lose a write as a whole",
+        ),
+        (
+            "torn-anywhere",
+            "    uint64_t to = from + kept * atomic_unit;",
+            "    uint64_t to = from + kept * atomic_unit - 1;",
+            "random cuts tear within the atomic unit",
+        ),
+    ),
+    *capture(
+        "harness/capture/log.c",
+        (
+            "end-unlogged",
+            "    struct pclog_event event = {.type = PCLOG_END, .request = requests};\n    return log_event(log, &event);",
+            "    (void)requests;\n    return log->failure;",
+            "a log that was closed in order does not say so",
+        ),
+    ),
+    *capture(
+        "harness/capture/medium.c",
+    ),
+    *reader(
+        _CLASSIFY,
+        (
+            "run-unchecked",
+            "memcmp(h.run_id, run->id, 16) != 0 ||\n        !wal_fits",
+            "\n        !wal_fits",
+            "a record of another run is intact",
+        ),
+        (
+            "place-unchecked",
+            "        !wal_fits(layout, s->number, h.lsn) || h.position != wal_position(layout, s->number) ||",
+            "        h.position != wal_position(layout, s->number) ||",
+            "a record that cannot stand in its slot is intact",
+        ),
+        (
+            "position-unchecked",
+            "        !wal_fits(layout, s->number, h.lsn) || h.position != wal_position(layout, s->number) ||",
+            "        !wal_fits(layout, s->number, h.lsn) ||",
+            "a record whose header names another place is intact",
+        ),
+        (
+            "generation-unchecked",
+            "        h.generation != wal_generation(layout, h.lsn) || h.stream >= WAL_STREAMS_MAX ||",
+            "        h.stream >= WAL_STREAMS_MAX ||",
+            "a record of another generation is intact",
+        ),
+        (
+            "stream-unchecked",
+            "        h.generation != wal_generation(layout, h.lsn) || h.stream >= WAL_STREAMS_MAX ||",
+            "        h.generation != wal_generation(layout, h.lsn) ||",
+            "a record of a stream that cannot be is intact",
+        ),
+    ),
+    *reader(
+        _CHUNK,
+    ),
+    *reader(
+        _SCAN,
+        (
+            "zero-instead-of-error",
+            "        if (n < 0)\n            return errno;",
+            "        if (n < 0)\n            break;",
+            "what cannot be read reads as zeroes",
+        ),
+        (
+            "batch-error-forgotten",
+            "int slot_error = error ? read_at(",
+            "int slot_error = error && false ? read_at(",
+            "one bad sector makes a batch of garbage",
+        ),
+        (
+            "tail-unread",
+            "    uint64_t there = size > start ? (size - start + stride - 1) / stride : 0;",
+            "    uint64_t there = size > start ? (size - start) / stride : 0;",
+            "a record that the file ends in is absent",
+        ),
+        (
+            "runs-unlearned",
+            "    if (extent.state == PC_SLOT_CORRUPT && !s->learned) {",
+            "    if (false && !s->learned) {",
+            "what an older run left is corrupt",
+        ),
+        (
+            "malloc-in-learn",
+            '    if (!data)\n        return wal_fail(s->failure, ENOMEM, "malloc");\n    s->learned',
+            "    if (!data)\n        return 0;\n    s->learned",
+            "without memory what an older run left is corrupt",
+        ),
+    ),
+    *view(
+        "guests/uml/view.c",
+        (
+            "view-lives-on",
+            '    if (dm_swap(VIEW, page->disk_size / 512, "snapshot", parameters) != 0)',
+            '    if (turn && dm_swap(VIEW, page->disk_size / 512, "snapshot", parameters) != 0)',
+            "what every second recovery wrote is seen by the next",
+        ),
+        (
+            "one-store",
+            "    turn ^= 1;",
+            "    turn |= 1;",
+            "two views share one store",
+        ),
+        (
+            "patches-dropped",
+            "    for (index = 0; index < page->count; index++)",
+            "    for (index = 0; index + 1 < page->count; index++)",
+            "the last patch of a state is not laid",
+        ),
+        (
+            "reads-missed",
+            "        if (count == 0)\n            continue;",
+            "        if (count <= 1)\n            continue;",
+            "a granule that was read once was not read",
+        ),
+    ),
+    *view(
+        "guests/uml/recover.c",
+        (
+            "no-second-mount",
+            "    if (fs_umount() != 0)\n        return -1;\n    page->step = PCU_STEP_NONE; /* what",
+            "    page->step = PCU_STEP_NONE; /* what",
+            "the log is read again from the page cache",
+        ),
+        (
+            "second-reader-forgiven",
+            "        page->after = PCU_AFTER_READER;",
+            "        page->after = PCU_AFTER_DONE;",
+            "a second reading that failed came to its end",
+        ),
+    ),
+)

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stated tests for each part: the fastest that see it, in the order in which they run."""
+
+from __future__ import annotations
+
+from mutants.mutant import Suite, make, pytest
+
+JUDGE = Suite("judge", (), (pytest("tests/unit/trial", "tests/unit/checkers"),))
+RECOVERY = Suite("recovery", (), (pytest("tests/unit/rig", "tests/unit/model/test_failure.py"),))
+CHANNEL = Suite("channel", (), (pytest("tests/unit/channel", "tests/conformance/channel"),))
+DISK_LOG = Suite("disk log", (), (pytest("tests/unit/disk/test_pclog.py", "tests/unit/trial"),))
+CONTROLS = Suite(
+    "controls", (), (pytest("tests/unit/run/test_controls.py", "tests/unit/run/test_confirmed.py"),)
+)
+CERTIFY = Suite(
+    "certify",
+    (),
+    (
+        pytest(
+            "tests/unit/run/test_certify_follows.py",
+            "tests/unit/run/test_controls.py",
+            "tests/unit/run/test_certify_words.py",
+        ),
+    ),
+)
+AFTER = Suite(
+    "life after recovery",
+    (),
+    (pytest("tests/unit/explore/test_after.py", "tests/unit/recover/test_uml_answer.py"),),
+)
+CAPTURE = Suite(
+    "capture disk",
+    (make("harness/capture"), make("harness/capture", "{build}/capture/core_test.plain")),
+    (
+        ("{build}/capture/core_test.plain",),
+        pytest("tests/conformance/disk/test_capture_disk.py"),
+    ),
+)
+_FAST = ("CFLAGS=-O0", "TEST_CFLAGS=-std=gnu17 -D_GNU_SOURCE -MMD -MP")
+"""Without the sanitizers, which cost minutes a campaign."""
+
+READER = Suite(
+    "log reader",
+    (make("workloads/wal"),),
+    (
+        make("workloads/tests", *_FAST, "test"),
+        pytest("tests/unit/wal_c/test_wal_reader.py", "tests/unit/wal_c/test_wal_run_keys.py"),
+    ),
+)
+VIEW = Suite(
+    "view of User-Mode Linux",
+    (make("guests/uml"),),
+    (
+        pytest(
+            "tests/unit/recover",
+            "tests/conformance/recover/test_uml_engine.py",
+            "tests/conformance/recover/test_uml_after.py",
+        ),
+    ),
+)
