@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from powercut.campaign.verify import verify
-from powercut.channel.history_file import read_history
 from powercut.model.acks import AckBasis
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.paths import SCENARIOS
@@ -243,8 +242,10 @@ def test_an_attempt_that_the_cut_swallowed_is_known_from_the_disk(run, monkeypat
         "controls: none\n"
     )
 
-    def without_last_attempts(path):
-        recorded = read_history(path)
+    read_acks = judge.read_acks
+
+    def without_last_attempts(trial):
+        recorded = read_acks(trial)
         history = recorded.history
         kept = history.attempt_lsn < history.acked - 5
         fewer = replace(
@@ -256,7 +257,7 @@ def test_an_attempt_that_the_cut_swallowed_is_known_from_the_disk(run, monkeypat
         assert fewer.attempted < history.acked
         return replace(recorded, history=fewer)
 
-    monkeypatch.setattr(judge, "read_history", without_last_attempts)
+    monkeypatch.setattr(judge, "read_acks", without_last_attempts)
     again = verify(result_directory(result))
     assert only(again).findings == ()
     assert only(again).commits_attempted >= 300
