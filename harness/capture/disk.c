@@ -189,20 +189,6 @@ void disk_disconnect(struct connection *connection)
 
 /* --- control ---------------------------------------------------------------- */
 
-int disk_stop(struct disk *disk, enum disk_stop how, uint64_t count)
-{
-    pthread_mutex_lock(&disk->lock);
-    int error = disk->closed ? EIO : 0;
-    if (!error && how == STOP_AT_FLUSH)
-        error = !count ? EINVAL : disk->counts.flushes >= count ? EALREADY : 0;
-    if (!error) {
-        disk->stop = (struct stop){.wanted = true, .how = how, .flush = count, .left = count};
-        stop_if_due(disk);
-    }
-    pthread_mutex_unlock(&disk->lock);
-    return error;
-}
-
 void disk_set_latency(struct disk *disk, uint64_t flush_ns, uint64_t fua_ns)
 {
     pthread_mutex_lock(&disk->lock);

@@ -69,29 +69,6 @@ static int wait_to_complete(struct connection *connection, uint64_t latency_ns)
     return wait_until(connection, RUNNING);
 }
 
-void stop_if_due(struct disk *disk)
-{
-    static const char *const marks[] = {
-        [STOP_AT_FLUSH] = "stopped at a flush",
-        [STOP_AFTER] = "stopped between requests",
-        [STOP_DURING] = "stopped: requests are taken and do not complete",
-    };
-    struct stop *stop = &disk->stop;
-    bool at_flush = stop->how == STOP_AT_FLUSH;
-    if (!stop->wanted || (at_flush ? disk->counts.flushes < stop->flush : stop->left > 0))
-        return;
-    enum motion motion = stop->how == STOP_DURING ? TAKING : STOPPED;
-    if (disk->motion != motion) {
-        disk->motion = motion;
-        log_mark(&disk->log, marks[stop->how]);
-    }
-    if (motion == TAKING && !disk->counts.in_flight && !disk->counts.flushes_in_flight)
-        return; /* until there is one */
-    stop->wanted = false;
-    if (disk->config.on_stopped)
-        disk->config.on_stopped(disk->config.context, disk->log.last_ns);
-}
-
 static void count_completion(struct disk *disk)
 {
     if (disk->stop.left)
