@@ -129,6 +129,20 @@ def run_confined(
         return _run(_landlock(command, given), timeout_s, scratch)
 
 
+def only_writing_to(folder: Path) -> list[str]:
+    """What stands before a command that may write below `folder` and nowhere else on the host.
+
+    It may read and run everything, use terminals, and has no capability.  Empty where there is
+    no Landlock.
+    """
+    if sandboxes().landlock:
+        return []
+    devices = [path for path in ("/dev/null", "/dev/ptmx", "/dev/pts") if Path(path).exists()]
+    written = [word for path in devices for word in ("--write", path)]
+    words = ("--read", "/", *written, "--fill", str(folder), "--")
+    return [sys.executable, "-I", "-S", landlock.__file__, *words]
+
+
 def find_tool(name: str) -> Path | None:
     """Where the tool is; Debian keeps those of file systems out of ordinary users' PATH."""
     found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")

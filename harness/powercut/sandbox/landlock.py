@@ -82,7 +82,7 @@ def confine(read: list[str], write: list[str], fill: list[str]) -> None:
     for path in read:
         _allow(rules, path, handled & (_EXECUTE | _READ_FILE | _READ_DIR))
     for path in write:
-        _allow(rules, path, handled & (_READ_FILE | _WRITE_FILE | _TRUNCATE))
+        _allow(rules, path, handled & (_READ_FILE | _WRITE_FILE | _TRUNCATE | _IOCTL_DEVICE))
     for path in fill:
         _allow(rules, path, handled & ~(_MAKE_DEVICE | _IOCTL_DEVICE))
     _drop_capabilities()

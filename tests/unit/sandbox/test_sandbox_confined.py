@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import time
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from powercut.disk.base import BaseImageSpec, ensure_base_image
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.sandbox import confined
-from powercut.sandbox.confined import Sandboxes, run_confined, sandboxes
+from powercut.sandbox.confined import Sandboxes, only_writing_to, run_confined, sandboxes
 from powercut.sandbox.landlock import abi_version
 
 ONLY = {"bubblewrap": Sandboxes("", "not asked"), "landlock": Sandboxes("not asked", "")}
@@ -178,3 +179,18 @@ def test_powercut_s_own_words_are(nowhere, tmp_path):
 def test_a_tool_that_is_not_there_is_named():
     with pytest.raises(HostError, match="no-such-tool is not installed"):
         run_confined(["no-such-tool"], timeout_s=5)
+
+
+def test_what_may_only_write_to_a_folder(tmp_path):
+    """As User-Mode Linux runs: a program in it that makes its root writable changes nothing."""
+    if why := sandboxes().landlock:
+        pytest.skip(why)
+    folder, victim = tmp_path / "memory", tmp_path / "victim"
+    folder.mkdir()
+    victim.write_text("precious")
+    script = f"cat {victim} && echo x > {folder}/x; echo y > {victim}; rm {victim}"
+    argv = [*only_writing_to(folder), "/bin/sh", "-c", script]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "precious"
+    assert (folder / "x").read_text() == "x\n"
+    assert victim.read_text() == "precious"

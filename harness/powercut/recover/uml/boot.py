@@ -26,6 +26,7 @@ from typing import Final
 from powercut.model.errors import HostError
 from powercut.paths import BUILD, WAL_BINARY
 from powercut.recover.uml.kernel import MODULE_FILES, UmlKernel, host_kernel
+from powercut.sandbox.confined import only_writing_to
 
 _ROOM_MIB: Final = 160  # what the guest uses of its memory besides the disk, generously
 _VIRTIO_BLOCK: Final = 2  # the device type, as the virtio specification numbers them
@@ -244,7 +245,11 @@ class UmlProcess:
                 preloaded += f":{stamp_library()}"
                 environment["POWERCUT_STAMP_FD"] = str(outside.lines)
             self._guard = subprocess.Popen(
-                [str(guard_binary()), "--preload", preloaded, *libraries, *self.argv],
+                [
+                    *only_writing_to(folder),
+                    *(str(guard_binary()), "--preload", preloaded, *libraries),
+                    *self.argv,
+                ],
                 stdin=alive,
                 stdout=self._console,
                 stderr=self._console,
