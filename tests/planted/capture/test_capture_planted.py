@@ -111,7 +111,7 @@ FAULTS = {
         "    return powered(connection) ? 0 : EIO;",
     ),
     "a disk goes on with the wrong number of requests": (
-        "requests.c",
+        "stop.c",
         "(at_flush ? disk->counts.flushes < stop->flush : stop->left > 0)",
         "(at_flush ? disk->counts.flushes < stop->flush : stop->left > 1)",
     ),
@@ -121,7 +121,7 @@ FAULTS = {
         "",
     ),
     "a disk is told to have stopped before anything waits": (
-        "requests.c",
+        "stop.c",
         "        return; /* until there is one */",
         "        ;",
     ),
