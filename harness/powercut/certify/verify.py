@@ -33,7 +33,8 @@ from powercut.model.confidence import upper_bound
 from powercut.model.errors import PowercutError, UsageError
 from powercut.model.verdict import Verdict
 from powercut.rig.commands import is_bare
-from powercut.scenario.flat import differing
+from powercut.scenario.earlier_defaults import was_default
+from powercut.scenario.flat import flat
 from powercut.scenario.settings import Expect
 from powercut.store.certificate import Certificate, CertifiedCell, SealedRecording
 from powercut.store.certify_order import (
@@ -208,6 +209,8 @@ def _plain(certificate: Certificate, *, texts: bool) -> dict[str, Any]:
         for entry in entries:
             if entry is not None:
                 entry.pop("kept")
+        settings = cell["settings"].items()  # at a default of then or now they say nothing
+        cell["settings"] = {key: told for key, told in settings if not was_default(key, told)}
     return dict(value)
 
 
@@ -265,7 +268,7 @@ def _cell_contradictions(cell: CertifiedCell, components: int) -> Iterator[str]:
         yield "as_expected contradicts verdict and expected"
     if cell.expected is not cell.parameters.expect:
         yield "expected is not what its parameters say"
-    if cell.settings != differing(cell.parameters):
+    if not _says_what_differs(cell):
         yield "its settings are not those in which its parameters differ from the defaults"
     if not 0 <= cell.lost <= cell.acked:
         yield f"{cell.lost} of {cell.acked} records cannot be lost"
@@ -286,6 +289,15 @@ def _cell_contradictions(cell: CertifiedCell, components: int) -> Iterator[str]:
         yield from _safe_contradictions(cell)
     elif cell.loss_probability_upper_95 is not None:
         yield "a bound is for safe cells alone"
+
+
+def _says_what_differs(cell: CertifiedCell) -> bool:
+    """Whether its settings are its parameters, but for those at a default of then or now."""
+    parameters = flat(cell.parameters)
+    told = {key: value for key, value in cell.settings.items() if key in parameters}
+    return cell.settings == told == {key: parameters[key] for key in told} and all(
+        was_default(key, value) for key, value in parameters.items() if key not in told
+    )
 
 
 def _rests_on_bytes(cell: CertifiedCell) -> bool:

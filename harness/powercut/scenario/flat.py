@@ -18,9 +18,10 @@ def flat(parameters: Parameters) -> dict[str, Any]:
     return grouped | {key: data[key] for key in SINGLE if key not in _NO_MATTER}
 
 
-_DEFAULTS: Final = flat(Parameters())
+DEFAULTS: Final = flat(Parameters())
+"""Every setting by dotted key, where a scenario says nothing."""
 
 
 def differing(parameters: Parameters) -> dict[str, Any]:
     """The settings that differ from the defaults."""
-    return {key: value for key, value in flat(parameters).items() if value != _DEFAULTS[key]}
+    return {key: value for key, value in flat(parameters).items() if value != DEFAULTS[key]}
