@@ -89,7 +89,12 @@ def as_before(trial: TrialDir, wanted: ExploreRequest) -> ExploreRequest:
     """
     earlier = read_exploration(trial)
     if earlier is None:
-        return wanted
+        if trial.read_binding().bound:
+            return wanted
+        # Recorded when states were no part of a verdict, and 512 bytes the unit of every disk: what
+        # is asked of its states is what is asked of those of today.
+        unit = trial.read_record().parameters.disk.atomic_unit
+        return replace(wanted, atomic_unit=max(unit, ATOMIC_UNIT))
     space = open_trial(trial).space
     named = []
     for name in dict.fromkeys(one.id for found in earlier.findings for one in found.examples):
