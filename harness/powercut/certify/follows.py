@@ -18,7 +18,6 @@ What lies beside a recording is judged again by `examine` with `deep`.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from powercut.campaign.assemble import as_control, same_run, verdict_of, with_controls
@@ -26,7 +25,6 @@ from powercut.campaign.resume import Selection
 from powercut.model.errors import PowercutError
 from powercut.model.verdict import Verdict
 from powercut.recording.bound import check_scenario
-from powercut.scenario.earlier_defaults import under_earlier_defaults
 from powercut.scenario.load import parse_scenario
 from powercut.scenario.plan import Cell, Plan
 from powercut.store.certify_order import CertificateDir, Order
@@ -83,22 +81,10 @@ def _problems_of_run(run: ResultDir, plan: Plan, scenario: Path) -> Iterator[str
     if [cell.cell for cell in told.cells] != planned:
         yield f"{where}: its cells are not those of the scenario"
     places = {trial.relative for trial in run.trials()}
-    for planned_cell in plan.cells:
-        cell = _as_of_then(run, planned_cell)
+    for cell in plan.cells:
         if cell.name in cells:
             for problem in _problems_of_cell(run, cell, cells[cell.name], places, scenario):
                 yield f"{where}: {cell.name}: {problem}"
-
-
-def _as_of_then(run: ResultDir, planned: Cell) -> Cell:
-    """The cell under the defaults with which it was recorded, if these were others."""
-    place = run.place_of(planned.name, planned.trials[0].number)
-    try:
-        record = place.read_record()
-    except PowercutError:
-        return planned  # whoever reads it next says what is wrong with it
-    parameters = under_earlier_defaults(planned.parameters, record.parameters)
-    return replace(planned, parameters=parameters)
 
 
 def _problems_of_cell(

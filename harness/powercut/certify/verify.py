@@ -33,8 +33,7 @@ from powercut.model.confidence import upper_bound
 from powercut.model.errors import PowercutError, UsageError
 from powercut.model.verdict import Verdict
 from powercut.rig.commands import is_bare
-from powercut.scenario.earlier_defaults import was_default
-from powercut.scenario.flat import flat
+from powercut.scenario.flat import flat, was_default
 from powercut.scenario.settings import Expect
 from powercut.store.certificate import Certificate, CertifiedCell, SealedRecording
 from powercut.store.certify_order import (

@@ -15,9 +15,14 @@ from typing import Any, Final
 from powercut.scenario.settings_disk import DiskSettings
 
 DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
-    {"disk.atomic_unit": DiskSettings().atomic_unit}
+    {
+        "disk.atomic_unit": DiskSettings().atomic_unit,
+        "disk.model": DiskSettings().model.value,
+    }
 )
 """Today's, by dotted setting."""
 
-EARLIER_DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType({"disk.atomic_unit": 512})
+EARLIER_DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
+    {"disk.atomic_unit": 512, "disk.model": "none"}
+)
 """Those of results that do not say."""

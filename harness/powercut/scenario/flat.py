@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from powercut.scenario.defaults import EARLIER_DEFAULTS
 from powercut.scenario.settings import GROUPS, SINGLE, Parameters
 
 _NO_MATTER: Final = ("deadline", "trials", "controls", "expect")
@@ -25,3 +26,10 @@ DEFAULTS: Final = flat(Parameters())
 def differing(parameters: Parameters) -> dict[str, Any]:
     """The settings that differ from the defaults."""
     return {key: value for key, value in flat(parameters).items() if value != DEFAULTS[key]}
+
+
+def was_default(key: str, value: object) -> bool:
+    """Whether `value` is the default of a setting, or once was (powercut.scenario.defaults)."""
+    return (key in DEFAULTS and value == DEFAULTS[key]) or (
+        key in EARLIER_DEFAULTS and value == EARLIER_DEFAULTS[key]
+    )

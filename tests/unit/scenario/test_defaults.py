@@ -29,7 +29,7 @@ def scenario(**more):
 
 
 def test_a_disk_promises_what_todays_disks_do():
-    assert dict(DEFAULTS) == {"disk.atomic_unit": 4096}
+    assert dict(DEFAULTS) == {"disk.atomic_unit": 4096, "disk.model": "typical"}
     assert units(expand(scenario(), seed=1)) == {"plain": 4096, "sector": 512, "none": 1}
 
 
