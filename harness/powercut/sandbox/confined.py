@@ -129,8 +129,8 @@ def run_confined(
         return _run(_landlock(command, given), timeout_s, scratch)
 
 
-def only_writing_to(folder: Path) -> list[str]:
-    """What stands before a command that may write below `folder` and nowhere else on the host.
+def only_writing_to(folder: Path, *files: Path) -> list[str]:
+    """What stands before a command that may write below `folder`, to `files`, and nowhere else.
 
     It may read and run everything, use terminals, and has no capability.  Empty where there is
     no Landlock.
@@ -138,7 +138,7 @@ def only_writing_to(folder: Path) -> list[str]:
     if sandboxes().landlock:
         return []
     devices = [path for path in ("/dev/null", "/dev/ptmx", "/dev/pts") if Path(path).exists()]
-    written = [word for path in devices for word in ("--write", path)]
+    written = [word for path in (*devices, *map(str, files)) for word in ("--write", path)]
     words = ("--read", "/", *written, "--fill", str(folder), "--")
     return [sys.executable, "-I", "-S", landlock.__file__, *words]
 

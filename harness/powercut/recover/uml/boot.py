@@ -246,7 +246,7 @@ class UmlProcess:
                 environment["POWERCUT_STAMP_FD"] = str(outside.lines)
             self._guard = subprocess.Popen(
                 [
-                    *only_writing_to(folder),
+                    *only_writing_to(folder, *_files_of(disk)),
                     *(str(guard_binary()), "--preload", preloaded, *libraries),
                     *self.argv,
                 ],
@@ -326,6 +326,14 @@ class UmlProcess:
             self._alive = -1
         self._line.close()
         os.close(self._console)
+
+
+def _files_of(disk: UbdDisk | None) -> list[Path]:
+    """Where the disk's file lies, if it is a file with a name: UML opens it once more."""
+    if disk is None:
+        return []
+    path = Path(f"/proc/self/fd/{disk.fd}").readlink()
+    return [path] if path.exists() else []
 
 
 def _set_append(fd: int) -> None:
