@@ -26,7 +26,11 @@ from powercut.store.layout import ResultDir, TrialDir, TrialRecord
 from powercut.store.manifest import check, seal
 from powercut.trial.judge import judge_trial
 
-RAW = {"filesystem": {"type": "raw"}, "workload": {"layout": "raw", "capacity": 8192}}
+RAW = {
+    "filesystem": {"type": "raw"},
+    "workload": {"layout": "raw", "capacity": 8192},
+    "disk": {"atomic_unit": 512},
+}
 
 
 @pytest.fixture

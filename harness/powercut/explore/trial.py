@@ -133,7 +133,9 @@ def explored(
     if record.control not in (None, ControlKind.HONEST):
         return result
     convicted = result.verdict is Verdict.LOSSY
-    wanted = wanted_by(record.parameters, record.trial.seed, jobs=jobs, convicted=convicted)
+    # What is missing of the evidence keeps it from being SAFE whatever its states say.
+    decided = convicted or any(f.kind is FindingKind.INCOMPLETE for f in result.findings)
+    wanted = wanted_by(record.parameters, record.trial.seed, jobs=jobs, convicted=decided)
     seen: ExploreResult | None = None
     findings: list[Finding] = []
     if wanted is not None:

@@ -79,7 +79,7 @@ def test_honest_recordings_lose_nothing_in_any_state(trials):
         result = explore(trials[cell], ExploreRequest(budget=Budget(states=states), jobs=2))
         assert result.findings == (), cell
         assert result.verdict is Verdict.SAFE
-        assert result.coverage.distinct == states
+        assert result.coverage.distinct == states or result.coverage.exhausted
         assert result.coverage.legal_log2 > 8
     assert result.coverage.compared > 10
 

@@ -77,7 +77,7 @@ def test_probe_dies_with_who_started_it(guest_image: GuestImage) -> None:
     # The agent waits 10 s for a disk that never comes, so the probe is still there to be seen.
     script = f"""
 from pathlib import PosixPath
-import powercut.machine.accelerator as a
+import powercut.machine.qemu.accelerator as a
 from powercut.machine.port import GuestImage
 a._APPEND += " powercut.disk=never"
 a.prove(a.Accelerator.TCG, {guest_image!r}, timeout_s=60)

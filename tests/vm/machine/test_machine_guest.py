@@ -201,7 +201,7 @@ CONTROLLER = """
 import sys
 from pathlib import Path
 from powercut.channel.guest_channel import GuestChannel
-from powercut.machine.guest_image import ensure_guest_image
+from powercut.machine.guest.image import ensure_guest_image
 from powercut.machine.port import FileDisk, MachineSpec
 from powercut.machine.qemu.machine import QemuMachine
 directory = Path(sys.argv[1])

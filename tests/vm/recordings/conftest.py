@@ -14,7 +14,7 @@ from powercut.store.results import RunResult
 SCENARIO = """\
 powercut: 1
 name: recordings
-disk: {size: 16 MiB}
+disk: {size: 16 MiB, atomic_unit: 512}
 workload: {record: 512}
 cut: {trigger: {acks: 12}}
 cells:

@@ -137,7 +137,7 @@ def test_a_bundle_that_was_touched_is_refused(trial_of, tmp_path) -> None:
     whole = bundle.read_bytes()
     for length in (len(whole) // 3, len(whole) - 9):
         bundle.write_bytes(whole[:length])
-        with pytest.raises(DamagedRecording, match="cut off, or damaged"):
+        with pytest.raises(DamagedRecording, match="cut off"):
             verify_bundle(bundle)
     for place in (len(whole) // 2, len(whole) - 40):
         spoilt = bytearray(whole)

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from powercut.campaign.verify import verify
-from powercut.model.errors import DamagedRecording
+from powercut.channel.history_file import read_history
+from powercut.model.errors import DamagedRecording, PowercutError
 from powercut.model.verdict import FindingKind, Verdict
 from powercut.store.layout import TrialDir
 from powercut.trial.record import _Recording
@@ -46,6 +47,13 @@ def children(*, of: int, program: str) -> list[int]:
     return found
 
 
+def acknowledged(history: Path) -> int:
+    """How many records were acknowledged so far."""
+    with contextlib.suppress(PowercutError, OSError):
+        return read_history(history).history.acked
+    return 0
+
+
 @contextlib.contextmanager
 def when_writing(results, sig, program):
     """Sends `sig` to our child of `program` once acks have been recorded below `results`."""
@@ -54,7 +62,7 @@ def when_writing(results, sig, program):
 
     def watch():
         while not stop.wait(0.01):
-            if any(path.stat().st_size > 2000 for path in results.rglob("history.bin")):
+            if any(acknowledged(path) for path in results.rglob("history.bin")):
                 (pid,) = children(of=os.getpid(), program=program)
                 os.kill(pid, sig)
                 struck.append(pid)
