@@ -220,7 +220,7 @@ def test_what_cannot_be_looked_at_is_said(folder, tmp_path):
     assert [text for text in outcome.unchecked if text.startswith("Its results are not beside")]
     (trial,) = ResultDir(next(folder.glob("runs/two/2*"))).path.glob("cells/honest/0001")
     for file in trial.iterdir():
-        if file.name not in ("manifest.json", "verdict.json", "trial.json"):
+        if file.name not in ("manifest.json", "verdict.json", "trial.json", "exploration.json"):
             file.unlink()
     outcome = examine(folder)
     assert outcome.problems == ()
