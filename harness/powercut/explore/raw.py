@@ -305,8 +305,9 @@ class RawExploration:
         return check_log(required, attempted, observation, self.recorded.layout)
 
     def _sampling(self, count: int) -> bool:
+        """Whether to compare one of `count` states: the first of all, then one in so many."""
         some = any(self._sample.randrange(_COMPARE_ONE_IN) == 0 for _ in range(min(count, 64)))
-        return self.compared < _COMPARED_MAX and some
+        return self.compared < _COMPARED_MAX and (some or not self.compared)
 
     def _compare(self, reading: Reading, row: int, state: CrashState) -> None:
         """Whether the real reader, on an image of the state, sees the same."""
