@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from powercut.scenario.plan import Cell
     from powercut.store.results import CellResult, RunResult
 
@@ -97,6 +99,58 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_report_header(config: pytest.Config) -> str | None:
     """Says the seed, so that a failure can be repeated."""
     return f"powercut: seed {config.stash[_SEED]} where a scenario gives none"
+
+
+class ScenarioRunner:
+    """Runs scenarios for tests that are written in Python."""
+
+    def __init__(self, config: pytest.Config, folder: Path) -> None:
+        self._config = config
+        self._folder = folder
+
+    def __call__(
+        self, scenario: Path | str | Mapping[str, Any], *, seed: int | None = None
+    ) -> RunResult:
+        """Runs `scenario`, a file or what would stand in one, and returns what came out.
+
+        Verdicts that differ from the expected ones are no exceptions: the test decides.  Raises
+        UsageError for a mistake in the scenario, HostError if this host cannot run it.
+        """
+        from powercut.campaign.runner import run_scenarios
+        from powercut.paths import RESULTS
+        from powercut.report.publish import write_reports
+        from powercut.store.layout import ResultDir
+
+        if isinstance(scenario, (str, Path)):
+            path = Path(scenario)
+        else:
+            import json
+
+            path = self._folder / f"{scenario.get('name', 'scenario')}.yaml"
+            path.write_text(json.dumps(scenario), encoding="utf-8")  # JSON is YAML
+        outcome = run_scenarios(
+            [path],
+            seed=self._config.stash[_SEED] if seed is None else seed,
+            results=self._config.getoption("--powercut-results") or RESULTS,
+            trials=self._config.getoption("--powercut-trials"),
+        )
+        (run,) = outcome.runs
+        write_reports(ResultDir.open(Path(run.result_directory)))
+        return run
+
+    @staticmethod
+    def explain(run: RunResult) -> str:
+        """What came of each cell that is not as expected, for the message of an assertion."""
+        from powercut.report.terminal.failure import failure_text
+
+        unexpected = [failure_text(run, cell) for cell in run.cells if not cell.as_expected]
+        return "\n".join(unexpected or [f"all as expected: {run.result_directory}"])
+
+
+@pytest.fixture
+def powercut_run(request: pytest.FixtureRequest, tmp_path: Path) -> ScenarioRunner:
+    """Runs a scenario, a file or a mapping, and returns its result."""
+    return ScenarioRunner(request.config, tmp_path)
 
 
 class CellFailed(Exception):

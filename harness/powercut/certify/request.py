@@ -12,7 +12,7 @@ from typing import Final
 from powercut.campaign.resume import Selection
 from powercut.certify.certifier import Request
 from powercut.model.errors import UsageError
-from powercut.paths import SCENARIOS
+from powercut.paths import SCENARIOS, command
 from powercut.scenario.axes import with_axes
 from powercut.scenario.choices import DiskModel
 from powercut.scenario.choose import Strategy
@@ -51,7 +51,7 @@ class CertifyOptions:
 
     def command(self, seed: int, more: Sequence[str]) -> str:
         """The command that asks for the same."""
-        argv = ["./powercut", "certify", *self.scenarios]
+        argv = [command(), "certify", *self.scenarios]
         for option, value in (("--profile", self.profile), ("--strategy", self.strategy)):
             argv += [] if value is None else [option, value]
         for option, values in (

@@ -13,8 +13,18 @@ from powercut.cli.options import json_option
 @click.command()
 @json_option("the findings")
 @click.option("--fresh", is_flag=True, help="Prove again what was proved since this host booted.")
-def doctor(json_file: Path | None, fresh: bool) -> int:
+@click.option(
+    "--packages",
+    is_flag=True,
+    help="Only print the names of the Debian packages that powercut runs, for apt-get install.",
+)
+def doctor(json_file: Path | None, fresh: bool, packages: bool) -> int:
     """Says what this host can do, why not more, and what to do about it."""
+    if packages:
+        from powercut.doctor.packages import NEEDED, OPTIONAL
+
+        click.echo(" ".join((*NEEDED, *OPTIONAL)))
+        return 0
     from powercut.doctor.host import main as examine
 
     return examine(json_file, fresh=fresh)

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 FILE = click.Path(path_type=Path)
-SCENARIO_HELP = "SCENARIO is a file, a folder of them, or the name of one in scenarios/."
+SCENARIO_HELP = (
+    "SCENARIO is a file, a folder of them, or a name: that of a file in scenarios/ of this folder, "
+    "or of one that powercut brings (`powercut scenarios` lists them)."
+)
 RESULT_HELP = (
     "RECORDING is the folder of a result, of a cell in it, or of a trial: for example "
     "results/first-light/latest, or results/first-light/latest/cells/lying/0001."

@@ -13,6 +13,9 @@ from powercut.paths import SCENARIOS
 if TYPE_CHECKING:
     from powercut.scenario.load import Scenario
 
+_NEAR = 3
+"""How many scenarios an error names."""
+
 
 def chosen_scenarios(scenarios: Sequence[str], presets: Sequence[str]) -> list[Scenario]:
     """The scenarios that were asked for; with presets, none but these two kinds."""
@@ -26,7 +29,7 @@ def chosen_scenarios(scenarios: Sequence[str], presets: Sequence[str]) -> list[S
 def find_scenarios(given: Sequence[str]) -> list[Path]:
     """The files that `given` means; first-light if it is empty.  Raises UsageError."""
     if not given:
-        return [SCENARIOS / "first-light.yaml"]
+        return [_by_name("first-light")]
     found: list[Path] = []
     for text in given:
         path = Path(text)
@@ -45,14 +48,21 @@ def find_scenarios(given: Sequence[str]) -> list[Path]:
 def _by_name(text: str) -> Path:
     import difflib
 
-    known = {path.stem: path for path in sorted(SCENARIOS.rglob("*.yaml"))}
+    known = known_scenarios()
     if text in known:
         return known[text]
-    near = difflib.get_close_matches(Path(text).stem, known, n=1)
+    near = difflib.get_close_matches(Path(text).stem, known, n=_NEAR, cutoff=0.4)
     raise UsageError(
-        f"{text}: there is no such scenario" + (f"; did you mean {near[0]}?" if near else ""),
-        hint=f"known by name: {', '.join(known)}",
+        f"{text}: there is no such file or scenario"
+        + (f"; did you mean {', '.join(near)}?" if near else ""),
+        hint="`powercut scenarios` lists those that are known by name",
     )
+
+
+def known_scenarios() -> dict[str, Path]:
+    """Scenarios by their names: those that are shipped, then the caller's own, which win."""
+    folders = dict.fromkeys((SCENARIOS, Path("scenarios").resolve()))
+    return {path.stem: path for folder in folders for path in sorted(folder.rglob("*.yaml"))}
 
 
 def at_versions(

@@ -1,25 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`powercut test`: powercut's own tests."""
+"""`powercut test`: powercut's own tests, or those of the folder that the caller is in."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
 from powercut.cli.output import INTERRUPTED, TROUBLE
-from powercut.paths import ROOT
+from powercut.paths import INSTALLED, ROOT
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def test(arguments: Sequence[str]) -> int:
-    """Runs powercut's own tests; takes the arguments of pytest."""
+    """Runs pytest with powercut's plugin, and takes its arguments.
+
+    In a checkout on powercut's own tests.  Installed, on the folder that you are in: each cell of
+    a scenario in it is a test.
+    """
     import subprocess
 
     # A process of its own: pytest cannot rewrite the assertions of a plugin's package that
     # is imported already, says so, and warnings are errors here.
-    status = subprocess.call([sys.executable, "-m", "pytest", *arguments], cwd=ROOT)
+    folder = Path.cwd() if INSTALLED else ROOT
+    status = subprocess.call([sys.executable, "-m", "pytest", *arguments], cwd=folder)
     # pytest's own statuses: 0 passed, 1 failed, 2 interrupted, 3 internal, 4 usage, 5 none.
     return {0: 0, 1: 1, 2: INTERRUPTED, 4: 2}.get(status, TROUBLE)

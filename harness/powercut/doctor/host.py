@@ -28,7 +28,7 @@ from powercut.machine.guest.suites import CachedSuite, cached_suites
 from powercut.machine.port import Accelerator
 from powercut.machine.qemu.accelerator import accelerator_proof, qemu_version
 from powercut.model.errors import HostError, PowercutError
-from powercut.paths import BUILD, CACHE, CAPTURE_PLUGIN, RESULTS
+from powercut.paths import BUILD, CACHE, CAPTURE_PLUGIN, REBUILD, RESULTS, command
 from powercut.recover.uml.proof import uml_proof
 from powercut.sandbox.confined import REMEDY as SANDBOX_REMEDY
 from powercut.sandbox.confined import try_sandboxes
@@ -39,7 +39,6 @@ _GIB: Final = 1 << 30
 _SPACE_NEEDED: Final = 2 * _GIB  # guest image, cache, and the recordings of a few runs
 _MEMORY_NEEDED: Final = _GIB // 2  # one guest, its disk, and what judges them
 _ROOT_TOOLS: Final = ":/usr/sbin:/sbin"
-_LAUNCHER: Final = "call ./powercut in the checkout: it installs and builds what is missing"
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,7 @@ def _accelerator(accelerator: Accelerator, *, fresh: bool) -> Probe:
         limit = f"{proof.detail}; guests run with TCG, at a fraction of the speed"
         remedy = proof.remedy or "another machine; after a change: powercut doctor --fresh"
         return Probe("kvm", False, "not usable", limit, remedy)
-    remedy = f"rm -r {BUILD / 'guest'}, then call ./powercut again"
+    remedy = f"rm -r {BUILD / 'guest'}, then call {command()} doctor again"
     return Probe("tcg", False, "not usable", proof.detail, remedy, needed)
 
 
@@ -138,7 +137,7 @@ def _capture_disk(*, fresh: bool) -> Probe:
     del fresh
     name = "capture disk"
     if not CAPTURE_PLUGIN.exists():
-        return Probe(name, False, "not built", f"no {CAPTURE_PLUGIN}", _LAUNCHER, needed=True)
+        return Probe(name, False, "not built", f"no {CAPTURE_PLUGIN}", REBUILD, needed=True)
     try:
         fields = dict(
             line.split("=", 1)
@@ -146,7 +145,7 @@ def _capture_disk(*, fresh: bool) -> Probe:
             if "=" in line
         )
     except _Absent as absent:
-        return Probe(name, False, "does not load", str(absent), _LAUNCHER, needed=True)
+        return Probe(name, False, "does not load", str(absent), REBUILD, needed=True)
     found = f"nbdkit loads it (plugin {fields.get('name', 'without a name')})"
     return Probe(name, True, found, needed=True)
 
@@ -156,10 +155,11 @@ def _guest_image(*, fresh: bool) -> Probe:
     try:
         image = current_guest_image()
     except PowercutError as error:
-        return Probe("guest image", False, "not built", str(error), _LAUNCHER, needed=True)
+        return Probe("guest image", False, "not built", str(error), error.hint, needed=True)
     if image is None:
-        limit = "there is none for these programs and apt's lists; the next run builds it"
-        return Probe("guest image", False, "missing or stale", limit, _LAUNCHER, needed=True)
+        limit = "there is none for these programs and apt's lists"
+        remedy = "the next run makes it; apt-get update if that cannot find the kernel"
+        return Probe("guest image", False, "missing or stale", limit, remedy, needed=True)
     found = f"Linux {image.kernel_release}, digest {image.digest[:12]}"
     return Probe("guest image", True, found, needed=True)
 
@@ -277,7 +277,7 @@ def _disk_space(*, fresh: bool) -> Probe:
     if min(free.values()) >= _SPACE_NEEDED:
         return Probe("disk space", True, found, needed=True)
     limit = f"less than {_SPACE_NEEDED // _GIB} GiB: recordings may not fit"
-    remedy = f"delete old runs in {RESULTS}, or rm -r {BUILD} and call ./powercut again"
+    remedy = f"delete old runs in {RESULTS}, or rm -r {BUILD}: what it held is made again"
     return Probe("disk space", False, found, limit, remedy, needed=True)
 
 

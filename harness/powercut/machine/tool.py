@@ -36,7 +36,9 @@ def run_tool(argv: list[str], *, deadline: float, cwd: Path | None = None, hint:
             timeout=max(0.1, deadline - time.monotonic()),
         )
     except FileNotFoundError:
-        raise HostError(f"there is no {argv[0]} on this host", hint="./powercut doctor") from None
+        raise HostError(
+            f"there is no {argv[0]} on this host", hint="powercut doctor names the package"
+        ) from None
     except subprocess.TimeoutExpired as expired:
         raise DeadlineExceeded(
             f"'{' '.join(argv)}' did not end within {expired.timeout:.0f} s"

@@ -95,7 +95,7 @@ class Failure(enum.Enum):
         "module-failed",
         Side.TROUBLE,
         "a kernel module did not load",
-        "make the guest image again: rm -r build/guest, then ./powercut",
+        "remove the guest image (powercut doctor names its folder): the next run makes it again",
     )
     STEP_FAILED = (
         "step-failed",
@@ -140,7 +140,7 @@ class Failure(enum.Enum):
         "reader-not-started",
         Side.TROUBLE,
         "the log reader did not start (fork, execv)",
-        "give the guest more memory (machine.memory); ./powercut builds the reader",
+        "give the guest more memory (machine.memory); powercut doctor looks for the reader",
     )
     READER_KILLED = (
         "reader-killed",

@@ -36,13 +36,13 @@ from powercut.model.observation import Extent, Observation, SlotState
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import LsnRange
 from powercut.model.wal import WalLayout
-from powercut.paths import BUILD
+from powercut.paths import PARTS, REBUILD
 
 I64 = npt.NDArray[np.int64]
 U64 = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]
 
-LIBRARY: Final = BUILD / "libwal-slots.so"
+LIBRARY: Final = PARTS / "libwal-slots.so"
 
 BASE: Final = -1
 """Stands for the base image where a write could show."""
@@ -61,7 +61,7 @@ _MIX_2: Final = np.uint64(0x94D049BB133111EB)
 
 def unavailable() -> list[str]:
     """Why the raw engine cannot run here; empty if it can."""
-    return [] if LIBRARY.is_file() else [f"{LIBRARY} is missing: ./powercut builds it"]
+    return [] if LIBRARY.is_file() else [f"{LIBRARY} is missing: {REBUILD}"]
 
 
 @dataclass(frozen=True)
@@ -411,9 +411,7 @@ class _Classifier:
         try:
             self._call = ctypes.CDLL(str(LIBRARY)).wal_classify_slots
         except OSError as error:
-            raise HostError(
-                f"cannot load {LIBRARY}: {error}", hint="./powercut builds it"
-            ) from error
+            raise HostError(f"cannot load {LIBRARY}: {error}", hint=REBUILD) from error
         self._call.restype = ctypes.c_int
         self._layout, self._run_id = layout, run_id
 

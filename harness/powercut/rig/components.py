@@ -18,7 +18,7 @@ from powercut.machine.port import GuestImage
 from powercut.machine.qemu.build import QemuBuild, examine_qemu, find_qemu
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.events import Notice
-from powercut.paths import CAPTURE_PLUGIN
+from powercut.paths import CAPTURE_PLUGIN, REBUILD
 from powercut.recover.uml.kernel import host_kernel
 from powercut.rig.engine_choice import EngineChoice, choose_engine
 from powercut.rig.rig import Rig
@@ -175,4 +175,4 @@ def _sha256(path: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise HostError(f"{path}: {error.strerror}", hint="./powercut builds its parts") from error
+        raise HostError(f"{path}: {error.strerror}", hint=REBUILD) from error

@@ -15,7 +15,7 @@ from powercut.channel.wire import Decoder
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.failure import Failure
 from powercut.model.observation import Extent, Observation, SlotState
-from powercut.paths import WAL_BINARY
+from powercut.paths import REBUILD, WAL_BINARY
 from powercut.rig import commands
 from powercut.scenario.settings import Parameters
 
@@ -38,9 +38,7 @@ def run_reader(argv: list[str], *, timeout_s: float) -> Observation:
     except subprocess.TimeoutExpired:
         return Observation.failed(Failure.DEADLINE, f"the log reader took over {timeout_s:g} s")
     except OSError as error:
-        raise HostError(
-            f"cannot run {argv[0]}: {error.strerror}", hint="./powercut builds it"
-        ) from error
+        raise HostError(f"cannot run {argv[0]}: {error.strerror}", hint=REBUILD) from error
     ledger = Ledger()
     try:
         for message in Decoder().feed(done.stdout):

@@ -45,7 +45,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from powercut.model.binding import Binding
 from powercut.model.errors import DamagedRecording, HostError, UsageError
 from powercut.model.observation import Observation
-from powercut.paths import ROOT
+from powercut.paths import command, from_here, launcher
 from powercut.scenario.plan import Cell, Trial, Trigger
 from powercut.scenario.settings import ControlKind, Parameters
 from powercut.store import manifest
@@ -385,16 +385,15 @@ class ResultDir:
         To be called when the environment has been written.
         """
         options = self.options()
-        command = reproduce_command(self.scenario_copy, seed, options=options)
-        path = self.path / "reproduce.sh"
         text = (
             "#!/bin/sh\n# Repeats this run: same scenario, same seed.\n"
-            f'exec "${{POWERCUT:-{ROOT / "powercut"}}}" run '
+            f'exec "${{POWERCUT:-{launcher()}}}" run '
             f'"$(dirname "$0")/scenario.yaml" {shlex.join(["--seed", str(seed), *options])} "$@"\n'
         )
+        path = self.path / "reproduce.sh"
         write_atomic(path, text.encode())
         path.chmod(0o755)
-        return command
+        return reproduce_command(self.scenario_copy, seed, options=options)
 
     def write_verdict(self, result: RunResult) -> None:
         """Writes the verdict on the run."""
@@ -429,10 +428,8 @@ def folder_name(name: str) -> str:
 def reproduce_command(
     scenario: Path, seed: int, cell: Cell | None = None, *, options: Sequence[str] = ()
 ) -> str:
-    """The command that repeats a run, or one cell of it, to be given in the checkout."""
-    if scenario.is_relative_to(ROOT):
-        scenario = scenario.relative_to(ROOT)
-    argv = ["./powercut", "run", str(scenario), "--seed", str(seed), *options]
+    """The command that repeats a run, or one cell of it, from the folder that the caller is in."""
+    argv = [command(), "run", str(from_here(scenario)), "--seed", str(seed), *options]
     if cell is not None:
         argv += ["--only", cell.name]
     return shlex.join(argv)

@@ -33,13 +33,13 @@ from powercut.machine.lock import locked
 from powercut.machine.port import GuestImage
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.versions import GUEST
-from powercut.paths import BUILD, WAL_BINARY
+from powercut.paths import BUILD, PARTS, REBUILD, WAL_BINARY
 
 _RECIPE: Final = 1  # raise it when this file makes other images from the same parts
 _FOLDER: Final = BUILD / "guest"
-_AGENT: Final = BUILD / "bin" / "agent"
+_AGENT: Final = PARTS / "bin" / "agent"
 _PROGRAMS: Final = (WAL_BINARY,)
-_FULL_PROGRAMS: Final = (BUILD / "bin" / "dmlog",)  # no other kernel has its target
+_FULL_PROGRAMS: Final = (PARTS / "bin" / "dmlog",)  # no other kernel has its target
 _APT_LISTS: Final = Path("/var/lib/apt/lists")
 _TIMEOUT_S: Final = 600.0
 
@@ -99,7 +99,7 @@ def _inputs(flavour: str) -> dict[str, Any]:
     if missing:
         raise HostError(
             f"the guest's programs are not built: {', '.join(str(path) for path in missing)}",
-            hint="./powercut builds them: run it from the checkout",
+            hint=REBUILD,
         )
     try:
         lists = _APT_LISTS.stat().st_mtime_ns  # changes whenever a newer kernel may be on offer

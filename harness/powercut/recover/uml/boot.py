@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from powercut.model.errors import HostError
-from powercut.paths import BUILD, WAL_BINARY
+from powercut.paths import PARTS, WAL_BINARY
 from powercut.recover.uml.kernel import MODULE_FILES, UmlKernel, host_kernel
 from powercut.sandbox.confined import only_writing_to
 
@@ -36,22 +36,22 @@ _KILL_TIMEOUT_S: Final = 20.0
 
 def init_binary() -> Path:
     """PID 1 of the guest, as guests/uml/Makefile leaves it."""
-    return BUILD / "bin" / "uml-init"
+    return PARTS / "bin" / "uml-init"
 
 
 def guard_binary() -> Path:
     """The host's side of the sandbox, from the same Makefile."""
-    return BUILD / "bin" / "uml-guard"
+    return PARTS / "bin" / "uml-guard"
 
 
 def xstate_library() -> Path:
     """What lets UML run on processors with AMX (guests/uml/xstate.c), from the same Makefile."""
-    return BUILD / "lib" / "uml-xstate.so"
+    return PARTS / "lib" / "uml-xstate.so"
 
 
 def stamp_library() -> Path:
     """What gives a program's lines the host's clock (guests/uml/stamp.c), from that Makefile."""
-    return BUILD / "lib" / "uml-stamp.so"
+    return PARTS / "lib" / "uml-stamp.so"
 
 
 def unavailable(kernel: UmlKernel | None = None) -> list[str]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from powercut.paths import command
 from powercut.report import words
 from powercut.store.results import CellResult, RunResult
 
@@ -33,6 +34,6 @@ def failure_text(run: RunResult, cell: CellResult) -> str:
     ]
     lines += [
         f"again       {cell.reproduce}",
-        f"explain     ./powercut show {run.result_directory} --cell '{cell.cell}'",
+        f"explain     {command()} show {run.result_directory} --cell '{cell.cell}'",
     ]
     return "\n".join(lines)

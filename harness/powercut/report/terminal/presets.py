@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from powercut.paths import command
 from powercut.scenario.expand import label
 from powercut.scenario.preset import REMEDY, FlushReaches, Preset, SourceStatus
 
@@ -65,7 +66,7 @@ def print_preset(console: Console, preset: Preset) -> None:
         _paragraph(console, "remedy", f"{preset.remedy.does}\n{_settings(preset.remedy.settings)}")
         names = f"{preset.name}, {preset.name}/{REMEDY}"
     _paragraph(console, "in a scenario", f"preset: {names}")
-    _paragraph(console, "to run it", f"./powercut run --preset {preset.name}")
+    _paragraph(console, "to run it", f"{command()} run --preset {preset.name}")
 
 
 def _paragraph(console: Console, head: str, text: str) -> None:

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`powercut init`: the first files of a project that cuts the power under its software."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from powercut.cli.options import FILE
+from powercut.cli.output import echo
+from powercut.paths import INSTALLED, ROOT, SCENARIOS, command
+
+STARTER = Path(__file__).parent / "starter"
+FILES = {
+    "scenarios/first-light.yaml": SCENARIOS / "first-light.yaml",
+    "scenarios/scenario.schema.json": ROOT / "docs/schema/scenario.schema.json",
+    "test_power_cuts.py": STARTER / "test_power_cuts.py.in",
+    ".github/workflows/power-cuts.yml": STARTER / "github.yml.in",
+    "powercut.gitlab-ci.yml": STARTER / "gitlab.yml.in",
+    "Containerfile": STARTER / "Containerfile.in",
+}
+"""What is written, and what it is copied from."""
+
+_EDITORS = "# yaml-language-server: $schema=scenario.schema.json\n"
+"""What editors complete a scenario from."""
+
+
+@click.command()
+@click.argument("folder", type=FILE, default=Path(), metavar="[FOLDER]")
+def init(folder: Path) -> int:
+    """Writes a first scenario, a pytest file, CI recipes and a Containerfile into FOLDER.
+
+    A file that is there is left alone.
+    """
+    for name, source in FILES.items():
+        text = source.read_text(encoding="utf-8")
+        if name.endswith("first-light.yaml"):
+            text = _EDITORS + text
+        _write(folder / name, text)
+    _ignore_results(folder / ".gitignore")
+    echo(f"now:  {command()} run            the first scenario: three cells, about a minute")
+    tests = f"{command()} test" if INSTALLED else str(ROOT / ".venv/bin/pytest")
+    echo(f"      {tests}           the same and test_power_cuts.py, in pytest")
+    return 0
+
+
+def _write(path: Path, text: str) -> None:
+    if path.exists():
+        echo(f"  there already  {path}")
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    echo(f"  written        {path}")
+
+
+def _ignore_results(path: Path) -> None:
+    """Recordings are megabytes: git is told to leave them out."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    if {"results", "results/", "/results", "/results/"} & set(lines):
+        return
+    path.write_text("\n".join([*lines, "/results/", ""]), encoding="utf-8")
+    echo(f"  written        {path}: /results/")
