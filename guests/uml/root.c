@@ -5,15 +5,20 @@
  * They are hostfs, mounted read-only: a program finds what is installed on the host, and
  * changes none of it.  Where programs write as a matter of course there are empty
  * file systems in memory; what the host has there is hidden, but for the folders that
- * the plan names as visible.
+ * the plan names as visible.  The only network is the loopback device: a database may talk to
+ * its client, and to nothing else.
  */
 #include "init.h"
 
 #include <errno.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static const char *const volatile_folders[] = {"/tmp", "/run", "/var/tmp", "/dev/shm"};
 
@@ -66,6 +71,22 @@ static int show(const char *folder)
     return 0;
 }
 
+static int loopback_up(void)
+{
+    struct ifreq request = {.ifr_name = "lo"};
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), result = -1;
+
+    if (fd >= 0 && ioctl(fd, SIOCGIFFLAGS, &request) == 0) {
+        request.ifr_flags |= IFF_UP;
+        result = ioctl(fd, SIOCSIFFLAGS, &request);
+    }
+    if (result != 0)
+        fail(PCU_STEP_CHECK, "bring the loopback device up");
+    if (fd >= 0)
+        close(fd);
+    return result;
+}
+
 int root_setup(char *const visible[])
 {
     static int done;
@@ -86,6 +107,8 @@ int root_setup(char *const visible[])
     for (; *visible != NULL; visible++)
         if (show(*visible) != 0)
             return -1;
+    if (loopback_up() != 0)
+        return -1;
     done = 1;
     return 0;
 }

@@ -9,13 +9,11 @@ operations in an empty folder.
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
@@ -29,6 +27,7 @@ from powercut.model.units import NEVER
 from powercut.model.verdict import Verdict
 from powercut.recording.program import history_of, sighting_of
 from powercut.rig.program import Program
+from powercut.trial.orphans import orphans_ended
 
 OPERATIONS_WANTED: Final = 50
 _TAIL: Final = 400  # characters of what a verb printed
@@ -60,6 +59,7 @@ def try_contract(program: Program, *, seed: int, seconds: float) -> Iterator[Con
     with tempfile.TemporaryDirectory(prefix="powercut-contract-") as root:
         folder, empty = Path(root) / "data", Path(root) / "empty"
         empty.mkdir()
+        Path(root).chmod(0o755)  # a server that refuses to run as root becomes another user
         verbs = _Verbs(program, seed, seconds)
         steps: tuple[Callable[[], ContractStep], ...] = (
             lambda: _setup(verbs, folder),
@@ -145,15 +145,15 @@ class _Verbs:
         """Runs it to its end, or until so many `acks` were seen or the time is over."""
         reading, writing = os.pipe()
         with tempfile.TemporaryFile() as printed, os.fdopen(reading, "rb", 0) as lines:
-            process = self._start(verb, folder, writing, printed.fileno())
             packets: list[Packet] = []
             enough = threading.Event()
             reader = threading.Thread(target=_read, args=(lines, packets, acks, enough))
-            reader.start()
-            status = self._wait(process, enough)
-            with suppress(ProcessLookupError):  # and whatever it has left behind
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            with orphans_ended():
+                process = self._start(verb, folder, writing, printed.fileno())
+                reader.start()
+                status = self._wait(process, enough)
+                process.kill()
+                process.wait()
             reader.join()
             printed.seek(0)
             text = printed.read()[-_TAIL:].decode(errors="replace")

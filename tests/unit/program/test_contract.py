@@ -5,13 +5,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 from powercut.model.errors import UsageError
 from powercut.paths import ROOT
 from powercut.rig.program import Program
 from powercut.trial.contract import try_contract
 
-EXAMPLES = ["examples/append.sh", "examples/rename.py", "programs/sqlite"]
+EXAMPLES = ["examples/append.sh", "examples/rename.py"]
+PRODUCTS = ["sqlite", "lmdb", "redis", "postgresql"]
+"""Those that `./powercut test` installs."""
 
 
 @pytest.fixture
@@ -35,7 +38,7 @@ def problems(program: Program, seconds: float = 20) -> list[str]:
     return list(last.problems)
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", [*EXAMPLES, *(f"programs/{name}" for name in PRODUCTS)])
 def test_the_examples_keep_it(name):
     steps = list(try_contract(Program((str(ROOT / "workloads" / name),), "/"), seed=1, seconds=60))
     assert [step.problems for step in steps] == [()] * 5
@@ -73,6 +76,29 @@ def test_what_hangs_is_stopped_and_what_it_left_is_gone(program, tmp_path):
     child = Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}/stat")
     assert not child.exists() or child.read_text().split()[2] == "Z"
     assert "did not end in time" in problems(program(check="sleep 300"), seconds=1)[0]
+
+
+def test_a_daemon_that_forks_away_is_found_and_ended(program, tmp_path):
+    daemon = program(run=f"setsid sh -c 'echo $$ >{tmp_path}/pid; exec sleep 300' & {WRITE}",
+                     check=FIND)  # fmt: skip
+    assert problems(daemon) == []
+    assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_a_setting_that_does_not_exist_is_named(name):
+    bank = Program((str(ROOT / "workloads" / "programs" / name), "nosuch=1"), "/")
+    assert "nosuch=1: no setting; there are " in problems(bank)[0]
+
+
+def test_each_setting_with_a_known_verdict_is_one_of_its_program():
+    programs = ROOT / "workloads" / "programs"
+    for one in YAML(typ="safe").load(programs / "expected.yaml"):
+        text = (programs / one["program"]).read_text()
+        assert [
+            word for word in one["settings"].split() if f"{word.split('=')[0]}=" not in text
+        ] == []
+        assert (one["expect"] == "LOSSY") == ("words" in one) == ("source" in one)
 
 
 def test_what_is_no_program():

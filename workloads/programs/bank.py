@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A bank in any database: accounts whose sum never changes, and a record of each transfer.
+
+A transfer is one transaction over three rows: one account gives, another takes, and a row says
+so.  Everything in it follows from its number, so that `check` knows what it must find.  Several
+clients work at the same time; numbers that fail are never used again.
+
+A program of this folder makes a `Product` and calls `main`.
+"""
+
+import itertools
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import NamedTuple, NoReturn, Protocol
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
+import powercut_program  # it lies beside the examples
+from powercut_program import Session
+
+ACCOUNTS = 16
+BALANCE = 1000
+
+
+class Transfer(NamedTuple):
+    number: int
+    giver: int
+    taker: int
+    note: str
+
+
+def transfer(number: int) -> Transfer:
+    """The transfer that has this number."""
+    giver = number % ACCOUNTS
+    taker = (giver + 1 + number // ACCOUNTS % (ACCOUNTS - 1)) % ACCOUNTS
+    return Transfer(number, giver, taker, f"transfer {number} " + "." * (number % 200))
+
+
+class DamagedError(Exception):
+    """The store says that it is damaged, or that it cannot be opened because of what is in it."""
+
+
+class Bank(Protocol):
+    """A store that is open."""
+
+    def last(self) -> int:
+        """The highest number of a transfer in it, 0 if there is none."""
+
+    def teller(self) -> Callable[[Transfer], None]:
+        """A connection of its own: makes a transfer, and returns once it is durable."""
+
+    def read(self) -> tuple[Mapping[int, int], Iterable[Transfer]]:
+        """All balances and all transfers.  Raises DamagedError."""
+
+
+class Product(Protocol):
+    """A store by its folder."""
+
+    def create(self, folder: Path) -> None:
+        """Makes it: ACCOUNTS accounts with BALANCE each, no transfer."""
+
+    def exists(self, folder: Path) -> bool:
+        """Whether it was made there."""
+
+    def open(self, folder: Path) -> AbstractContextManager[Bank]:
+        """Opens it, recovery and all.  Raises DamagedError."""
+
+
+def settings(**defaults: str) -> dict[str, str]:
+    """`defaults`, as changed by the words NAME=VALUE of the command line."""
+    known = dict(defaults)
+    for word in sys.argv[1:-2]:
+        name, sign, value = word.partition("=")
+        if not sign or name not in known:
+            names = " ".join(f"{name}={value}" for name, value in defaults.items())
+            stop(f"{word}: no setting; there are {names}")
+        known[name] = value
+    return known
+
+
+def stop(why: str) -> NoReturn:
+    """Ends the program for a reason that is not the store's."""
+    sys.exit(f"{Path(sys.argv[0]).name}: {why}")
+
+
+def main(product: Product, clients: int) -> None:
+    """What the command line asks for."""
+
+    def setup(folder: str) -> None:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        product.create(Path(folder))
+
+    def run(folder: str, session: Session) -> None:
+        with product.open(Path(folder)) as bank:
+            _work(bank, session, clients)
+
+    def check(folder: str, session: Session) -> None:
+        if not product.exists(Path(folder)):
+            return
+        try:
+            with product.open(Path(folder)) as bank:
+                _examine(bank, session)
+        except DamagedError as error:
+            session.bad(" ".join(str(error).split()))
+
+    powercut_program.main(setup, run, check)
+
+
+def _work(bank: Bank, session: Session, clients: int) -> None:
+    numbers = itertools.count(bank.last() + 1)
+    tellers = [bank.teller() for _ in range(clients)]
+    session.ready()
+
+    def serve(teller: Callable[[Transfer], None]) -> None:
+        try:
+            for number in numbers:
+                session.trying(number)
+                teller(transfer(number))
+                session.durable(number)
+        except BaseException:  # a client that fails ends all of it
+            traceback.print_exc()
+            os._exit(1)
+
+    threads = [threading.Thread(target=serve, args=[teller]) for teller in tellers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _examine(bank: Bank, session: Session) -> None:
+    """Everything that must hold, whatever was lost."""
+    balances, transfers = bank.read()
+    expected = dict.fromkeys(range(ACCOUNTS), BALANCE)
+    numbers = []
+    for found in transfers:
+        expected[found.giver] = expected.get(found.giver, 0) - 1
+        expected[found.taker] = expected.get(found.taker, 0) + 1
+        if found == transfer(found.number):
+            numbers.append(found.number)
+        else:
+            session.wrong(found.number, "other accounts or another note")
+    for first, last in _spans(sorted(numbers)):
+        session.present(first, last)
+    if dict(balances) != expected:
+        total = sum(balances.values())
+        session.bad(
+            "the balances are not those that the transfers leave; "
+            f"their sum is {total} of {ACCOUNTS * BALANCE}"
+        )
+
+
+def _spans(numbers: Iterable[int]) -> Iterable[tuple[int, int]]:
+    first = last = None
+    for number in numbers:
+        if last is not None and number != last + 1:
+            yield first, last
+            first = None
+        first = number if first is None else first
+        last = number
+    if last is not None:
+        yield first, last
