@@ -79,10 +79,10 @@ def test_what_hangs_is_stopped_and_what_it_left_is_gone(program, tmp_path):
 
 
 def test_a_daemon_that_forks_away_is_found_and_ended(program, tmp_path):
-    daemon = program(run=f"setsid sh -c 'echo $$ >{tmp_path}/pid; exec sleep 300' & {WRITE}",
-                     check=FIND)  # fmt: skip
-    assert problems(daemon) == []
-    assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
+    file = tmp_path / "pid"
+    daemon = f"setsid sh -c 'echo $$ >{file}; exec sleep 300' & until [ -s {file} ]; do :; done"
+    assert problems(program(run=f"{daemon}; {WRITE}", check=FIND)) == []
+    assert not Path(f"/proc/{file.read_text().strip()}").exists()
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
