@@ -7,18 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from powercut.channel.lines import (
-    OPERATION_MAX,
-    LineKind,
-    Packet,
-    header,
-    lines_of_check,
-    lines_of_run,
-    pack,
-    unpack,
-)
+from powercut.channel.lines import header, pack, unpack
 from powercut.model.binding import Binding
 from powercut.model.errors import DamagedRecording
+from powercut.model.operations import Packet
+from powercut.workload.program.lines import (
+    OPERATION_MAX,
+    LineKind,
+    lines_of_check,
+    lines_of_run,
+)
 
 MINE = Binding(digest=b"x" * 32)
 OPERATIONS = st.integers(0, OPERATION_MAX)

@@ -27,6 +27,7 @@ ROOMS = {
     "channel": 2,
     "recover": 2,
     "store": 2,
+    "workload": 2,
     "rig": 3,
     "recording": 4,
     "trial": 5,

@@ -44,8 +44,10 @@ from powercut.scenario.settings import (
     Layout,
     MachineSettings,
     Parameters,
-    WorkloadSettings,
+    WalSettings,
 )
+from powercut.workload.port import MOUNT_POINT
+from powercut.workload.wal.commands import write_arguments
 
 ROUNDS: Final = 5
 _TIMEOUT_S: Final = 120.0
@@ -117,7 +119,7 @@ def bench_commits() -> list[Figure]:
         "raw device": Parameters(
             machine=MachineSettings(cache=CacheMode.WRITEBACK),
             filesystem=FilesystemSettings(type=FilesystemType.RAW),
-            workload=WorkloadSettings(layout=Layout.RAW, record=4096),
+            workload=WalSettings(layout=Layout.RAW, record=4096),
         ),
     }
     figures = []
@@ -203,8 +205,8 @@ def _commits_per_second(rig: Rig, parameters: Parameters, disk: AttachDisk) -> f
             channel.wait_hello(timeout_s=_TIMEOUT_S)
             if not commands.is_raw(parameters):
                 mount = ("mount", parameters.filesystem.type.value, f"/dev/{commands.DEVICE}")
-                channel.run(*mount, commands.MOUNT_POINT, "", timeout_s=_TIMEOUT_S)
-            channel.start("exec", *commands.write_arguments(parameters, _RUN_ID))
+                channel.run(*mount, MOUNT_POINT, "", timeout_s=_TIMEOUT_S)
+            channel.start("exec", *write_arguments(parameters, _RUN_ID))
             if not channel.wait_acks(_COMMITS, timeout_s=_TIMEOUT_S):
                 raise HostError(f"the guest did not reach {_COMMITS} commits")
             machine.kill(timeout_s=_TIMEOUT_S)

@@ -22,6 +22,7 @@ from powercut.scenario.settings import (
     GuestWriteCache,
     Parameters,
     SyncMode,
+    WalSettings,
 )
 from powercut.store.measurement import WireAccount
 from powercut.store.results import CellResult
@@ -89,14 +90,14 @@ def _restored_ide(p: Parameters) -> bool:
 _OF_A_LOSS: Final = (
     Cause(
         "workload",
-        lambda p: p.workload.plant != "none",
+        lambda p: isinstance(p.workload, WalSettings) and p.workload.plant != "none",
         "a fault was planted into it",
         "scenarios/planted/faults.yaml",
         needs_cache=False,
     ),
     Cause(
         "workload",
-        lambda p: p.workload.sync is SyncMode.NONE,
+        lambda p: isinstance(p.workload, WalSettings) and p.workload.sync is SyncMode.NONE,
         "it acknowledges what it never asked to be made durable",
         "scenarios/lying/no-sync.yaml",
         needs_cache=False,

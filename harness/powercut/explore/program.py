@@ -23,7 +23,6 @@ from typing import Final
 
 import numpy as np
 
-from powercut.checkers.operations import check_operations
 from powercut.crash.explore import Exploration, InstantKind, events, log2_sum, sample
 from powercut.crash.states import CrashState
 from powercut.explore.request import Budget
@@ -33,9 +32,11 @@ from powercut.model.observation import Observation
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.recording.materialize import cut_state
-from powercut.recording.program import ProgramRecording, sighting_of
+from powercut.recording.program import ProgramRecording
 from powercut.recover.port import ImageWrite, RecoveryEngine
 from powercut.store.program import ProgramFinding, ProgramResult
+from powercut.workload.program.check import check_operations
+from powercut.workload.program.claims import sighting_of
 
 OPERATIONS_MIN: Final = 10
 """Acknowledged operations below which a run proves nothing."""

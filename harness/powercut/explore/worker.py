@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from powercut.crash.states import CrashState
-from powercut.explore.after import check_state, going_on
+from powercut.explore.after import going_on
 from powercut.explore.depth import DEEPER, Drawn, Recovered, SecondState, cut_again, states_of
 from powercut.explore.recovery_timeline import durability_during_recovery, timeline_of_record
 from powercut.explore.request import Prune
@@ -32,6 +32,7 @@ from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.guest_engine import GuestEngine
 from powercut.rig.scratch import scratch
 from powercut.store.layout import TrialDir
+from powercut.workload.wal.check import check_state
 
 START_S: Final = 180.0
 STATE_S: Final = 60.0

@@ -44,10 +44,12 @@ from powercut.scenario.settings import (
     GuestWriteCache,
     Parameters,
     SyncMode,
+    wal_settings,
 )
 from powercut.store.files import host_errors, write_atomic
 from powercut.store.measurement import Cost, Measurement, RequestCounts, WireAccount
 from powercut.store.trial_result import Latency
+from powercut.workload.wal.commands import write_arguments
 
 COMMITS: Final = 200
 """Commits that are measured unless somebody wants another number."""
@@ -171,7 +173,7 @@ class _Run:
                 guest.machine.kill(timeout_s=self.deadline.at_least(_GRACE_S))
                 history = guest.channel.drain(timeout_s=self.deadline.at_least(_GRACE_S))
         self._write_evidence(before, after)
-        bound = parameters.workload.streams == 1 and parameters.disk.volatile_cache
+        bound = wal_settings(parameters).streams == 1 and parameters.disk.volatile_cache
         self.costs = [_cost(phase, history, bound=bound) for phase in phases]
         self.wire = self._account(guest, counted, history, before, after)
 
@@ -209,7 +211,7 @@ class _Run:
         """Lets the workload make about `commits` commits where it left off."""
         latency_ns = FLUSH_LATENCY_NS[model]
         guest.disk.set_latency(latency_ns, latency_ns)
-        workload = self.parameters.workload
+        workload = wal_settings(self.parameters)
         first, records = self._next_lsn, commits * workload.streams * workload.batch
         if workload.layout.bounded and workload.slots is not None:
             records = min(records, workload.slots - first + 1)
@@ -221,7 +223,7 @@ class _Run:
         changed = self.parameters.model_copy(
             update={"workload": workload.model_copy(update={"records": records})}
         )
-        arguments = commands.write_arguments(changed, self.run_id, first_lsn=first)
+        arguments = write_arguments(changed, self.run_id, first_lsn=first)
         guest.channel.start("exec", *arguments)
         result: CommandResult = guest.channel.wait_done(timeout_s=self.deadline.remaining_s)
         if result.status or result.error or result.latency is None:
@@ -289,7 +291,7 @@ class _Run:
         layers = Layers(
             commits=commits,
             syncs=_syncs(self.parameters, commits),
-            committed_bytes=records * self.parameters.workload.record,
+            committed_bytes=records * wal_settings(self.parameters).record,
             asked=asked_between(before.guest, after.guest),
             # Drivers of memory take bios: there is no queue, and so nothing is issued from it.
             guest=None
@@ -319,7 +321,7 @@ class _Run:
 
 def _syncs(parameters: Parameters, commits: int) -> int:
     """In how many commits the workload asks for durability."""
-    workload = parameters.workload
+    workload = wal_settings(parameters)
     if workload.sync is SyncMode.NONE:
         return 0
     fault, _, number = workload.plant.partition(":")

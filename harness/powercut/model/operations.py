@@ -18,6 +18,14 @@ I64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
+class Packet:
+    """What one write of a program carried, and when it was made."""
+
+    at_ns: int
+    data: bytes
+
+
+@dataclass(frozen=True)
 class OperationHistory:
     """The claims of one run.
 

@@ -47,6 +47,8 @@ from powercut.recover.port import RecoveryPlan
 from powercut.rig import commands
 from powercut.store.files import copy_sparse, host_errors, write_atomic
 from powercut.store.layout import TrialDir
+from powercut.workload.port import MOUNT_POINT
+from powercut.workload.wal.commands import CHANNEL_IN_GUEST, WAL_IN_GUEST
 
 FORMAT: Final = "powercut-import/1"
 LOG: Final = "log.dmlw"
@@ -385,10 +387,10 @@ def _read_log(directory: TrialDir, record: ImportRecord) -> Imported:
 def _plan(filesystem: str, layout: LogLayout) -> RecoveryPlan:
     raw = layout.wal().kind is LayoutKind.RAW
     inside = layout.path.lstrip("/")
-    path = f"/dev/{commands.DEVICE}" if raw else f"{commands.MOUNT_POINT}/{inside}"
+    path = f"/dev/{commands.DEVICE}" if raw else f"{MOUNT_POINT}/{inside}"
     return RecoveryPlan(
         filesystem="" if raw else filesystem,
         mount_options="",
-        mount_point=commands.MOUNT_POINT,
-        reader=(commands.WAL_IN_GUEST, "read", *layout.arguments(path), commands.CHANNEL_IN_GUEST),
+        mount_point=MOUNT_POINT,
+        reader=(WAL_IN_GUEST, "read", *layout.arguments(path), CHANNEL_IN_GUEST),
     )

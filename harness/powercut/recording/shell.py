@@ -33,6 +33,7 @@ from powercut.recording.materialize import state_text, write_image
 from powercut.recording.open_recording import Recording
 from powercut.rig import commands
 from powercut.rig.scratch import scratch
+from powercut.workload.port import MOUNT_POINT
 
 __all__ = ["LEAVE", "open_shell", "shell_argv", "shell_initramfs"]
 
@@ -145,7 +146,7 @@ def shell_initramfs(recording: Recording, state: CrashState, busybox: bytes) -> 
         "filesystem": filesystem or "none",
         "options": options,
         "device": commands.DEVICE,
-        "mount_point": commands.MOUNT_POINT,
+        "mount_point": MOUNT_POINT,
     }
     mount = _MOUNT.format(**words) if filesystem else f"echo 'The disk is /dev/{commands.DEVICE}.'"
     init = _INIT.format(**words, prompt=PROMPT, mount=mount)

@@ -22,6 +22,7 @@ from powercut.recover.port import RecoveryPlan
 from powercut.rig import commands
 from powercut.scenario.settings import Parameters
 from powercut.store.layout import TrialDir, TrialRecord
+from powercut.workload.wal.commands import wal_layout
 
 
 def under_cut(timeline: Timeline, kind: CutKind) -> Timeline:
@@ -55,7 +56,7 @@ class TrialRecording(Recording):
             history=evidence.history,
             run_id=run_id,
             record=record,
-            layout=commands.wal_layout(record.parameters),
+            layout=wal_layout(record.parameters),
             plan=plan,
             image_format=record.parameters.machine.format,
             gaps=tuple(gaps),
@@ -94,7 +95,7 @@ def open_trial(trial: TrialDir) -> TrialRecording:
         gaps.append(f"the workload failed: {recorded.history.error}")
     if not trial.base_image.is_file():
         raise DamagedRecording(f"{trial.base_image}: the disk at power-on is missing")
-    layout = commands.wal_layout(record.parameters)
+    layout = wal_layout(record.parameters)
     timeline = under_cut(timeline, record.parameters.cut.kind)
     run_id = bytes.fromhex(record.run_id)
     evidence = gather(timeline, recorded.history, run_id, layout, deep=True)

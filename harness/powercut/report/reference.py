@@ -19,7 +19,7 @@ from powercut.scenario.load import ScenarioFile
 from powercut.scenario.preset_schema import preset_schema
 from powercut.scenario.quantity import format_duration, format_size
 from powercut.scenario.schema import scenario_schema
-from powercut.scenario.settings import GROUPS, Parameters, TriggerSettings
+from powercut.scenario.settings import GROUPS, Parameters, Settings, TriggerSettings
 from powercut.store.certificate import Certificate
 from powercut.store.record import Record
 from powercut.store.results import CampaignOutcome, RunResult
@@ -56,12 +56,18 @@ def settings_tables() -> str:
     """The tables of all settings, in Markdown."""
     lines = ["### The file", "", *_table("", _own_fields(ScenarioFile, Parameters)), ""]
     lines += ["### Each cell", "", *_table("", _cell_fields()), ""]
-    for group, model in GROUPS.items():
-        lines += [f"### {group}", "", _words(model.__doc__), ""]
-        lines += [*_table(f"{group}.", model.model_fields), ""]
+    for group, models in GROUPS.items():
+        for model in models:
+            kind = "" if model is models[0] else f", kind `{_kind_of(model)}`"
+            lines += [f"### {group}{kind}", "", _words(model.__doc__), ""]
+            lines += [*_table(f"{group}.", model.model_fields), ""]
     lines += ["### cut.trigger", "", _words(TriggerSettings.__doc__), ""]
     lines += _table("", TriggerSettings.model_fields)
     return "\n".join(lines) + "\n"
+
+
+def _kind_of(model: type[Settings]) -> str:
+    return str(get_args(model.model_fields["kind"].annotation)[0])
 
 
 def _own_fields(model: type[ScenarioFile], base: type[Parameters]) -> dict[str, FieldInfo]:
@@ -105,6 +111,9 @@ def _kind(field: FieldInfo) -> str:
         ("parse_size", "size"),
         ("_parse_controls", "`auto`, `none`, list"),
         ("Literal[1]", "`1`"),
+        ("Literal['program']", "`program`"),
+        ("Literal['wal']", "`wal`, `program`"),
+        ("Literal['host']", "`host`"),
         ("TriggerSettings", "mapping"),
         ("list", "list"),
         ("dict", "mapping"),

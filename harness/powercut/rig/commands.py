@@ -11,23 +11,19 @@ from powercut.disk.capture import CaptureConfig
 from powercut.disk.image_format import FormatSpec
 from powercut.model.binding import Binding
 from powercut.model.machine import Aio, Bus, ImageFormat, is_dax
-from powercut.model.wal import LayoutKind, WalLayout
 from powercut.recover.port import RecoveryPlan
 from powercut.scenario.settings import (
     FilesystemType,
     GuestWriteCache,
-    Layout,
     MachineSettings,
     Parameters,
-    SyncMode,
 )
+from powercut.workload.port import MOUNT_POINT
+from powercut.workload.wal.commands import read_arguments
 
 DEVICE: Final = Bus.VIRTIO_BLK.device
 """The guest's disk where nobody chose a bus."""
 
-MOUNT_POINT: Final = "/mnt"
-WAL_IN_GUEST: Final = "/bin/wal"
-CHANNEL_IN_GUEST: Final = "channel=fd:3"
 
 SysfsWriteCache: Final = {True: "write back", False: "write through"}
 """What Linux calls a disk with and without a volatile write cache in queue/write_cache
@@ -58,76 +54,6 @@ def is_raw(parameters: Parameters) -> bool:
 def is_bare(parameters: Parameters) -> bool:
     """Whether nothing lies between log and disk that leads to its bytes: no file system, no map."""
     return is_raw(parameters) and parameters.machine.format is ImageFormat.RAW
-
-
-def wal_layout(parameters: Parameters) -> WalLayout:
-    """Where each record belongs."""
-    workload = parameters.workload
-    return WalLayout(
-        kind=LayoutKind(workload.layout.value),
-        record=workload.record,
-        align=workload.align,
-        capacity=0 if workload.layout is Layout.APPEND else workload.capacity,
-        segment=workload.segment if workload.layout is Layout.SEGMENTS else 0,
-        mapped=parameters.machine.format is not ImageFormat.RAW,
-    )
-
-
-def log_path(parameters: Parameters) -> str:
-    """The log as the guest names it: device, file, or folder of segments."""
-    if is_raw(parameters):
-        return f"/dev/{parameters.machine.bus.device}"
-    return f"{MOUNT_POINT}/{'segments' if parameters.workload.layout is Layout.SEGMENTS else 'log'}"
-
-
-def layout_arguments(parameters: Parameters, run_id: bytes, path: str) -> tuple[str, ...]:
-    """What the writer and the reader of a log must be told alike."""
-    layout = wal_layout(parameters)
-    arguments = [
-        f"run_id={run_id.hex()}",
-        f"layout={layout.kind.value}",
-        f"path={path}",
-        f"record={layout.record}",
-        f"align={layout.align}",
-    ]
-    if layout.capacity:
-        arguments.append(f"capacity={layout.capacity}")
-    if layout.segment:
-        arguments.append(f"segment={layout.segment}")
-    return tuple(arguments)
-
-
-def write_arguments(
-    parameters: Parameters, run_id: bytes, *, first_lsn: int = 1, pings: bool = False
-) -> tuple[str, ...]:
-    """The writer in the guest, path first; with `pings` it answers those that come."""
-    workload = parameters.workload
-    arguments = [
-        WAL_IN_GUEST,
-        "write",
-        *layout_arguments(parameters, run_id, log_path(parameters)),
-        f"sync={workload.sync.value}",
-        f"direct={int(workload.direct)}",
-        f"engine={workload.engine.value}",
-        f"streams={workload.streams}",
-        f"batch={workload.batch}",
-        f"depth={workload.depth}",
-        f"records={workload.records}",
-        f"think_us={workload.think // 1000}",
-    ]
-    if first_lsn > 1:
-        arguments.append(f"first_lsn={first_lsn}")
-    if pings:
-        arguments.append("pings=1")
-    if workload.plant != "none":
-        arguments.append(f"plant={workload.plant}")
-    return (*arguments, CHANNEL_IN_GUEST)
-
-
-def read_arguments(parameters: Parameters, run_id: bytes) -> tuple[str, ...]:
-    """The reader in the guest, path first."""
-    layout = layout_arguments(parameters, run_id, log_path(parameters))
-    return (WAL_IN_GUEST, "read", *layout, CHANNEL_IN_GUEST)
 
 
 def capture_config(
@@ -195,8 +121,3 @@ def promised_facts(machine: MachineSettings) -> dict[str, str]:
         "write_cache": SysfsWriteCache[offered and not overridden],
         "fua": str(int(offered and knows_fua)),
     }
-
-
-def syncs(parameters: Parameters) -> bool:
-    """Whether the workload asks for durability before it acknowledges."""
-    return parameters.workload.sync is not SyncMode.NONE

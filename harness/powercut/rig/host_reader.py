@@ -16,15 +16,15 @@ from powercut.model.errors import HostError, PowercutError
 from powercut.model.failure import Failure
 from powercut.model.observation import Extent, Observation, SlotState
 from powercut.paths import REBUILD, WAL_BINARY
-from powercut.rig import commands
 from powercut.scenario.settings import Parameters
+from powercut.workload.wal.commands import layout_arguments
 
 
 def read_on_host(
     parameters: Parameters, run_id: bytes, medium: Path, *, timeout_s: float
 ) -> Observation:
     """Reads a raw log from an image of the surviving medium, without a guest."""
-    arguments = commands.layout_arguments(parameters, run_id, str(medium))
+    arguments = layout_arguments(parameters, run_id, str(medium))
     return run_reader([str(WAL_BINARY), "read", *arguments, "channel=fd:1"], timeout_s=timeout_s)
 
 

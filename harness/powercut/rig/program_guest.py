@@ -23,10 +23,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from powercut.channel.lines import Packet, header, pack
+from powercut.channel.lines import header, pack
 from powercut.machine.process import spawn
 from powercut.model.binding import Binding
 from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.model.operations import Packet
 from powercut.recover.port import RecoveryPlan
 from powercut.recover.uml.boot import OutsideDisk, UmlProcess, initramfs, unavailable
 from powercut.recover.uml.engine import plan_text

@@ -9,7 +9,9 @@ from powercut.channel.guest_channel import GuestChannel
 from powercut.channel.port import CommandResult
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.rig import commands
-from powercut.scenario.settings import Layout, Parameters
+from powercut.scenario.settings import Layout, Parameters, wal_settings
+from powercut.workload.port import MOUNT_POINT
+from powercut.workload.wal.commands import log_path
 
 
 class Deadline:
@@ -66,7 +68,7 @@ def mount_disk(channel: GuestChannel, parameters: Parameters, deadline: Deadline
         return
     filesystem, device = parameters.filesystem, f"/dev/{parameters.machine.bus.device}"
     options = ",".join(filesystem.mount)
-    mount = (filesystem.type.value, device, commands.MOUNT_POINT, options)
+    mount = (filesystem.type.value, device, MOUNT_POINT, options)
     guest_command(channel, deadline, "mount", *mount)
-    if parameters.workload.layout is Layout.SEGMENTS:
-        guest_command(channel, deadline, "mkdir", commands.log_path(parameters))
+    if wal_settings(parameters).layout is Layout.SEGMENTS:
+        guest_command(channel, deadline, "mkdir", log_path(parameters))

@@ -73,7 +73,8 @@ def _check(key: str, values: Sequence[Any]) -> None:
     for value in values:
         try:
             if group:
-                GROUPS[group].model_validate({name: value})
+                model = next(each for each in GROUPS[group] if name in each.model_fields)
+                model.model_validate({name: value})
             else:
                 Parameters.model_validate({name: value})
         except ValidationError as error:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from powercut.scenario.settings import GROUPS, SINGLE, setting_paths
+from powercut.scenario.settings_workload import USUAL
 from powercut.scenario.yaml_file import Fault
 from powercut.scenario.yaml_file import KeyPath as Path
 
@@ -27,6 +28,9 @@ STRATEGY: Final = "strategy"
 
 MATRIX_MAX: Final = 100_000
 """Combinations that a matrix may have: each is looked at before the first is run."""
+
+PROGRAM_DISK: Final = "512MiB"
+"""Size of the disk of a program, unless the scenario says another: databases want room."""
 
 _NO_AXIS: Final = ("include", "exclude", STRATEGY)
 
@@ -71,7 +75,11 @@ def _imply(merged: dict[str, Any]) -> None:
     """Fills in what follows from other settings where nobody said otherwise."""
     filesystem, workload = merged.get("filesystem"), merged.get("workload", {})
     raw = isinstance(filesystem, dict) and filesystem.get("type") == "raw"
-    if raw and isinstance(workload, dict):
+    if isinstance(workload, dict) and workload.get("kind", USUAL) == "program":
+        disk = merged.get("disk", {})
+        if isinstance(disk, dict):
+            merged["disk"] = {"size": PROGRAM_DISK, **disk}
+    elif raw and isinstance(workload, dict):
         merged["workload"] = {"layout": "raw", **workload}
     cut = merged.get("cut")
     if isinstance(cut, dict) and cut.get("kind") in ("guest-crash", "vm-kill"):

@@ -25,7 +25,7 @@ DEFAULTS: Final = flat(Parameters())
 
 def differing(parameters: Parameters) -> dict[str, Any]:
     """The settings that differ from the defaults."""
-    return {key: value for key, value in flat(parameters).items() if value != DEFAULTS[key]}
+    return {key: value for key, value in flat(parameters).items() if value != DEFAULTS.get(key)}
 
 
 def was_default(key: str, value: object) -> bool:

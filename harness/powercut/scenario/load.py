@@ -12,7 +12,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StrictBool, StrictInt, StringConstraints, ValidationError
+from pydantic import (
+    BaseModel,
+    Field,
+    StrictBool,
+    StrictInt,
+    StringConstraints,
+    ValidationError,
+)
 
 from powercut.model.errors import UsageError
 from powercut.scenario.choose import (
@@ -23,10 +30,12 @@ from powercut.scenario.choose import (
 )
 from powercut.scenario.defaults import DEFAULTS
 from powercut.scenario.expand import Draft, Drafts, drafts, merge
+from powercut.scenario.place import with_folders
 from powercut.scenario.plan import Cell, Plan, draw_trials
 from powercut.scenario.preset_use import PresetUse, below, preset_text, scenario_text, use_presets
 from powercut.scenario.refusal import Reason, refusals
-from powercut.scenario.settings import GROUPS, Parameters
+from powercut.scenario.settings import GROUPS, Parameters, TriggerSettings
+from powercut.scenario.settings_workload import KINDS, kind_of
 from powercut.scenario.yaml_file import (
     Fault,
     KeyPath,
@@ -126,13 +135,14 @@ def parse_scenario(
         path,
         ("a scenario is a mapping of settings", "it begins with `powercut: 1` and `name: ...`"),
     )
+    text = with_folders(text, document, path)
     data = plain(document)
     faults: list[Fault] = []
     settings: ScenarioFile | None = None
     try:
         settings = ScenarioFile.model_validate(_without_base_gaps(data))
     except ValidationError as error:
-        faults += [fault_of(item, (), _keys_beside) for item in error.errors()]
+        faults += [fault_of(item, (), _keys_beside) for item in _errors(error)]
     made, more = drafts(data)
     faults += more
     used, more = use_presets(data, made.cells)
@@ -230,7 +240,7 @@ def _check_cells(
             parameters = Parameters.model_validate(merge(used.base, draft.overrides))
         except ValidationError as error:
             faults += [
-                fault_of(item, _origin(draft, item["loc"]), _keys_beside) for item in error.errors()
+                fault_of(item, _origin(draft, item["loc"]), _keys_beside) for item in _errors(error)
             ]
             continue
         reasons = refusals(parameters)
@@ -270,10 +280,24 @@ def _origin(draft: Draft, loc: tuple[str | int, ...]) -> KeyPath:
     return loc
 
 
+def _errors(error: ValidationError) -> list[dict[str, Any]]:
+    """The mistakes, each at the place where it was written."""
+    errors: list[dict[str, Any]] = [{**item} for item in error.errors()]
+    for item in errors:
+        loc = item["loc"]
+        if loc[:1] == ("workload",) and len(loc) > 1 and loc[1] in KINDS:
+            item["loc"] = ("workload", *loc[2:])  # pydantic names the kind, the file does not
+        if item["type"] == "workload_kind":
+            kinds = ", ".join(f"'{kind}'" for kind in KINDS)
+            kind = kind_of(item["input"])
+            item |= {"loc": (*loc, "kind"), "input": kind, "ctx": {"expected": kinds}}
+    return errors
+
+
 def _keys_beside(loc: KeyPath) -> tuple[str, ...]:
     if len(loc) == 1:
         return tuple(ScenarioFile.model_fields)
-    group: Any = GROUPS.get(str(loc[0]))
-    if group is not None and len(loc) == 3:
-        group = {"cut": type(Parameters().cut.trigger)}.get(str(loc[0]))
-    return tuple(group.model_fields) if group is not None else ()
+    models: tuple[type[BaseModel], ...] = GROUPS.get(str(loc[0]), ())
+    if models and len(loc) == 3:
+        models = {"cut": (TriggerSettings,)}.get(str(loc[0]), ())
+    return tuple(dict.fromkeys(key for model in models for key in model.model_fields))

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from powercut.scenario.load import ScenarioFile
 from powercut.scenario.settings import GROUPS, SINGLE
+from powercut.scenario.settings_workload import KINDS
 
 SCHEMA_ID: Final = "https://powercut.invalid/schema/scenario.schema.json"
 """A name, not an address: schemas are identified by URIs."""
@@ -84,9 +85,11 @@ def scenario_schema() -> dict[str, Any]:
 
 def _dotted(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
     """The schema of every setting that a cell may override, by dotted key."""
-    found = {
-        f"{group}.{key}": value
-        for group, model in GROUPS.items()
-        for key, value in definitions[model.__name__]["properties"].items()
-    }
+    found: dict[str, Any] = {}
+    for group, models in GROUPS.items():
+        for model in models:
+            for key, value in definitions[model.__name__]["properties"].items():
+                found.setdefault(f"{group}.{key}", value)
+    found["workload.kind"] = {**found["workload.kind"], "enum": list(KINDS)}
+    found["workload.kind"].pop("const", None)
     return found | {key: schema["properties"][key] for key in SINGLE}

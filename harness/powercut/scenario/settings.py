@@ -30,7 +30,9 @@ from powercut.scenario.settings_base import Settings
 from powercut.scenario.settings_cut import CutSettings, ExploreSettings, TriggerSettings
 from powercut.scenario.settings_disk import DiskSettings, FilesystemSettings
 from powercut.scenario.settings_machine import MachineSettings
-from powercut.scenario.settings_workload import WorkloadSettings
+from powercut.scenario.settings_program import ProgramSettings
+from powercut.scenario.settings_wal import WalSettings
+from powercut.scenario.settings_workload import KINDS, WorkloadSettings
 
 __all__ = [
     "FLUSH_LATENCY_NS",
@@ -50,12 +52,15 @@ __all__ = [
     "Layout",
     "MachineSettings",
     "Parameters",
+    "ProgramSettings",
     "Settings",
     "Switch",
     "SyncMode",
     "TriggerSettings",
+    "WalSettings",
     "WorkloadSettings",
     "setting_paths",
+    "wal_settings",
 ]
 
 
@@ -104,7 +109,7 @@ class Parameters(Settings):
     machine: MachineSettings = MachineSettings()
     disk: DiskSettings = DiskSettings()
     filesystem: FilesystemSettings = FilesystemSettings()
-    workload: WorkloadSettings = WorkloadSettings()
+    workload: WorkloadSettings = WalSettings()
     cut: CutSettings = CutSettings()
     explore: ExploreSettings = ExploreSettings()
 
@@ -122,15 +127,16 @@ class Parameters(Settings):
     """How often the cell is run, each time with a seed of its own."""
 
 
-GROUPS: Final[dict[str, type[Settings]]] = {
-    "machine": MachineSettings,
-    "disk": DiskSettings,
-    "filesystem": FilesystemSettings,
-    "workload": WorkloadSettings,
-    "cut": CutSettings,
-    "explore": ExploreSettings,
+GROUPS: Final[dict[str, tuple[type[Settings], ...]]] = {
+    "machine": (MachineSettings,),
+    "disk": (DiskSettings,),
+    "filesystem": (FilesystemSettings,),
+    "workload": tuple(KINDS.values()),
+    "cut": (CutSettings,),
+    "explore": (ExploreSettings,),
 }
-"""The groups of settings, in the order in which they are documented."""
+"""The groups of settings, in the order in which they are documented; of which some come in
+several kinds, the usual one first."""
 
 SINGLE: Final = ("deadline", "controls", "expect", "trials")
 """Settings of a cell that stand in no group."""
@@ -138,5 +144,18 @@ SINGLE: Final = ("deadline", "controls", "expect", "trials")
 
 def setting_paths() -> tuple[str, ...]:
     """Every dotted key that a cell may override, in documented order."""
-    grouped = [f"{name}.{key}" for name, group in GROUPS.items() for key in group.model_fields]
-    return (*grouped, *SINGLE)
+    grouped = [
+        f"{name}.{key}"
+        for name, models in GROUPS.items()
+        for model in models
+        for key in model.model_fields
+    ]
+    return (*dict.fromkeys(grouped), *SINGLE)
+
+
+def wal_settings(parameters: Parameters) -> WalSettings:
+    """The workload of a cell that is known to write the log of powercut's own."""
+    workload = parameters.workload
+    if not isinstance(workload, WalSettings):
+        raise TypeError(f"the workload is {workload.kind}, and its code was asked about wal")
+    return workload

@@ -24,7 +24,8 @@ class DiskSettings(Settings):
     """The disk under test: what it promises, and which of its promises it keeps."""
 
     size: Annotated[Size, Field(ge=2 << 20, le=1 << 40, multiple_of=4096)] = 64 << 20
-    """Size of the disk, in bytes or with a unit; a multiple of 4096."""
+    """Size of the disk, in bytes or with a unit; a multiple of 4096.  A `program` has 512 MiB
+    unless this says another."""
 
     volatile_cache: StrictBool = True
     """Whether completed writes wait in a cache that loses them with the power."""

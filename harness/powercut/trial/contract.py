@@ -18,16 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from powercut.channel.lines import Packet
-from powercut.checkers.operations import check_operations
 from powercut.model.errors import HostError
 from powercut.model.observation import Observation
-from powercut.model.operations import Sighting
+from powercut.model.operations import Packet, Sighting
 from powercut.model.units import NEVER
 from powercut.model.verdict import Verdict
-from powercut.recording.program import history_of, sighting_of
 from powercut.rig.program import Program
 from powercut.trial.orphans import orphans_ended
+from powercut.workload.program.check import check_operations
+from powercut.workload.program.claims import history_of, sighting_of
 
 OPERATIONS_WANTED: Final = 50
 _TAIL: Final = 400  # characters of what a verb printed

@@ -8,7 +8,7 @@ twins that differ from it in one thing:
 
 - `lying-disk`: the same cell on a disk that ignores flushes and FUA.  Must be LOSSY.
 - `no-sync`: the same cell with a workload that acknowledges what is only in the
-  guest's page cache.  Must be LOSSY.
+  guest's page cache.  Must be LOSSY.  Of workloads that can be told to.
 - `honest`: the same cell on a disk that keeps its contract, with a workload that
   syncs, on a virtio disk of raw bytes under a cache mode that passes flushes on, mounted
   with barriers.  Must be SAFE.
@@ -32,9 +32,11 @@ from powercut.scenario.settings import (
     GuestWriteCache,
     Parameters,
     Switch,
-    SyncMode,
     TriggerSettings,
+    WalSettings,
 )
+from powercut.workload.port import HasUnsyncedTwin
+from powercut.workload.table import workload_of
 
 WITHOUT_BARRIERS: Final = frozenset({"barrier=0", "nobarrier"})
 """Mount options of ext4 and btrfs with which a file system sends no flush (ext4(5), btrfs(5))."""
@@ -67,14 +69,30 @@ def controls_for(parameters: Parameters, verdict: Verdict) -> tuple[Control, ...
     """
     match verdict:
         case Verdict.SAFE:
-            wanted = {ControlKind.LYING_DISK, ControlKind.NO_SYNC}
+            wanted = {ControlKind.LYING_DISK}
+            if isinstance(workload_of(parameters), HasUnsyncedTwin):
+                wanted.add(ControlKind.NO_SYNC)
         case Verdict.LOSSY:
             wanted = {ControlKind.HONEST}
         case _:
             wanted = set()
     if parameters.controls is not None:
         wanted &= set(parameters.controls)
-    return tuple(Control(kind, twin(parameters, kind)) for kind in ControlKind if kind in wanted)
+    controls = (Control(kind, twin(parameters, kind)) for kind in ControlKind if kind in wanted)
+    return tuple(control for control in controls if _differs(control, parameters))
+
+
+def _differs(control: Control, parameters: Parameters) -> bool:
+    """Whether a control is another run than its cell.
+
+    A program that loses on an honest disk has no honest twin: what it does wrong is its own.
+    """
+    if isinstance(parameters.workload, WalSettings):
+        return True  # its twin has no planted fault, or syncs; or serves as its own control
+    cut = control.parameters.cut
+    return control.parameters != parameters.model_copy(
+        update={"cut": cut, "controls": (), "trials": 1}
+    )
 
 
 def twin(parameters: Parameters, kind: ControlKind) -> Parameters:
@@ -83,9 +101,10 @@ def twin(parameters: Parameters, kind: ControlKind) -> Parameters:
     A control cuts once, with nothing left of the volatile cache, and when something has
     been acknowledged: only then is its outcome known in advance.
     """
+    workload = workload_of(parameters)
+    settings = workload.control(kind)
     changes: dict[str, dict[str, Any]] = {
         "cut": {"kind": CutKind.POWER_LOSS, "policy": CutPolicy.DROP},
-        "workload": {"plant": "none"},
         "disk": {},
         "machine": {},
     }
@@ -100,7 +119,8 @@ def twin(parameters: Parameters, kind: ControlKind) -> Parameters:
             }
         case ControlKind.NO_SYNC:
             changes["disk"] = {"volatile_cache": True, "cache_size": 0, **honest}
-            changes["workload"] |= {"sync": SyncMode.NONE, "direct": False}
+            assert isinstance(workload, HasUnsyncedTwin), "others have no such control"
+            settings = workload.unsynced()
         case ControlKind.HONEST:
             changes["disk"] = honest
             # Between the guest and the disk only what is known to pass everything on.
@@ -124,14 +144,13 @@ def twin(parameters: Parameters, kind: ControlKind) -> Parameters:
             }
             if parameters.machine.cache is CacheMode.UNSAFE:
                 changes["machine"]["cache"] = CacheMode.NONE
-            if parameters.workload.sync is SyncMode.NONE:
-                changes["workload"]["sync"] = SyncMode.FDATASYNC
     if parameters.cut.trigger.acks is None:
         changes["cut"]["trigger"] = TriggerSettings(acks=_CONTROL_ACKS)
-    groups = {
+    groups: dict[str, Any] = {
         name: getattr(parameters, name).model_copy(update=change)
         for name, change in changes.items()
     }
+    groups["workload"] = settings
     return parameters.model_copy(update={**groups, "controls": (), "trials": 1})
 
 

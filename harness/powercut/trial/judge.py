@@ -38,6 +38,7 @@ from powercut.store.layout import TrialDir, TrialRecord
 from powercut.store.results import AckInstants, Exposure, TrialResult
 from powercut.store.trial_result import lost_lsns
 from powercut.trial.loss_story import story_of
+from powercut.workload.wal.commands import wal_layout
 
 T = TypeVar("T")
 
@@ -149,7 +150,7 @@ def _load(directory: TrialDir) -> _Loaded:
         gaps.append(_gap("the history of acks was cut off: later ones may be missing"))
     if recorded and recorded.history.error:
         gaps.append(_gap(f"the workload failed: {recorded.history.error}"))
-    layout = commands.wal_layout(record.parameters)
+    layout = wal_layout(record.parameters)
     return _Loaded(record, timeline, recorded, observation, layout, tuple(gaps))
 
 

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Final
 
 from powercut import __version__
-from powercut.channel.lines import Packet
 from powercut.disk.base import BaseImageSpec, ensure_base_image
 from powercut.disk.capture import CaptureConfig, CaptureDisk
 from powercut.model.binding import Binding
 from powercut.model.contract import CutPolicy, DeviceContract, Honour
 from powercut.model.errors import HostError, PowercutError, UsageError
+from powercut.model.operations import Packet
 from powercut.rig.program import Program
 from powercut.rig.program_guest import LineReceiver, ProgramGuest
 from powercut.rig.scratch import scratch

@@ -36,6 +36,7 @@ from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.scenario.settings import ControlKind, Parameters
 from powercut.store.binding import new_recording
 from powercut.store.layout import TrialDir, TrialRecord
+from powercut.workload.wal.commands import write_arguments
 
 _GRACE_S: Final = 10.0
 """For what must happen after the cut even if the trial's deadline is over."""
@@ -201,7 +202,7 @@ class _Recording:
         trigger = self.job.trial.trigger
         if trigger.kind is TriggerKind.FLUSHES:
             disk.stop_at_flush(trigger.value)
-        writer = commands.write_arguments(self.job.parameters, self.job.run_id, pings=True)
+        writer = write_arguments(self.job.parameters, self.job.run_id, pings=True)
         channel.start("exec", *writer)
         if trigger.kind is TriggerKind.FLUSHES:
             self._wait_flush(channel, disk, trigger)

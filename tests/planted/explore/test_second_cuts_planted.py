@@ -38,9 +38,10 @@ from powercut.scenario.settings import (
     DiskSettings,
     FilesystemSettings,
     Parameters,
-    WorkloadSettings,
+    WalSettings,
 )
 from powercut.store.layout import TrialDir, TrialRecord
+from powercut.workload.wal.commands import wal_layout
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))
 
@@ -74,7 +75,7 @@ def recording(folder: Path, kind: str, **workload: object) -> TrialRecording:
     parameters = Parameters(
         disk=DiskSettings(size=SIZE, atomic_unit=4096),
         filesystem=FilesystemSettings(type=kind.partition("-")[0]),
-        workload=WorkloadSettings(**{"record": 4096, "sync": "fdatasync", **workload}),
+        workload=WalSettings(**{"record": 4096, "sync": "fdatasync", **workload}),
     )
     plan = commands.recovery_plan(parameters, RUN_ID)
     plan = going_on(plan, parameters, RUN_ID, RECORDS)
@@ -88,7 +89,7 @@ def recording(folder: Path, kind: str, **workload: object) -> TrialRecording:
         raw, folder, disk_size=SIZE, durability=Durability(contract, through=False)
     )
     told = history([(RECORDS, instant_after(timeline))], [(RECORDS, 0)])
-    layout = commands.wal_layout(parameters)
+    layout = wal_layout(parameters)
     evidence = gather(timeline, told, RUN_ID, layout, deep=True)
     record = TrialRecord(
         powercut="0",

@@ -625,7 +625,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *after(
-        f"{_P}/explore/after.py",
+        f"{_P}/workload/wal/check.py",
     ),
     *after(
         f"{_P}/recover/uml/answer.py",

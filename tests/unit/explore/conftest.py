@@ -21,7 +21,7 @@ from powercut.scenario.settings import (
     DiskSettings,
     FilesystemSettings,
     Parameters,
-    WorkloadSettings,
+    WalSettings,
 )
 from powercut.store.exploration import ExploreResult
 from powercut.store.layout import TrialDir, TrialRecord
@@ -98,7 +98,7 @@ class World:
         parameters = Parameters(
             disk=DiskSettings(size=2 << 20),
             filesystem=FilesystemSettings(type="raw"),
-            workload=WorkloadSettings(
+            workload=WalSettings(
                 layout="raw", record=RECORD, align=0, capacity=self.slots * RECORD
             ),
         )

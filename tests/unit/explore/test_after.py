@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from powercut.crash.states import Again, CrashState
-from powercut.explore.after import check_state
 from powercut.explore.recovery_timeline import durability_during_recovery
 from powercut.explore.request import Budget, Reservoir
 from powercut.model.contract import DeviceContract, Honour
@@ -18,6 +17,7 @@ from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.model.wal import LayoutKind, WalLayout
 from powercut.recording import state_ref
 from powercut.scenario.settings import MachineSettings
+from powercut.workload.wal.check import check_state
 
 LOG = WalLayout(LayoutKind.APPEND, record=512)
 

@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from powercut.channel.lines import Packet
-from powercut.checkers.operations import check_operations
 from powercut.model.observation import Observation
-from powercut.model.operations import OperationHistory, Sighting
+from powercut.model.operations import OperationHistory, Packet, Sighting
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
-from powercut.recording.program import history_of, sighting_of
+from powercut.workload.program.check import check_operations
+from powercut.workload.program.claims import history_of, sighting_of
 
 K = FindingKind
 

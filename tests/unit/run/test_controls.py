@@ -21,7 +21,7 @@ from powercut.scenario.settings import (
     Switch,
     SyncMode,
     TriggerSettings,
-    WorkloadSettings,
+    WalSettings,
 )
 from powercut.store.results import ControlResult
 from powercut.store.trial_result import TrialResult
@@ -63,7 +63,7 @@ def test_the_lying_disk_differs_in_nothing_else():
 
 
 def test_the_workload_without_sync_stays_in_the_page_cache():
-    cell = Parameters(workload=WorkloadSettings(sync=SyncMode.O_DSYNC, direct=True))
+    cell = Parameters(workload=WalSettings(sync=SyncMode.O_DSYNC, direct=True))
     lossy = twin(cell, ControlKind.NO_SYNC)
     assert lossy.workload.sync is SyncMode.NONE
     assert not lossy.workload.direct
@@ -91,8 +91,8 @@ def test_what_has_to_lose_has_a_cache_that_is_never_full(kind, disk):
 @pytest.mark.parametrize(
     "cell",
     [
-        Parameters(workload=WorkloadSettings(sync=SyncMode.NONE)),
-        Parameters(workload=WorkloadSettings(plant="early-ack")),
+        Parameters(workload=WalSettings(sync=SyncMode.NONE)),
+        Parameters(workload=WalSettings(plant="early-ack")),
         Parameters(disk=DiskSettings(flush=Honour.IGNORED)),
         Parameters(machine=MachineSettings(cache=CacheMode.UNSAFE)),
         Parameters(machine=MachineSettings(no_flush=Switch.ON)),
@@ -144,8 +144,8 @@ def test_a_control_cuts_once_and_when_something_was_acknowledged():
 
 
 def test_equal_cells_share_their_controls():
-    one = Parameters(workload=WorkloadSettings(sync=SyncMode.FSYNC))
-    other = Parameters(workload=WorkloadSettings(sync=SyncMode.FDATASYNC))
+    one = Parameters(workload=WalSettings(sync=SyncMode.FSYNC))
+    other = Parameters(workload=WalSettings(sync=SyncMode.FDATASYNC))
     assert twin(one, ControlKind.NO_SYNC) == twin(other, ControlKind.NO_SYNC)
     assert twin(one, ControlKind.LYING_DISK) != twin(other, ControlKind.LYING_DISK)
 

@@ -29,13 +29,14 @@ from powercut.scenario.settings import (
     DiskSettings,
     FilesystemSettings,
     Parameters,
-    WorkloadSettings,
+    WalSettings,
 )
 from powercut.scenario.settings_cut import CutSettings
 from powercut.store.binding import new_recording
 from powercut.store.layout import TrialDir, TrialRecord
 from powercut.store.trial_result import TrialResult
 from powercut.trial.judge import judge_trial
+from powercut.workload.wal.commands import wal_layout
 
 RUN_ID = bytes(range(16))
 RECORD = 512
@@ -47,7 +48,7 @@ def parameters(disk: dict[str, object], cut: dict[str, object]) -> Parameters:
     return Parameters(
         disk=DiskSettings(size=2 << 20, **disk),
         filesystem=FilesystemSettings(type="raw"),
-        workload=WorkloadSettings(layout="raw", record=RECORD, align=0, capacity=SLOTS * RECORD),
+        workload=WalSettings(layout="raw", record=RECORD, align=0, capacity=SLOTS * RECORD),
         cut=CutSettings(**cut),
     )
 
@@ -66,7 +67,7 @@ class PlayedTrial:
 
     @property
     def layout(self) -> WalLayout:
-        return commands.wal_layout(self.settings)
+        return wal_layout(self.settings)
 
     def record(self, lsn: int) -> bytes:
         lsns = np.array([lsn], dtype=np.uint64)

@@ -16,6 +16,7 @@ from powercut.recover.port import ImageWrite
 from powercut.rig import commands
 from powercut.rig.guest_engine import GuestEngine
 from powercut.scenario.settings import Parameters
+from powercut.workload.wal.commands import wal_layout
 
 RUN_ID = bytes(range(16))
 
@@ -36,7 +37,7 @@ def test_what_fails_before_the_mount_is_no_loss(change, reason):
         observation = engine.recover([], timeout_s=120)
     assert reason in observation.failure
     assert not observation.complete
-    (finding, *_) = check_log(LsnRange(1, 5), 5, observation, commands.wal_layout(parameters))
+    (finding, *_) = check_log(LsnRange(1, 5), 5, observation, wal_layout(parameters))
     assert (finding.kind, finding.verdict) == (FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE)
 
 

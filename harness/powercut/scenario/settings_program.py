@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The settings of the workload `program`: anybody's executable."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+
+from powercut.scenario.quantity import Duration
+from powercut.scenario.settings_base import Settings, is_printable
+
+
+def _words(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return tuple(shlex.split(value))
+    except ValueError as error:
+        raise ValueError(f"not a command line: {error}") from error
+
+
+def _is_command(value: tuple[str, ...]) -> tuple[str, ...]:
+    if not value or not value[0]:
+        raise ValueError("give a program with the verbs setup, run and check")
+    if not all(word and "\0" not in word for word in value):
+        raise ValueError("a word is empty, or holds a zero byte")
+    return value
+
+
+Command = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_words),
+    AfterValidator(_is_command),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
+
+
+class ProgramSettings(Settings):
+    """Anybody's program: one executable with the verbs `setup`, `run` and `check`
+    (docs/adding-a-program.md)."""
+
+    kind: Literal["program"]
+    """`program`: an executable of yours."""
+
+    command: Command
+    """The executable and its own arguments, in one string or as a list; verb and folder follow
+    them.  A relative path begins at the scenario's folder."""
+
+    folder: Annotated[str, AfterValidator(is_printable)] = ""
+    """Where it starts, an absolute path; by default the scenario's folder."""
+
+    root: Literal["host"] = "host"
+    """The files that it runs on: `host`, this host's own, read-only, in User-Mode Linux: no
+    virtual machine, no root."""
+
+    at_most: Annotated[Duration, Field(gt=0)] = 10 * 10**9
+    """How long it runs at most once it is ready: the power goes then even if so many operations
+    as `cut.trigger.acks` says were not acknowledged yet."""
+
+    state_timeout: Annotated[Duration, Field(gt=0)] = 60 * 10**9
+    """What one recovery with the program's `check` may take."""

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The port to a workload.
+
+A `Workload` is the workload of one cell: pure, made of the cell's settings alone.  What a run of
+it claimed becomes `Promises`, against which every disk that came back is held.  What only some
+can do is a protocol of its own, asked for with isinstance:
+
+- `AcksByWire` and `AcksByLines`: how its claims come in; each workload is one of them;
+- `Continues`: it can go on writing after a recovery;
+- `HasUnsyncedTwin`: it can be run without its syncs, as a control;
+- `Recognised`, of promises: its bytes are known in captured writes, so that exposure analysis
+  sees each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol, runtime_checkable
+
+from powercut.crash.evidence import Evidence
+from powercut.crash.states import Requirements
+from powercut.model.history import History
+from powercut.model.observation import Observation
+from powercut.model.operations import Packet
+from powercut.model.timeline import Timeline
+from powercut.model.verdict import Finding, LsnRange
+from powercut.scenario.choices import ControlKind
+from powercut.scenario.settings import ProgramSettings, WalSettings
+
+Settings = WalSettings | ProgramSettings
+"""Those of every kind; the union of scenarios (powercut.scenario.settings_workload)."""
+
+MOUNT_POINT: Final = "/mnt"
+"""Where a workload finds its file system."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What tells one run of a workload from all others.  `run_id` has 16 bytes."""
+
+    run_id: bytes
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class GuestPrograms:
+    """Contents: programs of powercut's own in its small guest, by their paths there."""
+
+    programs: Mapping[str, Path] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class HostFiles:
+    """Contents: the host's own files, read-only, as the root.
+
+    Programs start in `folder` with `environment` (NAME=VALUE each); the folders in `visible` are
+    seen even where others of their kind are hidden (/tmp, /run, /var/tmp).
+    """
+
+    folder: str
+    environment: tuple[str, ...]
+    visible: tuple[str, ...] = ()
+
+
+Contents = GuestPrograms | HostFiles
+
+
+class Promises(Protocol):
+    """What one run claimed."""
+
+    @property
+    def requirements(self) -> Requirements:
+        """What must come back after a cut at any instant: a prefix, or a set."""
+
+    @property
+    def acked(self) -> int:
+        """Of a prefix its end; of a set how many there are: what was promised in all."""
+
+    @property
+    def attempted(self) -> int:
+        """The same of what was tried."""
+
+    @property
+    def start_ns(self) -> int | None:
+        """When it began to work, nanoseconds on the disk's clock; None if it never did."""
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """What keeps the claims from being all that was claimed, in words; empty if nothing."""
+
+    def check(
+        self,
+        instant: int,
+        observation: Observation,
+        *,
+        also: Sequence[LsnRange] = (),
+        attempted: int = 0,
+    ) -> tuple[Finding, ...]:
+        """What came back from a crash state of `instant`, against what was claimed before it.
+
+        `also` was promised, and as much as `attempted` tried, after an earlier recovery of the
+        same disk.
+        """
+
+
+@runtime_checkable
+class Recognised(Protocol):
+    """Promises whose bytes are known in the captured writes."""
+
+    @property
+    def evidence(self) -> Evidence:
+        """Claims and the writes that carry them."""
+
+
+class Workload(Protocol):
+    """The workload of one cell."""
+
+    @property
+    def settings(self) -> Settings:
+        """What was asked for."""
+
+    @property
+    def recovery_s(self) -> float:
+        """What one recovery with its reader may take, in seconds."""
+
+    def problems(self) -> tuple[str, ...]:
+        """Why this host cannot run it, in words; empty if it can."""
+
+    def contents(self, run: Run) -> Contents:
+        """The files that it needs."""
+
+    def preparation(self, run: Run) -> tuple[str, ...]:
+        """The command line that is run before the power comes on, and whose work is durable
+        then; empty if there is none.
+        """
+
+    def writer(self, run: Run) -> tuple[str, ...]:
+        """The command line that works until the cut."""
+
+    def reader(self, run: Run) -> tuple[str, ...]:
+        """The command line that says after a recovery what is there."""
+
+    def control(self, kind: ControlKind) -> Settings:
+        """Its settings in a control of `kind`, which differs from the cell in its disk alone."""
+
+
+@runtime_checkable
+class AcksByWire(Protocol):
+    """A workload that speaks the wire format of powercut's own programs."""
+
+    def promises_by_wire(self, run: Run, timeline: Timeline, history: History) -> Promises:
+        """What it claimed.  Raises UsageError for claims that nobody can hold in memory."""
+
+
+@runtime_checkable
+class AcksByLines(Protocol):
+    """A workload that says what it does in lines of text."""
+
+    def promises_by_lines(self, packets: Sequence[Packet], cut_ns: int) -> Promises:
+        """What it claimed before `cut_ns`."""
+
+    def check_untouched(self, observation: Observation) -> tuple[Finding, ...]:
+        """What its reader says of the disk on which only the preparation has run.
+
+        A finding means that nothing it says can be believed.
+        """
+
+
+@runtime_checkable
+class Continues(Protocol):
+    """A workload that can go on after a recovery."""
+
+    def continuation(self, run: Run, records: int) -> tuple[str, ...]:
+        """The command line that goes on by so many records; first_lsn=N is added to it."""
+
+
+@runtime_checkable
+class HasUnsyncedTwin(Protocol):
+    """A workload that can be told to acknowledge what was never synced."""
+
+    def unsynced(self) -> Settings:
+        """Its settings then."""

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a program's lines to what it claimed, and to what its check found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from powercut.model.observation import Observation
+from powercut.model.operations import OperationHistory, Packet, Sighting
+from powercut.model.units import NEVER
+from powercut.model.verdict import LsnRange
+from powercut.workload.program.lines import Line, LineKind, lines_of_check, lines_of_run
+
+_SHOWN_MAX: Final = 4
+
+
+def history_of(packets: Sequence[Packet], cut_ns: int = int(NEVER)) -> OperationHistory:
+    """What the program claimed before the cut.
+
+    Claims that cannot be are its trouble: an ack of what was never tried or has failed, a second
+    ack, a second attempt of what was acknowledged.
+    """
+    read = lines_of_run(packet for packet in packets if packet.at_ns < cut_ns)
+    attempts: dict[int, int] = {}
+    acks: dict[int, int] = {}
+    failed: set[int] = set()
+    trouble = list(read.problems)
+    ready = None
+    for line in read.lines:
+        problem = _impossible(line, attempts, acks, failed)
+        if problem:  # what cannot be is the program's mistake, and requires nothing
+            trouble.append(problem)
+            continue
+        match line.kind:
+            case LineKind.READY:
+                ready = line.at_ns if ready is None else ready
+            case LineKind.ATTEMPT:
+                attempts.setdefault(line.first, line.at_ns)
+                failed.discard(line.first)
+            case LineKind.ACK:
+                acks.setdefault(line.first, line.at_ns)
+            case LineKind.FAILED:
+                failed.add(line.first)
+            case _:
+                trouble.append(f"the program says: {line.text}")
+    more = len(trouble) - _SHOWN_MAX
+    told = trouble[:_SHOWN_MAX] + ([f"and {more} more of its claims"] if more > 0 else [])
+    return OperationHistory(
+        *_columns(attempts), *_columns(acks), frozenset(failed), ready, tuple(told)
+    )
+
+
+def _impossible(
+    line: Line, attempts: dict[int, int], acks: dict[int, int], failed: set[int]
+) -> str:
+    one = line.first
+    if line.kind is LineKind.ACK:
+        if one in acks:
+            return f"the program acknowledges operation {one} twice"
+        if one in failed:
+            return f"the program acknowledges operation {one}, which has failed"
+        if one not in attempts:
+            return f"the program acknowledges operation {one}, which it never tried"
+    if line.kind is LineKind.ATTEMPT and one in acks:
+        return f"the program tries operation {one} again, which is acknowledged"
+    if line.kind is LineKind.FAILED and one in acks:
+        return f"the program takes back operation {one}, which is acknowledged"
+    return ""
+
+
+def _columns(claims: dict[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    operations = np.fromiter(claims.keys(), dtype=np.int64, count=len(claims))
+    instants = np.fromiter(claims.values(), dtype=np.int64, count=len(claims))
+    order = np.argsort(instants, kind="stable")
+    return operations[order], instants[order]
+
+
+def sighting_of(observation: Observation) -> Sighting:
+    """What the program's check found in a recovered state."""
+    read = lines_of_check(observation.lines)
+    present, wrong, bad = [], [], []
+    incomplete = list(read.problems)
+    if not observation.complete:
+        incomplete.append(f"it did not look at everything: {observation.failure}")
+    for line in read.lines:
+        match line.kind:
+            case LineKind.PRESENT:
+                present.append(LsnRange(line.first, line.last))
+            case LineKind.WRONG:
+                wrong.append((line.first, line.text))
+            case LineKind.BAD:
+                bad.append(line.text)
+            case LineKind.TROUBLE:
+                incomplete.append(line.text)
+            case _:
+                pass
+    return Sighting(tuple(present), tuple(wrong), tuple(bad), tuple(incomplete))

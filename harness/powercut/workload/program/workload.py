@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Anybody's program as the port to a workload has it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from powercut.model.observation import Observation
+from powercut.model.operations import Packet
+from powercut.model.verdict import Finding, FindingKind, Verdict
+from powercut.scenario.choices import ControlKind
+from powercut.scenario.settings import Parameters, ProgramSettings
+from powercut.workload.port import MOUNT_POINT, HostFiles, Run
+from powercut.workload.program.claims import history_of, sighting_of
+from powercut.workload.program.promises import ProgramPromises
+
+DIR: Final = f"{MOUNT_POINT}/data"
+"""The program's folder: on the disk under test, in the root that the program sees."""
+
+_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_DESCRIPTOR: Final = 3
+
+
+class ProgramWorkload:
+    """One executable with the verbs `setup`, `run` and `check`; what is required is a set."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        settings = parameters.workload
+        if not isinstance(settings, ProgramSettings):
+            raise TypeError(f"the workload is {settings.kind}, and no program")
+        self.settings: ProgramSettings = settings
+
+    @property
+    def recovery_s(self) -> float:
+        """What one recovery with its check may take, in seconds."""
+        return self.settings.state_timeout / 1e9
+
+    @property
+    def executable(self) -> str:
+        """The program itself: a path below the scenario's folder, or what PATH has."""
+        command = self.settings.command[0]
+        beside = Path(self.settings.folder) / command
+        if "/" in command or beside.is_file():
+            return os.path.normpath(beside)
+        return shutil.which(command, path=_PATH) or command
+
+    def problems(self) -> tuple[str, ...]:
+        """Why it cannot be started."""
+        program = Path(self.executable)
+        if not Path(self.settings.folder).is_dir():
+            return (f"{self.settings.folder}: there is no such folder to start in",)
+        if not program.is_file():
+            return (f"{self.settings.command[0]}: there is no such program",)
+        return () if os.access(program, os.X_OK) else (f"{program}: it is not executable",)
+
+    def argv(self, verb: str, folder: str = DIR) -> tuple[str, ...]:
+        """The command line of a verb."""
+        return (self.executable, *self.settings.command[1:], verb, folder)
+
+    def contents(self, run: Run) -> HostFiles:
+        """The host's files, where it starts, and what it finds in its environment."""
+        program, folder = Path(self.executable), self.settings.folder
+        visible = (str(Path(os.path.realpath(program)).parent), folder, str(program.parent))
+        return HostFiles(
+            folder,
+            (
+                f"PATH={_PATH}",
+                "HOME=/tmp",
+                "LANG=C.UTF-8",
+                f"POWERCUT_FD={_DESCRIPTOR}",
+                f"POWERCUT_SEED={run.seed}",
+                f"POWERCUT_RUN={run.run_id.hex()}",
+            ),
+            tuple(dict.fromkeys(visible)),
+        )
+
+    def preparation(self, run: Run) -> tuple[str, ...]:
+        """`setup`."""
+        del run
+        return self.argv("setup")
+
+    def writer(self, run: Run) -> tuple[str, ...]:
+        """`run`."""
+        del run
+        return self.argv("run")
+
+    def reader(self, run: Run) -> tuple[str, ...]:
+        """`check`."""
+        del run
+        return self.argv("check")
+
+    def control(self, kind: ControlKind) -> ProgramSettings:
+        """The same program."""
+        del kind
+        return self.settings
+
+    def promises_by_lines(self, packets: Sequence[Packet], cut_ns: int) -> ProgramPromises:
+        """What it claimed before `cut_ns`."""
+        return ProgramPromises(history_of(packets, cut_ns))
+
+    def check_untouched(self, observation: Observation) -> tuple[Finding, ...]:
+        """Its check must look at everything and find nothing: only `setup` has run."""
+        return tuple(
+            Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message)
+            for message in _doubts(observation)
+        )
+
+
+def _doubts(observation: Observation) -> Iterator[str]:
+    seen = sighting_of(observation)
+    if seen.present or seen.wrong:
+        yield "the check finds operations on the disk on which only `setup` has run"
+    for why in (*seen.bad, *seen.incomplete):
+        yield f"the check, after `setup` alone: {why}"

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The WAL workload as the port has it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from powercut.model.history import History
+from powercut.model.timeline import Timeline
+from powercut.paths import WAL_BINARY
+from powercut.scenario.choices import ControlKind, SyncMode
+from powercut.scenario.settings import Parameters, WalSettings, wal_settings
+from powercut.workload.port import GuestPrograms, Run
+from powercut.workload.wal import commands
+from powercut.workload.wal.promises import WalPromises
+
+_RECOVERY_S = 60.0
+
+
+class WalWorkload:
+    """A log of records, each of which names itself on the disk; what is required is a prefix."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        self.settings: WalSettings = wal_settings(parameters)
+        self._parameters = parameters
+
+    @property
+    def recovery_s(self) -> float:
+        """What one recovery with its reader may take, in seconds."""
+        return _RECOVERY_S
+
+    def problems(self) -> tuple[str, ...]:
+        """It comes with powercut."""
+        return ()
+
+    def contents(self, run: Run) -> GuestPrograms:
+        """Its one program."""
+        del run
+        return GuestPrograms({commands.WAL_IN_GUEST: WAL_BINARY})
+
+    def preparation(self, run: Run) -> tuple[str, ...]:
+        """None: the log is made by the run."""
+        del run
+        return ()
+
+    def writer(self, run: Run) -> tuple[str, ...]:
+        """The writer, which answers pings, so that its acks are dated by the host's clock."""
+        return commands.write_arguments(self._parameters, run.run_id, pings=True)
+
+    def reader(self, run: Run) -> tuple[str, ...]:
+        """The reader."""
+        return commands.read_arguments(self._parameters, run.run_id)
+
+    def control(self, kind: ControlKind) -> WalSettings:
+        """Without a planted fault; the honest one syncs."""
+        changes: dict[str, Any] = {"plant": "none"}
+        if kind is ControlKind.HONEST and self.settings.sync is SyncMode.NONE:
+            changes["sync"] = SyncMode.FDATASYNC
+        return self.settings.model_copy(update=changes)
+
+    def unsynced(self) -> WalSettings:
+        """It acknowledges what is only in the guest's page cache."""
+        changes = {"plant": "none", "sync": SyncMode.NONE, "direct": False}
+        return self.settings.model_copy(update=changes)
+
+    def continuation(self, run: Run, records: int) -> tuple[str, ...]:
+        """It syncs as it did, and writes with plain system calls, one at a time."""
+        return commands.continuation(self._parameters, run.run_id, records)
+
+    def promises_by_wire(self, run: Run, timeline: Timeline, history: History) -> WalPromises:
+        """What it claimed, and the writes that carry it."""
+        layout = commands.wal_layout(self._parameters)
+        return WalPromises.of(timeline, history, run.run_id, layout)
