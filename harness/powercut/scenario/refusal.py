@@ -39,7 +39,7 @@ SMALLEST_DISK: Final = {
 def refusals(parameters: Parameters) -> tuple[Reason, ...]:
     """Why `parameters` cannot be run: (dotted key, reason) each; empty if they can."""
     first, *others = _OF_WORKLOAD[parameters.workload.kind]
-    rules = (first, *_RULES, *others)
+    rules = (_sizes, first, *_RULES, *others)
     return tuple(reason for rule in rules for reason in rule(parameters))
 
 
@@ -164,7 +164,6 @@ def _format(p: Parameters) -> Iterator[Reason]:
 
 
 _RULES: Final[tuple[Callable[[Parameters], Iterator[Reason]], ...]] = (
-    _sizes,
     _disk,
     _machine,
     _pmem,
@@ -177,4 +176,4 @@ _OF_WORKLOAD: Final[dict[str, tuple[Callable[[Parameters], Iterator[Reason]], ..
     "wal": (refusals_of_wal, refusals_of_wal_in_cuts),
     "program": (refusals_of_program,),
 }
-"""The rules of each kind of workload; the first is asked before all others."""
+"""The rules of each kind of workload; the first is asked before those of machine and cut."""
