@@ -23,6 +23,7 @@ from powercut.model.errors import PowercutError
 
 COMMANDS = {
     "analyze": "powercut.cli.analyze:analyze",
+    "audit": "powercut.cli.audit:audit",
     "bench": "powercut.cli.bench:bench",
     "bundle": "powercut.cli.bundle:bundle",
     "check-program": "powercut.cli.check_program:check_program",

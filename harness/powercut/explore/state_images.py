@@ -46,17 +46,21 @@ class StateImages:
         self._space = space
         self._whole: dict[int, ImageWrite] = {}
 
-    def writes(self, state: CrashState) -> list[ImageWrite]:
-        """What to lay over the base image, in order, to get the image of `state`."""
+    def writes(self, state: CrashState, space: StateSpace | None = None) -> list[ImageWrite]:
+        """What to lay over the base image, in order, to get the image of `state`.
+
+        `space` is another space of the same requests, of a disk that keeps other promises.
+        """
+        space = space or self._space
         torn = {kept.write for kept in state.torn}
         if torn:
             return [
                 self._of(applied.request)
                 if applied.request not in (NO_REQUEST, *torn)
                 else ImageWrite(applied.offset, applied.length, applied.data)
-                for applied in self._space.image_writes(state)
+                for applied in space.image_writes(state)
             ]
-        whole = [self._of(write) for write in self._space.application_order(state).tolist()]
+        whole = [self._of(write) for write in space.application_order(state).tolist()]
         return whole + [
             ImageWrite(offset, len(data), np.frombuffer(data, dtype=np.uint8))
             for offset, data in (state.again.overlay if state.again else ())

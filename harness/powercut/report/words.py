@@ -48,7 +48,8 @@ def mark(verdict: Verdict) -> str:
 
 def count(number: int, noun: str) -> str:
     """`number` with thousands apart, and `noun` in its number."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    plural = "es" if noun.endswith("sh") else "s"
+    return f"{number:,} {noun}{'' if number == 1 else plural}"
 
 
 def ranges(spans: Sequence[LsnRange], shown: int = SHOWN_RANGES) -> str:

@@ -17,6 +17,7 @@ from powercut.campaign.verify import verify
 from powercut.cli.lookup import find_trials
 from powercut.crash.explore import InstantKind
 from powercut.crash.exposure import exposure
+from powercut.explore.audit import audit
 from powercut.explore.explorer import explore
 from powercut.explore.request import Budget, ExploreRequest, Prune
 from powercut.explore.trial import as_before, wanted_by
@@ -26,6 +27,7 @@ from powercut.recording import state_ref
 from powercut.recording.trial_recording import open_trial
 from powercut.recover.raw import unavailable as no_raw
 from powercut.recover.uml.engine import unavailable as no_uml
+from powercut.store.audit import PromiseKind, Worth
 from powercut.store.exploration import read_exploration, write_exploration
 
 pytestmark = [
@@ -82,6 +84,40 @@ def test_honest_recordings_lose_nothing_in_any_state(trials):
         # How many there are depends on what was in flight together, so on the machine.
         assert result.coverage.distinct == states or result.coverage.exhausted
     assert result.coverage.compared >= 1
+
+
+def test_the_journals_flushes_lead_to_records_and_those_of_a_raw_log_carry_them(trials):
+    raw = audit(open_trial(trials["raw"]), budget=Budget(states=0), engine="raw")
+    carrying = raw.of(Worth.CARRIES)
+    assert lsns_of(carrying) == set(range(1, raw.acknowledged + 1))
+    assert (raw.late, raw.of(Worth.LEADS), raw.states) == ((), (), 0)
+    recorded = open_trial(trials["ext4"])
+    ext4 = audit(recorded, budget=Budget(states=60), engine="uml")
+    assert (ext4.states, ext4.late, ext4.undecided, ext4.of(Worth.CARRIES)) == (60, (), (), ())
+    leading = ext4.of(Worth.LEADS)
+    # What ends a commit of jbd2 is a flush after the journal's commit block.
+    assert leading
+    assert all("journal" in one.holds and one.kind is PromiseKind.FLUSH for one in leading)
+    assert all(one.states_lost == 1 and one.lsns for one in leading)
+
+
+def test_a_sync_that_is_missing_is_named_by_the_audit(trials):
+    early = audit(open_trial(trials["early-ack"]), budget=Budget(states=0), engine="uml")
+    exposed = exposure(open_trial(trials["early-ack"]).evidence).exposed_lsns
+    assert lsns_of(early.late) == lsns_in(exposed)
+    lying = audit(open_trial(trials["lying"]), budget=Budget(states=0), engine="uml")
+    assert lying.promises == ()
+    assert [(late.promise, late.lsns) for late in lying.late] == [
+        (-1, (LsnRange(1, lying.acknowledged),))
+    ]
+
+
+def lsns_of(promises):
+    return lsns_in([span for one in promises for span in one.lsns])
+
+
+def lsns_in(spans):
+    return {lsn for span in spans for lsn in range(span.first, span.last + 1)}
 
 
 @pytest.mark.parametrize("cell", ["lying", "no-sync", "early-ack", "fua"])

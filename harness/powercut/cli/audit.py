@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`powercut audit`: what each flush of a recording was worth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from powercut.cli.lookup import find_trials
+from powercut.cli.options import RESULT_HELP, engine_option, json_option, recording_argument
+from powercut.cli.output import console_beside, write_json
+
+
+@click.command(epilog=RESULT_HELP)
+@recording_argument
+@click.option(
+    "--budget",
+    default="20s",
+    show_default=True,
+    help="A number of states or a time (60s) for recoveries, 0 for none: bytes alone are asked.",
+)
+@engine_option
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
+@json_option("the audit")
+def audit(recording: Path, budget: str, engine: str, seed: int, json_file: Path | None) -> int:
+    """Tells for each flush and FUA write what a disk that ignores just it would lose.
+
+    Which carry acknowledged records, which lead to them, which are idle; and which records were
+    acknowledged without any.
+    """
+    import json
+
+    from powercut.explore.audit import audit as run
+    from powercut.explore.request import Budget
+    from powercut.recording.trial_recording import open_trial
+    from powercut.report.terminal.audit import print_audit
+    from powercut.rig.engine_choice import choose_engine
+
+    limit = Budget(states=0) if budget.strip() == "0" else Budget.parse(budget)
+    console = console_beside(json_file)
+    audits = []
+    for trial in find_trials(recording):
+        trial.check_seal()
+        recorded = open_trial(trial)
+        choice = choose_engine(recorded.parameters, engine)
+        with console.status("auditing") as status:
+
+            def tell(states: int, promises: int) -> None:
+                status.update(f"auditing: {states:,} states, of {promises:,} promises")
+
+            audited = run(recorded, budget=limit, engine=choice.name, seed=seed, listener=tell)
+        print_audit(console, audited)
+        for gap in recorded.gaps:
+            console.print(f"the recording is not whole: {gap}", style="yellow")
+        audits.append(audited.model_dump(mode="json"))
+    write_json(json.dumps({"format": "powercut-audits/1", "audits": audits}, indent=1), json_file)
+    return 0

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each flush and each FUA is worth: what the disk would owe nobody without it.  Pure.
+
+A *promise* is a request that makes writes durable: a flush, or a write with FUA.  It is
+audited by a disk that keeps its contract but for this one request, whose durability it
+ignores; it still takes the request and completes it when it did.  By the rules of
+crash/sets.py nothing changes but this:
+
+1. A write whose durability no other promise gave earlier, or at the same time, is durable
+   only when the next promise that covers it completes, or never.  Those writes *hang* on
+   the promise, until then.
+2. A promise on which no write hangs is *idle*: with it and without it the same crash states
+   are legal at every instant, so that nothing can depend on it on a disk like this.
+3. A promise *carries* a record if the record is exposed without it and was not with it.
+   Only records of which some write hangs on it can be (a write that is not durable yet takes
+   nothing away that it did not take away before), so promises that share no record are asked
+   in one pass.
+
+What leads to the bytes (a file system, a database) is not seen here: a promise that carries
+no bytes may still be what a recovery rests on.  Only recovered states say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from powercut.crash.evidence import Evidence
+from powercut.crash.exposure import exposure
+from powercut.crash.sets import durability_sets
+from powercut.model.contract import Honour
+from powercut.model.exposure import ranges_of
+from powercut.model.timeline import RequestKind, Timeline
+from powercut.model.units import NEVER
+from powercut.model.verdict import LsnRange
+
+I64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+NOBODY: Final = -1
+
+
+@dataclass(frozen=True)
+class Dependence:
+    """By whom each request of a timeline was made durable, and when it were without.
+
+    One element per request.  `promise` is the request that did it first, itself for a write
+    with FUA, `NOBODY` for what is no write or was not made durable.  `durable_ns` is when,
+    `without_ns` when another would have; `NEVER` if none.
+    """
+
+    promise: I64
+    durable_ns: I64
+    without_ns: I64
+
+    def hanging(self, promise: int) -> I64:
+        """The writes that hang on `promise`, in submission order."""
+        return np.flatnonzero(self.hangs & (self.promise == promise))
+
+    @property
+    def hangs(self) -> Mask:
+        """True for the writes that hang on the promise which made them durable."""
+        return np.asarray((self.promise != NOBODY) & (self.without_ns > self.durable_ns))
+
+
+@dataclass(frozen=True)
+class Carried:
+    """The records that are exposed without `promise`, and for how long at most (ns)."""
+
+    promise: int
+    lsns: tuple[LsnRange, ...]
+    longest_ns: int
+
+
+def promises(timeline: Timeline) -> I64:
+    """The promises of `timeline` that its disk kept, in submission order.
+
+    None on a disk without a volatile cache, where each write is durable when it completes.
+    """
+    requests, contract = timeline.requests, timeline.contract
+    if not contract.volatile_cache:
+        return np.empty(0, dtype=np.int64)
+    kept = np.zeros(len(requests), dtype=np.bool_)
+    if contract.flush is Honour.HONOURED:
+        kept |= requests.kind == RequestKind.FLUSH
+    if contract.fua is Honour.HONOURED:
+        kept |= requests.fua & requests.is_write
+    kept &= (requests.completed_ns != NEVER) & ~requests.failed
+    if timeline.cut is not None:
+        kept &= requests.completed_ns < timeline.cut.at
+    return np.flatnonzero(kept)
+
+
+def without(timeline: Timeline, promise: int) -> Timeline:
+    """`timeline` on a disk that ignored the durability which request `promise` asked for."""
+    requests = timeline.requests
+    if requests.kind[promise] == RequestKind.FLUSH:
+        # A flush that fails makes nothing durable (crash/sets.py, rule 5), and has no other effect.
+        failed = requests.failed.copy()
+        failed[promise] = True
+        return replace(timeline, requests=replace(requests, failed=failed))
+    fua = requests.fua.copy()
+    fua[promise] = False
+    return replace(timeline, requests=replace(requests, fua=fua))
+
+
+def dependence(timeline: Timeline) -> Dependence:
+    """Applies rule 1 to every request; O(n log n) in the requests."""
+    requests = timeline.requests
+    kept = promises(timeline)
+    durable_ns = durability_sets(timeline).durable_ns
+    count = len(requests)
+    flushes = kept[requests.kind[kept] == RequestKind.FLUSH]
+    first, first_ns, second_ns = _two_earliest(flushes, requests.completed_ns[flushes])
+    completed = np.where(requests.failed, np.int64(NEVER), requests.completed_ns)
+    covering = np.searchsorted(requests.submitted_ns[flushes], completed, side="right")
+    promise, without_ns = first[covering], second_ns[covering]
+    own = np.zeros(count, dtype=np.bool_)
+    own[kept] = requests.kind[kept] != RequestKind.FLUSH
+    # A write's own FUA comes first: a flush that covers it was submitted after its completion.
+    promise = np.where(own, np.arange(count), promise)
+    without_ns = np.where(own, first_ns[covering], without_ns)
+    unmade = durable_ns == NEVER
+    return Dependence(
+        promise=np.where(unmade, np.int64(NOBODY), promise),
+        durable_ns=durable_ns,
+        without_ns=np.where(unmade, np.int64(NEVER), without_ns),
+    )
+
+
+def _two_earliest(flushes: I64, done_ns: I64) -> tuple[I64, I64, I64]:
+    """For each place in `flushes`, and the one behind the last: of those from there on, which
+    ends first, when it ends, and when the next one of them ends.
+    """
+    count = len(flushes)
+    first = np.full(count + 1, NOBODY, dtype=np.int64)
+    first_ns = np.full(count + 1, NEVER, dtype=np.int64)
+    second_ns = first_ns.copy()
+    best, best_ns, next_ns = NOBODY, int(NEVER), int(NEVER)
+    for at in range(count - 1, -1, -1):
+        ends = int(done_ns[at])
+        if ends < best_ns:
+            best, best_ns, next_ns = int(flushes[at]), ends, best_ns
+        else:
+            next_ns = min(next_ns, ends)
+        first[at], first_ns[at], second_ns[at] = best, best_ns, next_ns
+    return first, first_ns, second_ns
+
+
+def carried(evidence: Evidence, *, first_lsn: int = 1) -> list[Carried]:
+    """The promises of which some record from `first_lsn` on is exposed without them; by rule 3.
+
+    In submission order.  Records that are exposed as it was hang on no promise.
+    """
+    hang = dependence(evidence.timeline)
+    exposed = exposure(evidence, first_lsn=first_lsn).exposed
+    worst = exposure(_delayed(evidence, hang, hang.hangs), first_lsn=first_lsn)
+    suspects = worst.lsn[worst.exposed & ~exposed]
+    by_promise = _records_by_promise(evidence, hang, suspects)
+    found = []
+    for group in _apart(by_promise):
+        late = hang.hangs & np.isin(hang.promise, np.fromiter(group, dtype=np.int64))
+        report = exposure(_delayed(evidence, hang, late), first_lsn=first_lsn)
+        for promise in group:
+            at = by_promise[promise] - first_lsn
+            at = at[report.exposed[at]]
+            if len(at):
+                longest_ns = int(report.exposed_ns[at].max())
+                found.append(Carried(promise, ranges_of(report.lsn[at]), longest_ns))
+    return sorted(found, key=lambda one: one.promise)
+
+
+def _delayed(evidence: Evidence, hang: Dependence, which: Mask) -> Evidence:
+    """`evidence` in which the writes `which` became durable without the promise they hang on."""
+    durable_ns = np.where(which, hang.without_ns, evidence.sets.durable_ns)
+    return replace(evidence, sets=replace(evidence.sets, durable_ns=durable_ns))
+
+
+def _records_by_promise(evidence: Evidence, hang: Dependence, suspects: I64) -> dict[int, I64]:
+    """Of `suspects`, which rise, those of which some write hangs on each promise."""
+    runs, per_record = evidence.runs, evidence.layout.chunks
+    runs = runs.select(hang.hangs[runs.write])
+    first = runs.chunk // per_record + 1
+    last = (runs.chunk + runs.count - 1) // per_record + 1
+    low = np.searchsorted(suspects, first, side="left")
+    high = np.searchsorted(suspects, last, side="right")
+    held: dict[int, set[int]] = {}
+    for promise, begin, end in zip(
+        hang.promise[runs.write].tolist(), low.tolist(), high.tolist(), strict=True
+    ):
+        if end > begin:
+            held.setdefault(promise, set()).update(suspects[begin:end].tolist())
+    return {
+        promise: np.array(sorted(lsns), dtype=np.int64) for promise, lsns in sorted(held.items())
+    }
+
+
+def _apart(by_promise: dict[int, I64]) -> Iterator[Iterable[int]]:
+    """Groups of promises no two of which share a record; as few as first come, first served."""
+    taken: dict[int, set[int]] = {}
+    groups: list[list[int]] = []
+    for promise, lsns in by_promise.items():
+        used = set().union(*(taken.get(lsn, set()) for lsn in lsns.tolist()))
+        number = next(n for n in range(len(groups) + 1) if n not in used)
+        if number == len(groups):
+            groups.append([])
+        groups[number].append(promise)
+        for lsn in lsns.tolist():
+            taken.setdefault(lsn, set()).add(number)
+    yield from groups

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The audit of a recording: what each of its flushes and FUA writes was worth.
+
+It follows from the recording, and `powercut audit --json` writes it.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final, Literal
+
+from powercut.model.verdict import LsnRange
+from powercut.store.record import Record
+
+AUDIT_FORMAT: Final = "powercut-audit/1"
+
+
+class Worth(enum.Enum):
+    """What is known of a promise, a flush or a write with FUA: the strongest of these."""
+
+    CARRIES = "carries records"
+    """Without it the bytes of an acknowledged record are exposed."""
+
+    LEADS = "leads to records"
+    """Without it a recovered state loses an acknowledged record, or does not recover."""
+
+    IDLE = "idle"
+    """It made nothing durable: the same crash states are legal without it.  This is proved."""
+
+    UNSEEN = "no loss seen"
+    """It made something durable, and no state that was looked at needs it.  This is no proof."""
+
+
+class PromiseKind(enum.Enum):
+    """The two requests that make writes durable."""
+
+    FLUSH = "flush"
+    FUA = "FUA write"
+
+
+class AuditedPromise(Record):
+    """One flush, or one write with FUA, and the disk that ignores just this one."""
+
+    request: int
+    """Its number in the disk log, from 0."""
+
+    kind: PromiseKind
+    at_ms: float
+    """When it was submitted, since the first attempt."""
+
+    took_us: float
+    """From its submission to its completion."""
+
+    worth: Worth
+    hanging: int
+    """Writes that became durable by it, and without it later or never."""
+
+    hanging_bytes: int
+    holds: tuple[str, ...]
+    """What those writes hold, by the file system's structures: `journal`, `inodes`, ..."""
+
+    lsns: tuple[LsnRange, ...] = ()
+    """Records that are lost without it."""
+
+    longest_ms: float = 0.0
+    """For how long the bytes of one of them are exposed at most; 0 if recovery lost them."""
+
+    states: int = 0
+    """Crash states that only the lack of this promise makes legal, and that were recovered."""
+
+    states_lost: int = 0
+    """Those of them that lose a record or do not recover."""
+
+    message: str = ""
+    """What the first of those says."""
+
+
+class LatePromise(Record):
+    """Records that were acknowledged before any promise covered them: a sync is missing."""
+
+    lsns: tuple[LsnRange, ...]
+    """Neighbours that the same promise made durable in the end."""
+
+    promise: int
+    """The request that did; -1 if none did."""
+
+    longest_ms: float
+    """How long the longest of them was exposed."""
+
+
+class Audit(Record):
+    """The outcome of one audit."""
+
+    format: Literal["powercut-audit/1"] = AUDIT_FORMAT
+    powercut: str
+    scenario: str
+    cell: str
+    trial: int
+    acknowledged: int
+    """Records acknowledged."""
+
+    run_ms: float
+    """From the first attempt to the last thing that happened at the disk."""
+
+    promises: tuple[AuditedPromise, ...]
+    """In the order of submission."""
+
+    late: tuple[LatePromise, ...]
+    """What was acknowledged too early as it is, with no promise taken away."""
+
+    engine: str = ""
+    """What recovered states; empty if none were."""
+
+    states_from: int = 0
+    """Promises of which states were recovered."""
+
+    states: int = 0
+    """States recovered in all."""
+
+    undecided: tuple[str, ...] = ()
+    """Why states could not be judged, if some could not."""
+
+    seconds: float = 0.0
+
+    def of(self, worth: Worth) -> tuple[AuditedPromise, ...]:
+        """The promises of that worth."""
+        return tuple(one for one in self.promises if one.worth is worth)
