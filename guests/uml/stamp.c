@@ -8,9 +8,15 @@
  * CLOCK_MONOTONIC in nanoseconds, u64 little-endian.  So an ack has the instant at which it
  * was made, on the clock of the capture disk, however late the controller receives it.
  *
+ * The descriptor does not block, and UML keeps up to 4 KiB of what could not be sent for later,
+ * while the program runs on: its claims would have the instant of a later moment, or be gone with
+ * the guest.  So where the controller is behind, the whole guest waits here until it is not.
+ *
  * The guard preloads it into UML alone.
  */
 #include <dlfcn.h>
+#include <errno.h>
+#include <poll.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/types.h>
@@ -39,6 +45,10 @@ ssize_t write(int fd, const void *data, size_t size)
     clock_gettime(CLOCK_MONOTONIC, &now);
     instant = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
     struct iovec parts[2] = {{&instant, sizeof instant}, {(void *)(uintptr_t)data, size}};
-    sent = writev(fd, parts, 2);
+    while ((sent = writev(fd, parts, 2)) < 0 && (errno == EAGAIN || errno == EINTR)) {
+        struct pollfd room = {fd, POLLOUT, 0};
+
+        poll(&room, 1, -1);
+    }
     return sent < 0 ? sent : sent - (ssize_t)sizeof instant;
 }

@@ -14,17 +14,25 @@ from typing import Final
 
 from powercut.explore.program import ProgramExplorer
 from powercut.explore.request import Budget
-from powercut.model.verdict import Verdict
+from powercut.model.errors import DamagedRecording
+from powercut.model.verdict import FindingKind, Verdict
 from powercut.recording.program import open_program
 from powercut.recover.uml.engine import UmlEngine
 from powercut.rig.program import Program
 from powercut.rig.scratch import scratch
+from powercut.store.manifest import digest_of
 from powercut.store.program import ProgramDir, ProgramResult
 from powercut.trial.program import ProgramJob, prepare, record_program
 
 LYING: Final = "lying"
 _CONTROL_BUDGET: Final = Budget(states=12)
 _CONTROL_SHARE: Final = 0.25  # of the acks and of the time that the cell itself has
+
+_OF_EACH_RECORDING: Final = ("recording", "cut_ns", "trouble", "damage")
+"""Fields of program.json in which two recordings of the same settings differ."""
+
+_NOTICED: Final = frozenset({FindingKind.LOST.value, FindingKind.CORRUPT.value})
+"""What a check has to say of the control; a disk that does not mount is not of its doing."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +82,9 @@ def judge_program(
 ) -> ProgramResult:
     """Judges a recording and its control from what is on disk; writes result.json.
 
-    Raises DamagedRecording, HostError.
+    Raises DamagedRecording, also for the control of another recording, HostError.
     """
+    check_control(directory)
     control = _explore(
         directory.control(LYING),
         ProgramLimits(_CONTROL_BUDGET, limits.state_s, limits.seed),
@@ -91,13 +100,39 @@ def judge_program(
     return result
 
 
+def check_control(directory: ProgramDir) -> None:
+    """Raises DamagedRecording unless the control differs from its recording in lying alone.
+
+    A loss of whatever else would show nothing of this program and its check.
+    """
+    control = directory.control(LYING)
+    record, found = directory.read_record(), control.read_record()
+    own = {name: getattr(found, name) for name in _OF_EACH_RECORDING}
+    lying = {"control": LYING, "contract": record.contract.lying()}
+    wanted = record.model_copy(update=own | lying)
+    fields = type(record).model_fields
+    differing = [name for name in fields if getattr(found, name) != getattr(wanted, name)]
+    if digest_of(control.base) != digest_of(directory.base):
+        differing.append(control.base.name)
+    if differing:
+        raise DamagedRecording(
+            f"{control.path}: it is not the control of {directory.path}: another "
+            f"{', '.join(differing)}",
+            hint="put back the folders that were recorded together, or record again",
+        )
+
+
 def with_control(result: ProgramResult, control: ProgramResult) -> ProgramResult:
     """The verdict once the control is known: no SAFE if it was not LOSSY."""
     changes: dict[str, object] = {"controls": {LYING: control.verdict}}
-    if control.outcome is not Verdict.LOSSY:
+    noticed = any(
+        finding.kind in _NOTICED and finding.verdict == Verdict.LOSSY.name
+        for finding in control.findings
+    )
+    if control.outcome is not Verdict.LOSSY or not noticed:
         why = (
-            "the control did not lose anything: on a disk that ignores flushes "
-            f"{control.states} states kept everything that this program acknowledged, or nothing "
+            "the control did not lose anything: on a disk that ignores flushes the check missed "
+            f"nothing of what this program acknowledged in {control.states} states, or nothing "
             "could be said of them; so what its check says is no evidence"
         )
         changes["reasons"] = (

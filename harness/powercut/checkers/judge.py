@@ -8,7 +8,7 @@ failure is a finding.  Nothing was checked: nothing is known.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from powercut.model.verdict import Confirmed, Finding, FindingKind, Verdict, losses
 
@@ -27,6 +27,21 @@ class Judgement:
 def judge(findings: Iterable[Finding]) -> Verdict:
     """The verdict of checkers that all ran to their end: SAFE if none found anything."""
     return max((finding.verdict for finding in findings), default=Verdict.SAFE)
+
+
+def without_conviction(judgement: Judgement, why: str) -> Judgement:
+    """The same findings where nobody can be convicted by them: no loss, but no SAFE either."""
+    findings = tuple(
+        replace(
+            finding,
+            verdict=Verdict.INCONCLUSIVE,
+            message=f"{finding.message}; no loss, since {why}",
+        )
+        if finding.verdict is Verdict.LOSSY
+        else finding
+        for finding in judgement.findings
+    )
+    return Judgement(findings, max(judge(findings), Verdict.INCONCLUSIVE))
 
 
 def confirms(seen: Sequence[Finding], found: Iterable[Finding]) -> Confirmed:

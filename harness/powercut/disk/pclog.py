@@ -40,6 +40,9 @@ from powercut.model.wal import crc32c_rows
 Mask = npt.NDArray[np.bool_]
 Events = npt.NDArray[np.void]
 
+_FAILING: Final = ("refusing requests", "failing reads")
+"""How those marks begin with which the disk says that its host fails it; see the format's page."""
+
 _BLOCK: Final = 1 << 15
 """Events checked at a time: 2 MiB, which a processor's cache holds."""
 
@@ -51,6 +54,14 @@ def read_timeline(prefix: Path, *, verify_payloads: bool, read: ReadFile = map_f
     Raises DamagedRecording, naming file and event, for anything wrong before the end.
     """
     return _Reader(prefix, read).timeline(verify_payloads=verify_payloads)
+
+
+def host_failures(timeline: Timeline) -> tuple[str, ...]:
+    """How its host failed the capture disk, in the disk's own marks; empty if it did not.
+
+    Such a disk has kept no contract: what a guest made of it acquits no disk and convicts none.
+    """
+    return tuple(name for _, name in timeline.marks if name.startswith(_FAILING))
 
 
 def surviving_image(timeline: Timeline, base: Path) -> Bytes:

@@ -8,9 +8,10 @@ States are taken in this order, so that a small budget sees most:
    which it promised it, on the worst disk that the contract permits.  Up to half of the budget;
 3. all policies at all instants.
 
-A state that loses something is recovered once more: only what repeats itself is a loss.  The disk
-after `setup` comes before all others: a check that finds operations there, or does not look at
-everything, cannot be believed, and the verdict is INCONCLUSIVE.
+A recording that its host has damaged is not looked at: neither what it loses nor what it keeps
+would say anything.  A state that loses something is recovered once more: only what repeats itself
+is a loss.  The disk after `setup` comes before all others: a check that finds operations there, or
+does not look at everything, cannot be believed, and the verdict is INCONCLUSIVE.
 """
 
 from __future__ import annotations
@@ -92,6 +93,8 @@ class ProgramExplorer:
         start = time.monotonic()
         tally, history = self._tally, self._recording.history
         tally.reasons += self._recording.gaps
+        if self._recording.doubts:
+            return self._result(0.0)
         if len(history.acked) < OPERATIONS_MIN:
             tally.reasons.append(
                 f"{len(history.acked)} operations were acknowledged, and fewer than "

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 ATOMIC_UNIT: Final = 4096
@@ -62,3 +62,7 @@ class DeviceContract:
         return not self.volatile_cache or (
             self.flush is Honour.HONOURED and self.fua is Honour.HONOURED
         )
+
+    def lying(self) -> DeviceContract:
+        """The same disk, but that it ignores flushes and FUA."""
+        return replace(self, flush=Honour.IGNORED, fua=Honour.IGNORED)

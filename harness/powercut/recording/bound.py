@@ -2,7 +2,8 @@
 """Reads the evidence of a recording, and nothing but that of this recording.
 
 Disk log, recovery's log and history name the recording that they belong to, as does the
-observation (powercut.store.layout); trial.json says which that is, under the seal.  A file of
+observation (powercut.store.layout); trial.json says which that is, under the seal.  The log of a
+program's disk is read by the same rules, and program.json says whose it is.  A file of
 another recording is refused, whatever its own checksums say.  The header of a log names the
 contract that its disk kept, too: it has to be the one that the settings asked for.
 
@@ -78,15 +79,26 @@ def binding_text(trial: TrialDir) -> str:
     )
 
 
-def _read_log(
-    trial: TrialDir, record: TrialRecord, prefix: Path, *, verify_payloads: bool
+def read_bound_log(
+    prefix: Path, binding: Binding, contract: DeviceContract, *, verify_payloads: bool
 ) -> Timeline:
+    """The log named `prefix`, which must be that of the recording `binding`, of such a disk.
+
+    Raises DamagedRecording.
+    """
     path = log_path(prefix)
     contents = {file: evidence_bytes(file) for file in (path, data_path(prefix))}
     header = header_of(path, contents[path])
-    _check_header(path, header, trial.read_binding())
-    _check_contract(path, header.contract, record.parameters.disk.contract())
+    _check_header(path, header, binding)
+    _check_contract(path, header.contract, contract)
     return read_timeline(prefix, verify_payloads=verify_payloads, read=contents.__getitem__)
+
+
+def _read_log(
+    trial: TrialDir, record: TrialRecord, prefix: Path, *, verify_payloads: bool
+) -> Timeline:
+    contract = record.parameters.disk.contract()
+    return read_bound_log(prefix, trial.read_binding(), contract, verify_payloads=verify_payloads)
 
 
 def _check_header(path: Path, header: LogHeader, binding: Binding) -> None:

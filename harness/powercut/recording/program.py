@@ -3,47 +3,69 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from powercut.channel.lines import unpack
 from powercut.crash.states import StateSpace
-from powercut.disk.pclog import read_timeline
-from powercut.disk.pclog_format import log_path, read_header
-from powercut.model.binding import check_digest
+from powercut.disk.pclog import host_failures
 from powercut.model.errors import DamagedRecording
-from powercut.model.operations import OperationHistory
+from powercut.model.operations import OperationHistory, Packet
+from powercut.model.timeline import Timeline
+from powercut.recording.bound import read_bound_log
 from powercut.store.program import ProgramDir, ProgramRecord
 from powercut.workload.program.claims import history_of
 
 
 @dataclass(frozen=True)
 class ProgramRecording:
-    """Disk, claims and crash states of one run; `gaps` says what is missing, empty if nothing."""
+    """Disk, claims and crash states of one run.
+
+    `gaps` says what keeps it from being SAFE; of these, `doubts` keep even a loss from being
+    certain, since they are of the host's making.
+    """
 
     directory: ProgramDir
     record: ProgramRecord
     history: OperationHistory
     space: StateSpace
     gaps: tuple[str, ...]
+    doubts: tuple[str, ...] = ()
 
 
 def open_program(directory: ProgramDir) -> ProgramRecording:
     """Reads a sealed recording.  Raises DamagedRecording."""
     record = directory.read_record()
-    header = read_header(directory.disk_log)
-    check_digest(log_path(directory.disk_log), header.binding.digest, record.binding)
-    timeline = read_timeline(directory.disk_log, verify_payloads=True)
+    timeline = read_bound_log(
+        directory.disk_log, record.binding, record.contract, verify_payloads=True
+    )
     try:
         packets = unpack(directory.lines.read_bytes(), record.binding)
     except OSError as error:
         raise DamagedRecording(f"{directory.lines}: {error.strerror}") from error
     if record.cut_ns is None or timeline.cut is None or int(timeline.cut.at) != record.cut_ns:
         raise DamagedRecording(f"{directory.path}: the disk log is not that of this cut")
-    if timeline.contract != record.contract:
-        raise DamagedRecording(f"{directory.path}: the disk log is of a disk with another contract")
     history = history_of(packets, record.cut_ns)
-    gaps = [*record.trouble, *history.trouble]
+    doubts = _doubts(record, timeline, packets)
+    gaps = (*record.trouble, *history.trouble, *doubts)
+    space = StateSpace(timeline, history)
+    return ProgramRecording(directory, record, history, space, gaps, doubts)
+
+
+def _doubts(
+    record: ProgramRecord, timeline: Timeline, packets: Sequence[Packet]
+) -> tuple[str, ...]:
+    """What the host did to the recording: no loss in it can be laid to the disk or the program."""
+    doubts = [*record.damage]
+    doubts += [
+        f"the disk under test was failed by its host: {why}" for why in host_failures(timeline)
+    ]
     if not timeline.complete:
-        gaps.append("the disk log was not closed: later requests are missing")
-    gaps += [name for _, name in timeline.marks if name.startswith(("refusing", "failing"))]
-    return ProgramRecording(directory, record, history, StateSpace(timeline, history), tuple(gaps))
+        doubts.append("the disk log was not closed: later requests are missing")
+    instants = [packet.at_ns for packet in packets]
+    if any(later < one for one, later in pairwise(instants)):
+        doubts.append("the clock of the program's lines went back")
+    if instants and instants[0] < timeline.start_ns:
+        doubts.append("the program's lines are older than the disk: they are of another clock")
+    return tuple(doubts)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from powercut.crash.evidence import Evidence, gather
+from powercut.disk.pclog import host_failures
 from powercut.model.contract import CutKind
 from powercut.model.errors import DamagedRecording
 from powercut.model.timeline import Timeline
@@ -85,6 +86,12 @@ def open_trial(trial: TrialDir) -> TrialRecording:
     """
     record = trial.read_record()
     timeline = read_disk_log(trial, record, verify_payloads=True)
+    if failed := host_failures(timeline):
+        raise DamagedRecording(
+            f"{trial.path}: the disk under test was failed by its host ({'; '.join(failed)}): "
+            "nothing follows from its crash states",
+            hint="make room on the host, or look at its disk, and record again",
+        )
     recorded = read_acks(trial)
     gaps = [record.trouble] if record.trouble else []
     if not timeline.complete:

@@ -55,20 +55,26 @@ class LineReceiver:
         self._file.write(header(binding))
         self._on_packet = on_packet
         self._size = 0
-        self._failure: OSError | None = None
+        self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._receive, name="lines", daemon=True)
         self._thread.start()
 
     def _receive(self) -> None:
         try:
-            while raw := self._ours.recv(_PACKET_MAX):
+            while raw := self._received():
                 packet = Packet(int.from_bytes(raw[:8], "little"), raw[8:])
                 self._size += self._file.write(pack(packet))
                 if self._size > _LINES_MAX:
                     raise OSError(errno.EFBIG, f"more than {_LINES_MAX >> 20} MiB of lines")
                 self._on_packet(packet)
-        except OSError as error:
+        except Exception as error:  # what is not read from here on is missing, whatever it was
             self._failure = error
+
+    def _received(self) -> bytes:
+        raw, _, flags, _ = self._ours.recvmsg(_PACKET_MAX)
+        if flags & socket.MSG_TRUNC:
+            raise OSError(errno.EMSGSIZE, f"a packet of more than {_PACKET_MAX} bytes")
+        return raw
 
     def close(self) -> None:
         """Waits for what is still on its way, once nobody holds the other end.

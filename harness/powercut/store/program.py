@@ -36,6 +36,8 @@ _SEALED: Final = (RECORD, "base.img", "disk.log", "disk.data", "lines.bin", "con
 class ProgramRecord(BaseModel):
     """program.json.  `size` is in bytes; `cut_ns` is the instant of the cut, None without one.
 
+    `trouble` is what went wrong while the program ran; `damage` what went wrong with the recording
+    itself.
     `recording` is a name that no other recording has, 32 hex digits.
     """
 
@@ -55,11 +57,12 @@ class ProgramRecord(BaseModel):
     recording: str
     cut_ns: int | None = None
     trouble: tuple[str, ...] = ()
+    damage: tuple[str, ...] = ()
 
     @property
     def binding(self) -> Binding:
         """What all evidence of this recording carries: a digest of what was to be done."""
-        covered = self.model_dump(mode="json", exclude={"cut_ns", "trouble"})
+        covered = self.model_dump(mode="json", exclude={"cut_ns", "trouble", "damage"})
         text = json.dumps(covered, sort_keys=True, separators=(",", ":")).encode()
         cell = self.control or "program"
         digest = hashlib.sha256(text).digest()

@@ -16,7 +16,7 @@ from powercut.checkers.acks import check_acks
 from powercut.checkers.agreement import check_agreement, explain_losses
 from powercut.checkers.environment import check_environment
 from powercut.checkers.exposure import check_exposure
-from powercut.checkers.judge import Checker, run_checkers
+from powercut.checkers.judge import Checker, run_checkers, without_conviction
 from powercut.checkers.reading import reading_of
 from powercut.checkers.wal import check_wal, required_after
 from powercut.crash.evidence import Evidence, gather
@@ -24,6 +24,7 @@ from powercut.crash.exposure import exposure
 from powercut.crash.proof import prove_acks
 from powercut.crash.recognised import unrecognised
 from powercut.crash.survival import survival
+from powercut.disk.pclog import host_failures
 from powercut.model.acks import AckProof
 from powercut.model.errors import DamagedRecording, PowercutError
 from powercut.model.exposure import ExposureReport
@@ -41,9 +42,6 @@ from powercut.trial.loss_story import story_of
 from powercut.workload.wal.commands import wal_layout
 
 T = TypeVar("T")
-
-_FAILING = ("refusing requests", "failing reads")
-"""How the capture disk's marks begin when its host fails it (docs/formats/disk-log.md)."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +86,8 @@ def judge_trial(directory: TrialDir) -> TrialResult:
         if loaded.observation:
             checkers |= _live_checkers(evidence, loaded.observation, attempted)
     judgement = run_checkers(checkers)
+    if loaded.timeline and (failed := host_failures(loaded.timeline)):
+        judgement = without_conviction(judgement, f"its host failed the disk: {'; '.join(failed)}")
     loss = None
     if evidence is not None and report is not None and recognised:
         loss = story_of(evidence, report, lost_lsns(judgement.findings))
@@ -144,7 +144,8 @@ def _load(directory: TrialDir) -> _Loaded:
     observation = attempt(lambda: _observation(directory, record))
     if timeline:
         gaps.extend(
-            _gap(f"the disk under test was failed by its host: {why}") for why in _failed(timeline)
+            _gap(f"the disk under test was failed by its host: {why}")
+            for why in host_failures(timeline)
         )
     if recorded and not recorded.complete:
         gaps.append(_gap("the history of acks was cut off: later ones may be missing"))
@@ -152,11 +153,6 @@ def _load(directory: TrialDir) -> _Loaded:
         gaps.append(_gap(f"the workload failed: {recorded.history.error}"))
     layout = wal_layout(record.parameters)
     return _Loaded(record, timeline, recorded, observation, layout, tuple(gaps))
-
-
-def _failed(timeline: Timeline) -> list[str]:
-    """Why the capture disk failed requests, if it did: it never goes on unrecorded."""
-    return [name for _, name in timeline.marks if name.startswith(_FAILING)]
 
 
 def _observation(directory: TrialDir, record: TrialRecord) -> Observation:
@@ -167,7 +163,9 @@ def _observation(directory: TrialDir, record: TrialRecord) -> Observation:
     """
     observation = directory.read_observation()
     during = read_recovery_log(directory, record, verify_payloads=False)
-    reasons = _failed(during) + ([] if during.complete else ["its log was not closed in order"])
+    reasons = [*host_failures(during)]
+    if not during.complete:
+        reasons.append("its log was not closed in order")
     if reasons:
         raise DamagedRecording(f"the disk failed during recovery: {'; '.join(reasons)}")
     return observation

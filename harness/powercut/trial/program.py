@@ -20,7 +20,7 @@ from powercut import __version__
 from powercut.disk.base import BaseImageSpec, ensure_base_image
 from powercut.disk.capture import CaptureConfig, CaptureDisk
 from powercut.model.binding import Binding
-from powercut.model.contract import CutPolicy, DeviceContract, Honour
+from powercut.model.contract import CutPolicy, DeviceContract
 from powercut.model.errors import HostError, PowercutError, UsageError
 from powercut.model.operations import Packet
 from powercut.rig.program import Program
@@ -56,8 +56,7 @@ class ProgramJob:
 
     def lying(self) -> ProgramJob:
         """The same on a disk that ignores flushes and FUA."""
-        contract = replace(self.contract, flush=Honour.IGNORED, fua=Honour.IGNORED)
-        return replace(self, contract=contract)
+        return replace(self, contract=self.contract.lying())
 
 
 def prepare(job: ProgramJob, base: Path, cache: Path) -> None:
@@ -112,11 +111,10 @@ def record_program(
     if not directory.base.exists():
         shutil.copyfile(base, directory.base)
         directory.base.chmod(0o444)
-    trouble: list[str] = []
-    cut_ns, console = _run_until_cut(job, record.binding, directory, notify, trouble)
-    directory.write_console(console)
-    told = tuple(dict.fromkeys(trouble))
-    directory.write_record(record.model_copy(update={"cut_ns": cut_ns, "trouble": told}))
+    ended = _run_until_cut(job, record.binding, directory, notify)
+    directory.write_console(ended.console)
+    told = {"cut_ns": ended.cut_ns, "trouble": ended.trouble, "damage": ended.damage}
+    directory.write_record(record.model_copy(update=told))
     directory.seal()
 
 
@@ -147,15 +145,22 @@ def _guest(
     return ProgramGuest(disk.socket, plan, folder, receiver)
 
 
+@dataclass(frozen=True)
+class _Ended:
+    """How a run ended; `trouble` and `damage` as in program.json."""
+
+    cut_ns: int
+    console: str
+    trouble: tuple[str, ...]
+    damage: tuple[str, ...]
+
+
 def _run_until_cut(
-    job: ProgramJob,
-    binding: Binding,
-    directory: ProgramDir,
-    notify: Callable[[int], None],
-    trouble: list[str],
-) -> tuple[int | None, str]:
+    job: ProgramJob, binding: Binding, directory: ProgramDir, notify: Callable[[int], None]
+) -> _Ended:
     counter = _Counter(notify)
-    cut_ns = None
+    trouble: list[str] = []
+    damage: list[str] = []
     with scratch() as folder:
         config = CaptureConfig(directory.base, directory.disk_log, job.contract, binding, folder)
         with CaptureDisk(config) as disk:
@@ -171,8 +176,9 @@ def _run_until_cut(
             try:
                 receiver.close()
             except HostError as error:
-                trouble.append(str(error))
-    return cut_ns, guest.console
+                damage.append(str(error))
+    told = tuple(dict.fromkeys(trouble))
+    return _Ended(cut_ns, guest.console, told, tuple(damage))
 
 
 def _run(job: ProgramJob, guest: ProgramGuest, counter: _Counter, trouble: list[str]) -> None:

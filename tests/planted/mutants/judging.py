@@ -44,14 +44,14 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "recovery-log-not-closed",
-            "([] if during.complete else",
-            "([] if True else",
+            "    if not during.complete:",
+            "    if False:",
             "a log of recovery that was not closed is forgiven",
         ),
         (
             "host-failed-disk",
-            "name.startswith(_FAILING)]",
-            "name == _FAILING]",
+            "            for why in host_failures(timeline)",
+            "            for why in ()",
             "a disk that its host failed is forgiven",
         ),
         (

@@ -74,8 +74,14 @@ def test_what_is_required_depends_on_the_instant():
     assert [history.required(t) for t in (20, 21, 41)] == [None, LsnRange(1, 1), LsnRange(1, 2)]
     assert judged("? 1, + 1, ? 2, + 2", "= 1", instant=40) == []
     assert judged("? 1, + 1, ? 2, + 2", "= 1", instant=41) == [(K.LOST, "LOSSY", ["2"])]
-    assert judged("? 1, + 1, ? 2, + 2", "= 1-2", instant=21) == [
-        (K.NEVER_ATTEMPTED, "LOSSY", ["2"])
+
+
+def test_an_attempt_that_is_announced_late_convicts_nobody():
+    """No disk returns what was not yet written: the program has said it too late."""
+    assert judged("? 1, + 1, ? 2, + 2", "= 1-2", instant=21) == [(K.INCOMPLETE, "INCONCLUSIVE", [])]
+    assert judged("? 1, + 1, ? 2, + 2", "= 1-3", instant=21) == [
+        (K.NEVER_ATTEMPTED, "LOSSY", ["3"]),
+        (K.INCOMPLETE, "INCONCLUSIVE", []),
     ]
 
 

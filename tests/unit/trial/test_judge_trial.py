@@ -18,6 +18,7 @@ from powercut.model.errors import DamagedRecording
 from powercut.model.failure import Failure
 from powercut.model.observation import Extent, Observation, SlotState
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
+from powercut.recording.trial_recording import open_trial
 
 RECORD = 512
 LIAR = {"flush": Honour.IGNORED}
@@ -192,6 +193,30 @@ def test_a_disk_that_its_host_failed_acquits_nobody(played, mark):
     result = played(five, mark_after_cut=mark).judged()
     assert kinds(result) == [INCOMPLETE]
     assert f"the disk failed during recovery: {mark}" in messages(result)
+
+
+@pytest.mark.parametrize("mark", ["failing reads: EIO", "refusing requests: ENOSPC"])
+def test_a_disk_that_its_host_failed_convicts_nobody(played, mark):
+    """An ack after a request that the host refused is no loss of the disk's."""
+
+    def marked(words):
+        def play(trial):
+            trial.commit(4)
+            trial.disk.mark(words)
+            trial.write()
+            trial.ack()
+
+        return play
+
+    convicted = played(marked("half time")).judged()
+    assert convicted.verdict is Verdict.LOSSY
+    assert convicted.commits_lost == 1
+    made = played(marked(mark))
+    result = made.judged()
+    assert (result.verdict, result.commits_lost) == (Verdict.INCONCLUSIVE, 0)
+    assert "no loss, since its host failed the disk" in messages(result)
+    with pytest.raises(DamagedRecording, match=f"failed by its host .{mark}"):
+        open_trial(made.directory)
 
 
 def test_a_payload_that_was_damaged_on_the_host_convicts_nobody(played):

@@ -3,7 +3,8 @@
 
 1. Acknowledged and not there: lost.
 2. There and wrong, whatever was said of it: corrupt.
-3. There and never tried: a phantom.
+3. There and never tried: a phantom.  There, and tried only after the cut by what the program
+   says: no disk does that; the program says it late, and the verdict is INCONCLUSIVE.
 4. Tried and not acknowledged, or failed: may be there or not.
 5. The store contradicts itself: not recovered.
 
@@ -40,23 +41,32 @@ def check_operations(history: OperationHistory, instant: int, sighting: Sighting
         lost = {one for one in required - wrong if not sighting.is_present(one)}
         if lost:
             findings.append(_of(FindingKind.LOST, lost, "acknowledged and not there"))
-    phantoms = _phantoms(sighting.present, attempted)
-    if phantoms:
-        count = sum(len(span) for span in phantoms)
-        message = f"{count} operations are there and were never tried: {_text(phantoms)}"
-        findings.append(
-            Finding(
-                FindingKind.NEVER_ATTEMPTED,
-                # A program that does not keep to its own words may have tried them silently.
-                Verdict.INCONCLUSIVE if history.trouble else Verdict.LOSSY,
-                message,
-                tuple(phantoms),
-            )
-        )
+    findings += _never_tried(history, attempted, sighting)
     findings += [
         Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, f"the program's check: {why}")
         for why in sighting.incomplete
     ]
+    return findings
+
+
+def _never_tried(
+    history: OperationHistory, attempted: frozenset[int], sighting: Sighting
+) -> list[Finding]:
+    findings = []
+    phantoms = _phantoms(sighting.present, history.names)
+    if phantoms:
+        count = sum(len(span) for span in phantoms)
+        message = f"{count} operations are there and were never tried: {_text(phantoms)}"
+        # A program that does not keep to its own words may have tried them silently.
+        verdict = Verdict.INCONCLUSIVE if history.trouble else Verdict.LOSSY
+        findings.append(Finding(FindingKind.NEVER_ATTEMPTED, verdict, message, tuple(phantoms)))
+    late = [one for one in history.names - attempted if sighting.is_present(one)]
+    if late:
+        message = (
+            f"{len(late)} operations are there whose attempt was announced later: "
+            f"{_text(lsn_ranges(late))}; `? N` comes before anything that N does"
+        )
+        findings.append(Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message))
     return findings
 
 

@@ -18,18 +18,20 @@ _SHOWN_MAX: Final = 4
 
 
 def history_of(packets: Sequence[Packet], cut_ns: int = int(NEVER)) -> OperationHistory:
-    """What the program claimed before the cut.
+    """What the program claimed before the cut, and what it attempted at any time.
 
     Claims that cannot be are its trouble: an ack of what was never tried or has failed, a second
     ack, a second attempt of what was acknowledged.
     """
-    read = lines_of_run(packet for packet in packets if packet.at_ns < cut_ns)
+    read = lines_of_run(packets)
     attempts: dict[int, int] = {}
     acks: dict[int, int] = {}
     failed: set[int] = set()
     trouble = list(read.problems)
     ready = None
     for line in read.lines:
+        if line.at_ns >= cut_ns and line.kind is not LineKind.ATTEMPT:
+            continue
         problem = _impossible(line, attempts, acks, failed)
         if problem:  # what cannot be is the program's mistake, and requires nothing
             trouble.append(problem)
