@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where things are: built parts, scenarios, the cache, results.
 
-In a checkout everything lies in the checkout.  Installed with pip, what the wheel carries (built
+In a checkout everything lies in the checkout; where that is another user's or read-only, images
+are made in the user's own cache.  Installed with pip, what the wheel carries (built
 parts, scenarios, example programs) lies in the package and is only read; images are made in
 the user's cache, and results land in the folder that the user is in.
 """
@@ -40,15 +41,30 @@ def _inside(folder: Path) -> bool:
         return False
 
 
-BUILD: Final = Path(
-    os.environ.get("POWERCUT_BUILD", _user_cache() / "powercut" if INSTALLED else ROOT / "build")
-)
-"""Where guest images are made, and in a checkout the built parts.  Safe to delete."""
+def _may_write(folder: Path) -> bool:
+    """Whether this user may make files in `folder`, or make the folder."""
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    return os.access(there, os.W_OK | os.X_OK)
 
-CACHE: Final = Path(os.environ.get("POWERCUT_CACHE", BUILD / "cache"))
+
+def _build() -> Path:
+    """A checkout's own folder, unless that belongs to somebody else or is read-only."""
+    given = os.environ.get("POWERCUT_BUILD")
+    if given:
+        return Path(given)
+    own = ROOT / "build"
+    return _user_cache() / "powercut" if INSTALLED or not _may_write(own) else own
+
+
+BUILD: Final = _build()
+"""Where guest images are made, and usually the built parts.  Safe to delete."""
+
+CACHE: Final = Path(os.environ.get("POWERCUT_CACHE") or BUILD / "cache")
 """Formatted base images and guest templates, by the hash of what made them.  Safe to delete."""
 
-PARTS: Final = SHIPPED / "parts" if INSTALLED else BUILD
+PARTS: Final = (
+    SHIPPED / "parts" if INSTALLED else Path(os.environ.get("POWERCUT_BUILD") or ROOT / "build")
+)
 """What is built from C: `bin/`, `lib/`, the capture plugin."""
 
 SCENARIOS: Final = ROOT / "scenarios"
@@ -56,6 +72,11 @@ SCENARIOS: Final = ROOT / "scenarios"
 
 RESULTS: Final = ROOT / "results" if not INSTALLED and _inside(ROOT) else Path("results")
 """Where runs land by default: in the folder that the caller is in, or in the checkout around it."""
+
+NOT_WRITABLE: Final = (
+    "results go elsewhere with --results DIR; guest images and caches with POWERCUT_BUILD=DIR"
+)
+"""What to do about a folder that this user may not write to."""
 
 WAL_BINARY: Final = PARTS / "bin" / "wal"
 CAPTURE_PLUGIN: Final = PARTS / "nbdkit-capture-plugin.so"

@@ -10,6 +10,7 @@ A command is imported when it is called, and imports what takes time when it run
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -20,6 +21,7 @@ import click
 from powercut import __version__
 from powercut.cli.output import INTERRUPTED, TROUBLE, echo
 from powercut.model.errors import PowercutError
+from powercut.paths import NOT_WRITABLE
 
 COMMANDS = {
     "analyze": "powercut.cli.analyze:analyze",
@@ -92,11 +94,20 @@ def main() -> None:
         # Whoever read the output has gone; Python must not complain once more at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = TROUBLE
-    except Exception:  # status 1 would claim that a verdict differs
-        traceback.print_exc()
-        echo("powercut: this is a bug in powercut; nothing was proved", err=True)
+    except Exception as error:  # status 1 would claim that a verdict differs
+        _say_unexpected(error)
         status = TROUBLE
     sys.exit(status)
+
+
+def _say_unexpected(error: Exception) -> None:
+    """A folder that may not be written to is the host's; anything else is a bug of ours."""
+    if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        echo(f"powercut: {error.filename}: {error.strerror}; nothing was proved", err=True)
+        echo(f"hint: {NOT_WRITABLE}", err=True)
+        return
+    traceback.print_exc()
+    echo("powercut: this is a bug in powercut; nothing was proved", err=True)
 
 
 @click.group(cls=CommandTable, context_settings={"help_option_names": ["-h", "--help"]})

@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from powercut.machine.fuse import alone_argv
 from powercut.machine.guest.image import current_guest_image
 from powercut.machine.guest.suites import CachedSuite, cached_suites
 from powercut.machine.port import Accelerator
@@ -230,11 +231,8 @@ def _fuse(*, fresh: bool) -> Probe:
     if shutil.which("nbdfuse") is None:
         why = f"no nbdfuse: {limit}"
         return Probe("fuse", False, str(device), why, "apt-get install libnbd-bin")
-    # As machine/fuse.py starts it.
-    alone = ["unshare", "--mount", "--propagation", "private"]
-    alone += [] if os.geteuid() == 0 else ["--map-root-user"]
     try:
-        _said(*alone, "true")
+        _said(*alone_argv(), "true")
     except _Absent as absent:
         remedy = "allow user namespaces, or be root; in a container: --cap-add SYS_ADMIN"
         return Probe("fuse", False, str(device), f"{absent}: {limit}", remedy)

@@ -18,6 +18,10 @@ Nothing has to be unmounted.  nbdfuse is alone in a mount namespace of its own (
 namespace, too, where the user is not root), and the mount goes with it.  Others reach the
 file through /proc/PID/root (proc(5)), where the kernel asks for the right to trace nbdfuse,
 which its own user has.
+
+In a chroot whose root is no mount point (a folder that was filled with a distribution), the
+propagation of that mount cannot be changed, and a mount below it could come out on the host.  The
+file is then served below /proc, which is a mount of its own in every chroot that works.
 """
 
 from __future__ import annotations
@@ -36,6 +40,10 @@ from powercut.model.errors import DeadlineExceeded, HostError
 
 _POLL_S: Final = 0.002
 _REAP_TIMEOUT_S: Final = 10
+_IN_CHROOT: Final = Path("/proc/driver")
+"""A folder that every /proc has; nbdfuse, alone in its namespace, mounts over it."""
+
+_PRIVATE_PROC: Final = 'mount --make-rprivate /proc && exec "$@"'
 
 
 class NbdFuse:
@@ -49,8 +57,8 @@ class NbdFuse:
         self._log = folder / "nbdfuse.log"
         if shutil.which("nbdfuse") is None:
             raise HostError("nbdfuse is not installed", hint="apt-get install libnbd-bin")
-        mountpoint = folder.absolute() / "export"
-        mountpoint.mkdir()
+        mountpoint = _IN_CHROOT if _root_is_no_mount() else folder.absolute() / "export"
+        mountpoint.mkdir(exist_ok=mountpoint == _IN_CHROOT)
         self._argv = _argv(mountpoint / "disk", socket)
         self._process = spawn(self._argv, self._log)
         self.path = Path(f"/proc/{self._process.pid}/root{mountpoint}/disk")
@@ -106,10 +114,22 @@ class NbdFuse:
             time.sleep(_POLL_S)
 
 
+def _root_is_no_mount() -> bool:
+    """Whether this is a chroot into an ordinary folder (proc(5): mountinfo, field 5)."""
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    return all(line.split()[4] != "/" for line in lines)
+
+
+def alone_argv() -> list[str]:
+    """The command that runs another one, whose words follow, in a mount namespace of its own."""
+    alone = ["unshare", "--mount", "--propagation"]
+    if _root_is_no_mount():
+        # Only root: the kernel makes no user namespace for a process in a chroot.
+        return [*alone, "unchanged", "sh", "-c", _PRIVATE_PROC, "sh"]
+    return [*alone, "private", *(["--map-root-user"] if os.geteuid() else [])]
+
+
 def _argv(file: Path, socket: Path) -> list[str]:
-    alone = ["unshare", "--mount", "--propagation", "private"]
-    if os.geteuid():
-        alone.append("--map-root-user")
     # To enter a user namespace is to change credentials, which forgets who is to be told of
     # the parent's death (prctl(2), PR_SET_PDEATHSIG): so it is said again after that.
-    return [*alone, *guarded(["nbdfuse", str(file), "--unix", str(socket.absolute())])]
+    return [*alone_argv(), *guarded(["nbdfuse", str(file), "--unix", str(socket.absolute())])]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.paths import NOT_WRITABLE
 
 _POLL_S: Final = 0.05
 
@@ -26,7 +27,7 @@ def locked(file: Path, *, deadline: float, doing: str) -> Iterator[None]:
         file.parent.mkdir(parents=True, exist_ok=True)
         handle = file.open("w")
     except OSError as error:
-        raise HostError(f"cannot use {file.parent}: {error.strerror}") from None
+        raise HostError(f"cannot use {file.parent}: {error.strerror}", hint=NOT_WRITABLE) from None
     with handle:
         while True:
             try:

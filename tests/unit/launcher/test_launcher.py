@@ -254,3 +254,31 @@ def test_shellcheck_has_nothing_to_say() -> None:
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_a_checkout_of_another_user_says_who_has_to_act(checkout: Checkout) -> None:
+    """It serves as it is; when it has changed, only its owner can make it ready again."""
+    checkout.call()
+    read_only = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && shift && exec "$@"'
+    alone = ["unshare", "--mount", "--map-root-user", "sh", "-c", read_only, "sh"]
+    program = [str(checkout.folder / "build"), str(checkout.folder / "powercut"), "run"]
+    environment = dict(os.environ, RECORDS=str(checkout.records))
+    environment["PATH"] = f"{checkout.stubs}:{environment['PATH']}"
+    environment.pop("POWERCUT_BUILD", None)
+
+    def call() -> tuple[int, str]:
+        done = subprocess.run(
+            [*alone, *program], capture_output=True, text=True, check=False, env=environment
+        )
+        return done.returncode, done.stderr
+
+    assert call() == (0, "")
+    (checkout.folder / "workloads/wal.c").touch()
+    status, said = call()
+    assert status == 3
+    assert said == (
+        f"powercut: {checkout.folder} has changed since it was made ready, and "
+        f"{checkout.folder}/build is not yours\n"
+        "    remedy: its owner calls ./powercut once; "
+        "or set POWERCUT_BUILD to a folder of your own\n"
+    )
