@@ -244,10 +244,11 @@ class UmlProcess:
                 inherited.append(outside.lines)
                 preloaded += f":{stamp_library()}"
                 environment["POWERCUT_STAMP_FD"] = str(outside.lines)
+            # Without /dev/mmapper the shared memory is opened as a disk, which Landlock forbids.
+            confined = only_writing_to(folder, *_files_of(disk)) if kernel.maps_memory else []
             self._guard = subprocess.Popen(
                 [
-                    # Other suites' kernels open the shared memory as a disk: Landlock forbids it.
-                    *([] if libraries else only_writing_to(folder, *_files_of(disk))),
+                    *confined,
                     *(str(guard_binary()), "--preload", preloaded, *libraries),
                     *self.argv,
                 ],
