@@ -9,16 +9,17 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from powercut.campaign.runner import run_scenarios
 from powercut.campaign.verify import verify
-from powercut.channel.history_file import read_history
-from powercut.model.errors import DamagedRecording, PowercutError
+from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import FindingKind, Verdict
+from powercut.rig.set_up import Deadline
 from powercut.store.layout import TrialDir
 from powercut.trial.record import _Recording
 
@@ -48,50 +49,51 @@ def children(*, of: int, program: str) -> list[int]:
     return found
 
 
-def acknowledged(history: Path) -> int:
-    """How many records were acknowledged so far."""
-    with contextlib.suppress(PowercutError, OSError):
-        return read_history(history).history.acked
-    return 0
+@pytest.fixture
+def once_acked(monkeypatch):
+    """Makes the recording do something once a record is acknowledged, however late that is.
+
+    After that the trial has `seconds` left, if that is given.
+    """
+
+    def arrange(act=lambda: None, seconds=None):
+        real = _Recording._write_until_trigger
+
+        def write(self, channel, disk):
+            wait = channel.wait_acks
+
+            def first(lsn, *, timeout_s):
+                assert wait(1, timeout_s=timeout_s)
+                act()
+                if seconds is not None:
+                    self.deadline, timeout_s = Deadline(seconds), seconds
+                return wait(lsn, timeout_s=timeout_s)
+
+            monkeypatch.setattr(channel, "wait_acks", first)
+            real(self, channel, disk)
+
+        monkeypatch.setattr(_Recording, "_write_until_trigger", write)
+
+    return arrange
 
 
-@contextlib.contextmanager
-def when_writing(results, sig, program):
-    """Sends `sig` to our child of `program` once acks have been recorded below `results`."""
-    stop = threading.Event()
-    struck: list[int] = []
-
-    def watch():
-        while not stop.wait(0.01):
-            if any(acknowledged(path) for path in results.rglob("history.bin")):
-                (pid,) = children(of=os.getpid(), program=program)
-                os.kill(pid, sig)
-                struck.append(pid)
-                return
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-    assert len(struck) == 1
+def strike(sig, program):
+    (pid,) = children(of=os.getpid(), program=program)
+    os.kill(pid, sig)
 
 
-def test_a_workload_that_never_gets_there_is_inconclusive(run):
-    trial = only(run("workload: {think: 30s}\ndeadline: 4s\ncut: {trigger: {acks: 50}}\n"))
+def test_a_workload_that_never_gets_there_is_inconclusive(run, once_acked):
+    once_acked(seconds=1)
+    trial = only(run("workload: {think: 30s}\ncut: {trigger: {acks: 50}}\ncontrols: none\n"))
     assert trial.verdict is Verdict.INCONCLUSIVE
     assert "did not come before the deadline" in messages(trial)
     assert 0 < trial.commits_acked < 50
 
 
-def test_a_guest_that_hangs_is_inconclusive_within_its_deadline(run, tmp_path):
-    start = time.monotonic()
-    with when_writing(tmp_path / "results", signal.SIGSTOP, "qemu-system"):
-        result = run(SLOW + "deadline: 5s\n")
+def test_a_guest_that_hangs_is_inconclusive_within_its_deadline(run, once_acked):
+    once_acked(partial(strike, signal.SIGSTOP, "qemu-system"), seconds=1)
+    result = run(SLOW)
     trial = only(result)
-    assert time.monotonic() - start < 60
     assert trial.verdict is Verdict.INCONCLUSIVE
     assert result.exit_status == 3
     assert "did not come before the deadline" in messages(trial)
@@ -99,9 +101,9 @@ def test_a_guest_that_hangs_is_inconclusive_within_its_deadline(run, tmp_path):
     assert trial.commits_lost == 0
 
 
-def test_a_hypervisor_that_dies_is_inconclusive_and_what_was_acked_counts(run, tmp_path):
-    with when_writing(tmp_path / "results", signal.SIGKILL, "qemu-system"):
-        trial = only(run(SLOW + "deadline: 30s\n"))
+def test_a_hypervisor_that_dies_is_inconclusive_and_what_was_acked_counts(run, once_acked):
+    once_acked(partial(strike, signal.SIGKILL, "qemu-system"))
+    trial = only(run(SLOW))
     assert trial.verdict is Verdict.INCONCLUSIVE
     assert "connection to the guest ended" in messages(trial)
     assert trial.commits_acked > 0
@@ -131,9 +133,9 @@ def test_a_hypervisor_that_ended_in_order_was_not_cut(run, monkeypatch, kind):
     assert "QEMU had ended before the cut" in messages(trial)
 
 
-def test_a_disk_that_dies_is_inconclusive(run, tmp_path):
-    with when_writing(tmp_path / "results", signal.SIGKILL, "nbdkit"):
-        trial = only(run(SLOW + "deadline: 30s\n"))
+def test_a_disk_that_dies_is_inconclusive(run, once_acked):
+    once_acked(partial(strike, signal.SIGKILL, "nbdkit"))
+    trial = only(run(SLOW))
     assert trial.verdict is Verdict.INCONCLUSIVE
     assert FindingKind.INCOMPLETE in {f.kind for f in trial.findings}
 
@@ -166,7 +168,7 @@ def test_a_guest_that_cannot_boot_is_inconclusive(run):
     trial = only(
         run(
             "machine: {kernel_arguments: ['rdinit=/bin/wal']}\ndeadline: 20s\n"
-            "cut: {trigger: {acks: 5}}\n"
+            "cut: {trigger: {acks: 5}}\ncontrols: none\n"
         )
     )
     assert trial.verdict is Verdict.INCONCLUSIVE
@@ -174,7 +176,7 @@ def test_a_guest_that_cannot_boot_is_inconclusive(run):
 
 
 def test_a_file_system_that_never_mounted_was_not_lost_by_the_cut(run):
-    trial = only(run("filesystem: {mount: [nonsense]}\n"))
+    trial = only(run("filesystem: {mount: [nonsense]}\ncontrols: none\n"))
     assert trial.verdict is Verdict.INCONCLUSIVE
     assert {f.kind for f in trial.findings} == {FindingKind.INCOMPLETE}
     assert any("mount xfs /dev/vda /mnt nonsense" in f.message for f in trial.findings)
@@ -184,6 +186,7 @@ FULL = "powercut: 1\nname: full\nworkload: {record: 64KiB}\ndeadline: 30s\n" + S
 RUN_FULL = """
 import sys
 from pathlib import Path
+from powercut.campaign.runner import run_scenarios
 from powercut.campaign.runner import run_scenarios
 from powercut.campaign.verify import verify
 
@@ -213,12 +216,30 @@ def test_a_full_host_is_never_safe(tmp_path, guest_image):
     assert done.stdout.split() == ["3", *["INCONCLUSIVE", "INCONCLUSIVE", "True"] * 2], done.stderr
 
 
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory, guest_image):
+    """The result of a run, for copies to be damaged."""
+    folder = tmp_path_factory.mktemp("sound")
+    scenario = folder / "sound.yaml"
+    scenario.write_text(
+        "powercut: 1\nname: sound\ncut: {trigger: {acks: 10}}\ncontrols: none\n"
+        "explore: {budget: 1}\n"
+    )
+    (result,) = run_scenarios([scenario], seed=1, results=folder).runs
+    return Path(result.result_directory)
+
+
 @pytest.mark.parametrize("name", ["disk.log", "disk.data", "history.bin", "observation.json"])
-def test_damaged_evidence_is_named(run, name):
-    result = run("cut: {trigger: {acks: 10}}\ncontrols: none\n")
-    (path,) = Path(result.result_directory).rglob(name)
+def test_damaged_evidence_is_named(sound, tmp_path, name):
+    copy = tmp_path / sound.name
+    shutil.copytree(sound, copy, symlinks=True)
+    (path,) = copy.rglob(name)
     damaged = bytearray(path.read_bytes())
     damaged[len(damaged) // 2] ^= 1
     path.write_bytes(damaged)
     with pytest.raises(DamagedRecording, match=name):
-        verify(Path(result.result_directory))
+        verify(copy)
+
+
+def test_sound_evidence_verifies(sound):
+    assert verify(sound).cells[0].trials[0].findings == ()
