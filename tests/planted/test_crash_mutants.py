@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
+from small_worlds import worlds
 
 from powercut.crash import claims, evidence, explore, exposure, places, sets, states, survival
 from powercut.model.units import NEVER
@@ -173,7 +174,7 @@ def test_a_wrong_rule_is_refused(monkeypatch, what, owner, name, mutant):
     check = getattr(properties, f"check_{what}")
 
     @HUNT
-    @given(by_definition.worlds(cut=what == "survival"))
+    @given(worlds(cut=what == "survival"))
     def hunt(world):
         check(world)
 

@@ -3,35 +3,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import math
-import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
+from small_worlds import DISK_UNITS as UNITS
+from small_worlds import UNIT, chunk_bytes, worlds
 
 from powercut.crash.claims import claims_of
 from powercut.crash.explore import Exploration, InstantKind, events
 from powercut.crash.policies import POLICIES
 from powercut.crash.states import Model, StateSpace
-
-
-def load(name):
-    """The reference of the other properties."""
-    module_name = f"{name}_for_states"
-    if module_name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(
-            module_name, Path(__file__).with_name(f"{name}.py")
-        )
-        sys.modules[module_name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[module_name])
-    return sys.modules[module_name]
-
-
-reference = load("test_crash_by_definition")
-UNIT, UNITS = reference.UNIT, reference.DISK_UNITS
 
 
 def image(space, state):
@@ -43,7 +26,7 @@ def image(space, state):
 
 
 def unit_bytes(world, tags):
-    return b"".join(reference.chunk_bytes(tag, wraps=world.layout.wraps) for tag in tags)
+    return b"".join(chunk_bytes(tag, wraps=world.layout.wraps) for tag in tags)
 
 
 def possible_writers(world, unit, t):
@@ -145,24 +128,24 @@ def check_models(world):
 
 
 @settings(max_examples=80, deadline=None)
-@given(reference.worlds())
+@given(worlds())
 def test_every_state_drawn_is_legal(world):
     check_drawn(world)
 
 
 @settings(max_examples=25, deadline=None)
-@given(reference.worlds())
+@given(worlds())
 def test_every_legal_content_is_drawn(world):
     check_complete(world)
 
 
 @settings(max_examples=150, deadline=None)
-@given(reference.worlds())
+@given(worlds())
 def test_legal_states_are_counted_exactly(world):
     check_count(world)
 
 
 @settings(max_examples=100, deadline=None)
-@given(reference.worlds(cut=True))
+@given(worlds(cut=True))
 def test_weaker_models_are_prefixes_of_their_orders(world):
     check_models(world)
