@@ -32,8 +32,8 @@ from powercut.store.certify_order import (
 )
 from powercut.store.layout import ResultDir, TrialDir, TrialRecord
 from powercut.store.trial_result import TrialResult
+from powercut.trial.job import TrialJob
 from powercut.trial.judge import judge_trial
-from powercut.trial.record import TrialJob
 
 SELECTION: Final = "selection"
 """Key of environment.json: what of the scenario was to be run."""

@@ -58,7 +58,7 @@ from powercut.model.machine import Accelerator
 from powercut.model.verdict import Verdict
 from powercut.rig.components import components_of, engine_fallback
 from powercut.rig.engine_shelf import EngineShelf
-from powercut.rig.rig import Rig
+from powercut.rig.rig import Rig, needs_machines
 from powercut.rig.run_id import run_id_of
 from powercut.scenario.load import Scenario, load_scenario
 from powercut.scenario.plan import Cell, Plan, Trial, draw_trials
@@ -70,8 +70,9 @@ from powercut.store.files import locked
 from powercut.store.layout import ResultDir, TrialDir
 from powercut.store.results import CampaignOutcome, RunResult, TrialResult, wanted_verdict
 from powercut.trial.controls import Control, controls_for
+from powercut.trial.job import TrialJob
 from powercut.trial.judge import judge_trial
-from powercut.trial.record import TrialJob, record_trial
+from powercut.trial.record import record_trial
 
 Listener = Callable[[RunEvent], None]
 
@@ -136,8 +137,9 @@ def root_seed(scenario: Scenario, seed: int | None) -> int:
 
 def ready_rig(plans: Sequence[Plan], on_event: Listener) -> Rig:
     """The rig of this host with all that `plans` need.  Raises HostError."""
-    rig = Rig.find()
-    if rig.accelerator is not Accelerator.KVM:
+    machines = any(needs_machines(plan) for plan in plans)
+    rig = Rig.find() if machines else Rig()
+    if machines and rig.accelerator is not Accelerator.KVM:
         on_event(Notice("Guests run in emulation: `powercut doctor` says why KVM is not used."))
     for plan in plans:
         rig.prepare(plan)

@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import Final
 
 from powercut.channel.history_file import RecordedHistory, history_of
+from powercut.channel.lines import unpack
 from powercut.disk.pclog import read_timeline
 from powercut.disk.pclog_format import LogHeader, data_path, header_of, log_path
 from powercut.model.binding import Binding, check_digest
 from powercut.model.contract import DeviceContract
 from powercut.model.errors import DamagedRecording
+from powercut.model.operations import Packet
 from powercut.model.timeline import Timeline
 from powercut.store.binding import text_digest
 from powercut.store.layout import TrialDir, TrialRecord
@@ -48,6 +50,14 @@ def read_acks(trial: TrialDir) -> RecordedHistory:
     found = history_of(trial.history, evidence_bytes(trial.history).tobytes())
     check_digest(trial.history, found.digest, trial.read_binding())
     return found
+
+
+def read_lines(trial: TrialDir) -> tuple[Packet, ...]:
+    """What a program said.  Raises DamagedRecording, also for another recording's lines."""
+    try:
+        return unpack(evidence_bytes(trial.lines).tobytes(), trial.read_binding())
+    except DamagedRecording as error:
+        raise DamagedRecording(f"{trial.lines}: {error}") from error
 
 
 def check_scenario(trial: TrialDir, record: TrialRecord, scenario: Path) -> None:

@@ -11,15 +11,15 @@ from powercut.disk.capture import CaptureConfig
 from powercut.disk.image_format import FormatSpec
 from powercut.model.binding import Binding
 from powercut.model.machine import Aio, Bus, ImageFormat, is_dax
-from powercut.recover.port import RecoveryPlan
+from powercut.recover.port import HostRoot, RecoveryPlan
 from powercut.scenario.settings import (
     FilesystemType,
     GuestWriteCache,
     MachineSettings,
     Parameters,
 )
-from powercut.workload.port import MOUNT_POINT
-from powercut.workload.wal.commands import read_arguments
+from powercut.workload.port import MOUNT_POINT, HostFiles, Run
+from powercut.workload.table import workload_of
 
 DEVICE: Final = Bus.VIRTIO_BLK.device
 """The guest's disk where nobody chose a bus."""
@@ -75,20 +75,32 @@ def capture_config(
     )
 
 
-def recovery_plan(parameters: Parameters, run_id: bytes) -> RecoveryPlan:
-    """What recovery of this cell's disk consists of.
+def recovery_plan(parameters: Parameters, run_id: bytes, seed: int = 0) -> RecoveryPlan:
+    """What recovery of this cell's disk consists of; `seed` is that of its trial.
 
     Without DAX, which changes nothing on the disk and which no block device has: states of
     memory are recovered on other disks, too.
     """
+    run = Run(run_id, seed)
+    workload = workload_of(parameters)
+    contents = workload.contents(run)
     options = (option for option in parameters.filesystem.mount if not is_dax(option))
+    host = None
+    if isinstance(contents, HostFiles):
+        host = HostRoot(contents.folder, contents.environment, contents.visible)
     return RecoveryPlan(
         filesystem="" if is_raw(parameters) else parameters.filesystem.type.value,
         mount_options=",".join(options),
-        mount_point=MOUNT_POINT,
-        reader=read_arguments(parameters, run_id),
+        mount_point=f"/host{MOUNT_POINT}" if host is not None else MOUNT_POINT,
+        reader=workload.reader(run),
         device=parameters.machine.bus.device,
+        host=host,
     )
+
+
+def on_host_files(parameters: Parameters) -> bool:
+    """Whether the workload runs on this host's own files: no virtual machine comes into it."""
+    return isinstance(workload_of(parameters).contents(Run(bytes(16))), HostFiles)
 
 
 def write_cache_file(machine: MachineSettings) -> str:

@@ -20,7 +20,9 @@ from powercut.model.errors import HostError, PowercutError
 from powercut.model.events import Notice
 from powercut.paths import CAPTURE_PLUGIN, REBUILD
 from powercut.recover.uml.kernel import host_kernel
+from powercut.rig import commands
 from powercut.rig.engine_choice import EngineChoice, choose_engine
+from powercut.rig.host_files import executable_of, sha256_of
 from powercut.rig.rig import Rig
 from powercut.scenario.plan import Cell
 from powercut.scenario.settings import Parameters
@@ -35,6 +37,10 @@ def components_of(rig: Rig, cells: Iterable[Cell]) -> RunComponents:
     found: dict[Component, int] = {}
     by_cell: dict[str, tuple[int, ...]] = {}
     for cell in cells:
+        if commands.on_host_files(cell.parameters):
+            parts = _on_host_files(cell.parameters)
+            by_cell[cell.name] = tuple(found.setdefault(part, len(found)) for part in parts)
+            continue
         spec = rig.machine_spec(cell.parameters, Path("disk"), Path())
         parts = [
             _hypervisor(spec.qemu or examine_qemu(find_qemu())),
@@ -48,6 +54,43 @@ def components_of(rig: Rig, cells: Iterable[Cell]) -> RunComponents:
             parts.append(_recovery_kernel())
         by_cell[cell.name] = tuple(found.setdefault(part, len(found)) for part in parts)
     return RunComponents(components=tuple(found), cells=by_cell)
+
+
+def _on_host_files(parameters: Parameters) -> list[Component]:
+    program = executable_of(parameters)
+    digest = sha256_of(program)
+    return [
+        Component(
+            role="program",
+            name=program.name,
+            version=digest[:16],
+            package=package_of(program),
+            sha256=digest,
+        ),
+        _in_role(_recovery_kernel(), "guest kernel"),
+        _disk_bridge(),
+        _capture_disk(),
+        _nbdkit(),
+        _host_kernel(),
+        _recovery_kernel(),
+    ]
+
+
+def _in_role(component: Component, role: str) -> Component:
+    """The same in another role."""
+    return component.model_copy(update={"role": role})
+
+
+@functools.cache
+def _disk_bridge() -> Component:
+    path = Path(shutil.which("qemu-storage-daemon") or "qemu-storage-daemon")
+    return Component(
+        role="disk bridge",
+        name=path.name,
+        version=_output([str(path), "--version"]).splitlines()[0].rpartition(" ")[2],
+        package=package_of(path),
+        sha256=_sha256(path),
+    )
 
 
 def _hypervisor(qemu: QemuBuild) -> Component:

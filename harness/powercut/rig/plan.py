@@ -7,15 +7,21 @@ from pathlib import Path
 
 from powercut.machine.qemu.argv import build_argv
 from powercut.machine.qemu.machine import find_qemu
+from powercut.rig import commands
 from powercut.rig.rig import Rig
 from powercut.scenario.plan import Cell
+from powercut.workload.port import Run
+from powercut.workload.table import workload_of
 
 
 def describe_cell(cell: Cell) -> list[str]:
-    """The command line of the cell's machine, paths of sockets left open.
+    """The command line of the cell's machine, paths of sockets left open; of a program on this
+    host's files its own.
 
     Raises HostError if QEMU or the guest image cannot be had.
     """
+    if commands.on_host_files(cell.parameters):
+        return list(workload_of(cell.parameters).writer(Run(bytes(16))))
     folder = Path("RUN")
     spec = Rig.find().machine_spec(cell.parameters, folder / "disk", folder)
     qemu = spec.qemu.program if spec.qemu else find_qemu()

@@ -8,7 +8,7 @@ import platform
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -26,37 +26,61 @@ from powercut.machine.port import (
 from powercut.machine.qemu.accelerator import best_accelerator, qemu_version
 from powercut.machine.qemu.source import qemu_of
 from powercut.machine.qemu.template import TemplateStore
-from powercut.model.errors import PowercutError
+from powercut.model.errors import HostError, PowercutError, UsageError
 from powercut.model.machine import Accelerator, Aio, Bus, ImageFormat
 from powercut.model.versions import GUEST
 from powercut.paths import CACHE
+from powercut.recover.uml.boot import unavailable
+from powercut.rig import commands
+from powercut.rig.host_files import versions_on_host_files
 from powercut.scenario.plan import Plan
 from powercut.scenario.settings import AcceleratorChoice, MachineSettings, Parameters, Switch
+from powercut.workload.table import workload_of
 
 _FETCH_S: Final = 900.0
 """For fetching a suite, once."""
 
 
-@dataclass(frozen=True)
 class Rig:
-    """Guest image, accelerator, templates, cache: the same for all trials of a run."""
+    """Guest image, accelerator, templates, cache: the same for all trials of a run.
 
-    guest: GuestImage
-    accelerator: Accelerator
-    accelerator_reason: str
-    templates: TemplateStore
-    cache: Path
-    _guests: dict[tuple[str, str], GuestImage] = field(default_factory=dict, compare=False)
+    What only a virtual machine needs is found when the first is asked for.
+    """
+
+    def __init__(self, cache: Path = CACHE) -> None:
+        self.cache = cache
+        self.templates = TemplateStore(cache / "templates", GuestChannel.on_unix)
+        self._guests: dict[tuple[str, str], GuestImage] = {}
 
     @classmethod
     def find(cls, cache: Path = CACHE) -> Self:
-        """The rig of this host; builds the guest image if it is not there.
+        """The rig of this host, ready for virtual machines; builds the guest image if it is not
+        there.
 
         Raises HostError with a remedy if something is missing.
         """
-        accelerator, reason = best_accelerator()
-        templates = TemplateStore(cache / "templates", GuestChannel.on_unix)
-        return cls(ensure_guest_image(), accelerator, reason, templates, cache)
+        rig = cls(cache)
+        _ = rig.accelerator, rig.guest
+        return rig
+
+    @cached_property
+    def guest(self) -> GuestImage:
+        """The guest where nobody chose a kernel.  Raises HostError if it cannot be built."""
+        return ensure_guest_image()
+
+    @property
+    def accelerator(self) -> Accelerator:
+        """What runs guests here.  Raises HostError if nothing can."""
+        return self._accelerator[0]
+
+    @property
+    def accelerator_reason(self) -> str:
+        """Why it is that one."""
+        return self._accelerator[1]
+
+    @cached_property
+    def _accelerator(self) -> tuple[Accelerator, str]:
+        return best_accelerator()
 
     def _guest_for(self, machine: MachineSettings) -> GuestImage:
         """The guest of that version whose kernel has a driver for the bus; built if need be."""
@@ -76,7 +100,11 @@ class Rig:
             return qemu_of(machine.qemu, deadline=time.monotonic() + _FETCH_S)
 
     def versions(self, parameters: Parameters) -> dict[str, str]:
-        """Exactly what a cell ran on: QEMU and the guest's kernel, with digests."""
+        """Exactly what a cell ran on: QEMU and the guest's kernel, with digests; or User-Mode
+        Linux, and the program.
+        """
+        if commands.on_host_files(parameters):
+            return versions_on_host_files(parameters)
         qemu = self._qemu_for(parameters.machine)
         guest = self._guest_for(parameters.machine)
         return {
@@ -89,8 +117,17 @@ class Rig:
     def prepare(self, plan: Plan) -> None:
         """Makes now what a first trial would otherwise wait for, within its deadline.
 
-        Raises HostError with a remedy if something cannot be had.
+        Raises HostError with a remedy if something cannot be had, UsageError for a program that
+        is not there.
         """
+        for cell in plan.cells:
+            if problems := workload_of(cell.parameters).problems():
+                raise UsageError(
+                    f"{cell.name}: {problems[0]}",
+                    hint="`workload.command` begins at the folder of the scenario",
+                )
+            if commands.on_host_files(cell.parameters) and (reasons := unavailable()):
+                raise HostError("programs cannot be run here: " + "; ".join(reasons))
         for machine in _versions_of(plan):
             self._qemu_for(machine)
             self._guest_for(machine)
@@ -132,7 +169,7 @@ class Rig:
 
         With a `plan`: also each QEMU and each kernel that its cells and their controls run on.
         """
-        return {
+        found: dict[str, Any] = {
             "versions": [
                 {
                     "machine.qemu": machine.qemu,
@@ -149,10 +186,17 @@ class Rig:
                 "system": platform.freedesktop_os_release().get("PRETTY_NAME", ""),
                 "cpus": os.cpu_count(),
             },
-            "qemu": qemu_version(),
-            "accelerator": {"name": self.accelerator.value, "reason": self.accelerator_reason},
-            "guest": {"kernel": self.guest.kernel_release, "digest": self.guest.digest},
         }
+        if plan is None or needs_machines(plan):
+            reason = {"name": self.accelerator.value, "reason": self.accelerator_reason}
+            guest = {"kernel": self.guest.kernel_release, "digest": self.guest.digest}
+            found |= {"qemu": qemu_version(), "accelerator": reason, "guest": guest}
+        return found
+
+
+def needs_machines(plan: Plan) -> bool:
+    """Whether any cell of `plan` runs in a virtual machine."""
+    return any(not commands.on_host_files(cell.parameters) for cell in plan.cells)
 
 
 def _versions_of(plan: Plan) -> tuple[MachineSettings, ...]:
@@ -163,6 +207,8 @@ def _versions_of(plan: Plan) -> tuple[MachineSettings, ...]:
     """
     wanted: dict[tuple[str, str, str], MachineSettings] = {}
     for cell in plan.cells:
+        if commands.on_host_files(cell.parameters):
+            continue
         machine = cell.parameters.machine
         for bus in (machine.bus, Bus.VIRTIO_BLK):
             reduced = MachineSettings(qemu=machine.qemu, kernel=machine.kernel, bus=bus)

@@ -10,6 +10,8 @@
             disk.log .data    the run                      (sealed)
             recovery.log .data  recovery                   (sealed)
             history.bin       what was acknowledged        (sealed)
+            lines.bin         in its place: what a program said  (sealed)
+            untouched.json    what its check found at power-on   (sealed)
             observation.json  what came back               (sealed)
             console.txt  recovery-console.txt              (sealed)
             evidence.pack     the larger of these files, if they are packed (powercut.store.packed)
@@ -138,6 +140,16 @@ class TrialDir:
         return self.path / "history.bin"
 
     @property
+    def lines(self) -> Path:
+        """What a program said, as it was received (see powercut.channel.lines)."""
+        return self.path / "lines.bin"
+
+    @property
+    def untouched(self) -> Path:
+        """What a program's check found on the disk at power-on, on which only `setup` has run."""
+        return self.path / "untouched.json"
+
+    @property
     def console(self) -> Path:
         """What the machine printed during the run."""
         return self.path / "console.txt"
@@ -180,6 +192,14 @@ class TrialDir:
     def write_observation(self, observation: Observation) -> None:
         """Writes observation.json, bound to the recording."""
         write_observation(self.path / "observation.json", observation, self.read_binding())
+
+    def write_untouched(self, observation: Observation) -> None:
+        """Writes untouched.json, bound to the recording."""
+        write_observation(self.untouched, observation, self.read_binding())
+
+    def read_untouched(self) -> Observation:
+        """Reads untouched.json; raises DamagedRecording as `read_observation`."""
+        return read_observation(self.untouched, self.read_binding())
 
     def read_observation(self) -> Observation:
         """Reads observation.json; raises DamagedRecording, also if it is of another recording."""

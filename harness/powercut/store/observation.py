@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 from typing import Any, Final
@@ -17,8 +18,11 @@ FORMAT: Final = "powercut-observation/1"
 
 
 def observation_to_json(observation: Observation) -> dict[str, Any]:
-    """`observation` as JSON; an extent is [slot, count, state, lsn, detail]."""
-    return {
+    """`observation` as JSON; an extent is [slot, count, state, lsn, detail].
+
+    `lines`, what a program's check said, is in base64: it need not be text.
+    """
+    value = {
         "format": FORMAT,
         "recovered": observation.recovered,
         "complete": observation.complete,
@@ -28,6 +32,9 @@ def observation_to_json(observation: Observation) -> dict[str, Any]:
             [e.slot, e.count, e.state.name.lower(), e.lsn, e.detail] for e in observation.extents
         ],
     }
+    if observation.lines:
+        value["lines"] = base64.b64encode(observation.lines).decode()
+    return value
 
 
 def observation_from_json(value: Any) -> Observation:
@@ -44,6 +51,7 @@ def observation_from_json(value: Any) -> Observation:
             complete=_is_bool(value["complete"]),
             failure=str(value["failure"]),
             cause=Failure.labelled(value["cause"]) if value.get("cause") else None,
+            lines=base64.b64decode(value.get("lines", ""), validate=True),
         )
     except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"not an observation: {error!r}") from error

@@ -37,7 +37,14 @@ from powercut.model.folding import Folds, fold, unfold
 from powercut.store.files import fsync_path, host_errors, write_atomic
 
 PACK: Final = "evidence.pack"
-PACKABLE: Final = ("disk.log", "disk.data", "recovery.log", "recovery.data", "history.bin")
+PACKABLE: Final = (
+    "disk.log",
+    "disk.data",
+    "recovery.log",
+    "recovery.data",
+    "history.bin",
+    "lines.bin",
+)
 """What is packed; everything else in a recording is small, or shared, or for people."""
 
 SIZE_MAX: Final = 1 << 30

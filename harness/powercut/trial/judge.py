@@ -26,19 +26,23 @@ from powercut.crash.recognised import unrecognised
 from powercut.crash.survival import survival
 from powercut.disk.pclog import host_failures
 from powercut.model.acks import AckProof
-from powercut.model.errors import DamagedRecording, PowercutError
+from powercut.model.errors import PowercutError
 from powercut.model.exposure import ExposureReport
 from powercut.model.observation import Observation
 from powercut.model.timeline import Timeline
 from powercut.model.verdict import Finding, FindingKind, Verdict
 from powercut.model.wal import WalLayout
-from powercut.recording.bound import read_acks, read_disk_log, read_recovery_log
+from powercut.recording.bound import read_acks, read_disk_log
 from powercut.recording.trial_recording import under_cut
 from powercut.rig import commands
 from powercut.store.layout import TrialDir, TrialRecord
 from powercut.store.results import AckInstants, Exposure, TrialResult
 from powercut.store.trial_result import lost_lsns
+from powercut.trial.judge_lines import judge_lines
 from powercut.trial.loss_story import story_of
+from powercut.trial.observation import observation_of
+from powercut.workload.port import AcksByLines
+from powercut.workload.table import workload_of
 from powercut.workload.wal.commands import wal_layout
 
 T = TypeVar("T")
@@ -62,7 +66,11 @@ def judge_trial(directory: TrialDir) -> TrialResult:
     Raises DamagedRecording if even trial.json cannot be read; all other damage is a
     finding and makes the verdict INCONCLUSIVE at best.
     """
-    loaded = _load(directory)
+    record = directory.read_record()
+    workload = workload_of(record.parameters)
+    if isinstance(workload, AcksByLines):
+        return judge_lines(directory, record, workload)
+    loaded = _load(directory, record)
     report: ExposureReport | None = None
     attempted, recognised = 0, True
     proof: AckProof | None = None
@@ -125,9 +133,8 @@ def _evidence(loaded: _Loaded, checkers: dict[str, Checker]) -> Evidence | None:
         return None
 
 
-def _load(directory: TrialDir) -> _Loaded:
+def _load(directory: TrialDir, record: TrialRecord) -> _Loaded:
     """Reads what there is."""
-    record = directory.read_record()
     gaps: list[Finding] = []
     if record.trouble:
         gaps.append(_gap(record.trouble))
@@ -141,7 +148,7 @@ def _load(directory: TrialDir) -> _Loaded:
 
     timeline = attempt(lambda: read_disk_log(directory, record, verify_payloads=True))
     recorded = attempt(lambda: read_acks(directory))
-    observation = attempt(lambda: _observation(directory, record))
+    observation = attempt(lambda: observation_of(directory, record))
     if timeline:
         gaps.extend(
             _gap(f"the disk under test was failed by its host: {why}")
@@ -153,22 +160,6 @@ def _load(directory: TrialDir) -> _Loaded:
         gaps.append(_gap(f"the workload failed: {recorded.history.error}"))
     layout = wal_layout(record.parameters)
     return _Loaded(record, timeline, recorded, observation, layout, tuple(gaps))
-
-
-def _observation(directory: TrialDir, record: TrialRecord) -> Observation:
-    """What came back.
-
-    Raises DamagedRecording if the disk failed during recovery: what a system makes of a disk
-    that fails its requests says nothing about what was on it.
-    """
-    observation = directory.read_observation()
-    during = read_recovery_log(directory, record, verify_payloads=False)
-    reasons = [*host_failures(during)]
-    if not during.complete:
-        reasons.append("its log was not closed in order")
-    if reasons:
-        raise DamagedRecording(f"the disk failed during recovery: {'; '.join(reasons)}")
-    return observation
 
 
 def _gap(message: str) -> Finding:

@@ -8,9 +8,7 @@ Whatever goes wrong before the recording is complete is written into it as its
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -31,54 +29,15 @@ from powercut.rig.image_open import open_after_cut
 from powercut.rig.recovery import agreed, must_repeat, recover_in_guest
 from powercut.rig.rig import Rig
 from powercut.rig.scratch import scratch
-from powercut.rig.set_up import Deadline, mount_disk, prepare_disk
-from powercut.scenario.plan import Trial, Trigger, TriggerKind
-from powercut.scenario.settings import ControlKind, Parameters
+from powercut.rig.set_up import mount_disk, prepare_disk
+from powercut.scenario.plan import Trigger, TriggerKind
 from powercut.store.binding import new_recording
 from powercut.store.layout import TrialDir, TrialRecord
-from powercut.workload.wal.commands import write_arguments
-
-_GRACE_S: Final = 10.0
-"""For what must happen after the cut even if the trial's deadline is over."""
-
-_STOP_S: Final = 0.1
-"""How long the disk waits for the request at which it is to stop before it stops anyway."""
+from powercut.trial.host_files import HostFilesRecording
+from powercut.trial.job import GRACE_S, RecordingInProgress, Stopwatch, TrialJob
 
 _POLL_S: Final = 0.25
 """How often a wait for the disk looks after the guest."""
-
-
-@dataclass
-class Stopwatch:
-    """How long each phase of a trial took, in seconds; tells whoever watches."""
-
-    notify: Callable[[Phase], None]
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def phase(self, phase: Phase) -> Iterator[None]:
-        """Times what happens inside."""
-        self.notify(phase)
-        start = time.monotonic()
-        try:
-            yield
-        finally:
-            name = phase.name.lower()
-            spent = self.seconds.get(name, 0.0) + time.monotonic() - start
-            self.seconds[name] = round(spent, 4)
-
-
-@dataclass(frozen=True)
-class TrialJob:
-    """One trial that is to be recorded."""
-
-    scenario: str
-    cell: str
-    parameters: Parameters
-    trial: Trial
-    run_id: bytes
-    control: ControlKind | None = None
-    scenario_sha256: str = ""
 
 
 def record_trial(
@@ -89,6 +48,7 @@ def record_trial(
     Raises HostError only if the recording itself cannot be written.
     """
     watch = Stopwatch(notify)
+    on_host = commands.on_host_files(job.parameters)
     record = TrialRecord(
         powercut=__version__,
         scenario=job.scenario,
@@ -99,10 +59,11 @@ def record_trial(
         run_id=job.run_id.hex(),
         scenario_sha256=job.scenario_sha256,
         recording=new_recording(),
-        pinged=True,
+        pinged=not on_host,
     )
     directory.write_record(record.model_copy(update={"trouble": "the trial did not end"}))
-    run = _Recording(rig, job, directory, watch)
+    kind = HostFilesRecording if on_host else _GuestRecording
+    run = kind(rig, job, directory, watch)
     try:
         run.make()
     except PowercutError as error:
@@ -122,22 +83,8 @@ def record_trial(
     directory.seal_recording()
 
 
-class _Recording:
-    """The state of one recording while it is made."""
-
-    def __init__(self, rig: Rig, job: TrialJob, directory: TrialDir, watch: Stopwatch) -> None:
-        self.rig = rig
-        self.job = job
-        self.directory = directory
-        self.watch = watch
-        self.binding = directory.read_binding()
-        self.deadline = Deadline(job.parameters.deadline / 1e9)
-        self.trouble: list[str] = []
-        self.came_up = False
-        self.cut_ns: int | None = None
-        self.versions: dict[str, str] = {}
-        self.facts: dict[str, str] = {}
-        self.recovery_facts: dict[str, str] = {}
+class _GuestRecording(RecordingInProgress):
+    """A recording of a workload that acknowledges by wire, in a virtual machine."""
 
     def make(self) -> None:
         """Run, cut, recover."""
@@ -202,8 +149,7 @@ class _Recording:
         trigger = self.job.trial.trigger
         if trigger.kind is TriggerKind.FLUSHES:
             disk.stop_at_flush(trigger.value)
-        writer = write_arguments(self.job.parameters, self.job.run_id, pings=True)
-        channel.start("exec", *writer)
+        channel.start("exec", *self.workload.writer(self.run))
         if trigger.kind is TriggerKind.FLUSHES:
             self._wait_flush(channel, disk, trigger)
             return
@@ -240,11 +186,11 @@ class _Recording:
     def _cut(self, machine: QemuMachine, channel: GuestChannel, disk: CaptureDisk) -> None:
         """Takes away what the kind of the cut says, then collects what had been said."""
         cut = self.job.parameters.cut
-        timeout_s = self.deadline.at_least(_GRACE_S)
+        timeout_s = self.deadline.at_least(GRACE_S)
         if cut.kind is CutKind.GUEST_CRASH:
             machine.crash(timeout_s=timeout_s)
         elif cut.kind is CutKind.POWER_LOSS:
-            self._stop(disk)
+            self.stop_disk(disk)
             machine.lose_power(timeout_s=timeout_s)
         else:
             machine.kill(timeout_s=timeout_s)
@@ -257,22 +203,9 @@ class _Recording:
         self.cut_ns = int(report.at)
         channel.drain(timeout_s=timeout_s)
 
-    def _stop(self, disk: CaptureDisk) -> None:
-        """The disk goes first: what it has taken by then and not completed is in flight.
-
-        Until the cut it is a disk that takes its time, so an ack that comes meanwhile is one like
-        any other: made before the cut, for what had completed before.
-        """
-        if self.job.trial.trigger.kind is TriggerKind.FLUSHES:
-            return  # it has stopped there
-        stop = self.job.trial.disk_stop
-        disk.stop_after(stop.completions, taking=stop.taking)
-        if not disk.wait_stopped(timeout_s=_STOP_S):
-            disk.stop_after(0, taking=stop.taking)  # the guest asks for too little
-
     def _recover(self, disk: CaptureDisk, sockets: Path) -> Observation:
         parameters = self.job.parameters
-        timeout_s = self.deadline.at_least(_GRACE_S)
+        timeout_s = self.deadline.at_least(GRACE_S)
         image_format = parameters.machine.format
         if commands.is_raw(parameters) and image_format is ImageFormat.RAW:
             medium = sockets / "medium.img"
@@ -304,6 +237,6 @@ class _Recording:
                 observation, facts = recover_in_guest(machine, channel, plan, timeout_s=timeout_s)
                 self.recovery_facts |= facts
             finally:
-                machine.kill(timeout_s=_GRACE_S)
+                machine.kill(timeout_s=GRACE_S)
                 self.directory.write_text(f"{folder.name}-console.txt", machine.diagnosis)
         return observation

@@ -167,6 +167,9 @@ class AcksByLines(Protocol):
         A finding means that nothing it says can be believed.
         """
 
+    def same(self, one: Observation, other: Observation) -> bool:
+        """Whether its reader said the same of a disk twice, the words aside."""
+
 
 @runtime_checkable
 class Continues(Protocol):

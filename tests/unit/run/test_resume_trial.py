@@ -19,7 +19,7 @@ from powercut.store.certify_order import RunComponents, read_components
 from powercut.store.files import locked
 from powercut.store.layout import ResultDir, TrialDir, TrialRecord
 from powercut.store.trial_result import TrialResult
-from powercut.trial.record import TrialJob
+from powercut.trial.job import TrialJob
 
 PARAMETERS = Parameters()
 FIRST, SECOND = draw_trials(1, "a", PARAMETERS, 2)

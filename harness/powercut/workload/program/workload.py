@@ -11,7 +11,7 @@ from typing import Final
 
 from powercut.model.observation import Observation
 from powercut.model.operations import Packet
-from powercut.model.verdict import Finding, FindingKind, Verdict
+from powercut.model.verdict import Finding, FindingKind, Verdict, merged_ranges
 from powercut.scenario.choices import ControlKind
 from powercut.scenario.settings import Parameters, ProgramSettings
 from powercut.workload.port import MOUNT_POINT, HostFiles, Run
@@ -108,6 +108,17 @@ class ProgramWorkload:
             Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message)
             for message in _doubts(observation)
         )
+
+    def same(self, one: Observation, other: Observation) -> bool:
+        """Whether its check named the same operations."""
+        return _named(one) == _named(other)
+
+
+def _named(observation: Observation) -> tuple[object, ...]:
+    seen = sighting_of(observation)
+    wrong = frozenset(number for number, _ in seen.wrong)
+    looked = (observation.recovered, observation.complete, bool(seen.bad), bool(seen.incomplete))
+    return merged_ranges(seen.present), wrong, looked
 
 
 def _doubts(observation: Observation) -> Iterator[str]:

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exactly what a program on this host's files runs on."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from powercut.model.errors import HostError
+from powercut.recover.uml.kernel import host_kernel
+from powercut.scenario.settings import Parameters
+from powercut.workload.port import Run
+from powercut.workload.table import workload_of
+
+_TIMEOUT_S: Final = 30.0
+
+
+def executable_of(parameters: Parameters) -> Path:
+    """The program that a cell runs."""
+    return Path(workload_of(parameters).writer(Run(bytes(16)))[0])
+
+
+def versions_on_host_files(parameters: Parameters) -> dict[str, str]:
+    """The kernel and the program, with digests.  Raises HostError if one cannot be read."""
+    program, kernel = executable_of(parameters), host_kernel().program
+    return {
+        "kernel_release": uml_release(kernel),
+        "kernel_sha256": sha256_of(kernel),
+        "program": str(program),
+        "program_sha256": sha256_of(program),
+    }
+
+
+@functools.cache
+def uml_release(kernel: Path) -> str:
+    """What a User-Mode Linux says that it is.  Raises HostError."""
+    try:
+        done = subprocess.run(
+            [str(kernel), "--version"],
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise HostError(f"`{kernel} --version` failed: {error}") from error
+    return done.stdout.strip()
+
+
+def sha256_of(path: Path) -> str:
+    """The digest of a file.  Raises HostError."""
+    return _sha256(path, path.stat().st_mtime_ns if path.exists() else 0)
+
+
+@functools.cache
+def _sha256(path: Path, changed_ns: int) -> str:
+    del changed_ns  # whoever changes a program between two trials gets another digest
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise HostError(f"{path}: {error.strerror}") from error

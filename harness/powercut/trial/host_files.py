@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records a program on this host's own files, in User-Mode Linux: set up, power on, run, cut.
+
+The program's folder is made by its preparation on a disk without a volatile cache, and is
+durable when the power comes on.  What its check finds there is evidence, too: a check that finds
+operations where none was tried cannot be believed.
+
+After the cut the medium is recovered by the program's own check, twice: what it does not say
+again is not known.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Final
+
+from powercut.disk.base import ensure_base_image
+from powercut.disk.capture import CaptureConfig, CaptureDisk
+from powercut.model.binding import Binding
+from powercut.model.contract import CutKind, CutPolicy, DeviceContract
+from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
+from powercut.model.events import Phase
+from powercut.model.failure import Failure
+from powercut.model.observation import Observation
+from powercut.model.operations import Packet
+from powercut.recover.uml.engine import UmlEngine
+from powercut.rig import commands
+from powercut.rig.image_difference import changed_parts
+from powercut.rig.program_guest import LineReceiver, ProgramGuest
+from powercut.rig.scratch import scratch
+from powercut.scenario.plan import TriggerKind
+from powercut.scenario.settings import ProgramSettings
+from powercut.trial.job import GRACE_S, RecordingInProgress
+from powercut.workload.port import AcksByLines
+
+_POLL_S: Final = 0.02
+
+
+class HostFilesRecording(RecordingInProgress):
+    """A recording of a workload that acknowledges by lines."""
+
+    def make(self) -> None:
+        """Set up, run, cut, recover.  Raises PowercutError for what keeps it from being whole."""
+        with self.watch.phase(Phase.PREPARE):
+            self.versions = self.rig.versions(self.job.parameters)
+            base = self._prepared()
+        with scratch() as sockets:
+            config = commands.capture_config(
+                self.job.parameters,
+                self.binding,
+                base=base,
+                log=self.directory.disk_log,
+                sockets=sockets,
+            )
+            with CaptureDisk(config) as disk:
+                self._run_until_cut(disk, sockets)
+                if not self.came_up:
+                    raise HostError("the system did not come up: nothing was cut")
+                with self.watch.phase(Phase.RECOVER):
+                    medium = sockets / "medium.img"
+                    disk.snapshot(medium)
+                    self._recover(base, medium)
+
+    def _prepared(self) -> Path:
+        """The disk at power-on, adopted by the recording."""
+        image = ensure_base_image(commands.base_image(self.job.parameters), self.rig.cache)
+        plain = DeviceContract(volatile_cache=False)
+        argv = self.workload.preparation(self.run)
+        prepared = self.directory.path / ".base.img"
+        prepared.unlink(missing_ok=True)
+        with (
+            scratch() as folder,
+            CaptureDisk(CaptureConfig(image, None, plain, sockets=folder)) as disk,
+        ):
+            receiver = LineReceiver(folder / "lines", Binding(), _ignored)
+            try:
+                with self._guest(disk, folder, receiver) as guest:
+                    guest.start(timeout_s=self.deadline.remaining_s)
+                    self._set_up(guest, argv)
+                    guest.unmount(timeout_s=self.deadline.remaining_s)
+            finally:
+                receiver.close()
+            disk.snapshot(prepared)
+        base = self.directory.adopt_base(prepared)
+        prepared.unlink()
+        return base
+
+    def _set_up(self, guest: ProgramGuest, argv: tuple[str, ...]) -> None:
+        try:
+            status = guest.run(argv, timeout_s=self.deadline.remaining_s)
+        except DeadlineExceeded as error:
+            raise DeadlineExceeded(
+                f"{' '.join(argv)} did not end before the deadline of the trial",
+                hint="raise `deadline` in the scenario",
+            ) from error
+        if status:
+            raise HostError(
+                f"{' '.join(argv)} ended with status {status}: {guest.console_now}",
+                hint="try it by hand: powercut check-program",
+            )
+
+    def _guest(self, disk: CaptureDisk, folder: Path, receiver: LineReceiver) -> ProgramGuest:
+        plan = commands.recovery_plan(self.job.parameters, self.run.run_id, self.run.seed)
+        return ProgramGuest(disk.socket, plan, folder, receiver)
+
+    def _run_until_cut(self, disk: CaptureDisk, sockets: Path) -> None:
+        counter = _Counter()
+        receiver = LineReceiver(self.directory.lines, self.binding, counter.take)
+        folder = sockets / "run"
+        folder.mkdir()
+        guest = self._guest(disk, folder, receiver)
+        with guest:
+            try:
+                with self.watch.phase(Phase.BOOT):
+                    guest.start(timeout_s=self.deadline.remaining_s)
+                    self.came_up = True
+                with self.watch.phase(Phase.WORKLOAD):
+                    self._run_until_trigger(guest, counter)
+            except PowercutError as error:
+                # What was acknowledged until now counts all the same.
+                self.trouble.append(f"{error}")
+            with self.watch.phase(Phase.CUT):
+                self._cut(guest, disk)
+        self.directory.write_text("console.txt", guest.console)
+        try:
+            receiver.close()
+        except HostError as error:
+            self.trouble.append(str(error))
+
+    def _run_until_trigger(self, guest: ProgramGuest, counter: _Counter) -> None:
+        """Returns when the power is to be cut; raises if that moment does not come."""
+        argv = self.workload.writer(self.run)
+        guest.begin(argv)
+        began: float | None = None
+        while True:
+            now = time.monotonic()
+            if began is None and counter.begun:
+                began = now
+            if began is not None and self._is_time(now - began, counter.acks):
+                return
+            if self.deadline.over:
+                what = "acknowledged too little" if began is not None else "was not ready"
+                raise DeadlineExceeded(
+                    f"the program {what} before the deadline of the trial",
+                    hint="raise `deadline` in the scenario",
+                )
+            guest.trim_console()
+            status = guest.wait_end(now + _POLL_S)
+            if status is None:
+                continue
+            if status:
+                said = guest.console_now
+                raise HostError(f"{' '.join(argv)} ended with status {status}: {said}")
+            return  # it has done its work, and the power goes a little later
+
+    def _is_time(self, seconds: float, acks: int) -> bool:
+        trigger = self.job.trial.trigger
+        if trigger.kind is TriggerKind.AFTER:
+            return seconds >= trigger.value / 1e9
+        settings = self.workload.settings
+        assert isinstance(settings, ProgramSettings)
+        return acks >= trigger.value or seconds >= settings.at_most / 1e9
+
+    def _cut(self, guest: ProgramGuest, disk: CaptureDisk) -> None:
+        cut = self.job.parameters.cut
+        self.stop_disk(disk)
+        guest.kill()
+        policy = cut.policy if cut.kind is CutKind.POWER_LOSS else CutPolicy.KEEP
+        report = disk.cut(
+            policy,
+            self.job.trial.cut_seed,
+            self.directory.recovery_log,
+            timeout_s=self.deadline.at_least(GRACE_S),
+        )
+        self.cut_ns = int(report.at)
+
+    def _recover(self, base: Path, medium: Path) -> None:
+        """What the program's check finds at power-on, and on the medium, twice."""
+        assert isinstance(self.workload, AcksByLines)
+        plan = commands.recovery_plan(self.job.parameters, self.run.run_id, self.run.seed)
+        timeout_s = self.workload.recovery_s
+        left = changed_parts(base, medium)
+        with UmlEngine(base, plan, programs={}) as engine:
+            engine.start(timeout_s=self.deadline.at_least(GRACE_S))
+            self.directory.write_untouched(engine.recover([], timeout_s=timeout_s))
+            seen = engine.recover(left, timeout_s=timeout_s)
+            if not self.workload.same(seen, engine.recover(left, timeout_s=timeout_s)):
+                words = "the same disk was recovered twice, and the check did not say the same"
+                seen = Observation.failed(Failure.NOT_REPEATED, words)
+        self.directory.write_observation(seen)
+
+
+class _Counter:
+    """Counts acks as they come in, and sees whether the program has begun."""
+
+    def __init__(self) -> None:
+        self.acks = 0
+        self._ready = threading.Event()
+
+    @property
+    def begun(self) -> bool:
+        """Whether it is ready, or has acknowledged something."""
+        return self._ready.is_set() or self.acks > 0
+
+    def take(self, packet: Packet) -> None:
+        """Takes what was received."""
+        lines = packet.data.splitlines()
+        self.acks += sum(line.startswith(b"+ ") for line in lines)
+        if b"ready" in lines:
+            self._ready.set()
+
+
+def _ignored(packet: Packet) -> None:
+    del packet

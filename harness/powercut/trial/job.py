@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One trial that is to be recorded, and what is learned while it is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from powercut.disk.capture import CaptureDisk
+from powercut.model.events import Phase
+from powercut.rig.rig import Rig
+from powercut.rig.set_up import Deadline
+from powercut.scenario.plan import Trial, TriggerKind
+from powercut.scenario.settings import ControlKind, Parameters
+from powercut.store.layout import TrialDir
+from powercut.workload.port import Run, Workload
+from powercut.workload.table import workload_of
+
+GRACE_S: Final = 10.0
+"""For what must happen after the cut even if the trial's deadline is over."""
+
+_STOP_S: Final = 0.1
+"""How long the disk waits for the request at which it is to stop before it stops anyway."""
+
+
+@dataclass
+class Stopwatch:
+    """How long each phase of a trial took, in seconds; tells whoever watches."""
+
+    notify: Callable[[Phase], None]
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def phase(self, phase: Phase) -> Iterator[None]:
+        """Times what happens inside."""
+        self.notify(phase)
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            name = phase.name.lower()
+            spent = self.seconds.get(name, 0.0) + time.monotonic() - start
+            self.seconds[name] = round(spent, 4)
+
+
+@dataclass(frozen=True)
+class TrialJob:
+    """One trial that is to be recorded."""
+
+    scenario: str
+    cell: str
+    parameters: Parameters
+    trial: Trial
+    run_id: bytes
+    control: ControlKind | None = None
+    scenario_sha256: str = ""
+
+
+class RecordingInProgress:
+    """The state of one recording while it is made."""
+
+    def __init__(self, rig: Rig, job: TrialJob, directory: TrialDir, watch: Stopwatch) -> None:
+        self.rig = rig
+        self.job = job
+        self.directory = directory
+        self.watch = watch
+        self.workload: Workload = workload_of(job.parameters)
+        self.run = Run(job.run_id, job.trial.seed)
+        self.binding = directory.read_binding()
+        self.deadline = Deadline(job.parameters.deadline / 1e9)
+        self.trouble: list[str] = []
+        self.came_up = False
+        self.cut_ns: int | None = None
+        self.versions: dict[str, str] = {}
+        self.facts: dict[str, str] = {}
+        self.recovery_facts: dict[str, str] = {}
+
+    def stop_disk(self, disk: CaptureDisk) -> None:
+        """The disk goes first: what it has taken by then and not completed is in flight.
+
+        Until the cut it is a disk that takes its time, so an ack that comes meanwhile is one like
+        any other: made before the cut, for what had completed before.
+        """
+        if self.job.trial.trigger.kind is TriggerKind.FLUSHES:
+            return  # it has stopped there
+        stop = self.job.trial.disk_stop
+        disk.stop_after(stop.completions, taking=stop.taking)
+        if not disk.wait_stopped(timeout_s=_STOP_S):
+            disk.stop_after(0, taking=stop.taking)  # the guest asks for too little

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Judges the recording of a program: what it claimed against what its own check found.
+
+Its bytes are not recognised, so there is no exposure analysis: SAFE rests on what was recovered,
+after the cut and in crash states (powercut.explore.trial).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from powercut.checkers.judge import Checker, run_checkers
+from powercut.disk.pclog import host_failures
+from powercut.model.errors import PowercutError
+from powercut.model.observation import Observation
+from powercut.model.units import NEVER
+from powercut.model.verdict import Finding, FindingKind, Verdict
+from powercut.recording.bound import read_disk_log, read_lines
+from powercut.store.layout import TrialDir, TrialRecord
+from powercut.store.results import TrialResult
+from powercut.trial.observation import observation_of
+from powercut.workload.port import AcksByLines, Promises
+
+OPERATIONS_MIN: Final = 10
+"""Acknowledged operations below which a run proves nothing."""
+
+T = TypeVar("T")
+
+
+def judge_lines(directory: TrialDir, record: TrialRecord, workload: AcksByLines) -> TrialResult:
+    """The verdict that the recording in `directory` deserves.  Writes nothing."""
+    gaps: list[Finding] = [_gap(record.trouble)] if record.trouble else []
+
+    def attempt(read: Callable[[], T]) -> T | None:
+        try:
+            return read()
+        except PowercutError as error:
+            gaps.append(_gap(str(error)))
+            return None
+
+    timeline = attempt(lambda: read_disk_log(directory, record, verify_payloads=True))
+    packets = attempt(lambda: read_lines(directory))
+    observation = attempt(lambda: observation_of(directory, record))
+    untouched = attempt(directory.read_untouched)
+    if timeline is not None:
+        gaps += [
+            _gap(f"the disk under test was failed by its host: {why}")
+            for why in host_failures(timeline)
+        ]
+        if not timeline.complete:
+            gaps.append(_gap("the disk log was not closed: later requests are missing"))
+        if timeline.cut is None or int(timeline.cut.at) != record.cut_ns:
+            gaps.append(_gap("the disk log is not that of this cut"))
+    promises = None
+    if packets is not None:
+        cut_ns = record.cut_ns if record.cut_ns is not None else int(NEVER)
+        promises = workload.promises_by_lines(packets, cut_ns)
+        gaps += [_gap(why) for why in promises.gaps]
+        if promises.acked < OPERATIONS_MIN:
+            gaps.append(
+                _gap(
+                    f"{promises.acked} operations were acknowledged, and fewer than "
+                    f"{OPERATIONS_MIN} prove nothing"
+                )
+            )
+    checkers: dict[str, Checker] = {"recording": lambda: gaps}
+    if untouched is not None:
+        doubts = list(workload.check_untouched(untouched))
+        checkers["untouched"] = lambda: doubts
+        if not doubts and promises is not None and observation is not None:
+            known, seen = promises, observation
+            checkers["operations"] = lambda: _after_cut(known, seen)
+    judgement = run_checkers(checkers)
+    return TrialResult.judged(
+        record.trial,
+        verdict=judgement.verdict,
+        acked=promises.acked if promises is not None else 0,
+        attempted=promises.attempted if promises is not None else 0,
+        findings=judgement.findings,
+        in_flight=timeline.in_flight if timeline is not None else None,
+        timings_s=record.timings_s,
+        result_directory=directory.relative,
+    )
+
+
+def _after_cut(promises: Promises, observation: Observation) -> list[Finding]:
+    return list(promises.check(int(NEVER), observation))
+
+
+def _gap(message: str) -> Finding:
+    return Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message)
