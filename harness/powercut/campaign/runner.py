@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import shlex
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -239,6 +241,7 @@ class _Run:
         self.aim = aim
         self.environment = environment
         self.shelf = EngineShelf()
+        self.interrupted = threading.Event()
 
     def run(self) -> RunResult:
         """All trials, then the controls, then the verdicts; on disk when this returns."""
@@ -272,6 +275,19 @@ class _Run:
         self.on_event(RunFinished(self.plan.scenario, result.verdict, self.directory.path))
         return result
 
+    @contextmanager
+    def _workers(self) -> Iterator[ThreadPoolExecutor]:
+        """Threads for trials.  An interrupt does not wait for those that are under way."""
+        pool = ThreadPoolExecutor(self.jobs)
+        try:
+            yield pool
+        except KeyboardInterrupt:
+            self.interrupted.set()
+            raise
+        finally:
+            interrupted = self.interrupted.is_set()
+            pool.shutdown(wait=not interrupted, cancel_futures=interrupted)
+
     def _announce(self) -> None:
         """Says how much there is to do if everything turns out as expected."""
         self.on_event(
@@ -299,7 +315,7 @@ class _Run:
             if _is_loss(done[key]):
                 lost.add(cell.name)
 
-        with ThreadPoolExecutor(self.jobs) as pool:
+        with self._workers() as pool:
             for _ in pool.map(run, work):
                 pass
         left_out = len(work) - len(done)
@@ -349,7 +365,7 @@ class _Run:
             self.ways.controls.setdefault(key, place)
             return Outcome.of(f"control {name}", result)
 
-        with ThreadPoolExecutor(self.jobs) as pool:
+        with self._workers() as pool:
             return dict(zip(wanted, pool.map(run, wanted.items()), strict=True))
 
     def _trial(
@@ -375,6 +391,10 @@ class _Run:
             result = judge_trial(directory)
             notify(Phase.EXPLORE)
             result = explored(directory, result, shelf=self.shelf)
+            if (
+                self.interrupted.is_set()
+            ):  # its engine may have been taken away: judged when resumed
+                raise CancelledError
             directory.write_verdict(result)
         wanted = wanted_verdict(parameters.expect) if control is None else control.expected
         worth = result.verdict if control is None else as_control(result)

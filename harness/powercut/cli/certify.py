@@ -108,6 +108,7 @@ def certify(
     from powercut.certify.certifier import CertifyWays, resume_certificate
     from powercut.certify.certifier import certify as run
     from powercut.certify.request import NOTHING, CertifyOptions, request_of
+    from powercut.cli.interrupt import Resumable
     from powercut.report.terminal.certify import CertifyView, print_certificate
 
     request = None
@@ -133,8 +134,8 @@ def certify(
             hint="leave everything out that says what to certify",
         )
     console = console_beside()
-    with CertifyView(console) as view:
-        ways = CertifyWays(jobs or os.cpu_count() or 1, Keep(keep), view)
+    with CertifyView(console) as view, Resumable("certify", view).heard() as progress:
+        ways = CertifyWays(jobs or os.cpu_count() or 1, Keep(keep), progress)
         done = run(request, results, ways) if request else resume_certificate(_dir(resume), ways)
     _publish(done, key)
     print_certificate(console, done.certificate)

@@ -14,6 +14,7 @@ import errno
 import importlib
 import os
 import sys
+import threading
 import traceback
 
 import click
@@ -84,6 +85,7 @@ def main() -> None:
         status = error.exit_code
     except (click.Abort, KeyboardInterrupt):
         echo("interrupted", err=True)
+        _leave_at_once()
         status = INTERRUPTED
     except PowercutError as error:
         echo(f"powercut: {error}", err=True)
@@ -98,6 +100,17 @@ def main() -> None:
         _say_unexpected(error)
         status = TROUBLE
     sys.exit(status)
+
+
+def _leave_at_once() -> None:
+    """Ends the process if threads are still at work, for which the interpreter would wait.
+
+    What they were making is not sealed; their children end with this process.
+    """
+    if threading.active_count() > 1:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(INTERRUPTED)
 
 
 def _say_unexpected(error: Exception) -> None:

@@ -70,6 +70,7 @@ def run(
 ) -> int:
     """Runs scenarios, by default first-light: records, cuts the power, recovers, judges."""
     from powercut.campaign.runner import RunOptions, resume_run, run_scenarios
+    from powercut.cli.interrupt import Resumable
     from powercut.report.terminal.progress import ProgressView
     from powercut.store.results import CampaignOutcome
 
@@ -92,7 +93,7 @@ def run(
         if resume is not None
         else at_versions(chosen_scenarios(scenarios, presets), qemus, kernels)
     )
-    with ProgressView(console) as progress:
+    with ProgressView(console) as view, Resumable("run", view).heard() as progress:
         if resume is not None:
             resumed = resume_run(resume, RunOptions(jobs, on_event=progress))
             outcome = CampaignOutcome(runs=(resumed,))

@@ -3,19 +3,31 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
 
 from powercut.cli.options import STATE_EPILOG, recording_argument
 from powercut.cli.output import echo
+from powercut.model.errors import UsageError
 
 
 @click.command(epilog=STATE_EPILOG)
 @recording_argument
 @click.argument("state")
-def shell(recording: Path, state: str) -> int:
+@click.option(
+    "--no-terminal",
+    is_flag=True,
+    help="Take commands from a pipe or a file; the guest ends with them.",
+)
+def shell(recording: Path, state: str, no_terminal: bool) -> int:
     """Boots a guest with a crash state mounted, and a prompt on its console."""
+    if not no_terminal and not sys.stdin.isatty():
+        raise UsageError(
+            "standard input is no terminal",
+            hint="--no-terminal takes commands from it all the same",
+        )
     from powercut.recording.materialize import open_recording, resolve_state, state_text
     from powercut.recording.shell import LEAVE, open_shell
 

@@ -16,9 +16,11 @@ import shutil
 import signal
 import struct
 import subprocess
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from powercut.crash.states import CrashState
 from powercut.disk.foreign_files import refuse_foreign_files
@@ -41,6 +43,8 @@ LEAVE: Final = "`exit` leaves; Ctrl-A, then x, ends it at once"
 PROMPT: Final = "powercut:"
 _MEMORY_MIB: Final = 256
 _PT_INTERP: Final = 3
+_CHUNK: Final = 4096
+_END_OF_INPUT: Final = b"\n\x04"  # Ctrl-D on a line of its own
 
 _INIT: Final = """#!/bin/busybox sh
 /bin/busybox --install -s /bin
@@ -196,9 +200,40 @@ def _run(argv: Sequence[str]) -> int:
     setpriv = shutil.which("setpriv")
     if setpriv is None:
         raise HostError("setpriv is not installed", hint="apt-get install util-linux")
+    command = [setpriv, "--pdeathsig", "KILL", "--", *argv]
+    if not os.isatty(0):
+        return _run_without_terminal(command)
     # The terminal sends ^C to the whole group; it is meant for the guest.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        return subprocess.call([setpriv, "--pdeathsig", "KILL", "--", *argv])
+        return subprocess.call(command)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _run_without_terminal(command: Sequence[str]) -> int:
+    """Hands standard input to the guest's shell once that has prompted; its end is the shell's.
+
+    The guest's serial port forgets what it gets before the kernel has opened it.
+    """
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as qemu:
+        assert qemu.stdin is not None
+        assert qemu.stdout is not None
+        typist = threading.Thread(target=_type_input, args=(qemu.stdin,), daemon=True)
+        said = b""
+        while part := os.read(qemu.stdout.fileno(), _CHUNK):
+            os.write(1, part)
+            said = (said + part)[-_CHUNK:]
+            if typist.ident is None and PROMPT.encode() in said:
+                typist.start()
+        return qemu.wait()
+
+
+def _type_input(guest: IO[bytes]) -> None:
+    """Sends standard input to the guest's console; one that has gone reads no more."""
+    with suppress(OSError):
+        while part := os.read(0, _CHUNK):
+            guest.write(part)
+            guest.flush()
+        guest.write(_END_OF_INPUT)
+        guest.flush()

@@ -97,3 +97,20 @@ def test_busybox_is_static_and_the_shell_is_not() -> None:
     with Path("/bin/ls").open("rb") as file:
         assert not is_static(file.read())
     assert not is_static(b"#!/bin/sh")
+
+
+def test_without_a_terminal_it_refuses_unless_told(trial_of) -> None:
+    command = [sys.executable, "-m", "powercut.cli.main", "shell", str(trial_of("xfs")), "ack:7"]
+    done = subprocess.run(command, input="", capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--no-terminal takes commands from it" in done.stderr
+    done = subprocess.run(
+        [*command, "--no-terminal"],
+        input="echo $((40 + 2))\n",  # and no `exit`
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=START_S,
+    )
+    assert done.returncode == 0
+    assert "\n42\n" in done.stdout.replace("\r", "")

@@ -13,6 +13,7 @@ from rich.text import Text
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.observation import Observation, SlotState
 from powercut.model.verdict import Verdict
+from powercut.paths import command, from_here
 from powercut.recording.bound import binding_text
 from powercut.report import words
 from powercut.report.recording_view import RecordingView, view_of
@@ -35,6 +36,11 @@ def print_story(
     With `cell`, only the story of that one, SAFE or not; with `trial`, of that trial instead
     of its worst.  Raises UsageError if there is no such thing.
     """
+    if not result.ended:
+        raise UsageError(
+            unfinished(result),
+            hint=f"{command()} run --resume {from_here(result.path)} goes on with it",
+        )
     run = result.read_verdict()
     if cell is None:
         print_run(console, run)
@@ -48,6 +54,13 @@ def print_story(
         if told is not None:
             _print_trial(console, result, told)
         console.print(f"  again: {escape(one.reproduce)}", soft_wrap=True, highlight=False)
+
+
+def unfinished(result: ResultDir) -> str:
+    """What is there of a run that was interrupted, or that still goes on."""
+    sealed = sum(trial.sealed for trial in result.trials())
+    done = words.count(sealed, "power cut")
+    return f"{result.path}: this run has not come to its end; recorded so far: {done}"
 
 
 def _cell(run: RunResult, name: str) -> CellResult:
