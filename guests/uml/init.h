@@ -83,6 +83,9 @@ int record_dump(void);
 /* root.c: the host's files at ROOT; `visible` folders although they are in /tmp and the like. */
 int root_setup(char *const visible[]);
 
+/* tree.c: what is mounted, as an archive. */
+int tree_put(void);
+
 /* live.c: makes LIVE ready to be mounted. */
 int live_setup(void);
 

@@ -144,7 +144,10 @@ static int recover_mounted(void)
         return 0;
     }
     time = lap(PCU_STEP_MOUNT, time);
-    reader_run(PCU_STEP_READ);
+    if ((page->flags & PCU_FLAG_TREE) != 0)
+        tree_put();
+    else
+        reader_run(PCU_STEP_READ);
     time = lap(PCU_STEP_READ, time);
     if ((page->flags & PCU_FLAG_AFTER) != 0 && page->step == PCU_STEP_NONE) {
         int gone = go_on();

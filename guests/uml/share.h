@@ -69,7 +69,9 @@ enum pcu_verb {
 enum pcu_flag {
     PCU_FLAG_AFTER = 1,
     PCU_FLAG_RECORD = 2,
-    PCU_FLAG_LIVE = 4
+    PCU_FLAG_LIVE = 4,
+    /* Instead of the reader: the files below the mount point as an archive (tree.c). */
+    PCU_FLAG_TREE = 8
 };
 
 /* How far the workload came after recovery. */
@@ -131,6 +133,22 @@ struct pcu_patch {
     uint64_t data;   /* where the bytes are, or PCU_ZEROES */
 };
 static_assert(sizeof(struct pcu_patch) == 24, "no padding");
+
+/* The archive of PCU_FLAG_TREE: an entry, its path, and its parts each with its bytes. */
+struct pcu_entry {
+    uint64_t size;  /* of a file */
+    uint32_t mode;  /* as in struct stat: type and permissions */
+    uint32_t path;  /* bytes of the path, relative to the mount point */
+    uint32_t parts; /* of a file; of a link one, its target */
+    uint32_t reserved;
+};
+static_assert(sizeof(struct pcu_entry) == 24, "no padding");
+
+struct pcu_part {
+    uint64_t offset;
+    uint64_t length;
+};
+static_assert(sizeof(struct pcu_part) == 16, "no padding");
 
 /* Ways to the disk that BARE compares.  The engine uses the first. */
 enum pcu_path {

@@ -17,6 +17,7 @@ from powercut.explore.request import Budget
 from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import FindingKind, Verdict
 from powercut.recording.program import open_program
+from powercut.recover.native.engine import NativeEngine
 from powercut.recover.uml.engine import UmlEngine
 from powercut.rig.program import Program
 from powercut.rig.scratch import scratch
@@ -164,10 +165,12 @@ def _explore(
 ) -> ProgramResult:
     recording = open_program(directory)
     record = recording.record
-    plan = program_of(directory).plan(
+    program = program_of(directory)
+    plan = program.plan(
         record.filesystem, record.mount_options, record.seed, bytes.fromhex(record.run_id)
     )
-    with UmlEngine(directory.base, plan, programs={}) as engine:
+    guest = UmlEngine(directory.base, plan, programs={})
+    with NativeEngine(guest, plan, program.argv("checks")) as engine:
         explorer = ProgramExplorer(
             recording, engine, seed=limits.seed, state_s=limits.state_s, listener=listener
         )

@@ -34,7 +34,7 @@ from powercut.model.timeline import RequestKind
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.recording.materialize import cut_state
 from powercut.recording.program import ProgramRecording
-from powercut.recover.port import ImageWrite, RecoveryEngine
+from powercut.recover.port import ImageWrite, RecoveryEngine, SecondLook
 from powercut.store.program import ProgramFinding, ProgramResult
 from powercut.workload.program.check import check_operations
 from powercut.workload.program.claims import sighting_of
@@ -158,7 +158,7 @@ class ProgramExplorer:
         if observation is not None:
             tally.pruned += 1
         else:
-            observation = self._recover(writes)
+            observation = self._engine.recover(writes, timeout_s=self._state_s)
             self._decided.learn(None, observation)
         tally.states += 1
         tally.by_policy[state.policy] += 1
@@ -166,14 +166,23 @@ class ProgramExplorer:
             tally.legal[state.instant] = space.legal_log2(state.instant)
         findings = self._findings(state, observation)
         if any(finding.verdict is Verdict.LOSSY for finding in findings):
-            again = self._findings(state, self._recover(writes))
-            if _said(again) != _said(findings):
-                findings = [_unrepeatable(findings)]
-            else:
-                tally.lossy += 1
+            findings = self._confirmed(state, writes, findings)
+        if any(finding.verdict is Verdict.LOSSY for finding in findings):
+            tally.lossy += 1
         self._keep(state, findings)
 
-    def _recover(self, writes: list[ImageWrite]) -> Observation:
+    def _confirmed(
+        self, state: CrashState, writes: list[ImageWrite], first: list[Finding]
+    ) -> list[Finding]:
+        """What two recoveries in a row say of a state of which `first` was said."""
+        again = self._findings(state, self._recover_again(writes))
+        if _said(again) != _said(first) and isinstance(self._engine, SecondLook):
+            first, again = again, self._findings(state, self._recover_again(writes))
+        return again if _said(again) == _said(first) else [_unrepeatable(first)]
+
+    def _recover_again(self, writes: list[ImageWrite]) -> Observation:
+        if isinstance(self._engine, SecondLook):
+            return self._engine.look_again(writes, timeout_s=self._state_s)
         return self._engine.recover(writes, timeout_s=self._state_s)
 
     def _findings(self, state: CrashState, observation: Observation) -> list[Finding]:
@@ -209,6 +218,8 @@ class ProgramExplorer:
         tally, recording = self._tally, self._recording
         history, requests = recording.history, recording.space.timeline.requests
         ready = history.ready_ns or int(recording.space.timeline.start_ns)
+        engine = self._engine if isinstance(self._engine, SecondLook) else None
+        tally.reasons += engine.doubts if engine else ()
         inconclusive = any(finding.verdict == "INCONCLUSIVE" for finding in tally.findings)
         if tally.lossy:
             verdict = Verdict.LOSSY
@@ -225,6 +236,8 @@ class ProgramExplorer:
             writes=int(requests.is_write.sum()),
             states=tally.states,
             states_pruned=tally.pruned,
+            states_same_files=engine.same_files if engine else 0,
+            states_on_host=engine.on_host if engine else 0,
             lossy_states=tally.lossy,
             by_policy=dict(tally.by_policy),
             instants=len(tally.legal),

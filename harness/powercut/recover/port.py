@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -88,3 +88,19 @@ class RecoveryEngine(Protocol):
     @property
     def base(self) -> Path:
         """The image under every state; never modified."""
+
+
+@runtime_checkable
+class SecondLook(Protocol):
+    """An engine that decides some states in a shorter way, and all of them in a longer one.
+
+    `doubts` says why the shorter way is not to be believed, empty if it is; `on_host` and
+    `same_files` count the states that were decided by it.
+    """
+
+    doubts: tuple[str, ...]
+    on_host: int
+    same_files: int
+
+    def look_again(self, writes: Sequence[ImageWrite], *, timeout_s: float) -> Observation:
+        """As `recover`, the longer way."""

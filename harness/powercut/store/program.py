@@ -92,8 +92,10 @@ class ProgramResult(BaseModel):
     """result.json: the verdict on one recording, with what it rests on.
 
     `legal_log2` is the binary logarithm of the number of legal states at the instants that were
-    looked at; `state_s` is what a recovery could take.  `findings` are those of the first state
-    of each kind.
+    looked at; `state_s` is what a recovery could take.  `states_on_host` were checked on the
+    host, a sample of them in the guest as well; `states_same_files` had the files of an earlier
+    one, `states_pruned` its bytes; the rest was checked in the guest.  `findings` are those of the
+    first state of each kind.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -107,6 +109,8 @@ class ProgramResult(BaseModel):
     writes: int
     states: int
     states_pruned: int
+    states_same_files: int = 0
+    states_on_host: int = 0
     lossy_states: int
     by_policy: dict[str, int]
     instants: int

@@ -41,6 +41,7 @@ __all__ = ["UmlEngine", "unavailable"]
 
 _CHUNK_SECTORS: Final = 64  # 32 KiB: measured, docs/recovery-engines.md
 _SHARE_BYTES: Final = 32 << 20
+_TREE_BYTES: Final = 192 << 20  # the host gives what is used
 _DATA_AT: Final = 1 << 20  # bytes; patches stand before it, their bytes from there
 _PAGES_A_CALL: Final = (_SHARE_BYTES - _DATA_AT) // PAGE
 _GUEST_MIB: Final = 160  # what the guest needs besides its disk
@@ -121,6 +122,11 @@ class UmlEngine:
         pairs = zip(self._reads[begins].tolist(), self._reads[ends].tolist(), strict=True)
         return tuple((first, min(last + size, self._origin.size) - first) for first, last in pairs)
 
+    @property
+    def memory_fd(self) -> int:
+        """The memory in which `tree` leaves an archive, behind its first page."""
+        return self._memory().fd
+
     def __enter__(self) -> Self:
         return self
 
@@ -150,7 +156,7 @@ class UmlEngine:
         if not self._archive:
             self._archive = initramfs(self._programs, self._kernel)
         if self._share is None:
-            self._share = Share(_SHARE_BYTES)
+            self._share = Share(_SHARE_BYTES if self._plan.host is None else _TREE_BYTES)
         try:
             self._boot(time.monotonic() + timeout_s)
         except (_Dead, Trouble) as error:
@@ -188,6 +194,20 @@ class UmlEngine:
         if self._process is None:
             return observation, None
         return observation, self._log(time.monotonic() + timeout_s)
+
+    def tree(
+        self, writes: Sequence[ImageWrite], *, timeout_s: float
+    ) -> tuple[Observation, memoryview | None]:
+        """As `recover`, with the files as an archive (`recover.native.tree`) instead of a reader.
+
+        The archive is good until the next call; None if the tree cannot be had as one, or the
+        state was not recovered.  Only for plans on the host's files.
+        """
+        observation = self._recover(writes, timeout_s, Flag.TREE)
+        if not observation.complete or not observation.recovered:
+            return observation, None
+        assert self.last is not None
+        return observation, self._memory().view(self.last.answer)
 
     def _recover(self, writes: Sequence[ImageWrite], timeout_s: float, flags: Flag) -> Observation:
         seen = self._ask(writes, timeout_s, flags)

@@ -64,6 +64,7 @@ class Flag(enum.IntFlag):
     AFTER = 1
     RECORD = 2
     LIVE = 4
+    TREE = 8
 
 
 class After(enum.IntEnum):
@@ -188,6 +189,10 @@ class Share:
     def bytes(self, size: int) -> bytes:
         """The first `size` bytes of the area."""
         return self._map[PAGE : PAGE + size]
+
+    def view(self, size: int) -> memoryview:
+        """The first `size` bytes of the area, as they are until the next request."""
+        return memoryview(self._map)[PAGE : PAGE + size]
 
     def extents(self, size: int, *, at: int = 0) -> tuple[Extent, ...]:
         """The extents in `size` bytes from `at`.  Raises ValueError for what are none."""

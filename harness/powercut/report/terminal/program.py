@@ -49,9 +49,9 @@ def _facts(record: ProgramRecord, result: ProgramResult) -> list[tuple[str, str]
         (
             "recovered",
             f"{result.states:,} of 2^{result.legal_log2:.0f} legal states, at {result.instants:,} "
-            f"instants, {per_s:,.1f}/s ({result.states_pruned:,} by an earlier one with the same "
-            f"bytes): {policies}",
+            f"instants, {per_s:,.1f}/s: {policies}",
         ),
+        ("checked", _where_checked(result)),
         ("losing", f"{result.lossy_states:,} of these states lose or contradict something"),
     ]
     for name, verdict in result.controls.items():
@@ -61,6 +61,20 @@ def _facts(record: ProgramRecord, result: ProgramResult) -> list[tuple[str, str]
     unit = record.contract.atomic_unit
     told.append(("the disk", f"honest, volatile cache, atomic unit {unit} bytes"))
     return told
+
+
+def _where_checked(result: ProgramResult) -> str:
+    shared = result.states_pruned + result.states_same_files
+    guest = result.states - shared - result.states_on_host
+    text = (
+        f"{guest:,} states in User-Mode Linux"
+        if not result.states_on_host
+        else (
+            f"{result.states_on_host:,} states on this host, a sample in User-Mode Linux as well"
+            + (f"; {guest:,} there only" if guest else "")
+        )
+    )
+    return text + (f"; {shared:,} had the disk or the files of an earlier one" if shared else "")
 
 
 def _print_finding(console: Console, finding: ProgramFinding) -> None:

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A sandbox in which a program's check runs again and again, each time on another tree.
+
+Namespaces of its own, by bubblewrap: the host's files read-only, /tmp, /run and the like empty
+and in memory as in the guest, no network but loopback, no process but its own.  The trees are in
+the sandbox's own memory, so that nothing is left whatever ends it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from powercut.model.errors import HostError
+from powercut.recover.native import inside
+from powercut.recover.port import HostRoot
+
+_EMPTY: Final = ("/tmp", "/run", "/var/tmp", "/dev/shm")
+_NOBODY: Final = 65534
+_TRY_S: Final = 20.0
+_ANSWER_S: Final = 30.0  # that unpacking and ending may take besides the check
+_ANSWER_MAX: Final = 256 << 20
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What came of a check: status None if it did not end in time."""
+
+    status: int | None
+    lines: bytes
+    said: str
+
+
+@cache
+def unavailable() -> str:
+    """Why no such sandbox works on this host; empty if it does."""
+    if shutil.which("bwrap") is None:
+        return "bubblewrap is not installed"
+    root = HostRoot("/", ())
+    try:
+        argv = [*_sandbox(root), sys.executable, "-I", "-S", "-c", "import os; os.listdir('/proc')"]
+        done = subprocess.run(argv, capture_output=True, timeout=_TRY_S, check=False, text=True)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return "" if done.returncode == 0 else (done.stderr.strip() or "bubblewrap fails")
+
+
+def _sandbox(root: HostRoot) -> list[str]:
+    # Servers refuse to run as root, and the copy belongs to one user: that one is not root.
+    user, group = (os.geteuid(), os.getegid()) if os.geteuid() else (_NOBODY, _NOBODY)
+    argv = ["bwrap", "--unshare-all", "--unshare-user", "--die-with-parent", "--new-session"]
+    argv += ["--uid", str(user), "--gid", str(group), "--cap-drop", "ALL"]
+    argv += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+    for path in (*_EMPTY, inside.ROOT):
+        argv += ["--tmpfs", path]
+    for path in root.visible:
+        if any(Path(path).is_relative_to(empty) for empty in _EMPTY):
+            argv += ["--ro-bind", path, path]
+    return [*argv, "--chdir", root.folder, "--"]
+
+
+class CheckSandbox:
+    """One sandbox; restarts itself.  A context manager."""
+
+    def __init__(self, root: HostRoot, check: tuple[str, ...], checks: tuple[str, ...]) -> None:
+        """`check` checks once; `checks` stays and checks whenever it is asked, if it can."""
+        self._root = root
+        self._check = check
+        self._checks = checks
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends it and everything in it; idempotent."""
+        if self._process is not None:
+            self._process.kill()
+            with self._process:  # closes its pipes
+                self._process = None
+
+    def check(self, memory: int, size: int, *, timeout_s: float) -> Checked:
+        """Runs the check on the tree in `size` bytes of the shared memory `memory`.
+
+        Raises HostError if the sandbox fails.
+        """
+        if self._process is None:
+            self._start(memory)
+        reply = self._ask(
+            {"size": size, "timeout": timeout_s}, time.monotonic() + timeout_s + _ANSWER_S
+        )
+        if reply is None:
+            self.close()
+            raise HostError("the sandbox of the program's check ended")
+        status = None if reply["status"] is None else int(reply["status"])
+        return Checked(status, str(reply["lines"]).encode("latin-1"), str(reply["said"]))
+
+    def _start(self, memory: int) -> None:
+        source = Path(inside.__file__).read_text()
+        argv = [*_sandbox(self._root), os.path.realpath(sys.executable), "-I", "-S", "-c", source]
+        try:
+            self._process = subprocess.Popen(
+                [*argv, str(memory)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[memory],
+                bufsize=0,
+            )
+        except OSError as error:
+            raise HostError(f"cannot start bwrap: {error.strerror}") from error
+        setup = {
+            "folder": self._root.folder,
+            "environment": dict(pair.split("=", 1) for pair in self._root.environment),
+            "check": self._check,
+            "checks": self._checks,
+        }
+        self._send(setup)
+
+    def _send(self, message: Mapping[str, object]) -> bool:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+        except OSError:
+            return False
+        return True
+
+    def _ask(
+        self, request: Mapping[str, object], deadline: float
+    ) -> dict[str, str | int | None] | None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        if not self._send(request):
+            return None
+        out, text = self._process.stdout.fileno(), bytearray()
+        while not text.endswith(b"\n"):
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([out], [], [], left)[0]:
+                return None
+            data = os.read(out, 1 << 20)
+            if not data or len(text) > _ANSWER_MAX:
+                return None
+            text += data
+        reply: dict[str, str | int | None] = json.loads(text)
+        return reply

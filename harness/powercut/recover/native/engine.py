@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine for programs: mounts in User-Mode Linux, checks on the host, samples in the guest."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+from powercut.model.errors import HostError
+from powercut.model.observation import Observation
+from powercut.recover.native.check import CheckSandbox, unavailable
+from powercut.recover.port import ImageWrite, RecoveryEngine, RecoveryPlan
+
+SAMPLE: Final = 32
+"""One in so many trees is checked in the guest as well, and the first `SAMPLE_FIRST`."""
+
+SAMPLE_FIRST: Final = 2
+
+
+class Guest(RecoveryEngine, Protocol):
+    """An engine that can hand over what it has mounted: `UmlEngine`."""
+
+    @property
+    def memory_fd(self) -> int:
+        """The memory in which `tree` leaves an archive, behind its first page."""
+
+    def tree(
+        self, writes: Sequence[ImageWrite], *, timeout_s: float
+    ) -> tuple[Observation, memoryview | None]:
+        """As `recover`, with the files as an archive instead of what a reader says of them."""
+
+    def close(self) -> None:
+        """Ends it."""
+
+
+class NativeEngine:
+    """A `RecoveryEngine` and `SecondLook` for plans on the host's files.
+
+    `checks` is the command line of the verb that stays (docs/adding-a-program.md).  Where the
+    host has no sandbox all is done in the guest.
+    """
+
+    def __init__(self, guest: Guest, plan: RecoveryPlan, checks: tuple[str, ...]) -> None:
+        assert plan.host is not None
+        self._guest = guest
+        self._sandbox = CheckSandbox(plan.host, plan.reader, checks)
+        self._on_host = not unavailable()
+        self._known: dict[bytes, Observation] = {}
+        self._fresh = False
+        self.same_files = 0
+        self.on_host = 0
+        self.doubts: tuple[str, ...] = ()
+
+    @property
+    def base(self) -> Path:
+        """The image under every state; never modified."""
+        return self._guest.base
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._sandbox.close()
+        self._guest.close()
+
+    def start(self, *, timeout_s: float) -> None:
+        """Boots the guest.  Raises HostError."""
+        self._guest.start(timeout_s=timeout_s)
+
+    def recover(self, writes: Sequence[ImageWrite], *, timeout_s: float) -> Observation:
+        """Recovers the base image with `writes` laid over it.  Raises HostError."""
+        if self._on_host:
+            observation, archive = self._guest.tree(writes, timeout_s=timeout_s)
+            if not observation.recovered:
+                return observation
+            checked = None if archive is None else self._checked(archive, timeout_s)
+            if checked is not None and not self._is_sample():
+                return checked
+            sampled = self._guest.recover(writes, timeout_s=timeout_s)
+            if checked is not None and _said(sampled) != _said(checked):
+                self._distrust(sampled, checked)
+            return sampled
+        return self._guest.recover(writes, timeout_s=timeout_s)
+
+    def look_again(self, writes: Sequence[ImageWrite], *, timeout_s: float) -> Observation:
+        """As `recover`, all of it in the guest."""
+        return self._guest.recover(writes, timeout_s=timeout_s)
+
+    def _is_sample(self) -> bool:
+        """Whether the tree that was checked last is to be checked in the guest as well."""
+        return self._fresh and (self.on_host <= SAMPLE_FIRST or self.on_host % SAMPLE == 0)
+
+    def _checked(self, archive: memoryview, timeout_s: float) -> Observation | None:
+        """What the check on the host says of a tree; None if it did not look at everything."""
+        tree = hashlib.blake2b(archive, digest_size=20).digest()
+        self._fresh = tree not in self._known
+        if not self._fresh:
+            self.same_files += 1
+            return self._known[tree]
+        try:
+            checked = self._sandbox.check(self._guest.memory_fd, len(archive), timeout_s=timeout_s)
+        except HostError:
+            return None
+        if checked.status != 0:
+            return None
+        self.on_host += 1
+        self._known[tree] = Observation((), lines=checked.lines)
+        return self._known[tree]
+
+    def _distrust(self, guest: Observation, host: Observation) -> None:
+        self._on_host = False
+        self._known.clear()
+        self._fresh = False
+        if self.on_host > 1:
+            self.doubts = (
+                f"{self.on_host} states were checked on the host, and then a check in the guest "
+                f"said something else: {_difference(guest, host)}",
+            )
+
+
+def _said(observation: Observation) -> tuple[bool, bool, frozenset[bytes]]:
+    # The order of lines means nothing.
+    lines = frozenset(observation.lines.splitlines())
+    return observation.recovered, observation.complete, lines
+
+
+def _difference(guest: Observation, host: Observation) -> str:
+    only = [line for line in guest.lines.splitlines() if line not in host.lines.splitlines()]
+    text = only[0].decode(errors="replace")[:100] if only else "fewer lines"
+    return replace(guest, lines=b"").failure[:100] or text

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Inside of the sandbox: unpacks trees and runs a program's check in each.
+
+Runs by itself, with nothing but the standard library.  Speaks JSON, a line each, on standard input
+and output; the archives (guests/uml/share.h, struct pcu_entry) are in the memory of the descriptor
+that the command line names.
+
+    {"folder": F, "environment": {}, "check": [...], "checks": [...]}   first, once; no answer
+    {"size": bytes of the archive, "timeout": seconds}                  a state
+    {"status": exit status or null if it took too long, "lines": text, "said": text}
+
+`checks` is a program's optional verb: it stays, and forks a check for each byte that it reads.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import select
+import shutil
+import signal
+import stat
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypedDict, TypeVar
+
+ROOT = "/mnt"
+FIRST = 4096  # where archives begin: after the page that the guest and the engine share
+ENTRY = struct.Struct("<QIIII")
+PART = struct.Struct("<QQ")
+SAID_MAX = 2000
+LINES_MAX = 64 << 20
+READY = b"ready\n"
+DONE = b"done "
+_POLL_S = 0.0005
+T = TypeVar("T")
+Answer = tuple[int | None, bytes]
+"""Exit status, None if it took too long, and lines."""
+
+
+def unpack(archive: memoryview, root: str) -> None:
+    """Makes the files of an archive below `root`, which is empty."""
+    at = 0
+    folders = []
+    while at < len(archive):
+        size, mode, length, parts, _ = ENTRY.unpack_from(archive, at)
+        at += ENTRY.size
+        path = Path(root, os.fsdecode(bytes(archive[at : at + length])))
+        at += length
+        if stat.S_ISDIR(mode):
+            path.mkdir()
+            folders.append((path, stat.S_IMODE(mode)))
+        elif stat.S_ISLNK(mode):
+            _, length = PART.unpack_from(archive, at)
+            at += PART.size + length
+            path.symlink_to(os.fsdecode(bytes(archive[at - length : at])))
+        else:
+            at = _unpack_file(archive, at, path, size, parts)
+            path.chmod(stat.S_IMODE(mode))
+    for path, mode in folders:
+        path.chmod(mode)
+
+
+def _unpack_file(archive: memoryview, at: int, path: Path, size: int, parts: int) -> int:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    os.ftruncate(fd, size)
+    for _ in range(parts):
+        offset, length = PART.unpack_from(archive, at)
+        at += PART.size
+        data = archive[at : at + length]
+        at += length
+        while len(data):
+            written = os.pwrite(fd, data, offset)
+            data, offset = data[written:], offset + written
+    os.close(fd)
+    return at
+
+
+def clear(root: str) -> None:
+    """Removes everything below `root`."""
+    for entry in os.scandir(root):
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path)
+        else:
+            Path(entry.path).unlink()
+
+
+def end_others(keep: int = 0) -> None:
+    """Ends every process but PID 1, this one, and `keep`; returns when they are gone."""
+    mine = {1, os.getpid(), keep}
+    while left := [pid for pid in map(int, _numbers("/proc")) if pid not in mine]:
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, os.WNOHANG)
+            except (ProcessLookupError, ChildProcessError):
+                continue
+        time.sleep(_POLL_S)
+
+
+def _numbers(folder: str) -> list[str]:
+    return [entry.name for entry in os.scandir(folder) if entry.name.isdigit()]
+
+
+class Checks:
+    """A program that stays, and checks whenever it is asked."""
+
+    def __init__(self, argv: list[str], folder: str, environment: dict[str, str]) -> None:
+        # Its lines come on descriptor 3, which is made of its standard output.
+        self.process = subprocess.Popen(
+            ["/bin/sh", "-c", 'exec "$@" 3>&1 1>&2', "sh", *argv], cwd=folder, env=environment,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
+        )  # fmt: skip
+        self._text = b""
+
+    def is_ready(self, deadline: float) -> bool:
+        """Whether it can stay: it says so first of all."""
+        return self._until(lambda: self._text == READY or None, deadline) is True
+
+    def check(self, deadline: float) -> Answer | None:
+        """What it says of the tree; None if it does not answer as it must."""
+        self._text = b""
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(b"c")
+        except OSError:
+            return None
+        return self._until(self._answer, deadline)
+
+    def _answer(self) -> Answer | None:
+        if not self._text.endswith(b"\n"):
+            return None
+        lines, _, last = self._text[:-1].rpartition(b"\n")
+        if not last.startswith(DONE):
+            return None
+        return int(last[len(DONE) :]), lines + b"\n" if lines else b""
+
+    def _until(self, found: Callable[[], T | None], deadline: float) -> T | None:
+        assert self.process.stdout is not None
+        out = self.process.stdout.fileno()
+        while (answer := found()) is None:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([out], [], [], left)[0]:
+                return None
+            data = os.read(out, 1 << 20)
+            if not data or len(self._text) + len(data) > LINES_MAX:
+                return None
+            self._text += data
+        return answer
+
+
+class Setup(TypedDict):
+    """What is the same for all states."""
+
+    folder: str
+    environment: dict[str, str]
+    check: list[str]
+    checks: list[str]
+
+
+class Checker:
+    """Checks trees, with a program that stays as long as that goes well."""
+
+    def __init__(self, setup: Setup, memory: memoryview) -> None:
+        self._check = setup["check"]
+        self._checks = setup["checks"]
+        self._folder = setup["folder"]
+        self._environment = setup["environment"]
+        self._memory = memory
+        self._stays: Checks | None = None
+
+    def answer(self, request: dict[str, float]) -> dict[str, object]:
+        """The answer to a request."""
+        size, deadline = int(request["size"]), time.monotonic() + request["timeout"]
+        self._fresh(size)
+        checked = self._by_one_that_stays(deadline)
+        said = ""
+        if checked is None or checked[0] != 0:
+            self._fresh(size)
+            checked, said = self._once(deadline)
+        return {"status": checked[0], "lines": checked[1].decode("latin-1"), "said": said}
+
+    def _fresh(self, size: int) -> None:
+        clear(ROOT)
+        unpack(self._memory[FIRST : FIRST + size], ROOT)
+
+    def _by_one_that_stays(self, deadline: float) -> Answer | None:
+        if self._stays is None and self._checks:
+            stays = Checks(self._checks, self._folder, self._environment)
+            if stays.is_ready(deadline):
+                self._stays = stays
+            else:
+                self._checks = []  # it has no such verb
+        if self._stays is None:
+            end_others()
+            return None
+        answer = self._stays.check(deadline)
+        if answer is None or answer[0] != 0:
+            self._stays = None
+            end_others()
+        else:
+            end_others(self._stays.process.pid)
+        return answer
+
+    def _once(self, deadline: float) -> tuple[Answer, str]:
+        with tempfile.TemporaryFile() as lines, tempfile.TemporaryFile() as said:
+            process = subprocess.Popen(
+                ["/bin/sh", "-c", 'exec "$@" 3>&0 0</dev/null', "sh", *self._check],
+                cwd=self._folder, env=self._environment, stdin=lines, stdout=said, stderr=said,
+            )  # fmt: skip
+            try:
+                status = process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                status = None
+            end_others()
+            lines.seek(0)
+            said.seek(0)
+            text = said.read()[-SAID_MAX:].decode(errors="replace")
+            return (status, lines.read(LINES_MAX)), text
+
+
+def main() -> None:
+    """Serves until standard input ends."""
+    descriptor = int(sys.argv[1])
+    setup = json.loads(sys.stdin.readline())
+    memory = memoryview(mmap.mmap(descriptor, 0, prot=mmap.PROT_READ))
+    os.close(descriptor)
+    checker = Checker(setup, memory)
+    for line in sys.stdin:
+        answer = checker.answer(json.loads(line))
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

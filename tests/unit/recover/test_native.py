@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program's check on the host: trees as archives, the sandbox, and who is believed."""
+
+import os
+import stat
+from contextlib import contextmanager
+
+import pytest
+
+from powercut.model.observation import Observation
+from powercut.recover.native import inside
+from powercut.recover.native.check import CheckSandbox, unavailable
+from powercut.recover.native.engine import SAMPLE, SAMPLE_FIRST, NativeEngine
+from powercut.recover.port import HostRoot, RecoveryPlan, SecondLook
+
+needs_bubblewrap = pytest.mark.skipif(bool(unavailable()), reason=unavailable())
+
+
+def folder(path: str, mode: int = 0o755) -> bytes:
+    return inside.ENTRY.pack(0, stat.S_IFDIR | mode, len(path), 0, 0) + path.encode()
+
+
+def file(path: str, size: int, *parts: tuple[int, bytes], mode: int = 0o644) -> bytes:
+    head = inside.ENTRY.pack(size, stat.S_IFREG | mode, len(path), len(parts), 0) + path.encode()
+    return head + b"".join(inside.PART.pack(at, len(data)) + data for at, data in parts)
+
+
+def link(path: str, target: bytes) -> bytes:
+    head = inside.ENTRY.pack(0, stat.S_IFLNK | 0o777, len(path), 1, 0) + path.encode()
+    return head + inside.PART.pack(0, len(target)) + target
+
+
+def test_an_archive_becomes_the_files_that_it_holds(tmp_path):
+    archive = (
+        folder("data", 0o500)
+        + file("data/sparse", 9000, (4096, b"x" * 10), (8999, b"y"), mode=0o600)
+        + link("data/link", b"sparse")
+        + file("empty", 0)
+    )
+    inside.unpack(memoryview(archive), str(tmp_path))
+    assert (tmp_path / "data/sparse").read_bytes() == (
+        bytes(4096) + b"x" * 10 + bytes(8999 - 4106) + b"y"
+    )
+    assert (tmp_path / "data/link").readlink().name == "sparse"
+    assert stat.S_IMODE((tmp_path / "data/sparse").stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o500
+    assert (tmp_path / "empty").read_bytes() == b""
+
+
+@contextmanager
+def shared():
+    """Memory as the guest shares it, and a way to leave an archive in it."""
+    fd = os.memfd_create("test")
+    os.ftruncate(fd, 1 << 20)
+
+    def put(archive: bytes) -> int:
+        os.pwrite(fd, archive, inside.FIRST)
+        return len(archive)
+
+    try:
+        yield fd, put
+    finally:
+        os.close(fd)
+
+
+CHECK = 'echo "= $(cat /mnt/data/n)" >&3; touch /mnt/data/mine; [ ! -e /mnt/data/was ]; kill -0 1'
+STAYS = (
+    'echo ready >&3; while c=$(dd bs=1 count=1 2>/dev/null) && [ -n "$c" ]; do echo stays >&3; '
+    f"{CHECK}; echo done $? >&3; done"
+)
+
+
+def shell(script: str) -> tuple[str, ...]:
+    return ("/bin/sh", "-c", script, "sh")
+
+
+@pytest.fixture
+def sandbox():
+    with shared() as (fd, put):
+        made = []
+
+        def make(check: str, checks: str = "exit 0") -> CheckSandbox:
+            root = HostRoot("/", ("PATH=/usr/bin:/bin",))
+            made.append(CheckSandbox(root, shell(check), shell(checks)))
+            return made[-1]
+
+        def run(box: CheckSandbox, archive: bytes, timeout_s: float = 60):
+            done = box.check(fd, put(archive), timeout_s=timeout_s)
+            return done.status, done.lines, done.said
+
+        yield make, run
+        for box in made:
+            box.close()
+
+
+def tree(number: int) -> bytes:
+    return folder("data") + file("data/n", 1, (0, str(number).encode()))
+
+
+@needs_bubblewrap
+def test_each_tree_is_checked_afresh(sandbox):
+    make, run = sandbox
+    box = make(
+        "ls /mnt/data >&3; ls /tmp /run >&2; touch /mnt/data/left; mkdir /mnt/more; id -u >&3"
+    )
+    for _ in range(2):
+        status, lines, said = run(box, tree(1))
+        assert (status, lines.split()[0], said.split()) == (0, b"n", ["/run:", "/tmp:"])
+        assert lines.split()[1:] == [b"%d" % (os.geteuid() or 65534)]
+
+
+@needs_bubblewrap
+def test_a_program_that_stays_is_asked_again_and_again(sandbox):
+    make, run = sandbox
+    box = make(CHECK, STAYS)
+    answers = [run(box, tree(number)) for number in (1, 2, 3)]
+    assert [status for status, _, _ in answers] == [0, 0, 0]
+    assert [lines for _, lines, _ in answers] == [b"stays\n= %d\n" % n for n in (1, 2, 3)]
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize(
+    "checks", ["exit 3", "echo hello >&3; sleep 300", "echo ready >&3; exit 0"]
+)
+def test_a_program_that_does_not_stay_is_started_for_each_tree(sandbox, checks):
+    make, run = sandbox
+    if "sleep" in checks:
+        checks = checks.replace("sleep 300", "exec 3>&-; exit 0")
+    box = make(CHECK, checks)
+    assert [run(box, tree(number))[:2] for number in (1, 2)] == [(0, b"= 1\n"), (0, b"= 2\n")]
+
+
+@needs_bubblewrap
+def test_a_check_that_fails_hangs_or_leaves_a_daemon(sandbox):
+    make, run = sandbox
+    assert run(make("echo no room; exit 4"), tree(1)) == (4, b"", "no room\n")
+    assert run(make("echo = 1 >&3; exec sleep 300"), tree(1), timeout_s=0.5)[:2] == (None, b"= 1\n")
+    box = make("setsid sleep 300 & ls -d /proc/[0-9]* | wc -l >&3")
+    assert run(box, tree(1))[1] == run(box, tree(1))[1]  # no more processes the second time
+
+
+class FakeGuest:
+    """Says of a state what it is told to; hands the same tree over for the same writes."""
+
+    base = None
+
+    def __init__(self, fd, put, says):
+        self.memory_fd, self._put, self._says = fd, put, says
+        self.asked = 0
+
+    def start(self, *, timeout_s):
+        pass
+
+    def close(self):
+        pass
+
+    def recover(self, writes, *, timeout_s):
+        self.asked += 1
+        return Observation((), lines=self._says(writes))
+
+    def tree(self, writes, *, timeout_s):
+        archive = tree(writes)
+        self._put(archive)
+        return Observation(()), memoryview(archive)
+
+
+def engine(guest, check=CHECK) -> NativeEngine:
+    plan = RecoveryPlan(
+        "ext4", "", "/host/mnt", shell(check), host=HostRoot("/", ("PATH=/usr/bin:/bin",))
+    )
+    made = NativeEngine(guest, plan, shell("exit 0"))
+    assert isinstance(made, SecondLook)
+    return made
+
+
+@needs_bubblewrap
+def test_the_first_trees_and_a_sample_are_checked_in_the_guest_as_well():
+    with shared() as (fd, put):
+        guest = FakeGuest(fd, put, lambda number: b"= %d\n" % number)
+        with engine(guest) as one:
+            for number in [*range(SAMPLE + 1), 3, 4]:
+                seen = one.recover(number, timeout_s=60)
+                assert seen.lines == b"= %d\n" % number
+            assert (guest.asked, one.on_host, one.same_files) == (SAMPLE_FIRST + 1, SAMPLE + 1, 2)
+            assert one.doubts == ()
+            assert one.look_again(3, timeout_s=60).lines == b"= 3\n"
+            assert guest.asked == SAMPLE_FIRST + 2
+
+
+@needs_bubblewrap
+def test_where_the_two_differ_the_guest_is_right_and_the_host_not_asked_again():
+    with shared() as (fd, put):
+        guest = FakeGuest(fd, put, lambda number: b"= %d\n" % (number if number < 2 else 0))
+        with engine(guest) as one:
+            seen = [one.recover(number, timeout_s=60).lines for number in range(3, 3 + SAMPLE)]
+            assert seen == [b"= 0\n"] * SAMPLE
+            assert (one.on_host, one.doubts) == (1, ())
+        guest = FakeGuest(fd, put, lambda number: b"= %d\n" % (number if number < 5 else 0))
+        with engine(guest) as one:
+            for number in range(SAMPLE):
+                one.recover(number, timeout_s=60)
+            assert "states were checked on the host, and then a check in the guest" in one.doubts[0]
+
+
+@needs_bubblewrap
+def test_a_check_that_does_not_look_at_everything_is_left_to_the_guest():
+    with shared() as (fd, put):
+        guest = FakeGuest(fd, put, lambda number: b"= 7\n")
+        with engine(guest, "exit 3") as one:
+            assert one.recover(1, timeout_s=60).lines == b"= 7\n"
+            assert (guest.asked, one.on_host, one.doubts) == (1, 0, ())
