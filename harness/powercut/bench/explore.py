@@ -18,7 +18,8 @@ from powercut.bench.uml import RUN_ID, compare_paths, make_dirty, measure
 from powercut.disk.base import BaseImageSpec, ensure_base_image
 from powercut.model.errors import HostError
 from powercut.paths import CACHE, WAL_BINARY
-from powercut.recover.port import ImageWrite, RecoveryPlan
+from powercut.recover.plan import RecoveryPlan
+from powercut.recover.port import ImageWrite
 from powercut.recover.uml.engine import UmlEngine, unavailable
 from powercut.recover.uml.share import BarePath
 
@@ -75,7 +76,7 @@ def bench_explore() -> list[Figure]:
 
 def _against_classic(base: Path, filesystem: str) -> tuple[float, float]:
     """States per second of the engine and of the classic way, in turn; medians."""
-    plan = RecoveryPlan(filesystem, "", "/mnt", ("/bin/wal", "read", *_LOG, "path=/mnt/wal"))
+    plan = RecoveryPlan.of(filesystem, "", "/mnt", ("/bin/wal", "read", *_LOG, "path=/mnt/wal"))
     ours, classic = [], []
     # In memory: the classic way waits for the host's disk otherwise, which ours never does.
     memory = tempfile.TemporaryDirectory(dir="/dev/shm", prefix="powercut-bench-")

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Final
 
 from powercut.model.errors import HostError
-from powercut.recover.port import ImageWrite, RecoveryPlan
+from powercut.recover.plan import RecoveryPlan
+from powercut.recover.port import ImageWrite
 from powercut.recover.uml.engine import UmlEngine
 from powercut.recover.uml.share import BarePath, Step
 
@@ -162,7 +163,7 @@ def make_dirty(engine: UmlEngine, records: int, *, timeout_s: float) -> tuple[Im
 
 
 def _plan(filesystem: str) -> RecoveryPlan:
-    return RecoveryPlan(filesystem, "", "/mnt", ("/bin/wal", "read", *_LOG))
+    return RecoveryPlan.of(filesystem, "", "/mnt", ("/bin/wal", "read", *_LOG))
 
 
 def _rate(

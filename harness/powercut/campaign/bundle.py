@@ -25,6 +25,7 @@ from powercut.campaign.bundle_file import (
     unpack,
 )
 from powercut.campaign.verify import verify
+from powercut.explore.state_judge import open_judge
 from powercut.model.errors import DamagedRecording, HostError, UsageError
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.model.versions import is_path
@@ -40,7 +41,6 @@ from powercut.store.results import RunResult
 from powercut.store.witness import read_witness
 from powercut.trial.controls import controls_for
 from powercut.trial.judge import judge_trial
-from powercut.witness.judge import StateJudge
 
 _EXTRAS: Final = ("verdict.json", "witness.json", "exploration.json")
 _RUN_FILES: Final = ("scenario.yaml", "environment.json")
@@ -138,14 +138,14 @@ def _bundled_state(trial: TrialDir, name: str | None) -> BundledState | None:
         name = witness.state
     recording = open_recording(trial.path)
     state = resolve_state(recording, name)
-    with StateJudge(recording) as judge:
+    with open_judge(recording) as judge:
         found = judge.judge(state)
         return BundledState(
             name=save(trial, state),
             verdict=_name(found.verdict),
             lost=found.lost,
             message=found.message,
-            engine=judge.engine,
+            engine=judge.choice.name,
             engine_reason=judge.choice.reason,
         )
 

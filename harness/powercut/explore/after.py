@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from powercut.model.errors import UsageError
-from powercut.recover.port import RecoveryPlan
+from powercut.recover.plan import RecoveryPlan
 from powercut.scenario.settings import Parameters
 from powercut.workload.port import Continues, Run
 from powercut.workload.table import workload_of
@@ -27,4 +25,4 @@ def going_on(
             f"a workload of kind {parameters.workload.kind} cannot go on after a recovery",
             hint="leave out --after, and `explore.after` in the scenario",
         )
-    return replace(plan, after=workload.continuation(Run(run_id), records), after_records=records)
+    return plan.going_on(workload.continuation(Run(run_id), records), records)

@@ -24,7 +24,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Final
@@ -39,8 +38,7 @@ from powercut.crash.exposure import exposure
 from powercut.crash.states import CrashState, StateSpace
 from powercut.crash.survey import spread
 from powercut.explore.request import Budget
-from powercut.explore.state_images import StateImages
-from powercut.explore.worker import START_S, STATE_S, judge_state, open_engine
+from powercut.explore.state_judge import StateJudge
 from powercut.model.errors import HostError
 from powercut.model.exposure import ranges_of
 from powercut.model.timeline import RequestKind
@@ -48,9 +46,8 @@ from powercut.model.units import NEVER
 from powercut.model.verdict import Finding, LsnRange, Verdict
 from powercut.recording.disk_places import Places, places_of
 from powercut.recording.trial_recording import TrialRecording
-from powercut.recover.port import RecoveryEngine
 from powercut.rig import commands
-from powercut.rig.closing import start_engine
+from powercut.rig.engine_choice import EngineChoice
 from powercut.store.audit import Audit, AuditedPromise, LatePromise, PromiseKind, Worth
 
 RECORDS: Final = "records of the log"
@@ -235,7 +232,6 @@ class _StateAudit:
     ) -> None:
         self._recorded = recorded
         self._hang = hang
-        self._images = StateImages(recorded.space)
         self._events = {
             kind: events(recorded.space, [kind])
             for kind in (InstantKind.ACK, InstantKind.FLUSH, InstantKind.FUA)
@@ -247,15 +243,13 @@ class _StateAudit:
         """Looks at promises in this order, one state each in turn, until the budget is spent."""
         deadline = None if budget.seconds is None else time.monotonic() + budget.seconds
         turns = {promise: self._states(promise) for promise in order}
-        with ExitStack() as stack:
-            engine = open_engine(self._recorded, self._looks.engine)
-            start_engine(engine, stack, timeout_s=START_S)
+        with StateJudge(self._recorded, EngineChoice(self._looks.engine)) as states:
             while turns:
                 for promise in list(turns):
                     if self._spent(budget, deadline):
                         return self._looks
                     state = next(turns[promise], None)
-                    if state is None or not self._judge(engine, promise, *state):
+                    if state is None or not self._judge(states, promise, *state):
                         del turns[promise]
         return self._looks
 
@@ -295,17 +289,17 @@ class _StateAudit:
         return list(chosen)[:_PER_PROMISE]
 
     def _judge(
-        self, engine: RecoveryEngine, promise: int, space: StateSpace, state: CrashState
+        self, states: StateJudge, promise: int, space: StateSpace, state: CrashState
     ) -> bool:
         """Recovers `state`; False once nothing more has to be known of `promise`."""
         seen = self._looks.seen.setdefault(promise, _Seen())
-        losses = self._losses(engine, space, state)
+        losses = self._losses(states, space, state)
         if losses is None:
             return False
         seen.states += 1
         # With what hangs on it the same state is legal on the real disk: if that loses
         # something, too, the promise is not what was missing.
-        if losses and not self._losses(engine, space, self._with_hanging(promise, state)):
+        if losses and not self._losses(states, space, self._with_hanging(promise, state)):
             seen.lost += 1
             seen.message = losses[0].message
             seen.lsns.update(*(finding.lsns for finding in losses))
@@ -319,15 +313,14 @@ class _StateAudit:
         return replace(state, survivors=tuple(survivors.tolist()))
 
     def _losses(
-        self, engine: RecoveryEngine, space: StateSpace, state: CrashState
+        self, states: StateJudge, space: StateSpace, state: CrashState
     ) -> list[Finding] | None:
         """What recovery of `state` loses; None if nobody can say."""
         try:
-            observation = engine.recover(self._images.writes(state, space), timeout_s=STATE_S)
+            findings = states.judge(state, space, received=False).findings
         except HostError as error:
             self._looks.undecided[str(error)] = None
             return None
-        findings = judge_state(self._recorded, state, observation)
         losses = [finding for finding in findings if finding.verdict is Verdict.LOSSY]
         if findings and not losses:
             self._looks.undecided[findings[0].message] = None

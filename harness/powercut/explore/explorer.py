@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -46,18 +45,17 @@ from powercut.explore.request import (
     Listener,
     Reservoir,
 )
-from powercut.explore.state_images import StateImages
+from powercut.explore.state_judge import Judgement, judge_in_guest
 from powercut.explore.work import Answers, Deepen, Recoveries, Work
-from powercut.explore.worker import LocalWorker, judge_state, open_engine
+from powercut.explore.worker import LocalWorker
 from powercut.model.contract import ATOMIC_UNIT
 from powercut.model.errors import HostError
 from powercut.model.verdict import Confirmed, Finding, FindingKind, Verdict, lsn_ranges
 from powercut.recording import state_ref
 from powercut.recording.trial_recording import TrialRecording, open_trial
-from powercut.rig.closing import start_engine
 from powercut.rig.engine_choice import choose_engine
 from powercut.rig.engine_shelf import EngineShelf
-from powercut.rig.guest_engine import check_recorded_kernel
+from powercut.rig.engines import boots_recorded_kernel, records_recoveries
 from powercut.rig.scratch import scratch
 from powercut.store.exploration import (
     ExploreCoverage,
@@ -255,7 +253,7 @@ class _Run:
         log = self.recorded.directory.recovery_log.with_suffix(".log")
         live = self.wanted.depth and has_evidence(log)
         states: list[CrashState | None] = [None] if live else []
-        states += self.chosen.drawn() if self.engine == "uml" else []
+        states += self.chosen.drawn() if records_recoveries(self.engine) else []
         # In rounds, as a recovery may have fewer states than it may be asked for; what is
         # asked for must not depend on who answers first.
         while states and (round_of := self._round(states)):
@@ -356,23 +354,16 @@ class _Run:
     def _confirm(self, state: CrashState, found: Finding) -> tuple[Confirmed, str]:
         """Whether the recorded kernel loses a record of `found`, too, in `state`."""
         try:
-            check_recorded_kernel(self.recorded.record)
-            engine = open_engine(self.recorded, "guest", after=self.wanted.after)
-            with ExitStack() as stack:
-                start_engine(engine, stack, timeout_s=60.0)
-                writes = StateImages(self.recorded.space).writes(state)
-                observation = engine.recover(writes, timeout_s=120.0)
+            seen = judge_in_guest(self.recorded, state, after=self.wanted.after, received=False)
         except HostError as error:
             return "not tried", str(error)
-        findings = judge_state(self.recorded, state, observation)
-        said = "; ".join(finding.message for finding in findings) or "nothing is missing"
-        return confirms(findings, [found]), said
+        return confirms(seen.findings, [found]), _said(seen)
 
     def _result(self, seconds: float) -> ExploreResult:
         recorded, wanted = self.recorded, self.wanted
         coverage = self.exploration.coverage()
         record = recorded.record
-        confirm = self._confirm if wanted.confirm and self.engine == "uml" else None
+        confirm = self._confirm if wanted.confirm and self._needs_confirmation else None
         findings = self.collected.findings(
             partial(state_ref.save, recorded.directory) if self.keep else state_ref.state_id,
             confirm,
@@ -426,6 +417,11 @@ class _Run:
             verdict=max((found.verdict for found in findings), default=Verdict.SAFE),
         )
 
+    @property
+    def _needs_confirmation(self) -> bool:
+        """Whether the recorded kernel has not had its say; raw logs need none."""
+        return self.engine != "raw" and not boots_recorded_kernel(self.engine)
+
     def _not_looked_at(self) -> str:
         coverage = self.exploration.coverage()
         left = []
@@ -444,8 +440,9 @@ class _Run:
             )
         if not coverage.exhausted:
             left.append("some states of the policies that end")
-        if self.engine == "guest" and (self.wanted.after or self.wanted.depth):
-            left.append("second cuts in recoveries of states, which engine guest cannot record")
+        if not records_recoveries(self.engine) and (self.wanted.after or self.wanted.depth):
+            what = "second cuts in recoveries of states"
+            left.append(f"{what}, which engine {self.engine} cannot record")
         return "; ".join(left) or "nothing"
 
 
@@ -454,6 +451,10 @@ def _torn_within(space: StateSpace) -> Callable[[CrashState], bool] | None:
     if space.unit >= ATOMIC_UNIT:
         return None
     return partial(space.tears_within, block=ATOMIC_UNIT)
+
+
+def _said(seen: Judgement) -> str:
+    return "; ".join(finding.message for finding in seen.findings) or "nothing is missing"
 
 
 def _same(state: CrashState) -> CrashState:

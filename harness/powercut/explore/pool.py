@@ -17,10 +17,10 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from typing import Any, Final
 
+from powercut.closing import ResourceOwner
 from powercut.explore.work import Answered, Batch, Work
 from powercut.explore.worker import LocalWorker
 from powercut.model.errors import HostError
-from powercut.rig.closing import ResourceOwner
 
 _END_S: Final = 10.0
 _BATCH_S: Final = 3600.0  # a batch of states that all hang, twice

@@ -11,7 +11,7 @@ what differs.  `AnswerCache` decides states without an engine:
 2. A recovery and its reader are a function of the bytes that they read.  If a state has,
    in every place that the recovery of an earlier state read, the same bytes as that
    one, then its own recovery reads the same bytes in the same order, and ends the same.
-   The places are known from an engine that counts them (`UmlEngine.reads`, a superset in
+   The places are known from an engine that counts them (`TracksReads`, a superset in
    whole pages).
 """
 
@@ -27,16 +27,13 @@ import numpy.typing as npt
 
 from powercut.crash.states import NO_REQUEST, CrashState, StateSpace
 from powercut.model.observation import Observation
-from powercut.recover.port import ImageWrite
+from powercut.recover.port import ImageWrite, Reads
 from powercut.recover.uml.origin import PAGE, Origin
 
 _READ_SETS_MAX: Final = 48
 """Read sets that are compared with; the ones used longest ago are forgotten."""
 
 Pages = npt.NDArray[np.int64]
-
-Reads = tuple[tuple[int, int], ...]
-"""(offset, length) in bytes, rising, whole pages but for the end of the disk."""
 
 
 class StateImages:

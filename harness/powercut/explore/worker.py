@@ -7,80 +7,30 @@ import random
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
+from powercut.closing import ResourceOwner
 from powercut.crash.states import CrashState
-from powercut.explore.after import going_on
 from powercut.explore.depth import DEEPER, Drawn, Recovered, SecondState, cut_again, states_of
 from powercut.explore.recovery_timeline import durability_during_recovery, timeline_of_record
 from powercut.explore.request import Prune
-from powercut.explore.state_images import AnswerCache, StateImages
+from powercut.explore.state_images import AnswerCache
+from powercut.explore.state_judge import STATE_S, Claims, StateJudge, claims_at
 from powercut.explore.work import Answers, Batch, Deepen, Recoveries, StateJudgement, Work
 from powercut.model.errors import HostError
 from powercut.model.observation import Observation
-from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
-from powercut.model.versions import HOST
+from powercut.model.verdict import Finding, FindingKind, Verdict
 from powercut.recording.bound import read_recovery_log
 from powercut.recording.materialize import cut_state
 from powercut.recording.trial_recording import TrialRecording, open_trial
-from powercut.recover.port import ImageWrite, RecoveryEngine, RecoveryPlan
-from powercut.recover.uml.engine import UmlEngine
-from powercut.recover.uml.kernel import UmlKernel
-from powercut.rig import commands
-from powercut.rig.closing import ResourceOwner, start_engine
+from powercut.recover.port import ImageWrite, RecordsRecoveries, TracksReads
+from powercut.rig.engine_choice import EngineChoice
 from powercut.rig.engine_shelf import EngineShelf
-from powercut.rig.guest_engine import GuestEngine
 from powercut.rig.scratch import scratch
 from powercut.store.layout import TrialDir
-from powercut.workload.wal.check import check_state
 
-START_S: Final = 180.0
-STATE_S: Final = 60.0
 RERUN_ONE_IN: Final = 100
 """Of the states decided by pruning one in so many is recovered all the same."""
-
-
-def judge_state(
-    recorded: TrialRecording, state: CrashState, observation: Observation
-) -> tuple[Finding, ...]:
-    """The findings on what was recovered of `state`, against what was claimed at its instant."""
-    required, attempted = claims_at(recorded, state)
-    return check_state(required, attempted, observation, recorded.layout)
-
-
-def claims_at(recorded: TrialRecording, state: CrashState) -> tuple[tuple[LsnRange, ...], int]:
-    """What recovery of `state` must return, and the highest LSN that was attempted before."""
-    claims = recorded.evidence.claims
-    required = claims.required(state.instant)
-    promised = state.again.promised if state.again else ()
-    attempted = max(
-        claims.attempted_before(state.instant), state.again.attempted if state.again else 0
-    )
-    return ((required,) if required else ()) + promised, attempted
-
-
-def plan_of(recorded: TrialRecording, after: int) -> RecoveryPlan:
-    """How states of the recording are recovered, and the workload goes on by `after` records."""
-    plan = commands.recovery_plan(recorded.parameters, recorded.run_id)
-    return going_on(plan, recorded.parameters, recorded.run_id, after)
-
-
-def open_engine(
-    recorded: TrialRecording,
-    name: str,
-    prune: Prune = Prune.NOTHING,
-    after: int = 0,
-    kernel: UmlKernel | None = None,
-) -> RecoveryEngine:
-    """The engine called `name`, not started; `kernel` is what `uml` recovers with.
-
-    Raises HostError if this host has none.
-    """
-    plan = plan_of(recorded, after)
-    if name == "guest":
-        return GuestEngine(recorded.directory.base_image, recorded.parameters, plan)
-    base = recorded.directory.base_image
-    return UmlEngine(base, plan, track_reads=prune is Prune.READS, kernel=kernel)
 
 
 class LocalWorker(ResourceOwner):
@@ -91,31 +41,24 @@ class LocalWorker(ResourceOwner):
     ) -> None:
         super().__init__()
         self._work = work
-        self._shelf = shelf
         self._recorded = recorded or open_trial(TrialDir(work.trial, work.run))
-        self._images = StateImages(self._recorded.space)
+        self._states = StateJudge(
+            self._recorded,
+            EngineChoice(work.engine, kernel=work.kernel),
+            after=work.after,
+            track_reads=work.prune is Prune.READS,
+            shelf=shelf,
+        )
         base = self._recorded.directory.base_image
         self._decided = AnswerCache(base) if work.prune is not Prune.NOTHING else None
         self._rerun = random.Random(f"{work.seed}/rerun")
-        self._engine: RecoveryEngine
-        self._boots_before = 0
         self._durability = durability_during_recovery(
             self._recorded.evidence.timeline, self._recorded.parameters.machine
         )
 
     def _open(self, stack: ExitStack) -> None:
         self._folder = stack.enter_context(scratch())
-        recorded, work = self._recorded, self._work
-        ready = work.engine == "uml" and work.prune is not Prune.READS
-        ready &= work.kernel is None or work.kernel.name == HOST
-        if self._shelf is not None and ready:
-            base, plan = recorded.directory.base_image, plan_of(recorded, work.after)
-            engine = stack.enter_context(self._shelf.lend(base, plan))
-            self._boots_before = engine.boots - 1  # the boot that made it is told by each
-            self._engine = engine
-            return
-        self._engine = open_engine(recorded, work.engine, work.prune, work.after, work.kernel)
-        start_engine(self._engine, stack, timeout_s=START_S)
+        stack.enter_context(self._states)
 
     def answer(self, batch: Batch) -> Answers:
         """Does what `batch` asks for."""
@@ -124,10 +67,10 @@ class LocalWorker(ResourceOwner):
     def judge(self, states: Sequence[CrashState]) -> Answers:
         """Recovers and judges `states`, one after the other."""
         judged = tuple(
-            self._judge(self._images.writes(state), *claims_at(self._recorded, state))
+            self._judge(self._states.writes(state), claims_at(self._recorded, state))
             for state in states
         )
-        return Answers(judged, self._boots)
+        return Answers(judged, self._states.boots)
 
     def deepen(self, task: Deepen) -> Answers:
         """Puts a recovery on record, and judges states that a cut during it may have left."""
@@ -139,19 +82,15 @@ class LocalWorker(ResourceOwner):
                 count.live = 1
             else:
                 first = task.state
-                found = self._record(self._images.writes(first))
+                found = self._record(self._states.writes(first))
                 if found is None:  # the kernel died: there is no record, and no second cut
                     count.unrecorded = 1
-                    return Answers((), self._boots, count)
+                    return Answers((), self._states.boots, count)
                 recovered = found
             self._second_cuts(first, recovered, task, task.limit, 1, judged, count)
         except HostError as error:
             judged.append(StateJudgement((_engine_failed(error),), policy="recovery"))
-        return Answers(tuple(judged), self._boots, count)
-
-    @property
-    def _boots(self) -> int:
-        return int(getattr(self._engine, "boots", 1)) - self._boots_before
+        return Answers(tuple(judged), self._states.boots, count)
 
     def _live_recovery(self) -> tuple[CrashState, Recovered]:
         """What the recorded system itself did after the recorded cut."""
@@ -160,11 +99,13 @@ class LocalWorker(ResourceOwner):
         timeline = read_recovery_log(recorded.directory, recorded.record, verify_payloads=True)
         if not timeline.complete:
             raise HostError("the log of the live recovery was not closed in order")
-        return first, Recovered(timeline, tuple(self._images.writes(first)))
+        return first, Recovered(timeline, tuple(self._states.writes(first)))
 
     def _record(self, writes: Sequence[ImageWrite]) -> Recovered | None:
         """Recovers on record, if the engine can."""
-        engine: Any = self._engine
+        engine = self._states.engine
+        if not isinstance(engine, RecordsRecoveries):
+            return None
         observation, raw = engine.record(writes, timeout_s=STATE_S)
         if raw is None:
             return None
@@ -195,7 +136,7 @@ class LocalWorker(ResourceOwner):
         deeper_limit = max(1, (allowance - limit) // DEEPER)
         draw = random.Random(f"{task.seed}/{level}/{len(judged)}")
         on_record = set(draw.sample(range(limit), min(limit, DEEPER)))
-        required, attempted = claims_at(self._recorded, first)
+        claims = claims_at(self._recorded, first)
 
         def drawn(how: Drawn) -> None:
             count.legal_log2.append(how.legal_log2)
@@ -210,7 +151,7 @@ class LocalWorker(ResourceOwner):
             drawn=drawn,
         )
         for number, second in enumerate(seconds):
-            judged.append(self._judge_second(first, second, required, attempted))
+            judged.append(self._judge_second(first, second, claims))
             count.states += 1
             count.ended += second.later is not None
             if level < task.depth and number in on_record:
@@ -222,15 +163,12 @@ class LocalWorker(ResourceOwner):
                     self._second_cuts(again, deeper, task, deeper_limit, level + 1, judged, count)
 
     def _judge_second(
-        self,
-        first: CrashState,
-        second: SecondState,
-        required: tuple[LsnRange, ...],
-        attempted: int,
+        self, first: CrashState, second: SecondState, claims: Claims
     ) -> StateJudgement:
         later = (second.later,) if second.later else ()
-        attempted = max(attempted, second.attempted)
-        judged = self._judge(list(second.writes), (*required, *later), attempted)
+        attempted = max(claims.attempted, second.attempted)
+        claims = Claims((*claims.required, *later), attempted)
+        judged = self._judge(list(second.writes), claims)
         policy = f"recovery/{second.state.policy}"
         if not judged.findings:
             return replace(judged, policy=policy)
@@ -240,13 +178,11 @@ class LocalWorker(ResourceOwner):
         )
         return replace(judged, findings=told, policy=policy, again=cut_again(first, second))
 
-    def _judge(
-        self, writes: list[ImageWrite], required: tuple[LsnRange, ...], attempted: int
-    ) -> StateJudgement:
+    def _judge(self, writes: list[ImageWrite], claims: Claims) -> StateJudgement:
         def found(observation: Observation) -> StateJudgement:
             later = observation.later
             return StateJudgement(
-                check_state(required, attempted, observation, self._recorded.layout),
+                self._states.findings(claims, observation),
                 went_on=later is not None and not later.no_room,
                 no_room=later is not None and later.no_room,
             )
@@ -259,7 +195,7 @@ class LocalWorker(ResourceOwner):
             if expected is not None and self._rerun.randrange(RERUN_ONE_IN):
                 return replace(found(expected), pruned=True, disk=disk)
         try:
-            observation = self._engine.recover(writes, timeout_s=STATE_S)
+            observation = self._states.recover(writes)
         except HostError as error:
             return StateJudgement((_engine_failed(error),), disk=disk)
         judged = replace(found(observation), disk=disk)
@@ -269,7 +205,9 @@ class LocalWorker(ResourceOwner):
             if not _same(expected, observation):
                 judged = replace(judged, findings=(*judged.findings, _pruned_wrongly()))
             return replace(judged, pruned=True, rerun=True)
-        self._decided.learn(getattr(self._engine, "reads", None), observation)
+        engine = self._states.engine
+        reads = engine.reads if isinstance(engine, TracksReads) else None
+        self._decided.learn(reads, observation)
         return judged
 
 

@@ -43,7 +43,7 @@ from powercut.model.verdict import LsnRange, Verdict
 from powercut.model.wal import LayoutKind, WalLayout
 from powercut.recording.disk_places import FilesystemName, filesystem_of
 from powercut.recording.open_recording import IMPORT_FILE, Recording
-from powercut.recover.port import RecoveryPlan
+from powercut.recover.plan import RecoveryPlan
 from powercut.rig import commands
 from powercut.store.files import copy_sparse, host_errors, write_atomic
 from powercut.store.layout import TrialDir
@@ -388,7 +388,7 @@ def _plan(filesystem: str, layout: LogLayout) -> RecoveryPlan:
     raw = layout.wal().kind is LayoutKind.RAW
     inside = layout.path.lstrip("/")
     path = f"/dev/{commands.DEVICE}" if raw else f"{MOUNT_POINT}/{inside}"
-    return RecoveryPlan(
+    return RecoveryPlan.of(
         filesystem="" if raw else filesystem,
         mount_options="",
         mount_point=MOUNT_POINT,

@@ -8,7 +8,8 @@ timeline, what was claimed, and what recovery consists of.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -19,11 +20,20 @@ from powercut.model.history import History
 from powercut.model.machine import ImageFormat
 from powercut.model.timeline import Timeline
 from powercut.model.wal import WalLayout
-from powercut.recover.port import RecoveryPlan
+from powercut.recover.plan import RecoveryPlan
+from powercut.scenario.settings import Parameters
 from powercut.store.layout import TrialDir
 
 TRIAL_FILE = "trial.json"
 IMPORT_FILE = "import.json"
+
+
+@dataclass(frozen=True)
+class RecordedSystem:
+    """The settings of a system, and exactly what it ran on (empty if that is not known)."""
+
+    parameters: Parameters = field(default_factory=Parameters)
+    versions: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +44,8 @@ class Recording:
     there are states and no judgement.
     `imported` says that the timeline was made of a foreign log, whose instants are no
     times.  `image_format` is what the captured disk holds; unless it is raw, a file system
-    is somewhere inside it.  `gaps` says what is missing of the evidence; of these,
+    is somewhere inside it.  `system` is what was recorded; of an imported log nobody knows, and
+    the usual one stands in its place.  `gaps` says what is missing of the evidence; of these,
     `doubts` keep even a loss from being certain.
     """
 
@@ -49,6 +60,7 @@ class Recording:
     plan: RecoveryPlan | None
     imported: bool = False
     image_format: ImageFormat = ImageFormat.RAW
+    system: RecordedSystem = field(default_factory=RecordedSystem)
     gaps: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     known_evidence: Evidence | None = None

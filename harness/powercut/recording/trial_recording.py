@@ -18,8 +18,8 @@ from powercut.model.errors import DamagedRecording
 from powercut.model.timeline import Timeline
 from powercut.model.wal import WalLayout
 from powercut.recording.bound import read_acks, read_disk_log
-from powercut.recording.open_recording import Recording
-from powercut.recover.port import RecoveryPlan
+from powercut.recording.open_recording import RecordedSystem, Recording
+from powercut.recover.plan import RecoveryPlan
 from powercut.rig import commands
 from powercut.scenario.settings import Parameters
 from powercut.store.layout import TrialDir, TrialRecord
@@ -60,6 +60,7 @@ class TrialRecording(Recording):
             layout=wal_layout(record.parameters),
             plan=plan,
             image_format=record.parameters.machine.format,
+            system=RecordedSystem(record.parameters, record.versions),
             gaps=tuple(gaps),
             known_evidence=evidence,
         )

@@ -1,21 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The port to a recovery engine: given a disk, what does the system make of it?"""
+"""The port to a recovery engine: given a disk, what does the system make of it?
+
+What only some engines can do is a protocol of its own, and asked for with isinstance.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol, runtime_checkable
+from types import TracebackType
+from typing import Final, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from powercut.model.observation import Observation
+from powercut.recover.plan import RecoveryPlan
 
 NO_SUCH_SLOT: Final = 2
 """The exit status of a writer that has no slot for the LSN it is to go on with: of `wal`, for
 any arguments that cannot work (docs/adding-a-workload.md)."""
+
+Reads = tuple[tuple[int, int], ...]
+"""(offset, length) in bytes, rising, whole pages but for the end of the disk."""
 
 
 @dataclass(frozen=True)
@@ -27,52 +35,23 @@ class ImageWrite:
     data: npt.NDArray[np.uint8] | None
 
 
-@dataclass(frozen=True)
-class HostRoot:
-    """The host's own files, read-only, as the root of programs in the guest.
-
-    They start in `folder` with `environment` (NAME=VALUE each).  /tmp, /run, /var/tmp and
-    /dev/shm are empty and writable there, but for the folders in `visible`.  What a program
-    writes to descriptor 3 comes back as it is (`Observation.lines`).
-    """
-
-    folder: str
-    environment: tuple[str, ...]
-    visible: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class RecoveryPlan:
-    """What recovery consists of.
-
-    `filesystem` is the type to mount, empty for a raw log.  `reader` is the command
-    line of the log reader in the guest, path first, without its channel.  `after` is
-    the command line of a writer that goes on after recovery by `after_records` records, empty
-    for none; the engine adds `first_lsn=N`, the record after the last one that came back.
-    `device` is what the guest calls its disk; engines that have a disk of their own do not ask.
-    `host` is for readers that are anybody's programs.
-    """
-
-    filesystem: str
-    mount_options: str
-    mount_point: str
-    reader: tuple[str, ...]
-    after: tuple[str, ...] = ()
-    after_records: int = 0
-    device: str = "vda"
-    host: HostRoot | None = None
-
-    def __post_init__(self) -> None:
-        if bool(self.after) != (self.after_records > 0):
-            raise ValueError(f"a writer that goes on by {self.after_records} records: {self.after}")
-
-
 class RecoveryEngine(Protocol):
     """A sandboxed system that recovers one disk state after the other.
 
     It is a context manager; leaving the context ends whatever it started.  Between two
     states nothing leaks: no cached block, no write of the previous recovery.
     """
+
+    def __enter__(self) -> Self:
+        """Begins to hold what must be given back."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Ends whatever it started."""
 
     def start(self, *, timeout_s: float) -> None:
         """Boots whatever the engine needs; the first `recover` may follow."""
@@ -88,6 +67,51 @@ class RecoveryEngine(Protocol):
     @property
     def base(self) -> Path:
         """The image under every state; never modified."""
+
+    @property
+    def boots(self) -> int:
+        """How many systems it has started so far."""
+
+
+@runtime_checkable
+class RecordsRecoveries(Protocol):
+    """An engine that can put on record what a recovery does to the disk."""
+
+    def record(
+        self, writes: Sequence[ImageWrite], *, timeout_s: float
+    ) -> tuple[Observation, bytes | None]:
+        """As `recover`; also a log as dm-log-writes keeps it, None if the kernel died."""
+
+
+@runtime_checkable
+class TracksReads(Protocol):
+    """An engine that knows which places of the disk a recovery has read."""
+
+    @property
+    def reads(self) -> Reads | None:
+        """Of the last recovery and its reader, a superset; None if that is not known."""
+
+
+@runtime_checkable
+class FollowsPlans(Protocol):
+    """An engine that outlives a recording: it can be given another plan on the same base."""
+
+    def follow(self, plan: RecoveryPlan, *, timeout_s: float) -> None:
+        """Recovers by `plan` from now on, without another boot."""
+
+    def is_up(self) -> bool:
+        """Whether its system runs."""
+
+    def close(self) -> None:
+        """Ends whatever it started; idempotent."""
+
+
+@runtime_checkable
+class BootsRecordedKernel(Protocol):
+    """An engine that recovers with the very kernel that the recording was made with."""
+
+    def require_kernel(self, versions: Mapping[str, str]) -> None:
+        """Raises HostError unless it has here the kernel that `versions` of a recording name."""
 
 
 @runtime_checkable

@@ -11,7 +11,7 @@ from powercut.disk.capture import CaptureConfig
 from powercut.disk.image_format import FormatSpec
 from powercut.model.binding import Binding
 from powercut.model.machine import Aio, Bus, ImageFormat, is_dax
-from powercut.recover.port import HostRoot, RecoveryPlan
+from powercut.recover.plan import HostRoot, RecoveryPlan
 from powercut.scenario.settings import (
     FilesystemType,
     GuestWriteCache,
@@ -88,13 +88,14 @@ def recovery_plan(parameters: Parameters, run_id: bytes, seed: int = 0) -> Recov
     host = None
     if isinstance(contents, HostFiles):
         host = HostRoot(contents.folder, contents.environment, contents.visible)
-    return RecoveryPlan(
+    return RecoveryPlan.of(
         filesystem="" if is_raw(parameters) else parameters.filesystem.type.value,
         mount_options=",".join(options),
         mount_point=f"/host{MOUNT_POINT}" if host is not None else MOUNT_POINT,
         reader=workload.reader(run),
         device=parameters.machine.bus.device,
         host=host,
+        image=parameters.machine.format,
     )
 
 

@@ -12,42 +12,38 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, cast
 
-from powercut.recover.port import RecoveryPlan
-from powercut.recover.uml.engine import UmlEngine
+from powercut.closing import Closing
+from powercut.model.errors import UsageError
+from powercut.recover.order import EngineOrder
+from powercut.recover.port import FollowsPlans, RecoveryEngine
+from powercut.rig.engines import open_engine
 
 _START_S: Final = 180.0
 
 _IDLE_MAX: Final = 4
 """Engines that wait to be lent again; the one used longest ago goes first."""
 
-Base = tuple[int, int, int, int]
-"""The same for two names of one file, which never changes: device, inode, bytes, time."""
+Key = tuple[str, int, int, int, int]
+"""The engine's name, and of its base image what is the same for two names of one file, which
+never changes: device, inode, bytes, time."""
 
 
-class EngineShelf:
-    """Lends User-Mode Linux engines, to one borrower each.  A context manager: leaving ends all.
+class _Lendable(RecoveryEngine, FollowsPlans, Protocol):
+    """An engine that can be lent again."""
+
+
+class EngineShelf(Closing):
+    """Lends engines, to one borrower each.  A context manager: leaving ends all.
 
     Several threads may borrow at the same time.
     """
 
     def __init__(self, idle_max: int = _IDLE_MAX) -> None:
-        self._idle: list[tuple[Base, UmlEngine]] = []
+        self._idle: list[tuple[Key, _Lendable]] = []
         self._idle_max = idle_max
         self._lock = threading.Lock()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Ends the engines that are not lent."""
@@ -58,18 +54,16 @@ class EngineShelf:
                 stack.callback(engine.close)
 
     @contextmanager
-    def lend(self, base: Path, plan: RecoveryPlan) -> Iterator[UmlEngine]:
-        """An engine that is up and recovers states of `base` by `plan`.
+    def lend(self, name: str, order: EngineOrder) -> Iterator[RecoveryEngine]:
+        """An engine called `name` that is up and does what `order` says.
 
         Raises HostError if this host cannot run one.
         """
-        key = _identity(base)
-        engine = self._take(key)
-        if engine is None:
-            engine = UmlEngine(base, plan)
+        key = (name, *_identity(order.base))
+        engine = self._take(key) or _made(name, order)
         try:
-            engine.follow(plan, timeout_s=_START_S)
-            if engine.pid is None:  # it is new, or its kernel died
+            engine.follow(order.plan, timeout_s=_START_S)
+            if not engine.is_up():  # it is new, or its kernel died
                 engine.start(timeout_s=_START_S)
             yield engine
         except BaseException:
@@ -77,7 +71,7 @@ class EngineShelf:
             raise
         self._put(key, engine)
 
-    def _take(self, key: Base) -> UmlEngine | None:
+    def _take(self, key: Key) -> _Lendable | None:
         with self._lock:
             for at, (base, engine) in enumerate(self._idle):
                 if base == key:
@@ -85,7 +79,7 @@ class EngineShelf:
                     return engine
         return None
 
-    def _put(self, key: Base, engine: UmlEngine) -> None:
+    def _put(self, key: Key, engine: _Lendable) -> None:
         with self._lock:
             self._idle.append((key, engine))
             count = max(0, len(self._idle) - self._idle_max)
@@ -95,6 +89,13 @@ class EngineShelf:
             each.close()
 
 
-def _identity(base: Path) -> Base:
+def _made(name: str, order: EngineOrder) -> _Lendable:
+    engine = open_engine(name, order)
+    if not isinstance(engine, FollowsPlans):
+        raise UsageError(f"engine {name} cannot be lent from one recording to the next")
+    return cast(_Lendable, engine)
+
+
+def _identity(base: Path) -> tuple[int, int, int, int]:
     found = base.stat()
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)

@@ -7,15 +7,15 @@ written to a file of its own, which a new guest gets as its disk.
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from powercut.channel.guest_channel import GuestChannel
+from powercut.closing import ResourceOwner
 from powercut.disk.foreign_files import refuse_foreign_files
 from powercut.disk.image_format import open_base, open_image_file
 from powercut.machine.port import FileDisk
@@ -24,19 +24,20 @@ from powercut.model.errors import HostError
 from powercut.model.failure import Failure
 from powercut.model.machine import ImageFormat
 from powercut.model.observation import Observation
-from powercut.recover.port import ImageWrite, RecoveryPlan
-from powercut.rig.closing import ResourceOwner
+from powercut.recover.order import EngineOrder
+from powercut.recover.plan import OpenImage, RecoveryPlan
+from powercut.recover.port import ImageWrite
+from powercut.rig.image_file import write_image
 from powercut.rig.recovery import agreed, must_repeat, recover_in_guest
 from powercut.rig.rig import Rig
 from powercut.rig.scratch import scratch
 from powercut.scenario.settings import Parameters
-from powercut.store.layout import TrialRecord
 
 _KILL_S: Final = 10.0
 
 
 class GuestEngine(ResourceOwner):
-    """Recovers states of `base` in QEMU guests; a `RecoveryEngine`."""
+    """Recovers states of `base` in guests of the recorded kernel; a `RecoveryEngine`."""
 
     def __init__(self, base: Path, parameters: Parameters, plan: RecoveryPlan) -> None:
         super().__init__()
@@ -47,6 +48,11 @@ class GuestEngine(ResourceOwner):
         self._folder = Path()
         self._mounts_base: bool | None = None
         self.boots = 0
+
+    @classmethod
+    def of(cls, order: EngineOrder) -> Self:
+        """The engine for an order."""
+        return cls(order.base, order.parameters, order.plan)
 
     @property
     def base(self) -> Path:
@@ -61,6 +67,20 @@ class GuestEngine(ResourceOwner):
         del timeout_s
         if self._rig is None:
             self._rig = Rig.find()
+
+    def require_kernel(self, versions: Mapping[str, str]) -> None:
+        """Raises HostError unless guests have here the very kernel that `versions` name."""
+        if not versions.get("kernel_release"):
+            raise HostError("the recording does not say which kernel its guest had")
+        now = Rig.find().versions(self._parameters)
+        if any(now[key] != versions.get(key, "") for key in ("kernel_release", "kernel_package")):
+            words = [
+                f"{v['kernel_release']} ({v.get('kernel_package', '')})" for v in (versions, now)
+            ]
+            raise HostError(
+                f"it was recorded with Linux {words[0]}, and a guest has {words[1]} here",
+                hint="`machine.kernel` chooses a kernel for new recordings",
+            )
 
     def recover(self, writes: Sequence[ImageWrite], *, timeout_s: float) -> Observation:
         """Recovers the base image with `writes` laid over it, in order.
@@ -91,7 +111,8 @@ class GuestEngine(ResourceOwner):
             image = folder / "disk.img"
             write_image(self._base, writes, image)
             refuse_foreign_files(image, self._parameters.machine.format)
-            closed = self._does_not_open(image, timeout_s)
+            layer = self._plan.find(OpenImage)
+            closed = self._does_not_open(image, layer.format, timeout_s) if layer else ""
             if closed:
                 return Observation.failed(Failure.IMAGE_REFUSED, closed)
             spec = self._rig.machine_spec(self._parameters, image, folder)
@@ -109,14 +130,11 @@ class GuestEngine(ResourceOwner):
             shutil.rmtree(folder, ignore_errors=True)
         return observation
 
-    def _does_not_open(self, image: Path, timeout_s: float) -> str:
-        """Why QEMU does not open a format's image; empty if it does, having repaired it.
+    def _does_not_open(self, image: Path, image_format: ImageFormat, timeout_s: float) -> str:
+        """Why a format's image does not open; empty if it does, having been repaired.
 
         Raises HostError if it does not open that of before the run either.
         """
-        image_format = self._parameters.machine.format
-        if image_format is ImageFormat.RAW:
-            return ""
         opened = open_image_file(image, image_format, timeout_s=timeout_s)
         if not opened.problem:
             return ""
@@ -125,58 +143,3 @@ class GuestEngine(ResourceOwner):
                 f"neither the image of before the run nor that of a crash state opens: {said}"
             )
         return f"the {image_format.value} image does not open: {opened.problem}"
-
-
-def check_recorded_kernel(record: TrialRecord) -> None:
-    """Raises HostError unless guests have the very kernel here that `record` was made with."""
-    then = record.versions
-    if not then.get("kernel_release"):
-        raise HostError("the recording does not say which kernel its guest had")
-    now = Rig.find().versions(record.parameters)
-    if any(now[key] != then.get(key, "") for key in ("kernel_release", "kernel_package")):
-        words = [f"{v['kernel_release']} ({v.get('kernel_package', '')})" for v in (then, now)]
-        raise HostError(
-            f"it was recorded with Linux {words[0]}, and a guest has {words[1]} here",
-            hint="`machine.kernel` chooses a kernel for new recordings",
-        )
-
-
-def write_image(base: Path, writes: Sequence[ImageWrite], target: Path) -> None:
-    """A new file `target`: the base image with `writes` over it; holes stay holes.
-
-    Raises HostError if there is no room.
-    """
-    try:
-        with base.open("rb") as old, target.open("xb") as new:
-            size = os.fstat(old.fileno()).st_size
-            new.truncate(size)
-            for begin, end in _filled(old.fileno(), size):
-                _copy(old.fileno(), new.fileno(), begin, end)
-            for write in writes:
-                data = bytes(write.length) if write.data is None else write.data.tobytes()
-                os.pwrite(new.fileno(), data, write.offset)
-    except OSError as error:
-        raise HostError(
-            f"{target}: {error.strerror}", hint="free some space, or set TMPDIR to where there is"
-        ) from error
-
-
-def _filled(fd: int, size: int) -> list[tuple[int, int]]:
-    """Where the file is not a hole."""
-    found = []
-    position = 0
-    while position < size:
-        try:
-            begin = os.lseek(fd, position, os.SEEK_DATA)
-        except OSError:  # ENXIO: nothing but a hole is left
-            break
-        position = os.lseek(fd, begin, os.SEEK_HOLE)
-        found.append((begin, position))
-    return found
-
-
-def _copy(old: int, new: int, begin: int, end: int) -> None:
-    while begin < end:
-        data = os.pread(old, min(1 << 20, end - begin), begin)
-        os.pwrite(new, data, begin)
-        begin += len(data)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from powercut.model.errors import UsageError
-from powercut.recover.port import HostRoot, RecoveryPlan
+from powercut.recover.plan import HostRoot, RecoveryPlan
 
 MOUNT: Final = "/mnt"
 DIR: Final = "/mnt/data"
@@ -61,7 +61,7 @@ class Program:
         """Recovery: mount, then `check`."""
         folders = (str(Path(os.path.realpath(self.command[0])).parent), self.folder)
         visible = tuple(dict.fromkeys((*folders, str(Path(self.command[0]).parent))))
-        return RecoveryPlan(
+        return RecoveryPlan.of(
             filesystem,
             mount_options,
             f"/host{MOUNT}",

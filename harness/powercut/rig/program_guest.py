@@ -28,9 +28,9 @@ from powercut.machine.process import spawn
 from powercut.model.binding import Binding
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.model.operations import Packet
-from powercut.recover.port import RecoveryPlan
+from powercut.recover.plan import RecoveryPlan
 from powercut.recover.uml.boot import OutsideDisk, UmlProcess, initramfs, unavailable
-from powercut.recover.uml.engine import plan_text
+from powercut.recover.uml.configure import plan_text
 from powercut.recover.uml.kernel import host_kernel
 from powercut.recover.uml.share import Answer, Flag, Share, Step, Verb
 

@@ -9,13 +9,13 @@ read a part of its log, must do so twice (`must_repeat`, `agreed`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
 from powercut.channel.port import CommandResult, Commands
 from powercut.machine.port import Machine
-from powercut.model.errors import DeadlineExceeded, PowercutError
+from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
 from powercut.model.failure import (
     Failure,
     GuestFault,
@@ -24,7 +24,18 @@ from powercut.model.failure import (
     failure_of_step,
 )
 from powercut.model.observation import Continuation, Extent, Observation, SlotState
-from powercut.recover.port import NO_SUCH_SLOT, RecoveryPlan
+from powercut.recover.plan import (
+    CloseDevice,
+    GoOn,
+    Mount,
+    OpenDevice,
+    OpenImage,
+    Read,
+    RecoveryPlan,
+    Step,
+    Unmount,
+)
+from powercut.recover.port import NO_SUCH_SLOT
 
 Left = Callable[[], float]
 """The seconds that are left."""
@@ -43,11 +54,12 @@ class _StepFailed(Exception):
 def recover_in_guest(
     machine: Machine, channel: Commands, plan: RecoveryPlan, *, timeout_s: float
 ) -> tuple[Observation, dict[str, str]]:
-    """Boots, mounts what is to be mounted, reads the log; also returns guest facts.
+    """Boots and takes the steps of `plan` in the guest; also returns guest facts.
 
-    Mounting replays the journal of the file system.  MOUNT_REFUSED presumes that this kernel
-    has mounted the plan's file system with the plan's options before; a caller that does not
-    know that has to find out.
+    An image format below the guest's disk is the machine's, and has been opened
+    already.  Mounting replays the journal of the file system.  MOUNT_REFUSED presumes that this
+    kernel has mounted the plan's file system with the plan's options before; a caller that does
+    not know that has to find out.
     """
     end = time.monotonic() + timeout_s
 
@@ -57,13 +69,10 @@ def recover_in_guest(
     try:
         machine.start(timeout_s=left())
         channel.wait_hello(timeout_s=left())
-        device = f"/dev/{plan.device}"
-        _require(channel.run("flushbufs", device, timeout_s=left()), f"flushbufs {device}")
+        guest = _Guest(channel, plan.device, left)
+        guest.forget_device()
         facts = channel.run("facts", plan.device, timeout_s=left()).facts
-        refused = _mount(channel, plan, left) if plan.filesystem else None
-        seen = refused or _read(channel, plan, left)
-        if plan.after and seen.recovered and seen.complete:
-            seen = replace(seen, later=_go_on(channel, plan, seen, left))
+        seen = guest.recover(plan)
     except _StepFailed as failed:
         return Observation.failed(failed.cause, f"recovery did not finish: {failed}"), {}
     except PowercutError as error:
@@ -103,53 +112,12 @@ def _unreadable(observation: Observation) -> set[tuple[int, int]]:
     }
 
 
-def _require(result: CommandResult, what: str) -> None:
-    if _failed(result):
-        raise _StepFailed(what, result)
-
-
 def _failed(result: CommandResult) -> bool:
     return bool(result.status or result.error)
 
 
 def _first_fault(result: CommandResult) -> GuestFault:
     return result.errors[0].fault if result.errors else GuestFault.CALL
-
-
-def _disk_reads(channel: Commands, plan: RecoveryPlan, left: Left) -> bool:
-    return not _failed(channel.run("probe", plan.device, timeout_s=left()))
-
-
-def _mount(channel: Commands, plan: RecoveryPlan, left: Left) -> Observation | None:
-    """None if the file system mounts."""
-    where = (f"/dev/{plan.device}", plan.mount_point, plan.mount_options)
-    done = channel.run("mount", plan.filesystem, *where, timeout_s=left())
-    if not _failed(done):
-        return None
-    refused = [e.error for e in done.errors if e.fault is GuestFault.MOUNT]
-    if not refused:
-        raise _StepFailed("mount", done)
-    cause = failure_of_mount(refused[0], proved=True)
-    if cause.is_finding and not _disk_reads(channel, plan, left):
-        cause = Failure.DISK_FAILED
-    return Observation.failed(
-        cause, f"the {plan.filesystem} file system does not mount: {done.error}"
-    )
-
-
-def _read(channel: Commands, plan: RecoveryPlan, left: Left) -> Observation:
-    """What the log reader finds."""
-    done = channel.run("exec", *plan.reader, timeout_s=left())
-    whole = tuple(e for e in done.extents if e.state is not SlotState.UNREADABLE)
-    cause = _reader_failure(done) if _failed(done) else None
-    words = f"the log reader failed: {done.error or f'status {done.status}'}" if cause else ""
-    suspect = len(whole) < len(done.extents) or (cause is not None and cause.is_finding)
-    if suspect and not _disk_reads(channel, plan, left):
-        words = words or "a part of the log could not be read"
-        return Observation.failed(Failure.DISK_FAILED, f"{words}; nor could the disk", whole)
-    if cause is not None:
-        return Observation.failed(cause, words, done.extents)
-    return Observation(done.extents)
 
 
 def _reader_failure(done: CommandResult) -> Failure:
@@ -165,25 +133,98 @@ def last_intact(extents: tuple[Extent, ...]) -> int:
     return max(whole, default=0)
 
 
-def _go_on(channel: Commands, plan: RecoveryPlan, before: Observation, left: Left) -> Continuation:
-    """The workload goes on; then a clean unmount, another mount, and the reader once more.
+class _Guest:
+    """A guest that is up, and takes one step after the other."""
 
-    On the device itself nothing is mounted; its cache is dropped instead.
-    """
-    first = last_intact(before.extents) + 1
-    wrote = channel.run("exec", *plan.after, f"first_lsn={first}", timeout_s=left())
-    failure = wrote.error or (f"status {wrote.status}" if wrote.status else "")
-    claims = (first, first + plan.after_records - 1, channel.acked)
-    no_room = wrote.status == NO_SUCH_SLOT
-    if plan.filesystem:
-        _require(channel.run("umount", plan.mount_point, timeout_s=left()), "umount")
-        refused = _mount(channel, plan, left)
-    else:
-        device = f"/dev/{plan.device}"
-        _require(channel.run("flushbufs", device, timeout_s=left()), f"flushbufs {device}")
-        refused = None
-    seen = refused or _read(channel, plan, left)
-    if seen.failure:
-        words = f"after the workload had gone on: {seen.failure}"
-        seen = replace(seen, failure=words)
-    return Continuation(*claims, seen, failure, no_room)
+    def __init__(self, channel: Commands, name: str, left: Left) -> None:
+        self._channel = channel
+        self._name = name
+        self._left = left
+
+    def recover(self, plan: RecoveryPlan) -> Observation:
+        """What comes back, and what comes of going on if the plan has that."""
+        steps, go_on = plan.steps, plan.find(GoOn)
+        if go_on is None:
+            return self._walk(steps)
+        at = steps.index(go_on)
+        seen = self._walk(steps[:at])
+        if seen.recovered and seen.complete:
+            seen = replace(seen, later=self._go_on(go_on, steps[at + 1 :], seen))
+        return seen
+
+    def forget_device(self) -> None:
+        """Nothing that was read of the device is cached any more."""
+        device = f"/dev/{self._name}"
+        self._require(f"flushbufs {device}", "flushbufs", device)
+
+    def _walk(self, steps: Sequence[Step]) -> Observation:
+        """Up to the first `Read`, or to the mount that is refused."""
+        for step in steps:
+            match step:
+                case OpenImage() | OpenDevice() | GoOn():
+                    continue
+                case CloseDevice():
+                    self.forget_device()
+                case Unmount():
+                    self._require("umount", "umount", step.point)
+                case Mount():
+                    refused = self._mount(step)
+                    if refused is not None:
+                        return refused
+                case Read():
+                    return self._read(step)
+        raise HostError("a recovery plan that reads nothing: a bug in powercut")
+
+    def _run(self, *argv: str) -> CommandResult:
+        return self._channel.run(*argv, timeout_s=self._left())
+
+    def _require(self, what: str, *argv: str) -> None:
+        result = self._run(*argv)
+        if _failed(result):
+            raise _StepFailed(what, result)
+
+    def _disk_reads(self) -> bool:
+        return not _failed(self._run("probe", self._name))
+
+    def _mount(self, step: Mount) -> Observation | None:
+        """None if the file system mounts."""
+        device = f"/dev/{self._name}"
+        done = self._run("mount", step.filesystem, device, step.point, step.options)
+        if not _failed(done):
+            return None
+        refused = [e.error for e in done.errors if e.fault is GuestFault.MOUNT]
+        if not refused:
+            raise _StepFailed("mount", done)
+        cause = failure_of_mount(refused[0], proved=True)
+        if cause.is_finding and not self._disk_reads():
+            cause = Failure.DISK_FAILED
+        return Observation.failed(
+            cause, f"the {step.filesystem} file system does not mount: {done.error}"
+        )
+
+    def _read(self, step: Read) -> Observation:
+        """What the log reader finds."""
+        done = self._run("exec", *step.command)
+        whole = tuple(e for e in done.extents if e.state is not SlotState.UNREADABLE)
+        cause = _reader_failure(done) if _failed(done) else None
+        words = f"the log reader failed: {done.error or f'status {done.status}'}" if cause else ""
+        suspect = len(whole) < len(done.extents) or (cause is not None and cause.is_finding)
+        if suspect and not self._disk_reads():
+            words = words or "a part of the log could not be read"
+            return Observation.failed(Failure.DISK_FAILED, f"{words}; nor could the disk", whole)
+        if cause is not None:
+            return Observation.failed(cause, words, done.extents)
+        return Observation(done.extents)
+
+    def _go_on(self, step: GoOn, rest: Sequence[Step], before: Observation) -> Continuation:
+        """The workload goes on; then everything is closed and opened, and read once more."""
+        first = last_intact(before.extents) + 1
+        wrote = self._run("exec", *step.command, f"first_lsn={first}")
+        failure = wrote.error or (f"status {wrote.status}" if wrote.status else "")
+        claims = (first, first + step.records - 1, self._channel.acked)
+        no_room = wrote.status == NO_SUCH_SLOT
+        seen = self._walk(rest)
+        if seen.failure:
+            words = f"after the workload had gone on: {seen.failure}"
+            seen = replace(seen, failure=words)
+        return Continuation(*claims, seen, failure, no_room)

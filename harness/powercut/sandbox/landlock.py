@@ -10,13 +10,15 @@ Everything else that the kernel's version of Landlock knows is refused: to open 
 or device, to make, rename or remove one, TCP, signals to others.  Before that all
 capabilities go, so that root is nobody special, and no program can get privileges back.
 
-Numbers are those of include/uapi/linux/landlock.h, prctl.h and capability.h, Linux 6.18.
+Numbers are those of include/uapi/linux/landlock.h, prctl.h, securebits.h and capability.h, Linux
+6.18.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import stat
 import sys
@@ -25,6 +27,8 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # alike on every arc
 _RULE_PATH_BENEATH = 1
 _GET_VERSION = 1  # LANDLOCK_CREATE_RULESET_VERSION
 _PR_SET_NO_NEW_PRIVS = 38
+_PR_SET_SECUREBITS = 28
+_NO_ROOT = 1 << 0 | 1 << 1  # SECBIT_NOROOT, and that it stays
 _CAPABILITY_VERSION_3 = 0x20080522
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14
@@ -105,7 +109,15 @@ def _allow(rules: int, path: str, rights: int) -> None:
 
 
 def _drop_capabilities() -> None:
-    """All of them: with no_new_privs a program of root's does not get them back at exec."""
+    """All of them: a program of root's does not get them back at exec.
+
+    no_new_privs alone would see to that; but the kernel takes each exec of such a program for
+    one that gains capabilities, and then clears its personality (PER_CLEAR_ON_SETID in the
+    kernel's security/commoncap.c).  A User-Mode Linux that wants ADDR_NO_RANDOMIZE and starts
+    itself anew to get it would do so for ever.
+    """
+    if _libc.prctl(_PR_SET_SECUREBITS, _NO_ROOT, 0, 0, 0) < 0 and ctypes.get_errno() != errno.EPERM:
+        raise OSError(ctypes.get_errno(), "securebits")  # EPERM: there is nothing to drop
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     none = (ctypes.c_uint32 * 6)()
     _checked(_libc.capset(ctypes.byref(header), ctypes.byref(none)), "capset")

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from powercut.explore.state_judge import judge_in_guest
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.verdict import FindingKind, Verdict
 from powercut.recording.materialize import cut_state, open_recording
 from powercut.store.confirmation import Confirmation, read_confirmation, write_confirmation
 from powercut.store.layout import TrialDir
 from powercut.store.results import TrialResult
-from powercut.witness.judge import judge_in_guest
 
 _NEVER_NAMED: Final = frozenset({FindingKind.NOT_RECOVERED, FindingKind.UNREADABLE})
 """What no analysis of what is on the medium can tell: a system that does not come back, and a

@@ -20,6 +20,7 @@ from typing import Final
 
 from powercut.crash.explore import Coverage, Exploration, InstantKind, events
 from powercut.crash.states import CrashState, Model
+from powercut.explore.state_judge import StateJudge, open_judge
 from powercut.model.errors import UsageError
 from powercut.model.verdict import LsnRange, Verdict, lsn_ranges
 from powercut.model.versions import HOST
@@ -28,7 +29,6 @@ from powercut.recording.imports import open_import
 from powercut.recording.open_recording import Recording
 from powercut.rig.engine_choice import EngineChoice
 from powercut.store.layout import TrialDir
-from powercut.witness.judge import StateJudge
 
 MODELS: Final = (Model.EPOCH, Model.PREFIX)
 
@@ -87,7 +87,7 @@ def explore_import(
     for cautious in (False, True):
         recording = open_import(directory, cautious=cautious)
         name = "cautious" if cautious else "certain"
-        judge = StateJudge(recording, engine, kernel=kernel)
+        judge = open_judge(recording, engine, kernel=kernel)
         told = partial(progress, name)
         results.append(_explore(recording, judge, model, limit, seconds, told))
     certain, careful = results

@@ -23,17 +23,23 @@ from powercut import __version__
 from powercut.checkers.judge import confirms
 from powercut.crash.exposure import exposure
 from powercut.crash.states import CrashState, Kept, Move, StateSpace
+from powercut.explore.state_judge import (
+    Judgement,
+    StateJudge,
+    judge_in_guest,
+    open_judge,
+    require_recorded_kernel,
+)
 from powercut.model.errors import PowercutError, UsageError
 from powercut.model.verdict import Confirmed, LsnRange, Verdict, losses, lsn_ranges
 from powercut.model.versions import HOST
 from powercut.recording import state_ref
 from powercut.recording.materialize import cut_state, resolve_state
 from powercut.recording.open_recording import Recording
-from powercut.rig.guest_engine import check_recorded_kernel
+from powercut.rig.engines import boots_recorded_kernel
 from powercut.store.exploration import read_exploration
 from powercut.store.witness import Witness
 from powercut.witness.ddmin import OutOfBudget, ddmin
-from powercut.witness.judge import Judgement, StateJudge, judge_in_guest
 from powercut.witness.story import cause_of, dropped_writes, events_of
 
 __all__ = ["Drop", "minimize"]
@@ -127,7 +133,7 @@ def minimize(
 
     Raises UsageError if nothing is lost, and HostError if no engine can recover a state.
     """
-    with StateJudge(recording, engine, kernel=kernel) as judge:
+    with open_judge(recording, engine, kernel=kernel) as judge:
         name, state, first = _start(recording, judge, state_name)
         if lsn is not None and lsn not in first.lsns:
             raise UsageError(
@@ -141,7 +147,9 @@ def minimize(
         minimal = not (search.out_of_budget or search.unknown)
     drops = [item for item in items if isinstance(item, Drop)]
     dropped = dropped_writes(recording, state.instant, [(d.write, d.begin, d.end) for d in drops])
-    confirmed, confirmation = _confirmed(recording, witness_state, judgement, judge.engine, confirm)
+    confirmed, confirmation = _confirmed(
+        recording, witness_state, judgement, judge.choice.name, confirm
+    )
     told = lsn if lsn is not None else judgement.lost[0].first if judgement.lost else None
     return Witness(
         powercut=__version__,
@@ -152,7 +160,7 @@ def minimize(
         instant_ns=state.instant,
         start_ns=recording.start_ns,
         imported=recording.imported,
-        required=judgement.required,
+        required=judgement.required[0] if judgement.required else None,
         lost=judgement.lost,
         kinds=tuple(sorted(judgement.kinds, key=lambda kind: kind.value)),
         message=judgement.message,
@@ -162,7 +170,7 @@ def minimize(
         out_of_order=len(items) - len(drops),
         minimal=minimal,
         tests=judge.tests,
-        engine=judge.engine,
+        engine=judge.choice.name,
         engine_reason=judge.choice.reason,
         confirmed=confirmed,
         confirmation=confirmation,
@@ -249,8 +257,8 @@ def _confirmed(
     if engine == "raw":
         return "yes", ""
     try:
-        if engine == "guest":  # it has just done so, if its kernel is the recorded one
-            check_recorded_kernel(recording.directory.read_record())
+        if boots_recorded_kernel(engine):  # it has just done so, if that is the kernel it has
+            require_recorded_kernel(recording, engine)
             return "yes", ""
         seen = judge_in_guest(recording, state)
     except PowercutError as error:

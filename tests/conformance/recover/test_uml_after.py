@@ -13,7 +13,8 @@ import pytest
 from powercut.disk.logwrites.format import Dialect, Flag
 from powercut.disk.logwrites.read import read_log
 from powercut.model.observation import Extent, Observation, SlotState
-from powercut.recover.port import ImageWrite, RecoveryPlan
+from powercut.recover.plan import GoOn, RecoveryPlan
+from powercut.recover.port import ImageWrite
 from powercut.recover.uml.engine import UmlEngine, unavailable
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))
@@ -54,23 +55,18 @@ def mkfs(path: Path, kind: str) -> Path:
 def plan(kind: str, layout: str, *, records: int = 0) -> RecoveryPlan:
     log = (f"run_id={RUN_ID}", *LAYOUTS[layout])
     after = ("/bin/wal", "write", *log, "sync=fdatasync", f"records={records}", "channel=fd:3")
-    return RecoveryPlan(
-        kind.partition("-")[0],
-        "",
-        "/mnt",
-        ("/bin/wal", "read", *log),
-        after=after if records else (),
-        after_records=records,
-    )
+    reads = RecoveryPlan.of(kind.partition("-")[0], "", "/mnt", ("/bin/wal", "read", *log))
+    return reads.going_on(after, records) if records else reads
 
 
 def written(base: Path, kind: str, layout: str, records: int, *, unmount: bool = False):
     """The disk after so many synced records, as writes over `base`."""
     what = plan(kind, layout, records=records)
+    writer = what.find(GoOn).command if records else ()
     with UmlEngine(base, what) as engine:
         engine.start(timeout_s=BOOT_S)
         engine.mount(timeout_s=STATE_S)
-        engine.execute(what.after, timeout_s=STATE_S)
+        engine.execute(writer, timeout_s=STATE_S)
         if unmount:
             engine.unmount(timeout_s=STATE_S)
         return engine.capture(timeout_s=STATE_S)
@@ -235,14 +231,8 @@ def test_a_second_reading_that_fails_is_unknown_whatever_the_writer_said(tmp_pat
     base = mkfs(tmp_path / "base", "ext4")
     log = (f"run_id={RUN_ID}", "path=/mnt/wal", "record=65536")
     writer = ("write", "layout=segments", "segment=1048576", "batch=16", "records=4096")
-    what = RecoveryPlan(
-        "ext4",
-        "",
-        "/mnt",
-        ("/bin/wal", "read", "layout=append", *log),
-        after=("/bin/wal", *writer, *log, "channel=fd:3"),
-        after_records=4096,
-    )
+    reads = RecoveryPlan.of("ext4", "", "/mnt", ("/bin/wal", "read", "layout=append", *log))
+    what = reads.going_on(("/bin/wal", *writer, *log, "channel=fd:3"), 4096)
     with UmlEngine(base, what) as engine:
         engine.start(timeout_s=BOOT_S)
         seen = engine.recover((), timeout_s=STATE_S)

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,8 @@ import pytest
 from powercut.model.errors import HostError
 from powercut.model.failure import Failure
 from powercut.model.observation import Extent, SlotState
-from powercut.recover.port import ImageWrite, RecoveryPlan
+from powercut.recover.plan import RecoveryPlan
+from powercut.recover.port import ImageWrite
 from powercut.recover.uml.engine import UmlEngine, unavailable
 from powercut.recover.uml.log import log_bytes
 
@@ -44,7 +44,7 @@ def mkfs(path: Path, filesystem: str, size: int = 16 << 20) -> Path:
 
 
 def plan(filesystem: str, **more) -> RecoveryPlan:
-    return RecoveryPlan(filesystem, more.pop("options", ""), "/mnt", READ, **more)
+    return RecoveryPlan.of(filesystem, more.pop("options", ""), "/mnt", READ, **more)
 
 
 def intact(count: int) -> tuple[Extent, ...]:
@@ -233,7 +233,7 @@ def test_a_raw_log_needs_no_file_system(tmp_path):
     with base.open("wb") as file:
         file.truncate(1 << 20)
     log = (f"run_id={RUN_ID}", "layout=raw", "path=/dev/dm-0", "record=512", "align=512")
-    with UmlEngine(base, RecoveryPlan("", "", "", ("/bin/wal", "read", *log))) as engine:
+    with UmlEngine(base, RecoveryPlan.of("", "", "", ("/bin/wal", "read", *log))) as engine:
         engine.start(timeout_s=BOOT_S)
         engine.mount(timeout_s=STATE_S)
         argv = ("/bin/wal", "write", *log, "sync=fdatasync", "records=7", "channel=fd:3")
@@ -250,9 +250,9 @@ def test_a_raw_log_needs_no_file_system(tmp_path):
 CONTROLLER = """
 import sys
 from pathlib import Path
-from powercut.recover.port import RecoveryPlan
+from powercut.recover.plan import RecoveryPlan
 from powercut.recover.uml.engine import UmlEngine
-engine = UmlEngine(Path(sys.argv[1]), RecoveryPlan("ext4", "", "/mnt", tuple(sys.argv[2:])))
+engine = UmlEngine(Path(sys.argv[1]), RecoveryPlan.of("ext4", "", "/mnt", tuple(sys.argv[2:])))
 engine.start(timeout_s=120)
 sys.stdout.write(f"{engine.pid}\\n")
 sys.stdout.flush()
@@ -315,7 +315,7 @@ def test_the_kernel_finds_no_file_of_the_host(tmp_path):
     """hostfs is built into the kernel; a recording that names it gets at nothing."""
     base = mkfs(tmp_path / "base", "ext4")
     (tmp_path / "wal").write_bytes(b"secret")
-    hostile = RecoveryPlan("hostfs", str(tmp_path), "/mnt", READ)
+    hostile = RecoveryPlan.of("hostfs", str(tmp_path), "/mnt", READ)
     with UmlEngine(base, hostile) as engine:
         engine.start(timeout_s=BOOT_S)
         with pytest.raises(HostError, match="mount hostfs"):
@@ -325,14 +325,14 @@ def test_the_kernel_finds_no_file_of_the_host(tmp_path):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"mount_options": "barrier=perhaps"}, "mount-unproved"),
-        ({"filesystem": "befs"}, "mount-unsupported"),
+        (("ext4", "barrier=perhaps"), "mount-unproved"),
+        (("befs", ""), "mount-unsupported"),
     ],
 )
 def test_what_a_kernel_says_of_every_disk_is_held_against_none(tmp_path, change, reason):
     base = mkfs(tmp_path / "base", "ext4")
     wreck = (ImageWrite(0, 64 << 10, None),)
-    with UmlEngine(base, replace(plan("ext4"), **change)) as engine:
+    with UmlEngine(base, RecoveryPlan.of(*change, "/mnt", READ)) as engine:
         engine.start(timeout_s=BOOT_S)
         for state in ((), wreck, wreck):
             with pytest.raises(HostError) as caught:

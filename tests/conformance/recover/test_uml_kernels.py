@@ -10,7 +10,8 @@ import pytest
 
 from powercut.model.errors import UsageError
 from powercut.model.machine import ImageFormat
-from powercut.recover.port import ImageWrite, RecoveryPlan
+from powercut.recover.plan import RecoveryPlan
+from powercut.recover.port import ImageWrite
 from powercut.recover.uml import boot
 from powercut.recover.uml.engine import UmlEngine, unavailable
 from powercut.rig.engine_choice import engine_for
@@ -36,7 +37,7 @@ def base(tmp_path):
 def seen(base):
     """Recoveries by one engine: of the base, of a state, of it with 40 MiB of noise, again."""
     noise = np.random.default_rng(1).integers(0, 256, 40 * MIB, dtype=np.uint8)
-    with UmlEngine(base, RecoveryPlan("ext4", "", "/mnt", READ), track_reads=True) as engine:
+    with UmlEngine(base, RecoveryPlan.of("ext4", "", "/mnt", READ), track_reads=True) as engine:
         engine.start(timeout_s=120)
         engine.mount(timeout_s=60)
         assert engine.execute(WRITE, timeout_s=60).acked == 40

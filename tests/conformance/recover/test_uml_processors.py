@@ -17,7 +17,7 @@ from powercut.doctor import host as doctor
 from powercut.model.errors import HostError
 from powercut.model.machine import ImageFormat
 from powercut.model.observation import Extent, SlotState
-from powercut.recover.port import RecoveryPlan
+from powercut.recover.plan import RecoveryPlan
 from powercut.recover.uml import proof as uml_proof
 from powercut.recover.uml.engine import UmlEngine, unavailable
 from powercut.rig.engine_choice import EngineChoice, engine_for
@@ -71,7 +71,7 @@ def base(tmp_path):
 
 
 def recover(base: Path):
-    with UmlEngine(base, RecoveryPlan("ext4", "", "/mnt", READ)) as engine:
+    with UmlEngine(base, RecoveryPlan.of("ext4", "", "/mnt", READ)) as engine:
         engine.start(timeout_s=120)
         engine.mount(timeout_s=60)
         engine.execute(WRITE, timeout_s=60)

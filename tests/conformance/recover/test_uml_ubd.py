@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from powercut.doctor.host import requirement
-from powercut.recover.port import RecoveryPlan
+from powercut.recover.plan import RecoveryPlan
 from powercut.recover.uml.engine import UmlEngine, unavailable
 
 pytestmark = [
@@ -77,7 +77,7 @@ def test_ubd_flushes_only_when_every_write_is_synchronous(flags, flushes, tmp_pa
         file.truncate(1 << 20)
     with counted_disk(tmp_path) as disk:
         fd = os.open(disk, os.O_RDWR | (os.O_SYNC if flags else 0))
-        plan = RecoveryPlan("", "", "", READ)
+        plan = RecoveryPlan.of("", "", "", READ)
         with UmlEngine(base, plan, disk_fd=fd, disk_flags=flags) as engine:
             engine.start(timeout_s=120)
             engine.mount(timeout_s=60)

@@ -20,6 +20,7 @@ import pytest
 from powercut.crash.evidence import gather
 from powercut.crash.handmade import history
 from powercut.crash.states import Again, CrashState
+from powercut.explore import state_judge
 from powercut.explore import worker as explore_worker
 from powercut.explore.after import going_on
 from powercut.explore.explorer import _Run
@@ -31,6 +32,7 @@ from powercut.model.contract import DeviceContract, Honour
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.recording.trial_recording import TrialRecording
+from powercut.recover.plan import GoOn
 from powercut.recover.uml.engine import UmlEngine, unavailable
 from powercut.rig import commands
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
@@ -195,13 +197,14 @@ def test_a_writer_that_goes_on_in_the_wrong_place_is_found(ext4, monkeypatch):
     """It takes records for smaller than they are, and writes over old ones."""
 
     def wrong(plan, parameters, run_id, records):
-        plan = going_on(plan, parameters, run_id, records)
-        after = tuple("record=512" if word == "record=4096" else word for word in plan.after)
-        assert after != plan.after or not records
-        return replace(plan, after=after)
+        whole = going_on(plan, parameters, run_id, records)
+        step = whole.find(GoOn)
+        assert "record=4096" in step.command
+        after = tuple("record=512" if word == "record=4096" else word for word in step.command)
+        return plan.going_on(after, records)
 
     assert lossy(explored(ext4, policies=("durable-only",), budget=Budget(states=40))) == {}
-    monkeypatch.setattr(explore_worker, "going_on", wrong)
+    monkeypatch.setattr(state_judge, "going_on", wrong)
     result = explored(ext4, policies=("durable-only",), after=8, budget=Budget(states=40))
     assert lossy(result)
     message = next(f for f in result.findings if f.verdict is Verdict.LOSSY).examples[0].message
@@ -212,11 +215,11 @@ def test_an_ack_without_a_sync_is_found_by_a_second_cut(ext4, monkeypatch):
     """A clean unmount hides it; a cut once the workload has gone on does not."""
 
     def early(plan, parameters, run_id, records):
-        plan = going_on(plan, parameters, run_id, records)
-        after = tuple("sync=none" if word.startswith("sync=") else word for word in plan.after)
-        return replace(plan, after=after)
+        step = going_on(plan, parameters, run_id, records).find(GoOn)
+        after = tuple("sync=none" if word.startswith("sync=") else word for word in step.command)
+        return plan.going_on(after, records)
 
-    monkeypatch.setattr(explore_worker, "going_on", early)
+    monkeypatch.setattr(state_judge, "going_on", early)
     result = explored(ext4, policies=("durable-only",), after=8, budget=Budget(states=40))
     assert lossy(result)
     for found in result.findings:

@@ -13,11 +13,13 @@ import pytest
 from powercut.crash.explore import InstantKind
 from powercut.crash.states import CrashState, StateSpace
 from powercut.explore import explorer as explore
+from powercut.explore import state_judge
 from powercut.explore import worker as explore_worker
 from powercut.explore.explorer import _Run
 from powercut.explore.pool import OneWorker
 from powercut.explore.request import Budget, ExploreRequest, Prune
 from powercut.explore.state_images import AnswerCache
+from powercut.explore.state_judge import Judgement
 from powercut.explore.work import Work
 from powercut.explore.worker import LocalWorker
 from powercut.model.contract import Honour
@@ -26,10 +28,9 @@ from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.recover import raw
 from powercut.recover.raw import Moment, RawLog, unavailable
 from powercut.rig.engine_choice import EngineChoice
-from powercut.rig.guest_engine import write_image
 from powercut.rig.host_reader import read_on_host
+from powercut.rig.image_file import write_image
 from powercut.witness import minimize as witness
-from powercut.witness.judge import Judgement
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))
 
@@ -223,7 +224,7 @@ class LeakingEngine(ReaderEngine):
 
 def run_with(recorded, engine, monkeypatch, **wanted):
     """An exploration by an engine that takes one state after the other."""
-    monkeypatch.setattr(explore_worker, "open_engine", lambda *_: engine(recorded))
+    monkeypatch.setattr(state_judge, "open_engine", lambda *_: engine(recorded))
     run = _Run(recorded, ExploreRequest(confirm=False, **wanted), lambda _: None)
     work = Work(recorded.directory.path, recorded.directory.run, "test", Prune.BYTES, 0)
     with LocalWorker(work, recorded) as worker:
@@ -268,7 +269,7 @@ class Several:
 
 def recoveries_drawn(recorded, monkeypatch, *, workers=1, **wanted):
     """The states whose recoveries an exploration would put on record."""
-    monkeypatch.setattr(explore_worker, "open_engine", lambda *_: ReaderEngine(recorded))
+    monkeypatch.setattr(state_judge, "open_engine", lambda *_: ReaderEngine(recorded))
     run = _Run(
         recorded, ExploreRequest(budget=Budget(states=200), depth=1, **wanted), lambda _: None
     )
@@ -340,11 +341,13 @@ def test_a_guest_that_hangs_contradicts_nobody(world, monkeypatch, seen, told):
     recorded = honest(world, early=5)
 
     class Guest(ReaderEngine):
+        def require_kernel(self, versions):
+            assert versions == recorded.record.versions
+
         def recover(self, writes, *, timeout_s):
             return seen
 
-    monkeypatch.setattr(explore, "check_recorded_kernel", lambda _: None)
-    monkeypatch.setattr(explore, "open_engine", lambda *_, **__: Guest(recorded))
+    monkeypatch.setattr(state_judge, "open_engine", lambda *_: Guest(recorded))
     run = _Run(recorded, ExploreRequest(), lambda _: None)
     state = CrashState(int(recorded.evidence.claims.ack_ns[0]) + 1, ())
     assert recorded.evidence.claims.required(state.instant) == LsnRange(1, 1)
@@ -362,8 +365,8 @@ def test_a_guest_that_hangs_contradicts_nobody(world, monkeypatch, seen, told):
 )
 def test_a_guest_that_hangs_contradicts_no_witness(monkeypatch, findings, told):
     lost = Finding(FindingKind.LOST, Verdict.LOSSY, "lost", (LsnRange(1, 2),))
-    found = Judgement((lost,), LsnRange(1, 2))
-    seen = Judgement(tuple(findings), LsnRange(1, 2))
+    found = Judgement((lost,), (LsnRange(1, 2),))
+    seen = Judgement(tuple(findings), (LsnRange(1, 2),))
     monkeypatch.setattr(witness, "judge_in_guest", lambda *_: seen)
     recording = SimpleNamespace(imported=False)
     assert witness._confirmed(recording, CrashState(1, ()), found, "uml", wanted=True)[0] == told

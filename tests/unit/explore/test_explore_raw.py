@@ -22,8 +22,8 @@ from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.recording import state_ref
 from powercut.recover.raw import RawLog, unavailable
 from powercut.rig.engine_choice import choose_engine
-from powercut.rig.guest_engine import write_image
 from powercut.rig.host_reader import read_on_host
+from powercut.rig.image_file import write_image
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))
 

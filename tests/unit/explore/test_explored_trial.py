@@ -8,15 +8,15 @@ from dataclasses import replace
 import pytest
 
 from powercut.certify.build import coverage_of
-from powercut.explore import explorer, worker
+from powercut.explore import explorer, state_judge
 from powercut.explore import trial as explore_trial
 from powercut.explore.request import Budget
 from powercut.model.errors import HostError
 from powercut.model.observation import Extent, Observation, SlotState
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.rig.engine_choice import EngineChoice
-from powercut.rig.guest_engine import write_image
 from powercut.rig.host_reader import read_on_host
+from powercut.rig.image_file import write_image
 from powercut.scenario.settings import (
     ControlKind,
     ExploreSettings,
@@ -88,7 +88,7 @@ def on_file_system(world, monkeypatch, engine, *, early=0, name="guest", **param
     for opener in (explorer, explore_trial):
         monkeypatch.setattr(opener, "open_trial", lambda _: recorded)
     monkeypatch.setattr(explorer, "choose_engine", lambda *_, **__: EngineChoice(name))
-    monkeypatch.setattr(worker, "open_engine", lambda *_: engine(recorded))
+    monkeypatch.setattr(state_judge, "open_engine", lambda *_: engine(recorded))
     return recorded
 
 

@@ -10,7 +10,7 @@ from powercut.crash.handmade import Handmade, history
 from powercut.model.timeline import Timeline
 from powercut.model.wal import LayoutKind, WalLayout, record_bytes
 from powercut.recording.open_recording import Recording
-from powercut.recover.port import RecoveryPlan
+from powercut.recover.plan import RecoveryPlan
 from powercut.store.layout import TrialDir
 
 RUN_ID = bytes(range(16))
@@ -52,7 +52,7 @@ def recording_of(
         history=history(acks),
         run_id=RUN_ID,
         layout=LAYOUT,
-        plan=RecoveryPlan("", "", "/mnt", reader),
+        plan=RecoveryPlan.of("", "", "/mnt", reader),
     )
 
 

@@ -12,6 +12,7 @@ from recordings_by_hand import RECORD, SIZE, record, three_records
 
 from powercut.crash.handmade import Handmade
 from powercut.crash.states import CrashState, Kept, Move, StateSpace
+from powercut.explore.state_judge import Judgement, StateJudge
 from powercut.model.contract import DeviceContract, Honour
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
@@ -19,7 +20,6 @@ from powercut.paths import WAL_BINARY
 from powercut.recording import state_ref
 from powercut.report.terminal.witness import time_line
 from powercut.store.witness import read_witness, write_witness
-from powercut.witness.judge import Judgement, StateJudge
 from powercut.witness.minimize import Drop, items_of, minimize, state_of
 
 ACKS = [(1, 50), (2, 150), (3, 250)]

@@ -9,13 +9,16 @@ from pathlib import Path
 import pytest
 
 from powercut.model.errors import HostError
-from powercut.recover.port import RecoveryPlan
+from powercut.recover.order import EngineOrder
+from powercut.recover.plan import RecoveryPlan
 from powercut.rig import engine_shelf
 from powercut.rig.engine_shelf import EngineShelf
+from powercut.scenario.settings import Parameters
 
 
-def plan(reader: str) -> RecoveryPlan:
-    return RecoveryPlan("xfs", "", "/mnt", (reader,))
+def lend(shelf: EngineShelf, base: Path, reader: str):
+    plan = RecoveryPlan.of("xfs", "", "/mnt", (reader,))
+    return shelf.lend("fake", EngineOrder(base, plan, Parameters()))
 
 
 class FakeEngine:
@@ -23,13 +26,16 @@ class FakeEngine:
 
     made: list[FakeEngine]
 
-    def __init__(self, base: Path, plan: RecoveryPlan) -> None:
-        self.base, self.plans, self.pid, self.closed = base, [plan], None, False
+    def __init__(self, order: EngineOrder) -> None:
+        self.base, self.plans, self.pid, self.closed = order.base, [order.plan], None, False
         self.made.append(self)
 
     def start(self, *, timeout_s: float) -> None:
         assert timeout_s > 0
         self.pid = 1
+
+    def is_up(self) -> bool:
+        return self.pid is not None
 
     def follow(self, plan: RecoveryPlan, *, timeout_s: float) -> None:
         assert not self.closed, timeout_s
@@ -42,7 +48,7 @@ class FakeEngine:
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[FakeEngine]:
     monkeypatch.setattr(FakeEngine, "made", [], raising=False)
-    monkeypatch.setattr(engine_shelf, "UmlEngine", FakeEngine)
+    monkeypatch.setattr(engine_shelf, "open_engine", lambda _, order: FakeEngine(order))
     return FakeEngine.made
 
 
@@ -56,9 +62,9 @@ def test_trials_on_one_base_share_an_engine(made, tmp_path):
     base = image(tmp_path, "base")
     (tmp_path / "again").hardlink_to(base)
     with EngineShelf() as shelf:
-        with shelf.lend(base, plan("one")) as first:
+        with lend(shelf, base, "one") as first:
             assert first.pid == 1
-        with shelf.lend(tmp_path / "again", plan("two")) as second:
+        with lend(shelf, tmp_path / "again", "two") as second:
             assert second is first
     assert [p.reader for p in made[0].plans[1:]] == [("one",), ("two",)]
     assert (len(made), made[0].closed) == (1, True)
@@ -70,7 +76,7 @@ def test_another_base_needs_another_engine(made, tmp_path):
     shutil.copy(base, copy)
     with EngineShelf() as shelf:
         for path in (base, copy, base):
-            with shelf.lend(path, plan("one")):
+            with lend(shelf, path, "one"):
                 pass
         assert len(made) == 2
 
@@ -78,28 +84,28 @@ def test_another_base_needs_another_engine(made, tmp_path):
 def test_an_engine_is_lent_to_one_at_a_time(made, tmp_path):
     base = image(tmp_path, "base")
     with EngineShelf() as shelf:
-        with shelf.lend(base, plan("one")) as one, shelf.lend(base, plan("two")) as two:
+        with lend(shelf, base, "one") as one, lend(shelf, base, "two") as two:
             assert one is not two
-        with shelf.lend(base, plan("three")):
+        with lend(shelf, base, "three"):
             assert len(made) == 2
 
 
 def test_an_engine_in_which_something_went_wrong_is_not_lent_again(made, tmp_path):
     base = image(tmp_path, "base")
     with EngineShelf() as shelf:
-        with pytest.raises(HostError, match="no answer"), shelf.lend(base, plan("one")):
+        with pytest.raises(HostError, match="no answer"), lend(shelf, base, "one"):
             raise HostError("no answer")
         assert made[0].closed
-        with shelf.lend(base, plan("two")):
+        with lend(shelf, base, "two"):
             assert len(made) == 2
 
 
 def test_a_kernel_that_died_is_booted_anew_with_the_new_plan(made, tmp_path):
     base = image(tmp_path, "base")
     with EngineShelf() as shelf:
-        with shelf.lend(base, plan("one")) as engine:
+        with lend(shelf, base, "one") as engine:
             engine.pid = None
-        with shelf.lend(base, plan("two")) as engine:
+        with lend(shelf, base, "two") as engine:
             assert engine.pid == 1
             assert [p.reader for p in engine.plans][-1] == ("two",)
 
@@ -107,6 +113,6 @@ def test_a_kernel_that_died_is_booted_anew_with_the_new_plan(made, tmp_path):
 def test_only_so_many_wait(made, tmp_path):
     with EngineShelf(idle_max=1) as shelf:
         for name in ("a", "b"):
-            with shelf.lend(image(tmp_path, name), plan("one")):
+            with lend(shelf, image(tmp_path, name), "one"):
                 pass
         assert [engine.closed for engine in made] == [True, False]

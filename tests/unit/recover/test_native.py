@@ -11,7 +11,8 @@ from powercut.model.observation import Observation
 from powercut.recover.native import inside
 from powercut.recover.native.check import CheckSandbox, unavailable
 from powercut.recover.native.engine import SAMPLE, SAMPLE_FIRST, NativeEngine
-from powercut.recover.port import HostRoot, RecoveryPlan, SecondLook
+from powercut.recover.plan import HostRoot, RecoveryPlan
+from powercut.recover.port import SecondLook
 
 needs_bubblewrap = pytest.mark.skipif(bool(unavailable()), reason=unavailable())
 
@@ -165,7 +166,7 @@ class FakeGuest:
 
 
 def engine(guest, check=CHECK) -> NativeEngine:
-    plan = RecoveryPlan(
+    plan = RecoveryPlan.of(
         "ext4", "", "/host/mnt", shell(check), host=HostRoot("/", ("PATH=/usr/bin:/bin",))
     )
     made = NativeEngine(guest, plan, shell("exit 0"))

@@ -5,12 +5,10 @@ import re
 import subprocess
 
 import numpy as np
-import pytest
 
 from powercut.model.observation import Extent, SlotState
 from powercut.paths import ROOT
 from powercut.recover.uml import share as uml_share
-from powercut.recover.uml.kernel import UmlKernel
 from powercut.recover.uml.share import PAGE, PATCH_DTYPE, After, BarePath, Flag, Share, Step, Verb
 
 HEADER = ROOT / "guests" / "uml" / "share.h"
@@ -93,12 +91,3 @@ def test_every_number_is_that_of_the_header():
         for member in kind:
             assert re.search(rf"\b{prefix}{member.name} = {member.value}\b", text), member
     assert f"#define PCU_PAGE {PAGE}u" in text
-
-
-@pytest.mark.parametrize(("configured", "maps"), [(b"CONFIG_MMAPPER=y\n", True), (b"", False)])
-def test_whether_a_kernel_maps_memory_is_read_in_it(tmp_path, configured, maps):
-    """Debian's 7.2 cannot, wherever it comes from: as the host's own it needs the same care."""
-    program = tmp_path / "linux.uml"
-    program.write_bytes(b"\x7fELF CONFIG_UML=y\n" + configured)
-    assert UmlKernel("host", program, tmp_path).maps_memory is maps
-    assert not UmlKernel("host", tmp_path / "absent", tmp_path).maps_memory

@@ -12,18 +12,14 @@ from powercut.model.failure import Failure, GuestFault
 from powercut.model.observation import Extent, SlotState
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.model.wal import LayoutKind, WalLayout
-from powercut.recover.port import NO_SUCH_SLOT, RecoveryPlan
+from powercut.recover.plan import RecoveryPlan
+from powercut.recover.port import NO_SUCH_SLOT
 from powercut.rig.recovery import agreed, must_repeat, recover_in_guest
 
 LAYOUT = WalLayout(LayoutKind.APPEND, record=64)
-PLAN = RecoveryPlan("xfs", "noatime", "/mnt", ("/bin/wal", "read"))
-GOING_ON = RecoveryPlan(
-    "xfs",
-    "",
-    "/mnt",
-    ("/bin/wal", "read"),
-    after=("/bin/wal", "write", "records=4"),
-    after_records=4,
+PLAN = RecoveryPlan.of("xfs", "noatime", "/mnt", ("/bin/wal", "read"))
+GOING_ON = RecoveryPlan.of("xfs", "", "/mnt", ("/bin/wal", "read")).going_on(
+    ("/bin/wal", "write", "records=4"), 4
 )
 INTACT = (Extent(0, 10, SlotState.INTACT, 1),)
 CALL, MOUNT, MODULE, DEVICE, START, SIGNAL = GuestFault

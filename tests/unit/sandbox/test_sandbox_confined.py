@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import time
@@ -194,3 +195,15 @@ def test_what_may_only_write_to_a_folder(tmp_path):
     assert done.stdout == "precious"
     assert (folder / "x").read_text() == "x\n"
     assert victim.read_text() == "precious"
+
+
+def test_a_program_that_starts_itself_anew_keeps_its_personality(tmp_path):
+    """Some User-Mode Linux does so for ever where each start takes ADDR_NO_RANDOMIZE away."""
+    if why := sandboxes().landlock:
+        pytest.skip(why)
+    setarch = shutil.which("setarch")
+    assert setarch is not None
+    program = (setarch, "--addr-no-randomize", "/bin/cat", "/proc/self/personality")
+    argv = [*only_writing_to(tmp_path), *program]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
+    assert int(done.stdout, 16) & 0x40000

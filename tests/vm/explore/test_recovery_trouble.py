@@ -12,6 +12,7 @@ from powercut.disk.base import ensure_base_image
 from powercut.model.failure import Failure
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.paths import CACHE
+from powercut.recover.plan import Mount, Read
 from powercut.recover.port import ImageWrite
 from powercut.rig import commands
 from powercut.rig.guest_engine import GuestEngine
@@ -25,7 +26,10 @@ RUN_ID = bytes(range(16))
     ("change", "reason"),
     [
         ({"device": "vdz"}, "wait for block device /dev/vdz"),  # whose driver did not find it
-        ({"mount_options": "o" * 600}, "mount options"),  # the agent gives up before mount(2)
+        (
+            {"steps": (Mount("xfs", "o" * 600, "/mnt"), Read(("/bin/true",)))},
+            "mount options",
+        ),  # the agent gives up before mount(2)
     ],
 )
 def test_what_fails_before_the_mount_is_no_loss(change, reason):

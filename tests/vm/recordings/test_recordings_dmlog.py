@@ -16,13 +16,13 @@ import pytest
 
 from powercut.channel.guest_channel import GuestChannel
 from powercut.disk.base import BaseImageSpec, ensure_base_image
+from powercut.explore.state_judge import open_judge
 from powercut.machine.guest.image import ensure_guest_image
 from powercut.machine.port import CacheMode, FileDisk, MachineSpec
 from powercut.machine.qemu.machine import QemuMachine
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.recording.imports import LogLayout, import_recording, report_import
 from powercut.recording.materialize import open_recording, resolve_state
-from powercut.witness.judge import StateJudge
 
 START_S = 180
 MIB = 1 << 20
@@ -109,7 +109,7 @@ def test_every_ack_is_durable_at_its_mark(run_logged, filesystem: str) -> None:
     assert report.verdict is Verdict.INCONCLUSIVE  # a file system is between: see below
     recording = open_recording(directory.path)
     assert recording.history.ack_lsn.tolist() == list(range(1, RECORDS + 1))
-    with StateJudge(recording) as judge:
+    with open_judge(recording) as judge:
         for lsn in range(1, RECORDS + 1):
             found = judge.judge(resolve_state(recording, f"ack:{lsn}"))
             assert found.required == LsnRange(1, lsn)
@@ -123,7 +123,7 @@ def test_an_ack_without_a_sync_is_found(run_logged) -> None:
     skipped = range(4, RECORDS + 1, 4)
     assert report.exposed == tuple(LsnRange(lsn, lsn) for lsn in skipped)
     recording = open_recording(directory.path)
-    with StateJudge(recording) as judge:
+    with open_judge(recording) as judge:
         assert judge.judge(resolve_state(recording, "ack:3")).findings == ()
         assert judge.judge(resolve_state(recording, "ack:4")).lost == (LsnRange(4, 4),)
 

@@ -14,11 +14,11 @@ from click.testing import CliRunner
 from powercut.campaign.bundle import make_bundle, unpack, verify_bundle
 from powercut.cli.main import cli
 from powercut.disk.pclog import surviving_image
+from powercut.explore.state_judge import open_judge
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.verdict import Verdict
 from powercut.recording.materialize import cut_state, materialize, open_recording, resolve_state
 from powercut.store.layout import ResultDir
-from powercut.witness.judge import StateJudge
 from powercut.witness.minimize import minimize
 
 CELLS = ("xfs", "xfs-lying", "ext4-lying", "ext4-random", "raw-lying")
@@ -34,7 +34,7 @@ def test_the_cut_as_an_image_is_what_the_live_cut_was(cell, recorded, trial_of, 
     image = (tmp_path / "cut.img").read_bytes()
     assert image == surviving_image(recording.timeline, recording.base).tobytes()
     (live,) = [each.trials[0] for each in recorded.cells if each.cell == cell]
-    with StateJudge(recording) as judge:
+    with open_judge(recording) as judge:
         found = judge.judge(state)
     assert found.lost == live.lost_lsns
     assert (found.verdict is Verdict.LOSSY) == (live.commits_lost > 0)
@@ -53,7 +53,7 @@ def test_a_witness_is_minimal_by_a_second_look(cell, trial_of) -> None:
     assert recording.space.problems(state) == []
     missing = {write.request for write in witness.dropped}
     kept = set(state.survivors)
-    with StateJudge(recording) as judge:
+    with open_judge(recording) as judge:
         assert judge.judge(state).lsns == lost
         for write in missing:
             survivors = tuple(sorted(kept | {write}))

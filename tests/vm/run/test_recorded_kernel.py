@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from powercut.explore.state_judge import judge_in_guest
 from powercut.model.errors import HostError
 from powercut.recording.materialize import cut_state, open_recording
 from powercut.store.layout import ResultDir
-from powercut.witness.judge import judge_in_guest
 
 LYING = """
 filesystem: {type: ext4}
@@ -28,13 +28,12 @@ def test_another_kernel_confirms_nothing(run):
     recording = open_recording(trial.path)
     state = cut_state(recording.space)
     assert set(range(1, 11)) <= judge_in_guest(recording, state).lsns
-    file = trial.path / "trial.json"
-    told = json.loads(file.read_text())
-    told["versions"]["kernel_release"] = "4.19.0-27-amd64"
-    file.write_text(json.dumps(told))
-    with pytest.raises(HostError, match=r"recorded with Linux 4\.19\.0-27-amd64"):
-        judge_in_guest(recording, state)
-    told["versions"] = {}
-    file.write_text(json.dumps(told))
-    with pytest.raises(HostError, match="does not say which kernel"):
-        judge_in_guest(recording, state)
+    then = recording.system
+    other = {**then.versions, "kernel_release": "4.19.0-27-amd64"}
+    for versions, why in (
+        (other, r"recorded with Linux 4\.19\.0-27-amd64"),
+        ({}, "does not say which kernel"),
+    ):
+        changed = replace(recording, system=replace(then, versions=versions))
+        with pytest.raises(HostError, match=why):
+            judge_in_guest(changed, state)

@@ -19,12 +19,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
+from powercut.closing import Closing
 from powercut.model.errors import HostError
 from powercut.recover.native import inside
-from powercut.recover.port import HostRoot
+from powercut.recover.plan import HostRoot
 
 _EMPTY: Final = ("/tmp", "/run", "/var/tmp", "/dev/shm")
 _NOBODY: Final = 65534
@@ -70,7 +70,7 @@ def _sandbox(root: HostRoot) -> list[str]:
     return [*argv, "--chdir", root.folder, "--"]
 
 
-class CheckSandbox:
+class CheckSandbox(Closing):
     """One sandbox; restarts itself.  A context manager."""
 
     def __init__(self, root: HostRoot, check: tuple[str, ...], checks: tuple[str, ...]) -> None:
@@ -79,17 +79,6 @@ class CheckSandbox:
         self._check = check
         self._checks = checks
         self._process: subprocess.Popen[bytes] | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Ends it and everything in it; idempotent."""

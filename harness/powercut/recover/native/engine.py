@@ -7,13 +7,14 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Protocol
 
+from powercut.closing import Closing
 from powercut.model.errors import HostError
 from powercut.model.observation import Observation
 from powercut.recover.native.check import CheckSandbox, unavailable
-from powercut.recover.port import ImageWrite, RecoveryEngine, RecoveryPlan
+from powercut.recover.plan import RecoveryPlan
+from powercut.recover.port import ImageWrite, RecoveryEngine
 
 SAMPLE: Final = 32
 """One in so many trees is checked in the guest as well, and the first `SAMPLE_FIRST`."""
@@ -37,7 +38,7 @@ class Guest(RecoveryEngine, Protocol):
         """Ends it."""
 
 
-class NativeEngine:
+class NativeEngine(Closing):
     """A `RecoveryEngine` and `SecondLook` for plans on the host's files.
 
     `checks` is the command line of the verb that stays (docs/adding-a-program.md).  Where the
@@ -60,17 +61,15 @@ class NativeEngine:
         """The image under every state; never modified."""
         return self._guest.base
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Ends both."""
         self._sandbox.close()
         self._guest.close()
+
+    @property
+    def boots(self) -> int:
+        """The guests that were started so far."""
+        return self._guest.boots
 
     def start(self, *, timeout_s: float) -> None:
         """Boots the guest.  Raises HostError."""

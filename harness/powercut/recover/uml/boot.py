@@ -244,11 +244,9 @@ class UmlProcess:
                 inherited.append(outside.lines)
                 preloaded += f":{stamp_library()}"
                 environment["POWERCUT_STAMP_FD"] = str(outside.lines)
-            # Without /dev/mmapper the shared memory is opened as a disk, which Landlock forbids.
-            confined = only_writing_to(folder, *_files_of(disk)) if kernel.maps_memory else []
             self._guard = subprocess.Popen(
                 [
-                    *confined,
+                    *only_writing_to(folder, *_files_of(disk)),
                     *(str(guard_binary()), "--preload", preloaded, *libraries),
                     *self.argv,
                 ],

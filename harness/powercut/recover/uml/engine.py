@@ -17,20 +17,23 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from powercut.closing import Closing
 from powercut.model.errors import HostError
 from powercut.model.failure import Failure
 from powercut.model.observation import Observation
 from powercut.model.units import SECTOR
 from powercut.paths import WAL_BINARY
-from powercut.recover.port import ImageWrite, RecoveryPlan
+from powercut.recover.order import EngineOrder
+from powercut.recover.plan import GoOn, RecoveryPlan
+from powercut.recover.port import ImageWrite, Reads
 from powercut.recover.uml.answer import Trouble, observe
 from powercut.recover.uml.boot import UbdDisk, UmlProcess, initramfs, unavailable
+from powercut.recover.uml.configure import plan_text
 from powercut.recover.uml.kernel import UmlKernel, host_kernel
 from powercut.recover.uml.log import STEP as LOG_STEP
 from powercut.recover.uml.log import log_bytes
@@ -55,8 +58,9 @@ class _Dead(Exception):
         super().__init__(f"{how}\n{console}".strip())
 
 
-class UmlEngine:
-    """Recovers states of `base` in a User-Mode Linux; a `RecoveryEngine`.
+class UmlEngine(Closing):
+    """Recovers states of `base` in a User-Mode Linux; a `RecoveryEngine` with all powers but one:
+    its kernel is not the recorded one.
 
     `programs` are files of the host by their path in the guest (default: the `wal`
     program as `/bin/wal`).  `memory_mib` is the guest's memory; by default there is room
@@ -96,6 +100,11 @@ class UmlEngine:
         self.boots = 0
         self.last: Answer | None = None
 
+    @classmethod
+    def of(cls, order: EngineOrder) -> Self:
+        """The engine for an order."""
+        return cls(order.base, order.plan, track_reads=order.track_reads, kernel=order.kernel)
+
     @property
     def base(self) -> Path:
         """The image under every state; never modified."""
@@ -106,8 +115,12 @@ class UmlEngine:
         """The guard's process id; None while nothing runs."""
         return None if self._process is None else self._process.pid
 
+    def is_up(self) -> bool:
+        """Whether its guest runs."""
+        return self._process is not None
+
     @property
-    def reads(self) -> tuple[tuple[int, int], ...] | None:
+    def reads(self) -> Reads | None:
         """What the last recovery and its reader have read: (offset, length) in bytes, rising.
 
         A superset, in granules of `read_granule`.  Two states with the same bytes there
@@ -126,17 +139,6 @@ class UmlEngine:
     def memory_fd(self) -> int:
         """The memory in which `tree` leaves an archive, behind its first page."""
         return self._memory().fd
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Ends the guest; idempotent."""
@@ -342,7 +344,7 @@ class UmlEngine:
         self._process.clear_console()
         self._reads = None
         rest = self._patch(changed, deadline, keep_last=True)
-        if self._plan.after:
+        if self._plan.find(GoOn) is not None:
             flags |= Flag.AFTER
         answer = self._call(
             Verb.RECOVER, deadline, count=self._put(rest), track=self._granule, flags=flags
@@ -425,14 +427,3 @@ def read_granule(size: int) -> int:
     while size // (granule * SECTOR) > _GRANULES_MAX:
         granule *= 2
     return granule
-
-
-def plan_text(plan: RecoveryPlan) -> bytes:
-    """The plan as CONFIGURE wants it (guests/uml/share.h)."""
-    words = [plan.filesystem, plan.mount_options, plan.mount_point]
-    words += [*plan.reader, "", *plan.after, ""]
-    if plan.host is None:
-        words += ["", "", "", ""]
-    else:
-        words += ["/host", plan.host.folder, *plan.host.environment, "", *plan.host.visible, ""]
-    return b"".join(word.encode() + b"\0" for word in words)

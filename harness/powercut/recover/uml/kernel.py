@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -45,17 +44,6 @@ class UmlKernel:
             if all((folder / name).exists() for name in MODULE_FILES):
                 return folder
         return None
-
-    @cached_property
-    def maps_memory(self) -> bool:
-        """Whether it has /dev/mmapper, over which memory of the host can be mapped.
-
-        What it was configured with is a text in the program (that `--showconfig` prints).
-        """
-        try:
-            return b"CONFIG_MMAPPER=y" in self.program.read_bytes()
-        except OSError:
-            return False
 
     @property
     def title(self) -> str:

@@ -21,7 +21,7 @@ from typing import Final
 
 from powercut.model.errors import HostError
 from powercut.paths import CACHE, WAL_BINARY
-from powercut.recover.port import RecoveryPlan
+from powercut.recover.plan import RecoveryPlan
 from powercut.recover.uml import boot as uml_boot
 from powercut.recover.uml.engine import UmlEngine
 from powercut.recover.uml.kernel import UmlKernel, host_kernel
@@ -106,7 +106,7 @@ def _prove(kernel: UmlKernel, timeout_s: float) -> tuple[UmlProof, bool]:
         with base.open("xb") as file:
             file.truncate(_SIZE)
         try:
-            with UmlEngine(base, RecoveryPlan("", "", "", _READER), kernel=kernel) as engine:
+            with UmlEngine(base, RecoveryPlan.of("", "", "", _READER), kernel=kernel) as engine:
                 engine.start(timeout_s=timeout_s)
                 seen = engine.recover((), timeout_s=timeout_s)
                 works = seen.recovered and seen.complete

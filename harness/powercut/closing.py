@@ -6,9 +6,26 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from powercut.recover.port import RecoveryEngine
+
+class Closing(ABC):
+    """A context manager whose end is `close`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends whatever it has started or holds open; idempotent."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
 
 
 class ResourceOwner(ABC):
@@ -34,10 +51,3 @@ class ResourceOwner(ABC):
         trace: TracebackType | None,
     ) -> None:
         self._held.__exit__(kind, error, trace)  # what is held may want to know how it ended
-
-
-def start_engine(engine: RecoveryEngine, stack: ExitStack, *, timeout_s: float) -> None:
-    """Starts `engine`; `stack` ends it, also if it does not start.  Raises HostError."""
-    manager: Any = engine  # every engine is one, and the port does not say so
-    stack.enter_context(manager)
-    engine.start(timeout_s=timeout_s)

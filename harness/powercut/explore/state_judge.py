@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One crash state after the other: recovered by an engine and checked, as a live cut would be.
+
+Whatever judges a state of a recording does it here: exploration, the search for a witness, and
+the recorded kernel's last word.  They differ in their engines alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final
+
+from powercut.checkers.judge import judge
+from powercut.closing import ResourceOwner
+from powercut.crash.states import CrashState, StateSpace
+from powercut.explore.after import going_on
+from powercut.explore.state_images import StateImages
+from powercut.model.errors import UsageError
+from powercut.model.observation import Observation
+from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict, lsn_ranges
+from powercut.model.versions import HOST
+from powercut.model.wal import WalLayout
+from powercut.recording.open_recording import RecordedSystem, Recording
+from powercut.recover.order import EngineOrder
+from powercut.recover.plan import RecoveryPlan
+from powercut.recover.port import BootsRecordedKernel, ImageWrite, RecoveryEngine
+from powercut.rig.engine_choice import EngineChoice, engine_for
+from powercut.rig.engine_shelf import EngineShelf
+from powercut.rig.engines import follows_plans, open_engine, start_engine
+from powercut.workload.wal.check import check_state
+
+START_S: Final = 180.0
+STATE_S: Final = 60.0
+_GUEST_STATE_S: Final = 120.0
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What recovery of one state came to.  `verdict` is SAFE if there is no finding."""
+
+    findings: tuple[Finding, ...]
+    required: tuple[LsnRange, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of the findings."""
+        return judge(self.findings)
+
+    @property
+    def lossy(self) -> tuple[Finding, ...]:
+        """The findings that say that something is lost."""
+        return tuple(f for f in self.findings if f.verdict is Verdict.LOSSY)
+
+    @property
+    def kinds(self) -> frozenset[FindingKind]:
+        """The kinds of what is lost."""
+        return frozenset(finding.kind for finding in self.lossy)
+
+    @property
+    def lsns(self) -> frozenset[int]:
+        """The records that are lost."""
+        spans = [span for finding in self.lossy for span in finding.lsns]
+        return frozenset(lsn for span in spans for lsn in span)
+
+    @property
+    def lost(self) -> tuple[LsnRange, ...]:
+        """The same as ranges."""
+        return lsn_ranges(self.lsns)
+
+    @property
+    def message(self) -> str:
+        """For a person."""
+        return "; ".join(finding.message for finding in self.lossy or self.findings)
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What recovery of a state must return, and the highest LSN that was attempted before."""
+
+    required: tuple[LsnRange, ...]
+    attempted: int
+
+
+def claims_at(recording: Recording, state: CrashState) -> Claims:
+    """What was claimed at the instant of `state`, and promised after an earlier recovery of it."""
+    claims = recording.evidence.claims
+    required = claims.required(state.instant)
+    promised = state.again.promised if state.again else ()
+    attempted = max(
+        claims.attempted_before(state.instant), state.again.attempted if state.again else 0
+    )
+    return Claims(((required,) if required else ()) + promised, attempted)
+
+
+def claims_as_received(recording: Recording, state: CrashState) -> Claims:
+    """The same; but at the live cut all that was received until the channel was empty counts."""
+    claims, cut = recording.evidence.claims, recording.timeline.cut
+    if cut is None or state.instant < int(cut.at):
+        return claims_at(recording, state)
+    first = claims.layout.oldest_required(claims.attempted)
+    required = (LsnRange(first, claims.acked),) if first <= claims.acked else ()
+    return Claims(required, claims.attempted)
+
+
+class StateJudge(ResourceOwner):
+    """Recovers and checks states of one recording with one engine; a context manager.
+
+    `after` is the number of records by which the workload goes on after each recovery.  An engine
+    that can be lent comes from the `shelf`, if there is one.
+    """
+
+    def __init__(
+        self,
+        recording: Recording,
+        choice: EngineChoice,
+        *,
+        after: int = 0,
+        track_reads: bool = False,
+        shelf: EngineShelf | None = None,
+        state_s: float = STATE_S,
+    ) -> None:
+        """Starts nothing.  Raises UsageError if nobody knows how the records lie."""
+        super().__init__()
+        self.choice = choice
+        plan, self.layout = _known(recording)
+        self._recording = recording
+        self._system = recording.system
+        self._shelf = shelf
+        self._order = EngineOrder(
+            recording.base,
+            _going_on(recording, plan, self._system, after),
+            self._system.parameters,
+            choice.kernel,
+            track_reads,
+        )
+        self._images = StateImages(recording.space)
+        self._state_s = state_s
+        self._boots_before = 0
+        self.engine: RecoveryEngine
+        self.tests = 0
+
+    @property
+    def boots(self) -> int:
+        """The systems that the engine has started for this judge."""
+        return self.engine.boots - self._boots_before
+
+    def _open(self, stack: ExitStack) -> None:
+        if self._shelf is not None and self._lendable:
+            self.engine = stack.enter_context(self._shelf.lend(self.choice.name, self._order))
+            self._boots_before = self.engine.boots - 1  # the boot that made it is told by each
+            return
+        self.engine = open_engine(self.choice.name, self._order)
+        start_engine(self.engine, stack, timeout_s=START_S)
+
+    @property
+    def _lendable(self) -> bool:
+        kernel = self.choice.kernel
+        usual = not self._order.track_reads and (kernel is None or kernel.name == HOST)
+        return usual and follows_plans(self.choice.name)
+
+    def writes(self, state: CrashState, space: StateSpace | None = None) -> list[ImageWrite]:
+        """What `state` is, laid over the base image; of the recording's space if none is given."""
+        return self._images.writes(state, space)
+
+    def recover(self, writes: Sequence[ImageWrite]) -> Observation:
+        """What the system makes of a disk.  Raises HostError if the engine itself fails."""
+        self.tests += 1
+        return self.engine.recover(writes, timeout_s=self._state_s)
+
+    def findings(self, claims: Claims, observation: Observation) -> tuple[Finding, ...]:
+        """The findings on what was recovered of a state, against what was claimed."""
+        return check_state(claims.required, claims.attempted, observation, self.layout)
+
+    def judge(
+        self, state: CrashState, space: StateSpace | None = None, *, received: bool = True
+    ) -> Judgement:
+        """Recovers `state` and checks what came back.
+
+        At the live cut everything counts that was `received`, else what was claimed before it.
+        Raises HostError if the engine itself fails.
+        """
+        claims = (claims_as_received if received else claims_at)(self._recording, state)
+        observation = self.recover(self.writes(state, space))
+        return Judgement(self.findings(claims, observation), claims.required)
+
+
+def open_judge(recording: Recording, engine: str = "auto", *, kernel: str = HOST) -> StateJudge:
+    """A judge with the engine that `engine` means for this recording; nothing is started.
+
+    Raises UsageError if nobody knows how the records lie, or if `engine` cannot do this
+    recording; HostError if that one does not work here.
+    """
+    raw = not _known(recording)[0].filesystem
+    choice = engine_for(recording.image_format, raw=raw, name=engine, kernel=kernel)
+    return StateJudge(recording, choice)
+
+
+def require_recorded_kernel(recording: Recording, engine: str) -> None:
+    """Raises HostError unless `engine` recovers with the kernel of the recording here."""
+    system = recording.system
+    order = EngineOrder(recording.base, _known(recording)[0], system.parameters)
+    made = open_engine(engine, order)
+    if not isinstance(made, BootsRecordedKernel):
+        raise UsageError(f"engine {engine} has a kernel of its own")
+    made.require_kernel(system.versions)
+
+
+def judge_in_guest(
+    recording: Recording, state: CrashState, *, after: int = 0, received: bool = True
+) -> Judgement:
+    """What the recorded kernel makes of `state`, in a guest of its own.
+
+    Raises UsageError for a recording that does not say what its guest was, and HostError
+    if this host cannot run it, or has another kernel for it.
+    """
+    if recording.imported:
+        raise UsageError("nobody knows what guest wrote an imported log")
+    guest = EngineChoice("guest")
+    require_recorded_kernel(recording, guest.name)
+    with StateJudge(recording, guest, after=after, state_s=_GUEST_STATE_S) as states:
+        return states.judge(state, received=received)
+
+
+def _known(recording: Recording) -> tuple[RecoveryPlan, WalLayout]:
+    if recording.plan is None or recording.layout is None:
+        raise UsageError(
+            f"{recording.directory.path}: nobody said how the records of this log lie",
+            hint="import it again with --run-id, --layout and --record",
+        )
+    return recording.plan, recording.layout
+
+
+def _going_on(
+    recording: Recording, plan: RecoveryPlan, system: RecordedSystem, after: int
+) -> RecoveryPlan:
+    if not after:
+        return plan
+    return going_on(plan, system.parameters, recording.run_id, after)

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What recovery consists of: steps, in their order.
+
+A step that opens something (`OpenImage`, `OpenDevice`, `Mount`) leaves it open for those that
+follow, until one closes it (`Unmount`, `CloseDevice`).  What is open at the end is closed by
+the engine, in whatever way it ends its system.  The first `Read` is what came back; what
+follows a `GoOn` is life after recovery.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from powercut.model.machine import ImageFormat
+
+_S = TypeVar("_S", bound="Step")
+
+
+@dataclass(frozen=True)
+class OpenImage:
+    """The disk is an image of `format`: it is opened, and repaired if it says that it must be,
+    before the system sees what is in it."""
+
+    format: ImageFormat
+
+
+@dataclass(frozen=True)
+class OpenDevice:
+    """The device is read as it is; nothing that was read of it earlier is still cached."""
+
+
+@dataclass(frozen=True)
+class Mount:
+    """Mounting replays the journal of the file system.  `options` as mount(8) has them."""
+
+    filesystem: str
+    options: str
+    point: str
+
+
+@dataclass(frozen=True)
+class Read:
+    """The reader of the log, or a program's check: path first, without its channel."""
+
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class GoOn:
+    """A writer that goes on by `records` records; the engine adds `first_lsn=N`, the record
+    after the last one that came back."""
+
+    command: tuple[str, ...]
+    records: int
+
+
+@dataclass(frozen=True)
+class Unmount:
+    """A clean unmount: everything that was written is durable then."""
+
+    point: str
+
+
+@dataclass(frozen=True)
+class CloseDevice:
+    """The device is closed, after which nothing of it is cached."""
+
+
+Step = OpenImage | OpenDevice | Mount | Read | GoOn | Unmount | CloseDevice
+
+
+@dataclass(frozen=True)
+class HostRoot:
+    """The host's own files, read-only, as the root of programs in the guest.
+
+    They start in `folder` with `environment` (NAME=VALUE each).  /tmp, /run, /var/tmp and
+    /dev/shm are empty and writable there, but for the folders in `visible`.  What a program
+    writes to descriptor 3 comes back as it is (`Observation.lines`).
+    """
+
+    folder: str
+    environment: tuple[str, ...]
+    visible: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RecoveryPlan:
+    """The `steps` of a recovery.
+
+    `device` is what the guest calls its disk; engines that have a disk of their own do not ask.
+    `host` is for readers that are anybody's programs.
+    """
+
+    steps: tuple[Step, ...]
+    device: str = "vda"
+    host: HostRoot | None = None
+
+    @classmethod
+    def of(
+        cls,
+        filesystem: str,
+        mount_options: str,
+        mount_point: str,
+        reader: tuple[str, ...],
+        *,
+        device: str = "vda",
+        host: HostRoot | None = None,
+        image: ImageFormat = ImageFormat.RAW,
+    ) -> RecoveryPlan:
+        """Mounting and reading; without a `filesystem` the device itself is read."""
+        opened = OpenDevice() if not filesystem else Mount(filesystem, mount_options, mount_point)
+        layers = () if image is ImageFormat.RAW else (OpenImage(image),)
+        return cls((*layers, opened, Read(reader)), device, host)
+
+    def going_on(self, command: tuple[str, ...], records: int) -> RecoveryPlan:
+        """The same; then a writer goes on, and everything is closed, opened and read again.
+
+        Raises ValueError for a plan that goes on already.
+        """
+        if records < 1 or self.find(GoOn) is not None:
+            raise ValueError(f"a writer that goes on by {records} records: {command}")
+        again = tuple(step for step in self.steps if not isinstance(step, OpenImage))
+        closed = tuple(
+            Unmount(step.point) if isinstance(step, Mount) else CloseDevice()
+            for step in reversed(again)
+            if isinstance(step, Mount | OpenDevice)
+        )
+        return replace(self, steps=(*self.steps, GoOn(command, records), *closed, *again))
+
+    def find(self, kind: type[_S]) -> _S | None:
+        """The first step of its kind."""
+        return next((step for step in self.steps if isinstance(step, kind)), None)
+
+    @property
+    def filesystem(self) -> str:
+        """The type that is mounted; empty if none is."""
+        mount = self.find(Mount)
+        return mount.filesystem if mount is not None else ""
+
+    @property
+    def mount_options(self) -> str:
+        """Those of the mount; empty if there is none."""
+        mount = self.find(Mount)
+        return mount.options if mount is not None else ""
+
+    @property
+    def reader(self) -> tuple[str, ...]:
+        """The command of the first `Read`; empty if nothing is read."""
+        read = self.find(Read)
+        return read.command if read is not None else ()

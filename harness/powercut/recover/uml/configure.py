@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recovery plan as PID 1 of the recovery kernel wants it (CONFIGURE, guests/uml/share.h)."""
+
+from __future__ import annotations
+
+from powercut.model.errors import UsageError
+from powercut.recover.plan import GoOn, HostRoot, Mount, RecoveryPlan
+
+
+def plan_text(plan: RecoveryPlan) -> bytes:
+    """The plan in bytes.
+
+    PID 1 knows one order of steps: open or mount, read, and if wanted go on, close, the same
+    again.  Raises UsageError for any other.
+    """
+    mount, go_on = plan.find(Mount), plan.find(GoOn)
+    point = "" if mount is None else mount.point
+    known = RecoveryPlan.of(
+        plan.filesystem, plan.mount_options, point, plan.reader, device=plan.device, host=plan.host
+    )
+    if go_on is not None:
+        known = known.going_on(go_on.command, go_on.records)
+    if known != plan:
+        raise UsageError(
+            "engine uml cannot recover this disk: its recovery has steps of which the "
+            "recovery kernel knows nothing",
+            hint="--engine guest",
+        )
+    words = [plan.filesystem, plan.mount_options, point, *plan.reader, ""]
+    words += [*(go_on.command if go_on is not None else ()), "", *_root(plan.host)]
+    return b"".join(word.encode() + b"\0" for word in words)
+
+
+def _root(host: HostRoot | None) -> list[str]:
+    if host is None:
+        return ["", "", "", ""]
+    return ["/host", host.folder, *host.environment, "", *host.visible, ""]
