@@ -2,8 +2,8 @@
 """Goes on with a run that was interrupted: what it had recorded counts, the rest is made.
 
 A recording counts if it is sealed: the seal is written when all of the evidence is durable
-and before anything is judged (powercut.store.layout).  If its verdict was written, too, and is
-of that recording, it stands; otherwise the recording is judged now, if it is as it was sealed.
+and before anything is judged (powercut.store.layout).  If its verdict was written, too, and names
+that recording, it stands; otherwise the recording is judged now, if it is as it was sealed.
 What was not sealed is made again, with the same seed.  So an interrupted run comes to the same
 verdicts as one that was not.
 """
@@ -200,7 +200,7 @@ def _verdict_beside(trial: TrialDir, record: TrialRecord) -> TrialResult | None:
     except DamagedRecording:
         return None
     same = (result.trial, result.seed) == (record.trial.number, record.trial.seed)
-    return result if same else None
+    return result if same and result.binding == trial.read_binding().name else None
 
 
 def sessions_then(environment: Mapping[str, Any], directory: ResultDir) -> list[dict[str, Any]]:

@@ -157,14 +157,24 @@ def _check_belongs(
 def _check_whole(directory: ResultDir, plan: Plan, trials: Mapping[str, object]) -> None:
     """Raises DamagedRecording if recordings are gone that the result rests on."""
     missing = [f"cell {cell.name!r}" for cell in plan.cells if cell.name not in trials]
+    there = {trial.relative for trial in directory.trials()}
     if directory.ended:
-        there = {trial.relative for trial in directory.trials()}
-        missing += [
-            f"cell {cell.cell!r}, trial {trial.trial}"
+        wanted = [
+            (cell.cell, trial.trial, trial.result_directory)
             for cell in directory.read_verdict().cells
             for trial in cell.trials
-            if cell.cell in trials and trial.result_directory not in there
         ]
+    else:  # it was interrupted; or its verdict went, with a recording that it was made of
+        wanted = [
+            (cell.name, trial.number, directory.place_of(cell.name, trial.number).relative)
+            for cell in plan.cells
+            for trial in cell.trials
+        ]
+    missing += [
+        f"cell {cell!r}, trial {number}"
+        for cell, number, place in wanted
+        if cell in trials and place not in there
+    ]
     if missing:
         raise DamagedRecording(
             f"{directory.path}: recordings are missing: {'; '.join(missing)}",

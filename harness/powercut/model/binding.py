@@ -38,6 +38,11 @@ class Binding:
         """Whether it names a recording at all."""
         return self.digest != NOT_BOUND
 
+    @property
+    def name(self) -> str:
+        """The digest in 64 hex digits; empty if it names no recording."""
+        return self.digest.hex() if self.bound else ""
+
     def __str__(self) -> str:
         if not self.bound:
             return f"run id {self.run_id.hex()}, not bound to a recording"

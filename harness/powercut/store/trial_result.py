@@ -326,6 +326,10 @@ class TrialResult(Record):
     result_directory: str = ""
     """Folder of its recording, below that of the run; empty if it has none."""
 
+    binding: str = ""
+    """The binding of the recording that was judged, 64 hex digits; empty if an earlier powercut
+    recorded or judged it."""
+
     loss: LossStory | None = None
     """How one of the lost records was lost; null if none was, if no single one can be told of, and
     in older results."""
@@ -356,6 +360,7 @@ class TrialResult(Record):
         latency: LatencyHistogram | None = None,
         timings_s: dict[str, float] | None = None,
         result_directory: str = "",
+        binding: str = "",
         loss: LossStory | None = None,
     ) -> Self:
         """A result; which records were lost follows from `findings`."""
@@ -376,6 +381,7 @@ class TrialResult(Record):
             latency=Latency.of(latency) if latency is not None else None,
             timings_s=dict(timings_s or {}),
             result_directory=result_directory,
+            binding=binding,
             loss=loss,
         )
 

@@ -111,6 +111,7 @@ def judge_trial(directory: TrialDir) -> TrialResult:
         latency=loaded.recorded.latency if loaded.recorded else None,
         timings_s=loaded.record.timings_s,
         result_directory=directory.relative,
+        binding=directory.read_binding().name,
         loss=loss,
     )
 

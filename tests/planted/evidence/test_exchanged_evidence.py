@@ -16,6 +16,7 @@ import google_crc32c
 import pytest
 import runs_by_hand
 
+from powercut.campaign.resume import earlier_result
 from powercut.campaign.verify import verify
 from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import FindingKind, Verdict
@@ -23,6 +24,7 @@ from powercut.recording.bound import binding_text
 from powercut.recording.trial_recording import open_trial
 from powercut.store.layout import ResultDir, TrialDir
 from powercut.trial.judge import judge_trial
+from powercut.trial.record import TrialJob
 
 LOG = ("disk.log", "disk.data")
 RECOVERY = ("recovery.log", "recovery.data")
@@ -240,3 +242,30 @@ def test_what_an_earlier_powercut_recorded_still_loads_and_says_that_it_is_not_b
     other = runs[0].place_of("honest", 2)
     take(trial, other, "disk.log")
     refused(trial, "disk.log: it is the log of another run")
+
+
+def test_a_verdict_on_another_recording_is_made_again(tmp_path):
+    """Two runs with one seed; the verdict of the one that was honest lies beside the other."""
+    lossy = runs_by_hand.make_run(tmp_path / "a", early=True)
+    honest = runs_by_hand.make_run(tmp_path / "b")
+    place = lossy.place_of("honest", 1)
+    record = place.read_record()
+    job = TrialJob(
+        record.scenario, record.cell, record.parameters, record.trial,
+        bytes.fromhex(record.run_id), None,
+    )  # fmt: skip
+    assert earlier_result(place, job).verdict is Verdict.LOSSY
+    shutil.copy(honest.place_of("honest", 1).path / "verdict.json", place.path)
+    assert place.read_verdict().verdict is Verdict.SAFE
+    assert earlier_result(place, job).verdict is Verdict.LOSSY
+    assert place.read_verdict().verdict is Verdict.LOSSY
+
+
+def test_a_trial_that_went_with_the_verdict_of_its_run_is_missed(runs):
+    """Nothing then says that it was there, but the scenario, which asks for two."""
+    run, _ = runs
+    (run.path / "verdict.json").unlink()
+    assert verify(run.path).cells[0].cell == "honest"
+    shutil.rmtree(run.place_of("honest", 2).path)
+    with pytest.raises(DamagedRecording, match="missing: cell 'honest', trial 2"):
+        verify(run.path)
