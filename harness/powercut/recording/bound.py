@@ -13,12 +13,14 @@ more: `binding_text` says so.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 from powercut.channel.history_file import RecordedHistory, history_of
 from powercut.channel.lines import unpack
-from powercut.disk.pclog import read_timeline
+from powercut.disk.pclog import host_failures, read_timeline
 from powercut.disk.pclog_format import LogHeader, data_path, header_of, log_path
 from powercut.model.binding import Binding, check_digest
 from powercut.model.contract import DeviceContract
@@ -58,6 +60,28 @@ def read_lines(trial: TrialDir) -> tuple[Packet, ...]:
         return unpack(evidence_bytes(trial.lines).tobytes(), trial.read_binding())
     except DamagedRecording as error:
         raise DamagedRecording(f"{trial.lines}: {error}") from error
+
+
+def doubts_of(
+    timeline: Timeline, packets: Sequence[Packet] = (), damage: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """What the host did to a program's recording; empty if nothing.
+
+    A program may go wrong by that, and its claims by a clock that does: no loss in such a recording
+    can be laid to the disk or the program.  `damage` is what the recorder says of itself.
+    """
+    doubts = [*damage]
+    doubts += [
+        f"the disk under test was failed by its host: {why}" for why in host_failures(timeline)
+    ]
+    if not timeline.complete:
+        doubts.append("the disk log was not closed: later requests are missing")
+    instants = [packet.at_ns for packet in packets]
+    if any(later < one for one, later in pairwise(instants)):
+        doubts.append("the clock of the program's lines went back")
+    if instants and instants[0] < timeline.start_ns:
+        doubts.append("the program's lines are older than the disk: they are of another clock")
+    return tuple(doubts)
 
 
 def check_scenario(trial: TrialDir, record: TrialRecord, scenario: Path) -> None:

@@ -3,17 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from powercut.channel.lines import unpack
 from powercut.crash.states import StateSpace
-from powercut.disk.pclog import host_failures
 from powercut.model.errors import DamagedRecording
-from powercut.model.operations import OperationHistory, Packet
-from powercut.model.timeline import Timeline
-from powercut.recording.bound import read_bound_log
+from powercut.model.operations import OperationHistory
+from powercut.recording.bound import doubts_of, read_bound_log
 from powercut.store.program import ProgramDir, ProgramRecord
 from powercut.workload.program.claims import history_of
 
@@ -47,25 +43,7 @@ def open_program(directory: ProgramDir) -> ProgramRecording:
     if record.cut_ns is None or timeline.cut is None or int(timeline.cut.at) != record.cut_ns:
         raise DamagedRecording(f"{directory.path}: the disk log is not that of this cut")
     history = history_of(packets, record.cut_ns)
-    doubts = _doubts(record, timeline, packets)
+    doubts = doubts_of(timeline, packets, record.damage)
     gaps = (*record.trouble, *history.trouble, *doubts)
     space = StateSpace(timeline, history)
     return ProgramRecording(directory, record, history, space, gaps, doubts)
-
-
-def _doubts(
-    record: ProgramRecord, timeline: Timeline, packets: Sequence[Packet]
-) -> tuple[str, ...]:
-    """What the host did to the recording: no loss in it can be laid to the disk or the program."""
-    doubts = [*record.damage]
-    doubts += [
-        f"the disk under test was failed by its host: {why}" for why in host_failures(timeline)
-    ]
-    if not timeline.complete:
-        doubts.append("the disk log was not closed: later requests are missing")
-    instants = [packet.at_ns for packet in packets]
-    if any(later < one for one, later in pairwise(instants)):
-        doubts.append("the clock of the program's lines went back")
-    if instants and instants[0] < timeline.start_ns:
-        doubts.append("the program's lines are older than the disk: they are of another clock")
-    return tuple(doubts)

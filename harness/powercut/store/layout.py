@@ -93,6 +93,7 @@ class TrialRecord(BaseModel):
     scenario_sha256: str = ""  # of the scenario's text; empty: an earlier powercut recorded it
     recording: str = ""  # 32 hex digits that no other recording has; empty likewise
     trouble: str = ""  # why the recording is not what it should be; empty if it is
+    damage: tuple[str, ...] = ()  # what the host did to the recording: it convicts nobody
     pinged: bool = False  # whether pings tied the guest's clock to the host's
     cut_ns: int | None = None  # the instant of the cut; None if it never came
     versions: dict[str, str] = {}  # of QEMU and of the guest's kernel, with digests

@@ -127,7 +127,7 @@ class HostFilesRecording(RecordingInProgress):
         try:
             receiver.close()
         except HostError as error:
-            self.trouble.append(str(error))
+            self.damage.append(str(error))
 
     def _run_until_trigger(self, guest: ProgramGuest, counter: _Counter) -> None:
         """Returns when the power is to be cut; raises if that moment does not come."""

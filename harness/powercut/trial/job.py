@@ -72,6 +72,7 @@ class RecordingInProgress:
         self.binding = directory.read_binding()
         self.deadline = Deadline(job.parameters.deadline / 1e9)
         self.trouble: list[str] = []
+        self.damage: list[str] = []
         self.came_up = False
         self.cut_ns: int | None = None
         self.versions: dict[str, str] = {}

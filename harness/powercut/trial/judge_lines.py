@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from powercut.checkers.judge import Checker, run_checkers
-from powercut.disk.pclog import host_failures
+from powercut.checkers.judge import Checker, run_checkers, without_conviction
 from powercut.model.errors import PowercutError
 from powercut.model.observation import Observation
 from powercut.model.units import NEVER
 from powercut.model.verdict import Finding, FindingKind, Verdict
-from powercut.recording.bound import read_disk_log, read_lines
+from powercut.recording.bound import doubts_of, read_disk_log, read_lines
 from powercut.store.layout import TrialDir, TrialRecord
 from powercut.store.results import TrialResult
 from powercut.trial.observation import observation_of
@@ -39,17 +38,14 @@ def judge_lines(directory: TrialDir, record: TrialRecord, workload: AcksByLines)
             gaps.append(_gap(str(error)))
             return None
 
+    doubts: tuple[str, ...] = ()
     timeline = attempt(lambda: read_disk_log(directory, record, verify_payloads=True))
     packets = attempt(lambda: read_lines(directory))
     observation = attempt(lambda: observation_of(directory, record))
     untouched = attempt(directory.read_untouched)
     if timeline is not None:
-        gaps += [
-            _gap(f"the disk under test was failed by its host: {why}")
-            for why in host_failures(timeline)
-        ]
-        if not timeline.complete:
-            gaps.append(_gap("the disk log was not closed: later requests are missing"))
+        doubts = doubts_of(timeline, packets or (), record.damage)
+        gaps += [_gap(why) for why in doubts]
         if timeline.cut is None or int(timeline.cut.at) != record.cut_ns:
             gaps.append(_gap("the disk log is not that of this cut"))
     promises = None
@@ -66,12 +62,14 @@ def judge_lines(directory: TrialDir, record: TrialRecord, workload: AcksByLines)
             )
     checkers: dict[str, Checker] = {"recording": lambda: gaps}
     if untouched is not None:
-        doubts = list(workload.check_untouched(untouched))
-        checkers["untouched"] = lambda: doubts
-        if not doubts and promises is not None and observation is not None:
+        unbelievable = list(workload.check_untouched(untouched))
+        checkers["untouched"] = lambda: unbelievable
+        if not unbelievable and promises is not None and observation is not None:
             known, seen = promises, observation
             checkers["operations"] = lambda: _after_cut(known, seen)
     judgement = run_checkers(checkers)
+    if doubts:
+        judgement = without_conviction(judgement, "; ".join(doubts))
     return TrialResult.judged(
         record.trial,
         verdict=judgement.verdict,
@@ -81,6 +79,7 @@ def judge_lines(directory: TrialDir, record: TrialRecord, workload: AcksByLines)
         in_flight=timeline.in_flight if timeline is not None else None,
         timings_s=record.timings_s,
         result_directory=directory.relative,
+        binding=directory.read_binding().name,
     )
 
 

@@ -72,6 +72,7 @@ def record_trial(
         record.model_copy(
             update={
                 "trouble": "; ".join(dict.fromkeys(run.trouble)),
+                "damage": tuple(run.damage),
                 "cut_ns": run.cut_ns,
                 "versions": run.versions,
                 "guest_facts": run.facts,

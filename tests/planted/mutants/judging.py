@@ -43,12 +43,6 @@ MUTANTS: tuple[Mutant, ...] = (
             "a disk log that was not closed is forgiven",
         ),
         (
-            "recovery-log-not-closed",
-            "    if not during.complete:",
-            "    if False:",
-            "a log of recovery that was not closed is forgiven",
-        ),
-        (
             "host-failed-disk",
             "            for why in host_failures(timeline)",
             "            for why in ()",
@@ -125,6 +119,15 @@ MUTANTS: tuple[Mutant, ...] = (
             "if report is not None and recognised else None",
             "if report is not None else None",
             "exposures of bytes that were not judged are counted",
+        ),
+    ),
+    *judge(
+        f"{_P}/trial/observation.py",
+        (
+            "recovery-log-not-closed",
+            "    reasons += [] if during.complete else",
+            "    reasons += [] if True else",
+            "a log of recovery that was not closed is forgiven",
         ),
     ),
     *checkers(

@@ -40,32 +40,8 @@ MUTANTS: tuple[Mutant, ...] = (
     *program(
         f"{_P}/recording/bound.py",
         (
-            "another-recordings-log",
-            "    check_digest(path, header.binding.digest, binding, str(header.binding))",
-            "    del path, binding",
-            "the disk log of another recording is taken",
-        ),
-        (
-            "another-contract",
-            "    if not differing:\n        return\n    raise DamagedRecording(",
-            "    if differing or not differing:\n        return\n    raise DamagedRecording(",
-            "the disk log of a disk with another contract is taken",
-        ),
-    ),
-    *program(
-        f"{_P}/channel/lines.py",
-        (
-            "another-recordings-lines",
-            "    if not data.startswith(header(binding)):",
-            "    if False:",
-            "the lines of another recording are taken",
-        ),
-    ),
-    *program(
-        f"{_P}/recording/program.py",
-        (
             "damage-forgiven",
-            "    doubts = [*record.damage]",
+            "    doubts = [*damage]",
             "    doubts: list[str] = []",
             "lines that were not kept are forgiven",
         ),
@@ -93,6 +69,30 @@ MUTANTS: tuple[Mutant, ...] = (
             "    if False:",
             "lines may be older than the disk",
         ),
+        (
+            "another-recordings-log",
+            "    check_digest(path, header.binding.digest, binding, str(header.binding))",
+            "    del path, binding",
+            "the disk log of another recording is taken",
+        ),
+        (
+            "another-contract",
+            "    if not differing:\n        return\n    raise DamagedRecording(",
+            "    if differing or not differing:\n        return\n    raise DamagedRecording(",
+            "the disk log of a disk with another contract is taken",
+        ),
+    ),
+    *program(
+        f"{_P}/channel/lines.py",
+        (
+            "another-recordings-lines",
+            "    if not data.startswith(header(binding)):",
+            "    if False:",
+            "the lines of another recording are taken",
+        ),
+    ),
+    *program(
+        f"{_P}/recording/program.py",
         (
             "trouble-forgiven",
             "    gaps = (*record.trouble, *history.trouble, *doubts)",
