@@ -337,20 +337,20 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "mount-failure-forgiven",
-            "    if not _failed(done):\n        return None",
-            "    if not _failed(done) or not done.errors:\n        return None",
+            "        if not _failed(done):\n            return None",
+            "        if not _failed(done) or not done.errors:\n            return None",
             "a mount that failed without a word has mounted",
         ),
         (
             "mount-on-a-dead-disk",
-            "    if cause.is_finding and not _disk_reads(channel, plan, left):",
-            "    if False:",
+            "        if cause.is_finding and not self._disk_reads():",
+            "        if False:",
             "a file system on a disk that fails is lost",
         ),
         (
             "slots-on-a-dead-disk",
-            "    if suspect and not _disk_reads(channel, plan, left):",
-            "    if False:",
+            "        if suspect and not self._disk_reads():",
+            "        if False:",
             "slots of a disk that fails are lost",
         ),
         (
