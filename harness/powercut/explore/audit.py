@@ -299,7 +299,7 @@ class _StateAudit:
         seen.states += 1
         # With what hangs on it the same state is legal on the real disk: if that loses
         # something, too, the promise is not what was missing.
-        if losses and not self._losses(states, space, self._with_hanging(promise, state)):
+        if losses and self._losses(states, space, self._with_hanging(promise, state)) == []:
             seen.lost += 1
             seen.message = losses[0].message
             seen.lsns.update(*(finding.lsns for finding in losses))
