@@ -52,6 +52,9 @@ class Cause:
     reference: str
     """Where it is shown: a page below docs/ or a scenario."""
 
+    remedy: str
+    """What to change, in the words that the product takes."""
+
     needs_cache: bool = True
     """Whether it loses only what the disk's volatile cache loses."""
 
@@ -87,12 +90,18 @@ def _restored_ide(p: Parameters) -> bool:
     return ide and p.machine.start is Start.RESTORED and not p.machine.host_cache.write_cache
 
 
+_NO_CACHE: Final = (
+    "a disk that obeys, or none of its volatile cache: hdparm -W0 /dev/DISK (SATA), "
+    "sdparm --clear=WCE /dev/DISK (SCSI)"
+)
+
 _OF_A_LOSS: Final = (
     Cause(
         "workload",
         lambda p: isinstance(p.workload, WalSettings) and p.workload.plant != "none",
         "a fault was planted into it",
         "scenarios/planted/faults.yaml",
+        "none: the fault shows that powercut finds such faults",
         needs_cache=False,
     ),
     Cause(
@@ -100,6 +109,8 @@ _OF_A_LOSS: Final = (
         lambda p: isinstance(p.workload, WalSettings) and p.workload.sync is SyncMode.NONE,
         "it acknowledges what it never asked to be made durable",
         "scenarios/lying/no-sync.yaml",
+        "sync before acknowledging: fdatasync(2) or O_DSYNC; PRAGMA synchronous=FULL in SQLite, "
+        "fsync=on in PostgreSQL, innodb_flush_log_at_trx_commit=1 in MySQL",
         needs_cache=False,
     ),
     Cause(
@@ -107,6 +118,7 @@ _OF_A_LOSS: Final = (
         lambda p: not WITHOUT_BARRIERS.isdisjoint(p.filesystem.mount),
         "mounted without barriers, it sends no flush, whatever the disk needs",
         "scenarios/certify/nightly/mount-options.yaml",
+        "mount -o remount,barrier=1 DIR, and without nobarrier or barrier=0 in /etc/fstab",
     ),
     Cause(
         "guest block layer",
@@ -117,6 +129,7 @@ _OF_A_LOSS: Final = (
         "told by `queue/write_cache` that the disk writes through, it drops every flush, while "
         "the disk still keeps completed writes in a volatile cache",
         "scenarios/lying/guest-believes-write-through.yaml",
+        'echo "write back" > /sys/block/DISK/queue/write_cache',
     ),
     Cause(
         "hypervisor",
@@ -124,6 +137,7 @@ _OF_A_LOSS: Final = (
         "cache.no-flush (part of cache=unsafe) drops every flush, and with it what FUA and "
         "write-through are made of",
         "scenarios/matrix/unsafe-cache.yaml",
+        "libvirt: virsh edit VM, <driver cache='none'/>; QEMU: -drive file=FILE,cache=none",
     ),
     Cause(
         "hypervisor",
@@ -131,6 +145,7 @@ _OF_A_LOSS: Final = (
         "the NVMe controller offers FUA and ignores it, so that the block that commits the "
         "file system's journal stays in the volatile cache until the next flush",
         "docs/buses-and-formats.md",
+        "another bus (-device virtio-blk-pci,drive=ID), or cache=writethrough",
     ),
     Cause(
         "hypervisor",
@@ -138,6 +153,7 @@ _OF_A_LOSS: Final = (
         "an NVDIMM in an ordinary file has no flush: what the guest writes stays in the host's "
         "page cache",
         "scenarios/matrix/pmem.yaml",
+        "-device virtio-pmem-pci,memdev=ID in place of -device nvdimm",
         needs_cache=False,
     ),
     Cause(
@@ -145,18 +161,21 @@ _OF_A_LOSS: Final = (
         _restored_ide,
         "a restored IDE disk has a write cache that its guest was told it does not have",
         "docs/buses-and-formats.md",
+        "another bus (-device virtio-blk-pci,drive=ID), or cache=writeback",
     ),
     Cause(
         "disk",
         _ignores_flush,
         "it acknowledges flushes and makes nothing durable (disk.flush: ignored)",
         "scenarios/lying/ignored-flush.yaml",
+        _NO_CACHE,
     ),
     Cause(
         "disk",
         _ignores_fua,
         "it acknowledges writes with FUA before they are durable (disk.fua: ignored)",
         "scenarios/lying/ignored-flush.yaml",
+        _NO_CACHE,
     ),
 )
 
@@ -166,6 +185,7 @@ _USB: Final = Cause(
     "usb-storage does not hand its write-cache property on to the disk that it creates, so that "
     "another cache mode was tested than was asked for",
     "docs/buses-and-formats.md",
+    "another bus, or a newer QEMU, which hands all properties over",
 )
 
 

@@ -28,7 +28,7 @@ from powercut.report.page.certificate import certificate_html
 from powercut.report.page.history import write_history
 from powercut.scenario.choices import DiskModel
 
-WIDTH, HEIGHT = 1280, 1600
+WIDTH, HEIGHT = 1280, 2400
 TIMEOUT_S = 120
 SAFE, LOSSY = (0xD3, 0xEC, 0xDD), (0xF8, 0xD3, 0xCF)
 HATCH, UNKNOWN = (0xE5, 0x9A, 0x93), (0xFD, 0xEE, 0xC4)

@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from powercut.model.verdict import Verdict
 from powercut.report import words
+from powercut.report.page.certificate_answer import answer_of, settings_text
 from powercut.report.page.certificate_costs import (
     CostView,
     cost_views,
@@ -76,18 +77,20 @@ def certificate_html(certificate: Certificate, directory: Path) -> str:
     model = main_model(certificate)
     views = cost_views(certificate, families, drawn=model if costs > HISTOGRAMS_MAX else None)
     kinds = kinds_of(certificate, directory)
+    main_costs = {n: one for n, v in views.items() if (one := _on(model, v)) is not None}
     cells = certificate.cells
     return page("certificate.html.j2").render(
         certificate=certificate,
         directory=directory,
         groups=groups,
         views=views,
-        main_costs={n: one for n, v in views.items() if (one := _on(model, v)) is not None},
+        main_costs=main_costs,
+        answer=answer_of(certificate, kinds, main_costs),
+        settings_text=settings_text,
         model=model,
         kinds=kinds,
         kind_of={index: kind for kind in kinds for index in kind.members},
         surprises=[n for n, cell in enumerate(cells) if not cell.as_expected],
-        tone=_tone(cells),
         too_fast=[n for n, v in views.items() if any(view.too_fast for view in v)],
         totals={verdict: _count(cells, verdict) for verdict in sorted(Verdict, reverse=True)},
         acked=sum(cell.acked for cell in cells),
@@ -104,13 +107,6 @@ def certificate_html(certificate: Certificate, directory: Path) -> str:
         requests_per_commit=requests_per_commit,
         Verdict=Verdict,
     )
-
-
-def _tone(cells: Sequence[CertifiedCell]) -> Verdict:
-    """How the first line looks: bad as soon as a verdict is not the one that was expected."""
-    odd = [cell.verdict for cell in cells if not cell.as_expected]
-    known = any(verdict is not Verdict.INCONCLUSIVE for verdict in odd)
-    return Verdict.SAFE if not odd else Verdict.LOSSY if known else Verdict.INCONCLUSIVE
 
 
 def _on(model: Any, views: Sequence[CostView]) -> CostView | None:

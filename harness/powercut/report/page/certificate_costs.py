@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from powercut.model.verdict import Verdict
 from powercut.report.page.histogram import histogram_svg
@@ -65,11 +65,12 @@ def cost_views(
     """The views of each cell that has costs, by its number.
 
     `families` names the row that a cell shares with others; cells without one are compared
-    with those that differ from them in the cache mode alone.  With `drawn`, only the costs
-    on that model get a histogram.
+    with those that differ from them in the cache mode alone.  No cell is compared with one of
+    another file system, bus, image format or way of writing but for the sync.  With `drawn`, only
+    the costs on that model get a histogram.
     """
     row = {
-        number: families.get(number) or _but_cache(cell)
+        number: repr((families.get(number) or _but_cache(cell), _like(cell)))
         for number, cell in enumerate(certificate.cells)
     }
     safest: dict[tuple[str, str, DiskModel], tuple[int, float]] = {}
@@ -104,6 +105,13 @@ def _but_cache(cell: CertifiedCell) -> str:
         mode="json", exclude={"expect": True, "trials": True, "machine": _PARTS}
     )
     return repr(settings)
+
+
+def _like(cell: CertifiedCell) -> tuple[Any, ...]:
+    """What two cells must share for one's cost to say something about the other's."""
+    p = cell.parameters
+    workload = p.workload.model_dump(mode="json", exclude={"sync"})
+    return (p.filesystem.type.value, p.machine.bus.value, p.machine.format.value, workload)
 
 
 def _view(cost: Cost, safest: tuple[int, float] | None, drawn: DiskModel | None) -> CostView:
