@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Generator
 from fnmatch import fnmatch
+from pathlib import Path
 
 import pytest
 import wal_driver
@@ -20,14 +21,25 @@ MAY_SKIP_IN_CI: dict[str, str] = {
 """Patterns of node ids, and why their tests may skip even in CI."""
 
 
+LONGEST_FIRST = ("vm", "conformance", "planted", "property")
+"""Kinds of tests in the order in which several processes take them; the others come last."""
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Campaigns run by name only."""
+    """Campaigns run by name only; several processes end together if the long files come first."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=_by_kind)
     if "campaign" in (config.option.markexpr or ""):
         return
     left_out = [item for item in items if item.get_closest_marker("campaign")]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+
+
+def _by_kind(item: pytest.Item) -> int:
+    folders = [Path(__file__).parent / kind for kind in LONGEST_FIRST]
+    return next((at for at, one in enumerate(folders) if one in item.path.parents), len(folders))
 
 
 @pytest.fixture(scope="session")

@@ -39,6 +39,7 @@ HEAD = """powercut: 1
 filesystem: {type: raw}
 workload: {direct: true, record: 4096, align: 4096}
 cut: {trigger: {acks: 10}}
+disk: {flush_latency: 10ms}  # longer than any ack is on its way on a busy host
 """
 TWO = (
     HEAD

@@ -49,7 +49,7 @@ def test_nvme_on_xfs_is_convicted_at_any_instant(run):
 def test_an_honest_disk_is_safe_by_64_states_that_go_on(run, filesystem):
     result = run(
         f"filesystem: {{type: {filesystem}}}\ndisk: {{atomic_unit: 4096}}\n"
-        "cut: {trigger: {acks: 100}}\ncontrols: none\n"
+        "cut: {trigger: {acks: 100}}\ncontrols: none\nexplore: {budget: auto}\n"
     )
     trial = only(result)
     assert trial.findings == ()
