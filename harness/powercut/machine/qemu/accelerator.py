@@ -87,10 +87,11 @@ def prove(
     """Boots a probe guest and waits for its hello; the guest is gone when this returns."""
     ours, theirs = socket.socketpair()
     start = time.monotonic()
-    with ours, theirs, tempfile.NamedTemporaryFile() as output:
+    with ours, theirs, tempfile.TemporaryFile() as output:  # no name that a kill would leave
         argv = probe_argv(accelerator, image, theirs.fileno())
         try:
-            qemu = spawn(argv, Path(output.name), pass_fds=(theirs.fileno(),))
+            log = Path(f"/proc/self/fd/{output.fileno()}")
+            qemu = spawn(argv, log, pass_fds=(theirs.fileno(),))
         except HostError as error:
             return Proof(False, str(error), 0.0, error.hint)
         theirs.close()  # so that the end of QEMU is the end of the stream
