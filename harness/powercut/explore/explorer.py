@@ -45,7 +45,7 @@ from powercut.explore.request import (
     Listener,
     Reservoir,
 )
-from powercut.explore.state_judge import Judgement, judge_in_guest
+from powercut.explore.state_judge import Judgement, StateJudge, judge_in_guest
 from powercut.explore.work import Answers, Deepen, Recoveries, Work
 from powercut.explore.worker import LocalWorker
 from powercut.model.contract import ATOMIC_UNIT
@@ -53,6 +53,7 @@ from powercut.model.errors import HostError
 from powercut.model.verdict import Confirmed, Finding, FindingKind, Verdict, lsn_ranges
 from powercut.recording import state_ref
 from powercut.recording.trial_recording import TrialRecording, open_trial
+from powercut.rig import commands
 from powercut.rig.engine_choice import choose_engine
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.engines import boots_recorded_kernel, records_recoveries
@@ -64,6 +65,7 @@ from powercut.store.exploration import (
 )
 from powercut.store.layout import TrialDir
 from powercut.store.packed import has_evidence
+from powercut.workload.port import Recognised
 
 _BATCH: Final = 16
 _BLOCK: Final = 16  # instants that stay together when they are shuffled
@@ -320,7 +322,9 @@ class _Run:
         )
 
     def _compare_with_exposure(self) -> None:
-        """Rule 3."""
+        """Rule 3, for workloads whose bytes are recognised."""
+        if not isinstance(self.recorded.promises, Recognised):
+            return
         report = exposure(self.recorded.evidence)
         exposed = {lsn for span in report.exposed_lsns for lsn in span}
         unseen = {lsn for span in report.never_written_lsns for lsn in span}
@@ -352,9 +356,15 @@ class _Run:
                 )
 
     def _confirm(self, state: CrashState, found: Finding) -> tuple[Confirmed, str]:
-        """Whether the recorded kernel loses a record of `found`, too, in `state`."""
+        """Whether the recorded kernel loses a record of `found`, too, in `state`; where that is
+        what has recovered it already, whether it does so again.
+        """
         try:
-            seen = judge_in_guest(self.recorded, state, after=self.wanted.after, received=False)
+            if commands.on_host_files(self.recorded.parameters):
+                with StateJudge(self.recorded, self.choice) as states:
+                    seen = states.judge(state, received=False)
+            else:
+                seen = judge_in_guest(self.recorded, state, after=self.wanted.after, received=False)
         except HostError as error:
             return "not tried", str(error)
         return confirms(seen.findings, [found]), _said(seen)

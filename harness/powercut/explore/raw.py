@@ -74,7 +74,7 @@ class RawExploration:
         self.recorded, self.options, self.collected = recorded, options, collected
         self.space = recorded.space
         self.log = RawLog(
-            recorded.directory.base_image, self.space, recorded.layout, recorded.run_id
+            recorded.directory.base_image, self.space, recorded.evidence.layout, recorded.run_id
         )
         self.instants = events(self.space, options.at)
         self.swept: frozenset[str] = frozenset()
@@ -278,7 +278,7 @@ class RawExploration:
 
     def _background_fine(self, moment: Moment, required: LsnRange | None, attempted: int) -> bool:
         """Whether the slots that are the same in all states of the instant are in order."""
-        slots = np.arange(self.recorded.layout.slots)
+        slots = np.arange(self.recorded.evidence.layout.slots)
         good = fine(self.log, slots, self.log.background[None, :], required, attempted)[0]
         good[moment.slots] = True
         return bool(good.all())
@@ -302,7 +302,7 @@ class RawExploration:
             observation = self.log.observation(reading, row)
         else:
             observation = self._from_image(state)
-        return check_log(required, attempted, observation, self.recorded.layout)
+        return check_log(required, attempted, observation, self.recorded.evidence.layout)
 
     def _sampling(self, count: int) -> bool:
         """Whether to compare one of `count` states: the first of all, then one in so many."""
@@ -384,7 +384,7 @@ class RawExploration:
             observation = self.log.observation(reading, 0)
         else:
             observation = self._from_image(state)
-        findings = check_log(required, attempted, observation, self.recorded.layout)
+        findings = check_log(required, attempted, observation, self.recorded.evidence.layout)
         self.checked += 1
         self._drawn[state.policy] += 1
         self.collected.add(state.policy, findings, partial(_itself, state))

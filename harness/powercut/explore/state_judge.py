@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from powercut.checkers.judge import judge
@@ -21,7 +21,6 @@ from powercut.model.errors import UsageError
 from powercut.model.observation import Observation
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict, lsn_ranges
 from powercut.model.versions import HOST
-from powercut.model.wal import WalLayout
 from powercut.recording.open_recording import RecordedSystem, Recording
 from powercut.recover.order import EngineOrder
 from powercut.recover.plan import RecoveryPlan
@@ -29,7 +28,8 @@ from powercut.recover.port import BootsRecordedKernel, ImageWrite, RecoveryEngin
 from powercut.rig.engine_choice import EngineChoice, engine_for
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.engines import follows_plans, open_engine, start_engine
-from powercut.workload.wal.check import check_state
+from powercut.workload.port import StateClaims
+from powercut.workload.table import workload_of
 
 START_S: Final = 180.0
 STATE_S: Final = 60.0
@@ -75,33 +75,22 @@ class Judgement:
         return "; ".join(finding.message for finding in self.lossy or self.findings)
 
 
-@dataclass(frozen=True)
-class Claims:
-    """What recovery of a state must return, and the highest LSN that was attempted before."""
-
-    required: tuple[LsnRange, ...]
-    attempted: int
-
-
-def claims_at(recording: Recording, state: CrashState) -> Claims:
+def claims_at(recording: Recording, state: CrashState) -> StateClaims:
     """What was claimed at the instant of `state`, and promised after an earlier recovery of it."""
-    claims = recording.evidence.claims
-    required = claims.required(state.instant)
-    promised = state.again.promised if state.again else ()
-    attempted = max(
-        claims.attempted_before(state.instant), state.again.attempted if state.again else 0
-    )
-    return Claims(((required,) if required else ()) + promised, attempted)
+    claims = recording.promises.claims_at(state.instant)
+    if state.again is None:
+        return claims
+    required = (*claims.required, *state.again.promised)
+    attempted = max(claims.attempted, state.again.attempted)
+    return replace(claims, required=required, attempted=attempted)
 
 
-def claims_as_received(recording: Recording, state: CrashState) -> Claims:
+def claims_as_received(recording: Recording, state: CrashState) -> StateClaims:
     """The same; but at the live cut all that was received until the channel was empty counts."""
-    claims, cut = recording.evidence.claims, recording.timeline.cut
+    cut = recording.timeline.cut
     if cut is None or state.instant < int(cut.at):
         return claims_at(recording, state)
-    first = claims.layout.oldest_required(claims.attempted)
-    required = (LsnRange(first, claims.acked),) if first <= claims.acked else ()
-    return Claims(required, claims.attempted)
+    return recording.promises.claims_received()
 
 
 class StateJudge(ResourceOwner):
@@ -119,12 +108,12 @@ class StateJudge(ResourceOwner):
         after: int = 0,
         track_reads: bool = False,
         shelf: EngineShelf | None = None,
-        state_s: float = STATE_S,
+        state_s: float | None = None,
     ) -> None:
         """Starts nothing.  Raises UsageError if nobody knows how the records lie."""
         super().__init__()
         self.choice = choice
-        plan, self.layout = _known(recording)
+        plan = _known(recording)
         self._recording = recording
         self._system = recording.system
         self._shelf = shelf
@@ -136,7 +125,8 @@ class StateJudge(ResourceOwner):
             track_reads,
         )
         self._images = StateImages(recording.space)
-        self._state_s = state_s
+        usual_s = workload_of(self._system.parameters).recovery_s
+        self._state_s = usual_s if state_s is None else state_s
         self._boots_before = 0
         self.engine: RecoveryEngine
         self.tests = 0
@@ -169,9 +159,9 @@ class StateJudge(ResourceOwner):
         self.tests += 1
         return self.engine.recover(writes, timeout_s=self._state_s)
 
-    def findings(self, claims: Claims, observation: Observation) -> tuple[Finding, ...]:
+    def findings(self, claims: StateClaims, observation: Observation) -> tuple[Finding, ...]:
         """The findings on what was recovered of a state, against what was claimed."""
-        return check_state(claims.required, claims.attempted, observation, self.layout)
+        return self._recording.promises.check(claims, observation)
 
     def judge(
         self, state: CrashState, space: StateSpace | None = None, *, received: bool = True
@@ -192,7 +182,7 @@ def open_judge(recording: Recording, engine: str = "auto", *, kernel: str = HOST
     Raises UsageError if nobody knows how the records lie, or if `engine` cannot do this
     recording; HostError if that one does not work here.
     """
-    raw = not _known(recording)[0].filesystem
+    raw = not _known(recording).filesystem
     choice = engine_for(recording.image_format, raw=raw, name=engine, kernel=kernel)
     return StateJudge(recording, choice)
 
@@ -200,7 +190,7 @@ def open_judge(recording: Recording, engine: str = "auto", *, kernel: str = HOST
 def require_recorded_kernel(recording: Recording, engine: str) -> None:
     """Raises HostError unless `engine` recovers with the kernel of the recording here."""
     system = recording.system
-    order = EngineOrder(recording.base, _known(recording)[0], system.parameters)
+    order = EngineOrder(recording.base, _known(recording), system.parameters)
     made = open_engine(engine, order)
     if not isinstance(made, BootsRecordedKernel):
         raise UsageError(f"engine {engine} has a kernel of its own")
@@ -223,13 +213,10 @@ def judge_in_guest(
         return states.judge(state, received=received)
 
 
-def _known(recording: Recording) -> tuple[RecoveryPlan, WalLayout]:
-    if recording.plan is None or recording.layout is None:
-        raise UsageError(
-            f"{recording.directory.path}: nobody said how the records of this log lie",
-            hint="import it again with --run-id, --layout and --record",
-        )
-    return recording.plan, recording.layout
+def _known(recording: Recording) -> RecoveryPlan:
+    _ = recording.promises  # which nobody knows of some imports
+    assert recording.plan is not None
+    return recording.plan
 
 
 def _going_on(

@@ -37,12 +37,17 @@ from powercut.scenario.settings import ControlKind, Parameters
 from powercut.store.exploration import ExplorationFinding, ExploreResult, read_exploration
 from powercut.store.layout import TrialDir, TrialRecord
 from powercut.store.trial_result import FindingRecord, StatesRecovered, TrialResult, lost_lsns
+from powercut.workload.port import AcksByLines, Continues
+from powercut.workload.table import workload_of
 
 AUTO_STATES: Final = 64
 """States of one recording that budget `auto` recovers."""
 
 AUTO_AFTER: Final = 16
 """Records by which the workload then goes on after each recovery."""
+
+_STATES_MIN: Final = 32
+"""States below which nothing is SAFE of a workload whose bytes are not recognised."""
 
 _PER_POLICY: Final = 64
 """States that one policy draws at one instant at most, where a recording has few."""
@@ -60,7 +65,8 @@ def wanted_by(
     if settings.budget == "off" or (auto and convicted):
         return None
     grows = parameters.machine.format is not ImageFormat.RAW
-    goes_on = grows or (auto and not commands.is_bare(parameters))
+    continues = isinstance(workload_of(parameters), Continues)
+    goes_on = continues and (grows or (auto and not commands.is_bare(parameters)))
     budget = Budget(AUTO_STATES) if auto else Budget.parse(settings.budget)
     if (auto or grows) and not settings.depth:
         # All of them of the recording itself: guests, which formats need, record no recoveries.
@@ -132,6 +138,8 @@ def explored(
     record = trial.read_record()
     if record.control not in (None, ControlKind.HONEST):
         return result
+    if not _believable(trial, record):
+        return result
     convicted = result.verdict is Verdict.LOSSY
     # What is missing of the evidence keeps it from being SAFE whatever its states say.
     decided = convicted or any(f.kind is FindingKind.INCOMPLETE for f in result.findings)
@@ -172,6 +180,19 @@ def explored(
     )
 
 
+def _believable(trial: TrialDir, record: TrialRecord) -> bool:
+    """Whether what a program's check says of crash states counts: not if it finds operations
+    where none was tried.  The judge has said so (powercut.trial.judge_lines).
+    """
+    workload = workload_of(record.parameters)
+    if not isinstance(workload, AcksByLines):
+        return True
+    try:
+        return not workload.check_untouched(trial.read_untouched())
+    except DamagedRecording:
+        return False
+
+
 def _states(seen: ExploreResult) -> StatesRecovered:
     coverage = seen.coverage
     unknown = sum(f.states for f in seen.findings if f.kind is FindingKind.INCOMPLETE)
@@ -200,6 +221,8 @@ def _missing(record: TrialRecord, acked: int, states: StatesRecovered | None) ->
             f"no crash state was recovered{why}: that the bytes of each record were durable does "
             "not show that recovery finds its way to them"
         )
+    elif states.states < _STATES_MIN and commands.on_host_files(record.parameters):
+        yield _unknown(f"only {states.states} states were recovered, and bytes are not recognised")
     elif acked and not states.by_policy.get(FIRST):
         yield _unknown(
             f"no crash state of nothing but what was durable ({FIRST}) was recovered: whatever "

@@ -15,7 +15,7 @@ from powercut.explore.depth import DEEPER, Drawn, Recovered, SecondState, cut_ag
 from powercut.explore.recovery_timeline import durability_during_recovery, timeline_of_record
 from powercut.explore.request import Prune
 from powercut.explore.state_images import AnswerCache
-from powercut.explore.state_judge import STATE_S, Claims, StateJudge, claims_at
+from powercut.explore.state_judge import STATE_S, StateJudge, claims_at
 from powercut.explore.work import Answers, Batch, Deepen, Recoveries, StateJudgement, Work
 from powercut.model.errors import HostError
 from powercut.model.observation import Observation
@@ -28,6 +28,7 @@ from powercut.rig.engine_choice import EngineChoice
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.scratch import scratch
 from powercut.store.layout import TrialDir
+from powercut.workload.port import StateClaims
 
 RERUN_ONE_IN: Final = 100
 """Of the states decided by pruning one in so many is recovered all the same."""
@@ -53,7 +54,7 @@ class LocalWorker(ResourceOwner):
         self._decided = AnswerCache(base) if work.prune is not Prune.NOTHING else None
         self._rerun = random.Random(f"{work.seed}/rerun")
         self._durability = durability_during_recovery(
-            self._recorded.evidence.timeline, self._recorded.parameters.machine
+            self._recorded.timeline, self._recorded.parameters.machine
         )
 
     def _open(self, stack: ExitStack) -> None:
@@ -163,11 +164,11 @@ class LocalWorker(ResourceOwner):
                     self._second_cuts(again, deeper, task, deeper_limit, level + 1, judged, count)
 
     def _judge_second(
-        self, first: CrashState, second: SecondState, claims: Claims
+        self, first: CrashState, second: SecondState, claims: StateClaims
     ) -> StateJudgement:
         later = (second.later,) if second.later else ()
         attempted = max(claims.attempted, second.attempted)
-        claims = Claims((*claims.required, *later), attempted)
+        claims = replace(claims, required=(*claims.required, *later), attempted=attempted)
         judged = self._judge(list(second.writes), claims)
         policy = f"recovery/{second.state.policy}"
         if not judged.findings:
@@ -178,7 +179,7 @@ class LocalWorker(ResourceOwner):
         )
         return replace(judged, findings=told, policy=policy, again=cut_again(first, second))
 
-    def _judge(self, writes: list[ImageWrite], claims: Claims) -> StateJudgement:
+    def _judge(self, writes: list[ImageWrite], claims: StateClaims) -> StateJudgement:
         def found(observation: Observation) -> StateJudgement:
             later = observation.later
             return StateJudgement(

@@ -56,6 +56,12 @@ class History:
     round_trips: RoundTrips = field(default_factory=RoundTrips.none)
     marked: bool = False
 
+    @classmethod
+    def nothing(cls) -> History:
+        """Nothing was claimed, or not in this way."""
+        none = np.zeros(0, np.int64)
+        return cls(none, none, none, none, none, none)
+
     @property
     def acked(self) -> int:
         """Highest acknowledged LSN; 0 if none."""

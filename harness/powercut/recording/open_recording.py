@@ -23,6 +23,8 @@ from powercut.model.wal import WalLayout
 from powercut.recover.plan import RecoveryPlan
 from powercut.scenario.settings import Parameters
 from powercut.store.layout import TrialDir
+from powercut.workload.port import Promises
+from powercut.workload.wal.promises import WalPromises
 
 TRIAL_FILE = "trial.json"
 IMPORT_FILE = "import.json"
@@ -40,6 +42,7 @@ class RecordedSystem:
 class Recording:
     """One recording, read and checked.
 
+    `known_promises` is what was claimed where no record names itself: of a program.
     `layout` and `plan` are None if nobody knows where the records of a log lie: then
     there are states and no judgement.
     `imported` says that the timeline was made of a foreign log, whose instants are no
@@ -64,12 +67,18 @@ class Recording:
     gaps: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     known_evidence: Evidence | None = None
+    known_promises: Promises | None = None
 
     @cached_property
     def evidence(self) -> Evidence:
         """The records found in the writes.  Raises UsageError without a layout."""
         if self.known_evidence is not None:
             return self.known_evidence
+        if self.known_promises is not None:
+            raise UsageError(
+                f"{self.directory.path}: it is of a program, whose bytes powercut does not know",
+                hint="its crash states can be explored and materialised: powercut explore",
+            )
         if self.layout is None:
             raise UsageError(
                 f"{self.directory.path}: nobody said how the records of this log lie",
@@ -77,9 +86,18 @@ class Recording:
             )
         return gather(self.timeline, self.history, self.run_id, self.layout, deep=True)
 
+    @property
+    def promises(self) -> Promises:
+        """What was claimed.  Raises UsageError without a layout, if it takes one to know."""
+        if self.known_promises is not None:
+            return self.known_promises
+        return WalPromises(self.evidence)
+
     @cached_property
     def space(self) -> StateSpace:
         """All crash states."""
+        if self.known_promises is not None:
+            return StateSpace(self.timeline, self.known_promises.requirements)
         if self.layout is None:
             return StateSpace(self.timeline)
         return StateSpace(self.timeline, self.evidence.claims, self.evidence.sets)
@@ -87,6 +105,8 @@ class Recording:
     @property
     def start_ns(self) -> int:
         """The instant from which times are told: the first attempt, else the first request."""
+        if self.known_promises is not None and self.known_promises.start_ns is not None:
+            return self.known_promises.start_ns
         if len(self.history.attempt_ns) and not self.imported:
             return int(self.history.attempt_ns[0])
         requests = self.timeline.requests

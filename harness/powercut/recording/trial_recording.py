@@ -15,14 +15,16 @@ from powercut.crash.evidence import Evidence, gather
 from powercut.disk.pclog import host_failures
 from powercut.model.contract import CutKind
 from powercut.model.errors import DamagedRecording
+from powercut.model.history import History
 from powercut.model.timeline import Timeline
-from powercut.model.wal import WalLayout
-from powercut.recording.bound import read_acks, read_disk_log
+from powercut.recording.bound import read_acks, read_disk_log, read_lines
 from powercut.recording.open_recording import RecordedSystem, Recording
 from powercut.recover.plan import RecoveryPlan
 from powercut.rig import commands
 from powercut.scenario.settings import Parameters
 from powercut.store.layout import TrialDir, TrialRecord
+from powercut.workload.port import AcksByLines, Promises
+from powercut.workload.table import workload_of
 from powercut.workload.wal.commands import wal_layout
 
 
@@ -38,7 +40,6 @@ class TrialRecording(Recording):
     """The recording of a trial: what was run, and how its records lie, is known."""
 
     record: TrialRecord
-    layout: WalLayout
     plan: RecoveryPlan
 
     @classmethod
@@ -46,23 +47,48 @@ class TrialRecording(Recording):
         cls, directory: TrialDir, record: TrialRecord, evidence: Evidence, gaps: Sequence[str] = ()
     ) -> TrialRecording:
         """The recording in `directory` that `record` and `evidence` were read from."""
+        recording = cls._of(directory, record, evidence.timeline, evidence.history, gaps)
+        layout = wal_layout(record.parameters)
+        return replace(recording, layout=layout, known_evidence=evidence)
+
+    @classmethod
+    def of_promises(
+        cls,
+        directory: TrialDir,
+        record: TrialRecord,
+        timeline: Timeline,
+        promises: Promises,
+        gaps: Sequence[str] = (),
+    ) -> TrialRecording:
+        """The recording of a program in `directory`."""
+        recording = cls._of(directory, record, timeline, History.nothing(), gaps)
+        return replace(recording, known_promises=promises)
+
+    @classmethod
+    def _of(
+        cls,
+        directory: TrialDir,
+        record: TrialRecord,
+        timeline: Timeline,
+        history: History,
+        gaps: Sequence[str],
+    ) -> TrialRecording:
         run_id = bytes.fromhex(record.run_id)
-        plan = commands.recovery_plan(record.parameters, run_id)
+        plan = commands.recovery_plan(record.parameters, run_id, record.trial.seed)
         return cls(
             directory=directory,
             title=f"{record.scenario}, {record.cell}, trial {record.trial.number}",
             base=directory.base_image,
             filesystem=plan.filesystem,
-            timeline=evidence.timeline,
-            history=evidence.history,
+            timeline=timeline,
+            history=history,
             run_id=run_id,
             record=record,
-            layout=wal_layout(record.parameters),
+            layout=None,
             plan=plan,
             image_format=record.parameters.machine.format,
             system=RecordedSystem(record.parameters, record.versions),
             gaps=tuple(gaps),
-            known_evidence=evidence,
         )
 
     def tearing_at(self, atomic_unit: int) -> TrialRecording:
@@ -72,6 +98,8 @@ class TrialRecording(Recording):
         """
         contract = replace(self.timeline.contract, atomic_unit=atomic_unit)
         timeline = replace(self.timeline, contract=contract)
+        if self.known_promises is not None:
+            return replace(self, timeline=timeline)
         return replace(self, timeline=timeline, known_evidence=self.evidence)
 
     @property
@@ -93,10 +121,13 @@ def open_trial(trial: TrialDir) -> TrialRecording:
             "nothing follows from its crash states",
             hint="make room on the host, or look at its disk, and record again",
         )
-    recorded = read_acks(trial)
     gaps = [record.trouble] if record.trouble else []
     if not timeline.complete:
         gaps.append("the disk log was not closed: later requests are missing")
+    workload = workload_of(record.parameters)
+    if isinstance(workload, AcksByLines):
+        return _of_lines(trial, record, timeline, workload, gaps)
+    recorded = read_acks(trial)
     if not recorded.complete:
         gaps.append("the history of acks was cut off: later ones may be missing")
     if recorded.history.error:
@@ -108,3 +139,20 @@ def open_trial(trial: TrialDir) -> TrialRecording:
     run_id = bytes.fromhex(record.run_id)
     evidence = gather(timeline, recorded.history, run_id, layout, deep=True)
     return TrialRecording.of(trial, record, evidence, gaps)
+
+
+def _of_lines(
+    trial: TrialDir,
+    record: TrialRecord,
+    timeline: Timeline,
+    workload: AcksByLines,
+    gaps: list[str],
+) -> TrialRecording:
+    if not trial.base_image.is_file():
+        raise DamagedRecording(f"{trial.base_image}: the disk at power-on is missing")
+    if record.cut_ns is None or timeline.cut is None or int(timeline.cut.at) != record.cut_ns:
+        raise DamagedRecording(f"{trial.path}: the disk log is not that of this cut")
+    promises = workload.promises_by_lines(read_lines(trial), record.cut_ns)
+    timeline = under_cut(timeline, record.parameters.cut.kind)
+    gaps += promises.gaps
+    return TrialRecording.of_promises(trial, record, timeline, promises, gaps)

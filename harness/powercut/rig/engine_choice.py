@@ -44,6 +44,8 @@ def choose_engine(
     `kernel` is the User-Mode Linux for `uml`: the host's, or that of a Debian suite.
     Raises UsageError if `name` cannot do it, HostError if it does not work here.
     """
+    if commands.on_host_files(parameters):
+        return _for_host_files(name, kernel)
     image_format = parameters.machine.format
     raw = commands.is_raw(parameters)
     if raw and name in ("auto", "raw") and (after or depth) and image_format is ImageFormat.RAW:
@@ -53,6 +55,15 @@ def choose_engine(
             hint="leave out --after and --depth for this recording",
         )
     return engine_for(image_format, raw=raw, name=name, kernel=kernel)
+
+
+def _for_host_files(name: str, kernel: str) -> EngineChoice:
+    if name in ("auto", "uml"):
+        return engine_for(ImageFormat.RAW, raw=False, name="uml", kernel=kernel)
+    raise UsageError(
+        f"the program's check runs on this host's files, which engine {name} does not have",
+        hint="--engine uml, or leave it out",
+    )
 
 
 def engine_for(

@@ -182,7 +182,7 @@ class HostFilesRecording(RecordingInProgress):
         plan = commands.recovery_plan(self.job.parameters, self.run.run_id, self.run.seed)
         timeout_s = self.workload.recovery_s
         left = changed_parts(base, medium)
-        with UmlEngine(base, plan, programs={}) as engine:
+        with UmlEngine(base, plan) as engine:
             engine.start(timeout_s=self.deadline.at_least(GRACE_S))
             self.directory.write_untouched(engine.recover([], timeout_s=timeout_s))
             seen = engine.recover(left, timeout_s=timeout_s)

@@ -67,6 +67,20 @@ class HostFiles:
 Contents = GuestPrograms | HostFiles
 
 
+@dataclass(frozen=True)
+class StateClaims:
+    """What was claimed before a cut at `instant`.
+
+    Of a prefix `required` must come back, and nothing beyond `attempted`; what was promised after
+    an earlier recovery of the same disk is among it.  Of a set they count acks and attempts in
+    their order.
+    """
+
+    instant: int
+    required: tuple[LsnRange, ...]
+    attempted: int
+
+
 class Promises(Protocol):
     """What one run claimed."""
 
@@ -90,19 +104,14 @@ class Promises(Protocol):
     def gaps(self) -> tuple[str, ...]:
         """What keeps the claims from being all that was claimed, in words; empty if nothing."""
 
-    def check(
-        self,
-        instant: int,
-        observation: Observation,
-        *,
-        also: Sequence[LsnRange] = (),
-        attempted: int = 0,
-    ) -> tuple[Finding, ...]:
-        """What came back from a crash state of `instant`, against what was claimed before it.
+    def claims_at(self, instant: int) -> StateClaims:
+        """What was claimed before a cut at `instant`."""
 
-        `also` was promised, and as much as `attempted` tried, after an earlier recovery of the
-        same disk.
-        """
+    def claims_received(self) -> StateClaims:
+        """All that was received until nothing more came: what the live cut is held against."""
+
+    def check(self, claims: StateClaims, observation: Observation) -> tuple[Finding, ...]:
+        """What came back from one disk, against `claims`."""
 
 
 @runtime_checkable

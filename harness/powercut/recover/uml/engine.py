@@ -85,7 +85,8 @@ class UmlEngine(Closing):
     ) -> None:
         self._base = base
         self._plan = plan
-        self._programs = {"/bin/wal": WAL_BINARY} if programs is None else dict(programs)
+        usual = {} if plan.host is not None else {"/bin/wal": WAL_BINARY}
+        self._programs = usual if programs is None else dict(programs)
         self._origin = Origin(base)
         self._memory_mib = memory_mib or _GUEST_MIB + 3 * -(-self._origin.size >> 20)
         self._chunk = chunk_sectors

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from powercut.model.observation import Observation
 from powercut.model.operations import OperationHistory
-from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
+from powercut.model.units import NEVER
+from powercut.model.verdict import Finding, FindingKind, Verdict
+from powercut.workload.port import StateClaims
 from powercut.workload.program.check import check_operations
 from powercut.workload.program.claims import sighting_of
 
@@ -41,18 +42,20 @@ class ProgramPromises:
         """What it says of itself, and claims of its that cannot be."""
         return self.requirements.trouble
 
-    def check(
-        self,
-        instant: int,
-        observation: Observation,
-        *,
-        also: Sequence[LsnRange] = (),
-        attempted: int = 0,
-    ) -> tuple[Finding, ...]:
-        """The operations before `instant`; no program goes on after a recovery."""
-        if also or attempted:
-            raise ValueError("a program made promises after a recovery, and none can go on")
+    def claims_at(self, instant: int) -> StateClaims:
+        """The operations before `instant`, counted."""
+        required = self.requirements.required(instant)
+        attempted = len(self.requirements.attempted_before(instant))
+        return StateClaims(instant, (required,) if required else (), attempted)
+
+    def claims_received(self) -> StateClaims:
+        """All of them: its lines carry the instant at which they were written."""
+        return self.claims_at(int(NEVER))
+
+    def check(self, claims: StateClaims, observation: Observation) -> tuple[Finding, ...]:
+        """The operations before the instant of `claims`."""
         if not observation.recovered and observation.complete:
             message = f"the file system does not mount: {observation.failure}"
             return (Finding(FindingKind.NOT_RECOVERED, Verdict.LOSSY, message),)
-        return tuple(check_operations(self.requirements, instant, sighting_of(observation)))
+        seen = sighting_of(observation)
+        return tuple(check_operations(self.requirements, claims.instant, seen))

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from powercut.crash.claims import Claims
@@ -11,8 +10,10 @@ from powercut.crash.evidence import Evidence, gather
 from powercut.model.history import History
 from powercut.model.observation import Observation
 from powercut.model.timeline import Timeline
+from powercut.model.units import NEVER
 from powercut.model.verdict import Finding, LsnRange
 from powercut.model.wal import WalLayout
+from powercut.workload.port import StateClaims
 from powercut.workload.wal.check import check_state
 
 
@@ -58,17 +59,20 @@ class WalPromises:
         error = self.evidence.history.error
         return (f"the workload failed: {error}",) if error else ()
 
-    def check(
-        self,
-        instant: int,
-        observation: Observation,
-        *,
-        also: Sequence[LsnRange] = (),
-        attempted: int = 0,
-    ) -> tuple[Finding, ...]:
-        """The records before `instant`, those in `also`, and life after the recovery."""
+    def claims_at(self, instant: int) -> StateClaims:
+        """The records that were acknowledged before `instant`."""
         claims = self.evidence.claims
         required = claims.required(instant)
-        asked = ((required,) if required else ()) + tuple(also)
-        tried = max(claims.attempted_before(instant), attempted)
-        return check_state(asked, tried, observation, self.evidence.layout)
+        attempted = claims.attempted_before(instant)
+        return StateClaims(instant, (required,) if required else (), attempted)
+
+    def claims_received(self) -> StateClaims:
+        """All records that were ever acknowledged, but for those given up since."""
+        claims = self.evidence.claims
+        first = claims.layout.oldest_required(claims.attempted)
+        required = (LsnRange(first, claims.acked),) if first <= claims.acked else ()
+        return StateClaims(int(NEVER), required, claims.attempted)
+
+    def check(self, claims: StateClaims, observation: Observation) -> tuple[Finding, ...]:
+        """The records of `claims`, and life after the recovery."""
+        return check_state(claims.required, claims.attempted, observation, self.evidence.layout)
