@@ -26,13 +26,14 @@ from powercut.crash.survey import FIRST
 from powercut.explore.explorer import explore
 from powercut.explore.request import Budget, ExploreProgress, ExploreRequest
 from powercut.model.contract import ATOMIC_UNIT
-from powercut.model.errors import DamagedRecording, PowercutError
+from powercut.model.errors import DamagedRecording, HostError, PowercutError
 from powercut.model.machine import ImageFormat
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Origin, Verdict, lsn_ranges
 from powercut.recording import state_ref
 from powercut.recording.trial_recording import open_trial
 from powercut.rig import commands
 from powercut.rig.engine_shelf import EngineShelf
+from powercut.rig.host_files import executable_of, sha256_of
 from powercut.scenario.settings import ControlKind, Parameters
 from powercut.store.exploration import ExplorationFinding, ExploreResult, read_exploration
 from powercut.store.layout import TrialDir, TrialRecord
@@ -148,6 +149,7 @@ def explored(
     findings: list[Finding] = []
     if wanted is not None:
         try:
+            _require_same_program(record)
             if again:
                 wanted = as_before(trial, wanted)
             seen = explore(trial, wanted, keep=not again, on_event=on_event, shelf=shelf)
@@ -178,6 +180,18 @@ def explored(
             "timings_s": result.timings_s | ({} if spent is None else {"explore": spent}),
         }
     )
+
+
+def _require_same_program(record: TrialRecord) -> None:
+    """Raises HostError if the program on this host's files is not the one that was recorded."""
+    if not commands.on_host_files(record.parameters):
+        return
+    then, now = record.versions.get("program_sha256"), executable_of(record.parameters)
+    if then != sha256_of(now):
+        raise HostError(
+            f"{now} has changed since the recording was made, and its check with it",
+            hint="put back the program that was recorded, or record again",
+        )
 
 
 def _believable(trial: TrialDir, record: TrialRecord) -> bool:

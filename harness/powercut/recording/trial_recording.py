@@ -17,7 +17,7 @@ from powercut.model.contract import CutKind
 from powercut.model.errors import DamagedRecording
 from powercut.model.history import History
 from powercut.model.timeline import Timeline
-from powercut.recording.bound import read_acks, read_disk_log, read_lines
+from powercut.recording.bound import doubts_of, read_acks, read_disk_log, read_lines
 from powercut.recording.open_recording import RecordedSystem, Recording
 from powercut.recover.plan import RecoveryPlan
 from powercut.rig import commands
@@ -152,7 +152,13 @@ def _of_lines(
         raise DamagedRecording(f"{trial.base_image}: the disk at power-on is missing")
     if record.cut_ns is None or timeline.cut is None or int(timeline.cut.at) != record.cut_ns:
         raise DamagedRecording(f"{trial.path}: the disk log is not that of this cut")
-    promises = workload.promises_by_lines(read_lines(trial), record.cut_ns)
+    packets = read_lines(trial)
+    if doubts := doubts_of(timeline, packets, record.damage):
+        raise DamagedRecording(
+            f"{trial.path}: {'; '.join(doubts)}: nothing follows from its crash states",
+            hint="look after the host, and record again",
+        )
+    promises = workload.promises_by_lines(packets, record.cut_ns)
     timeline = under_cut(timeline, record.parameters.cut.kind)
     gaps += promises.gaps
     return TrialRecording.of_promises(trial, record, timeline, promises, gaps)

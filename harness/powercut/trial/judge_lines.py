@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from powercut.checkers.judge import Checker, run_checkers, without_conviction
+from powercut.checkers.judge import Checker, Judgement, run_checkers, without_conviction
 from powercut.model.errors import PowercutError
 from powercut.model.observation import Observation
 from powercut.model.units import NEVER
 from powercut.model.verdict import Finding, FindingKind, Verdict
 from powercut.recording.bound import doubts_of, read_disk_log, read_lines
+from powercut.scenario.settings import ControlKind
 from powercut.store.layout import TrialDir, TrialRecord
 from powercut.store.results import TrialResult
 from powercut.trial.observation import observation_of
@@ -70,6 +71,8 @@ def judge_lines(directory: TrialDir, record: TrialRecord, workload: AcksByLines)
     judgement = run_checkers(checkers)
     if doubts:
         judgement = without_conviction(judgement, "; ".join(doubts))
+    elif record.control is ControlKind.LYING_DISK and not _noticed(judgement):
+        judgement = without_conviction(judgement, "its check has missed nothing")
     return TrialResult.judged(
         record.trial,
         verdict=judgement.verdict,
@@ -81,6 +84,12 @@ def judge_lines(directory: TrialDir, record: TrialRecord, workload: AcksByLines)
         result_directory=directory.relative,
         binding=directory.read_binding().name,
     )
+
+
+def _noticed(judgement: Judgement) -> bool:
+    """Whether the check missed something: a disk that does not mount is not of its doing."""
+    kinds = {finding.kind for finding in judgement.findings if finding.verdict is Verdict.LOSSY}
+    return not kinds.isdisjoint({FindingKind.LOST, FindingKind.CORRUPT})
 
 
 def _after_cut(promises: Promises, observation: Observation) -> list[Finding]:
