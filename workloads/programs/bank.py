@@ -133,7 +133,20 @@ def _work(bank: Bank, session: Session, clients: int) -> None:
 
 
 def _examine(bank: Bank, session: Session) -> None:
-    """Everything that must hold, whatever was lost."""
+    """Everything that must hold, whatever was lost; then the bank must still work."""
+    before = _examine_once(bank, session.present, session)
+    if before is None:
+        return
+    bank.teller()(transfer(max(before, default=0) + 1))
+    after = _examine_once(bank, None, session)
+    if after is not None and len(after) != len(before) + 1:
+        session.bad(f"a transfer after recovery left {len(after)} transfers of {len(before) + 1}")
+
+
+def _examine_once(
+    bank: Bank, present: Callable[[int, int], None] | None, session: Session
+) -> list[int] | None:
+    """The numbers of the transfers that are there; None if something is wrong."""
     balances, transfers = bank.read()
     expected = dict.fromkeys(range(ACCOUNTS), BALANCE)
     numbers = []
@@ -144,14 +157,16 @@ def _examine(bank: Bank, session: Session) -> None:
             numbers.append(found.number)
         else:
             session.wrong(found.number, "other accounts or another note")
-    for first, last in _spans(sorted(numbers)):
-        session.present(first, last)
+    for first, last in _spans(sorted(numbers)) if present else ():
+        present(first, last)
     if dict(balances) != expected:
         total = sum(balances.values())
         session.bad(
             "the balances are not those that the transfers leave; "
             f"their sum is {total} of {ACCOUNTS * BALANCE}"
         )
+        return None
+    return numbers
 
 
 def _spans(numbers: Iterable[int]) -> Iterable[tuple[int, int]]:

@@ -9,6 +9,7 @@ operations in an empty folder.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import tempfile
 import threading
@@ -97,7 +98,15 @@ def _run(verbs: _Verbs, folder: Path) -> ContractStep:
 
 
 def _check(verbs: _Verbs, folder: Path, what: str) -> ContractStep:
-    ended = verbs.verb("check", folder)
+    """A check may change what it looks at, as recovery does: it gets a copy."""
+    copy = folder.with_name("copy")
+    done = subprocess.run(
+        ["cp", "-a", "--", folder, copy], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise HostError(f"cannot copy what the program has made: {done.stderr.strip()}")
+    ended = verbs.verb("check", copy)
+    shutil.rmtree(copy)
     seen = _sighting(ended)
     findings = check_operations(verbs.history, int(NEVER), seen)
     problems = [finding.message for finding in findings if finding.verdict is not Verdict.SAFE]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`check-program`: the examples keep the contract, and each way to break it is told."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -44,6 +45,18 @@ def test_the_examples_keep_it(name):
     assert [step.problems for step in steps] == [()] * 5
 
 
+def test_the_header_makes_a_program_in_c(tmp_path):
+    source = ROOT / "workloads" / "examples" / "counter.c"
+    warnings = ["-std=gnu17", "-Wall", "-Wextra", "-Werror"]
+    subprocess.run(["cc", *warnings, "-o", tmp_path / "counter", source], check=True)
+    steps = list(try_contract(Program((str(tmp_path / "counter"),), "/"), seed=1, seconds=60))
+    assert [step.problems for step in steps] == [()] * 5
+    told = problems(Program((str(tmp_path / "counter"), "more"), "/"))
+    assert told == []  # settings may stand before the verb
+    silent = subprocess.run([tmp_path / "counter", "run", tmp_path], env={}, check=False)
+    assert silent.returncode < 0  # without a descriptor nothing that it does could count
+
+
 WRITE = "say '? 1'; touch $2/1; say '+ 1'"
 FIND = "[ ! -e $2/1 ] || say '= 1'"
 
@@ -57,6 +70,7 @@ FIND = "[ ! -e $2/1 ] || say '= 1'"
         ({"run": "exit 0"}, "acknowledged nothing"),
         ({"run": "say '+ 1'"}, "never tried"),
         ({"run": "say '? 1'; say '- 1'; say '+ 1'"}, "has failed"),
+        ({"run": "say '? 1'; say '+ 1'; say '+ 1'"}, "acknowledges operation 1 twice"),
         ({"run": "say '? 1'; say '+ 1'; say hello"}, "no line of the contract"),
         ({"run": WRITE, "check": "exit 0"}, "1 operation is acknowledged and not there: 1"),
         ({"run": WRITE, "check": f"{FIND}; say 'bad sums'"}, "sums"),

@@ -97,9 +97,14 @@ UNTRIED = APPEND.replace('say "? $n"; ', "")
         (APPEND, f"{LOG}; exit 3", "ended with status 3"),
         (APPEND, "say '= 1-1000'", "on which only `setup` has run"),
         (APPEND, "exit 0", ""),
-        ("exit 5", "exit 0", "ended with status 5"),
+        (f"{APPEND.replace('80', '20')}; cat /dev/zero >$2/zeroes || exit 5", LOG, "status 5"),
+        ("getent hosts example.org || exit 6", "exit 0", "ended with status 6"),
+        (f"(setsid sh -c 'exec sleep 300' &) ; {APPEND.replace('80', '5')}", LOG, "5 operations"),
     ],
-    ids=["idle", "garbage", "never-tried", "check-fails", "check-lies", "check-blind", "run-fails"],
+    ids=[
+        "idle", "garbage", "never-tried", "check-fails", "check-lies", "check-blind", "full",
+        "network", "forks-away",
+    ],
 )  # fmt: skip
 def test_a_program_that_misbehaves_is_never_safe(tmp_path, run, check, reason):
     limits = ["--acks", "60", "--seconds", "3", "--budget", "12", "--seed", "7"]

@@ -92,9 +92,14 @@ def clear(root: str) -> None:
 
 
 def end_others(keep: int = 0) -> None:
-    """Ends every process but PID 1, this one, and `keep`; returns when they are gone."""
+    """Ends every process but PID 1, this one, and `keep` with its children; waits for them.
+
+    What a check has left behind has lost its parent, and is PID 1's.
+    """
     mine = {1, os.getpid(), keep}
-    while left := [pid for pid in map(int, _numbers("/proc")) if pid not in mine]:
+    while left := [
+        pid for pid in map(int, _numbers("/proc")) if pid not in mine and _parent(pid) != keep
+    ]:
         for pid in left:
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -102,6 +107,15 @@ def end_others(keep: int = 0) -> None:
             except (ProcessLookupError, ChildProcessError):
                 continue
         time.sleep(_POLL_S)
+
+
+def _parent(pid: int) -> int:
+    """The parent of a process; -1 if it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return -1
+    return int(fields[1])
 
 
 def _numbers(folder: str) -> list[str]:
@@ -121,7 +135,12 @@ class Checks:
 
     def is_ready(self, deadline: float) -> bool:
         """Whether it can stay: it says so first of all."""
-        return self._until(lambda: self._text == READY or None, deadline) is True
+        return self._until(self._readiness, deadline) is True
+
+    def _readiness(self) -> bool | None:
+        if READY.startswith(self._text):
+            return True if self._text == READY else None
+        return False
 
     def check(self, deadline: float) -> Answer | None:
         """What it says of the tree; None if it does not answer as it must."""
