@@ -112,7 +112,7 @@ class ProgramExplorer:
 
     def _check_is_believable(self) -> bool:
         """Whether the check says the right thing of the disk after `setup`."""
-        seen = sighting_of(self._engine.recover([], timeout_s=self._state_s))
+        seen = sighting_of(self._recover_again([]))
         if seen.present or seen.wrong:
             self._tally.reasons.append(
                 "the check finds operations on the disk on which only `setup` has run"
