@@ -15,31 +15,31 @@ from pathlib import Path
 import pytest
 import wal_driver
 
+TESTS = Path(__file__).parent
+
 MAY_SKIP_IN_CI: dict[str, str] = {
     "*kvm*": "hosted machines rarely nest virtualisation; everything else is tested with TCG",
 }
 """Patterns of node ids, and why their tests may skip even in CI."""
 
 
-LONGEST_FIRST = ("vm", "conformance", "planted", "property")
-"""Kinds of tests in the order in which several processes take them; the others come last."""
+BOOTING = ("planted", "vm")
+"""Areas whose tests boot something: two at a time would be in each other's way."""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Campaigns run by name only; several processes end together if the long files come first."""
-    if hasattr(config, "workerinput"):
-        items.sort(key=_by_kind)
+    """Campaigns run by name only; of two processes, one has every test that boots something."""
+    for item in (one for one in items if TESTS in one.path.parents):
+        area = item.path.relative_to(TESTS).parts[0]
+        group = "boots" if area in BOOTING else str(item.path.relative_to(TESTS))
+        item.add_marker(pytest.mark.xdist_group(group))
     if "campaign" in (config.option.markexpr or ""):
         return
     left_out = [item for item in items if item.get_closest_marker("campaign")]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
-
-
-def _by_kind(item: pytest.Item) -> int:
-    folders = [Path(__file__).parent / kind for kind in LONGEST_FIRST]
-    return next((at for at, one in enumerate(folders) if one in item.path.parents), len(folders))
 
 
 @pytest.fixture(scope="session")

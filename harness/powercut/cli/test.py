@@ -12,6 +12,15 @@ import click
 from powercut.cli.output import INTERRUPTED, TROUBLE
 from powercut.paths import INSTALLED, ROOT
 
+WORKERS = ("-n", "2", "--dist", "loadgroup")
+"""tests/conftest.py says which tests are a group."""
+
+
+def _chooses(argument: str) -> bool:
+    """Whether an argument of pytest's says which tests to run, or how many processes."""
+    processes = ("-n", "--numprocesses", "--dist", "-s", "--capture=no", "--pdb", "-k", "-m")
+    return argument.startswith(processes) or not argument.startswith("-")
+
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -20,12 +29,18 @@ def test(arguments: Sequence[str]) -> int:
 
     In a checkout on powercut's own tests.  Installed, on the folder that you are in: each cell of
     a scenario in it is a test.
+
+    The whole of powercut's own tests runs in two processes, of which one has every test that boots
+    something: those would be in each other's way.  -n 0 runs them one after the other.
     """
+    import os
     import subprocess
 
     # A process of its own: pytest cannot rewrite the assertions of a plugin's package that
     # is imported already, says so, and warnings are errors here.
     folder = Path.cwd() if INSTALLED else ROOT
+    if not INSTALLED and os.cpu_count() != 1 and not any(map(_chooses, arguments)):
+        arguments = [*WORKERS, *arguments]
     status = subprocess.call([sys.executable, "-m", "pytest", *arguments], cwd=folder)
     # pytest's own statuses: 0 passed, 1 failed, 2 interrupted, 3 internal, 4 usage, 5 none.
     return {0: 0, 1: 1, 2: INTERRUPTED, 4: 2}.get(status, TROUBLE)
