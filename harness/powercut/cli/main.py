@@ -39,6 +39,7 @@ COMMANDS = {
     "history": "powercut.cli.history:history",
     "init": "powercut.cli.init:init",
     "import": "powercut.cli.import_:import_",
+    "manual": "powercut.cli.manual:manual",
     "materialize": "powercut.cli.materialize:materialize",
     "minimize": "powercut.cli.minimize:minimize",
     "plan": "powercut.cli.plan:plan",

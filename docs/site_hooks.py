@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""For mkdocs: the site has docs/ alone, so a link to a file beside it becomes the file's name.
+
+A link to a file that is not there stays as it is, and `mkdocs build --strict` refuses it.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+_LINK = re.compile(r"\[([^\]]*)\]\(((?:\.\./)+[^)#\s]+)(?:#[^)\s]*)?\)")
+
+
+def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
+    """Replaces links that lead out of docs/ to files of the repository."""
+    docs = Path(config["docs_dir"]).resolve()
+    folder = (docs / page.file.src_uri).parent
+
+    def named(match: re.Match[str]) -> str:
+        target = (folder / match[2]).resolve()
+        if target.is_relative_to(docs) or not target.exists():
+            return match[0]
+        return f"{match[1]} (`{target.relative_to(docs.parent)}`)"
+
+    return _LINK.sub(named, markdown)

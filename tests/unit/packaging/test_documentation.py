@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is published for people: the site, manual pages, completion."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from powercut.cli.main import COMMANDS, cli
+from powercut.cli.manual import manual_pages
+from powercut.paths import ROOT
+
+TIMEOUT_S = 300.0
+
+
+def mkdocs(docs: Path, site: Path, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    configuration = tmp_path / "mkdocs.yml"
+    text = (ROOT / "mkdocs.yml").read_text()
+    text = text.replace("docs_dir: docs", f"docs_dir: {docs}")
+    configuration.write_text(text.replace("[docs/site_hooks.py]", f"[{ROOT}/docs/site_hooks.py]"))
+    argv = [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", configuration]
+    return subprocess.run(
+        [*argv, "-d", site], capture_output=True, text=True, check=False, timeout=TIMEOUT_S
+    )
+
+
+def test_the_site_builds_and_no_link_is_dead(tmp_path):
+    done = mkdocs(ROOT / "docs", tmp_path / "site", tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "site/troubleshooting.html").is_file()
+
+
+@pytest.mark.parametrize("link", ["nowhere.md", "../README-of-old.md", "index.md#nowhere"])
+def test_a_dead_link_is_refused(tmp_path, link):
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "index.md").write_text(f"# Home\n\n[somewhere]({link})\n")
+    site = tmp_path / "mkdocs.yml"
+    done = mkdocs(docs, tmp_path / "site", tmp_path)
+    site.unlink()
+    assert done.returncode != 0
+    assert link.partition("#")[0].rpartition("/")[2] in done.stdout + done.stderr
+
+
+def test_every_command_has_a_manual_page_with_all_its_options(tmp_path):
+    pages = manual_pages()
+    with click.Context(cli, info_name="powercut") as context:
+        for name in COMMANDS:
+            command = cli.get_command(context, name)
+            text = pages[f"powercut-{name}.1"].replace("\\-", "-")
+            for option in command.params:
+                if isinstance(option, click.Option) and not option.hidden:
+                    assert option.opts[0] in text, (name, option.opts)
+    assert "powercut-run" not in pages["powercut.1"].partition(".SH COMMANDS")[0]
+    for name, text in pages.items():
+        assert text.startswith(f".TH {name.removesuffix('.1').upper()} 1".replace("-", "\\-")), name
+        assert not re.search(r"^'", text, re.MULTILINE), f"{name}: a line that groff would obey"
+
+
+def test_completion_is_there_for_each_shell():
+    for shell in ("bash", "zsh", "fish"):
+        environment = dict(os.environ, _POWERCUT_COMPLETE=f"{shell}_source")
+        program = Path(sys.executable).parent / "powercut"
+        done = subprocess.run(
+            [program], env=environment, capture_output=True, text=True, check=False
+        )
+        assert "_POWERCUT_COMPLETE" in done.stdout, shell
+        assert (
+            f"_POWERCUT_COMPLETE={shell}_source" in (ROOT / "docs/troubleshooting.md").read_text()
+        )
