@@ -23,9 +23,9 @@ ROOMS = {
     "scenario": 1,
     "crash": 1,
     "checkers": 1,
+    "channel": 1,
     "machine": 2,
     "disk": 2,
-    "channel": 2,
     "recover": 2,
     "store": 2,
     "workload": 2,
@@ -109,6 +109,22 @@ def test_the_rule_about_imports_can_fail(tmp_path: Path, monkeypatch: pytest.Mon
     assert offences(bad) == ["harness/powercut/disk/not_there.py (room 2) imports machine (room 2)"]
     monkeypatch.setattr(Path, "read_text", lambda _: "def f():\n  import powercut.trial.judge\n")
     assert len(offences(PACKAGE / "model" / "not_there.py")) == 1
+
+
+NAMES_A_BACKEND = re.compile(r"machine\.qemu[. ]|\bQemu[A-Z]|find_qemu")
+"""What only the room of machines may say; the key `machine.qemu` of scenarios is none of it."""
+
+
+def test_no_other_room_names_a_machine_backend() -> None:
+    """But for the doctor, which examines what is installed."""
+    named = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if part(path) not in ("machine", "doctor")
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if NAMES_A_BACKEND.search(line)
+    ]
+    assert not named, "\n".join(named)
 
 
 def test_packages_say_what_they_are_and_import_nothing() -> None:

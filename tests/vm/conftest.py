@@ -18,8 +18,10 @@ import pytest
 
 from powercut.channel.guest_channel import GuestChannel
 from powercut.machine.guest.image import ensure_guest_image
-from powercut.machine.port import FileDisk, GuestImage, MachineSpec, NbdDisk
+from powercut.machine.guest_image import GuestImage
+from powercut.machine.port import FileDisk, NbdDisk
 from powercut.machine.qemu.machine import QemuMachine
+from powercut.machine.qemu.spec import QemuSpec
 from powercut.machine.qemu.template import TemplateStore
 from powercut.scenario.choices import FLUSH_LATENCY_NS, DiskModel
 
@@ -148,7 +150,7 @@ def make_machine(guest_image: GuestImage, runtime: Path) -> MakeMachine:
         count += 1
         directory = runtime / f"m{count}"
         directory.mkdir()
-        spec = MachineSpec(guest_image, disk, directory / "ctl", directory / "qmp", **fields)  # type: ignore[arg-type]
+        spec = QemuSpec(guest_image, disk, directory / "ctl", directory / "qmp", **fields)  # type: ignore[arg-type]
         with (
             GuestChannel.on_unix(spec.channel, history_file=directory / "history.bin") as channel,
             QemuMachine(spec, directory, templates=templates) as machine,

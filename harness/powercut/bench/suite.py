@@ -26,14 +26,12 @@ from powercut.bench.explore import bench_explore
 from powercut.bench.figure import Figure
 from powercut.bench.raw import bench_raw
 from powercut.campaign.runner import run_scenarios
-from powercut.channel.guest_channel import GuestChannel
 from powercut.disk.base import ensure_base_image
 from powercut.disk.capture import CaptureDisk
-from powercut.machine.port import FileDisk, MachineSpec, NbdDisk
-from powercut.machine.qemu.machine import QemuMachine
+from powercut.machine.port import FileDisk, NbdDisk
 from powercut.model.binding import Binding
 from powercut.model.errors import HostError, UsageError
-from powercut.model.machine import CacheMode
+from powercut.model.machine import CacheMode, Start
 from powercut.paths import SCENARIOS
 from powercut.rig import commands
 from powercut.rig.rig import Rig
@@ -196,11 +194,8 @@ def _on_raw_file(rig: Rig, parameters: Parameters, folder: Path) -> Iterator[Fil
 def _commits_per_second(rig: Rig, parameters: Parameters, disk: AttachDisk) -> float:
     """From the first ack to the last of a fixed number of commits, as received."""
     with scratch() as folder, disk(rig, parameters, folder) as attached:
-        spec = _spec(rig, parameters, attached, folder)
-        with (
-            GuestChannel.on_unix(spec.channel) as channel,
-            QemuMachine(spec, folder, templates=rig.templates) as machine,
-        ):
+        spec = rig.machine_spec(parameters, attached)
+        with rig.machines.open(spec, folder) as (machine, channel):
             machine.start(timeout_s=_TIMEOUT_S)
             channel.wait_hello(timeout_s=_TIMEOUT_S)
             if not commands.is_raw(parameters):
@@ -222,16 +217,10 @@ def _time_to_hello(rig: Rig, *, templates: bool) -> float:
         image = folder / "empty.img"
         with image.open("wb") as file:
             file.truncate(parameters.disk.size)
-        spec = _spec(rig, parameters, FileDisk(image), folder)
-        with (
-            GuestChannel.on_unix(spec.channel) as channel,
-            QemuMachine(spec, folder, templates=rig.templates if templates else None) as machine,
-        ):
-            start = time.monotonic()
+        start = Start.AUTO if templates else Start.BOOTED
+        spec = replace(rig.machine_spec(parameters, FileDisk(image)), start=start)
+        with rig.machines.open(spec, folder) as (machine, channel):
+            begin = time.monotonic()
             machine.start(timeout_s=_TIMEOUT_S)
             channel.wait_hello(timeout_s=_TIMEOUT_S)
-            return time.monotonic() - start
-
-
-def _spec(rig: Rig, parameters: Parameters, disk: NbdDisk | FileDisk, folder: Path) -> MachineSpec:
-    return replace(rig.machine_spec(parameters, folder / "disk", folder), disk=disk)
+            return time.monotonic() - begin

@@ -56,7 +56,6 @@ from powercut.model.events import (
     TrialFinished,
     TrialPhase,
 )
-from powercut.model.machine import Accelerator
 from powercut.model.verdict import Verdict
 from powercut.rig.components import components_of, engine_fallback
 from powercut.rig.engine_shelf import EngineShelf
@@ -141,7 +140,7 @@ def ready_rig(plans: Sequence[Plan], on_event: Listener) -> Rig:
     """The rig of this host with all that `plans` need.  Raises HostError."""
     machines = any(needs_machines(plan) for plan in plans)
     rig = Rig.find() if machines else Rig()
-    if machines and rig.accelerator is not Accelerator.KVM:
+    if machines and rig.machines.emulates:
         on_event(Notice("Guests run in emulation: `powercut doctor` says why KVM is not used."))
     for plan in plans:
         rig.prepare(plan)

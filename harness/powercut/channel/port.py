@@ -57,7 +57,7 @@ class Commands(Protocol):
         """Highest LSN acknowledged so far; 0 if none."""
 
 
-class Channel(Protocol):
+class Channel(Commands, Protocol):
     """One connection to one guest.  It is a context manager.
 
     Every wait raises DeadlineExceeded when its time is over (`wait_acks` returns
@@ -73,6 +73,12 @@ class Channel(Protocol):
 
     def start(self, *argv: str) -> None:
         """Starts a command that runs until the cut."""
+
+    def keep_time(self) -> None:
+        """From now on the guest's clock is told from ours; to be called once, after its hello."""
+
+    def wait_done(self, *, timeout_s: float) -> CommandResult:
+        """Waits until what was started ends by itself."""
 
     def wait_ready(self, *, timeout_s: float) -> None:
         """The workload that was started has opened its log."""

@@ -26,9 +26,9 @@ from rich.text import Text
 from powercut.machine.fuse import alone_argv
 from powercut.machine.guest.image import current_guest_image
 from powercut.machine.guest.suites import CachedSuite, cached_suites
-from powercut.machine.port import Accelerator
 from powercut.machine.qemu.accelerator import accelerator_proof, qemu_version
 from powercut.model.errors import HostError, PowercutError
+from powercut.model.machine import Accelerator
 from powercut.paths import BUILD, CACHE, CAPTURE_PLUGIN, REBUILD, RESULTS, command
 from powercut.recover.uml.proof import uml_proof
 from powercut.sandbox.confined import REMEDY as SANDBOX_REMEDY

@@ -1,42 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The port to a machine: something that boots a guest and can be killed."""
+"""The port to a machine: something that boots a guest, hears it, and can be cut off.
+
+A `MachineBackend` knows one way to run machines; the table of them is powercut.machine.table.
+What only some machines can do is a protocol of its own, asked for with isinstance.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import enum
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
-from powercut.machine.qemu.build import QemuBuild
-from powercut.model.machine import (
-    Accelerator,
-    Aio,
-    Bus,
-    CacheFlags,
-    CacheMode,
-    HostCache,
-    ImageFormat,
-    Start,
-)
+from powercut.channel.port import Channel
+from powercut.model.binding import NOT_BOUND
+from powercut.model.machine import Aio, Bus, CacheMode, HostCache, ImageFormat, Start
+from powercut.model.versions import GUEST
+from powercut.scenario.settings import AcceleratorChoice, MachineSettings
 
-__all__ = [
-    "Accelerator",
-    "Aio",
-    "Bus",
-    "CacheFlags",
-    "CacheMode",
-    "FileDisk",
-    "GuestImage",
-    "HostCache",
-    "ImageFormat",
-    "ImageLayer",
-    "Machine",
-    "MachineSpec",
-    "NbdDisk",
-    "NbdFile",
-    "QemuBuild",
-    "Start",
-]
+
+class Role(enum.Enum):
+    """What a disk is attached for."""
+
+    UNDER_TEST = "under test"
 
 
 @dataclass(frozen=True)
@@ -48,8 +36,8 @@ class NbdDisk:
 
 @dataclass(frozen=True)
 class FileDisk:
-    """An image file that QEMU opens itself, with the system calls of `aio` (not NBD), or maps,
-    if the bus wants memory.  `size` in bytes; None: to be found out."""
+    """An image file that the machine opens itself, with the system calls of `aio` (not NBD), or
+    maps, if the bus wants memory.  `size` in bytes; None: to be found out."""
 
     path: Path
     aio: Aio = Aio.THREADS
@@ -58,12 +46,15 @@ class FileDisk:
 
 @dataclass(frozen=True)
 class NbdFile:
-    """A disk of `size` bytes, served by NBD on a unix socket, which QEMU opens as a file with
-    the system calls of `aio`, or maps, if the bus wants memory."""
+    """A disk of `size` bytes, served by NBD on a unix socket, which the machine opens as a file
+    with the system calls of `aio`, or maps, if the bus wants memory."""
 
     socket: Path
     size: int
     aio: Aio = Aio.THREADS
+
+
+Disk = NbdDisk | FileDisk | NbdFile
 
 
 @dataclass(frozen=True)
@@ -75,57 +66,79 @@ class ImageLayer:
 
 
 @dataclass(frozen=True)
-class GuestImage:
-    """A small guest: kernel, initramfs with the agent as PID 1, and what they are.
+class Attachment:
+    """One disk of a machine: what it is there for, and how the guest gets at it.
 
-    `digest` changes whenever any of its bytes does; `package` names the kernel's package and
-    its version, and is empty if there was none.
+    `layer` is None if the guest sees the bytes of `disk` themselves.
     """
 
-    kernel: Path
-    initramfs: Path
-    kernel_release: str
-    digest: str
-    package: str = ""
+    role: Role
+    disk: Disk
+    bus: Bus = Bus.VIRTIO_BLK
+    cache: HostCache = CacheMode.NONE
+    layer: ImageLayer | None = None
 
 
 @dataclass(frozen=True)
 class MachineSpec:
-    """One virtual machine, completely described; the argv follows from it and nothing else.
+    """One machine, completely described.
 
-    `qemu` is None for the host's; `layer` is None if the guest sees the bytes of `disk` themselves.
+    `kernel` is the guest's, by the name that a scenario gives it; `options` are the backend's
+    own (`MachineBackend.options`), None for its usual ones.
     """
 
-    guest: GuestImage
-    disk: NbdDisk | FileDisk | NbdFile
-    channel: Path  # a unix socket on which the controller listens; QEMU connects
-    qmp: Path  # the same for QMP
-    cache: HostCache = CacheMode.NONE
-    bus: Bus = Bus.VIRTIO_BLK
-    accelerator: Accelerator = Accelerator.TCG
+    attachments: tuple[Attachment, ...]
     memory_mib: int = 128
     cpus: int = 1
-    kernel_arguments: tuple[str, ...] = field(default=())
-    layer: ImageLayer | None = None
+    kernel: str = GUEST
+    kernel_arguments: tuple[str, ...] = ()
+    accelerator: AcceleratorChoice = AcceleratorChoice.AUTO
     start: Start = Start.AUTO
-    qemu: QemuBuild | None = None
-    config_wce: bool | None = None  # of virtio-blk; None: as QEMU has it, which is on
+    options: object = None
+
+
+class Ended(enum.Enum):
+    """How a machine came to its end."""
+
+    KILLED = "killed"
+    BY_ITSELF = "by itself"
+    """In order, and having flushed what it had: so nothing was cut off."""
 
 
 class Machine(Protocol):
-    """A machine, on or off.  It is a context manager; leaving the context kills it."""
+    """A machine, on or off.  It is started once; what failed stays failed."""
 
     def start(self, *, timeout_s: float) -> None:
         """Powers on: returns once the guest runs (it may not have said hello yet)."""
 
     def crash(self, *, timeout_s: float) -> None:
-        """Takes the guest's RAM away; the hypervisor ends in its usual order."""
+        """Takes the guest's RAM away; the hypervisor ends in its usual order.
+
+        Raises HostError if it was gone before.
+        """
 
     def kill(self, *, timeout_s: float) -> None:
         """Takes the hypervisor away (SIGKILL) and returns once it is gone; idempotent.
 
         The host lives on: what its page cache holds for the disk gets there.
         """
+
+    @property
+    def running(self) -> bool:
+        """Whether the hypervisor is there."""
+
+    @property
+    def ended(self) -> Ended | None:
+        """How it ended; None while it runs, or if it never did."""
+
+    @property
+    def diagnosis(self) -> str:
+        """For a person: what was started, how it ended, the end of its output."""
+
+
+@runtime_checkable
+class LosesPower(Protocol):
+    """A machine that can be taken away together with its host."""
 
     def lose_power(self, *, timeout_s: float) -> None:
         """Takes hypervisor and host away at one instant; idempotent.
@@ -134,10 +147,103 @@ class Machine(Protocol):
         guest says afterwards is heard.
         """
 
-    @property
-    def running(self) -> bool:
-        """Whether the hypervisor process is there."""
+
+@dataclass(frozen=True)
+class RequestTotals:
+    """What the guest has asked of a disk, before a cache mode or a format has done anything.
+
+    `raw` is what the machine said of it, for the evidence.
+    """
+
+    writes: int
+    flushes: int
+    written_bytes: int
+    raw: Mapping[str, object]
+
+
+@runtime_checkable
+class CountsRequests(Protocol):
+    """A machine that counts what its guest asks of the disk under test."""
+
+    def requests(self, *, timeout_s: float) -> RequestTotals:
+        """Counts so far.  Raises HostError if there is nobody to ask."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A program or kernel that machines are made of, exactly; empty is what is not known."""
+
+    role: str
+    name: str
+    version: str
+    package: str = ""
+    sha256: str = ""
+
+
+class Opened(NamedTuple):
+    """A machine that is off, and the channel on which its guest will speak."""
+
+    machine: Machine
+    channel: Channel
+
+
+class MachineBackend(Protocol):
+    """One way to run machines."""
+
+    def problems(self, settings: MachineSettings) -> tuple[str, ...]:
+        """All reasons why such a machine cannot run here, with remedies; empty if it can."""
+
+    def options(self, settings: MachineSettings) -> object:
+        """What of the settings concerns this backend alone; for `MachineSpec.options`."""
+
+    def describe(self, spec: MachineSpec, folder: Path) -> list[str]:
+        """The command line of the machine, whose files will lie in `folder`; starts nothing."""
+
+    def identity(self, spec: MachineSpec) -> tuple[Part, ...]:
+        """Exactly what the machine is made of.  Raises HostError if a part cannot be had."""
+
+    def versions(self, spec: MachineSpec) -> dict[str, str]:
+        """The same in short, as recordings keep it."""
+
+    def environment(self) -> dict[str, object]:
+        """What a reader of results has to know of this backend on this host."""
 
     @property
-    def diagnosis(self) -> str:
-        """For a person: command line, exit status, the end of its output."""
+    def emulates(self) -> bool:
+        """Whether guests run by emulation, and so slowly."""
+
+    def open(
+        self,
+        spec: MachineSpec,
+        folder: Path,
+        *,
+        history: Path | None = None,
+        digest: bytes = NOT_BOUND,
+    ) -> AbstractContextManager[Opened]:
+        """The machine, off, and its channel, listening; leaving the context ends both.
+
+        `folder` is for sockets, logs and consoles; its path must be short.  What the guest claims
+        goes to the file `history`, bound to its recording by `digest`.
+        """
+
+
+@dataclass(frozen=True)
+class ConsoleGuest:
+    """A guest for a person: the image that is its disk, and a second `initramfs` over the usual
+    one, whose /shell is PID 1 and asks with `prompt`."""
+
+    disk: Path
+    image_format: ImageFormat
+    initramfs: bytes
+    prompt: str
+
+
+@runtime_checkable
+class HasConsole(Protocol):
+    """A backend whose machines can be used by a person."""
+
+    def run_console(self, wanted: ConsoleGuest) -> int:
+        """Boots a guest with its console on this process's stdin and stdout.
+
+        Returns the exit status once it is gone.  Raises HostError if something is missing.
+        """

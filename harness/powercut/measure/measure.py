@@ -16,14 +16,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from powercut.channel.guest_channel import GuestChannel
-from powercut.channel.port import CommandResult
+from powercut.channel.port import Channel, CommandResult
 from powercut.disk.capture import CaptureDisk
 from powercut.disk.image_format import ensure_formatted_image
 from powercut.disk.pclog import read_timeline
-from powercut.machine.qemu.machine import QemuMachine
+from powercut.machine.port import CountsRequests, Machine, RequestTotals
 from powercut.measure import log as measure_log
 from powercut.measure.trace import GuestSnapshot, GuestTrace, asked_between, issued_between
 from powercut.measure.wire import Layers, flush_ends_at
@@ -106,7 +105,7 @@ class _Snapshot:
     """What every layer had counted at a moment at which nothing was going on."""
 
     guest: GuestSnapshot
-    hypervisor: dict[str, Any] | None
+    hypervisor: RequestTotals | None
 
 
 @dataclass(frozen=True)
@@ -123,8 +122,8 @@ class _Phase:
 class _Guest:
     """A guest that is ready to commit, and what its commits are counted with."""
 
-    machine: QemuMachine
-    channel: GuestChannel
+    machine: Machine
+    channel: Channel
     disk: CaptureDisk
     trace: GuestTrace
     facts: dict[str, str] = field(default_factory=dict)
@@ -181,12 +180,9 @@ class _Run:
     def _guest(self, disk: CaptureDisk, sockets: Path) -> Iterator[_Guest]:
         folder = sockets / "run"
         folder.mkdir()
-        spec = self.rig.machine_spec(self.parameters, disk.socket, folder)
+        spec = self.rig.machine_spec(self.parameters, disk.socket)
         history = self.directory / "history.bin"
-        with (
-            GuestChannel.on_unix(spec.channel, history_file=history) as channel,
-            QemuMachine(spec, folder, templates=self.rig.templates) as machine,
-        ):
+        with self.rig.machines.open(spec, folder, history=history) as (machine, channel):
             try:
                 machine.start(timeout_s=self.deadline.remaining_s)
                 channel.wait_hello(timeout_s=self.deadline.remaining_s)
@@ -201,7 +197,7 @@ class _Run:
             finally:
                 write_atomic(self.directory / "console.txt", machine.diagnosis.encode())
 
-    def _command(self, channel: GuestChannel) -> Callable[..., tuple[str, ...]]:
+    def _command(self, channel: Channel) -> Callable[..., tuple[str, ...]]:
         def run(*argv: str) -> tuple[str, ...]:
             return guest_command(channel, self.deadline, *argv).texts
 
@@ -249,11 +245,11 @@ class _Run:
             hint="something besides the workload writes to the disk",
         )
 
-    def _ask_hypervisor(self, guest: _Guest) -> dict[str, Any] | None:
-        """None for a disk that is memory to the hypervisor: it counts no requests of it."""
-        if self.parameters.machine.bus.pmem:
+    def _ask_hypervisor(self, guest: _Guest) -> RequestTotals | None:
+        """None where nobody counts: of a disk that is memory to the hypervisor, for example."""
+        if self.parameters.machine.bus.pmem or not isinstance(guest.machine, CountsRequests):
             return None
-        return guest.machine.block_statistics(timeout_s=self.deadline.remaining_s)
+        return guest.machine.requests(timeout_s=self.deadline.remaining_s)
 
     def _cost_phases(self, guest: _Guest, counted: _Phase) -> list[_Phase]:
         """Commits on each kind of disk; what was counted serves for the one without latency."""
@@ -277,7 +273,8 @@ class _Run:
         for name, snapshot in (("before", before), ("after", after)):
             text = "\n".join(snapshot.guest.texts)
             write_atomic(self.directory / f"trace-{name}.txt", text.encode())
-        said = {"before": before.hypervisor, "after": after.hypervisor}
+        counted = {"before": before.hypervisor, "after": after.hypervisor}
+        said = {when: dict(totals.raw) if totals else None for when, totals in counted.items()}
         text = json.dumps(said, indent=1, sort_keys=True) + "\n"
         write_atomic(self.directory / "blockstats.json", text.encode())
 
@@ -328,22 +325,20 @@ def _syncs(parameters: Parameters, commits: int) -> int:
     return commits - commits // int(number) if fault == "skip-sync" else commits
 
 
-_REQUESTS: Final = ("wr_operations", "flush_operations", "wr_bytes")
+def _requests(totals: RequestTotals | None) -> tuple[int, ...]:
+    return (totals.writes, totals.flushes, totals.written_bytes) if totals else ()
 
 
-def _requests(statistics: dict[str, Any] | None) -> tuple[int, ...]:
-    return tuple(int(statistics[name]) for name in _REQUESTS) if statistics else ()
-
-
-def _hypervisor(
-    before: dict[str, Any] | None, after: dict[str, Any] | None
-) -> RequestCounts | None:
-    """What the device got from its guest; QEMU does not say which writes had FUA."""
+def _hypervisor(before: RequestTotals | None, after: RequestTotals | None) -> RequestCounts | None:
+    """What the device got from its guest; nobody says which writes had FUA."""
     if before is None or after is None:
         return None
-    earlier, later = _requests(before), _requests(after)
-    writes, flushes, written = (b - a for a, b in zip(earlier, later, strict=True))
-    return RequestCounts(writes=writes, fua_writes=None, flushes=flushes, written_bytes=written)
+    return RequestCounts(
+        writes=after.writes - before.writes,
+        fua_writes=None,
+        flushes=after.flushes - before.flushes,
+        written_bytes=after.written_bytes - before.written_bytes,
+    )
 
 
 def _acks(phase: _Phase, history: History) -> int:

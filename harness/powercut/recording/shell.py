@@ -10,41 +10,29 @@ and the recording is not touched.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import signal
 import struct
-import subprocess
-import threading
-from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from powercut.crash.states import CrashState
 from powercut.disk.foreign_files import refuse_foreign_files
-from powercut.machine.guest.image import ensure_guest_image
 from powercut.machine.guest.initramfs import build_initramfs, directory, regular
-from powercut.machine.qemu.accelerator import best_accelerator
-from powercut.machine.qemu.machine import find_qemu
-from powercut.machine.qemu.tsc import host_tsc_khz
+from powercut.machine.port import ConsoleGuest, HasConsole
 from powercut.model.errors import HostError
-from powercut.model.machine import Accelerator, ImageFormat
 from powercut.recording.materialize import state_text, write_image
 from powercut.recording.open_recording import Recording
 from powercut.rig import commands
+from powercut.rig.rig import Rig
 from powercut.rig.scratch import scratch
 from powercut.workload.port import MOUNT_POINT
 
-__all__ = ["LEAVE", "open_shell", "shell_argv", "shell_initramfs"]
+__all__ = ["LEAVE", "open_shell", "shell_initramfs"]
 
 LEAVE: Final = "`exit` leaves; Ctrl-A, then x, ends it at once"
 PROMPT: Final = "powercut:"
-_MEMORY_MIB: Final = 256
 _PT_INTERP: Final = 3
-_CHUNK: Final = 4096
-_END_OF_INPUT: Final = b"\n\x04"  # Ctrl-D on a line of its own
 
 _INIT: Final = """#!/bin/busybox sh
 /bin/busybox --install -s /bin
@@ -80,65 +68,19 @@ fi"""
 def open_shell(recording: Recording, state: CrashState) -> int:
     """Boots a guest on `state` with its console on this process's stdin and stdout.
 
-    Returns QEMU's exit status once the guest is gone.  Raises HostError with a remedy if
+    Returns its exit status once the guest is gone.  Raises HostError with a remedy if
     something is missing.
     """
     busybox = find_busybox()
-    guest = ensure_guest_image()
-    qemu = find_qemu()
-    accelerator, _ = best_accelerator()
+    rig = Rig.find()
+    if not isinstance(rig.machines, HasConsole):
+        raise HostError("these machines have no console that a person could use")
     with scratch() as folder:
-        image, initrd = folder / "disk.img", folder / "initramfs"
+        image = folder / "disk.img"
         write_image(recording, recording.space.image_writes(state), image)
         refuse_foreign_files(image, recording.image_format)
         extra = shell_initramfs(recording, state, busybox.read_bytes())
-        initrd.write_bytes(padded(guest.initramfs.read_bytes()) + extra)
-        argv = shell_argv(
-            qemu,
-            guest.kernel,
-            initrd,
-            image,
-            image_format=recording.image_format,
-            accelerator=accelerator,
-            tsc_khz=host_tsc_khz(),
-        )
-        return _run(argv)
-
-
-def shell_argv(
-    qemu: Path,
-    kernel: Path,
-    initrd: Path,
-    image: Path,
-    *,
-    image_format: ImageFormat = ImageFormat.RAW,
-    accelerator: Accelerator,
-    tsc_khz: int | None = None,
-) -> tuple[str, ...]:
-    """QEMU with its first serial port on stdin and stdout; no network."""
-    kvm = accelerator is Accelerator.KVM
-    words = [
-        *("rdinit=/shell", "console=ttyS0", "quiet", "loglevel=1", "panic=-1"),
-        "cryptomgr.notests",
-        *(() if kvm else ("acpi=off", "pci=nomsi", "no_timer_check")),
-        *(("tsc=reliable", f"tsc_early_khz={tsc_khz}") if tsc_khz else ()),
-    ]
-    denied = ("obsolete", "elevateprivileges", "spawn", "resourcecontrol")
-    disk = {"driver": "file", "filename": str(image), "node-name": "storage"}
-    node = {"driver": image_format.value, "file": "storage", "node-name": "disk"}
-    return (
-        str(qemu),
-        *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
-        *("-sandbox", ",".join(["on", *(f"{what}=deny" for what in denied)])),
-        *("-M", "pc", "-accel", "kvm" if kvm else "tcg,thread=multi"),
-        *("-cpu", "host" if kvm else "max", "-m", f"{_MEMORY_MIB}M"),
-        *("-kernel", str(kernel), "-initrd", str(initrd), "-append", " ".join(words)),
-        # mux: Ctrl-A x ends QEMU.  signal=off: Ctrl-C is the guest's.
-        *("-chardev", "stdio,id=console,mux=on,signal=off"),
-        *("-serial", "chardev:console", "-mon", "chardev=console"),
-        *("-blockdev", json.dumps(disk), "-blockdev", json.dumps(node | image_format.alone)),
-        *("-device", "virtio-blk-pci,drive=disk"),
-    )
+        return rig.machines.run_console(ConsoleGuest(image, recording.image_format, extra, PROMPT))
 
 
 def shell_initramfs(recording: Recording, state: CrashState, busybox: bytes) -> bytes:
@@ -162,11 +104,6 @@ def shell_initramfs(recording: Recording, state: CrashState, busybox: bytes) -> 
             regular("message", _message(recording, state).encode()),
         ]
     )
-
-
-def padded(archive: bytes) -> bytes:
-    """An archive to which another one can be appended."""
-    return archive + bytes(-len(archive) % 4)
 
 
 def _message(recording: Recording, state: CrashState) -> str:
@@ -193,47 +130,3 @@ def is_static(program: bytes) -> bool:
     size, count = struct.unpack_from("<HH", program, 54)
     kinds = [struct.unpack_from("<I", program, table + size * index)[0] for index in range(count)]
     return _PT_INTERP not in kinds
-
-
-def _run(argv: Sequence[str]) -> int:
-    """Runs QEMU in the foreground; it never outlives this process."""
-    setpriv = shutil.which("setpriv")
-    if setpriv is None:
-        raise HostError("setpriv is not installed", hint="apt-get install util-linux")
-    command = [setpriv, "--pdeathsig", "KILL", "--", *argv]
-    if not os.isatty(0):
-        return _run_without_terminal(command)
-    # The terminal sends ^C to the whole group; it is meant for the guest.
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        return subprocess.call(command)
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _run_without_terminal(command: Sequence[str]) -> int:
-    """Hands standard input to the guest's shell once that has prompted; its end is the shell's.
-
-    The guest's serial port forgets what it gets before the kernel has opened it.
-    """
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as qemu:
-        assert qemu.stdin is not None
-        assert qemu.stdout is not None
-        typist = threading.Thread(target=_type_input, args=(qemu.stdin,), daemon=True)
-        said = b""
-        while part := os.read(qemu.stdout.fileno(), _CHUNK):
-            os.write(1, part)
-            said = (said + part)[-_CHUNK:]
-            if typist.ident is None and PROMPT.encode() in said:
-                typist.start()
-        return qemu.wait()
-
-
-def _type_input(guest: IO[bytes]) -> None:
-    """Sends standard input to the guest's console; one that has gone reads no more."""
-    with suppress(OSError):
-        while part := os.read(0, _CHUNK):
-            guest.write(part)
-            guest.flush()
-        guest.write(_END_OF_INPUT)
-        guest.flush()

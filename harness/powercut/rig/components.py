@@ -4,21 +4,16 @@
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
-import os
 import platform
 import shutil
-import subprocess
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
-from typing import Final
 
-from powercut.machine.port import GuestImage
-from powercut.machine.qemu.build import QemuBuild, examine_qemu, find_qemu
-from powercut.model.errors import HostError, PowercutError
+from powercut.machine.package import output_of, package_of, sha256_of_file
+from powercut.model.errors import PowercutError
 from powercut.model.events import Notice
-from powercut.paths import CAPTURE_PLUGIN, REBUILD
+from powercut.paths import CAPTURE_PLUGIN
 from powercut.recover.uml.kernel import host_kernel
 from powercut.rig import commands
 from powercut.rig.engine_choice import EngineChoice, choose_engine
@@ -28,8 +23,6 @@ from powercut.scenario.plan import Cell
 from powercut.scenario.settings import Parameters
 from powercut.store.certificate import Component
 from powercut.store.certify_order import RunComponents
-
-_TIMEOUT_S: Final = 30.0
 
 
 def components_of(rig: Rig, cells: Iterable[Cell]) -> RunComponents:
@@ -41,11 +34,9 @@ def components_of(rig: Rig, cells: Iterable[Cell]) -> RunComponents:
             parts = _on_host_files(cell.parameters)
             by_cell[cell.name] = tuple(found.setdefault(part, len(found)) for part in parts)
             continue
-        spec = rig.machine_spec(cell.parameters, Path("disk"), Path())
+        machine = rig.machines.identity(rig.machine_spec(cell.parameters, Path("disk")))
         parts = [
-            _hypervisor(spec.qemu or examine_qemu(find_qemu())),
-            _guest_kernel(spec.guest),
-            _guest_image(spec.guest),
+            *(Component(**asdict(part)) for part in machine),
             _capture_disk(),
             _nbdkit(),
             _host_kernel(),
@@ -87,48 +78,15 @@ def _disk_bridge() -> Component:
     return Component(
         role="disk bridge",
         name=path.name,
-        version=_output([str(path), "--version"]).splitlines()[0].rpartition(" ")[2],
+        version=output_of([str(path), "--version"]).splitlines()[0].rpartition(" ")[2],
         package=package_of(path),
-        sha256=_sha256(path),
-    )
-
-
-def _hypervisor(qemu: QemuBuild) -> Component:
-    return Component(
-        role="hypervisor",
-        name=qemu.binary.name,
-        version=qemu.version,
-        # A QEMU that was unpacked from a suite knows its package's version, and no dpkg does.
-        package=package_of(qemu.binary) or qemu.package,
-        sha256=qemu.sha256,
-    )
-
-
-@functools.cache
-def _guest_kernel(image: GuestImage) -> Component:
-    facts = json.loads((image.kernel.parent / "image.json").read_text())
-    return Component(
-        role="guest kernel",
-        name="Linux",
-        version=image.kernel_release,
-        package=f"{facts.get('package', '')} {facts.get('version', '')}".strip(),
-        sha256=_sha256(image.kernel),
-    )
-
-
-@functools.cache
-def _guest_image(image: GuestImage) -> Component:
-    return Component(
-        role="guest programs",
-        name="initramfs",
-        version=image.digest,
-        sha256=_sha256(image.initramfs),
+        sha256=sha256_of_file(path),
     )
 
 
 @functools.cache
 def _capture_disk() -> Component:
-    digest = _sha256(CAPTURE_PLUGIN)
+    digest = sha256_of_file(CAPTURE_PLUGIN)
     return Component(
         role="capture disk", name=CAPTURE_PLUGIN.name, version=digest[:16], sha256=digest
     )
@@ -140,9 +98,9 @@ def _nbdkit() -> Component:
     return Component(
         role="disk server",
         name="nbdkit",
-        version=_output([str(path), "--version"]).splitlines()[0].removeprefix("nbdkit "),
+        version=output_of([str(path), "--version"]).splitlines()[0].removeprefix("nbdkit "),
         package=package_of(path),
-        sha256=_sha256(path),
+        sha256=sha256_of_file(path),
     )
 
 
@@ -183,39 +141,7 @@ def _recovery_kernel() -> Component:
     return Component(
         role="recovery kernel",
         name="User-Mode Linux",
-        version=_output([str(path), "--version"]),
+        version=output_of([str(path), "--version"]),
         package=package_of(path),
-        sha256=_sha256(path),
+        sha256=sha256_of_file(path),
     )
-
-
-@functools.cache
-def package_of(path: Path) -> str:
-    """Debian package and version that `path` came from, as `name version`; empty if none."""
-    if shutil.which("dpkg-query") is None:
-        return ""
-    # Since Debian 12 dpkg may know a file by its name from before /usr was merged.
-    names = {str(path), str(path.resolve()), os.fspath(path.resolve()).removeprefix("/usr")}
-    for name in sorted(names, key=len, reverse=True):
-        owner = _output(["dpkg-query", "-S", name], may_fail=True).partition(":")[0]
-        if owner:
-            return _output(["dpkg-query", "-W", "-f", "${Package} ${Version}", owner])
-    return ""
-
-
-def _output(argv: list[str], *, may_fail: bool = False) -> str:
-    try:
-        done = subprocess.run(
-            argv, capture_output=True, text=True, timeout=_TIMEOUT_S, check=not may_fail
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise HostError(f"`{' '.join(argv)}` failed: {error}") from error
-    return done.stdout.strip()
-
-
-def _sha256(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise HostError(f"{path}: {error.strerror}", hint=REBUILD) from error

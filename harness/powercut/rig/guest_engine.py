@@ -14,12 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Self
 
-from powercut.channel.guest_channel import GuestChannel
 from powercut.closing import ResourceOwner
 from powercut.disk.foreign_files import refuse_foreign_files
 from powercut.disk.image_format import open_base, open_image_file
 from powercut.machine.port import FileDisk
-from powercut.machine.qemu.machine import QemuMachine
 from powercut.model.errors import HostError
 from powercut.model.failure import Failure
 from powercut.model.machine import ImageFormat
@@ -115,12 +113,8 @@ class GuestEngine(ResourceOwner):
             closed = self._does_not_open(image, layer.format, timeout_s) if layer else ""
             if closed:
                 return Observation.failed(Failure.IMAGE_REFUSED, closed)
-            spec = self._rig.machine_spec(self._parameters, image, folder)
-            spec = replace(spec, disk=FileDisk(image))
-            with (
-                GuestChannel.on_unix(spec.channel) as channel,
-                QemuMachine(spec, folder, templates=self._rig.templates) as machine,
-            ):
+            spec = self._rig.machine_spec(self._parameters, FileDisk(image))
+            with self._rig.machines.open(spec, folder) as (machine, channel):
                 observation, _ = recover_in_guest(machine, channel, self._plan, timeout_s=timeout_s)
                 machine.kill(timeout_s=_KILL_S)
                 if observation.failure:

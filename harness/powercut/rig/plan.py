@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from powercut.machine.qemu.argv import build_argv
-from powercut.machine.qemu.machine import find_qemu
 from powercut.rig import commands
 from powercut.rig.rig import Rig
 from powercut.scenario.plan import Cell
@@ -18,11 +16,10 @@ def describe_cell(cell: Cell) -> list[str]:
     """The command line of the cell's machine, paths of sockets left open; of a program on this
     host's files its own.
 
-    Raises HostError if QEMU or the guest image cannot be had.
+    Raises HostError if a part of the machine cannot be had.
     """
     if commands.on_host_files(cell.parameters):
         return list(workload_of(cell.parameters).writer(Run(bytes(16))))
     folder = Path("RUN")
-    spec = Rig.find().machine_spec(cell.parameters, folder / "disk", folder)
-    qemu = spec.qemu.program if spec.qemu else find_qemu()
-    return build_argv(spec, qemu, console=folder / "console.log")
+    machines = (rig := Rig.find()).machines
+    return machines.describe(rig.machine_spec(cell.parameters, folder / "disk"), folder)

@@ -5,52 +5,41 @@ from __future__ import annotations
 
 import os
 import platform
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from powercut import __version__
-from powercut.channel.guest_channel import GuestChannel
-from powercut.machine.guest.image import ensure_guest_image
 from powercut.machine.port import (
-    GuestImage,
+    Attachment,
+    Disk,
     ImageLayer,
+    MachineBackend,
     MachineSpec,
     NbdDisk,
     NbdFile,
-    QemuBuild,
+    Role,
 )
-from powercut.machine.qemu.accelerator import best_accelerator, qemu_version
-from powercut.machine.qemu.source import qemu_of
-from powercut.machine.qemu.template import TemplateStore
-from powercut.model.errors import HostError, PowercutError, UsageError
-from powercut.model.machine import Accelerator, Aio, Bus, ImageFormat
-from powercut.model.versions import GUEST
+from powercut.machine.table import USUAL, machine_backend
+from powercut.model.errors import HostError, UsageError
+from powercut.model.machine import Aio, Bus, ImageFormat
 from powercut.paths import CACHE
 from powercut.recover.uml.boot import unavailable
 from powercut.rig import commands
 from powercut.rig.host_files import versions_on_host_files
 from powercut.scenario.plan import Plan
-from powercut.scenario.settings import AcceleratorChoice, MachineSettings, Parameters, Switch
+from powercut.scenario.settings import MachineSettings, Parameters
 from powercut.workload.table import workload_of
-
-_FETCH_S: Final = 900.0
-"""For fetching a suite, once."""
 
 
 class Rig:
-    """Guest image, accelerator, templates, cache: the same for all trials of a run.
+    """Machines and cache: the same for all trials of a run.
 
     What only a virtual machine needs is found when the first is asked for.
     """
 
-    def __init__(self, cache: Path = CACHE) -> None:
+    def __init__(self, cache: Path = CACHE, machines: MachineBackend | None = None) -> None:
         self.cache = cache
-        self.templates = TemplateStore(cache / "templates", GuestChannel.on_unix)
-        self._guests: dict[tuple[str, str], GuestImage] = {}
+        self.machines = machines or machine_backend(USUAL, cache)
 
     @classmethod
     def find(cls, cache: Path = CACHE) -> Self:
@@ -60,59 +49,16 @@ class Rig:
         Raises HostError with a remedy if something is missing.
         """
         rig = cls(cache)
-        _ = rig.accelerator, rig.guest
+        rig.machines.environment()
         return rig
 
-    @cached_property
-    def guest(self) -> GuestImage:
-        """The guest where nobody chose a kernel.  Raises HostError if it cannot be built."""
-        return ensure_guest_image()
-
-    @property
-    def accelerator(self) -> Accelerator:
-        """What runs guests here.  Raises HostError if nothing can."""
-        return self._accelerator[0]
-
-    @property
-    def accelerator_reason(self) -> str:
-        """Why it is that one."""
-        return self._accelerator[1]
-
-    @cached_property
-    def _accelerator(self) -> tuple[Accelerator, str]:
-        return best_accelerator()
-
-    def _guest_for(self, machine: MachineSettings) -> GuestImage:
-        """The guest of that version whose kernel has a driver for the bus; built if need be."""
-        flavour = machine.bus.flavour
-        if (machine.kernel, flavour) == (GUEST, "cloud"):
-            return self.guest
-        key = (machine.kernel, flavour)
-        if key not in self._guests:
-            with _naming("machine.kernel", machine.kernel):
-                self._guests[key] = ensure_guest_image(flavour, kernel=machine.kernel)
-        return self._guests[key]
-
-    @staticmethod
-    def _qemu_for(machine: MachineSettings) -> QemuBuild:
-        """The QEMU of that version; fetched if need be."""
-        with _naming("machine.qemu", machine.qemu):
-            return qemu_of(machine.qemu, deadline=time.monotonic() + _FETCH_S)
-
     def versions(self, parameters: Parameters) -> dict[str, str]:
-        """Exactly what a cell ran on: QEMU and the guest's kernel, with digests; or User-Mode
-        Linux, and the program.
+        """Exactly what a cell ran on: the machine's parts, with digests; or User-Mode Linux, and
+        the program.
         """
         if commands.on_host_files(parameters):
             return versions_on_host_files(parameters)
-        qemu = self._qemu_for(parameters.machine)
-        guest = self._guest_for(parameters.machine)
-        return {
-            **{f"qemu_{name}": value for name, value in qemu.facts().items()},
-            "kernel_release": guest.kernel_release,
-            "kernel_package": guest.package,
-            "guest_digest": guest.digest,
-        }
+        return self.machines.versions(self.machine_spec(parameters, Path("disk")))
 
     def prepare(self, plan: Plan) -> None:
         """Makes now what a first trial would otherwise wait for, within its deadline.
@@ -129,45 +75,33 @@ class Rig:
             if commands.on_host_files(cell.parameters) and (reasons := unavailable()):
                 raise HostError("programs cannot be run here: " + "; ".join(reasons))
         for machine in _versions_of(plan):
-            self._qemu_for(machine)
-            self._guest_for(machine)
+            self.versions(Parameters(machine=machine))
 
-    def machine_spec(self, parameters: Parameters, disk: Path, folder: Path) -> MachineSpec:
-        """The machine of a cell on the disk served at `disk`.
-
-        The machine's sockets go into `folder`.
-        """
+    def machine_spec(self, parameters: Parameters, disk: Path | Disk) -> MachineSpec:
+        """The machine of a cell on `disk`; a path is that of the socket on which it is served."""
         machine = parameters.machine
-        chosen = machine.accelerator
+        if isinstance(disk, Path):
+            as_file = machine.bus.pmem or machine.aio is not Aio.NBD
+            size = parameters.disk.size
+            disk = NbdFile(disk, size, machine.aio) if as_file else NbdDisk(disk)
+        raw = machine.format is ImageFormat.RAW
+        layer = None if raw else ImageLayer(machine.format, parameters.disk.size)
+        under_test = Attachment(Role.UNDER_TEST, disk, machine.bus, machine.host_cache, layer)
         return MachineSpec(
-            guest=self._guest_for(machine),
-            qemu=self._qemu_for(machine),
-            disk=NbdFile(disk, parameters.disk.size, machine.aio)
-            if machine.bus.pmem or machine.aio is not Aio.NBD
-            else NbdDisk(disk),
-            channel=folder / "ctl",
-            qmp=folder / "qmp",
-            cache=machine.host_cache,
-            bus=machine.bus,
-            accelerator=self.accelerator
-            if chosen is AcceleratorChoice.AUTO
-            else Accelerator(chosen.value),
-            layer=None
-            if machine.format is ImageFormat.RAW
-            else ImageLayer(machine.format, parameters.disk.size),
-            start=machine.start,
-            config_wce=None
-            if machine.config_wce is Switch.AUTO
-            else machine.config_wce is Switch.ON,
+            (under_test,),
             memory_mib=machine.memory >> 20,
             cpus=machine.cpus,
+            kernel=machine.kernel,
             kernel_arguments=machine.kernel_arguments,
+            accelerator=machine.accelerator,
+            start=machine.start,
+            options=self.machines.options(machine),
         )
 
     def environment(self, plan: Plan | None = None) -> dict[str, Any]:
         """What a reader of the results has to know of this host.
 
-        With a `plan`: also each QEMU and each kernel that its cells and their controls run on.
+        With a `plan`: also each version of a machine that its cells and their controls run on.
         """
         found: dict[str, Any] = {
             "versions": [
@@ -188,9 +122,7 @@ class Rig:
             },
         }
         if plan is None or needs_machines(plan):
-            reason = {"name": self.accelerator.value, "reason": self.accelerator_reason}
-            guest = {"kernel": self.guest.kernel_release, "digest": self.guest.digest}
-            found |= {"qemu": qemu_version(), "accelerator": reason, "guest": guest}
+            found |= self.machines.environment()
         return found
 
 
@@ -214,12 +146,3 @@ def _versions_of(plan: Plan) -> tuple[MachineSettings, ...]:
             reduced = MachineSettings(qemu=machine.qemu, kernel=machine.kernel, bus=bus)
             wanted.setdefault((machine.qemu, machine.kernel, bus.flavour), reduced)
     return tuple(wanted.values())
-
-
-@contextmanager
-def _naming(key: str, choice: str) -> Iterator[None]:
-    """Errors inside say which setting they are about."""
-    try:
-        yield
-    except PowercutError as error:
-        raise type(error)(f"{key}: {choice}: {error}", hint=error.hint) from None

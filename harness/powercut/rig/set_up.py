@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import time
 
-from powercut.channel.guest_channel import GuestChannel
-from powercut.channel.port import CommandResult
+from powercut.channel.port import CommandResult, Commands
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.rig import commands
 from powercut.scenario.settings import Layout, Parameters, wal_settings
@@ -40,7 +39,7 @@ class Deadline:
         return max(self._end - time.monotonic(), seconds)
 
 
-def guest_command(channel: GuestChannel, deadline: Deadline, *argv: str) -> CommandResult:
+def guest_command(channel: Commands, deadline: Deadline, *argv: str) -> CommandResult:
     """Runs a command of the agent's; raises HostError if it failed."""
     result = channel.run(*argv, timeout_s=deadline.remaining_s)
     if result.status or result.error:
@@ -48,9 +47,7 @@ def guest_command(channel: GuestChannel, deadline: Deadline, *argv: str) -> Comm
     return result
 
 
-def prepare_disk(
-    channel: GuestChannel, parameters: Parameters, deadline: Deadline
-) -> dict[str, str]:
+def prepare_disk(channel: Commands, parameters: Parameters, deadline: Deadline) -> dict[str, str]:
     """Sets the guest's write cache; returns what the guest sees of its disk.
 
     Raises HostError if a step fails.
@@ -62,7 +59,7 @@ def prepare_disk(
     return guest_command(channel, deadline, "facts", name).facts
 
 
-def mount_disk(channel: GuestChannel, parameters: Parameters, deadline: Deadline) -> None:
+def mount_disk(channel: Commands, parameters: Parameters, deadline: Deadline) -> None:
     """Mounts what is to be mounted and makes the folder of the log; raises HostError."""
     if commands.is_raw(parameters):
         return

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from powercut import __version__
-from powercut.channel.guest_channel import GuestChannel
+from powercut.channel.port import Channel
 from powercut.disk.capture import CaptureDisk
 from powercut.disk.image_format import ensure_formatted_image
-from powercut.machine.qemu.machine import QemuMachine
+from powercut.machine.port import Ended, LosesPower, Machine
 from powercut.model.contract import CutKind, CutPolicy
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
 from powercut.model.events import Phase
@@ -120,13 +120,10 @@ class _GuestRecording(RecordingInProgress):
     def _run_until_cut(self, disk: CaptureDisk, sockets: Path) -> None:
         folder = sockets / "run"
         folder.mkdir()
-        spec = self.rig.machine_spec(self.job.parameters, disk.socket, folder)
-        with (
-            GuestChannel.on_unix(
-                spec.channel, history_file=self.directory.history, digest=self.binding.digest
-            ) as channel,
-            QemuMachine(spec, folder, templates=self.rig.templates) as machine,
-        ):
+        spec = self.rig.machine_spec(self.job.parameters, disk.socket)
+        with self.rig.machines.open(
+            spec, folder, history=self.directory.history, digest=self.binding.digest
+        ) as (machine, channel):
             try:
                 with self.watch.phase(Phase.BOOT):
                     machine.start(timeout_s=self.deadline.remaining_s)
@@ -146,7 +143,7 @@ class _GuestRecording(RecordingInProgress):
             finally:
                 self.directory.write_text("console.txt", machine.diagnosis)
 
-    def _write_until_trigger(self, channel: GuestChannel, disk: CaptureDisk) -> None:
+    def _write_until_trigger(self, channel: Channel, disk: CaptureDisk) -> None:
         trigger = self.job.trial.trigger
         if trigger.kind is TriggerKind.FLUSHES:
             disk.stop_at_flush(trigger.value)
@@ -160,7 +157,7 @@ class _GuestRecording(RecordingInProgress):
         elif not channel.wait_acks(trigger.value, timeout_s=self.deadline.remaining_s):
             self._raise_never_came(trigger)
 
-    def _wait_moment(self, channel: GuestChannel, trigger: Trigger) -> None:
+    def _wait_moment(self, channel: Channel, trigger: Trigger) -> None:
         """Lets the time go by, with an eye on the workload."""
         end = time.monotonic() + trigger.value / 1e9
         if trigger.value / 1e9 > self.deadline.remaining_s:
@@ -177,26 +174,31 @@ class _GuestRecording(RecordingInProgress):
             )
         raise HostError(f"the cut {trigger} never came: the workload had ended before")
 
-    def _wait_flush(self, channel: GuestChannel, disk: CaptureDisk, trigger: Trigger) -> None:
+    def _wait_flush(self, channel: Channel, disk: CaptureDisk, trigger: Trigger) -> None:
         """The disk stops at the flush; meanwhile the workload is watched."""
         while not disk.wait_stopped(timeout_s=_POLL_S):
             channel.wait_acks(2**62, timeout_s=0)  # raises if the workload has failed
             if self.deadline.over:
                 self._raise_never_came(trigger)
 
-    def _cut(self, machine: QemuMachine, channel: GuestChannel, disk: CaptureDisk) -> None:
+    def _cut(self, machine: Machine, channel: Channel, disk: CaptureDisk) -> None:
         """Takes away what the kind of the cut says, then collects what had been said."""
         cut = self.job.parameters.cut
         timeout_s = self.deadline.at_least(GRACE_S)
         if cut.kind is CutKind.GUEST_CRASH:
             machine.crash(timeout_s=timeout_s)
         elif cut.kind is CutKind.POWER_LOSS:
+            if not isinstance(machine, LosesPower):
+                raise HostError(
+                    "this machine cannot lose its power: only its guest or its hypervisor can end",
+                    hint="cut.kind: vm-kill, or guest-crash",
+                )
             self.stop_disk(disk)
             machine.lose_power(timeout_s=timeout_s)
         else:
             machine.kill(timeout_s=timeout_s)
-        if machine.ended_by_itself and cut.kind is not CutKind.GUEST_CRASH:
-            self.trouble.append("QEMU had ended before the cut, and an end in order flushes")
+        if machine.ended is Ended.BY_ITSELF and cut.kind is not CutKind.GUEST_CRASH:
+            self.trouble.append("the machine had ended before the cut, and an end in order flushes")
         policy = cut.policy if cut.kind is CutKind.POWER_LOSS else CutPolicy.KEEP
         report = disk.cut(
             policy, self.job.trial.cut_seed, self.directory.recovery_log, timeout_s=timeout_s
@@ -228,12 +230,9 @@ class _GuestRecording(RecordingInProgress):
     def _boot(self, disk: CaptureDisk, folder: Path, timeout_s: float) -> Observation:
         """Recovery by the guest itself, which has mounted this file system before the cut."""
         folder.mkdir()
-        spec = self.rig.machine_spec(self.job.parameters, disk.socket, folder)
+        spec = self.rig.machine_spec(self.job.parameters, disk.socket)
         plan = commands.recovery_plan(self.job.parameters, self.job.run_id)
-        with (
-            GuestChannel.on_unix(spec.channel) as channel,
-            QemuMachine(spec, folder, templates=self.rig.templates) as machine,
-        ):
+        with self.rig.machines.open(spec, folder) as (machine, channel):
             try:
                 observation, facts = recover_in_guest(machine, channel, plan, timeout_s=timeout_s)
                 self.recovery_facts |= facts

@@ -13,9 +13,9 @@ from rich.console import Console
 
 from powercut.doctor import host as doctor
 from powercut.doctor.host import NAMES, Probe, can_run, examine, requirement, table
-from powercut.machine.port import Accelerator
 from powercut.machine.qemu.accelerator import Proof
 from powercut.model.errors import HostError
+from powercut.model.machine import Accelerator
 
 
 @pytest.fixture

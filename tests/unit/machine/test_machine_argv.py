@@ -10,27 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from powercut.machine.port import (
-    Accelerator,
-    Aio,
-    Bus,
-    CacheFlags,
-    CacheMode,
-    FileDisk,
-    GuestImage,
-    ImageFormat,
-    ImageLayer,
-    MachineSpec,
-    NbdDisk,
-    NbdFile,
-)
+from powercut.machine.guest_image import GuestImage
+from powercut.machine.port import FileDisk, ImageLayer, NbdDisk, NbdFile
 from powercut.machine.qemu.argv import NullDisk, TemplateRam, build_argv, kernel_command_line
+from powercut.machine.qemu.spec import QemuSpec
 from powercut.machine.qemu.template import template_key
 from powercut.model.errors import HostError
+from powercut.model.machine import Accelerator, Aio, Bus, CacheFlags, CacheMode, ImageFormat
 
 QEMU = Path("/usr/bin/qemu-system-x86_64")
 CONSOLE = Path("/run/console.log")
-SPEC = MachineSpec(
+SPEC = QemuSpec(
     guest=GuestImage(Path("/g/kernel"), Path("/g/initramfs"), "6.1", "digest"),
     disk=NbdDisk(Path("/run/nbd")),
     channel=Path("/run/ctl"),

@@ -16,9 +16,11 @@ from powercut.machine.guest import kernel_source, suites
 from powercut.machine.guest.apt import Mirrors, configuration, parse_mirrors, source_lines
 from powercut.machine.guest.kernel_source import given_kernel
 from powercut.machine.guest.suites import cached_suites, suite_folder
+from powercut.machine.guest_image import GuestImage
 from powercut.machine.lock import locked
-from powercut.machine.port import FileDisk, GuestImage, MachineSpec
+from powercut.machine.port import FileDisk
 from powercut.machine.qemu.build import examine_qemu, parse_version
+from powercut.machine.qemu.spec import QemuSpec
 from powercut.machine.qemu.template import TemplateStore, template_key
 from powercut.model.errors import DeadlineExceeded, HostError, UsageError
 
@@ -134,7 +136,7 @@ def test_what_is_no_qemu_is_refused(tmp_path: Path, make, message: str) -> None:
 
 def test_templates_of_different_qemus_are_different(tmp_path: Path) -> None:
     guest = GuestImage(Path("/g/kernel"), Path("/g/initramfs"), "6.1", "digest")
-    spec = MachineSpec(guest, FileDisk(Path("/disk")), tmp_path / "ctl", tmp_path / "qmp")
+    spec = QemuSpec(guest, FileDisk(Path("/disk")), tmp_path / "ctl", tmp_path / "qmp")
     start = program(tmp_path / "qemu")
     build = examine_qemu(start)
     keys = [

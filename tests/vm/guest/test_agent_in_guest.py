@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from powercut.channel.guest_channel import GuestChannel
-from powercut.machine.port import CacheMode, FileDisk
+from powercut.machine.port import FileDisk
 from powercut.machine.qemu.machine import QemuMachine
+from powercut.model.machine import CacheMode
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 WAIT_S = 120.0

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from powercut.machine.port import CacheMode, FileDisk, NbdDisk
+from powercut.machine.port import FileDisk, NbdDisk
 from powercut.machine.qemu.machine import Lifecycle, QemuMachine
 from powercut.model.errors import UsageError
+from powercut.model.machine import CacheMode
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 

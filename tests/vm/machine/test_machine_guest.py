@@ -18,9 +18,10 @@ from powercut.channel import wire
 from powercut.channel.history_file import read_history
 from powercut.channel.port import GuestFailed
 from powercut.channel.wire import Decoder, MessageType
-from powercut.machine.port import CacheMode, FileDisk, NbdDisk
+from powercut.machine.port import FileDisk, NbdDisk
 from powercut.machine.qemu.machine import Lifecycle, Origin
 from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.model.machine import CacheMode
 from powercut.model.observation import SlotState
 from powercut.paths import WAL_BINARY
 
@@ -202,10 +203,11 @@ import sys
 from pathlib import Path
 from powercut.channel.guest_channel import GuestChannel
 from powercut.machine.guest.image import ensure_guest_image
-from powercut.machine.port import FileDisk, MachineSpec
+from powercut.machine.port import FileDisk
+from powercut.machine.qemu.spec import QemuSpec
 from powercut.machine.qemu.machine import QemuMachine
 directory = Path(sys.argv[1])
-spec = MachineSpec(
+spec = QemuSpec(
     ensure_guest_image(), FileDisk(directory / "disk1"), directory / "ctl", directory / "qmp"
 )
 channel = GuestChannel.on_unix(spec.channel)

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from powercut.channel.guest_channel import GuestChannel
-from powercut.machine.port import CacheMode, FileDisk, NbdDisk
+from powercut.machine.port import FileDisk, NbdDisk
 from powercut.machine.qemu.machine import Origin, find_qemu
 from powercut.machine.qemu.template import TemplateStore
+from powercut.model.machine import CacheMode
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 

@@ -18,8 +18,10 @@ from powercut.channel.guest_channel import GuestChannel
 from powercut.disk.base import BaseImageSpec, ensure_base_image
 from powercut.explore.state_judge import open_judge
 from powercut.machine.guest.image import ensure_guest_image
-from powercut.machine.port import CacheMode, FileDisk, MachineSpec
+from powercut.machine.port import FileDisk
 from powercut.machine.qemu.machine import QemuMachine
+from powercut.machine.qemu.spec import QemuSpec
+from powercut.model.machine import CacheMode
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.recording.imports import LogLayout, import_recording, report_import
 from powercut.recording.materialize import open_recording, resolve_state
@@ -65,7 +67,7 @@ def run_logged(full_guest, runtime, tmp_path):
             file.seek(DATA[0])
             file.write(base.read_bytes())
         os.truncate(disk, LOG[0] + LOG[1])
-        spec = MachineSpec(
+        spec = QemuSpec(
             full_guest,
             FileDisk(disk),
             runtime / "ctl",

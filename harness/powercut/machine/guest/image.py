@@ -29,8 +29,8 @@ from powercut.machine.guest.initramfs import (
 )
 from powercut.machine.guest.kernel_package import MODULES_RECIPE, Kernel, ensure_kernel, load_kernel
 from powercut.machine.guest.kernel_source import kernel_of
+from powercut.machine.guest_image import GuestImage
 from powercut.machine.lock import locked
-from powercut.machine.port import GuestImage
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.versions import GUEST
 from powercut.paths import BUILD, PARTS, REBUILD, WAL_BINARY

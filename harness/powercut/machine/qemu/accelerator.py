@@ -24,11 +24,12 @@ from pathlib import Path
 from typing import Final
 
 from powercut.machine.guest.image import ensure_guest_image
-from powercut.machine.port import Accelerator, GuestImage
+from powercut.machine.guest_image import GuestImage
 from powercut.machine.process import spawn
 from powercut.machine.qemu.build import PROGRAM as QEMU
 from powercut.machine.qemu.build import version_line
 from powercut.model.errors import HostError
+from powercut.model.machine import Accelerator
 from powercut.paths import CACHE
 
 PROBE_TIMEOUT_S: Final = 10.0

@@ -20,17 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from powercut.machine.port import (
-    Accelerator,
-    Bus,
-    FileDisk,
-    GuestImage,
-    HostCache,
-    ImageLayer,
-    MachineSpec,
-    NbdDisk,
-    NbdFile,
-)
+from powercut.machine.guest_image import GuestImage
+from powercut.machine.port import FileDisk, ImageLayer, NbdDisk, NbdFile
+from powercut.machine.qemu.spec import QemuSpec
+from powercut.model.machine import Accelerator, Bus, HostCache
 
 _PMEM_ALIGNMENT_MIB: Final = 1024
 """Address space that QEMU may lose by aligning a memory device (to a page of up to 1 GiB)."""
@@ -56,7 +49,7 @@ class TemplateRam:
 
 
 def build_argv(
-    spec: MachineSpec,
+    spec: QemuSpec,
     qemu: Path,
     *,
     console: Path,
@@ -82,7 +75,7 @@ def build_argv(
     ]
 
 
-def kernel_command_line(spec: MachineSpec, tsc_khz: int | None = None) -> str:
+def kernel_command_line(spec: QemuSpec, tsc_khz: int | None = None) -> str:
     """What the guest's kernel is told."""
     # Without ACPI a guest boots in two thirds of the time under TCG and works as fast; it
     # then has no APIC for message-signalled interrupts.  With KVM it would pay.
@@ -115,7 +108,7 @@ def _sandbox() -> list[str]:
     return ["-sandbox", ",".join(["on", *(f"{what}=deny" for what in denied)])]
 
 
-def _board(spec: MachineSpec, ram: TemplateRam | None) -> list[str]:
+def _board(spec: QemuSpec, ram: TemplateRam | None) -> list[str]:
     kvm = spec.accelerator is Accelerator.KVM
     board = ["pc", *(["memory-backend=ram"] if ram else [])]
     memory = f"{spec.memory_mib}M"
@@ -139,7 +132,7 @@ def _board(spec: MachineSpec, ram: TemplateRam | None) -> list[str]:
     return argv
 
 
-def _kernel(spec: MachineSpec, tsc_khz: int | None) -> list[str]:
+def _kernel(spec: QemuSpec, tsc_khz: int | None) -> list[str]:
     guest: GuestImage = spec.guest
     return [
         *("-kernel", str(guest.kernel)),
@@ -148,7 +141,7 @@ def _kernel(spec: MachineSpec, tsc_khz: int | None) -> list[str]:
     ]
 
 
-def _ports(spec: MachineSpec, console: Path) -> list[str]:
+def _ports(spec: QemuSpec, console: Path) -> list[str]:
     return [
         *("-chardev", f"socket,id=qmp,path={_escape(spec.qmp)}"),
         *("-mon", "chardev=qmp,mode=control"),
@@ -160,7 +153,7 @@ def _ports(spec: MachineSpec, console: Path) -> list[str]:
     ]
 
 
-def _storage(spec: MachineSpec, stand_in: NullDisk | None) -> list[str]:
+def _storage(spec: QemuSpec, stand_in: NullDisk | None) -> list[str]:
     if not spec.bus.pmem:
         disk = spec.disk if stand_in is None else stand_in
         return [*_disk(disk, spec.cache, spec.layer), *_device(spec)]
@@ -172,7 +165,7 @@ def _storage(spec: MachineSpec, stand_in: NullDisk | None) -> list[str]:
     ]
 
 
-def _pmem_size(spec: MachineSpec) -> int:
+def _pmem_size(spec: QemuSpec) -> int:
     if isinstance(spec.disk, NbdDisk) or spec.disk.size is None:
         raise ValueError("memory is a file of known size")
     return spec.disk.size
@@ -209,7 +202,7 @@ def _disk(
     ]
 
 
-def _device(spec: MachineSpec) -> list[str]:
+def _device(spec: QemuSpec) -> list[str]:
     """The disk as the guest finds it, behind its controller."""
     bus, on_off = spec.bus, {True: "on", False: "off"}
     disk = f"drive=disk,write-cache={on_off[spec.cache.write_cache]}"

@@ -9,22 +9,25 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final
 
+from powercut.closing import Closing
 from powercut.machine import nbd
 from powercut.machine.fuse import NbdFuse
-from powercut.machine.port import FileDisk, MachineSpec, NbdDisk, NbdFile, Start
+from powercut.machine.port import Ended, FileDisk, NbdDisk, NbdFile, RequestTotals
 from powercut.machine.qemu.argv import TemplateRam, build_argv
 from powercut.machine.qemu.build import find_qemu
 from powercut.machine.qemu.hypervisor import Hypervisor, describe, tail
+from powercut.machine.qemu.spec import QemuSpec
 from powercut.machine.qemu.template import Template, TemplateStore
 from powercut.machine.qemu.tsc import host_tsc_khz
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError, UsageError
+from powercut.model.machine import Start
 
 __all__ = ["Lifecycle", "Origin", "QemuMachine", "find_qemu"]
 
 _DISCARD_TIMEOUT_S: Final = 5
+_COUNTED: Final = ("wr_operations", "flush_operations", "wr_bytes")
 
 
 class Lifecycle(enum.Enum):
@@ -43,7 +46,7 @@ class Origin(enum.Enum):
     TEMPLATE = "template"
 
 
-class QemuMachine:
+class QemuMachine(Closing):
     """A guest in QEMU, booted or, where `templates` are given, restored from one.
 
     `directory` receives `qemu.log` (QEMU's own output) and `console.log` (what the
@@ -52,7 +55,7 @@ class QemuMachine:
 
     def __init__(
         self,
-        spec: MachineSpec,
+        spec: QemuSpec,
         directory: Path,
         *,
         qemu: Path | None = None,
@@ -141,7 +144,7 @@ class QemuMachine:
                 self._file.kill()
             self.kill(timeout_s=timeout_s)
 
-    def block_statistics(self, *, timeout_s: float) -> dict[str, Any]:
+    def requests(self, *, timeout_s: float) -> RequestTotals:
         """What the guest has asked of the disk under test so far (QMP query-blockstats).
 
         Counts are those of the device, before QEMU's cache mode or format has done anything.
@@ -149,7 +152,9 @@ class QemuMachine:
         """
         if self._hypervisor is None or not self._hypervisor.running:
             raise HostError(f"QEMU is not there to be asked\n{self.diagnosis}")
-        return self._hypervisor.block_statistics(timeout_s=timeout_s)
+        said = self._hypervisor.block_statistics(timeout_s=timeout_s)
+        writes, flushes, written = (int(said[name]) for name in _COUNTED)
+        return RequestTotals(writes, flushes, written, said)
 
     @property
     def running(self) -> bool:
@@ -157,13 +162,12 @@ class QemuMachine:
         return self._hypervisor is not None and self._hypervisor.running
 
     @property
-    def ended_by_itself(self) -> bool:
-        """Whether the hypervisor process ended otherwise than by SIGKILL.
-
-        It does when its guest panics, and flushes what it had.
-        """
+    def ended(self) -> Ended | None:
+        """How QEMU ended: by itself when its guest panics, and then it flushes what it had."""
         status = self._hypervisor.process.poll() if self._hypervisor else None
-        return status not in (None, -signal.SIGKILL)
+        if status is None:
+            return None
+        return Ended.KILLED if status == -signal.SIGKILL else Ended.BY_ITSELF
 
     @property
     def diagnosis(self) -> str:
@@ -177,15 +181,8 @@ class QemuMachine:
             lines.append(f"guest's console: {console}")
         return "\n".join(lines)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Kills it."""
         self.kill(timeout_s=_DISCARD_TIMEOUT_S)
 
     # How it starts

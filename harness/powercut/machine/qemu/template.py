@@ -34,12 +34,14 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from powercut.machine.lock import locked
-from powercut.machine.port import FileDisk, MachineSpec, Start
+from powercut.machine.port import FileDisk
 from powercut.machine.qemu.argv import NullDisk, TemplateRam, build_argv
 from powercut.machine.qemu.build import binary_digest
 from powercut.machine.qemu.hypervisor import Hypervisor
+from powercut.machine.qemu.spec import QemuSpec
 from powercut.machine.qemu.tsc import host_tsc_khz
 from powercut.model.errors import HostError, PowercutError
+from powercut.model.machine import Start
 
 _FORMAT: Final = 1
 
@@ -73,9 +75,7 @@ class TemplateStore:
         self.directory = directory
         self._open_channel = open_channel
 
-    def obtain(
-        self, spec: MachineSpec, qemu: Path, disk_size: int, *, timeout_s: float
-    ) -> Template:
+    def obtain(self, spec: QemuSpec, qemu: Path, disk_size: int, *, timeout_s: float) -> Template:
         """The template for `spec` on a disk of `disk_size` bytes; makes it if there is none.
 
         Sockets for the making are put beside those of `spec`.  Raises HostError or
@@ -120,7 +120,7 @@ class TemplateStore:
         }
 
     def _make(
-        self, key: str, spec: MachineSpec, qemu: Path, disk_size: int, deadline: float
+        self, key: str, spec: QemuSpec, qemu: Path, disk_size: int, deadline: float
     ) -> Template:
         self._remove_leftovers(key)
         making = self.directory / f"{key}.making.{os.getpid()}"
@@ -158,7 +158,7 @@ class TemplateStore:
                 shutil.rmtree(leftover, ignore_errors=True)
 
     def _boot_and_save(
-        self, draft: Template, spec: MachineSpec, qemu: Path, disk: NullDisk, deadline: float
+        self, draft: Template, spec: QemuSpec, qemu: Path, disk: NullDisk, deadline: float
     ) -> dict[str, str]:
         ram = TemplateRam(draft.ram, saving=True)
         with self._guest(draft, spec, qemu, disk, ram, deadline) as (hypervisor, channel):
@@ -167,7 +167,7 @@ class TemplateStore:
         return hello
 
     def _try(
-        self, draft: Template, spec: MachineSpec, qemu: Path, disk: NullDisk, deadline: float
+        self, draft: Template, spec: QemuSpec, qemu: Path, disk: NullDisk, deadline: float
     ) -> None:
         ram = TemplateRam(draft.ram, saving=False)
         with self._guest(draft, spec, qemu, disk, ram, deadline) as (hypervisor, channel):
@@ -180,7 +180,7 @@ class TemplateStore:
     def _guest(
         self,
         draft: Template,
-        spec: MachineSpec,
+        spec: QemuSpec,
         qemu: Path,
         disk: NullDisk,
         ram: TemplateRam,
@@ -206,7 +206,7 @@ class TemplateStore:
         return locked(file, deadline=deadline, doing="making the guest template")
 
 
-def template_key(spec: MachineSpec, qemu: Path, disk_size: int) -> str:
+def template_key(spec: QemuSpec, qemu: Path, disk_size: int) -> str:
     """Names everything that a template depends on; hexadecimal."""
     guest = replace(spec.guest, kernel=Path("kernel"), initramfs=Path("initramfs"))
     plain = replace(

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""QEMU as a machine backend: what a machine is made of here, and machine and channel together."""
+
+from __future__ import annotations
+
+import functools
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from powercut.channel.guest_channel import GuestChannel
+from powercut.machine.guest.image import ensure_guest_image
+from powercut.machine.guest_image import GuestImage
+from powercut.machine.package import package_of, sha256_of_file
+from powercut.machine.port import Attachment, ConsoleGuest, MachineSpec, Opened, Part, Role
+from powercut.machine.qemu.accelerator import best_accelerator, qemu_version
+from powercut.machine.qemu.argv import build_argv
+from powercut.machine.qemu.build import QemuBuild
+from powercut.machine.qemu.console import run_console
+from powercut.machine.qemu.machine import QemuMachine
+from powercut.machine.qemu.source import qemu_of
+from powercut.machine.qemu.spec import QemuOptions, QemuSpec
+from powercut.machine.qemu.template import TemplateStore
+from powercut.model.binding import NOT_BOUND
+from powercut.model.errors import HostError, PowercutError
+from powercut.model.machine import Accelerator
+from powercut.model.versions import GUEST, HOST
+from powercut.scenario.settings import AcceleratorChoice, MachineSettings, Switch
+
+_FETCH_S: Final = 900.0
+"""For fetching a suite, once."""
+
+
+class QemuBackend:
+    """Guest images, accelerator and templates: found when the first machine wants them."""
+
+    def __init__(self, cache: Path) -> None:
+        self._templates = TemplateStore(cache / "templates", GuestChannel.on_unix)
+        self._guests: dict[tuple[str, str], GuestImage] = {}
+
+    def problems(self, settings: MachineSettings) -> tuple[str, ...]:
+        """Why such a machine cannot run here."""
+        flavour = settings.bus.flavour
+        tried: tuple[Callable[[], object], ...] = (
+            lambda: self._accelerator,
+            lambda: self._qemu(settings.qemu),
+            lambda: self._guest(settings.kernel, flavour),
+        )
+        return tuple(problem for each in tried if (problem := _problem(each)))
+
+    def options(self, settings: MachineSettings) -> QemuOptions:
+        """QEMU's version, and whether virtio-blk lets the guest switch its cache's mode."""
+        wce = settings.config_wce
+        return QemuOptions(settings.qemu, None if wce is Switch.AUTO else wce is Switch.ON)
+
+    def describe(self, spec: MachineSpec, folder: Path) -> list[str]:
+        """QEMU's command line."""
+        own, qemu = self._in_own_terms(spec, folder), self._qemu_of(spec)
+        return build_argv(own, qemu.program, console=folder / "console.log")
+
+    def identity(self, spec: MachineSpec) -> tuple[Part, ...]:
+        """The hypervisor, and the guest's kernel and programs."""
+        qemu, guest = self._qemu_of(spec), self._guest_of(spec)
+        hypervisor = Part(
+            role="hypervisor",
+            name=qemu.binary.name,
+            version=qemu.version,
+            # A QEMU that was unpacked from a suite knows its package's version, and no dpkg does.
+            package=package_of(qemu.binary) or qemu.package,
+            sha256=qemu.sha256,
+        )
+        return (hypervisor, _guest_kernel(guest), _guest_programs(guest))
+
+    def versions(self, spec: MachineSpec) -> dict[str, str]:
+        """QEMU and the guest's kernel, with digests."""
+        guest = self._guest_of(spec)
+        return {
+            **{f"qemu_{name}": value for name, value in self._qemu_of(spec).facts().items()},
+            "kernel_release": guest.kernel_release,
+            "kernel_package": guest.package,
+            "guest_digest": guest.digest,
+        }
+
+    def environment(self) -> dict[str, object]:
+        """The host's QEMU, the accelerator, the guest where nobody chose a kernel."""
+        guest, (accelerator, reason) = self._guest(GUEST, "cloud"), self._accelerator
+        return {
+            "qemu": qemu_version(),
+            "accelerator": {"name": accelerator.value, "reason": reason},
+            "guest": {"kernel": guest.kernel_release, "digest": guest.digest},
+        }
+
+    @property
+    def emulates(self) -> bool:
+        """Whether there is no KVM."""
+        return self._accelerator[0] is not Accelerator.KVM
+
+    @contextmanager
+    def open(
+        self,
+        spec: MachineSpec,
+        folder: Path,
+        *,
+        history: Path | None = None,
+        digest: bytes = NOT_BOUND,
+    ) -> Iterator[Opened]:
+        """A machine in QEMU, and its channel on a virtio serial port."""
+        own = self._in_own_terms(spec, folder)
+        with (
+            GuestChannel.on_unix(own.channel, history_file=history, digest=digest) as channel,
+            QemuMachine(own, folder, templates=self._templates) as machine,
+        ):
+            yield Opened(machine, channel)
+
+    def run_console(self, wanted: ConsoleGuest) -> int:
+        """A guest with its console on stdin and stdout."""
+        guest, accelerator = self._guest(GUEST, "cloud"), self._accelerator[0]
+        return run_console(self._qemu(HOST).program, guest, wanted, accelerator)
+
+    # What a machine is made of
+
+    @cached_property
+    def _accelerator(self) -> tuple[Accelerator, str]:
+        return best_accelerator()
+
+    def _guest(self, kernel: str, flavour: str) -> GuestImage:
+        """The guest of that kernel and flavour; built if need be."""
+        key = (kernel, flavour)
+        if key not in self._guests and key == (GUEST, "cloud"):
+            self._guests[key] = ensure_guest_image()
+        if key not in self._guests:
+            with _naming("machine.kernel", kernel):
+                self._guests[key] = ensure_guest_image(flavour, kernel=kernel)
+        return self._guests[key]
+
+    def _guest_of(self, spec: MachineSpec) -> GuestImage:
+        """The guest whose kernel has a driver for the bus of the disk under test."""
+        return self._guest(spec.kernel, _under_test(spec).bus.flavour)
+
+    @staticmethod
+    def _qemu(version: str) -> QemuBuild:
+        """The QEMU of that version; fetched if need be."""
+        with _naming("machine.qemu", version):
+            return qemu_of(version, deadline=time.monotonic() + _FETCH_S)
+
+    def _qemu_of(self, spec: MachineSpec) -> QemuBuild:
+        return self._qemu(_options(spec).version)
+
+    def _in_own_terms(self, spec: MachineSpec, folder: Path) -> QemuSpec:
+        """The machine as QEMU is told of it; its sockets lie in `folder`."""
+        disk, chosen = _under_test(spec), spec.accelerator
+        return QemuSpec(
+            guest=self._guest_of(spec),
+            qemu=self._qemu_of(spec),
+            disk=disk.disk,
+            channel=folder / "ctl",
+            qmp=folder / "qmp",
+            cache=disk.cache,
+            bus=disk.bus,
+            accelerator=self._accelerator[0]
+            if chosen is AcceleratorChoice.AUTO
+            else Accelerator(chosen.value),
+            layer=disk.layer,
+            start=spec.start,
+            config_wce=_options(spec).config_wce,
+            memory_mib=spec.memory_mib,
+            cpus=spec.cpus,
+            kernel_arguments=spec.kernel_arguments,
+        )
+
+
+def _under_test(spec: MachineSpec) -> Attachment:
+    """The one disk that a guest of QEMU's has here.  Raises HostError for any other machine."""
+    (first, *more) = spec.attachments or (None,)
+    if first is None or more or first.role is not Role.UNDER_TEST:
+        raise HostError(
+            f"a machine with {len(spec.attachments)} disks: QEMU is told here of one, under test"
+        )
+    return first
+
+
+def _options(spec: MachineSpec) -> QemuOptions:
+    return spec.options if isinstance(spec.options, QemuOptions) else QemuOptions(HOST)
+
+
+@functools.cache
+def _guest_kernel(image: GuestImage) -> Part:
+    facts = json.loads((image.kernel.parent / "image.json").read_text())
+    return Part(
+        role="guest kernel",
+        name="Linux",
+        version=image.kernel_release,
+        package=f"{facts.get('package', '')} {facts.get('version', '')}".strip(),
+        sha256=sha256_of_file(image.kernel),
+    )
+
+
+@functools.cache
+def _guest_programs(image: GuestImage) -> Part:
+    return Part(
+        role="guest programs",
+        name="initramfs",
+        version=image.digest,
+        sha256=sha256_of_file(image.initramfs),
+    )
+
+
+def _problem(find: Callable[[], object]) -> str:
+    try:
+        find()
+    except PowercutError as error:
+        return f"{error}" + (f" ({error.hint})" if error.hint else "")
+    return ""
+
+
+@contextmanager
+def _naming(key: str, choice: str) -> Iterator[None]:
+    """Errors inside say which setting they are about."""
+    try:
+        yield
+    except PowercutError as error:
+        raise type(error)(f"{key}: {choice}: {error}", hint=error.hint) from None

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A machine in QEMU's own terms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from powercut.machine.guest_image import GuestImage
+from powercut.machine.port import Disk, ImageLayer
+from powercut.machine.qemu.build import QemuBuild
+from powercut.model.machine import Accelerator, Bus, CacheMode, HostCache, Start
+
+
+@dataclass(frozen=True)
+class QemuSpec:
+    """One virtual machine in QEMU's terms; the argv follows from it and nothing else.
+
+    `qemu` is None for the host's; `layer` is None if the guest sees the bytes of `disk` themselves.
+    """
+
+    guest: GuestImage
+    disk: Disk
+    channel: Path  # a unix socket on which the controller listens; QEMU connects
+    qmp: Path  # the same for QMP
+    cache: HostCache = CacheMode.NONE
+    bus: Bus = Bus.VIRTIO_BLK
+    accelerator: Accelerator = Accelerator.TCG
+    memory_mib: int = 128
+    cpus: int = 1
+    kernel_arguments: tuple[str, ...] = field(default=())
+    layer: ImageLayer | None = None
+    start: Start = Start.AUTO
+    qemu: QemuBuild | None = None
+    config_wce: bool | None = None  # of virtio-blk; None: as QEMU has it, which is on
+
+
+@dataclass(frozen=True)
+class QemuOptions:
+    """What of a machine's settings concerns QEMU alone.
+
+    `version` is a QEMU by the name that a scenario gives it; `config_wce` is virtio-blk's.
+    """
+
+    version: str
+    config_wce: bool | None = None
