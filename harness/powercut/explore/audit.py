@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each flush and FUA of a recording was worth: by bytes, and by recovered states.
 
-The analysis (crash/audit.py) decides two classes of promises: those that carry records, and those
-that are idle.  Between them lie promises that made something durable which is no acknowledged
-record: a journal, an inode.  For these, states are recovered that are legal only on a disk that
-ignores this one promise:
+The analysis (crash/audit.py) decides two classes of promises: those that carry records, where the
+workload's bytes are recognised, and those that are idle.  Between them lie promises that made
+something durable which is no acknowledged record: a journal, an inode, or whatever a program
+writes.  For these, states are recovered that are legal only on a disk that ignores just them:
 
 1. at acks between its completion and the instant at which what hangs on it is durable anyway,
    the last first, since most is promised then; then at the completions of other promises in
@@ -41,7 +41,7 @@ from powercut.explore.request import Budget
 from powercut.explore.state_judge import StateJudge
 from powercut.model.errors import HostError
 from powercut.model.exposure import ranges_of
-from powercut.model.timeline import RequestKind
+from powercut.model.timeline import RequestKind, Timeline
 from powercut.model.units import NEVER
 from powercut.model.verdict import Finding, LsnRange, Verdict
 from powercut.recording.disk_places import Places, places_of
@@ -49,6 +49,7 @@ from powercut.recording.trial_recording import TrialRecording
 from powercut.rig import commands
 from powercut.rig.engine_choice import EngineChoice
 from powercut.store.audit import Audit, AuditedPromise, LatePromise, PromiseKind, Worth
+from powercut.workload.port import Recognised
 
 RECORDS: Final = "records of the log"
 _PER_PROMISE: Final = 8
@@ -97,13 +98,14 @@ def audit(
     `engine` names the one that recovers; logs on the bare disk need none.
     """
     start = time.monotonic()
-    evidence = recorded.evidence
-    hang = dependence(evidence.timeline)
-    bytes_of = {one.promise: one for one in carried(evidence)}
-    kept = promises(evidence.timeline)
+    claimed, timeline = recorded.promises, recorded.timeline
+    evidence = claimed.evidence if isinstance(claimed, Recognised) else None
+    hang = dependence(timeline)
+    bytes_of = {one.promise: one for one in carried(evidence)} if evidence else {}
+    kept = promises(timeline)
     open_ones = {p for p in kept.tolist() if p not in bytes_of and len(hang.hanging(p))}
     places = places_of(recorded.directory.base_image)
-    before = [_audited(recorded, hang, promise, places) for promise in kept.tolist()]
+    before = [_audited(recorded, evidence, hang, promise, places) for promise in kept.tolist()]
     looks = _Looks()
     if open_ones and budget.states != 0 and not commands.is_bare(recorded.parameters):
         order = _in_turns([one for one in before if one.request in open_ones], seed)
@@ -120,10 +122,11 @@ def audit(
         scenario=record.scenario,
         cell=record.cell,
         trial=record.trial.number,
-        acknowledged=evidence.claims.acked,
-        run_ms=round((last_event_ns(evidence.timeline) - recorded.start_ns) / 1e6, 3),
+        counted="record" if evidence else "operation",
+        acknowledged=claimed.acked,
+        run_ms=round((last_event_ns(timeline) - recorded.start_ns) / 1e6, 3),
         promises=tuple(audited),
-        late=_late(evidence, hang),
+        late=_late(evidence, hang) if evidence else (),
         engine=looks.engine,
         states_from=len(looks.seen),
         states=looks.states,
@@ -133,10 +136,14 @@ def audit(
 
 
 def _audited(
-    recorded: TrialRecording, hang: Dependence, promise: int, places: Places
+    recorded: TrialRecording,
+    evidence: Evidence | None,
+    hang: Dependence,
+    promise: int,
+    places: Places,
 ) -> AuditedPromise:
     """What is known of `promise` before bytes and states are asked."""
-    requests = recorded.evidence.timeline.requests
+    requests = recorded.timeline.requests
     flush = requests.kind[promise] == RequestKind.FLUSH
     writes = hang.hanging(promise)
     took_ns = int(requests.completed_ns[promise] - requests.submitted_ns[promise])
@@ -148,7 +155,7 @@ def _audited(
         worth=Worth.UNSEEN if len(writes) else Worth.IDLE,
         hanging=len(writes),
         hanging_bytes=int(requests.length[writes].sum()),
-        holds=_holds(recorded.evidence, writes.tolist(), places),
+        holds=_holds(recorded.timeline, evidence, writes.tolist(), places),
     )
 
 
@@ -162,11 +169,14 @@ def _in_turns(wanted: list[AuditedPromise], seed: int) -> list[int]:
     return [promise for turn in turns for promise in turn if promise is not None]
 
 
-def _holds(evidence: Evidence, writes: list[int], places: Places) -> tuple[str, ...]:
+def _holds(
+    timeline: Timeline, evidence: Evidence | None, writes: list[int], places: Places
+) -> tuple[str, ...]:
     """What `writes` hold, in kinds: without numbers of records, levels and groups."""
-    timeline = evidence.timeline
     names: dict[str, None] = {}
-    carriers = set(evidence.runs.write[np.isin(evidence.runs.write, writes)].tolist())
+    carriers: set[int] = set()
+    if evidence is not None:
+        carriers = set(evidence.runs.write[np.isin(evidence.runs.write, writes)].tolist())
     for write in writes:
         if timeline.requests.kind[write] != RequestKind.WRITE:
             names[
@@ -279,7 +289,7 @@ class _StateAudit:
         hanging = self._hang.hanging(promise)
         begin = int(self._hang.durable_ns[hanging].min())
         until = int(self._hang.without_ns[hanging].max())
-        until = min(until, last_event_ns(self._recorded.evidence.timeline) + 1)
+        until = min(until, last_event_ns(self._recorded.timeline) + 1)
         chosen: dict[int, None] = {}
         for kind in (InstantKind.ACK, InstantKind.FUA, InstantKind.FLUSH):
             all_of = self._events[kind]

@@ -96,8 +96,11 @@ class Audit(Record):
     scenario: str
     cell: str
     trial: int
+    counted: Literal["record", "operation"] = "record"
+    """What a promise may carry: a record of the log, or a program's operation."""
+
     acknowledged: int
-    """Records acknowledged."""
+    """How many of them were acknowledged."""
 
     run_ms: float
     """From the first attempt to the last thing that happened at the disk."""

@@ -19,7 +19,7 @@ _SHOWN: Final = 3
 
 _MEANING: Final = {
     Worth.CARRIES: "without it, bytes of an acknowledged record are not durable",
-    Worth.LEADS: "without it, a recovered state loses an acknowledged record",
+    Worth.LEADS: "without it, a recovered state loses something acknowledged",
     Worth.IDLE: "nothing hung on it: the same crash states are legal without it",
     Worth.UNSEEN: "it made something durable; no state that was looked at needs it (no proof)",
 }
@@ -57,7 +57,7 @@ def _sums(audit: Audit) -> str:
     fua = len(audit.promises) - flushes
     kinds = [words.count(flushes, "flush")] * bool(flushes or not fua)
     kinds += [words.count(fua, "FUA write")] * bool(fua)
-    return f"{words.count(audit.acknowledged, 'record')} acknowledged, {' and '.join(kinds)}"
+    return f"{words.count(audit.acknowledged, audit.counted)} acknowledged, {' and '.join(kinds)}"
 
 
 def _took_ms(promises: Sequence[AuditedPromise]) -> float:
