@@ -26,12 +26,14 @@ import numpy as np
 
 from powercut.crash.explore import Exploration, InstantKind, events, log2_sum, sample
 from powercut.crash.states import CrashState
+from powercut.explore.program_story import story_of
 from powercut.explore.request import Budget
 from powercut.explore.state_images import AnswerCache, StateImages
 from powercut.model.errors import HostError
 from powercut.model.observation import Observation
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
+from powercut.recording.disk_places import places_of
 from powercut.recording.materialize import cut_state
 from powercut.recording.program import ProgramRecording
 from powercut.recover.port import ImageWrite, RecoveryEngine, SecondLook
@@ -86,6 +88,7 @@ class ProgramExplorer:
         self._listener = listener
         self._images = StateImages(recording.space)
         self._decided = AnswerCache(recording.directory.base)
+        self._places = places_of(recording.directory.base)
         self._tally = _Tally()
 
     def judge(self, budget: Budget) -> ProgramResult:
@@ -211,8 +214,15 @@ class ProgramExplorer:
                     at_ms=round((state.instant - ready) / 1e6, 3),
                     missing_writes=volatile - len(state.survivors),
                     volatile_writes=volatile,
+                    story=self._story(state, finding),
                 )
             )
+
+    def _story(self, state: CrashState, finding: Finding) -> tuple[str, ...]:
+        if finding.verdict is not Verdict.LOSSY:
+            return ()
+        recording = self._recording
+        return story_of(recording.history, recording.space, state, finding.lsns, self._places)
 
     def _result(self, seconds: float) -> ProgramResult:
         tally, recording = self._tally, self._recording

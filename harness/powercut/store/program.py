@@ -74,6 +74,7 @@ class ProgramFinding(BaseModel):
 
     `operations` are ranges, both ends included; `at_ms` is the cut's instant since the program
     was ready; `missing_writes` are the requests that the state lacks, of `volatile_writes`.
+    `story` is what a person is told of it, a sentence each.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -86,6 +87,7 @@ class ProgramFinding(BaseModel):
     at_ms: float = 0.0
     missing_writes: int = 0
     volatile_writes: int = 0
+    story: tuple[str, ...] = ()
 
 
 class ProgramResult(BaseModel):

@@ -151,6 +151,10 @@ def test_an_intact_recording_acquits_and_convicts(recorded):
     assert (result.attempted, result.acknowledged) == (OPERATIONS, OPERATIONS)
     result = judged(recorded(one_early))
     assert (result.verdict, result.reasons) == ("LOSSY", ())
+    when, requests, missing = result.findings[0].story
+    assert when.startswith("it was acknowledged ")
+    assert requests.startswith("the last write was done ")
+    assert missing.startswith(("missing writes by what they hold: ", "no write that the disk"))
     assert {finding.operations for finding in result.findings} == {((20, 20),)}
 
 

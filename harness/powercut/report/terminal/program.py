@@ -88,3 +88,5 @@ def _print_finding(console: Console, finding: ProgramFinding) -> None:
         markup=False,
         highlight=False,
     )
+    for sentence in finding.story:
+        console.print(f"    {sentence}", markup=False, highlight=False)
