@@ -48,6 +48,7 @@ COMMANDS = {
     "record": "powercut.cli.record:record",
     "run": "powercut.cli.run:run",
     "scenarios": "powercut.cli.list:scenarios",
+    "serve": "powercut.cli.serve:serve",
     "shell": "powercut.cli.shell:shell",
     "show": "powercut.cli.show:show",
     "test": "powercut.cli.test:test",

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`powercut serve`: all results in a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from powercut.cli.options import FILE
+from powercut.cli.output import echo
+from powercut.model.errors import UsageError
+from powercut.paths import RESULTS
+
+
+@click.command()
+@click.argument("results", type=FILE, default=RESULTS, metavar="[RESULTS]")
+@click.option("--port", type=click.IntRange(0, 65535), default=8437, show_default=True)
+def serve(results: Path, port: int) -> int:
+    """Shows all results below RESULTS in a browser on this host, until it is interrupted.
+
+    Runs with their timelines, certificates, and what changed from one to the next.  It listens on
+    127.0.0.1 only and writes nothing.
+    """
+    from powercut.report.browse import ADDRESS, server
+
+    if not results.is_dir():
+        raise UsageError(f"{results}: there is no such folder", hint="powercut run makes one")
+    with server(results, port) as listening:
+        echo(f"http://{ADDRESS}:{listening.server_address[1]}/   Ctrl-C ends it")
+        try:
+            listening.serve_forever()
+        except KeyboardInterrupt:
+            echo("")
+    return 0

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All results below a folder as pages for a browser on this host; nothing is written.
+
+An index lists runs and certificates, the newest first.  The pages of a run and of a certificate
+are made of what is stored when they are asked for.  What else lies there (JSON, JUnit) is sent as
+it is.  Recordings may come from strangers, so pages may run no script and load nothing, and only
+names of this host are answered: another site's page cannot ask under its own name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote, unquote, urlsplit
+
+from powercut.model.errors import HostError, PowercutError
+from powercut.model.verdict import Verdict
+from powercut.report import words
+from powercut.report.history import read_history
+from powercut.report.page.certificate import REPORT, certificate_html
+from powercut.report.page.history import history_html
+from powercut.report.page.pages import page
+from powercut.report.page.run import html_report
+from powercut.store.certify_order import CERTIFICATE, read_certificate
+from powercut.store.layout import ResultDir
+
+ADDRESS: Final = "127.0.0.1"
+_HISTORY: Final = "history.html"
+_RUN: Final = "report.html"
+_VERDICT: Final = "verdict.json"
+_TEXTS: Final = {
+    ".json": "application/json",
+    ".xml": "application/xml",
+    ".yaml": "text/plain; charset=utf-8",
+    ".txt": "text/plain; charset=utf-8",
+}
+_HTML: Final = "text/html; charset=utf-8"
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A run or a certificate, as the index has it; without a verdict it has not ended."""
+
+    name: str
+    link: str
+    started: str = ""
+    verdict: Verdict | None = None
+    as_expected: bool = False
+    said: str = ""
+
+
+def index_html(root: Path) -> str:
+    """The page that leads to all others."""
+    return page("browse.html.j2").render(
+        root=str(root),
+        runs=sorted(_runs(root), key=lambda one: one.started, reverse=True),
+        certificates=sorted(_certificates(root), key=lambda one: one.started, reverse=True),
+        history=_HISTORY,
+        words=words,
+    )
+
+
+def _below(root: Path, name: str) -> Iterator[Path]:
+    """Each file called `name` in a run's folder or a certificate's; `latest` is a link to one."""
+    for pattern in (f"*/*/{name}", f"certify/*/*/{name}"):
+        for path in sorted(root.glob(pattern)):
+            if not any(part.is_symlink() for part in (path, *path.parents) if part != root):
+                yield path
+
+
+def _link(root: Path, folder: Path, name: str) -> str:
+    return quote(f"{folder.relative_to(root)}/{name}")
+
+
+def _runs(root: Path) -> Iterator[Listed]:
+    for path in _below(root, "scenario.yaml"):
+        folder = path.parent
+        name = folder.parent.name
+        if not (folder / _VERDICT).is_file():
+            yield Listed(name, "", folder.name, said="has not come to its end")
+            continue
+        try:
+            run = ResultDir.open(folder).read_verdict()
+        except PowercutError as error:
+            yield Listed(name, "", folder.name, said=f"not readable: {error}")
+            continue
+        cells = words.count(len(run.cells), "cell")
+        link = _link(root, folder, _RUN)
+        yield Listed(name, link, run.started, run.verdict, run.as_expected, cells)
+
+
+def _certificates(root: Path) -> Iterator[Listed]:
+    for path in _below(root, CERTIFICATE):
+        folder = path.parent
+        try:
+            one = read_certificate(path)
+        except PowercutError as error:
+            yield Listed(folder.parent.name, "", folder.name, said=f"not readable: {error}")
+            continue
+        worst = max((cell.verdict for cell in one.cells), default=Verdict.INCONCLUSIVE)
+        said = ", ".join(f"{number} {name}" for name, number in one.verdicts.items() if number)
+        link = _link(root, folder, REPORT)
+        yield Listed(one.title, link, one.started, worst, one.as_expected, said)
+
+
+def answer(root: Path, target: str) -> tuple[str, bytes] | None:
+    """Type and bytes of what lies at `target`, a path of a URL; None if there is nothing to show.
+
+    Raises PowercutError if what is stored there cannot be read.
+    """
+    name = unquote(urlsplit(target).path).lstrip("/")
+    if not name:
+        return _HTML, index_html(root).encode()
+    if name == _HISTORY:
+        return _HTML, history_html(read_history(root), root).encode()
+    path = Path() if "\0" in name else (root / name).resolve()
+    return _file(path) if path.is_relative_to(root.resolve()) else None
+
+
+def _file(path: Path) -> tuple[str, bytes] | None:
+    """What lies at `path`, or is made of what lies beside it."""
+    makers: dict[str, tuple[str, Callable[[Path], str]]] = {
+        _RUN: (_VERDICT, _run_page),
+        REPORT: (CERTIFICATE, _certificate_page),
+    }
+    if path.name in makers:
+        needed, made = makers[path.name]
+        return (_HTML, made(path.parent).encode()) if (path.parent / needed).is_file() else None
+    if path.suffix in _TEXTS and path.is_file():
+        return _TEXTS[path.suffix], path.read_bytes()
+    return None
+
+
+def _run_page(folder: Path) -> str:
+    result = ResultDir.open(folder)
+    return html_report(result, result.read_verdict())
+
+
+def _certificate_page(folder: Path) -> str:
+    return certificate_html(read_certificate(folder / CERTIFICATE), folder)
+
+
+def server(root: Path, port: int) -> ThreadingHTTPServer:
+    """A server of `root` on this host alone; port 0 takes one that is free.  Raises HostError."""
+
+    class Handler(BaseHTTPRequestHandler):
+        server_version = "powercut"
+        sys_version = ""
+
+        def do_GET(self) -> None:
+            """Answers with a page, or says why there is none."""
+            host = (self.headers.get("Host") or "").rpartition(":")[0]
+            if host not in (ADDRESS, "localhost"):
+                self.send_error(HTTPStatus.FORBIDDEN, "only localhost is answered")
+                return
+            try:
+                found = answer(root, self.path)
+            except (PowercutError, OSError) as error:
+                self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR, "not readable", str(error))
+                return
+            if found is None:
+                self.send_error(HTTPStatus.NOT_FOUND)
+                return
+            kind, body = found
+            self.send_response(HTTPStatus.OK)
+            for header, value in (
+                ("Content-Type", kind),
+                ("Content-Length", str(len(body))),
+                ("Content-Security-Policy", _POLICY),
+                ("X-Content-Type-Options", "nosniff"),
+                ("Cache-Control", "no-store"),
+            ):
+                self.send_header(header, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Says nothing: the terminal is the person's."""
+
+    try:
+        return ThreadingHTTPServer((ADDRESS, port), Handler)
+    except OSError as error:
+        raise HostError(
+            f"cannot listen on {ADDRESS}, port {port}: {error.strerror}",
+            hint="--port 0 takes one that is free",
+        ) from error

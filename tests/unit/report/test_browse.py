@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results in a browser: read only, on this host alone, and nothing outside of the folder."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from certificate_maker import cell_of, certificate_of_cells
+from runs_by_hand import make_run
+
+from powercut.model.verdict import Verdict
+from powercut.report.browse import ADDRESS, answer, server
+from powercut.store.layout import ResultDir
+
+TIMEOUT_S = 60
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> ResultDir:
+    return make_run(tmp_path_factory.mktemp("results"))
+
+
+@pytest.fixture
+def root(run: ResultDir) -> Path:
+    return run.path.parent.parent
+
+
+@pytest.fixture
+def get(root: Path) -> Iterator:
+    with server(root, 0) as listening:
+        thread = threading.Thread(target=listening.serve_forever)
+        thread.start()
+
+        def ask(path: str, method: str = "GET", **headers: str) -> tuple[int, str, dict[str, str]]:
+            port = listening.server_address[1]
+            asking = http.client.HTTPConnection(ADDRESS, port, timeout=TIMEOUT_S)
+            asking.request(method, path, headers=headers)
+            got = asking.getresponse()
+            found = got.status, got.read().decode(), dict(got.getheaders())
+            asking.close()
+            return found
+
+        try:
+            yield ask
+        finally:
+            listening.shutdown()
+            thread.join()
+
+
+def test_the_index_leads_to_runs_and_certificates(root, run, get, tmp_path):
+    folder = root / "certify/some/20260101T000000Z-1"
+    folder.mkdir(parents=True, exist_ok=True)
+    certificate = certificate_of_cells([cell_of("a", Verdict.LOSSY)])
+    (folder / "certificate.json").write_text(certificate.model_dump_json())
+    before = sorted(root.rglob("*"))
+    status, index, headers = get("/")
+    assert status == 200
+    assert "script-src" not in headers["Content-Security-Policy"]
+    assert headers["Content-Security-Policy"].startswith("default-src 'none'")
+    link = f"by-hand/{run.path.name}/report.html"
+    assert f'href="{link}"' in index
+    assert index.count("by-hand</b>") == 1, "latest is a link to a run that is listed"
+    assert "by-hand: " in get(f"/{link}")[1] or "by-hand" in get(f"/{link}")[1]
+    assert "certify/some/20260101T000000Z-1/certificate.html" in index
+    page = get("/certify/some/20260101T000000Z-1/certificate.html")[1]
+    assert "1 of 1 setting loses acknowledged writes" in page
+    assert "History of certificates" in get("/history.html")[1]
+    assert '"powercut-verdict/1"' in get(f"/by-hand/{run.path.name}/verdict.json")[1]
+    assert sorted(root.rglob("*")) == before, "nothing is written"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/../secret.json", "/by-hand/%2e%2e/%2e%2e/secret.json", "/%2fetc%2fpasswd", "/a%00.json",
+     "/by-hand/latest/disk.log", "/by-hand", "//etc/hostname", "/report.html", "/link.json"],
+)  # fmt: skip
+def test_nothing_else_is_sent(root, get, path):
+    (root.parent / "secret.json").write_text("{}")
+    link = root / "link.json"
+    link.unlink(missing_ok=True)
+    link.symlink_to(root.parent / "secret.json")
+    assert get(path)[0] == 404
+
+
+def test_only_names_of_this_host_are_answered(get):
+    """Else a page of another site could read results under a name that it points here."""
+    assert get("/", Host="evil.example:80")[0] == 403
+    assert get("/", "POST")[0] == 501
+
+
+def test_a_run_that_has_not_ended_is_listed_as_such(root, run, tmp_path):
+    other = tmp_path / "by-hand/20260101T000000Z-9"
+    other.mkdir(parents=True)
+    (other / "scenario.yaml").write_text("powercut: 1\n")
+    kind, index = answer(tmp_path, "/")
+    assert kind.startswith("text/html")
+    assert "has not come to its end" in index.decode()
+
+
+def test_damage_is_said_and_hides_nothing_else(tmp_path):
+    other = tmp_path / "by-hand/20260101T000000Z-9"
+    other.mkdir(parents=True)
+    (other / "scenario.yaml").write_text("powercut: 1\n")
+    (other / "verdict.json").write_text("{")
+    found = answer(tmp_path, "/")
+    assert found is not None
+    assert "not readable" in found[1].decode()
