@@ -19,6 +19,7 @@ from powercut.campaign.resume import Selection, check_same_components, check_sam
 from powercut.campaign.runner import Listener, RunOptions, new_run, ready_rig, resume_run, trials_of
 from powercut.certify.build import certificate_of
 from powercut.certify.words import untested
+from powercut.measure.cells import is_measurable
 from powercut.measure.measure import measure_cell
 from powercut.model.errors import UsageError
 from powercut.model.events import CellMeasured, CertifyStarted, Notice
@@ -129,7 +130,7 @@ def _go_on(directory: CertificateDir, ways: CertifyWays) -> Certified:
                 seed=order.seed,
                 scenarios=len(plans),
                 cells=sum(len(plan.cells) for plan in plans),
-                trials=sum(trials_of(plan) + len(plan.cells) * order.measure for plan in plans),
+                trials=sum(trials_of(plan) + _measured(plan, order) for plan in plans),
                 directory=directory.path,
             )
         )
@@ -183,10 +184,14 @@ def _run(
         if record.control is not None:
             ways.controls.setdefault(same_run(record.parameters), trial)
     _confirm(ended, ways)
-    if order.measure:
-        for cell in plan.cells:
+    for cell in plan.cells:
+        if order.measure and is_measurable(cell.parameters):
             _measure(rig, ended, order, plan.scenario, cell, ways)
     return ended
+
+
+def _measured(plan: Plan, order: Order) -> int:
+    return sum(is_measurable(cell.parameters) for cell in plan.cells) * order.measure
 
 
 def _confirm(run: ResultDir, ways: RunOptions) -> None:

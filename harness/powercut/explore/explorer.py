@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -361,7 +362,8 @@ class _Run:
         """
         try:
             if commands.on_host_files(self.recorded.parameters):
-                with StateJudge(self.recorded, self.choice) as states:
+                guest = replace(self.choice, name="uml")  # all of it, nothing on the host
+                with StateJudge(self.recorded, guest) as states:
                     seen = states.judge(state, received=False)
             else:
                 seen = judge_in_guest(self.recorded, state, after=self.wanted.after, received=False)

@@ -23,12 +23,13 @@ from powercut.model.verdict import Finding, FindingKind, Verdict
 from powercut.recording.bound import read_recovery_log
 from powercut.recording.materialize import cut_state
 from powercut.recording.trial_recording import TrialRecording, open_trial
-from powercut.recover.port import ImageWrite, RecordsRecoveries, TracksReads
+from powercut.recover.port import ImageWrite, RecordsRecoveries, SecondLook, TracksReads
 from powercut.rig.engine_choice import EngineChoice
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.scratch import scratch
 from powercut.store.layout import TrialDir
-from powercut.workload.port import StateClaims
+from powercut.workload.port import AcksByLines, StateClaims
+from powercut.workload.table import workload_of
 
 RERUN_ONE_IN: Final = 100
 """Of the states decided by pruning one in so many is recovered all the same."""
@@ -52,6 +53,7 @@ class LocalWorker(ResourceOwner):
         )
         base = self._recorded.directory.base_image
         self._decided = AnswerCache(base) if work.prune is not Prune.NOTHING else None
+        self._doubts: tuple[str, ...] = ()
         self._rerun = random.Random(f"{work.seed}/rerun")
         self._durability = durability_during_recovery(
             self._recorded.timeline, self._recorded.parameters.machine
@@ -200,16 +202,32 @@ class LocalWorker(ResourceOwner):
         except HostError as error:
             return StateJudgement((_engine_failed(error),), disk=disk)
         judged = replace(found(observation), disk=disk)
+        if doubts := self._new_doubts():
+            judged = replace(judged, findings=(*judged.findings, *doubts))
         if self._decided is None:
             return judged
         if expected is not None:
-            if not _same(expected, observation):
+            if not self._are_same(expected, observation):
                 judged = replace(judged, findings=(*judged.findings, _pruned_wrongly()))
             return replace(judged, pruned=True, rerun=True)
         engine = self._states.engine
         reads = engine.reads if isinstance(engine, TracksReads) else None
         self._decided.learn(reads, observation)
         return judged
+
+    def _are_same(self, one: Observation, other: Observation) -> bool:
+        workload = workload_of(self._recorded.parameters)
+        return (workload.same if isinstance(workload, AcksByLines) else _same)(one, other)
+
+    def _new_doubts(self) -> tuple[Finding, ...]:
+        """Why what the engine decided in a shorter way is not to be believed; told once."""
+        engine = self._states.engine
+        if not isinstance(engine, SecondLook) or engine.doubts == self._doubts:
+            return ()
+        self._doubts = engine.doubts
+        return tuple(
+            Finding(FindingKind.DISAGREEMENT, Verdict.INCONCLUSIVE, doubt) for doubt in self._doubts
+        )
 
 
 def _same(one: Observation, other: Observation) -> bool:

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from powercut.measure.measure import measure_cell
+from powercut.model.errors import UsageError
 from powercut.rig.rig import Rig
 from powercut.scenario.choices import DiskModel
 from powercut.scenario.load import Scenario, expand
 from powercut.scenario.seeds import fresh_seed
+from powercut.scenario.settings import Parameters, WalSettings
 from powercut.store.layout import ResultDir
 from powercut.store.measurement import Measurement
 
@@ -22,6 +24,11 @@ class MeasuredRun:
 
     directory: Path
     measurements: tuple[Measurement, ...]
+
+
+def is_measurable(parameters: Parameters) -> bool:
+    """Whether a cell's commits can be counted at each layer: those of the workload wal."""
+    return isinstance(parameters.workload, WalSettings)
 
 
 def measure_scenarios(
@@ -36,13 +43,19 @@ def measure_scenarios(
 ) -> list[MeasuredRun]:
     """Measures every cell of the scenarios; see `measure_cell`.
 
-    Raises UsageError if `only` selects nothing, before anything is measured, and HostError if
+    Raises UsageError if `only` selects nothing or a cell that is not measurable, before anything is measured, and HostError if
     this host cannot run anything at all.
     """
     plans = []
     for scenario in scenarios:
         root = scenario.settings.seed if seed is None else seed
         plans.append(expand(scenario, seed=fresh_seed() if root is None else root, only=only))
+    for cell in (cell for plan in plans for cell in plan.cells):
+        if not is_measurable(cell.parameters):
+            raise UsageError(
+                f"{cell.name}: what commits cost is measured of the workload wal",
+                hint="leave the cell out: --only",
+            )
     rig = Rig.find()
     runs = []
     for scenario, plan in zip(scenarios, plans, strict=True):

@@ -3,13 +3,14 @@
 
 `auto` takes the fastest engine that can do it and that works here: `raw` for a log on the device
 itself, `uml` for a file system if User-Mode Linux has been seen to boot on this host, else
-`guest`.  Where it has to fall back it says why.
+`guest`.  Where it has to fall back it says why.  Programs on this host's files are recovered in
+User-Mode Linux, and checked on the host where that says the same (`program`).
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from powercut.model.errors import HostError, UsageError
 from powercut.model.machine import ImageFormat
@@ -59,7 +60,8 @@ def choose_engine(
 
 def _for_host_files(name: str, kernel: str) -> EngineChoice:
     if name in ("auto", "uml"):
-        return engine_for(ImageFormat.RAW, raw=False, name="uml", kernel=kernel)
+        choice = engine_for(ImageFormat.RAW, raw=False, name="uml", kernel=kernel)
+        return replace(choice, name="program") if name == "auto" else choice
     raise UsageError(
         f"the program's check runs on this host's files, which engine {name} does not have",
         hint="--engine uml, or leave it out",

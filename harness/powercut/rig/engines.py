@@ -19,6 +19,7 @@ ENGINES: Final[dict[str, str]] = {
     "raw": "powercut.rig.raw_engine:RawEngine",
     "uml": "powercut.recover.uml.engine:UmlEngine",
     "guest": "powercut.rig.guest_engine:GuestEngine",
+    "program": "powercut.rig.program_engine:ProgramEngine",
 }
 """An engine's name, and where its class is."""
 

@@ -247,7 +247,8 @@ class StatesRecovered(Record):
     """The crash states of a recording that were recovered and judged, besides what its cut left."""
 
     engine: str
-    """What recovered them: `uml`, `guest`, or `raw` for a log on the device itself."""
+    """What recovered them: `uml`, `guest`, `raw` for a log on the device itself, or `program`:
+    User-Mode Linux, with the program's check on the host where that says the same."""
 
     states: int
     """How many: each differs from the others in content, or in what is required of it."""

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scenarios of programs: what is meant, where it starts, and what cannot be."""
+
+from pathlib import Path
+
+import pytest
+
+from powercut.campaign.assemble import same_run
+from powercut.model.contract import Honour
+from powercut.model.errors import UsageError
+from powercut.model.verdict import Verdict
+from powercut.scenario.load import parse_scenario
+from powercut.scenario.settings import (
+    ControlKind,
+    Parameters,
+    ProgramSettings,
+    WalSettings,
+)
+from powercut.trial.controls import controls_for
+
+HEAD = "powercut: 1\nname: mine\n"
+PROGRAM = "workload: {kind: program, command: ./prog --fast}\n"
+PATH = Path("/scenarios/mine.yaml")
+
+
+def cells(text: str, path: Path = PATH) -> list[Parameters]:
+    return [parameters for _, parameters in parse_scenario(HEAD + text, path).cells]
+
+
+def program(text: str = PROGRAM) -> Parameters:
+    (parameters,) = cells(text)
+    return parameters
+
+
+def test_wal_is_meant_where_nothing_says_what_runs():
+    (plain,), (named,) = cells(""), cells("workload: {kind: wal}\n")
+    assert isinstance(plain.workload, WalSettings)
+    assert plain == named
+    # As it was stored before there was another kind.
+    assert "kind" not in plain.model_dump(mode="json")["workload"]
+    assert Parameters.model_validate_json(plain.model_dump_json()) == plain
+
+
+def test_a_program_starts_in_the_folder_of_its_scenario_and_has_room():
+    made = program()
+    assert isinstance(made.workload, ProgramSettings)
+    assert (made.workload.command, made.workload.folder) == (("./prog", "--fast"), "/scenarios")
+    assert made.disk.size == 512 << 20
+    assert program("disk: {size: 64 MiB}\n" + PROGRAM).disk.size == 64 << 20
+    assert Parameters.model_validate_json(made.model_dump_json()) == made
+
+
+def test_what_is_kept_of_a_run_says_where_its_programs_start():
+    scenario = parse_scenario(
+        f"{HEAD}{PROGRAM}matrix:\n  workload.command: [./a, [./b, -x]]\n", PATH
+    )
+    elsewhere = parse_scenario(scenario.text, Path("/results/mine/1/scenario.yaml"))
+    assert elsewhere.cells == scenario.cells
+    assert {cell.workload.folder for _, cell in elsewhere.cells} == {"/scenarios"}
+    assert [cell.workload.command for _, cell in scenario.cells] == [("./a",), ("./b", "-x")]
+    assert parse_scenario(HEAD, PATH).text == HEAD  # others are kept as they were written
+
+
+def test_a_cell_may_be_a_program_beside_a_log():
+    log, mine = cells(
+        "cells:\n- name: log\n- {name: mine, workload.kind: program, workload.command: ./prog}\n"
+    )
+    assert isinstance(log.workload, WalSettings)
+    assert isinstance(mine.workload, ProgramSettings)
+    assert (log.disk.size, mine.disk.size) == (64 << 20, 512 << 20)
+    assert mine.workload.folder == "/scenarios"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("workload: {kind: programm, command: x}\n", "workload.kind: should be one of wal, p"),
+        ("workload: {kind: program}\n", "the key 'command' is missing"),
+        ("workload: {kind: program, command: ''}\n", "workload.command: give a program"),
+        ("workload: {kind: program, command: 'a \"b'}\n", "workload.command: not a command line"),
+        ("workload: {kind: program, command: x, record: 512}\n", "workload.record: unknown key"),
+        ("workload: {command: x}\n", "workload.command: unknown key"),
+        (PROGRAM + "filesystem: {type: raw}\n", "filesystem.type: a program keeps its data"),
+        (PROGRAM + "machine: {bus: nvme}\n", "machine.bus: with `root: host`"),
+        (PROGRAM + "cut: {kind: vm-kill}\n", "cut.kind: what runs in User-Mode Linux"),
+        (PROGRAM + "cut: {trigger: {flushes: 3}}\n", "cut.trigger: a program is cut after acks"),
+        (PROGRAM + "explore: {depth: 1}\n", "explore.depth: life after recovery"),
+        (PROGRAM + "explore: {engine: guest}\n", "explore.engine: a program's check"),
+        (PROGRAM + "controls: [no-sync]\n", "controls: powercut cannot take the syncs"),
+        ("workload: {kind: program, command: x, folder: here}\n", "workload.folder: a program st"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_told_with_their_place(text, says):
+    with pytest.raises(UsageError) as caught:
+        cells(text)
+    assert f"{PATH}:" in str(caught.value)
+    assert says in str(caught.value)
+
+
+def test_the_control_of_a_safe_program_is_the_same_on_a_disk_that_lies():
+    cell = program()
+    (control,) = controls_for(cell, Verdict.SAFE)
+    assert (control.kind, control.expected) == (ControlKind.LYING_DISK, Verdict.LOSSY)
+    assert control.parameters.workload == cell.workload
+    assert control.parameters.disk.flush is Honour.IGNORED
+    assert same_run(control.parameters) != same_run(cell)
+
+
+def test_a_program_that_loses_on_an_honest_disk_has_no_honest_twin():
+    assert controls_for(program(), Verdict.LOSSY) == ()
+    lying = program(PROGRAM + "disk: {flush: ignored}\n")
+    (control,) = controls_for(lying, Verdict.LOSSY)
+    assert (control.kind, control.expected) == (ControlKind.HONEST, Verdict.SAFE)
+    assert control.parameters.disk.flush is Honour.HONOURED
