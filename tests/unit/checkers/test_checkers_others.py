@@ -68,6 +68,7 @@ def test_garbage_in_the_place_of_bytes_that_are_on_the_medium_is_not_named_by_th
 
 def test_uncertain_predictions_agree_with_everything():
     assert agreement((LsnRange(9, 10),), RAW, uncertain=(LsnRange(8, 8),)) == []
+    assert agreement((LsnRange(8, 10),), RAW, uncertain=(LsnRange(3, 3),)) == [], "it came back"
 
 
 def test_a_slot_that_cannot_be_read_contradicts_nothing():

@@ -10,7 +10,7 @@ import pytest
 from powercut.disk.capture import CaptureConfig, CaptureDisk
 from powercut.disk.nbd_client import NbdClient
 from powercut.disk.pclog import read_timeline, surviving_image
-from powercut.disk.pclog_format import EVENT, EventType
+from powercut.disk.pclog_format import EVENT, EventFlag, EventType
 from powercut.model.contract import CutPolicy
 from powercut.model.errors import DamagedRecording
 from powercut.model.units import NEVER
@@ -57,6 +57,15 @@ def store(prefix, rows, *, seal=True):
             row["crc"] = google_crc32c.value(row.tobytes()[:60])
     path = prefix.with_suffix(".log")
     path.write_bytes(path.read_bytes()[:256] + rows.tobytes())
+
+
+def test_a_request_that_failed_has_not_completed(log):
+    rows = events(log)
+    rows["flags"][4] |= EventFlag.FAILED  # the completion of the write with FUA
+    store(log, rows)
+    requests = read_timeline(log, verify_payloads=True).requests
+    assert requests.failed.tolist() == [False, True, False, False, False, False]
+    assert (requests.completed_ns == NEVER).tolist() == requests.failed.tolist()
 
 
 def index_of(prefix, kind, number=0):

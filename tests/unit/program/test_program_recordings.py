@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import google_crc32c
 import pytest
 
 from powercut.campaign.program import LYING, check_control, with_control
@@ -24,7 +25,7 @@ from powercut.disk.pclog_format import EVENT
 from powercut.explore.program import ProgramExplorer
 from powercut.explore.request import Budget
 from powercut.model.contract import CutPolicy, DeviceContract
-from powercut.model.errors import DamagedRecording
+from powercut.model.errors import DamagedRecording, HostError
 from powercut.model.observation import Observation
 from powercut.model.operations import Packet
 from powercut.recording.program import open_program
@@ -39,30 +40,44 @@ OPERATIONS = 40
 HONEST = DeviceContract(atomic_unit=SECTOR)
 
 
+@dataclass
 class SectorEngine:
     """Recovers by reading: every sector that is not empty is an operation that is there.
 
-    `mounts` and `blind` make it a file system that never comes back, and a check that finds
-    whatever was ever written.
+    `mounts` says of which disks the file system mounts, `always` is what the check says besides,
+    `starts` whether the engine does, and with `forgets` every second recovery misses operation 20.
     """
 
-    def __init__(self, base: Path, *, mounts: Callable[[Sequence[ImageWrite]], bool]) -> None:
-        self.base = base
-        self._mounts = mounts
+    base: Path
+    mounts: Callable[[Sequence[ImageWrite]], bool] = lambda writes: True
+    always: bytes = b""
+    starts: bool = True
+    forgets: bool = False
+    _recoveries: int = 0
 
     def start(self, *, timeout_s: float) -> None:
         del timeout_s
+        if not self.starts:
+            raise HostError("no room")
 
     def recover(self, writes: Sequence[ImageWrite], *, timeout_s: float) -> Observation:
         del timeout_s
-        if not self._mounts(writes):
+        self._recoveries += 1
+        if not self.mounts(writes):
             return Observation((), recovered=False, failure="bad superblock")
         image = bytearray(self.base.read_bytes())
         for write in writes:
             data = bytes(write.length) if write.data is None else write.data.tobytes()
             image[write.offset : write.offset + write.length] = data
-        there = [n for n in range(SECTORS) if any(image[n * SECTOR : (n + 1) * SECTOR])]
-        return Observation((), lines=b"".join(b"= %d\n" % n for n in there))
+        there = {n for n in range(SECTORS) if any(image[n * SECTOR : (n + 1) * SECTOR])}
+        if self.forgets and self._recoveries % 2:
+            there.discard(20)
+        return Observation((), lines=b"".join(b"= %d\n" % n for n in sorted(there)) + self.always)
+
+
+def untouched_only(writes: Sequence[ImageWrite]) -> bool:
+    """A file system that mounts as long as nothing was written to it."""
+    return not writes
 
 
 @dataclass
@@ -130,13 +145,17 @@ def recorded(tmp_path: Path) -> Callable[..., ProgramDir]:
     return make
 
 
-def judged(directory: ProgramDir, mounts=lambda _: True) -> ProgramResult:
-    recording = open_program(directory)
-    engine = SectorEngine(directory.base, mounts=mounts)
+def judged(
+    directory: ProgramDir, *, engine: SectorEngine | None = None, budget: int = OPERATIONS * 2
+) -> ProgramResult:
     explorer = ProgramExplorer(
-        recording, engine, seed=5, state_s=10, listener=lambda done, lossy: None
+        open_program(directory),
+        engine or SectorEngine(directory.base),
+        seed=5,
+        state_s=10,
+        listener=lambda done, lossy: None,
     )
-    return explorer.judge(Budget(states=OPERATIONS * 2))
+    return explorer.judge(Budget(states=budget))
 
 
 def edited(directory: ProgramDir, **changes: object) -> ProgramDir:
@@ -243,17 +262,77 @@ def test_a_file_of_another_recording_is_refused(recorded, name):
     lossy, other = recorded(one_early), recorded()
     shutil.copy(other.path / name, lossy.path / name)
     lossy.seal()
-    with pytest.raises(DamagedRecording):
+    with pytest.raises(DamagedRecording, match="of another recording"):
         open_program(lossy)
 
 
 def test_another_contract_than_that_of_the_disk_is_refused(recorded):
-    directory = recorded(contract=HONEST.lying())
-    record = directory.read_record()
-    directory.write_record(record.model_copy(update={"contract": HONEST}))
+    """The header of its log was changed, checksum included, and names the right recording."""
+    directory = recorded()
+    log = directory.disk_log.with_suffix(".log")
+    raw = bytearray(log.read_bytes())
+    raw[28] ^= 2  # PCLOG_FLUSH_HONOURED of `contract`, in harness/capture/log_format.h
+    raw[252:256] = google_crc32c.value(bytes(raw[:252])).to_bytes(4, "little")
+    log.write_bytes(raw)
     directory.seal()
-    with pytest.raises(DamagedRecording):
+    with pytest.raises(DamagedRecording, match="flush: ignored, and honoured"):
         open_program(directory)
+
+
+def test_another_instant_of_the_cut_is_refused(recorded):
+    directory = recorded()
+    edited(directory, cut_ns=directory.read_record().cut_ns - 1)
+    with pytest.raises(DamagedRecording, match="not that of this cut"):
+        open_program(directory)
+
+
+@pytest.mark.parametrize(
+    ("play", "why"),
+    [
+        (lambda program: program.operate(0, 8), "9 operations were acknowledged"),
+        (lambda program: [honest(program), program.say("+ 0")], "acknowledges operation 0 twice"),
+    ],
+    ids=["few", "impossible"],
+)
+def test_what_keeps_a_run_from_being_safe(recorded, play, why):
+    result = judged(recorded(play))
+    assert (result.verdict, result.lossy_states) == ("INCONCLUSIVE", 0)
+    assert why in " ".join(result.reasons)
+
+
+def test_few_states_acquit_nobody(recorded):
+    result = judged(recorded(), budget=8)
+    assert (result.verdict, result.states) == ("INCONCLUSIVE", 8)
+    assert result.reasons == ("only 8 states were recovered",)
+
+
+def test_a_check_that_finds_operations_after_setup_alone_is_not_believed(recorded):
+    directory = recorded()
+    engine = SectorEngine(directory.base, always=b"= 63\n")
+    result = judged(directory, engine=engine)
+    assert (result.verdict, result.states) == ("INCONCLUSIVE", 0)
+    assert "on the disk on which only `setup` has run" in result.reasons[0]
+
+
+def test_an_engine_that_fails_acquits_nobody(recorded):
+    directory = recorded()
+    result = judged(directory, engine=SectorEngine(directory.base, starts=False))
+    assert (result.verdict, result.states) == ("INCONCLUSIVE", 0)
+    assert result.reasons[0] == "recovery: no room"
+
+
+def test_a_loss_that_does_not_repeat_itself_convicts_nobody(recorded):
+    directory = recorded()
+    result = judged(directory, engine=SectorEngine(directory.base, forgets=True))
+    assert (result.verdict, result.lossy_states) == ("INCONCLUSIVE", 0)
+    assert any("recovered twice" in finding.message for finding in result.findings)
+
+
+def test_a_file_system_that_does_not_mount_is_a_finding(recorded):
+    directory = recorded()
+    result = judged(directory, engine=SectorEngine(directory.base, mounts=untouched_only))
+    assert result.verdict == "LOSSY"
+    assert {finding.kind for finding in result.findings} == {"not-recovered"}
 
 
 def controlled(recorded, **settings) -> ProgramDir:
@@ -306,13 +385,11 @@ def test_a_control_that_only_does_not_mount_says_nothing_of_the_check(recorded):
     """A disk that lies leaves file systems that do not mount: no check has noticed anything."""
     main = controlled(recorded)
 
-    def never(writes):
-        return not writes
-
-    control = judged(main.control(LYING), mounts=never)
+    directory = main.control(LYING)
+    control = judged(directory, engine=SectorEngine(directory.base, mounts=untouched_only))
     assert control.verdict == "LOSSY"
-    lost = [one for one in control.findings if one.kind != "lost"]
-    unnoticed = control.model_copy(update={"findings": tuple(lost)})
+    others = [one for one in control.findings if one.kind != "lost"]
+    unnoticed = control.model_copy(update={"findings": tuple(others)})
     result = with_control(judged(main), unnoticed)
     assert result.verdict == "INCONCLUSIVE"
     assert "the check missed nothing" in " ".join(result.reasons)

@@ -8,7 +8,7 @@ import resource
 import numpy as np
 import pytest
 import wal_driver
-from wal_driver import PREAD64, Refused
+from wal_driver import GETDENTS64, PREAD64, Refused
 
 from powercut.model import wal as model
 from powercut.model.observation import SlotState
@@ -168,6 +168,14 @@ def test_missing_segment(wal, tmp_path):
     ]
 
 
+def test_a_folder_that_cannot_be_read_to_its_end_is_an_error(wal, tmp_path):
+    """Segments that were not listed are not absent."""
+    keys = {"path": tmp_path / "log", "layout": "segments", "segment": 16384, "record": 1024}
+    assert wal.write(**keys, records=20).acked == 20
+    read = wal.read(**keys, preexec=wal_driver.refusing(Refused(GETDENTS64)))
+    assert (read.status, read.error) == (1, (errno.EIO, f"readdir {keys['path']}"))
+
+
 def test_unreadable_slots_only(wal, log):
     """Reads of more than a record fail, and so does that of record 4: the scan goes on."""
     preexec = wal_driver.refusing(Refused(PREAD64, 2, 20 * 2048), Refused(PREAD64, 3, 3 * 2048))
@@ -238,6 +246,7 @@ def forged(record, *, size, **fields):
         ({"generation": 1}, CORRUPT),
         ({"stream": 128}, CORRUPT),
         ({"length": 1024}, CORRUPT),
+        ({"length": 8}, CORRUPT),
         ({"payload_crc": 7}, CORRUPT),
         ({"position": 1 << 20}, SlotState.MISDIRECTED),
         ({"lsn": 9}, SlotState.MISDIRECTED),
