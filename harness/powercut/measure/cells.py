@@ -43,8 +43,8 @@ def measure_scenarios(
 ) -> list[MeasuredRun]:
     """Measures every cell of the scenarios; see `measure_cell`.
 
-    Raises UsageError if `only` selects nothing or a cell that is not measurable, before anything is measured, and HostError if
-    this host cannot run anything at all.
+    Raises UsageError if `only` selects nothing or a cell that is not measurable, before anything
+    is measured, and HostError if this host cannot run anything at all.
     """
     plans = []
     for scenario in scenarios:

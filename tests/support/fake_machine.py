@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A machine without a machine: a thread that speaks for the guest, and writes to the disk by NBD.
+
+The channel, the disk and everything that records and judges are the real ones.  So what a trial
+does about cuts, trouble and deadlines is tested with it in milliseconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from powercut.channel.guest_channel import GuestChannel
+from powercut.channel.wire import Decoder, Message, MessageType, encode
+from powercut.closing import Closing
+from powercut.disk.nbd_client import NbdClient
+from powercut.machine.port import Ended, MachineSpec, NbdDisk, Opened, Part
+from powercut.model.binding import NOT_BOUND
+from powercut.model.errors import HostError
+from powercut.model.wal import LayoutKind, WalLayout, record_bytes
+
+HELLO = b"agent=1\nrelease=6.1-fake\n"
+
+
+@dataclass
+class Behaviour:
+    """What the guest does, and what goes wrong with it.
+
+    `syncs`: it flushes before each ack.  After so many acks it falls silent (`hangs_after`), its
+    machine ends in order (`ends_after`) or is gone at once (`dies_after`).
+    """
+
+    starts: bool = True
+    says_hello: bool = True
+    write_cache: str = "write back"
+    syncs: bool = True
+    hangs_after: int | None = None
+    ends_after: int | None = None
+    dies_after: int | None = None
+    fails: str = ""  # a command that fails
+
+
+class FakeMachine(Closing):
+    """A `Machine` that can lose its power; without `LosesPower` it is `FakeMachineOnMains`."""
+
+    def __init__(self, disk: Path, channel: GuestChannel, behaviour: Behaviour) -> None:
+        self._disk, self._channel, self._behaviour = disk, channel, behaviour
+        self._socket: socket.socket | None = None
+        self._nbd: NbdClient | None = None
+        self._stopped = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._sending = threading.Lock()
+        self.ended: Ended | None = None
+        self.asked: list[list[str]] = []
+        self.diagnosis = "a fake machine"
+
+    # What the port promises
+
+    def start(self, *, timeout_s: float) -> None:
+        if self._threads or self.ended is not None:
+            raise HostError("a machine is started once")
+        if not self._behaviour.starts:
+            raise HostError("the fake machine was told not to start")
+        self._nbd = NbdClient(self._disk, timeout_s=timeout_s)
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.settimeout(timeout_s)
+        self._socket.connect(str(self._channel.address))
+        self._go(self._listen)
+
+    def crash(self, *, timeout_s: float) -> None:
+        if not self.running:
+            raise HostError("the machine was gone before the crash")
+        self.kill(timeout_s=timeout_s)
+        self.ended = Ended.BY_ITSELF
+
+    def kill(self, *, timeout_s: float) -> None:
+        started = bool(self._threads)
+        self._stopped.set()
+        for held in (self._socket, self._nbd._socket if self._nbd else None):
+            if held is not None:
+                with contextlib.suppress(OSError):
+                    held.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(timeout_s)
+                assert not thread.is_alive()
+        for opened in (self._socket, self._nbd):
+            if opened is not None:
+                opened.close()
+        if started and self.ended is None:
+            self.ended = Ended.KILLED
+
+    def lose_power(self, *, timeout_s: float) -> None:
+        self.kill(timeout_s=timeout_s)
+
+    @property
+    def running(self) -> bool:
+        return bool(self._threads) and not self._stopped.is_set()
+
+    def close(self) -> None:
+        self.kill(timeout_s=20)
+
+    # The guest
+
+    def _go(self, what, *words) -> None:
+        thread = threading.Thread(target=what, args=words, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _say(self, kind: MessageType, **fields) -> None:
+        assert self._socket is not None
+        with self._sending:
+            self._socket.sendall(encode(Message(kind, guest_ns=time.monotonic_ns(), **fields)))
+
+    def _listen(self) -> None:
+        decoder = Decoder()
+        assert self._socket is not None
+        with contextlib.suppress(OSError):
+            while data := self._socket.recv(65536):
+                for message in decoder.feed(data):
+                    if message.type is MessageType.PING:
+                        self._say(MessageType.PONG, lsn=message.lsn, value=message.value)
+                    else:
+                        self._obey(message.lsn, message.payload.decode().split("\0")[:-1])
+
+    def _obey(self, command: int, argv: list[str]) -> None:
+        self.asked.append(argv)
+        if argv[0] == "hello" and not self._behaviour.says_hello:
+            return
+        if argv[0] == "exec" and argv[2] == "write":
+            self._go(self._work, command, argv[3:])
+            return
+        if argv[0] == "hello":
+            self._say(MessageType.HELLO, payload=HELLO)
+        if argv[0] == "facts":
+            for fact in (f"write_cache={self._behaviour.write_cache}", "fua=0"):
+                self._say(MessageType.FACT, payload=fact.encode())
+        self._say(MessageType.DONE, lsn=command, value=int(argv[0] == self._behaviour.fails))
+
+    def _work(self, command: int, words: list[str]) -> None:
+        """What `wal write` does on a raw device, one record after the other."""
+        del command
+        told = dict(word.split("=", 1) for word in words)
+        record, capacity = int(told["record"]), int(told.get("capacity", 0))
+        layout = WalLayout(LayoutKind(told["layout"]), record, int(told["align"]), capacity)
+        run_id, lsn = bytes.fromhex(told["run_id"]), 0
+        assert self._nbd is not None
+        with contextlib.suppress(OSError):
+            self._say(MessageType.READY)
+            while not self._stopped.is_set():
+                if lsn == self._behaviour.hangs_after:
+                    return
+                if lsn in (self._behaviour.ends_after, self._behaviour.dies_after):
+                    by_itself = lsn == self._behaviour.ends_after
+                    self.ended = Ended.BY_ITSELF if by_itself else None
+                    self.kill(timeout_s=20)
+                    return
+                lsn += 1
+                self._say(MessageType.ATTEMPT, lsn=lsn)
+                generation = int(layout.generations_of(np.array([lsn], dtype=np.uint64))[0])
+                place = layout.position_of(lsn)
+                data = record_bytes(
+                    run_id, 0, lsn, prev_lsn=lsn - 1, generation=generation,
+                    position=place, record_size=record,
+                )  # fmt: skip
+                self._nbd.write(place, data.ljust(layout.stride, b"\0"))
+                if self._behaviour.syncs and told["sync"] != "none":
+                    self._nbd.flush()
+                self._say(MessageType.ACK, lsn=lsn)
+
+
+class FakeBackend:
+    """Machines of one behaviour; a `MachineBackend`."""
+
+    emulates = False
+
+    def __init__(self, cache: Path | None = None, behaviour: Behaviour | None = None) -> None:
+        self.behaviour = behaviour or Behaviour()
+        self.made: list[FakeMachine] = []
+        self.machine: type[FakeMachine] = FakeMachine
+
+    def problems(self, settings) -> tuple[str, ...]:
+        return () if self.behaviour.starts else ("the fake machine was told not to start",)
+
+    def options(self, settings) -> object:
+        return None
+
+    def describe(self, spec: MachineSpec, folder: Path) -> list[str]:
+        return ["fake", str(spec.memory_mib), str(folder)]
+
+    def identity(self, spec: MachineSpec) -> tuple[Part, ...]:
+        return (Part("hypervisor", "fake", "1"),)
+
+    def versions(self, spec: MachineSpec) -> dict[str, str]:
+        return {"kernel_release": "6.1-fake"}
+
+    def environment(self) -> dict[str, object]:
+        return {"hypervisor": "fake"}
+
+    @contextlib.contextmanager
+    def open(
+        self,
+        spec: MachineSpec,
+        folder: Path,
+        *,
+        history: Path | None = None,
+        digest: bytes = NOT_BOUND,
+    ) -> Iterator[Opened]:
+        disk = spec.attachments[0].disk
+        assert isinstance(disk, NbdDisk)
+        with GuestChannel.on_unix(folder / "ctl", history_file=history, digest=digest) as channel:
+            machine = self.machine(disk.socket, channel, self.behaviour)
+            self.made.append(machine)
+            with machine:
+                yield Opened(machine, channel)

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trial from its plan to its verdict on a fake machine: cuts, trouble, deadlines.
+
+Channel, disk, recording and judge are the real ones.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fake_machine import Behaviour, FakeBackend, FakeMachine
+
+from powercut.model.contract import CutKind, CutPolicy
+from powercut.model.verdict import FindingKind, Verdict
+from powercut.paths import CACHE
+from powercut.rig.rig import Rig
+from powercut.scenario.plan import Trial, Trigger, TriggerKind
+from powercut.scenario.settings import DiskSettings, FilesystemSettings, Parameters, WalSettings
+from powercut.scenario.settings_cut import CutSettings
+from powercut.store.layout import TrialDir
+from powercut.trial.job import TrialJob
+from powercut.trial.judge import judge_trial
+from powercut.trial.record import record_trial
+
+RECORD = 512
+SLOTS = 4096
+
+
+class OnMains(FakeMachine):
+    """A machine that cannot lose its power."""
+
+    lose_power = None  # type: ignore[assignment]
+
+
+def parameters(*, kind="power-loss", deadline_s=60.0, **disk) -> Parameters:
+    policy = CutPolicy.DROP if kind == "power-loss" else CutPolicy.KEEP
+    return Parameters(
+        disk=DiskSettings(size=4 << 20, **disk),
+        filesystem=FilesystemSettings(type="raw"),
+        workload=WalSettings(layout="raw", record=RECORD, align=0, capacity=SLOTS * RECORD),
+        cut=CutSettings(kind=kind, policy=policy),
+        deadline=f"{deadline_s:g}s",
+    )
+
+
+def job(settings: Parameters, trigger: str = "acks", value: int = 20) -> TrialJob:
+    made = Trial(1, 7, 8, Trigger(TriggerKind(trigger), value))
+    return TrialJob("fake", "cell", settings, made, bytes(range(16)))
+
+
+@pytest.fixture
+def tried(tmp_path: Path):
+    """Records a trial with a guest of some behaviour, and judges it."""
+
+    def try_it(settings=None, behaviour=None, *, machine=FakeMachine, **trigger):
+        directory = TrialDir(tmp_path / "run" / "cells" / "cell" / "0001", tmp_path / "run")
+        directory.path.mkdir(parents=True)
+        backend = FakeBackend(behaviour=behaviour)
+        backend.machine = machine
+        rig = Rig(CACHE, backend)
+        record_trial(rig, job(settings or parameters(), **trigger), directory, lambda _: None)
+        assert not any(made.running for made in backend.made)
+        return judge_trial(directory), directory.read_record()
+
+    return try_it
+
+
+def kinds(result) -> set[FindingKind]:
+    return {finding.kind for finding in result.findings}
+
+
+@pytest.mark.parametrize("kind", ["power-loss", "vm-kill", "guest-crash"])
+def test_an_honest_disk_keeps_what_was_acknowledged_through_every_cut(tried, kind):
+    result, record = tried(parameters(kind=kind), Behaviour(hangs_after=20))
+    assert (result.live_losses, record.trouble) == ((), "")
+    assert result.commits_acked == 20
+    assert record.cut_ns is not None
+    assert record.versions == {"kernel_release": "6.1-fake"}
+
+
+def test_a_lying_disk_is_convicted_of_every_record(tried):
+    settings = parameters(flush="ignored", fua="ignored")
+    result, record = tried(settings, Behaviour(hangs_after=20))
+    assert record.trouble == ""
+    assert result.verdict is Verdict.LOSSY
+    lost = {lsn for finding in result.live_losses for span in finding.lsns for lsn in span}
+    assert lost == set(range(1, 21))
+
+
+def test_only_a_loss_of_power_convicts_it(tried):
+    result, _ = tried(parameters(kind="vm-kill", flush="ignored", fua="ignored"))
+    assert result.live_losses == ()
+    assert result.verdict is not Verdict.LOSSY
+
+
+def test_a_cut_at_a_flush_finds_the_disk_there(tried):
+    result, record = tried(trigger="flushes", value=10)
+    assert record.trouble == ""
+    assert result.commits_acked == 9, "the tenth flush was never answered"
+    assert result.live_losses == ()
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "says"),
+    [
+        (Behaviour(starts=False), "told not to start"),
+        (Behaviour(fails="flushbufs"), "`flushbufs /dev/vda` failed"),
+    ],
+)
+def test_a_system_that_does_not_come_up_is_no_loss(tried, behaviour, says):
+    result, record = tried(behaviour=behaviour)
+    assert says in record.trouble
+    assert "the system did not come up" in record.trouble
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert result.live_losses == ()
+
+
+def test_a_machine_that_dies_is_inconclusive_and_what_was_acked_counts(tried):
+    result, record = tried(behaviour=Behaviour(dies_after=12), value=1000)
+    assert "connection to the guest ended" in record.trouble
+    assert (result.verdict, result.commits_acked) == (Verdict.INCONCLUSIVE, 12)
+
+
+def test_a_machine_that_ended_in_order_was_not_cut(tried):
+    result, record = tried(behaviour=Behaviour(ends_after=12), value=1000)
+    assert "the machine had ended before the cut" in record.trouble
+    assert result.verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_lying_disk_is_convicted_even_then(tried):
+    settings = parameters(flush="ignored", fua="ignored")
+    result, _ = tried(settings, Behaviour(dies_after=12), value=1000)
+    assert result.verdict is Verdict.LOSSY
+
+
+def test_a_guest_that_hangs_meets_the_deadline(tried):
+    result, record = tried(parameters(deadline_s=5.0), Behaviour(hangs_after=5), value=1000)
+    assert "did not come before the deadline" in record.trouble
+    assert (result.verdict, result.commits_acked) == (Verdict.INCONCLUSIVE, 5)
+
+
+def test_a_guest_that_never_says_hello_meets_it_too(tried):
+    result, record = tried(parameters(deadline_s=1.0), Behaviour(says_hello=False))
+    assert "the system did not come up" in record.trouble
+    assert result.verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_machine_that_cannot_lose_its_power_is_not_said_to_have_lost_it(tried):
+    result, record = tried(machine=OnMains)
+    assert "cannot lose its power" in record.trouble
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert record.parameters.cut.kind is CutKind.POWER_LOSS
+
+
+def test_a_disk_that_is_not_what_it_was_to_be_is_named(tried):
+    result, _ = tried(behaviour=Behaviour(write_cache="write through"))
+    assert FindingKind.NOT_AS_CONFIGURED in kinds(result)
+    assert result.verdict is Verdict.INCONCLUSIVE
