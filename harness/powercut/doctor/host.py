@@ -29,7 +29,15 @@ from powercut.machine.guest.suites import CachedSuite, cached_suites
 from powercut.machine.qemu.accelerator import accelerator_proof, qemu_version
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.machine import Accelerator
-from powercut.paths import BUILD, CACHE, CAPTURE_PLUGIN, REBUILD, RESULTS, command
+from powercut.paths import (
+    BUILD,
+    CACHE,
+    CAPTURE_PLUGIN,
+    INSTALLED,
+    REBUILD,
+    RESULTS,
+    command,
+)
 from powercut.recover.uml.proof import uml_proof
 from powercut.sandbox.confined import REMEDY as SANDBOX_REMEDY
 from powercut.sandbox.confined import try_sandboxes
@@ -40,6 +48,11 @@ _GIB: Final = 1 << 30
 _SPACE_NEEDED: Final = 2 * _GIB  # guest image, cache, and the recordings of a few runs
 _MEMORY_NEEDED: Final = _GIB // 2  # one guest, its disk, and what judges them
 _ROOT_TOOLS: Final = ":/usr/sbin:/sbin"
+
+
+_LIBVIRT_PYTHON: Final = "apt-get install libvirt-dev; " + (
+    "pipx inject powercut libvirt-python" if INSTALLED else ".venv/bin/pip install -e '.[libvirt]'"
+)
 
 
 @dataclass(frozen=True)
@@ -201,7 +214,7 @@ def _libvirt(*, fresh: bool) -> Probe:
     lacks, remedies = [], []
     if importlib.util.find_spec("libvirt") is None:
         lacks.append("no Python module libvirt")
-        remedies.append("apt-get install libvirt-dev; .venv/bin/pip install -e '.[libvirt]'")
+        remedies.append(_LIBVIRT_PYTHON)
     path = os.environ.get("PATH", "") + _ROOT_TOOLS
     daemon = shutil.which("libvirtd", path=path) or shutil.which("virtqemud", path=path)
     if daemon is None:

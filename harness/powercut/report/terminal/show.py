@@ -66,10 +66,10 @@ def unfinished(result: ResultDir) -> str:
 def _cell(run: RunResult, name: str) -> CellResult:
     names = [cell.cell for cell in run.cells]
     if name not in names:
-        near = difflib.get_close_matches(name, names, n=1)
+        near = difflib.get_close_matches(name, names, n=3, cutoff=0.3)
         raise UsageError(
-            f"there is no cell {name!r}" + (f"; did you mean {near[0]}?" if near else ""),
-            hint=f"cells: {'; '.join(names)}",
+            f"there is no cell {name!r}" + (f"; did you mean {', '.join(near)}?" if near else ""),
+            hint=f"the run has {words.count(len(names), 'cell')}; `show` without --cell lists them",
         )
     return run.cells[names.index(name)]
 

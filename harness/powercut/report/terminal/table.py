@@ -13,7 +13,8 @@ from rich.text import Text
 
 from powercut.model.verdict import Verdict
 from powercut.report import words
-from powercut.store.results import CellResult, RunResult
+from powercut.scenario.settings import ControlKind
+from powercut.store.results import CellResult, ControlResult, RunResult
 
 STYLES = {Verdict.SAFE: "green", Verdict.INCONCLUSIVE: "yellow", Verdict.LOSSY: "red"}
 
@@ -125,9 +126,25 @@ def _controls(run: RunResult) -> Text:
     if not wrong:
         number = len(controls)
         which = "The control" if number == 1 else f"All {number} controls"
-        return Text(f"{which} came out as {'it' if number == 1 else 'they'} must.", "dim")
-    lines = [f"Control {control.kind.value} misbehaved: {control.message}" for control in wrong]
+        return Text(f"{which} behaved as expected.", "dim")
+    lossy = {
+        (c.kind, c.result_directory)
+        for cell in run.cells
+        if cell.verdict is Verdict.LOSSY
+        for c in cell.controls
+    }
+    lines = [_wrong_control(c, lossy=(c.kind, c.result_directory) in lossy) for c in wrong]
     return Text("\n".join(lines), "bold red")
+
+
+def _wrong_control(control: ControlResult, *, lossy: bool) -> str:
+    """A cell that loses on an honest disk as well is at fault itself, not its control."""
+    if lossy and control.kind is ControlKind.HONEST and control.verdict is Verdict.LOSSY:
+        return (
+            "On an honest disk it loses as well: the fault lies above the disk, in the workload, "
+            f"its file system or the hypervisor ({control.message})"
+        )
+    return f"Control {control.kind.value} misbehaved: {control.message}"
 
 
 def _bottom_line(run: RunResult) -> Text:
