@@ -6,7 +6,7 @@ States are taken in this order, so that a small budget sees most:
 1. the disk as the cut left it, and the disk with everything that was issued;
 2. durable-only at acks, spread over the whole run: what the program promised, at the instant at
    which it promised it, on the worst disk that the contract permits.  Up to half of the budget;
-3. all policies at all instants.
+3. all policies, a few instants at a time.
 
 A recording that its host has damaged is not looked at: neither what it loses nor what it keeps
 would say anything.  A state that loses something is recovered once more: only what repeats itself
@@ -48,6 +48,8 @@ STATES_MIN: Final = 32
 _BOOT_S: Final = 90.0
 _FIRST_INSTANTS: Final = 256
 _PER_POLICY: Final = 1024
+_A_FEW: Final = 4
+_AT_ONCE: Final = 8
 _DIFFERENT_FINDINGS_MAX: Final = 6
 
 Listener = Callable[[int, int], None]
@@ -149,8 +151,19 @@ class ProgramExplorer:
         yield from Exploration(space, acks, ("durable-only",), seed=self._seed)
 
     def _all_states(self) -> Iterator[CrashState]:
+        """All policies at a few instants, then at the next few, in random order: a budget that
+        would not last for one policy at all instants then sees a part of each.
+
+        Those at which nothing is volatile have one state, which comes with the acks.
+        """
         space = self._recording.space
         instants = events(space, list(InstantKind))
+        order = np.random.default_rng(self._seed + 1).permutation(instants)
+        choice = np.array([one for one in order.tolist() if len(space.volatile(one))], np.int64)
+        for per_policy in (_A_FEW, _PER_POLICY):
+            for begin in range(0, len(choice), _AT_ONCE):
+                chosen = choice[begin : begin + _AT_ONCE]
+                yield from Exploration(space, chosen, seed=self._seed + 1, per_policy=per_policy)
         yield from Exploration(space, instants, seed=self._seed + 1, per_policy=_PER_POLICY)
 
     def _look(self, state: CrashState) -> None:

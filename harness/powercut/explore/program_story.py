@@ -30,7 +30,7 @@ def story_of(
     return (
         *_acknowledged(history, state.instant, lost),
         *_last_requests(space, state.instant),
-        _missing(space, state, places),
+        _missing(space, state, places, acknowledged=bool(lost)),
     )
 
 
@@ -61,14 +61,13 @@ def _last_requests(space: StateSpace, instant: int) -> tuple[str, ...]:
     return (", ".join(told),)
 
 
-def _missing(space: StateSpace, state: CrashState, places: Places) -> str:
+def _missing(space: StateSpace, state: CrashState, places: Places, *, acknowledged: bool) -> str:
     kept = set(state.survivors)
     missing = [write for write in space.volatile(state.instant).tolist() if write not in kept]
     if not missing:
-        return (
-            "no write that the disk was given is missing: what was acknowledged had not been "
-            "sent to it"
-        )
+        why = "what was acknowledged had not been sent to it"
+        then = why if acknowledged else "the next one had not been sent to it"
+        return f"no write that the disk was given is missing: {then}"
     found: Counter[str] = Counter()
     for write in missing:
         if space.timeline.requests.data_offset[write] >= 0:

@@ -15,7 +15,7 @@ from powercut.paths import ROOT
 
 PROGRAMS = ROOT / "workloads" / "programs"
 CASES = YAML(typ="safe").load(PROGRAMS / "expected.yaml")
-LIMITS = ["--acks", "200", "--seconds", "10", "--budget", "40", "--seed", "7", "--json", "-"]
+LIMITS = ["--acks", "200", "--seconds", "10", "--budget", "80", "--seed", "7", "--json", "-"]
 
 
 def case_name(case) -> str:

@@ -65,7 +65,7 @@ def _facts(record: ProgramRecord, result: ProgramResult) -> list[tuple[str, str]
 
 def _where_checked(result: ProgramResult) -> str:
     shared = result.states_pruned + result.states_same_files
-    guest = result.states - shared - result.states_on_host
+    guest = max(0, result.states - shared - result.states_on_host)
     text = (
         f"{guest:,} states in User-Mode Linux"
         if not result.states_on_host
