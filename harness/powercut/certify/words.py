@@ -16,7 +16,9 @@ from powercut.scenario.settings import (
     Engine,
     FilesystemType,
     Parameters,
+    ProgramSettings,
     SyncMode,
+    WalSettings,
 )
 from powercut.store.certificate import CertifiedCell, NotTested
 
@@ -33,10 +35,13 @@ _AXES: Final[dict[str, type[enum.Enum]]] = {
 
 def untested(cells: Sequence[Parameters]) -> Iterator[NotTested]:
     """Values of the usual axes that no cell has."""
+    logs = [cell for cell in cells if isinstance(cell.workload, WalSettings)]
     for key, values in _AXES.items():
         group, _, name = key.partition(".")
-        seen = {getattr(getattr(cell, group), name) for cell in cells}
-        for value in values:
+        # A program has no machine here, nor the settings of the log.
+        asked = cells if group == "filesystem" else logs
+        seen = {getattr(getattr(cell, group), name) for cell in asked}
+        for value in values if asked else ():
             if value not in seen:
                 yield NotTested(settings={key: value.value}, reason="no cell has it")
 
@@ -112,10 +117,16 @@ def _safe_means(safe: Sequence[CertifiedCell]) -> str:
             + " and ".join(words for kind, words in _TWINS.items() if kind not in common)
             + ")"
         )
+    programs = [cell for cell in safe if isinstance(cell.parameters.workload, ProgramSettings)]
+    durable = (
+        ""
+        if len(programs) == len(safe)
+        else "that the bytes of each were durable on the captured disk when it was acknowledged"
+        + (" (not known of programs, whose bytes are not recognised), " if programs else ", ")
+    )
     text = (
-        "SAFE means that no such cut lost an acknowledged record, that the bytes of each were "
-        "durable on the captured disk when it was acknowledged, and that runs of the same "
-        f"combination {how} were seen to lose theirs."
+        f"SAFE means that no such cut lost an acknowledged record, {durable}and that runs of the "
+        f"same combination {how} were seen to lose theirs."
     )
     explored = [cell.coverage for cell in safe if cell.coverage is not None]
     if explored:
