@@ -34,7 +34,7 @@ from powercut.model.errors import PowercutError, UsageError
 from powercut.model.verdict import Verdict
 from powercut.rig.commands import is_bare
 from powercut.scenario.flat import flat, was_default
-from powercut.scenario.settings import Expect
+from powercut.scenario.settings import Expect, WalSettings
 from powercut.store.certificate import Certificate, CertifiedCell, SealedRecording
 from powercut.store.certify_order import (
     SIGNATURE,
@@ -305,11 +305,18 @@ def _rests_on_bytes(cell: CertifiedCell) -> bool:
     return cell.verdict is Verdict.SAFE and not seen and not is_bare(cell.parameters)
 
 
+def _is_exposed(cell: CertifiedCell) -> bool:
+    """Whether bytes were acknowledged too early, or nobody knows although they are recognised."""
+    if cell.exposure is None:
+        return isinstance(cell.parameters.workload, WalSettings)
+    return cell.exposure.records > 0
+
+
 def _safe_contradictions(cell: CertifiedCell) -> Iterator[str]:
     """SAFE asks for the most: nothing lost, nothing exposed, and controls that behaved."""
     if cell.lost or cell.lost_lsns:
         yield "it is safe and has lost records"
-    if cell.exposure is None or cell.exposure.records:
+    if _is_exposed(cell):
         yield "it is safe, and bytes were acknowledged too early, or nobody knows"
     if cell.coverage is not None and cell.coverage.lossy:
         yield "it is safe, and crash states lose records"
