@@ -109,6 +109,7 @@ def certify(
     from powercut.certify.certifier import certify as run
     from powercut.certify.request import NOTHING, CertifyOptions, request_of
     from powercut.cli.interrupt import Resumable
+    from powercut.report.page.certificate import REPORT
     from powercut.report.terminal.certify import CertifyView, print_certificate
 
     request = None
@@ -141,6 +142,7 @@ def certify(
     print_certificate(console, done.certificate)
     console.print()
     for name, value in (
+        ("page", str(done.directory.path / REPORT)),
         ("certificate", str(done.directory.certificate)),
         ("again", done.certificate.command),
     ):
