@@ -37,10 +37,20 @@ def powercut(checkout: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def explored(checkout: Path, trial: Path, budget: int) -> Any:
     """What exploring says, without times; the last words if it says nothing."""
-    words = ("explore", str(trial), "--budget", str(budget), "--seed", "7", "--no-confirm")
+    words = (
+        "explore",
+        str(trial),
+        "--budget",
+        str(budget),
+        "--seed",
+        "7",
+        "--no-confirm",
+        "--jobs",
+        "1",
+    )
     done = powercut(checkout, *words, "--json", "-")
     try:
-        said = json.loads(done.stdout)
+        (said,) = json.loads(done.stdout)["explorations"]
     except ValueError:
         return (done.stderr or done.stdout).strip()[-300:]
     return {key: value for key, value in said.items() if key not in TIMES}

@@ -46,7 +46,7 @@ ROOMS = {
 }
 """The rooms and their numbers (docs/whats-here.md): imports point to lower numbers only."""
 
-LINES_MAX = 520
+LINES_MAX = 475
 FUNCTION_LINES_MAX = 80
 
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")

@@ -19,17 +19,21 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from powercut.disk.capture_config import (
+    CaptureConfig,
+    capture_argv,
+    capture_environment,
+    hangup_library,
+)
 from powercut.disk.port import CutReport, DiskStatistics
-from powercut.model.binding import Binding
-from powercut.model.contract import CutPolicy, DeviceContract
+from powercut.model.contract import CutPolicy
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.model.units import Instant
-from powercut.paths import CAPTURE_PLUGIN
 
 _CONTROL_S: Final = 30.0
 """For commands that a disk answers at once unless its host is in trouble."""
@@ -37,71 +41,6 @@ _CONTROL_S: Final = 30.0
 _START_S: Final = 20.0
 _CLOSE_S: Final = 20.0
 _SOCKET_PATH_MAX: Final = 107
-
-
-@dataclass(frozen=True)
-class CaptureConfig:
-    """What a capture disk serves and promises.
-
-    `base` is never modified.  `log` is the path of the recording without suffix, or
-    None to record nothing; its files must not exist yet.  `binding` says in the log's header
-    whose it is.  `sockets` is a folder in
-    which the disk makes one of its own (the system's temporary folder if None);
-    `control` is an additional socket for control commands of others.  `offer_flush` is
-    False for a disk that tells its clients that it has neither flush nor FUA: QEMU then
-    drops the guest's flushes, as cache=unsafe does on a file.
-    """
-
-    base: Path
-    log: Path | None
-    contract: DeviceContract = field(default_factory=DeviceContract)
-    binding: Binding = field(default_factory=Binding)
-    sockets: Path | None = None
-    control: Path | None = None
-    offer_flush: bool = True
-    plugin: Path = CAPTURE_PLUGIN
-
-
-def capture_argv(config: CaptureConfig, directory: Path, control_fd: int) -> tuple[str, ...]:
-    """The command line of nbdkit.
-
-    It listens on `directory`/nbd, and owns `directory`.  `control_fd` is the inherited
-    control connection.
-    """
-    contract = config.contract
-    on_off = {True: "on", False: "off"}
-    settings = {
-        "base": config.base.absolute(),
-        "log": config.log.absolute() if config.log else None,
-        "control": config.control.absolute() if config.control else None,
-        "control-fd": control_fd,
-        "directory": directory,
-        "run-id": config.binding.run_id.hex(),
-        "binding": config.binding.digest.hex(),
-        "seed": config.binding.seed,
-        "cell": config.binding.cell,
-        "volatile-cache": on_off[contract.volatile_cache],
-        "offer-flush": on_off[config.offer_flush],
-        "flush": contract.flush.value,
-        "fua": contract.fua.value,
-        "ordered": on_off[contract.ordered],
-        "atomic-unit": contract.atomic_unit,
-        "cache-size": contract.cache_size,
-        "flush-latency-ns": contract.flush_latency_ns,
-        "fua-latency-ns": contract.fua_latency_ns,
-    }
-    command = ["nbdkit", "--foreground", "--unix", str(directory / "nbd"), str(config.plugin)]
-    return (*command, *(f"{key}={value}" for key, value in settings.items() if value is not None))
-
-
-def capture_environment(config: CaptureConfig, environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of nbdkit: `environment` and what harness/capture/hangup.c is for."""
-    preloaded = [str(_hangup(config)), environment.get("LD_PRELOAD", "")]
-    return {**environment, "LD_PRELOAD": ":".join(filter(None, preloaded))}
-
-
-def _hangup(config: CaptureConfig) -> Path:
-    return config.plugin.absolute().with_name("nbdkit-capture-hangup.so")
 
 
 class CaptureDisk:
@@ -132,7 +71,7 @@ class CaptureDisk:
         """
         if self._nbdkit is not None:
             raise RuntimeError("the capture disk was started before")
-        for built in (self._config.plugin, _hangup(self._config)):
+        for built in (self._config.plugin, hangup_library(self._config)):
             if not built.exists():
                 raise HostError(
                     f"the capture disk is not built: no {built}", hint="make -C harness/capture"

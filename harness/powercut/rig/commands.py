@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from powercut.disk.base import BaseImageSpec
-from powercut.disk.capture import CaptureConfig
+from powercut.disk.capture_config import CaptureConfig
 from powercut.disk.image_format import FormatSpec
 from powercut.model.binding import Binding
 from powercut.model.machine import Aio, Bus, ImageFormat, is_dax

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from powercut.disk.base import ensure_base_image
-from powercut.disk.capture import CaptureConfig, CaptureDisk
+from powercut.disk.capture import CaptureDisk
+from powercut.disk.capture_config import CaptureConfig
 from powercut.model.binding import Binding
 from powercut.model.contract import CutKind, CutPolicy, DeviceContract
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError

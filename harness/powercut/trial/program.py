@@ -18,7 +18,8 @@ from typing import Final
 
 from powercut import __version__
 from powercut.disk.base import BaseImageSpec, ensure_base_image
-from powercut.disk.capture import CaptureConfig, CaptureDisk
+from powercut.disk.capture import CaptureDisk
+from powercut.disk.capture_config import CaptureConfig
 from powercut.model.binding import Binding
 from powercut.model.contract import CutPolicy, DeviceContract
 from powercut.model.errors import HostError, PowercutError, UsageError

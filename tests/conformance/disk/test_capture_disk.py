@@ -22,7 +22,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from powercut.disk.capture import CaptureConfig, CaptureDisk
+from powercut.disk.capture import CaptureDisk
+from powercut.disk.capture_config import CaptureConfig
 from powercut.disk.nbd_client import NbdClient, NbdError
 from powercut.disk.pclog import read_timeline, surviving_image
 from powercut.disk.pclog_format import EVENT, EventType
@@ -642,7 +643,8 @@ def test_a_disk_that_does_not_answer_is_given_up(folder):
 CONTROLLER = """
 import sys, time
 from pathlib import Path
-from powercut.disk.capture import CaptureConfig, CaptureDisk
+from powercut.disk.capture import CaptureDisk
+from powercut.disk.capture_config import CaptureConfig
 from powercut.disk.nbd_client import NbdClient
 folder = Path(sys.argv[1])
 disk = CaptureDisk(CaptureConfig(folder / "base", folder / "log", sockets=folder))

@@ -8,12 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from powercut.disk.capture import (
-    CaptureConfig,
-    CaptureDisk,
-    capture_argv,
-    capture_environment,
-)
+from powercut.disk.capture import CaptureDisk
+from powercut.disk.capture_config import CaptureConfig, capture_argv, capture_environment
 from powercut.disk.pclog_format import read_header
 from powercut.model.binding import Binding
 from powercut.model.contract import DeviceContract, Honour

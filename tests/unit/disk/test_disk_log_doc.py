@@ -8,7 +8,8 @@ from pathlib import Path
 import google_crc32c
 import numpy as np
 
-from powercut.disk.capture import CaptureConfig, CaptureDisk
+from powercut.disk.capture import CaptureDisk
+from powercut.disk.capture_config import CaptureConfig
 from powercut.disk.nbd_client import NbdClient
 from powercut.disk.pclog_format import EVENT, EventType
 from powercut.model.contract import CutPolicy

@@ -7,7 +7,8 @@ import google_crc32c
 import numpy as np
 import pytest
 
-from powercut.disk.capture import CaptureConfig, CaptureDisk
+from powercut.disk.capture import CaptureDisk
+from powercut.disk.capture_config import CaptureConfig
 from powercut.disk.nbd_client import NbdClient
 from powercut.disk.pclog import read_timeline, surviving_image
 from powercut.disk.pclog_format import EVENT, EventFlag, EventType

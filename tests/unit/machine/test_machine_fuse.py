@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from powercut.disk.capture import CaptureConfig, CaptureDisk
+from powercut.disk.capture import CaptureDisk
+from powercut.disk.capture_config import CaptureConfig
 from powercut.machine.fuse import NbdFuse
 from powercut.model.errors import HostError
 

@@ -19,7 +19,8 @@ import pytest
 
 from powercut.campaign.program import LYING, check_control, with_control
 from powercut.channel.lines import header, pack
-from powercut.disk.capture import CaptureConfig, CaptureDisk
+from powercut.disk.capture import CaptureDisk
+from powercut.disk.capture_config import CaptureConfig
 from powercut.disk.nbd_client import NbdClient
 from powercut.disk.pclog_format import EVENT
 from powercut.explore.program import ProgramExplorer

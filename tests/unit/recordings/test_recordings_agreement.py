@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from recordings_by_hand import recording_of
 
-from powercut.disk.capture import CaptureConfig, CaptureDisk
+from powercut.disk.capture import CaptureDisk
+from powercut.disk.capture_config import CaptureConfig
 from powercut.disk.nbd_client import NbdClient
 from powercut.disk.pclog import read_timeline
 from powercut.model.contract import CutPolicy, DeviceContract, Honour

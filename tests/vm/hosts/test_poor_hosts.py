@@ -31,7 +31,8 @@ WITHOUT_FUSE = "no disk can be a file: machine.aio other than nbd, virtio-pmem, 
 SERVE = """
 import os
 from pathlib import Path
-from powercut.disk.capture import CaptureConfig, CaptureDisk
+from powercut.disk.capture import CaptureDisk
+from powercut.disk.capture_config import CaptureConfig
 from powercut.doctor.host import requirement
 from powercut.machine.fuse import NbdFuse
 base = Path.cwd() / "base"

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Final, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from powercut.closing import Closing
 from powercut.model.errors import HostError
@@ -38,17 +37,16 @@ from powercut.recover.uml.kernel import UmlKernel, host_kernel
 from powercut.recover.uml.log import STEP as LOG_STEP
 from powercut.recover.uml.log import log_bytes
 from powercut.recover.uml.origin import PAGE, Origin, Pages
-from powercut.recover.uml.share import PATCH_DTYPE, Answer, BarePath, Flag, Share, Step, Verb
+from powercut.recover.uml.read_map import ReadMap, read_granule
+from powercut.recover.uml.share import PATCHED_AT, Answer, BarePath, Flag, Share, Step, Verb
 
 __all__ = ["UmlEngine", "unavailable"]
 
 _CHUNK_SECTORS: Final = 64  # 32 KiB: measured, docs/recovery-engines.md
 _SHARE_BYTES: Final = 32 << 20
 _TREE_BYTES: Final = 192 << 20  # the host gives what is used
-_DATA_AT: Final = 1 << 20  # bytes; patches stand before it, their bytes from there
-_PAGES_A_CALL: Final = (_SHARE_BYTES - _DATA_AT) // PAGE
+_PAGES_A_CALL: Final = (_SHARE_BYTES - PATCHED_AT) // PAGE
 _GUEST_MIB: Final = 160  # what the guest needs besides its disk
-_GRANULES_MAX: Final = 32768  # the map is text, a line of up to 60 bytes each, in the guest
 
 
 class _Dead(Exception):
@@ -96,7 +94,7 @@ class UmlEngine(Closing):
         self._archive = b""
         self._process: UmlProcess | None = None
         self._granule = read_granule(self._origin.size) if track_reads else 0
-        self._reads: npt.NDArray[np.int64] | None = None
+        self._reads: ReadMap | None = None
         self._mounts: bool | None = None
         self.boots = 0
         self.last: Answer | None = None
@@ -128,13 +126,7 @@ class UmlEngine(Closing):
         have the same outcome.  None if that is not known: not tracked, or the kernel
         died.
         """
-        if self._reads is None:
-            return None
-        size = self._granule * SECTOR
-        begins = np.flatnonzero(np.diff(self._reads, prepend=-2 * size) != size)
-        ends = np.append(begins[1:], len(self._reads)) - 1
-        pairs = zip(self._reads[begins].tolist(), self._reads[ends].tolist(), strict=True)
-        return tuple((first, min(last + size, self._origin.size) - first) for first, last in pairs)
+        return None if self._reads is None else self._reads.stretches()
 
     @property
     def memory_fd(self) -> int:
@@ -356,7 +348,8 @@ class UmlEngine(Closing):
         if self._granule:
             begin = answer.answer + answer.after_answer
             words = self._memory().area[begin : begin + answer.reads]
-            self._reads = words.copy().view("<u8").astype(np.int64) * SECTOR
+            places = words.copy().view("<u8").astype(np.int64) * SECTOR
+            self._reads = ReadMap(places, self._granule * SECTOR, self._origin.size)
         return observation
 
     def _patch(self, pages: Pages, deadline: float, *, keep_last: bool = False) -> Pages:
@@ -370,18 +363,7 @@ class UmlEngine(Closing):
 
     def _put(self, pages: Pages) -> int:
         """Puts patches for `pages` into the shared memory; returns how many there are."""
-        if not len(pages):
-            return 0
-        begins = np.flatnonzero(np.diff(pages, prepend=-2) != 1)
-        counts = np.diff(begins, append=len(pages))
-        patches = np.empty(len(begins), dtype=PATCH_DTYPE)
-        patches["offset"] = pages[begins] * PAGE
-        patches["length"] = counts * PAGE
-        patches["data"] = _DATA_AT + begins * PAGE
-        area = self._memory().area
-        area[_DATA_AT : _DATA_AT + len(pages) * PAGE] = self._origin.content(pages).reshape(-1)
-        area[: patches.nbytes] = patches.view(np.uint8)
-        return len(patches)
+        return self._memory().put_pages(pages, self._origin.content(pages)) if len(pages) else 0
 
     def _checked(self, verb: Verb, deadline: float, **arguments: int) -> Answer:
         try:
@@ -420,11 +402,3 @@ class UmlEngine(Closing):
         console = self._process.kill()
         self._process = None
         return _Dead(how, console)
-
-
-def read_granule(size: int) -> int:
-    """Sectors per granule of the read map: 4 KiB, or more on a disk with many of those."""
-    granule = PAGE // SECTOR
-    while size // (granule * SECTOR) > _GRANULES_MAX:
-        granule *= 2
-    return granule

@@ -19,6 +19,9 @@ MAGIC: Final = 0x31554350
 PAGE: Final = 4096
 STEPS: Final = 8
 PAGE_FORMAT: Final = struct.Struct(f"<II14QIIIIII{STEPS}Q256s")
+PATCHED_AT: Final = 1 << 20
+"""Bytes into the area: patches stand before it, what they put in place from there."""
+
 PATCH_DTYPE: Final = np.dtype([("offset", "<u8"), ("length", "<u8"), ("data", "<u8")])
 EXTENT_FORMAT: Final = struct.Struct("<QQQII")
 
@@ -148,6 +151,18 @@ class Share:
     def put(self, data: bytes) -> None:
         """Puts `data` at the beginning of the area."""
         self._map[PAGE : PAGE + len(data)] = data
+
+    def put_pages(self, pages: npt.NDArray[np.int64], content: npt.NDArray[np.uint8]) -> int:
+        """Puts patches for `pages` (numbers, rising) there; returns how many there are."""
+        begins = np.flatnonzero(np.diff(pages, prepend=-2) != 1)
+        patches = np.empty(len(begins), dtype=PATCH_DTYPE)
+        patches["offset"] = pages[begins] * PAGE
+        patches["length"] = np.diff(begins, append=len(pages)) * PAGE
+        patches["data"] = PATCHED_AT + begins * PAGE
+        area = self.area
+        area[PATCHED_AT : PATCHED_AT + len(pages) * PAGE] = content.reshape(-1)
+        area[: patches.nbytes] = patches.view(np.uint8)
+        return len(patches)
 
     def ask(
         self,
