@@ -111,6 +111,12 @@ MUTANTS: tuple[Mutant, ...] = (
             "requests from before the cut go on after it",
         ),
         (
+            "tear-takes-all",
+            "    memcpy(sector + (from - start), written + (from - start), to - from);",
+            "    memcpy(sector, written, SECTOR + 0 * (to - from));",
+            "a sector of which a part survived survives whole",
+        ),
+        (
             "newer-is-torn",
             "    if (shown > one.entry && shown < 2 * cut->patch_unit)",
             "    if (false && shown < 2 * cut->patch_unit)",
@@ -146,9 +152,39 @@ MUTANTS: tuple[Mutant, ...] = (
             "    (void)requests;\n    return log->failure;",
             "a log that was closed in order does not say so",
         ),
+        (
+            "full-host-unmarked",
+            '    mark_failure(log, "refusing requests", error); /* into the slack, else statistics tell */\n',
+            "",
+            "a disk that its host has no room for does not say so",
+        ),
+        (
+            "checksum-of-the-event",
+            "    event->crc = crc32c(0, event, offsetof(struct pclog_event, crc));",
+            "    event->crc = 0;",
+            "events carry no checksum",
+        ),
     ),
     *capture(
         "harness/capture/medium.c",
+        (
+            "older-wins",
+            "        if (view->entries[extent->sector + i] < entry)",
+            "        if (!view->entries[extent->sector + i] || view->entries[extent->sector + i] > entry)",
+            "of two writes to one place the older shows",
+        ),
+        (
+            "last-sector-lost",
+            "    for (uint64_t i = 0; i < extent->sectors; i++, entry += extent->step)",
+            "    for (uint64_t i = 0; i + 1 < extent->sectors || !i; i++, entry += extent->step)",
+            "the last sector of a write is not applied",
+        ),
+        (
+            "zeroes-are-the-base",
+            "bool joins = run.step || !run.entry ? next == expected : next && !(next & 1);",
+            "bool joins = run.step || !run.entry ? next == expected : !(next & 1);",
+            "what was never written reads as zeroes behind zeroes",
+        ),
     ),
     *reader(
         _CLASSIFY,
@@ -182,9 +218,93 @@ MUTANTS: tuple[Mutant, ...] = (
             "        h.generation != wal_generation(layout, h.lsn) ||",
             "a record of a stream that cannot be is intact",
         ),
+        (
+            "length-unchecked",
+            "        h.length != layout->record - WAL_CHUNK ||\n        h.payload_crc != pc_crc32c(0, s->data + WAL_CHUNK, h.length))",
+            "        h.payload_crc != pc_crc32c(0, s->data + WAL_CHUNK, layout->record - WAL_CHUNK))",
+            "a record whose header names another length is intact",
+            "`wal_chunk_classify` looks at the length first (`reader-header-length`), and a header of "
+            "another one is nobody's then",
+        ),
+        (
+            "payload-crc-unchecked",
+            "        h.length != layout->record - WAL_CHUNK ||\n        h.payload_crc != pc_crc32c(0, s->data + WAL_CHUNK, h.length))",
+            "        h.length != layout->record - WAL_CHUNK)",
+            "a record whose checksum is wrong is intact",
+        ),
+        (
+            "words-unchecked",
+            "        if (word != wal_word(run->key, h.stream, h.lsn, i))",
+            "        if (word != wal_word(run->key, h.stream, h.lsn, i) && !h.length)",
+            "payload that another record would have is intact",
+        ),
+        (
+            "last-word-unchecked",
+            "    for (uint32_t i = 0; i < h.length / 8; i++) {",
+            "    for (uint32_t i = 0; i + 1 < h.length / 8; i++) {",
+            "the last word of a record is not compared",
+            "the checksum of the payload, compared before, covers that word, and CRC-32C finds "
+            "every change within 32 bits; only a payload made for it passes",
+        ),
+        (
+            "corrupt-is-torn",
+            "            if (chunk->author == WAL_NOBODY && summary.corrupt == UINT32_MAX)",
+            "            if (false && summary.corrupt == UINT32_MAX)",
+            "bytes that nobody wrote are torn",
+        ),
+        (
+            "misdirected-is-torn",
+            "            if (chunk->author == WAL_ELSEWHERE && !summary.elsewhere)",
+            "            if (false && !summary.elsewhere)",
+            "a record of another slot is no finding",
+        ),
+        (
+            "older-is-absent",
+            "            if (chunk->author == WAL_OLDER && !summary.older)",
+            "            if (false && !summary.older)",
+            "an older generation is absent",
+        ),
+        (
+            "whole-but-wrong",
+            "    } else if (s->newest.author == WAL_HERE && summary->right == summary->sectors) {",
+            "    } else if (false && summary->right == summary->sectors) {",
+            "a header whose account of the payload is wrong is torn",
+        ),
     ),
     *reader(
         _CHUNK,
+        (
+            "header-generation",
+            "    if (header->generation != wal_generation(layout, header->lsn))",
+            "    if (false)",
+            "a header of another generation is at home",
+        ),
+        (
+            "header-length",
+            "    else if (header->length != layout->record - WAL_CHUNK)",
+            "    else if (false)",
+            "a header of another length is at home",
+            "the length is compared again where a whole record is (`reader-length-unchecked`); without "
+            "both the forged headers of the tests are found intact",
+        ),
+        (
+            "header-stream",
+            "    else if (header->stream >= WAL_STREAMS_MAX)",
+            "    else if (false)",
+            "a header of a stream that cannot be is at home",
+        ),
+        (
+            "header-elsewhere",
+            "    if (index != 0 || header->position != wal_position(layout, slot) ||\n        !wal_fits(layout, slot, header->lsn)) {",
+            "    if (index != 0 || (slot && !slot)) {",
+            "a header of another place is at home",
+        ),
+        (
+            "seven-words",
+            "    for (unsigned i = 1; i < WORDS; i++) {",
+            "    for (unsigned i = 1; i + 1 < WORDS; i++) {",
+            "seven words of eight make a chunk",
+        ),
     ),
     *reader(
         _SCAN,
@@ -218,6 +338,36 @@ MUTANTS: tuple[Mutant, ...] = (
             "    if (!data)\n        return 0;\n    s->learned",
             "without memory what an older run left is corrupt",
         ),
+        (
+            "folder-is-a-file",
+            "    if (fd >= 0 && fstat(fd, &status) == 0 && S_ISDIR(status.st_mode)) {",
+            "    if (false && status.st_mode) {",
+            "a folder is a log without end",
+        ),
+        (
+            "readdir-error",
+            '    if (error)\n        return wal_fail(s->failure, error, "readdir %s", s->config->path);\n',
+            "    (void)error;\n",
+            "a folder that cannot be read to its end has no more segments",
+        ),
+        (
+            "open-error",
+            '        return wal_fail(s->failure, error, "open %s", s->config->path);',
+            '        return error ? sink_fact(s, "file=missing") : 0;',
+            "a log that cannot be opened is not there",
+        ),
+        (
+            "segment-skipped",
+            "        failed = add_extent(s, (struct pc_extent){first, s->layout.per_file, 0,\n                                                  PC_SLOT_UNREADABLE, (uint32_t)errno});",
+            "        failed = 0;",
+            "a segment that cannot be opened is absent",
+        ),
+        (
+            "status-zero",
+            '        fprintf(stderr, "wal: %s: %s\\n", failure.call, strerror(failure.error));\n        return 1;',
+            '        fprintf(stderr, "wal: %s: %s\\n", failure.call, strerror(failure.error));\n        return 0;',
+            "a reader that failed ends with status 0",
+        ),
     ),
     *view(
         "guests/uml/view.c",
@@ -240,6 +390,18 @@ MUTANTS: tuple[Mutant, ...] = (
             "the last patch of a state is not laid",
         ),
         (
+            "overflow-forgiven",
+            "    if (strchr(line, '/') == NULL) {",
+            "    if (strlen(line) > 9999) {",
+            "a view that overflowed is believed",
+        ),
+        (
+            "reads-not-cleared",
+            '        return tracked == 0 || dm_message(VIEW, "@stats_clear 0", NULL, 0) == 0',
+            "        return tracked == 0 || tracked != 0",
+            "reads of the last recovery are this one's",
+        ),
+        (
             "reads-missed",
             "        if (count == 0)\n            continue;",
             "        if (count <= 1)\n            continue;",
@@ -253,6 +415,12 @@ MUTANTS: tuple[Mutant, ...] = (
             "    if (fs_umount() != 0)\n        return -1;\n    page->step = PCU_STEP_NONE; /* what",
             "    page->step = PCU_STEP_NONE; /* what",
             "the log is read again from the page cache",
+        ),
+        (
+            "writer-forgiven",
+            "        page->after = wrote ? PCU_AFTER_DONE : PCU_AFTER_WRITER;",
+            "        page->after = wrote ? PCU_AFTER_DONE : PCU_AFTER_DONE;",
+            "a writer that failed after recovery went on",
         ),
         (
             "second-reader-forgiven",

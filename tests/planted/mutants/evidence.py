@@ -151,5 +151,71 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     *log(
         f"{_P}/disk/pclog.py",
+        (
+            "always-closed",
+            '        return bool(len(self._events)) and int(self._events["type"][-1]) == EventType.END',
+            "        return bool(len(self._events))",
+            "a log that breaks off was closed in order",
+        ),
+        (
+            "holes-in-the-log",
+            "            if bad >= 0 and valid[max(bad - start, 0) :].any():",
+            "            if False:",
+            "a log that is damaged in its midst ends there",
+        ),
+        (
+            "checksums-unchecked",
+            '        return np.asarray(valid & (crc32c_rows(columns) == block["crc"]))',
+            "        return np.asarray(valid | (columns[:, 0] < 0))",
+            "events that were damaged on the host count",
+        ),
+        (
+            "payload-unchecked",
+            'return bool(google_crc32c.value(payload.tobytes()) == int(row["data_crc"]))',
+            "return bool(len(payload) >= 0 and row is not None)",
+            "payloads that were damaged on the host count",
+        ),
+        (
+            "time-may-fall",
+            "        if not rising.all():",
+            "        if False:",
+            "events may go back in time",
+        ),
+        (
+            "requests-missing",
+            '        if self._closed and int(events["request"][-1]) != count:',
+            "        if False:",
+            "a log that lacks requests is whole",
+        ),
+        (
+            "completed-twice",
+            '            check(again, "completes a request for the second time")',
+            "            pass",
+            "a request may complete twice",
+        ),
+        (
+            "failure-is-completion",
+            '        completed[request[~failure]] = completions["time_ns"][~failure]',
+            '        completed[request] = completions["time_ns"]',
+            "a request that failed has completed",
+        ),
+        (
+            "survivors-of-others",
+            "        if not inside.all():",
+            "        if False:",
+            "a cut may leave bytes that no write had",
+        ),
+        (
+            "after-the-cut",
+            "        if misplaced.any():",
+            "        if False:",
+            "requests may follow the cut",
+        ),
+        (
+            "fua-forgotten",
+            'fua=(submits["flags"] & EventFlag.FUA) != 0',
+            'fua=(submits["flags"] & EventFlag.FUA) != submits["flags"]',
+            "writes with FUA are plain",
+        ),
     ),
 )

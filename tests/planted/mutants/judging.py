@@ -49,6 +49,12 @@ MUTANTS: tuple[Mutant, ...] = (
             "a disk that its host failed is forgiven",
         ),
         (
+            "host-failed-disk-convicts",
+            "if loaded.timeline and (failed := host_failures(loaded.timeline)):",
+            "if loaded.timeline and (failed := ()):",
+            "what follows from a disk that its host failed is a loss",
+        ),
+        (
             "payloads-unverified",
             "read_disk_log(directory, record, verify_payloads=True)",
             "read_disk_log(directory, record, verify_payloads=False)",
@@ -189,6 +195,12 @@ MUTANTS: tuple[Mutant, ...] = (
             "a reader that did not finish is forgiven",
         ),
         (
+            "unread-slots-forgiven",
+            "    elif reading.unread:",
+            "    elif False:",
+            "slots that were not read for want of memory are forgiven",
+        ),
+        (
             "no-acks-forgiven",
             "    if not history.acked:",
             "    if False:",
@@ -302,12 +314,36 @@ MUTANTS: tuple[Mutant, ...] = (
             "blind = ghosts & set()",
             "bytes that the scan does not know are called a bug",
         ),
+        (
+            "certain-about-the-uncertain",
+            "gone = _lsns(predicted.lost, common) - uncertain",
+            "gone = _lsns(predicted.lost, common) | uncertain",
+            "what hangs on a write in flight is called gone",
+        ),
     ),
     *checkers(
         f"{_P}/checkers/environment.py",
+        (
+            "silence-agrees",
+            "if seen is not None and seen.strip() == expected:",
+            "if seen is None or seen.strip() == expected:",
+            "a fact that the guest did not report is as promised",
+        ),
     ),
     *checkers(
         f"{_P}/checkers/controls.py",
+        (
+            "misbehaved-control",
+            "        if control.verdict is not control.expected",
+            "        if control.verdict is Verdict.INCONCLUSIVE",
+            "a control that went otherwise is heard as good",
+        ),
+        (
+            "safe-without-a-loss",
+            "    if verdict is Verdict.SAFE and not lossy:",
+            "    if False:",
+            "SAFE needs no control that had to lose",
+        ),
     ),
     *run(
         f"{_P}/rig/recovery.py",
@@ -570,6 +606,24 @@ MUTANTS: tuple[Mutant, ...] = (
     *certify(
         f"{_P}/campaign/assemble.py",
         (
+            "doubt-forgiven",
+            "    return Verdict.INCONCLUSIVE if doubt_of(result) else result.verdict",
+            "    return result.verdict",
+            "a control that lost nothing in its cut has shown a loss",
+        ),
+        (
+            "contradiction-forgiven",
+            "    if any(finding.kind is FindingKind.DISAGREEMENT for finding in result.findings):",
+            "    if False:",
+            "a control whose recording says otherwise has shown a loss",
+        ),
+        (
+            "missing-control-behaves",
+            '"a control without a recording", Verdict.INCONCLUSIVE, ""',
+            '"a control without a recording", control.expected, ""',
+            "a control that was never run behaved",
+        ),
+        (
             "controls-unheard",
             "    return max(own, worst), [finding.message",
             "    return own, [finding.message",
@@ -626,17 +680,91 @@ MUTANTS: tuple[Mutant, ...] = (
             "        if False:",
             "a trial that lost may be left out",
         ),
+        (
+            "other-verdict-beside",
+            "    if place.read_verdict() != trial:",
+            "    if False:",
+            "a verdict other than the one beside its recording is certified",
+        ),
+        (
+            "other-control",
+            "    if same_run(place.read_record().parameters) != same_run(twin(",
+            "    if not same_run(twin(",
+            "a control of another combination vouches",
+        ),
+        (
+            "control-verdict",
+            "    if as_control(place.read_verdict()) is not told.verdict:",
+            "    if False:",
+            "a control is said to have come out as it did not",
+        ),
     ),
     *after(
         f"{_P}/workload/wal/check.py",
+        (
+            "new-acks-forgiven",
+            "    new = [LsnRange(later.first_lsn, later.acked)] if",
+            "    new = [] if",
+            "what is acknowledged after recovery may be lost",
+        ),
+        (
+            "old-acks-forgiven",
+            "_check([*required, *new], attempted",
+            "_check(new, attempted",
+            "what was acknowledged before may be lost after recovery",
+        ),
+        (
+            "standstill-forgiven",
+            "    if later.failure and not later.no_room and later.observation.recovered:",
+            "    if False:",
+            "a file system that refuses to be written has recovered",
+        ),
+        (
+            "full-log-is-a-finding",
+            "    if later.failure and not later.no_room and later.observation.recovered:",
+            "    if later.failure and later.observation.recovered:",
+            "a full log is held against recovery",
+        ),
     ),
     *after(
         f"{_P}/recover/uml/answer.py",
+        (
+            "check-is-a-loss",
+            "    if answer.step in _TROUBLE:\n        raise Trouble(answer.reason)",
+            "    if answer.step in _TROUBLE - {Step.CHECK}:\n        raise Trouble(answer.reason)",
+            "a view that overflowed is an observation",
+        ),
+        (
+            "uml-enomem-is-a-loss",
+            "    if not cause.is_finding:\n        raise Trouble(answer.reason, cause)\n"
+            "    return Observation.failed(cause, failure)",
+            "    return Observation((), recovered=False, failure=failure, cause=cause)",
+            "a mount without memory in User-Mode Linux is a loss",
+        ),
         (
             "uml-reader-is-complete",
             "    return Observation.failed(cause, failure, extents)",
             "    return Observation(extents, failure=failure, cause=cause)",
             "a reader that failed in User-Mode Linux is complete",
+        ),
+        (
+            "uml-signal-ignored",
+            "    signalled = answer.status > _SIGNALLED",
+            "    signalled = False",
+            "what a killed reader said last convicts in User-Mode Linux",
+        ),
+        (
+            "uml-lost-later",
+            "    if answer.after is After.MOUNT:\n"
+            "        return Continuation(*claims, _refused(answer, failure))\n",
+            "",
+            "a second mount that fails is forgiven",
+        ),
+        (
+            "uml-liar-has-no-room",
+            "full = answer.error == errno.ENOSPC and not said",
+            "full = answer.error == errno.ENOSPC",
+            "ENOSPC of a damaged file system is a full disk",
         ),
     ),
 )

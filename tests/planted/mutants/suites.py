@@ -23,6 +23,11 @@ CERTIFY = Suite(
         ),
     ),
 )
+PROGRAMS = Suite(
+    "programs",
+    (make("guests/uml", "{build}/lib/uml-stamp.so"),),
+    (pytest("tests/unit/program"),),
+)
 AFTER = Suite(
     "life after recovery",
     (),

@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Planted where programs are recorded, read and judged."""
+
+from __future__ import annotations
+
+from mutants.mutant import Mutant, planter
+from mutants.suites import PROGRAMS
+
+_P = "harness/powercut"
+program = planter("program", PROGRAMS)
+
+MUTANTS: tuple[Mutant, ...] = (
+    *program(
+        "guests/uml/stamp.c",
+        (
+            "guest-does-not-wait",
+            "    while ((sent = writev(fd, parts, 2)) < 0 && (errno == EAGAIN || errno == EINTR)) {",
+            "    while ((sent = writev(fd, parts, 2)) < 0 && errno == EINTR) {",
+            "lines that cannot be sent at once are late, or gone",
+        ),
+    ),
+    *program(
+        f"{_P}/rig/program_guest.py",
+        (
+            "receiver-fails-in-silence",
+            "            self._failure = error\n\n    def _received",
+            "            del error\n\n    def _received",
+            "lines that could not be kept are not missed",
+        ),
+    ),
+    *program(
+        f"{_P}/disk/pclog.py",
+        (
+            "host-failures-unread",
+            "if name.startswith(_FAILING))",
+            "if name in _FAILING)",
+            "marks of a disk that its host failed are not read",
+        ),
+    ),
+    *program(
+        f"{_P}/recording/bound.py",
+        (
+            "damage-forgiven",
+            "    doubts = [*damage]",
+            "    doubts: list[str] = []",
+            "lines that were not kept are forgiven",
+        ),
+        (
+            "host-failure-forgiven",
+            "for why in host_failures(timeline)",
+            "for why in ()",
+            "a disk that its host failed is forgiven",
+        ),
+        (
+            "log-not-closed",
+            "    if not timeline.complete:",
+            "    if False:",
+            "a disk log that was not closed is forgiven",
+        ),
+        (
+            "clock-back",
+            "    if any(later < one for one, later in pairwise(instants)):",
+            "    if False:",
+            "lines may go back in time",
+        ),
+        (
+            "clock-of-another",
+            "    if instants and instants[0] < timeline.start_ns:",
+            "    if False:",
+            "lines may be older than the disk",
+        ),
+        (
+            "another-recordings-log",
+            "    check_digest(path, header.binding.digest, binding, str(header.binding))",
+            "    del path, binding",
+            "the disk log of another recording is taken",
+        ),
+        (
+            "another-contract",
+            "    if not differing:\n        return\n    raise DamagedRecording(",
+            "    if differing or not differing:\n        return\n    raise DamagedRecording(",
+            "the disk log of a disk with another contract is taken",
+        ),
+    ),
+    *program(
+        f"{_P}/channel/lines.py",
+        (
+            "another-recordings-lines",
+            "    if not data.startswith(header(binding)):",
+            "    if False:",
+            "the lines of another recording are taken",
+        ),
+    ),
+    *program(
+        f"{_P}/recording/program.py",
+        (
+            "trouble-forgiven",
+            "    gaps = (*record.trouble, *history.trouble, *doubts)",
+            "    gaps = (*history.trouble, *doubts)",
+            "trouble while the program ran is forgiven",
+        ),
+        (
+            "claims-forgiven",
+            "    gaps = (*record.trouble, *history.trouble, *doubts)",
+            "    gaps = (*record.trouble, *doubts)",
+            "claims that cannot be are forgiven",
+        ),
+        (
+            "cut-of-another",
+            "or int(timeline.cut.at) != record.cut_ns:",
+            "or record.cut_ns < 0:",
+            "the instant of the cut may be any",
+        ),
+    ),
+    *program(
+        f"{_P}/workload/program/claims.py",
+        (
+            "acks-after-the-cut",
+            "        if line.at_ns >= cut_ns and line.kind is not LineKind.ATTEMPT:",
+            "        if False:",
+            "what was said after the cut is required",
+        ),
+        (
+            "attempts-before-the-cut",
+            "        if line.at_ns >= cut_ns and line.kind is not LineKind.ATTEMPT:",
+            "        if line.at_ns >= cut_ns:",
+            "an attempt that is announced late was never made",
+        ),
+        (
+            "impossible-claims",
+            "        if problem:  # what cannot be is the program's mistake, and requires nothing",
+            "        if False:",
+            "claims that cannot be are taken",
+        ),
+        (
+            "check-status",
+            "    if not observation.complete:",
+            "    if False:",
+            "a check that failed has looked at everything",
+        ),
+        (
+            "check-trouble",
+            "                incomplete.append(line.text)",
+            "                pass",
+            "trouble of a check is forgiven",
+        ),
+    ),
+    *program(
+        f"{_P}/workload/program/check.py",
+        (
+            "lost-forgiven",
+            "        if lost:",
+            "        if len(lost) > 1:",
+            "one lost operation is forgiven",
+        ),
+        (
+            "silence-is-a-loss",
+            "    if not sighting.incomplete:",
+            "    if True:",
+            "what a check left out that did not look at everything is lost",
+        ),
+        (
+            "wrong-is-there",
+            "    if wrong:\n",
+            "    if len(wrong) > 1:\n",
+            "an operation that is wrong is forgiven",
+        ),
+        (
+            "phantoms-forgiven",
+            "    if phantoms:",
+            "    if False:",
+            "operations that were never tried may be there",
+        ),
+        (
+            "late-attempts-convict",
+            "_phantoms(sighting.present, history.names)",
+            "_phantoms(sighting.present, attempted)",
+            "an attempt that is announced late is a loss",
+        ),
+        (
+            "late-attempts-forgiven",
+            "    if late:",
+            "    if False:",
+            "an attempt that is announced late is no trouble",
+        ),
+        (
+            "untried-by-a-liar",
+            "        verdict = Verdict.INCONCLUSIVE if history.trouble else Verdict.LOSSY",
+            "        verdict = Verdict.LOSSY",
+            "a program that breaks its word is convicted by what it did not say",
+        ),
+        (
+            "bad-store",
+            "        for text in sighting.bad\n",
+            "        for text in sighting.bad[1:]\n",
+            "a store that contradicts itself is forgiven",
+        ),
+    ),
+    *program(
+        f"{_P}/explore/program.py",
+        (
+            "damaged-recording-judged",
+            "        if self._recording.doubts:",
+            "        if False:",
+            "what a damaged recording loses is a loss",
+        ),
+        (
+            "gaps-forgiven",
+            "        tally.reasons += self._recording.gaps",
+            "        tally.reasons += ()",
+            "a recording with gaps may be SAFE",
+        ),
+        (
+            "few-operations",
+            "        if len(history.acked) < OPERATIONS_MIN:",
+            "        if len(history.acked) < 0:",
+            "a run of two operations may be SAFE",
+        ),
+        (
+            "few-states",
+            "        if tally.states < STATES_MIN and not tally.lossy:",
+            "        if tally.states < 0:",
+            "a run of which no state was recovered may be SAFE",
+        ),
+        (
+            "check-unbelievable",
+            "            if self._check_is_believable():",
+            "            if self._check_is_believable() or True:",
+            "a check that finds operations after setup alone is believed",
+        ),
+        (
+            "recovery-failed",
+            '            tally.reasons.append(f"recovery: {error}")',
+            "            del error",
+            "an engine that failed is forgiven",
+        ),
+        (
+            "unrepeatable-is-lost",
+            "        return again if _said(again) == _said(first) else [_unrepeatable(first)]",
+            "        return first",
+            "what is lost in one of two recoveries is lost",
+        ),
+        (
+            "unmountable-forgiven",
+            "        if not observation.recovered and observation.complete:",
+            "        if False:",
+            "a file system that does not mount is forgiven",
+        ),
+    ),
+    *program(
+        f"{_P}/campaign/program.py",
+        (
+            "control-kept",
+            "    if control.outcome is not Verdict.LOSSY or not noticed:",
+            "    if not noticed:",
+            "a control that is not LOSSY has shown a loss",
+            "findings that count as noticed are LOSSY, and so is a result that has one",
+        ),
+        (
+            "control-unnoticed",
+            "    if control.outcome is not Verdict.LOSSY or not noticed:",
+            "    if control.outcome is not Verdict.LOSSY:",
+            "a control that only does not mount vouches for a check",
+        ),
+        (
+            "control-exchanged",
+            "    if differing:",
+            "    if False:",
+            "the control of another program vouches",
+        ),
+        (
+            "control-of-another-disk",
+            "    if digest_of(control.base) != digest_of(directory.base):",
+            "    if False:",
+            "a control that began on another disk vouches",
+        ),
+        (
+            "safe-without-control",
+            "        if result.outcome is Verdict.SAFE:",
+            "        if False:",
+            "SAFE although its control lost nothing",
+        ),
+    ),
+)
