@@ -223,7 +223,7 @@ MUTANTS: tuple[Mutant, ...] = (
             "        h.length != layout->record - WAL_CHUNK ||\n        h.payload_crc != pc_crc32c(0, s->data + WAL_CHUNK, h.length))",
             "        h.payload_crc != pc_crc32c(0, s->data + WAL_CHUNK, layout->record - WAL_CHUNK))",
             "a record whose header names another length is intact",
-            "`wal_chunk_classify` looks at the length first (`reader-header-length`), and a header of "
+            "`attribute_header` looks at the length first (`reader-header-length`), and a header of "
             "another one is nobody's then",
         ),
         (
