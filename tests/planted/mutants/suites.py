@@ -10,23 +10,31 @@ RECOVERY = Suite("recovery", (), (pytest("tests/unit/rig", "tests/unit/model/tes
 CHANNEL = Suite("channel", (), (pytest("tests/unit/channel", "tests/conformance/channel"),))
 DISK_LOG = Suite("disk log", (), (pytest("tests/unit/disk/test_pclog.py", "tests/unit/trial"),))
 CONTROLS = Suite(
-    "controls", (), (pytest("tests/unit/run/test_controls.py", "tests/unit/run/test_confirmed.py"),)
+    "controls",
+    (),
+    (pytest("tests/unit/trial/test_controls.py", "tests/unit/witness/test_confirmed.py"),),
 )
 CERTIFY = Suite(
     "certify",
     (),
     (
         pytest(
-            "tests/unit/run/test_certify_follows.py",
-            "tests/unit/run/test_controls.py",
-            "tests/unit/run/test_certify_words.py",
+            "tests/unit/certify/test_certify_follows.py",
+            "tests/unit/trial/test_controls.py",
+            "tests/unit/certify/test_certify_words.py",
         ),
     ),
 )
 PROGRAMS = Suite(
     "programs",
     (make("guests/uml", "{build}/lib/uml-stamp.so"),),
-    (pytest("tests/unit/program"),),
+    (
+        pytest("tests/unit/workload"),
+        pytest("tests/unit/workloads/test_files_oracle.py"),
+        pytest("tests/unit/trial/test_contract.py"),
+        pytest("tests/unit/rig/test_lines_received.py"),
+        pytest("tests/unit/campaign/test_program_recordings.py"),
+    ),
 )
 AFTER = Suite(
     "life after recovery",
@@ -49,7 +57,9 @@ READER = Suite(
     (make("workloads/wal"),),
     (
         make("workloads/tests", *_FAST, "test"),
-        pytest("tests/unit/wal_c/test_wal_reader.py", "tests/unit/wal_c/test_wal_run_keys.py"),
+        pytest(
+            "tests/unit/workloads/test_wal_reader.py", "tests/unit/workloads/test_wal_run_keys.py"
+        ),
     ),
 )
 VIEW = Suite(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Early acks on real guests under load: each is found, and no honest one is taken for it.
 
-By name only: `pytest -m campaign tests/vm/run/test_early_acks_campaign.py`, about 20 minutes.
+By name only: `pytest -m campaign tests/vm/campaign/test_early_acks_campaign.py`, about 20 minutes.
 """
 
 from __future__ import annotations
