@@ -114,7 +114,7 @@ def test_every_ack_is_durable_at_its_mark(run_logged, filesystem: str) -> None:
     with open_judge(recording) as judge:
         for lsn in range(1, RECORDS + 1):
             found = judge.judge(resolve_state(recording, f"ack:{lsn}"))
-            assert found.required == LsnRange(1, lsn)
+            assert found.required == (LsnRange(1, lsn),)
             assert found.findings == ()
 
 
