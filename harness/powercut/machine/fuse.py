@@ -2,7 +2,8 @@
 """A disk that is served by NBD, as a file that a hypervisor can open or map.
 
 nbdfuse (of libnbd) serves the file; the kernel's FUSE stands between.  What that makes of
-a program's requests (measured with Linux 6.18 and nbdfuse 1.14, tests/vm/campaign/test_run_files.py):
+a program's requests (measured with Linux 6.18 and nbdfuse 1.14,
+tests/vm/campaign/test_run_files.py):
 
 - pwrite, O_DIRECT or not: a write at the disk before the call returns.  FUSE's page cache
   keeps a copy for readers and holds nothing back.
