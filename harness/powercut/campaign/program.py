@@ -14,7 +14,7 @@ from typing import Final
 
 from powercut.explore.program import ProgramExplorer
 from powercut.explore.request import Budget
-from powercut.model.errors import DamagedRecording
+from powercut.model.errors import DamagedRecording, HostError
 from powercut.model.verdict import FindingKind, Verdict
 from powercut.recording.program import open_program
 from powercut.recover.native.engine import NativeEngine
@@ -83,9 +83,11 @@ def judge_program(
 ) -> ProgramResult:
     """Judges a recording and its control from what is on disk; writes result.json.
 
-    Raises DamagedRecording, also for the control of another recording, HostError.
+    Raises DamagedRecording, also for the control of another recording, HostError, also if the
+    program has changed since.
     """
     check_control(directory)
+    require_same_program(directory)
     control = _explore(
         directory.control(LYING),
         ProgramLimits(_CONTROL_BUDGET, limits.state_s, limits.seed),
@@ -120,6 +122,20 @@ def check_control(directory: ProgramDir) -> None:
             f"{control.path}: it is not the control of {directory.path}: another "
             f"{', '.join(differing)}",
             hint="put back the folders that were recorded together, or record again",
+        )
+
+
+def require_same_program(directory: ProgramDir) -> None:
+    """Raises HostError if the program on this host is not the one that was recorded.
+
+    Another check may read what is there in another way: its word would be no evidence.
+    """
+    then = directory.read_record().program_sha256
+    if then and then != program_of(directory).digest():
+        raise HostError(
+            f"{program_of(directory).command[0]} has changed since the recording was made, and its "
+            "check with it",
+            hint="put back the program that was recorded, or record again",
         )
 
 

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from powercut.model.errors import UsageError
+from powercut.model.errors import HostError, UsageError
 from powercut.recover.plan import HostRoot, RecoveryPlan
 
 MOUNT: Final = "/mnt"
@@ -41,6 +42,20 @@ class Program:
                 hint="give the path of an executable with the verbs setup, run and check",
             )
         return Program((str(Path(found).absolute()), *command[1:]), str(Path.cwd()))
+
+    def digest(self) -> str:
+        """SHA-256 of the files that the command names: the program, or an interpreter and its
+        script.  What those load is not among them.  Raises HostError.
+        """
+        whole = hashlib.sha256()
+        for word in self.command:
+            path = Path(self.folder, word)
+            try:
+                if path.is_file():
+                    whole.update(hashlib.sha256(path.read_bytes()).digest())
+            except OSError as error:
+                raise HostError(f"{path}: {error.strerror}") from error
+        return whole.hexdigest()
 
     def argv(self, verb: str, folder: str = DIR) -> tuple[str, ...]:
         """The command line of a verb."""

@@ -38,7 +38,8 @@ class ProgramRecord(BaseModel):
 
     `trouble` is what went wrong while the program ran; `damage` what went wrong with the recording
     itself.
-    `recording` is a name that no other recording has, 32 hex digits.
+    `recording` is a name that no other recording has, 32 hex digits.  `program_sha256` is the
+    digest of the files that the command names; empty if an older powercut recorded.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -55,6 +56,7 @@ class ProgramRecord(BaseModel):
     run_id: str
     control: Literal["", "lying"] = ""
     recording: str
+    program_sha256: str = ""
     cut_ns: int | None = None
     trouble: tuple[str, ...] = ()
     damage: tuple[str, ...] = ()
@@ -62,7 +64,10 @@ class ProgramRecord(BaseModel):
     @property
     def binding(self) -> Binding:
         """What all evidence of this recording carries: a digest of what was to be done."""
-        covered = self.model_dump(mode="json", exclude={"cut_ns", "trouble", "damage"})
+        left_out = {"cut_ns", "trouble", "damage"}
+        if not self.program_sha256:  # older recordings know no such field
+            left_out.add("program_sha256")
+        covered = self.model_dump(mode="json", exclude=left_out)
         text = json.dumps(covered, sort_keys=True, separators=(",", ":")).encode()
         cell = self.control or "program"
         digest = hashlib.sha256(text).digest()

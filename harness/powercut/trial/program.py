@@ -108,6 +108,7 @@ def record_program(
         run_id=job.run_id.hex(),
         control="" if job.contract.honest else "lying",
         recording=new_recording(),
+        program_sha256=job.program.digest(),
     )
     if not directory.base.exists():
         shutil.copyfile(base, directory.base)

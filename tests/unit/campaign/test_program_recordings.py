@@ -7,6 +7,8 @@ to a real lines file, and its check says `= N` for each sector that is not empty
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shutil
 import time
@@ -17,7 +19,7 @@ from pathlib import Path
 import google_crc32c
 import pytest
 
-from powercut.campaign.program import LYING, check_control, with_control
+from powercut.campaign.program import LYING, check_control, require_same_program, with_control
 from powercut.channel.lines import header, pack
 from powercut.disk.capture import CaptureDisk
 from powercut.disk.capture_config import CaptureConfig
@@ -31,6 +33,7 @@ from powercut.model.observation import Observation
 from powercut.model.operations import Packet
 from powercut.recording.program import open_program
 from powercut.recover.port import ImageWrite
+from powercut.rig.program import Program
 from powercut.store.binding import new_recording
 from powercut.store.manifest import MANIFEST
 from powercut.store.program import ProgramDir, ProgramRecord, ProgramResult
@@ -402,3 +405,32 @@ def test_a_control_that_its_host_failed_acquits_nobody(recorded):
     result = with_control(judged(main), judged(main.control(LYING)))
     assert result.verdict == "INCONCLUSIVE"
     assert "the control: the lines could not be kept" in result.reasons
+
+
+def test_a_program_that_has_changed_since_is_not_asked(recorded, tmp_path):
+    """Its check may read the same files in another way, which would be no finding."""
+    program, script = tmp_path / "program", tmp_path / "script"
+    program.write_text("first")
+    script.write_text("first")
+    command = (str(program), "script", "no-such-file")
+    digest = Program(command, str(tmp_path)).digest()
+    told = {"command": command, "folder": str(tmp_path), "program_sha256": digest}
+    main = recorded(**told)
+    require_same_program(main)
+    for changed in (script, program):
+        changed.write_text("second")
+        with pytest.raises(HostError, match=f"{program} has changed since the recording was made"):
+            require_same_program(main)
+        changed.write_text("first")
+    require_same_program(main)
+
+
+def test_recordings_from_before_programs_had_digests_keep_their_binding(recorded):
+    record = recorded().read_record()
+    assert record.program_sha256 == ""
+    assert record.binding != record.model_copy(update={"program_sha256": "11" * 32}).binding
+    before = record.model_dump(
+        mode="json", exclude={"cut_ns", "trouble", "damage", "program_sha256"}
+    )
+    text = json.dumps(before, sort_keys=True, separators=(",", ":")).encode()
+    assert record.binding.digest == hashlib.sha256(text).digest()
