@@ -57,6 +57,8 @@ COMMANDS = {
 }
 """Each command by its name: module and attribute."""
 
+NO_ROOM = "TMPDIR=/var/tmp, --results for results"
+
 
 class CommandTable(click.Group):
     """The group of all commands; it imports one when it is named."""
@@ -116,7 +118,12 @@ def _leave_at_once() -> None:
 
 
 def _say_unexpected(error: Exception) -> None:
-    """A folder that may not be written to is the host's; anything else is a bug of ours."""
+    """A folder that is full or may not be written to is the host's; all else is a bug of ours."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        place = error.filename2 or error.filename or "a file"
+        echo(f"powercut: {place}: {error.strerror}; nothing was proved", err=True)
+        echo(f"hint: make room there, or have scratch files elsewhere: {NO_ROOM}", err=True)
+        return
     if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         echo(f"powercut: {error.filename}: {error.strerror}; nothing was proved", err=True)
         echo(f"hint: {NOT_WRITABLE}", err=True)

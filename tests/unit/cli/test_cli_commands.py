@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -123,6 +124,19 @@ def test_trouble_with_the_host_is_3_with_its_hint(monkeypatch, capsys):
     )
     assert status_of(monkeypatch, "run") == 3
     assert capsys.readouterr().err == "powercut: disk full\nhint: free some\n"
+
+
+def test_a_full_host_is_3_and_no_bug(monkeypatch, capsys):
+    full = OSError(
+        errno.ENOSPC, "No space left on device", "/tmp/powercut-x/base", None, "/tmp/base"
+    )
+    monkeypatch.setattr(scenarios, "find_scenarios", raising(full))
+    assert status_of(monkeypatch, "run") == 3
+    said = capsys.readouterr().err
+    assert said.startswith(
+        "powercut: /tmp/base: No space left on device; nothing was proved\nhint: "
+    )
+    assert "bug" not in said
 
 
 def test_a_bug_in_powercut_is_3_and_never_1(monkeypatch, capsys):
