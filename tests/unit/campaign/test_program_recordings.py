@@ -49,7 +49,8 @@ class SectorEngine:
     """Recovers by reading: every sector that is not empty is an operation that is there.
 
     `mounts` says of which disks the file system mounts, `always` is what the check says besides,
-    `starts` whether the engine does, and with `forgets` every second recovery misses operation 20.
+    `starts` whether the engine does, and with `forgets` the first recovery of a disk misses
+    operation 20.
     """
 
     base: Path
@@ -57,7 +58,7 @@ class SectorEngine:
     always: bytes = b""
     starts: bool = True
     forgets: bool = False
-    _recoveries: int = 0
+    _disks: set[bytes] = field(default_factory=set)
 
     def start(self, *, timeout_s: float) -> None:
         del timeout_s
@@ -66,7 +67,6 @@ class SectorEngine:
 
     def recover(self, writes: Sequence[ImageWrite], *, timeout_s: float) -> Observation:
         del timeout_s
-        self._recoveries += 1
         if not self.mounts(writes):
             return Observation((), recovered=False, failure="bad superblock")
         image = bytearray(self.base.read_bytes())
@@ -74,8 +74,9 @@ class SectorEngine:
             data = bytes(write.length) if write.data is None else write.data.tobytes()
             image[write.offset : write.offset + write.length] = data
         there = {n for n in range(SECTORS) if any(image[n * SECTOR : (n + 1) * SECTOR])}
-        if self.forgets and self._recoveries % 2:
+        if self.forgets and bytes(image) not in self._disks:
             there.discard(20)
+        self._disks.add(bytes(image))
         return Observation((), lines=b"".join(b"= %d\n" % n for n in sorted(there)) + self.always)
 
 

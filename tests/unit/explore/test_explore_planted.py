@@ -25,7 +25,7 @@ from powercut.explore.worker import LocalWorker
 from powercut.model.contract import Honour
 from powercut.model.observation import Extent, Observation, SlotState
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
-from powercut.recover import raw
+from powercut.recover import raw_slots
 from powercut.recover.raw import Moment, RawLog, unavailable
 from powercut.rig.engine_choice import EngineChoice
 from powercut.rig.host_reader import read_on_host
@@ -154,7 +154,7 @@ def test_the_background_of_a_later_instant_is_caught(world, monkeypatch):
 
 def test_a_reader_that_is_too_kind_is_caught(world, monkeypatch):
     recorded = lying(world)
-    real = raw._Answers.learn
+    real = raw_slots.Answers.learn
 
     def all_intact(self, keys, extents):
         extents = extents.copy()
@@ -162,21 +162,21 @@ def test_a_reader_that_is_too_kind_is_caught(world, monkeypatch):
         extents["lsn"] = np.where(extents["lsn"] == 0, extents["slot"] + 1, extents["lsn"])
         return real(self, keys, extents)
 
-    monkeypatch.setattr(raw._Answers, "learn", all_intact)
+    monkeypatch.setattr(raw_slots.Answers, "learn", all_intact)
     result = world.explore(recorded, budget=Budget(states=600))
     assert FindingKind.DISAGREEMENT in kinds(result)
 
 
 def test_an_engine_that_was_wrong_convicts_nobody(world, monkeypatch):
     recorded = honest(world)
-    real = raw._Answers.learn
+    real = raw_slots.Answers.learn
 
     def all_absent(self, keys, extents):
         extents = extents.copy()
         extents["state"], extents["lsn"] = SlotState.ABSENT, 0
         return real(self, keys, extents)
 
-    monkeypatch.setattr(raw._Answers, "learn", all_absent)
+    monkeypatch.setattr(raw_slots.Answers, "learn", all_absent)
     result = world.explore(recorded, budget=Budget(states=300))
     assert kinds(result) == {FindingKind.DISAGREEMENT}
     assert result.verdict is Verdict.INCONCLUSIVE

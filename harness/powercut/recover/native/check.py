@@ -28,6 +28,8 @@ from powercut.recover.plan import HostRoot
 
 _EMPTY: Final = ("/tmp", "/run", "/var/tmp", "/dev/shm")
 _NOBODY: Final = 65534
+# A virtual environment may lie in a folder that is empty in there; what it was made from does not.
+_PYTHON: Final = os.path.realpath(sys.executable)
 _TRY_S: Final = 20.0
 _ANSWER_S: Final = 30.0  # that unpacking and ending may take besides the check
 _ANSWER_MAX: Final = 256 << 20
@@ -49,7 +51,7 @@ def unavailable() -> str:
         return "bubblewrap is not installed"
     root = HostRoot("/", ())
     try:
-        argv = [*_sandbox(root), sys.executable, "-I", "-S", "-c", "import os; os.listdir('/proc')"]
+        argv = [*_sandbox(root), _PYTHON, "-I", "-S", "-c", "import os; os.listdir('/proc')"]
         done = subprocess.run(argv, capture_output=True, timeout=_TRY_S, check=False, text=True)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
@@ -105,7 +107,7 @@ class CheckSandbox(Closing):
 
     def _start(self, memory: int) -> None:
         source = Path(inside.__file__).read_text()
-        argv = [*_sandbox(self._root), os.path.realpath(sys.executable), "-I", "-S", "-c", source]
+        argv = [*_sandbox(self._root), _PYTHON, "-I", "-S", "-c", source]
         try:
             self._process = subprocess.Popen(
                 [*argv, str(memory)],
