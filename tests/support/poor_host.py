@@ -28,11 +28,13 @@ mount --rbind "$WORK/dev" /dev
 """
 """A /dev without fuse and kvm."""
 
-NOEXEC = """
+NOEXEC = f"""
 mount --bind /tmp /tmp && mount -o remount,bind,noexec /tmp
+mount --bind '{ROOT}' '{ROOT}' && mount -o remount,bind,exec '{ROOT}'
 mount -t tmpfs -o noexec,size=64m shm /dev/shm
 """
-"""Nothing in /tmp and /dev/shm may be executed, nor be mapped so; /dev/shm is Docker's 64 MiB."""
+"""Nothing in /tmp and /dev/shm may be executed, nor be mapped so; /dev/shm is Docker's 64 MiB.  The
+checkout may be, even if it lies in /tmp."""
 
 READ_ONLY = f"""
 mkdir -p "$WORK/build" "$WORK/cache"
