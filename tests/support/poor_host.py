@@ -37,7 +37,7 @@ mount -t tmpfs -o noexec,size=64m shm /dev/shm
 checkout may be, even if it lies in /tmp."""
 
 READ_ONLY = f"""
-mkdir -p "$WORK/build" "$WORK/cache"
+mkdir -p "$WORK/build" "$WORK/cache" '{BUILD}' '{CACHE}'
 mount --bind '{BUILD}' "$WORK/build"
 mount --bind '{CACHE}' "$WORK/cache"
 mount --bind '{ROOT}' '{ROOT}' && mount -o remount,bind,ro '{ROOT}'
