@@ -8,9 +8,9 @@ of the analysis.
 from __future__ import annotations
 
 from hypothesis import given, settings
-from small_worlds import RUN_ID, worlds
+from small_worlds import RUN_ID, without, worlds
 
-from powercut.crash.audit import carried, dependence, promises, without
+from powercut.crash.audit import carried, dependence, promises
 from powercut.crash.evidence import gather
 from powercut.crash.sets import durability_sets
 from powercut.model.contract import Honour

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import functools
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import strategies as st
 
 from powercut.crash.handmade import Handmade, history
 from powercut.model import wal
 from powercut.model.contract import DeviceContract, Honour
-from powercut.model.timeline import SurvivingRange
+from powercut.model.timeline import RequestKind, SurvivingRange
 from powercut.model.units import NEVER, Instant
 from powercut.model.wal import LayoutKind, WalLayout
 
@@ -67,6 +67,19 @@ def log_unit(unit: int, newest: int, *, wraps: bool) -> list[Tag]:
             lsn += SLOTS
         tags.append((lsn, part) if lsn <= newest and slot < SLOTS else None)
     return tags
+
+
+def without(timeline, promise):
+    """The timeline of a disk that ignored the durability which request `promise` asked for."""
+    requests = timeline.requests
+    if requests.kind[promise] == RequestKind.FLUSH:
+        # A flush that fails makes nothing durable (crash/sets.py, rule 5), and has no other effect.
+        failed = requests.failed.copy()
+        failed[promise] = True
+        return replace(timeline, requests=replace(requests, failed=failed))
+    fua = requests.fua.copy()
+    fua[promise] = False
+    return replace(timeline, requests=replace(requests, fua=fua))
 
 
 @dataclass

@@ -14,11 +14,12 @@ from typing import Final
 
 from powercut.explore.program import ProgramExplorer
 from powercut.explore.request import Budget
-from powercut.model.errors import DamagedRecording, HostError
+from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import FindingKind, Verdict
 from powercut.recording.program import open_program
 from powercut.recover.native.engine import NativeEngine
 from powercut.recover.uml.engine import UmlEngine
+from powercut.rig.host_files import program_changed
 from powercut.rig.program import Program
 from powercut.rig.scratch import scratch
 from powercut.store.manifest import digest_of
@@ -132,11 +133,7 @@ def require_same_program(directory: ProgramDir) -> None:
     """
     then = directory.read_record().program_sha256
     if then and then != program_of(directory).digest():
-        raise HostError(
-            f"{program_of(directory).command[0]} has changed since the recording was made, and its "
-            "check with it",
-            hint="put back the program that was recorded, or record again",
-        )
+        raise program_changed(program_of(directory).command[0])
 
 
 def with_control(result: ProgramResult, control: ProgramResult) -> ProgramResult:

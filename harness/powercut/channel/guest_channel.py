@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from powercut.channel.history_file import HistoryWriter
@@ -23,6 +22,7 @@ from powercut.channel.listener import listen_tcp, listen_unix, prepare, shut_dow
 from powercut.channel.pinger import Pinger
 from powercut.channel.port import CommandResult, GuestFailed
 from powercut.channel.wire import Decoder, Message, MessageType, command_payload, encode
+from powercut.closing import Closing
 from powercut.model.binding import NOT_BOUND
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
 from powercut.model.history import History
@@ -39,7 +39,7 @@ class _NobodyThere(GuestFailed):
     """The other end went before the guest spoke; it may have a successor."""
 
 
-class GuestChannel:
+class GuestChannel(Closing):
     """`channel.port.Channel` over the first connection to `listener` on which a guest speaks.
 
     The guest's side connects; so the listener must be there before the machine is
@@ -240,17 +240,6 @@ class GuestChannel:
             self._connection.close()
         if self._path:
             self._path.unlink(missing_ok=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # The thread that receives
 

@@ -19,13 +19,13 @@ import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import google_crc32c
 
 from powercut.channel.ledger import Ledger
 from powercut.channel.wire import Decoder
+from powercut.closing import Closing
 from powercut.model.binding import DIGEST_BYTES, NOT_BOUND
 from powercut.model.errors import DamagedRecording, HostError
 from powercut.model.history import History
@@ -38,7 +38,7 @@ _HEADER: Final = struct.Struct("<QII")
 _CHECKED: Final = struct.Struct("<QI")
 
 
-class HistoryWriter:
+class HistoryWriter(Closing):
     """Appends to a new history file.  Unbuffered: a SIGKILL of the controller loses nothing."""
 
     def __init__(self, path: Path, digest: bytes = NOT_BOUND) -> None:
@@ -71,17 +71,6 @@ class HistoryWriter:
         written = self._file.write(data)
         if written != len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,6 @@ no bytes may still be what a recovery rests on.  Only recovered states say so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -31,9 +30,9 @@ import numpy.typing as npt
 
 from powercut.crash.evidence import Evidence
 from powercut.crash.exposure import exposure
-from powercut.crash.sets import durability_sets
+from powercut.crash.sets import DurabilitySets, durability_sets
 from powercut.model.contract import Honour
-from powercut.model.exposure import ranges_of
+from powercut.model.exposure import ExposureReport, ranges_of
 from powercut.model.timeline import RequestKind, Timeline
 from powercut.model.units import NEVER
 from powercut.model.verdict import LsnRange
@@ -95,19 +94,6 @@ def promises(timeline: Timeline) -> I64:
     return np.flatnonzero(kept)
 
 
-def without(timeline: Timeline, promise: int) -> Timeline:
-    """`timeline` on a disk that ignored the durability which request `promise` asked for."""
-    requests = timeline.requests
-    if requests.kind[promise] == RequestKind.FLUSH:
-        # A flush that fails makes nothing durable (crash/sets.py, rule 5), and has no other effect.
-        failed = requests.failed.copy()
-        failed[promise] = True
-        return replace(timeline, requests=replace(requests, failed=failed))
-    fua = requests.fua.copy()
-    fua[promise] = False
-    return replace(timeline, requests=replace(requests, fua=fua))
-
-
 def dependence(timeline: Timeline) -> Dependence:
     """Applies rule 1 to every request; O(n log n) in the requests."""
     requests = timeline.requests
@@ -158,13 +144,13 @@ def carried(evidence: Evidence, *, first_lsn: int = 1) -> list[Carried]:
     """
     hang = dependence(evidence.timeline)
     exposed = exposure(evidence, first_lsn=first_lsn).exposed
-    worst = exposure(_delayed(evidence, hang, hang.hangs), first_lsn=first_lsn)
+    worst = _exposure_without(evidence, hang, hang.hangs, first_lsn)
     suspects = worst.lsn[worst.exposed & ~exposed]
     by_promise = _records_by_promise(evidence, hang, suspects)
     found = []
     for group in _apart(by_promise):
-        late = hang.hangs & np.isin(hang.promise, np.fromiter(group, dtype=np.int64))
-        report = exposure(_delayed(evidence, hang, late), first_lsn=first_lsn)
+        late = hang.hangs & np.isin(hang.promise, group)
+        report = _exposure_without(evidence, hang, late, first_lsn)
         for promise in group:
             at = by_promise[promise] - first_lsn
             at = at[report.exposed[at]]
@@ -174,10 +160,17 @@ def carried(evidence: Evidence, *, first_lsn: int = 1) -> list[Carried]:
     return sorted(found, key=lambda one: one.promise)
 
 
-def _delayed(evidence: Evidence, hang: Dependence, which: Mask) -> Evidence:
-    """`evidence` in which the writes `which` became durable without the promise they hang on."""
-    durable_ns = np.where(which, hang.without_ns, evidence.sets.durable_ns)
-    return replace(evidence, sets=replace(evidence.sets, durable_ns=durable_ns))
+def delayed(sets: DurabilitySets, hang: Dependence, which: Mask) -> DurabilitySets:
+    """`sets` in which the writes `which` became durable without the promise they hang on."""
+    return replace(sets, durable_ns=np.where(which, hang.without_ns, sets.durable_ns))
+
+
+def _exposure_without(
+    evidence: Evidence, hang: Dependence, which: Mask, first_lsn: int
+) -> ExposureReport:
+    """The exposure of `evidence` with `delayed`."""
+    late = replace(evidence, sets=delayed(evidence.sets, hang, which))
+    return exposure(late, first_lsn=first_lsn)
 
 
 def _records_by_promise(evidence: Evidence, hang: Dependence, suspects: I64) -> dict[int, I64]:
@@ -199,7 +192,7 @@ def _records_by_promise(evidence: Evidence, hang: Dependence, suspects: I64) -> 
     }
 
 
-def _apart(by_promise: dict[int, I64]) -> Iterator[Iterable[int]]:
+def _apart(by_promise: dict[int, I64]) -> list[list[int]]:
     """Groups of promises no two of which share a record; as few as first come, first served."""
     taken: dict[int, set[int]] = {}
     groups: list[list[int]] = []
@@ -211,4 +204,4 @@ def _apart(by_promise: dict[int, I64]) -> Iterator[Iterable[int]]:
         groups[number].append(promise)
         for lsn in lsns.tolist():
             taken.setdefault(lsn, set()).add(number)
-    yield from groups
+    return groups

@@ -21,9 +21,9 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
+from powercut.closing import Closing
 from powercut.disk.capture_config import (
     CaptureConfig,
     capture_argv,
@@ -43,7 +43,7 @@ _CLOSE_S: Final = 20.0
 _SOCKET_PATH_MAX: Final = 107
 
 
-class CaptureDisk:
+class CaptureDisk(Closing):
     """A running capture disk.  Enter the context to start it; leave it to close it in order."""
 
     def __init__(self, config: CaptureConfig, *, timeout_s: float = _START_S) -> None:
@@ -55,14 +55,6 @@ class CaptureDisk:
     def __enter__(self) -> Self:
         self.start()
         return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def start(self) -> None:
         """Starts nbdkit and returns when it serves.

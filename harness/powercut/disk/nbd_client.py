@@ -10,9 +10,9 @@ from __future__ import annotations
 import socket
 import struct
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
+from powercut.closing import Closing
 from powercut.model.errors import HostError
 
 _GREETING: Final = struct.Struct(">8s8sH")
@@ -37,7 +37,7 @@ class NbdError(OSError):
     """The server answered a request with an error; `errno` is the protocol's."""
 
 
-class NbdClient:
+class NbdClient(Closing):
     """A connection.  `begin_*` only sends; `finish` waits for the answer to one request."""
 
     def __init__(self, path: Path, *, timeout_s: float = 20.0) -> None:
@@ -54,17 +54,6 @@ class NbdClient:
         except OSError as error:
             self._socket.close()
             raise HostError(f"no NBD server at {path}: {error}") from None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _negotiate(self) -> None:
         self._receive(_GREETING.size)

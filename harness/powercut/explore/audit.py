@@ -31,7 +31,7 @@ from typing import Final
 import numpy as np
 
 from powercut import __version__
-from powercut.crash.audit import Carried, Dependence, carried, dependence, promises
+from powercut.crash.audit import Carried, Dependence, carried, delayed, dependence, promises
 from powercut.crash.evidence import Evidence, last_event_ns
 from powercut.crash.explore import InstantKind, events
 from powercut.crash.exposure import exposure
@@ -43,7 +43,7 @@ from powercut.model.errors import HostError
 from powercut.model.exposure import ranges_of
 from powercut.model.timeline import RequestKind, Timeline
 from powercut.model.units import NEVER
-from powercut.model.verdict import Finding, LsnRange, Verdict
+from powercut.model.verdict import Finding, LsnRange, Verdict, lsn_ranges
 from powercut.recording.disk_places import Places, places_of
 from powercut.recording.trial_recording import TrialRecording
 from powercut.rig import commands
@@ -103,12 +103,12 @@ def audit(
     hang = dependence(timeline)
     bytes_of = {one.promise: one for one in carried(evidence)} if evidence else {}
     kept = promises(timeline)
-    open_ones = {p for p in kept.tolist() if p not in bytes_of and len(hang.hanging(p))}
     places = places_of(recorded.directory.base_image)
     before = [_audited(recorded, evidence, hang, promise, places) for promise in kept.tolist()]
     looks = _Looks()
+    open_ones = [one for one in before if one.hanging and one.request not in bytes_of]
     if open_ones and budget.states != 0 and not commands.is_bare(recorded.parameters):
-        order = _in_turns([one for one in before if one.request in open_ones], seed)
+        order = _in_turns(open_ones, seed)
         looks = _StateAudit(recorded, hang, engine, listener).look(order, budget)
     audited = [
         _by_bytes(one, bytes_of[one.request])
@@ -204,15 +204,10 @@ def _by_states(one: AuditedPromise, seen: _Seen | None) -> AuditedPromise:
         "worth": Worth.LEADS if seen.lost else Worth.UNSEEN,
         "states": seen.states,
         "states_lost": seen.lost,
-        "lsns": _joined(seen.lsns),
+        "lsns": lsn_ranges(lsn for span in seen.lsns for lsn in span),
         "message": seen.message,
     }
     return one.model_copy(update=update)
-
-
-def _joined(spans: set[LsnRange]) -> tuple[LsnRange, ...]:
-    every = sorted({lsn for span in spans for lsn in range(span.first, span.last + 1)})
-    return ranges_of(np.array(every, dtype=np.int64))
 
 
 def _late(evidence: Evidence, hang: Dependence) -> tuple[LatePromise, ...]:
@@ -272,8 +267,7 @@ class _StateAudit:
         """The crash states of a disk that ignores `promise`."""
         space, hang = self._recorded.space, self._hang
         late = hang.hangs & (hang.promise == promise)
-        durable_ns = np.where(late, hang.without_ns, space.sets.durable_ns)
-        return StateSpace(space.timeline, space.claims, replace(space.sets, durable_ns=durable_ns))
+        return StateSpace(space.timeline, space.claims, delayed(space.sets, hang, late))
 
     def _states(self, promise: int) -> Iterator[tuple[StateSpace, CrashState]]:
         """The states of the module's list, of one promise; its space with each."""

@@ -26,14 +26,14 @@ from powercut.crash.survey import FIRST
 from powercut.explore.explorer import explore
 from powercut.explore.request import Budget, ExploreProgress, ExploreRequest
 from powercut.model.contract import ATOMIC_UNIT
-from powercut.model.errors import DamagedRecording, HostError, PowercutError
+from powercut.model.errors import DamagedRecording, PowercutError
 from powercut.model.machine import ImageFormat
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Origin, Verdict, lsn_ranges
 from powercut.recording import state_ref
 from powercut.recording.trial_recording import open_trial
 from powercut.rig import commands
 from powercut.rig.engine_shelf import EngineShelf
-from powercut.rig.host_files import executable_of, sha256_of
+from powercut.rig.host_files import executable_of, program_changed, sha256_of
 from powercut.scenario.settings import ControlKind, Parameters
 from powercut.store.exploration import ExplorationFinding, ExploreResult, read_exploration
 from powercut.store.layout import TrialDir, TrialRecord
@@ -188,10 +188,7 @@ def _require_same_program(record: TrialRecord) -> None:
         return
     then, now = record.versions.get("program_sha256"), executable_of(record.parameters)
     if then != sha256_of(now):
-        raise HostError(
-            f"{now} has changed since the recording was made, and its check with it",
-            hint="put back the program that was recorded, or record again",
-        )
+        raise program_changed(now)
 
 
 def _believable(trial: TrialDir, record: TrialRecord) -> bool:

@@ -26,6 +26,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from powercut.model.units import count
 from powercut.store.measurement import BioCounts, RequestCounts
 
 WORKLOAD: Final = "workload"
@@ -48,7 +49,7 @@ class Promises:
         return self.flushes + self.fua_writes
 
     def __str__(self) -> str:
-        return f"{_count(self.flushes, 'flush')} and {_count(self.fua_writes, 'FUA write')}"
+        return f"{count(self.flushes, 'flush')} and {count(self.fua_writes, 'FUA write')}"
 
 
 @dataclass(frozen=True)
@@ -88,13 +89,13 @@ def flush_ends_at(layers: Layers) -> tuple[str, str]:
     if layers.not_durable > layers.uncovered:
         return DISK, (
             f"{_sent(layers.disk)} reached the disk, and by its contract"
-            f" {_count(layers.not_durable, 'write')} were not durable all the same"
+            f" {count(layers.not_durable, 'write')} were not durable all the same"
         )
     passed = "no layer passes on less than it was asked for"
     if short:
         return "", f"{passed}; yet {layers.disk.written_bytes:,} bytes reached the disk"
     if layers.uncovered:
-        return "", f"{passed}; at the end, {_count(layers.uncovered, 'write')} had no flush yet"
+        return "", f"{passed}; at the end, {count(layers.uncovered, 'write')} had no flush yet"
     return "", ""
 
 
@@ -110,7 +111,7 @@ def _first_that_holds_back(layers: Layers) -> tuple[str, str] | None:
         # The guest is right to pass nothing on: the machine promised that each write is durable.
         return HYPERVISOR, (
             f"the guest was told that the disk writes through, and so sent {issued};"
-            f" with {_count(layers.disk.writes, 'write')}, {disk} reached the disk"
+            f" with {count(layers.disk.writes, 'write')}, {disk} reached the disk"
         )
     if found := _held_in_guest(layers, asked, issued):
         return found
@@ -156,8 +157,3 @@ def _holds_back(got: Promises, passed: Promises, syncs: int) -> bool:
     none = got.total > 0 and passed.total == 0
     fua_dropped = got.fua_writes > 0 and not passed.fua_writes and passed.flushes <= got.flushes
     return none or fua_dropped or passed.total < min(got.total, syncs)
-
-
-def _count(number: int, what: str) -> str:
-    plural = "es" if what.endswith("sh") else "s"
-    return f"{number:,} {what}{'' if number == 1 else plural}"

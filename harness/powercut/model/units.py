@@ -25,6 +25,12 @@ SECTOR: Final = 512
 """Bytes in a sector."""
 
 
+def count(number: int, noun: str) -> str:
+    """`number` with thousands apart, and `noun` in its number."""
+    plural = "es" if noun.endswith("sh") else "s"
+    return f"{number:,} {noun}{'' if number == 1 else plural}"
+
+
 def milliseconds(value: float) -> str:
     """A time in milliseconds, in a unit that reads well."""
     if value >= 10_000:

@@ -10,6 +10,7 @@ from typing import Final
 
 from powercut.model.acks import AckBasis
 from powercut.model.confidence import interval
+from powercut.model.units import count as count  # noqa: PLC0414  # a re-export: words.count
 from powercut.model.units import milliseconds
 from powercut.model.verdict import FindingKind, LsnRange, Origin, Verdict, merged_ranges
 from powercut.store.certificate import CertifiedCell
@@ -44,12 +45,6 @@ _MARKS = {Verdict.SAFE: "✓", Verdict.INCONCLUSIVE: "?", Verdict.LOSSY: "✗"}
 def mark(verdict: Verdict) -> str:
     """A sign for `verdict`, so that nothing depends on colour."""
     return _MARKS[verdict]
-
-
-def count(number: int, noun: str) -> str:
-    """`number` with thousands apart, and `noun` in its number."""
-    plural = "es" if noun.endswith("sh") else "s"
-    return f"{number:,} {noun}{'' if number == 1 else plural}"
 
 
 def ranges(spans: Sequence[LsnRange], shown: int = SHOWN_RANGES) -> str:

@@ -50,6 +50,14 @@ def uml_release(kernel: Path) -> str:
     return done.stdout.strip()
 
 
+def program_changed(program: Path | str) -> HostError:
+    """The refusal to ask a program that is not the one that was recorded."""
+    return HostError(
+        f"{program} has changed since the recording was made, and its check with it",
+        hint="put back the program that was recorded, or record again",
+    )
+
+
 def sha256_of(path: Path) -> str:
     """The digest of a file.  Raises HostError."""
     return _sha256(path, path.stat().st_mtime_ns if path.exists() else 0)

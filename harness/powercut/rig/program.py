@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from powercut.model.errors import HostError, UsageError
+from powercut.model.errors import UsageError
 from powercut.recover.plan import HostRoot, RecoveryPlan
+from powercut.rig.host_files import sha256_of
 
 MOUNT: Final = "/mnt"
 DIR: Final = "/mnt/data"
@@ -50,11 +51,8 @@ class Program:
         whole = hashlib.sha256()
         for word in self.command:
             path = Path(self.folder, word)
-            try:
-                if path.is_file():
-                    whole.update(hashlib.sha256(path.read_bytes()).digest())
-            except OSError as error:
-                raise HostError(f"{path}: {error.strerror}") from error
+            if path.is_file():
+                whole.update(bytes.fromhex(sha256_of(path)))
         return whole.hexdigest()
 
     def argv(self, verb: str, folder: str = DIR) -> tuple[str, ...]:

@@ -20,10 +20,10 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from powercut.channel.lines import header, pack
+from powercut.closing import Closing
 from powercut.machine.process import spawn
 from powercut.model.binding import Binding
 from powercut.model.errors import DeadlineExceeded, HostError
@@ -95,7 +95,7 @@ class LineReceiver:
             raise HostError(f"the program's lines could not be kept: {why}")
 
 
-class ProgramGuest:
+class ProgramGuest(Closing):
     """One guest on the disk that `nbd` serves.  A context manager; leaving it kills the guest."""
 
     def __init__(self, nbd: Path, plan: RecoveryPlan, folder: Path, lines: LineReceiver) -> None:
@@ -109,15 +109,8 @@ class ProgramGuest:
         self._process: UmlProcess | None = None
         self.console = ""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Ends the guest and lets go of the memory shared with it; idempotent."""
         self.kill()
         self._share.close()
 

@@ -2,8 +2,9 @@
 """What flushes and FUA are worth, in cases that a person can follow: exact requests and LSNs."""
 
 import numpy as np
+from small_worlds import without
 
-from powercut.crash.audit import carried, dependence, promises, without
+from powercut.crash.audit import carried, dependence, promises
 from powercut.crash.evidence import gather
 from powercut.crash.handmade import Handmade, history
 from powercut.model import wal

@@ -8,8 +8,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from types import TracebackType
-from typing import Any, Final, Self
+from contextlib import ExitStack
+from typing import Any, Final
 
 from rich import box
 from rich.console import Console
@@ -21,6 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from powercut.certify.compare import Comparison
+from powercut.closing import ResourceOwner
 from powercut.model.events import (
     CellMeasured,
     CertifyStarted,
@@ -42,7 +43,7 @@ LISTED_CELLS: Final = 40
 """More cells than this are counted by axis; those that are not SAFE are listed all the same."""
 
 
-class CertifyView:
+class CertifyView(ResourceOwner):
     """A listener for the events of a certificate; a context manager, as it may hold the terminal.
 
     Trials that turn out as expected are counted; others get a line each.  Events may come
@@ -50,6 +51,7 @@ class CertifyView:
     """
 
     def __init__(self, console: Console, *, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
         self._console = console
         self._clock = clock
         self._lock = threading.Lock()
@@ -71,17 +73,8 @@ class CertifyView:
         self._verdicts: Counter[Verdict] = Counter()
         self._began = self._told = clock()
 
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._bar.stop()
+    def _open(self, stack: ExitStack) -> None:
+        stack.enter_context(self._bar)
 
     def __call__(self, event: RunEvent) -> None:
         """Takes one event."""

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Self
+from contextlib import ExitStack
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.progress import TimeElapsedColumn as Elapsed
 
+from powercut.closing import ResourceOwner
 from powercut.model.events import (
     Notice,
     RunEvent,
@@ -23,13 +23,14 @@ from powercut.report import words
 from powercut.report.terminal.table import STYLES
 
 
-class ProgressView:
+class ProgressView(ResourceOwner):
     """A listener for run events; a context manager, since it may hold the terminal.
 
     Events may come from several threads.
     """
 
     def __init__(self, console: Console) -> None:
+        super().__init__()
         self._console = console
         self._bar = Progress(
             TextColumn("{task.description}"),
@@ -43,17 +44,8 @@ class ProgressView:
         )
         self._task: TaskID | None = None
 
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._bar.stop()
+    def _open(self, stack: ExitStack) -> None:
+        stack.enter_context(self._bar)
 
     def __call__(self, event: RunEvent) -> None:
         """Takes one event."""
