@@ -58,6 +58,7 @@ from pathlib import Path
 from powercut.machine.guest.apt import SuiteApt
 apt = SuiteApt({SUITE!r}, Path(sys.argv[1]) / "apt")
 debs = apt.download_closure(["zlib1g"], deadline=time.monotonic() + 300)
+assert apt.download_closure(["zlib1g"], deadline=time.monotonic() + 300) == debs
 print(*sorted(deb.name.partition("_")[0] for deb in debs))
 """
 

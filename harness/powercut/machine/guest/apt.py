@@ -151,7 +151,8 @@ class SuiteApt:
         """
         self.prepare(deadline=deadline)
         verb = ("install", "-y", "--download-only", *packages)
-        uris = self._run("--print-uris", *verb, deadline=deadline)
+        nowhere = f"Dir::Cache::archives={self.folder / 'none'}"  # it names only what it lacks
+        uris = self._run("-o", nowhere, "--print-uris", *verb, deadline=deadline)
         names = re.findall(r"^'[^']*' (\S+\.deb) ", uris, re.MULTILINE)
         self._run(*verb, deadline=deadline)
         found = tuple(self.folder / "archives" / name for name in names)
