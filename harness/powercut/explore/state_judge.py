@@ -24,7 +24,7 @@ from powercut.model.versions import HOST
 from powercut.recording.open_recording import RecordedSystem, Recording
 from powercut.recover.order import EngineOrder
 from powercut.recover.plan import RecoveryPlan
-from powercut.recover.port import BootsRecordedKernel, ImageWrite, RecoveryEngine
+from powercut.recover.port import BootsRecordedKernel, ImageWrite, RecoveryEngine, SecondLook
 from powercut.rig.engine_choice import EngineChoice, engine_for
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.engines import follows_plans, open_engine, start_engine
@@ -158,6 +158,14 @@ class StateJudge(ResourceOwner):
         """What the system makes of a disk.  Raises HostError if the engine itself fails."""
         self.tests += 1
         return self.engine.recover(writes, timeout_s=self._state_s)
+
+    def look_again(self, writes: Sequence[ImageWrite]) -> Observation:
+        """The same, the longer way if the engine has two.  Raises HostError as `recover` does."""
+        engine = self.engine
+        if not isinstance(engine, SecondLook):
+            return self.recover(writes)
+        self.tests += 1
+        return engine.look_again(writes, timeout_s=self._state_s)
 
     def findings(self, claims: StateClaims, observation: Observation) -> tuple[Finding, ...]:
         """The findings on what was recovered of a state, against what was claimed."""

@@ -54,6 +54,7 @@ class LocalWorker(ResourceOwner):
         base = self._recorded.directory.base_image
         self._decided = AnswerCache(base) if work.prune is not Prune.NOTHING else None
         self._doubts: tuple[str, ...] = ()
+        self._short: set[bytes] = set()  # disks that the engine has decided in its shorter way
         self._rerun = random.Random(f"{work.seed}/rerun")
         self._durability = durability_during_recovery(
             self._recorded.timeline, self._recorded.parameters.machine
@@ -190,30 +191,47 @@ class LocalWorker(ResourceOwner):
                 no_room=later is not None and later.no_room,
             )
 
-        expected, disk = None, b""
+        expected, disk, again = None, b"", False
         if self._decided is not None:
             self._decided.advance(writes)
             disk = self._decided.disk
             expected = self._decided.find()
             if expected is not None and self._rerun.randrange(RERUN_ONE_IN):
-                return replace(found(expected), pruned=True, disk=disk)
+                pruned = replace(found(expected), pruned=True, disk=disk)
+                again = disk in self._short and _loses(pruned)
+                if not again:
+                    return pruned
         try:
-            observation = self._states.recover(writes)
+            observation = expected if expected and again else self._states.recover(writes)
+            doubts = self._new_doubts()
+            short = again or self._was_short
+            if short and _loses(found(observation)):  # nothing is a loss by the shorter way alone
+                first, observation, short = observation, self._states.look_again(writes), False
+                if not self._are_same(first, observation):
+                    doubts += (_shorter_way_differs(),)
         except HostError as error:
             return StateJudgement((_engine_failed(error),), disk=disk)
-        judged = replace(found(observation), disk=disk)
-        if doubts := self._new_doubts():
-            judged = replace(judged, findings=(*judged.findings, *doubts))
+        judged = found(observation)
+        judged = replace(judged, findings=(*judged.findings, *doubts), disk=disk)
         if self._decided is None:
             return judged
-        if expected is not None:
+        if expected is not None and not again:
             if not self._are_same(expected, observation):
                 judged = replace(judged, findings=(*judged.findings, _pruned_wrongly()))
             return replace(judged, pruned=True, rerun=True)
         engine = self._states.engine
         reads = engine.reads if isinstance(engine, TracksReads) else None
         self._decided.learn(reads, observation)
+        if short:
+            self._short.add(disk)
+        elif observation.complete:
+            self._short.discard(disk)
         return judged
+
+    @property
+    def _was_short(self) -> bool:
+        engine = self._states.engine
+        return isinstance(engine, SecondLook) and engine.was_short
 
     def _are_same(self, one: Observation, other: Observation) -> bool:
         workload = workload_of(self._recorded.parameters)
@@ -249,6 +267,19 @@ def _engine_failed(error: HostError) -> Finding:
         Verdict.INCONCLUSIVE,
         f"the engine failed, and nothing is known of this state: {error}"
         + (f"; what to do: {error.hint}" if error.hint else ""),
+    )
+
+
+def _loses(judged: StateJudgement) -> bool:
+    return any(finding.verdict is Verdict.LOSSY for finding in judged.findings)
+
+
+def _shorter_way_differs() -> Finding:
+    return Finding(
+        FindingKind.DISAGREEMENT,
+        Verdict.INCONCLUSIVE,
+        "the check on the host found a loss that the check in the guest did not find so: the "
+        "guest is believed",
     )
 
 

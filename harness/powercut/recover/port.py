@@ -119,12 +119,14 @@ class SecondLook(Protocol):
     """An engine that decides some states in a shorter way, and all of them in a longer one.
 
     `doubts` says why the shorter way is not to be believed, empty if it is; `on_host` and
-    `same_files` count the states that were decided by it.
+    `same_files` count the states that were decided by it, and `was_short` says whether the last
+    one was.
     """
 
     doubts: tuple[str, ...]
     on_host: int
     same_files: int
+    was_short: bool
 
     def look_again(self, writes: Sequence[ImageWrite], *, timeout_s: float) -> Observation:
         """As `recover`, the longer way."""

@@ -25,6 +25,7 @@ from powercut.model.operations import Packet, Sighting
 from powercut.model.units import NEVER
 from powercut.model.verdict import Verdict
 from powercut.rig.program import Program
+from powercut.rig.scratch import scratch
 from powercut.trial.orphans import orphans_ended
 from powercut.workload.program.check import check_operations
 from powercut.workload.program.claims import history_of, sighting_of
@@ -56,11 +57,13 @@ def try_contract(program: Program, *, seed: int, seconds: float) -> Iterator[Con
     `run` is killed after OPERATIONS_WANTED acks or `seconds`; every other verb may take that long,
     too.  Raises HostError.
     """
-    with tempfile.TemporaryDirectory(prefix="powercut-contract-") as root:
-        folder, empty = Path(root) / "data", Path(root) / "empty"
+    with scratch() as root:
+        folder, empty, temporary = root / "data", root / "empty", root / "tmp"
         empty.mkdir()
-        Path(root).chmod(0o755)  # a server that refuses to run as root becomes another user
-        verbs = _Verbs(program, seed, seconds)
+        root.chmod(0o755)  # a server that refuses to run as root becomes another user
+        temporary.mkdir()
+        temporary.chmod(0o1777)
+        verbs = _Verbs(program, seed, seconds, temporary)
         steps: tuple[Callable[[], ContractStep], ...] = (
             lambda: _setup(verbs, folder),
             lambda: _check(verbs, folder, "check finds nothing after setup alone"),
@@ -143,8 +146,10 @@ _NOTHING: Final = history_of([])
 class _Verbs:
     """Runs verbs, and keeps what `run` claimed."""
 
-    def __init__(self, program: Program, seed: int, seconds: float) -> None:
+    def __init__(self, program: Program, seed: int, seconds: float, temporary: Path) -> None:
+        """What the program leaves in `temporary`, its TMPDIR, goes with it."""
         self._program = program
+        self._temporary = temporary
         self._seed = seed
         self._seconds = seconds
         self.history = _NOTHING
@@ -178,7 +183,7 @@ class _Verbs:
             return subprocess.Popen(
                 argv,
                 cwd=self._program.folder,
-                env={**os.environ, **environment},
+                env={**os.environ, "TMPDIR": str(self._temporary), **environment},
                 stdin=lines,
                 stdout=printed,
                 stderr=printed,

@@ -54,6 +54,7 @@ class NativeEngine(Closing):
         self._fresh = False
         self.same_files = 0
         self.on_host = 0
+        self.was_short = False
         self.doubts: tuple[str, ...] = ()
 
     @property
@@ -77,12 +78,14 @@ class NativeEngine(Closing):
 
     def recover(self, writes: Sequence[ImageWrite], *, timeout_s: float) -> Observation:
         """Recovers the base image with `writes` laid over it.  Raises HostError."""
+        self.was_short = False
         if self._on_host:
             observation, archive = self._guest.tree(writes, timeout_s=timeout_s)
             if not observation.recovered:
                 return observation
             checked = None if archive is None else self._checked(archive, timeout_s)
             if checked is not None and not self._is_sample():
+                self.was_short = True
                 return checked
             sampled = self._guest.recover(writes, timeout_s=timeout_s)
             if checked is not None and _said(sampled) != _said(checked):
@@ -92,6 +95,7 @@ class NativeEngine(Closing):
 
     def look_again(self, writes: Sequence[ImageWrite], *, timeout_s: float) -> Observation:
         """As `recover`, all of it in the guest."""
+        self.was_short = False
         return self._guest.recover(writes, timeout_s=timeout_s)
 
     def _is_sample(self) -> bool:

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An engine that decides some states in a shorter way convicts nobody by that way alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from test_explored_trial import Honest, live, on_file_system
+
+from powercut.explore import trial as explore_trial
+from powercut.model.observation import Extent, SlotState
+from powercut.model.verdict import FindingKind, LsnRange, Verdict
+from powercut.recover.port import SecondLook
+
+
+class Short(Honest):
+    """Looks with its own eyes, and the shorter way never sees record 7."""
+
+    doubts = ()
+    on_host = 0
+    same_files = 0
+    was_short = True
+    asked_again = 0
+
+    def look_again(self, writes, *, timeout_s):
+        type(self).asked_again += 1
+        return self.longer(super().recover(writes, timeout_s=timeout_s))
+
+    def recover(self, writes, *, timeout_s):
+        return without_seven(super().recover(writes, timeout_s=timeout_s))
+
+    @staticmethod
+    def longer(seen):
+        return seen
+
+
+class Loses(Short):
+    """The longer way does not see it either."""
+
+    @staticmethod
+    def longer(seen):
+        return without_seven(seen)
+
+
+def without_seven(seen):
+    present = [e for e in seen.extents if e.state is SlotState.INTACT]
+    last = max((e.lsn + e.count - 1 for e in present), default=0)
+    if last < 7:
+        return seen
+    rest = [Extent(7, last - 7, SlotState.INTACT, 8)] if last > 7 else []
+    gone = Extent(6, 1, SlotState.ABSENT)
+    after = [Extent(last, 80 - last, SlotState.ABSENT)] if last < 80 else []
+    return replace(seen, extents=(Extent(0, 6, SlotState.INTACT, 1), gone, *rest, *after))
+
+
+@pytest.fixture(autouse=True)
+def _from_zero(monkeypatch):
+    monkeypatch.setattr(Short, "asked_again", 0)
+
+
+def test_a_loss_of_the_shorter_way_alone_is_none_and_is_told(world, monkeypatch):
+    recorded = on_file_system(world, monkeypatch, Short)
+    assert isinstance(Short(recorded), SecondLook)
+    result = explore_trial.explored(recorded.directory, live(recorded))
+    assert Short.asked_again > 0
+    assert (result.verdict, result.commits_lost) == (Verdict.INCONCLUSIVE, 0)
+    assert {finding.kind for finding in result.findings} == {FindingKind.DISAGREEMENT}
+    assert "the guest is believed" in result.findings[0].message
+
+
+def test_a_loss_of_both_ways_convicts(world, monkeypatch):
+    recorded = on_file_system(world, monkeypatch, Loses)
+    result = explore_trial.explored(recorded.directory, live(recorded))
+    assert result.states is not None
+    # Each disk that loses something was looked at again, once.
+    assert 0 < Loses.asked_again <= result.states.lossy
+    assert (result.verdict, result.lost_lsns) == (Verdict.LOSSY, (LsnRange(7, 7),))
+    assert {finding.verdict for finding in result.findings} == {Verdict.LOSSY}
