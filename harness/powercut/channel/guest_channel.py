@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The channel over a stream socket: a unix socket that QEMU connects to, or TCP.
 
-One thread does nothing but receive: it stamps what arrives, appends it to the history
-file, and only then makes it visible to waiters.  So the stamp of a claim is as early
-as this process can make it, and never earlier than the claim.
+What arrives is taken by a thread of its own (powercut.channel.receiver).  Here commands are sent,
+and those who wait are told when what they wait for has come, or can no longer come.
 """
 
 from __future__ import annotations
@@ -17,18 +16,17 @@ from pathlib import Path
 from typing import Final, Self
 
 from powercut.channel.history_file import HistoryWriter
-from powercut.channel.ledger import Ledger
-from powercut.channel.listener import listen_tcp, listen_unix, prepare, shut_down
+from powercut.channel.listener import listen_tcp, listen_unix
 from powercut.channel.pinger import Pinger
 from powercut.channel.port import CommandResult, GuestFailed
-from powercut.channel.wire import Decoder, Message, MessageType, command_payload, encode
+from powercut.channel.receiver import Receiver
+from powercut.channel.wire import Message, MessageType, command_payload, encode
 from powercut.closing import Closing
 from powercut.model.binding import NOT_BOUND
-from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
+from powercut.model.errors import DeadlineExceeded
 from powercut.model.history import History
 from powercut.model.latency import LatencyHistogram
 
-_RECEIVE_BYTES: Final = 1 << 18
 _CLOSE_TIMEOUT_S: Final = 10
 _SUCCESSOR_S: Final = 1.0
 """How long a connection that ended before the guest spoke may be followed by another."""
@@ -54,27 +52,18 @@ class GuestChannel(Closing):
         history_file: Path | None = None,
         digest: bytes = NOT_BOUND,
     ) -> None:
-        self._listener = listener
         self._path = path
         self.address: Path | tuple[str, int] = path or listener.getsockname()[:2]
-        self._writer = HistoryWriter(history_file, digest) if history_file else None
-        self._connection: socket.socket | None = None
-        self._changed = threading.Condition()
-        self._ledger = Ledger()
-        self._decoder = Decoder()
-        self._fault: PowercutError | None = None
-        self._ended = False
-        self._closing = False
-        self._heard = False
-        self._lost_at: float | None = None
         self._last_id = 0
         self._forgotten = 0
         self._started: int | None = None
         self._verbs: dict[int, str] = {}
         self._sending = threading.Lock()
         self._pinger: Pinger | None = None
-        self._reader = threading.Thread(target=self._receive, name="channel", daemon=True)
-        self._reader.start()
+        writer = HistoryWriter(history_file, digest) if history_file else None
+        self._receiver = Receiver(listener, writer, self._forget_commands)
+        self._changed, self._ledger = self._receiver.changed, self._receiver.ledger
+        self._receiver.start()
 
     @classmethod
     def on_unix(
@@ -199,17 +188,15 @@ class GuestChannel(Closing):
         DamagedRecording if anything but an unfinished last message did not decode.
         """
         with self._changed:
-            # Nobody may connect any more.  A connection accepted just now is read to its end.
-            shut_down(self._listener)
-        self._reader.join(timeout_s)
-        if self._reader.is_alive():
+            self._receiver.refuse_others()
+        if not self._receiver.wait_end(timeout_s):
             raise DeadlineExceeded(
                 f"the guest's channel was still open after {timeout_s:g} s",
                 hint="a channel is drained after the machine was killed",
             )
         with self._changed:
-            if self._fault:
-                raise self._fault
+            if self._receiver.fault:
+                raise self._receiver.fault
             return self._ledger.history()
 
     @property
@@ -226,104 +213,13 @@ class GuestChannel(Closing):
 
     def close(self) -> None:
         """Hangs up; idempotent.  What was received so far stays in the history file."""
-        self._closing = True
-        shut_down(self._listener)
-        with self._changed:
-            connection = self._connection
-        if connection:
-            shut_down(connection)
+        self._receiver.hang_up()
         if self._pinger:
             self._pinger.stop()
-        self._reader.join(_CLOSE_TIMEOUT_S)
-        self._listener.close()
-        if self._connection:
-            self._connection.close()
+        self._receiver.wait_end(_CLOSE_TIMEOUT_S)
+        self._receiver.close()
         if self._path:
             self._path.unlink(missing_ok=True)
-
-    # The thread that receives
-
-    def _receive(self) -> None:
-        at_end = self._receive_from_first_that_speaks()
-        shut_down(self._listener)
-        if self._writer:
-            if at_end:
-                self._record(b"", time.monotonic_ns())
-            try:
-                self._writer.close()
-            except OSError as error:
-                self._cannot_record(error)
-        with self._changed:
-            self._ended = True
-            self._changed.notify_all()
-
-    def _receive_from_first_that_speaks(self) -> bool:
-        """True if the guest's side was read to its end.
-
-        A hypervisor that ended before its guest said anything may have a successor: a
-        machine that could not be restored from a template is booted instead.
-        """
-        at_end = False
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return at_end  # closed by us
-            prepare(connection)
-            with self._changed:
-                self._connection = connection
-                self._lost_at = None
-                self._changed.notify_all()
-            at_end = self._receive_all(connection)
-            if self._heard or self._closing:
-                return at_end
-            with self._changed:
-                self._connection = None
-                self._lost_at = time.monotonic()
-                self._forgotten = self._last_id  # nobody will answer these commands
-                self._changed.notify_all()
-            connection.close()
-
-    def _receive_all(self, connection: socket.socket) -> bool:
-        while True:
-            try:
-                data = connection.recv(_RECEIVE_BYTES)
-            except OSError:
-                # Reset: the other end was killed with commands unread.  What it had
-                # sent was delivered before this error (unix(7), tcp(7) sockets alike).
-                data = b""
-            at_ns = time.monotonic_ns()
-            if not data:
-                return not self._closing  # hanging up ourselves is not the guest's end
-            self._heard = True
-            self._record(data, at_ns)
-            with self._changed:
-                self._take(data, at_ns)
-                self._changed.notify_all()
-
-    def _take(self, data: bytes, at_ns: int) -> None:
-        if self._fault:
-            return
-        try:
-            for message in self._decoder.feed(data):
-                self._ledger.apply(message, at_ns)
-        except PowercutError as error:
-            self._fault = error
-
-    def _record(self, data: bytes, at_ns: int) -> None:
-        if self._writer is None:
-            return
-        try:
-            self._writer.append(at_ns, data)
-        except OSError as error:
-            self._cannot_record(error)
-
-    def _cannot_record(self, error: OSError) -> None:
-        with self._changed:
-            self._fault = self._fault or HostError(
-                f"cannot record the guest's history: {error.strerror}",
-                hint="free some space; without the history nothing can be judged",
-            )
 
     # What waiters share
 
@@ -335,7 +231,8 @@ class GuestChannel(Closing):
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
                     return False
-                self._changed.wait(remaining if self._lost_at is None else min(remaining, _POLL_S))
+                lost = self._receiver.lost_at is not None
+                self._changed.wait(min(remaining, _POLL_S) if lost else remaining)
             return True
 
     def _failure(self) -> str:
@@ -349,9 +246,11 @@ class GuestChannel(Closing):
         return ""
 
     def _raise_if_lost(self) -> None:
-        if self._fault:
-            raise self._fault
-        if self._ended or (self._lost_at and time.monotonic() - self._lost_at > _SUCCESSOR_S):
+        receiver = self._receiver
+        if receiver.fault:
+            raise receiver.fault
+        lost_at = receiver.lost_at
+        if receiver.ended or (lost_at and time.monotonic() - lost_at > _SUCCESSOR_S):
             errors = "; ".join(self._ledger.current.errors)
             raise GuestFailed(
                 f"the connection to the guest ended{': ' + errors if errors else ''}",
@@ -360,7 +259,7 @@ class GuestChannel(Closing):
 
     def _raise_if_failed(self) -> None:
         failure = self._failure()
-        if failure and not self._fault:
+        if failure and not self._receiver.fault:
             raise GuestFailed(f"the workload failed: {failure}")
         self._raise_if_lost()
 
@@ -371,7 +270,7 @@ class GuestChannel(Closing):
 
     def _wait_connected(self, deadline: float, purpose: str) -> None:
         def connected() -> bool:
-            return self._connection is not None
+            return self._receiver.connection is not None
 
         if not self._wait(connected, self._raise_if_lost, deadline):
             raise DeadlineExceeded(
@@ -401,11 +300,15 @@ class GuestChannel(Closing):
         with self._changed:
             return self._ledger.results[command]
 
+    def _forget_commands(self) -> None:
+        """Nobody will answer what was sent so far: a machine ended before its guest spoke."""
+        self._forgotten = self._last_id
+
     def _send_ping(self, number: int) -> bool:
         """False if nobody can be pinged any more."""
         with self._changed:
-            connection = self._connection
-            if connection is None or self._ended or self._closing:
+            connection = self._receiver.connection
+            if connection is None or self._receiver.ended or self._receiver.closing:
                 return False
         try:
             with self._sending:
@@ -419,12 +322,12 @@ class GuestChannel(Closing):
         payload = command_payload(argv)
         with self._changed:
             self._raise_if_lost()
-            if self._connection is None:
+            connection = self._receiver.connection
+            if connection is None:
                 raise GuestFailed("no guest is connected yet; wait for its hello first")
             self._last_id += 1
             command = self._last_id
             self._verbs[command] = " ".join(argv[:2])
-            connection = self._connection
         message = Message(
             MessageType.COMMAND, lsn=command, guest_ns=time.monotonic_ns(), payload=payload
         )
@@ -432,7 +335,7 @@ class GuestChannel(Closing):
             with self._sending:
                 connection.sendall(encode(message))
         except OSError as error:
-            gone = not self._heard and isinstance(error, ConnectionError)
+            gone = not self._receiver.spoke and isinstance(error, ConnectionError)
             raise (_NobodyThere if gone else GuestFailed)(
                 f"cannot send '{argv[0]}' to the guest: {error.strerror or error}"
             ) from None

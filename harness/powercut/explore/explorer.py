@@ -6,14 +6,11 @@ What is checked, and what follows from it:
 1. Each state is legal at its instant (crash/states.py), and is judged against what was
    required and attempted at that instant.
 2. A state that an engine could not recover for reasons of its own is INCOMPLETE.
-3. What exposure analysis calls exposed must be lost in some state, if every ack was
-   looked at with nothing but the durable writes; and in a raw log nothing else may be
-   lost.  Otherwise the two disagree, and that is a bug in powercut; but where no write shows a
-   record's bytes, the scan does not recognise them, and they are not judged.
+3. What is lost must agree with exposure analysis (powercut.explore.exposure_agreement).
 4. Nothing found in states that were checked is SAFE; no state checked is not.
 
 If second cuts are wanted, a part of the budget is theirs: recoveries of states that were
-checked, drawn by the seed, and the live recovery of the recording (explore_depth.py).
+checked, drawn by the seed, and the live recovery of the recording (powercut.explore.depth).
 """
 
 from __future__ import annotations
@@ -28,13 +25,11 @@ from typing import Any, Final
 import numpy as np
 
 from powercut import __version__
-from powercut.checkers.agreement import bytes_not_judged
 from powercut.checkers.judge import confirms
-from powercut.checkers.wal import ranges_text
-from powercut.crash.explore import Exploration, InstantKind, events, log2_sum
-from powercut.crash.exposure import exposure
+from powercut.crash.explore import Exploration, InstantKind, events
 from powercut.crash.states import CrashState, Model, StateSpace
 from powercut.crash.survey import Survey
+from powercut.explore.exposure_agreement import contradictions
 from powercut.explore.findings import NO_STATE, FindingCollector
 from powercut.explore.pool import OneWorker, WorkerPool
 from powercut.explore.raw import RawExploration, RawOptions
@@ -47,11 +42,12 @@ from powercut.explore.request import (
     Reservoir,
 )
 from powercut.explore.state_judge import Judgement, StateJudge, judge_in_guest
-from powercut.explore.work import Answers, Deepen, Recoveries, Work
+from powercut.explore.tally import Tally
+from powercut.explore.work import Answers, Deepen, Work
 from powercut.explore.worker import LocalWorker
 from powercut.model.contract import ATOMIC_UNIT
 from powercut.model.errors import HostError
-from powercut.model.verdict import Confirmed, Finding, FindingKind, Verdict, lsn_ranges
+from powercut.model.verdict import Confirmed, Finding, FindingKind, Verdict
 from powercut.recording import state_ref
 from powercut.recording.trial_recording import TrialRecording, open_trial
 from powercut.rig import commands
@@ -59,14 +55,9 @@ from powercut.rig.engine_choice import choose_engine
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.engines import boots_recorded_kernel, records_recoveries
 from powercut.rig.scratch import scratch
-from powercut.store.exploration import (
-    ExploreCoverage,
-    ExploreResult,
-    write_exploration,
-)
+from powercut.store.exploration import ExploreResult, write_exploration
 from powercut.store.layout import TrialDir
 from powercut.store.packed import has_evidence
-from powercut.workload.port import Recognised
 
 _BATCH: Final = 16
 _BLOCK: Final = 16  # instants that stay together when they are shuffled
@@ -136,12 +127,10 @@ class _Run:
         self.choice = choice
         self.engine, self.engine_reason = choice.name, choice.reason
         self.collected = FindingCollector(_torn_within(recorded.space))
-        self.boots: dict[int, int] = {}
-        self.checked = self.pruned = self.rerun = self.compared = 0
-        self.went_on = self.no_room = self.asked = 0
+        self.tally = Tally()
+        self.asked = 0
         self.first_share = wanted.budget.first_share(after=wanted.after, depth=wanted.depth)
         self.chosen = Reservoir(wanted.seed, RECOVERIES_MAX)
-        self.recoveries = Recoveries()
         self.made = self.began = time.monotonic()
         self._told = 0.0
         space = recorded.space
@@ -176,7 +165,7 @@ class _Run:
             self._explore_with_engines()
         seconds = time.monotonic() - self.began
         self._compare_with_exposure()
-        if not self.checked:
+        if not self.tally.checked:
             self.collected.add_general(
                 Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, "no state was checked")
             )
@@ -202,10 +191,10 @@ class _Run:
             raw.look_at(self.wanted.named)
             raw.run(lambda: self._more(raw))
         self.exploration = raw
-        self.checked, self.compared = raw.checked, raw.compared
+        self.tally.checked, self.tally.compared = raw.checked, raw.compared
 
     def _more(self, raw: RawExploration) -> bool:
-        self.checked = raw.checked
+        self.tally.checked = raw.checked
         self._tell("exploring")
         seconds = self.wanted.budget.seconds
         return seconds is None or time.monotonic() < self.began + seconds
@@ -235,13 +224,8 @@ class _Run:
         self.began = time.monotonic()
         named = len(self.wanted.named)
         for worker, batch, answers in workers.answers(self._batches()):
-            self.boots[worker] = answers.boots
+            self.tally.add_states(worker, answers)
             for state, judged in zip(batch, answers.judged, strict=True):
-                self.checked += 1
-                self.pruned += judged.pruned
-                self.rerun += judged.rerun
-                self.went_on += judged.went_on
-                self.no_room += judged.no_room
                 self.collected.add(state.policy, judged.findings, partial(_same, state))
                 named -= 1
                 if named < 0:  # whoever has named some must not change what is drawn
@@ -266,8 +250,10 @@ class _Run:
 
     def _round(self, states: Sequence[CrashState | None]) -> list[Deepen]:
         """As many recoveries as the budget would have room for if each had all its states."""
-        budget, drawn = self.wanted.budget, self.checked - len(self.wanted.named)
-        left = None if budget.states is None else budget.states - drawn - self.recoveries.states
+        budget, drawn = self.wanted.budget, self.tally.checked - len(self.wanted.named)
+        left = (
+            None if budget.states is None else budget.states - drawn - self.tally.recoveries.states
+        )
         whole = left is None or budget.first is not None  # time does not bound a single one
         each = self.per_recovery if whole else max(1, min(self.per_recovery, left or 0))
         count = len(states) if left is None else max(0, -(-left // each))
@@ -285,11 +271,8 @@ class _Run:
             yield task
 
     def _add_recoveries(self, worker: int, task: Deepen, answers: Answers) -> None:
-        self.boots[worker] = answers.boots
-        self.recoveries.add(answers.recoveries)
+        self.tally.add_recoveries(worker, answers)
         for judged in answers.judged:
-            self.went_on += judged.went_on
-            self.no_room += judged.no_room
             state = judged.again or task.state or NO_STATE
             self.collected.add(judged.policy, judged.findings, partial(_same, state))
         self._tell("cutting again")
@@ -314,7 +297,7 @@ class _Run:
         self._told = now
         self.on_event(
             ExploreProgress(
-                self.checked + self.recoveries.states,
+                self.tally.checked + self.tally.recoveries.states,
                 self.collected.lossy_states,
                 now - self.began,
                 self.wanted.budget,
@@ -323,38 +306,15 @@ class _Run:
         )
 
     def _compare_with_exposure(self) -> None:
-        """Rule 3, for workloads whose bytes are recognised."""
-        if not isinstance(self.recorded.promises, Recognised):
-            return
-        report = exposure(self.recorded.evidence)
-        exposed = {lsn for span in report.exposed_lsns for lsn in span}
-        unseen = {lsn for span in report.never_written_lsns for lsn in span}
-        lost = self.collected.lost
-        all_acks = (
+        saw_all_acks = (
             self.exploration.saw_all_acks
             and InstantKind.ACK in self.wanted.at
             and self.wanted.model is Model.EXACT
         )
-        missed = exposed - lost if all_acks else set()
-        beyond = lost - exposed if self.engine == "raw" else set()
-        if missed & unseen:
-            blind = bytes_not_judged(lsn_ranges(missed & unseen), "came back in every state")
-            self.collected.add_general(blind)
-        for lsns, what in (
-            (missed - unseen, "exposed, but came back in every state that was checked"),
-            (beyond, "lost in some state, but not exposed"),
+        for finding in contradictions(
+            self.recorded, self.collected.lost, saw_all_acks=saw_all_acks, raw=self.engine == "raw"
         ):
-            if lsns:
-                spans = lsn_ranges(lsns)
-                message = f"exploration and exposure analysis disagree: {what}"
-                self.collected.add_general(
-                    Finding(
-                        FindingKind.DISAGREEMENT,
-                        Verdict.INCONCLUSIVE,
-                        f"{message}: {ranges_text(spans)} (a bug in powercut)",
-                        spans,
-                    )
-                )
+            self.collected.add_general(finding)
 
     def _confirm(self, state: CrashState, found: Finding) -> tuple[Confirmed, str]:
         """Whether the recorded kernel loses a record of `found`, too, in `state`; where that is
@@ -373,7 +333,6 @@ class _Run:
 
     def _result(self, seconds: float) -> ExploreResult:
         recorded, wanted = self.recorded, self.wanted
-        coverage = self.exploration.coverage()
         record = recorded.record
         confirm = self._confirm if wanted.confirm and self._needs_confirmation else None
         findings = self.collected.findings(
@@ -400,30 +359,11 @@ class _Run:
             jobs=1 if self.engine == "raw" else wanted.jobs,
             seconds=round(seconds, 3),
             seconds_in_all=round(time.monotonic() - self.made, 3),
-            engine_boots=sum(self.boots.values()),
-            coverage=ExploreCoverage(
-                instants=coverage.instants,
-                instants_all=coverage.instants_all,
-                legal_log2=round(coverage.legal_log2, 2),
-                distinct=self.checked,
-                recovered=self.checked - self.pruned + self.rerun,
-                pruned=self.pruned,
-                pruned_rerun=self.rerun,
-                repeated=coverage.duplicates,
-                by_policy=coverage.by_policy,
+            engine_boots=self.tally.boots,
+            coverage=self.tally.coverage(
+                self.exploration.coverage(),
                 lossy=self.collected.lossy_states,
-                compared=self.compared,
-                went_on=self.went_on,
-                no_room=self.no_room,
-                recoveries=self.recoveries.recorded,
-                recoveries_live=self.recoveries.live,
-                recoveries_unrecorded=self.recoveries.unrecorded,
-                recovery_states=self.recoveries.states,
-                recovery_states_ended=self.recoveries.ended,
-                recovery_depth=self.recoveries.deepest,
-                recovery_log2=round(log2_sum(self.recoveries.legal_log2), 2),
-                exhausted=coverage.exhausted,
-                not_looked_at=self._not_looked_at(),
+                not_recorded=self._not_recorded,
             ),
             findings=findings,
             verdict=max((found.verdict for found in findings), default=Verdict.SAFE),
@@ -434,28 +374,11 @@ class _Run:
         """Whether the recorded kernel has not had its say; raw logs need none."""
         return self.engine != "raw" and not boots_recorded_kernel(self.engine)
 
-    def _not_looked_at(self) -> str:
-        coverage = self.exploration.coverage()
-        left = []
-        if coverage.instants < coverage.instants_all:
-            left.append(
-                f"{coverage.instants_all - coverage.instants} of {coverage.instants_all} instants"
-            )
-        legal = 2.0 ** min(coverage.legal_log2, 1000)
-        if legal > coverage.distinct + coverage.duplicates + 0.5:
-            left.append(f"all but {coverage.distinct} of 2^{coverage.legal_log2:.1f} legal states")
-        elif legal > coverage.distinct + 0.5:
-            # Repetitions are the same state at another instant, or drawn twice: nobody knows.
-            left.append(
-                f"perhaps some of 2^{coverage.legal_log2:.1f} legal states, which count at each "
-                f"instant; {coverage.distinct} distinct ones were checked"
-            )
-        if not coverage.exhausted:
-            left.append("some states of the policies that end")
-        if not records_recoveries(self.engine) and (self.wanted.after or self.wanted.depth):
-            what = "second cuts in recoveries of states"
-            left.append(f"{what}, which engine {self.engine} cannot record")
-        return "; ".join(left) or "nothing"
+    @property
+    def _not_recorded(self) -> str:
+        """The engine, if second cuts were wanted in recoveries that it cannot record."""
+        wanted = bool(self.wanted.after or self.wanted.depth)
+        return self.engine if wanted and not records_recoveries(self.engine) else ""
 
 
 def _torn_within(space: StateSpace) -> Callable[[CrashState], bool] | None:

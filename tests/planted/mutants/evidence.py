@@ -111,16 +111,16 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *channel(
-        f"{_P}/channel/guest_channel.py",
+        f"{_P}/channel/receiver.py",
         (
             "damage-swallowed",
-            "        except PowercutError as error:\n            self._fault = error",
+            "        except PowercutError as error:\n            self.fault = error",
             "        except PowercutError as error:\n            del error",
             "damage of the stream is skipped",
         ),
         (
             "hang-up-is-the-end",
-            "return not self._closing  # hanging",
+            "return not self.closing  # hanging",
             "return True  # hanging",
             "the controller's own hanging up is the guest's end",
         ),
@@ -130,6 +130,9 @@ MUTANTS: tuple[Mutant, ...] = (
             "        except OSError as error:\n            del error\n\n    def _cannot",
             "a history that the host has no room for is not missed",
         ),
+    ),
+    *channel(
+        f"{_P}/channel/guest_channel.py",
         (
             "failed-workload-waits",
             '        if errors:\n            return "; ".join(errors)\n        result',
@@ -144,7 +147,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "drain-forgives",
-            "            if self._fault:\n                raise self._fault\n            return self._ledger.history()",
+            "            if self._receiver.fault:\n                raise self._receiver.fault\n            return self._ledger.history()",
             "            return self._ledger.history()",
             "damage that was seen while draining is forgiven",
         ),

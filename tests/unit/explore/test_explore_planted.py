@@ -301,12 +301,12 @@ def test_what_time_had_bounded_gets_the_same_recoveries_again(world, monkeypatch
         recorded, ExploreRequest(budget=budget, depth=1, named=tuple(states[:3])), lambda _: None
     )
     assert again.first_share == Budget(states=120)
-    again.checked = 123
+    again.tally.checked = 123
     asked = []
     while len(asked) < len(states) and (some := again._round(states[len(asked) :])):
         asked += some
-        again.recoveries.states += 10 * len(some)
-        again.recoveries.recorded += 2 * len(some)
+        again.tally.recoveries.states += 10 * len(some)
+        again.tally.recoveries.recorded += 2 * len(some)
     assert asked == tasks[: len(asked)]
     assert len(asked) == 5
 
