@@ -59,6 +59,7 @@ from powercut.model.events import (
 from powercut.model.verdict import Verdict
 from powercut.rig.components import components_of, engine_fallback
 from powercut.rig.engine_shelf import EngineShelf
+from powercut.rig.load_meter import LoadMeter
 from powercut.rig.rig import Rig, needs_machines
 from powercut.rig.run_id import run_id_of
 from powercut.scenario.load import Scenario, load_scenario
@@ -68,6 +69,7 @@ from powercut.scenario.settings import Expect, Parameters
 from powercut.store.binding import text_digest
 from powercut.store.certify_order import write_components
 from powercut.store.files import locked
+from powercut.store.host_load import LOAD, load_of_sessions
 from powercut.store.layout import ResultDir, TrialDir
 from powercut.store.results import CampaignOutcome, RunResult, TrialResult, wanted_verdict
 from powercut.trial.controls import Control, controls_for
@@ -244,18 +246,18 @@ class _Run:
 
     def run(self) -> RunResult:
         """All trials, then the controls, then the verdicts; on disk when this returns."""
-        with self.shelf:
-            return self._run()
-
-    def _run(self) -> RunResult:
-        start = time.monotonic()
+        start, meter = time.monotonic(), LoadMeter()
         sessions = self.environment[SESSIONS]
         before_s = sum(session.get("seconds", 0.0) for session in sessions)
         reproduce = self.directory.write_reproduce(self.plan.seed)
         self._announce()
-        trials = self._run_cells()
-        known = outcomes_of_cells(self.plan, trials)
-        known |= self._run_controls(missing_controls(self.plan, trials, known))
+        with self.shelf:
+            trials = self._run_cells()
+            known = outcomes_of_cells(self.plan, trials)
+            known |= self._run_controls(missing_controls(self.plan, trials, known))
+        if load := meter.read():
+            sessions[-1][LOAD] = load.model_dump()
+            self.directory.write_environment(self.environment)
         cells = cell_results(self.plan, trials, known, self.directory)
         result = RunResult.of(
             powercut=__version__,
@@ -269,6 +271,7 @@ class _Run:
             controls=distinct_controls(cells),
             reproduce=reproduce,
             result_directory=str(self.directory.path),
+            load=load_of_sessions(sessions),
         )
         self.directory.write_verdict(result)
         self.on_event(RunFinished(self.plan.scenario, result.verdict, self.directory.path))

@@ -25,7 +25,7 @@ from powercut.campaign.assemble import (
     outcomes_of_cells,
     same_run,
 )
-from powercut.campaign.resume import SELECTION, Selection
+from powercut.campaign.resume import SELECTION, SESSIONS, Selection
 from powercut.explore.trial import explored
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.events import RunEvent
@@ -37,6 +37,7 @@ from powercut.scenario.load import parse_scenario
 from powercut.scenario.plan import Plan
 from powercut.scenario.seeds import derive_seed
 from powercut.scenario.settings import Parameters
+from powercut.store.host_load import load_of_sessions
 from powercut.store.layout import ResultDir, TrialDir, TrialRecord, reproduce_command
 from powercut.store.results import RunResult, TrialResult
 from powercut.trial.judge import judge_trial
@@ -105,6 +106,7 @@ def verify(
         controls=distinct_controls(results),
         reproduce=reproduce_command(directory.scenario_copy, seed, options=directory.options()),
         result_directory=str(directory.path),
+        load=load_of_sessions(environment.get(SESSIONS, ())),
     )
 
 

@@ -24,6 +24,7 @@ from powercut.measure.measure import measure_cell
 from powercut.model.errors import UsageError
 from powercut.model.events import CellMeasured, CertifyStarted, Notice
 from powercut.rig.components import components_of
+from powercut.rig.load_meter import LoadMeter
 from powercut.rig.rig import Rig
 from powercut.scenario.choices import DiskModel
 from powercut.scenario.choose import Strategy
@@ -32,6 +33,7 @@ from powercut.scenario.plan import Cell, Plan
 from powercut.store.certificate import Certificate, NotTested
 from powercut.store.certify_order import CertificateDir, Order
 from powercut.store.files import locked, remove_tree, write_atomic
+from powercut.store.issuer import Issuer
 from powercut.store.layout import ResultDir
 from powercut.store.measured import drop_measured_evidence, read_measured
 from powercut.witness.confirm import confirm, is_analysed
@@ -52,6 +54,8 @@ class Request:
     models: tuple[DiskModel, ...] = ()
     measure: bool = True
     left_out: tuple[NotTested, ...] = ()
+    heading: str = ""
+    issuer: Issuer | None = None
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,8 @@ def certify(request: Request, results: Path, ways: CertifyWays) -> Certified:
         measure=request.measure,
         models=request.models,
         left_out=(*request.left_out, *untested(cells)),
+        heading=request.heading,
+        issuer=request.issuer,
     )
     texts = {scenario.name: scenario.text for scenario in request.scenarios}
     directory = CertificateDir.create(results, order, texts)
@@ -138,11 +144,11 @@ def _go_on(directory: CertificateDir, ways: CertifyWays) -> Certified:
         keep = Keep.NOTABLE if ways.keep is Keep.NONE else ways.keep
         run_ways = RunOptions(ways.jobs, keep, ways.on_event)
         for scenario, plan in work:
-            start = time.monotonic()
+            start, meter = time.monotonic(), LoadMeter()
             ended = _run(rig, directory, order, scenario, plan, run_ways)
             if ways.keep is Keep.NONE:
                 _drop_all(ended)
-            directory.add_spent(time.monotonic() - start)
+            directory.add_spent(time.monotonic() - start, meter.read())
         certificate = certificate_of(directory)
         write_certificate(directory, certificate)
     return Certified(directory, certificate)

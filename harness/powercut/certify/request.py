@@ -19,6 +19,7 @@ from powercut.scenario.choose import Strategy
 from powercut.scenario.load import Scenario, load_scenario, preset_scenario
 from powercut.scenario.seeds import fresh_seed
 from powercut.store.certificate import NotTested
+from powercut.store.issuer import Issuer, one_line, read_logo
 
 PROFILES: Final = {
     "quick": ("quick", None),
@@ -48,6 +49,10 @@ class CertifyOptions:
     seed: int | None = None
     disks: tuple[str, ...] = ()
     no_cost: bool = False
+    heading: str = ""
+    issuer: str = ""
+    contact: str = ""
+    logo: Path | None = None
 
     def command(self, seed: int, more: Sequence[str]) -> str:
         """The command that asks for the same."""
@@ -62,6 +67,13 @@ class CertifyOptions:
         ):
             argv += [part for value in values for part in (option, value)]
         argv += ["--no-cost"] if self.no_cost else []
+        for option, value in (
+            ("--title", self.heading),
+            ("--issuer", self.issuer),
+            ("--contact", self.contact),
+            ("--logo", "" if self.logo is None else str(self.logo)),
+        ):
+            argv += [option, value] if value else []
         return shlex.join([*argv, "--seed", str(seed), *more])
 
 
@@ -88,6 +100,26 @@ def request_of(asked: CertifyOptions, selection: Selection, named: Sequence[Path
         measure=not asked.no_cost,
         models=tuple(DiskModel(disk) for disk in asked.disks or (_DISK,)),
         left_out=tuple(left_out),
+        heading=_line("--title", asked.heading),
+        issuer=_issuer(asked),
+    )
+
+
+def _line(option: str, text: str) -> str:
+    try:
+        return one_line(text)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from error
+
+
+def _issuer(asked: CertifyOptions) -> Issuer | None:
+    """Who hands the certificate over, as far as that is said.  Raises UsageError."""
+    if not (asked.issuer or asked.contact or asked.logo):
+        return None
+    return Issuer(
+        name=_line("--issuer", asked.issuer),
+        contact=_line("--contact", asked.contact),
+        logo="" if asked.logo is None else read_logo(asked.logo),
     )
 
 

@@ -54,6 +54,10 @@ PROFILES = ("quick", "nightly", "full")
     help="A kind of disk on which the cost is measured; may be repeated.  By default sata-ssd.",
 )
 @click.option("--profile", type=click.Choice(PROFILES), help="A set of scenarios by name.")
+@click.option("--title", "heading", default="", help="What the certificate is headed by.")
+@click.option("--issuer", default="", help="Who hands it over: a person or an organisation.")
+@click.option("--contact", default="", help="Where a reader may ask the issuer.")
+@click.option("--logo", type=FILE, metavar="FILE", help="The issuer's logo: a small PNG or JPEG.")
 @seed_option
 @trials_option
 @confidence_option
@@ -86,6 +90,10 @@ def certify(
     no_cost: bool,
     disks: Sequence[str],
     profile: str | None,
+    heading: str,
+    issuer: str,
+    contact: str,
+    logo: Path | None,
     seed: int | None,
     trials: int | None,
     confidence: float | None,
@@ -114,15 +122,19 @@ def certify(
 
     request = None
     asked = CertifyOptions(
-        tuple(scenarios),
-        tuple(presets),
-        profile,
-        tuple(qemus),
-        tuple(kernels),
-        strategy,
-        seed,
-        tuple(disks),
-        no_cost,
+        scenarios=tuple(scenarios),
+        presets=tuple(presets),
+        profile=profile,
+        qemu=tuple(qemus),
+        kernel=tuple(kernels),
+        strategy=strategy,
+        seed=seed,
+        disks=tuple(disks),
+        no_cost=no_cost,
+        heading=heading,
+        issuer=issuer,
+        contact=contact,
+        logo=logo,
     )
     if resume is None:
         named = find_scenarios(scenarios) if scenarios else []

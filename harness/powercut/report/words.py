@@ -14,6 +14,7 @@ from powercut.model.units import count as count  # noqa: PLC0414  # a re-export:
 from powercut.model.units import milliseconds
 from powercut.model.verdict import FindingKind, LsnRange, Origin, Verdict, merged_ranges
 from powercut.store.certificate import CertifiedCell
+from powercut.store.host_load import HostLoad
 from powercut.store.results import (
     AckInstants,
     CellResult,
@@ -225,6 +226,28 @@ def ack_window(acks: AckInstants | None) -> str:
             f"{milliseconds(acks.shortest_sync_us / 1000)} or more"
         )
     return text
+
+
+def busy(load: HostLoad | None) -> str:
+    """That the host had much else to do, and what that means; empty if it had not."""
+    if load is None or not load.busy:
+        return ""
+    return (
+        f"The host was busy: {host_load(load)}. Times and costs are worse than on a quiet host, "
+        "and deadlines may have been missed (INCONCLUSIVE); SAFE and LOSSY do not depend on speed."
+    )
+
+
+def host_load(load: HostLoad) -> str:
+    """What else the host had to do, in a clause."""
+    parts = [
+        f"other programs took {load.others:.0%} of the time of "
+        f"{count(load.processors, 'processor')}"
+    ]
+    if load.stolen:
+        parts.append(f"the hypervisor below took {load.stolen:.1%}")
+    parts.append(f"the load average before was {load.average_before:.1f}")
+    return ", ".join(parts).replace("%", " %")
 
 
 def explain(cell: CellResult) -> str:

@@ -13,6 +13,8 @@ from pydantic import Field
 
 from powercut.model.verdict import LsnRange
 from powercut.scenario.settings import ControlKind, Expect, Parameters
+from powercut.store.host_load import HostLoad
+from powercut.store.issuer import Issuer, Line
 from powercut.store.measurement import Cost, WireAccount
 from powercut.store.record import Record
 from powercut.store.trial_result import AckInstants, Exposure, VerdictName
@@ -209,6 +211,12 @@ class Certificate(Record):
     title: str
     """Name of the profile, presets or scenarios that were certified."""
 
+    heading: Line = ""
+    """What its issuer calls it; empty: nothing else than its title."""
+
+    issuer: Issuer | None = None
+    """Who hands it over; null if that is not said."""
+
     seed: int
     """Root of every random choice."""
 
@@ -223,6 +231,9 @@ class Certificate(Record):
 
     host: dict[str, Any]
     """The machine that it ran on: kernel, system, processors, accelerator."""
+
+    load: HostLoad | None = None
+    """What else that machine had to do; null if that was not measured."""
 
     components: tuple[Component, ...]
     """Exactly which versions."""

@@ -21,6 +21,8 @@ from powercut.model.errors import DamagedRecording, UsageError
 from powercut.scenario.choices import DiskModel
 from powercut.store.certificate import Certificate, Component, NotTested
 from powercut.store.files import host_errors, write_atomic
+from powercut.store.host_load import HostLoad
+from powercut.store.issuer import Issuer, Line
 from powercut.store.layout import ResultDir
 from powercut.store.record import Record
 
@@ -64,6 +66,12 @@ class Order(Record):
 
     left_out: tuple[NotTested, ...] = ()
     """Combinations that no cell stands for, and why."""
+
+    heading: Line = ""
+    """What the issuer calls the certificate; empty if nothing else than its title."""
+
+    issuer: Issuer | None = None
+    """Who hands it over; null if that is not said."""
 
 
 class RunComponents(Record):
@@ -152,10 +160,25 @@ class CertificateDir:
         except (OSError, ValueError, KeyError, TypeError):
             return 0.0
 
-    def add_spent(self, seconds: float) -> None:
-        """Adds to that.  Raises HostError."""
-        total = {"seconds": round(self.spent_s() + seconds, 3)}
-        write_atomic(self.path / _SPENT, json.dumps(total).encode() + b"\n")
+    def load(self) -> HostLoad | None:
+        """What else the host had to do in that time; None if it was not measured."""
+        return HostLoad.over(self._loads())
+
+    def _loads(self) -> list[HostLoad]:
+        try:
+            loads = json.loads((self.path / _SPENT).read_text())["loads"]
+            return [HostLoad.model_validate(load) for load in loads]
+        except (OSError, ValueError, KeyError, TypeError):
+            return []
+
+    def add_spent(self, seconds: float, load: HostLoad | None = None) -> None:
+        """Adds to both.  Raises HostError."""
+        loads = [*self._loads(), *([] if load is None else [load])]
+        spent = {
+            "seconds": round(self.spent_s() + seconds, 3),
+            "loads": [one.model_dump() for one in loads],
+        }
+        write_atomic(self.path / _SPENT, json.dumps(spent).encode() + b"\n")
 
 
 def read_certificate(path: Path) -> Certificate:

@@ -18,6 +18,7 @@ from powercut.model.confidence import upper_bound
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.scenario.plan import Cell
 from powercut.scenario.settings import ControlKind, Expect, Parameters
+from powercut.store.host_load import HostLoad
 from powercut.store.record import Record
 from powercut.store.trial_result import (
     LOSS_KINDS,
@@ -314,6 +315,9 @@ class RunResult(Record):
     result_directory: str = ""
     """Folder of the run; the other folders in this file are below it."""
 
+    load: HostLoad | None = None
+    """What else the host had to do during the run; null if that was not measured."""
+
     @classmethod
     def of(
         cls,
@@ -329,6 +333,7 @@ class RunResult(Record):
         controls: Sequence[ControlResult] = (),
         reproduce: str = "",
         result_directory: str = "",
+        load: HostLoad | None = None,
     ) -> Self:
         """What `cells` add up to."""
         return cls(
@@ -346,6 +351,7 @@ class RunResult(Record):
             controls=tuple(controls),
             reproduce=reproduce,
             result_directory=result_directory,
+            load=load,
         )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_images import png
 
 from powercut.campaign.resume import Selection
 from powercut.certify.build import axes_of
@@ -31,6 +32,7 @@ from powercut.store.certificate import (
     Component,
     SealedRecording,
 )
+from powercut.store.issuer import Issuer, logo_of
 from powercut.store.measurement import RequestCounts, WireAccount
 from powercut.store.results import CellResult, ControlResult
 from powercut.store.trial_result import Exposure, TrialResult
@@ -384,3 +386,21 @@ def test_what_a_request_leaves_out_is_counted_for_every_version(tmp_path):
     )
     (entry,) = request.left_out
     assert (entry.combinations, entry.reason) == (4, "s: excluded by the scenario")
+
+
+def test_who_issues_it_is_asked_for_again_and_kept_with_the_order(tmp_path):
+    file, logo = tmp_path / "s.yaml", tmp_path / "logo.png"
+    file.write_text("powercut: 1\nname: s\n")
+    logo.write_bytes(png())
+    asked = CertifyOptions(
+        scenarios=("s",), heading="Cluster B", issuer="Ltd", contact="me@b", logo=logo, seed=1
+    )
+    request = request_of(asked, Selection(), [file])
+    assert (request.title, request.heading) == ("s", "Cluster B")
+    assert request.issuer == Issuer(name="Ltd", contact="me@b", logo=logo_of(png()))
+    assert request.command == (
+        "./powercut certify s --title 'Cluster B' --issuer Ltd --contact me@b "
+        f"--logo {logo} --seed 1"
+    )
+    with pytest.raises(UsageError, match="--issuer: it has 200 characters"):
+        request_of(CertifyOptions(scenarios=("s",), issuer="x" * 200), Selection(), [file])

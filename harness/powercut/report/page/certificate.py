@@ -23,6 +23,7 @@ from powercut.report.page.certificate_costs import (
     main_model,
     requests_per_commit,
 )
+from powercut.report.page.certificate_head import head_of
 from powercut.report.page.certificate_losses import kinds_of
 from powercut.report.page.glossary import GLOSSARY
 from powercut.report.page.heatmap import HeatMap, axis_name, lay_out, value_text
@@ -85,6 +86,7 @@ def certificate_html(certificate: Certificate, directory: Path) -> str:
         groups=groups,
         views=views,
         main_costs=main_costs,
+        head=head_of(certificate),
         answer=answer_of(certificate, kinds, main_costs),
         settings_text=settings_text,
         model=model,

@@ -171,6 +171,8 @@ def print_certificate(console: Console, certificate: Certificate) -> None:
             Text(f"Not tested: {left_out:,} combinations, for the reasons in the certificate.")
         )
     console.print(Text(certificate.statement, "dim"))
+    if busy := words.busy(certificate.load):
+        console.print(Text(busy, "yellow"))
     console.print(_bottom_line(certificate))
 
 

@@ -43,6 +43,8 @@ def print_run(console: Console, run: RunResult) -> None:
     if interrupted:
         console.print(Text(interrupted, "dim"))
     console.print(_controls(run))
+    if busy := words.busy(run.load):
+        console.print(Text(busy, "yellow"))
     console.print(_bottom_line(run))
     console.print()
     # One unbroken line each: they are there to be copied.
