@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program under test: set up, recorded, explored, and the same on a disk that lies.
+"""Judges again what `powercut record` left until version 0.2: a recording and its control.
+
+Today a program is recorded as a scenario (powercut.trial.host_files).  This module,
+explore/program.py, recording/program.py and store/program.py remain so that the older recordings
+verify.
 
 The control is the same program on a disk that ignores flushes: there, every acknowledged
 operation can be lost, and a check that does not notice would notice nothing.  No SAFE without it.
@@ -8,8 +12,7 @@ operation can be lost, and a check that does not notice would notice nothing.  N
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Final
 
 from powercut.explore.program import ProgramExplorer
@@ -19,16 +22,20 @@ from powercut.model.verdict import FindingKind, Verdict
 from powercut.recording.program import open_program
 from powercut.recover.native.engine import NativeEngine
 from powercut.recover.uml.engine import UmlEngine
-from powercut.rig.host_files import program_changed
-from powercut.rig.program import Program
-from powercut.rig.scratch import scratch
+from powercut.rig.commands import recovery_plan
+from powercut.rig.host_files import command_sha256, program_changed
+from powercut.scenario.settings import (
+    FilesystemSettings,
+    FilesystemType,
+    Parameters,
+    ProgramSettings,
+)
 from powercut.store.manifest import digest_of
-from powercut.store.program import ProgramDir, ProgramResult
-from powercut.trial.program import ProgramJob, prepare, record_program
+from powercut.store.program import ProgramDir, ProgramRecord, ProgramResult
+from powercut.workload.program.workload import ProgramWorkload
 
 LYING: Final = "lying"
 _CONTROL_BUDGET: Final = Budget(states=12)
-_CONTROL_SHARE: Final = 0.25  # of the acks and of the time that the cell itself has
 
 _OF_EACH_RECORDING: Final = ("recording", "cut_ns", "trouble", "damage")
 """Fields of program.json in which two recordings of the same settings differ."""
@@ -56,27 +63,6 @@ class ProgramLimits:
     budget: Budget
     state_s: float
     seed: int
-
-
-def run_program(
-    job: ProgramJob, directory: Path, cache: Path, limits: ProgramLimits, listener: Listener
-) -> ProgramResult:
-    """Records, judges, and leaves everything in the new folder `directory`.
-
-    Raises UsageError if the program's `setup` fails or the folder exists, HostError.
-    """
-    with scratch() as folder:
-        listener(ProgramEvent("set-up"))
-        base = folder / "base.img"
-        prepare(job, base, cache)
-        main = ProgramDir.create(directory)
-        lying = ProgramDir.create(main.control(LYING).path)
-        record_program(job, base, main, lambda acks: listener(ProgramEvent("running", acks)))
-        control = _control_job(job)
-        record_program(
-            control, base, lying, lambda acks: listener(ProgramEvent("control running", acks))
-        )
-    return judge_program(main, limits, listener)
 
 
 def judge_program(
@@ -131,9 +117,10 @@ def require_same_program(directory: ProgramDir) -> None:
 
     Another check may read what is there in another way: its word would be no evidence.
     """
-    then = directory.read_record().program_sha256
-    if then and then != program_of(directory).digest():
-        raise program_changed(program_of(directory).command[0])
+    record = directory.read_record()
+    now = command_sha256(record.command, record.folder)
+    if record.program_sha256 and record.program_sha256 != now:
+        raise program_changed(record.command[0])
 
 
 def with_control(result: ProgramResult, control: ProgramResult) -> ProgramResult:
@@ -159,17 +146,12 @@ def with_control(result: ProgramResult, control: ProgramResult) -> ProgramResult
     return result.model_copy(update=changes)
 
 
-def program_of(directory: ProgramDir) -> Program:
-    """The program that was recorded, as it is found on this host now."""
-    record = directory.read_record()
-    return Program(record.command, record.folder)
-
-
-def _control_job(job: ProgramJob) -> ProgramJob:
-    return replace(
-        job.lying(),
-        acks=max(20, int(job.acks * _CONTROL_SHARE)),
-        seconds=max(1.0, job.seconds * _CONTROL_SHARE),
+def parameters_of(record: ProgramRecord) -> Parameters:
+    """The settings of the cell that `record` would be today."""
+    options = tuple(record.mount_options.split(",")) if record.mount_options else ()
+    return Parameters(
+        filesystem=FilesystemSettings(type=FilesystemType(record.filesystem), mount=options),
+        workload=ProgramSettings(kind="program", command=record.command, folder=record.folder),
     )
 
 
@@ -178,12 +160,10 @@ def _explore(
 ) -> ProgramResult:
     recording = open_program(directory)
     record = recording.record
-    program = program_of(directory)
-    plan = program.plan(
-        record.filesystem, record.mount_options, record.seed, bytes.fromhex(record.run_id)
-    )
+    parameters = parameters_of(record)
+    plan = recovery_plan(parameters, bytes.fromhex(record.run_id), record.seed)
     guest = UmlEngine(directory.base, plan, programs={})
-    with NativeEngine(guest, plan, program.argv("checks")) as engine:
+    with NativeEngine(guest, plan, ProgramWorkload(parameters).argv("checks")) as engine:
         explorer = ProgramExplorer(
             recording, engine, seed=limits.seed, state_s=limits.state_s, listener=listener
         )

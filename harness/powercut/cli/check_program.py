@@ -26,11 +26,13 @@ def check_program(command: Sequence[str], seconds: float, seed: int | None) -> i
 
     Exit status: 0 the program keeps the contract, 1 it does not.
     """
-    from powercut.rig.program import Program
+    from powercut.scenario.settings import Parameters
     from powercut.trial.contract import try_contract
+    from powercut.workload.program.find import find_program
+    from powercut.workload.program.workload import ProgramWorkload
 
     console = console_beside()
-    program = Program.find(tuple(command))
+    program = ProgramWorkload(Parameters(workload=find_program(command)))
     kept = True
     for step in try_contract(program, seed=seed or 0, seconds=seconds):
         kept = not step.problems

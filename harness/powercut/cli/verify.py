@@ -11,7 +11,7 @@ from powercut.cli.bundle import verify_bundle
 from powercut.cli.lookup import find_result, is_bundle, is_program
 from powercut.cli.options import FILE, json_option
 from powercut.cli.output import console_beside, write_json
-from powercut.cli.record import verify_program
+from powercut.cli.program_recording import verify_program
 
 
 @click.command()

@@ -33,7 +33,7 @@ from powercut.recording import state_ref
 from powercut.recording.trial_recording import open_trial
 from powercut.rig import commands
 from powercut.rig.engine_shelf import EngineShelf
-from powercut.rig.host_files import executable_of, program_changed, sha256_of
+from powercut.rig.host_files import require_same_program
 from powercut.scenario.settings import ControlKind, Parameters
 from powercut.store.exploration import ExplorationFinding, ExploreResult, read_exploration
 from powercut.store.layout import TrialDir, TrialRecord
@@ -149,7 +149,8 @@ def explored(
     findings: list[Finding] = []
     if wanted is not None:
         try:
-            _require_same_program(record)
+            if commands.on_host_files(record.parameters):
+                require_same_program(record.parameters, record.versions)
             if again:
                 wanted = as_before(trial, wanted)
             seen = explore(trial, wanted, keep=not again, on_event=on_event, shelf=shelf)
@@ -180,15 +181,6 @@ def explored(
             "timings_s": result.timings_s | ({} if spent is None else {"explore": spent}),
         }
     )
-
-
-def _require_same_program(record: TrialRecord) -> None:
-    """Raises HostError if the program on this host's files is not the one that was recorded."""
-    if not commands.on_host_files(record.parameters):
-        return
-    then, now = record.versions.get("program_sha256"), executable_of(record.parameters)
-    if then != sha256_of(now):
-        raise program_changed(now)
 
 
 def _believable(trial: TrialDir, record: TrialRecord) -> bool:

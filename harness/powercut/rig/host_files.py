@@ -6,12 +6,13 @@ from __future__ import annotations
 import functools
 import hashlib
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from powercut.model.errors import HostError
 from powercut.recover.uml.kernel import host_kernel
-from powercut.scenario.settings import Parameters
+from powercut.scenario.settings import Parameters, ProgramSettings
 from powercut.workload.port import Run
 from powercut.workload.table import workload_of
 
@@ -31,7 +32,48 @@ def versions_on_host_files(parameters: Parameters) -> dict[str, str]:
         "kernel_sha256": sha256_of(kernel),
         "program": str(program),
         "program_sha256": sha256_of(program),
+        "command_sha256": _digest_of_command(parameters),
     }
+
+
+def require_same_program(parameters: Parameters, versions: Mapping[str, str]) -> None:
+    """Raises HostError if the program on this host's files is not the one that was recorded.
+
+    Another check may read what is there in another way: its word would be no evidence.  Recordings
+    of before know the digest of the executable alone.
+    """
+    program = executable_of(parameters)
+    if versions.get("program_sha256") != sha256_of(program):
+        raise program_changed(program)
+    then = versions.get("command_sha256")
+    if then is not None and then != _digest_of_command(parameters):
+        raise program_changed(" ".join(workload_of(parameters).writer(Run(bytes(16)))[:-2]))
+
+
+def _digest_of_command(parameters: Parameters) -> str:
+    settings = parameters.workload
+    assert isinstance(settings, ProgramSettings)
+    return command_sha256((str(executable_of(parameters)), *settings.command[1:]), settings.folder)
+
+
+def command_sha256(command: Sequence[str], folder: str) -> str:
+    """One digest of all files that a command line names: the program, or an interpreter and its
+    script.  What those load is not among them.  Raises HostError.
+    """
+    whole = hashlib.sha256()
+    for word in command:
+        path = Path(folder, word)
+        if _is_file(path):
+            whole.update(bytes.fromhex(sha256_of(path)))
+    return whole.hexdigest()
+
+
+def _is_file(path: Path) -> bool:
+    """Also of a word that is too long for a path."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 @functools.cache

@@ -24,11 +24,12 @@ from powercut.model.observation import Observation
 from powercut.model.operations import Packet, Sighting
 from powercut.model.units import NEVER
 from powercut.model.verdict import Verdict
-from powercut.rig.program import Program
 from powercut.rig.scratch import scratch
 from powercut.trial.orphans import orphans_ended
+from powercut.workload.port import Run
 from powercut.workload.program.check import check_operations
 from powercut.workload.program.claims import history_of, sighting_of
+from powercut.workload.program.workload import ProgramWorkload
 
 OPERATIONS_WANTED: Final = 50
 _TAIL: Final = 400  # characters of what a verb printed
@@ -51,7 +52,7 @@ class _Ended:
     packets: tuple[Packet, ...]
 
 
-def try_contract(program: Program, *, seed: int, seconds: float) -> Iterator[ContractStep]:
+def try_contract(program: ProgramWorkload, *, seed: int, seconds: float) -> Iterator[ContractStep]:
     """Tries setup, check, run and check again; ends with the first step that has a problem.
 
     `run` is killed after OPERATIONS_WANTED acks or `seconds`; every other verb may take that long,
@@ -146,7 +147,9 @@ _NOTHING: Final = history_of([])
 class _Verbs:
     """Runs verbs, and keeps what `run` claimed."""
 
-    def __init__(self, program: Program, seed: int, seconds: float, temporary: Path) -> None:
+    def __init__(
+        self, program: ProgramWorkload, seed: int, seconds: float, temporary: Path
+    ) -> None:
         """What the program leaves in `temporary`, its TMPDIR, goes with it."""
         self._program = program
         self._temporary = temporary
@@ -176,13 +179,12 @@ class _Verbs:
         # Shells know descriptors of one digit only: it comes as 0 and becomes POWERCUT_FD.
         command = 'exec "$@" 3>&0 0</dev/null'
         argv = ["/bin/sh", "-c", command, "sh", *self._program.argv(verb, str(folder))]
-        environment = dict(
-            pair.split("=", 1) for pair in self._program.environment(self._seed, bytes(16))
-        )
+        contents = self._program.contents(Run(bytes(16), self._seed))
+        environment = dict(pair.split("=", 1) for pair in contents.environment)
         try:
             return subprocess.Popen(
                 argv,
-                cwd=self._program.folder,
+                cwd=contents.folder,
                 env={**os.environ, "TMPDIR": str(self._temporary), **environment},
                 stdin=lines,
                 stdout=printed,

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings of programs, judged without a guest: what convicts, what acquits, what does neither.
+"""Recordings that `record` made until 0.2, judged without a guest: what convicts, what acquits, and
+what does neither.
 
 The program is played.  Operation N writes sector N of a real capture disk and flushes, its lines go
 to a real lines file, and its check says `= N` for each sector that is not empty.
@@ -33,7 +34,7 @@ from powercut.model.observation import Observation
 from powercut.model.operations import Packet
 from powercut.recording.program import open_program
 from powercut.recover.port import ImageWrite
-from powercut.rig.program import Program
+from powercut.rig.host_files import command_sha256
 from powercut.store.binding import new_recording
 from powercut.store.manifest import MANIFEST
 from powercut.store.program import ProgramDir, ProgramRecord, ProgramResult
@@ -414,7 +415,7 @@ def test_a_program_that_has_changed_since_is_not_asked(recorded, tmp_path):
     program.write_text("first")
     script.write_text("first")
     command = (str(program), "script", "no-such-file")
-    digest = Program(command, str(tmp_path)).digest()
+    digest = command_sha256(command, str(tmp_path))
     told = {"command": command, "folder": str(tmp_path), "program_sha256": digest}
     main = recorded(**told)
     require_same_program(main)

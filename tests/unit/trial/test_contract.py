@@ -10,12 +10,19 @@ from ruamel.yaml import YAML
 
 from powercut.model.errors import UsageError
 from powercut.paths import ROOT
-from powercut.rig.program import Program
+from powercut.scenario.settings import Parameters, ProgramSettings
 from powercut.trial.contract import try_contract
+from powercut.workload.program.find import find_program
+from powercut.workload.program.workload import ProgramWorkload
 
 EXAMPLES = ["examples/append.sh", "examples/rename.py"]
 PRODUCTS = ["sqlite", "lmdb", "redis", "postgresql"]
 """Those that `./powercut test` installs."""
+
+
+def of(command: tuple[str, ...], folder: str) -> ProgramWorkload:
+    settings = ProgramSettings(kind="program", command=command, folder=folder)
+    return ProgramWorkload(Parameters(workload=settings))
 
 
 @pytest.fixture
@@ -29,19 +36,19 @@ def program(tmp_path):
             f"case $1 in\nsetup) {setup} ;;\nrun) {run} ;;\ncheck) {check} ;;\nesac\n"
         )
         path.chmod(0o755)
-        return Program((str(path),), str(tmp_path))
+        return of((str(path),), str(tmp_path))
 
     return make
 
 
-def problems(program: Program, seconds: float = 20) -> list[str]:
+def problems(program: ProgramWorkload, seconds: float = 20) -> list[str]:
     *_, last = try_contract(program, seed=1, seconds=seconds)
     return list(last.problems)
 
 
 @pytest.mark.parametrize("name", [*EXAMPLES, *(f"programs/{name}" for name in PRODUCTS)])
 def test_the_examples_keep_it(name):
-    steps = list(try_contract(Program((str(ROOT / "workloads" / name),), "/"), seed=1, seconds=60))
+    steps = list(try_contract(of((str(ROOT / "workloads" / name),), "/"), seed=1, seconds=60))
     assert [step.problems for step in steps] == [()] * 5
 
 
@@ -49,9 +56,9 @@ def test_the_header_makes_a_program_in_c(tmp_path):
     source = ROOT / "workloads" / "examples" / "counter.c"
     warnings = ["-std=gnu17", "-Wall", "-Wextra", "-Werror"]
     subprocess.run(["cc", *warnings, "-o", tmp_path / "counter", source], check=True)
-    steps = list(try_contract(Program((str(tmp_path / "counter"),), "/"), seed=1, seconds=60))
+    steps = list(try_contract(of((str(tmp_path / "counter"),), "/"), seed=1, seconds=60))
     assert [step.problems for step in steps] == [()] * 5
-    told = problems(Program((str(tmp_path / "counter"), "more"), "/"))
+    told = problems(of((str(tmp_path / "counter"), "more"), "/"))
     assert told == []  # settings may stand before the verb
     silent = subprocess.run([tmp_path / "counter", "run", tmp_path], env={}, check=False)
     assert silent.returncode < 0  # without a descriptor nothing that it does could count
@@ -101,7 +108,7 @@ def test_a_daemon_that_forks_away_is_found_and_ended(program, tmp_path):
 
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_a_setting_that_does_not_exist_is_named(name):
-    bank = Program((str(ROOT / "workloads" / "programs" / name), "nosuch=1"), "/")
+    bank = of((str(ROOT / "workloads" / "programs" / name), "nosuch=1"), "/")
     assert "nosuch=1: no setting; there are " in problems(bank)[0]
 
 
@@ -117,7 +124,7 @@ def test_each_setting_with_a_known_verdict_is_one_of_its_program():
 
 def test_what_is_no_program():
     with pytest.raises(UsageError, match="there is no such program"):
-        Program.find(("/nowhere/prog",))
+        find_program(("/nowhere/prog",))
     with pytest.raises(UsageError, match="is not executable"):
-        Program.find((__file__,))
-    assert Program.find((sys.executable, "-c")).command[1:] == ("-c",)
+        find_program((__file__,))
+    assert find_program((sys.executable, "-c")).command[1:] == ("-c",)

@@ -12,8 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from powercut.cli.lookup import find_trials
+from powercut.model.timeline import RequestKind
 from powercut.paths import ROOT
+from powercut.recording.trial_recording import open_trial
 from powercut.recover.uml.boot import unavailable
+from powercut.scenario.load import load_scenario
 
 pytestmark = [
     pytest.mark.vm,
@@ -31,10 +35,19 @@ def powercut(*argv, timeout=300):
 
 
 def recorded(tmp_path: Path, *command, limits=LIMITS):
-    folder = tmp_path / "recording"
-    done = powercut("record", *limits, "--json", "-", "-o", folder, "--", *command)
+    """The exit status, the only cell of the run, and what its trial left."""
+    done = powercut(
+        "record", *limits, "--json", "-", "--results", tmp_path / "results", "--", *command
+    )
     assert done.stdout, done.stderr
-    return done.returncode, json.loads(done.stdout), folder
+    ((run,), shown) = json.loads(done.stdout)["runs"], done.stderr
+    (cell,) = run["cells"]
+    assert cell["verdict"].upper() in shown  # a person is told the same
+    return done.returncode, cell, Path(run["result_directory"])
+
+
+def everything(cell) -> list[dict[str, int]]:
+    return [{"first": 1, "last": cell["commits_acked"]}]
 
 
 def program(tmp_path: Path, run: str, check: str = "exit 0") -> Path:
@@ -50,23 +63,32 @@ def program(tmp_path: Path, run: str, check: str = "exit 0") -> Path:
 @pytest.mark.parametrize("filesystem", ["ext4", "xfs"])
 def test_a_script_that_syncs_is_safe_and_its_control_is_not(tmp_path, filesystem):
     limits = [*LIMITS, "--filesystem", filesystem]
-    status, result, folder = recorded(tmp_path, EXAMPLES / "append.sh", limits=limits)
-    assert (status, result["verdict"], result["reasons"]) == (0, "SAFE", [])
-    assert result["controls"] == {"lying": "LOSSY"}
-    assert result["acknowledged"] >= 60
-    assert result["flushes"] >= result["acknowledged"]  # they do arrive at the disk
-    assert (result["states"], result["lossy_states"]) == (40, 0)
-    assert result["by_policy"]["durable-only"] >= 10
+    status, cell, folder = recorded(tmp_path, EXAMPLES / "append.sh", limits=limits)
+    assert (status, cell["verdict"], cell["reasons"]) == (0, "safe", [])
+    (control,) = cell["controls"]
+    assert (control["kind"], control["verdict"]) == ("lying-disk", "lossy")
+    assert cell["commits_acked"] >= 60
+    (trial,) = find_trials(folder / "cells")
+    requests = open_trial(trial).timeline.requests
+    flushes = int((requests.kind == RequestKind.FLUSH).sum())
+    assert flushes >= cell["commits_acked"]  # they do arrive at the disk
+    states = cell["states"]
+    assert (states["states"], states["lossy"]) == (40, 0)
+    assert states["by_policy"]["durable-only"] >= 10
     again = powercut("verify", folder)
     assert (again.returncode, "SAFE" in again.stdout) == (0, True), again.stdout + again.stderr
 
 
 def test_a_rename_without_sync_loses_every_operation_in_some_state(tmp_path):
-    status, result, folder = recorded(tmp_path, EXAMPLES / "rename.py", "unsafe")
-    assert (status, result["verdict"]) == (1, "LOSSY")
-    lost = next(one for one in result["findings"] if one["policy"] == "cut")
-    assert (lost["kind"], lost["operations"]) == ("lost", [[1, result["acknowledged"]]])
-    (folder / "lines.bin").write_bytes(b"PCLINES1")
+    status, cell, folder = recorded(tmp_path, EXAMPLES / "rename.py", "unsafe")
+    assert (status, cell["verdict"]) == (1, "lossy")
+    (trial,) = cell["trials"]
+    assert trial["lost_lsns"] == everything(cell)
+    assert cell["controls"] == []  # its honest twin is the same run: what it loses is its own
+    assert trial["findings"][0]["kind"] == "lost"
+    written = load_scenario(folder / "scenario.yaml").settings.workload
+    assert (written.command[1:], written.at_most) == (("unsafe",), 300 * 10**9)
+    next(folder.glob("cells/*/*/lines.bin")).write_bytes(b"PCLINES1")
     again = powercut("verify", folder)
     assert again.returncode not in (0, 1)
     assert "lines.bin" in again.stderr
@@ -74,10 +96,10 @@ def test_a_rename_without_sync_loses_every_operation_in_some_state(tmp_path):
 
 def test_a_database_with_honest_settings_and_with_none(tmp_path):
     sqlite = ROOT / "workloads" / "programs" / "sqlite"
-    assert recorded(tmp_path / "full", sqlite)[1]["verdict"] == "SAFE"
-    status, result, _ = recorded(tmp_path / "off", sqlite, "synchronous=off")
-    assert (status, result["verdict"]) == (1, "LOSSY")
-    assert result["findings"][0]["operations"] == [[1, result["acknowledged"]]]
+    assert recorded(tmp_path / "full", sqlite)[1]["verdict"] == "safe"
+    status, cell, _ = recorded(tmp_path / "off", sqlite, "synchronous=off")
+    assert (status, cell["verdict"]) == (1, "lossy")
+    assert cell["lost_lsns"] == everything(cell)
 
 
 LOG = "[ ! -e $2/log ] || sed 's/^/= /' $2/log >&$POWERCUT_FD"
@@ -112,31 +134,31 @@ def test_a_program_that_misbehaves_is_never_safe(tmp_path, run, check, reason):
     seconds = "3" if reason == IDLE else "300"
     limits = ["--acks", "20", "--seconds", seconds, "--budget", "4", "--seed", "7"]
     limits += ["--filesystem", "ext4", "--size", "32MiB"]  # one is filled
-    status, result, _ = recorded(tmp_path, program(tmp_path, run, check), limits=limits)
-    told = " ".join(result["reasons"])
+    status, cell, _ = recorded(tmp_path, program(tmp_path, run, check), limits=limits)
+    told = " ".join(cell["reasons"])
     if "check-blind" in os.environ["PYTEST_CURRENT_TEST"]:
         # It finds nothing, ever: what was acknowledged is missing in every state.
-        assert (status, result["verdict"]) == (1, "LOSSY")
+        assert (status, cell["verdict"]) == (1, "lossy")
         return
-    assert (status, result["verdict"]) == (3, "INCONCLUSIVE")
+    assert (status, cell["verdict"]) == (3, "inconclusive")
     assert reason in told
 
 
 def test_a_check_that_hangs_is_stopped(tmp_path):
     limits = ["--acks", "20", "--seconds", "300", "--budget", "2", "--state-timeout", "2"]
     hangs = program(tmp_path, APPEND, f"[ ! -e $2/log ] || sleep 300; {LOG}")
-    status, result, _ = recorded(tmp_path, hangs, limits=limits)
-    assert (status, result["verdict"], result["lossy_states"]) == (3, "INCONCLUSIVE", 0)
+    status, cell, _ = recorded(tmp_path, hangs, limits=limits)
+    assert (status, cell["verdict"], cell["commits_lost"]) == (3, "inconclusive", 0)
 
 
 def test_killing_the_controller_leaves_nothing(tmp_path):
     # Nothing but the kill can end it: these limits take an hour to reach.
     endless = ["--acks", "1000000", "--seconds", "3600"]
     command = [sys.executable, "-m", "powercut.cli.main", "record", *endless]
-    folder = tmp_path / "recording"
-    with subprocess.Popen([*command, "-o", folder, "--", EXAMPLES / "append.sh"]) as controller:
+    command += ["--results", tmp_path, "--", EXAMPLES / "append.sh"]
+    with subprocess.Popen(command) as controller:
         try:
-            below = wait_until(lambda: program_at_work(controller, folder))
+            below = wait_until(lambda: program_at_work(controller, tmp_path))
         finally:
             controller.send_signal(signal.SIGKILL)
     wait_until(lambda: not any(alive(pid) for pid in below))
@@ -147,7 +169,7 @@ def program_at_work(controller: subprocess.Popen, folder: Path) -> dict[int, str
     assert controller.poll() is None, "it ended before it was killed"
     below = descendants(controller.pid)
     at_work = any("linux.uml" in name for name in below.values())
-    return below if at_work and (folder / "lines.bin").exists() else {}
+    return below if at_work and list(folder.glob("*/*/cells/*/*/lines.bin")) else {}
 
 
 def wait_until(condition, timeout_s=120.0):

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scenario that `powercut record -- PROGRAM` stands for: written down, to be edited and run."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from powercut.scenario.load import Scenario, parse_scenario
+from powercut.scenario.settings import ProgramSettings
+
+_NAME_MAX: Final = 64
+
+
+@dataclass(frozen=True)
+class RecordOptions:
+    """What a command line says of a recording, as it was written there.
+
+    `mount` are mount options with commas; `seconds`, `state_timeout` and `deadline` are in
+    seconds, the last for everything but the program's work.
+    """
+
+    filesystem: str
+    size: str
+    atomic_unit: int
+    mkfs: tuple[str, ...]
+    mount: str
+    acks: int
+    seconds: float
+    budget: str
+    state_timeout: float
+    deadline: float
+
+
+def program_scenario(program: ProgramSettings, options: RecordOptions) -> Scenario:
+    """One cell: `program`, cut once.  Raises UsageError that names the key of what is wrong."""
+    name = name_of(program.command[0])
+    return parse_scenario(_text(name, program, options), Path(program.folder, f"{name}.yaml"))
+
+
+def name_of(program: str) -> str:
+    """The name of a scenario for the executable `program`."""
+    plain = re.sub(r"[^a-z0-9]+", "-", Path(program).name.lower())
+    return plain[:_NAME_MAX].strip("-") or "program"
+
+
+def _text(name: str, program: ProgramSettings, options: RecordOptions) -> str:
+    mount = [word for word in options.mount.split(",") if word]
+    budget = re.sub(r"(?<=\d)m$", "min", options.budget)
+    budget = budget if budget.isdecimal() else json.dumps(budget)
+    deadline = options.deadline + options.seconds
+    said = shlex.join(program.command).replace("\n", " ")
+    return f"""\
+# What `powercut record -- {said}` did.  Edit a copy, and run it: powercut run COPY.yaml
+powercut: 1
+name: {name}
+workload:
+  kind: program
+  command: {json.dumps(program.command)}
+  folder: {json.dumps(program.folder)}   # where the program starts, and its path begins
+  at_most: {options.seconds:g}s
+  state_timeout: {options.state_timeout:g}s
+disk: {{size: {json.dumps(options.size)}, atomic_unit: {options.atomic_unit}, model: none}}
+filesystem:
+  type: {options.filesystem}
+  mkfs: {json.dumps(options.mkfs)}
+  mount: {json.dumps(mount)}
+cut:
+  trigger: {{acks: {options.acks}}}   # or so many seconds after it began: {{after: 2s}}
+explore: {{budget: {budget}}}   # crash states to recover, or how long: 5min
+deadline: {deadline:g}s
+"""

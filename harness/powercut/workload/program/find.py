@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The program that a command line means where it was typed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from powercut.model.errors import UsageError
+from powercut.scenario.settings import ProgramSettings
+
+
+def find_program(command: Sequence[str]) -> ProgramSettings:
+    """The settings of the program that `command` names, seen from the working directory.
+
+    A name without a slash is looked up in PATH, as a shell does.  Raises UsageError if it is no
+    program.
+    """
+    name = command[0]
+    found = shutil.which(name)
+    if found is None:
+        why = "is not executable" if Path(name).is_file() else "there is no such program"
+        raise UsageError(
+            f"{name}: {why}",
+            hint="give the path of an executable with the verbs setup, run and check",
+        )
+    program = name if "/" in name else str(Path(found).absolute())
+    return ProgramSettings(kind="program", command=(program, *command[1:]), folder=str(Path.cwd()))

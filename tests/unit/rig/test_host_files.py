@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program that changed since its recording is noticed, whichever of its files changed."""
+
+import pytest
+
+from powercut.model.errors import HostError
+from powercut.rig.host_files import command_sha256, require_same_program, sha256_of
+from powercut.scenario.settings import Parameters, ProgramSettings
+
+
+@pytest.fixture
+def files(tmp_path):
+    for name in ("interpreter", "script"):
+        (tmp_path / name).write_text("first")
+    return tmp_path
+
+
+def cell(folder) -> Parameters:
+    words = ("./interpreter", "script", "no-such-file", "w" * 5000)
+    return Parameters(workload=ProgramSettings(kind="program", command=words, folder=str(folder)))
+
+
+def versions(folder) -> dict[str, str]:
+    words = (str(folder / "interpreter"), *cell(folder).workload.command[1:])
+    return {
+        "program_sha256": sha256_of(folder / "interpreter"),
+        "command_sha256": command_sha256(words, str(folder)),
+    }
+
+
+@pytest.mark.parametrize("name", ["interpreter", "script"])
+def test_no_file_that_the_command_names_may_change(files, name):
+    then = versions(files)
+    require_same_program(cell(files), then)
+    (files / name).write_text("second, and longer")
+    with pytest.raises(HostError, match=r"interpreter.* has changed since the recording"):
+        require_same_program(cell(files), then)
+
+
+def test_older_recordings_know_the_executable_alone(files):
+    then = versions(files)
+    del then["command_sha256"]
+    (files / "script").write_text("second, and longer")
+    require_same_program(cell(files), then)
+    (files / "interpreter").write_text("second, and longer")
+    with pytest.raises(HostError, match="has changed since"):
+        require_same_program(cell(files), then)

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`record` stands for a scenario of one cell: each option is one of its keys."""
+
+import pytest
+
+from powercut.model.errors import UsageError
+from powercut.scenario.load import parse_scenario
+from powercut.scenario.program_text import RecordOptions, name_of, program_scenario
+from powercut.scenario.settings import ProgramSettings
+
+OPTIONS = RecordOptions(
+    filesystem="btrfs", size="128MiB", atomic_unit=512, mkfs=("-O", "no-holes"),
+    mount="noatime,commit=5", acks=70, seconds=2.5, budget="5m", state_timeout=9, deadline=60,
+)  # fmt: skip
+WORDS = ("./my prog", 'a"b', "#c: {d}", "- e", "%f\\n")
+
+
+def of(words=WORDS, **changes):
+    program = ProgramSettings(kind="program", command=words, folder="/home/me #1")
+    return program_scenario(program, RecordOptions(**(vars(OPTIONS) | changes)))
+
+
+def test_every_option_is_a_key_of_the_text_that_is_kept():
+    made = of()
+    again = parse_scenario(made.text, made.path)
+    for scenario in (made, again):
+        ((_, cell),) = scenario.cells
+        assert (cell.workload.command, cell.workload.folder) == (WORDS, "/home/me #1")
+        assert (cell.workload.at_most, cell.workload.state_timeout) == (2_500_000_000, 9 * 10**9)
+        assert (cell.disk.size, cell.disk.atomic_unit) == (128 << 20, 512)
+        assert cell.disk.contract().flush_latency_ns == 0
+        assert cell.filesystem.type.value == "btrfs"
+        assert cell.filesystem.mkfs == ("-O", "no-holes")
+        assert cell.filesystem.mount == ("noatime", "commit=5")
+        assert cell.cut.trigger.acks == 70
+        assert cell.explore.budget == "5min"
+        assert cell.deadline == 62_500_000_000
+    assert again.text == made.text
+
+
+def test_a_mistake_is_told_by_its_key():
+    with pytest.raises(UsageError, match=r"disk\.size: .*64 MiB"):
+        of(size="much")
+    with pytest.raises(UsageError, match=r"explore\.budget: .*60s"):
+        of(budget="all")
+
+
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [
+        ("./mydb-test", "mydb-test"), ("/a/append.sh", "append-sh"), ("/a/My_DB", "my-db"),
+        ("./…", "program"), ("x" * 99, "x" * 64),
+    ],
+)  # fmt: skip
+def test_a_scenario_is_called_as_its_program(program, name):
+    assert name_of(program) == name
+
+
+def test_a_command_with_a_line_break_stays_in_its_comment():
+    made = of(("./x", "a\nname: b"))
+    assert made.name == "x"
+    ((_, cell),) = made.cells
+    assert cell.workload.command == ("./x", "a\nname: b")
