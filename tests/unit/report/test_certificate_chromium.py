@@ -4,23 +4,18 @@ fields of the map have their colours and patterns where they stand."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import re
-import shutil
-import signal
 import struct
-import subprocess
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
 
 import numpy as np
 import pytest
 from certificate_maker import cell_of, cells_of_yaml, certificate_of_cells, cost_of
+from chromium import HEIGHT, WIDTH, Browser, browser_in
 
 from powercut.model.verdict import Verdict
 from powercut.report.history import read_history
@@ -28,58 +23,14 @@ from powercut.report.page.certificate import certificate_html
 from powercut.report.page.history import write_history
 from powercut.scenario.choices import DiskModel
 
-WIDTH, HEIGHT = 1280, 2400
-TIMEOUT_S = 120
 SAFE, LOSSY = (0xD3, 0xEC, 0xDD), (0xF8, 0xD3, 0xCF)
 HATCH, UNKNOWN = (0xE5, 0x9A, 0x93), (0xFD, 0xEE, 0xC4)
 """The colours of certificate.css.j2 in light mode."""
 
-FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--hide-scrollbars", "--force-device-scale-factor=1", "--force-color-profile=srgb",
-    "--enable-logging=stderr", "--host-resolver-rules=MAP * ~NOTFOUND",
-)  # fmt: skip
-
-
-@dataclass
-class Browser:
-    """Chromium without a window."""
-
-    program: str
-    folder: Path
-
-    def __call__(self, page: Path, *arguments: str) -> tuple[str, str]:
-        """Opens `page`; returns stdout, and what stood on its console."""
-        run = [self.program, *FLAGS, f"--user-data-dir={self.folder / 'profile'}"]
-        run += [f"--window-size={WIDTH},{HEIGHT}", *arguments, page.as_uri()]
-        browser = subprocess.Popen(
-            run,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-            env=os.environ | {"HOME": str(self.folder)},
-        )
-        try:
-            out, errors = browser.communicate(timeout=TIMEOUT_S)
-        finally:
-            # Whatever it started dies with it.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(browser.pid, signal.SIGKILL)
-            browser.wait()
-        assert browser.returncode == 0, errors
-        console = [line for line in errors.splitlines() if "CONSOLE" in line]
-        return out, "\n".join(console)
-
 
 @pytest.fixture
 def browser(tmp_path: Path) -> Browser:
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
-    if program is None:
-        pytest.skip("no chromium: apt-get install chromium")
-    return Browser(program, tmp_path)
+    return browser_in(tmp_path)
 
 
 def picture(path: Path) -> np.ndarray:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from powercut.model.verdict import Verdict
 from powercut.report import words
+from powercut.report.page.facts import facts_of
 from powercut.report.page.pages import page
 from powercut.report.page.telling import TrialStory, tell_trial
 from powercut.store.layout import ResultDir
@@ -34,13 +35,19 @@ def html_report(result: ResultDir, run: RunResult) -> str:
         run=run,
         stories=[_story(result, cell) for cell in concerning[:DRAWN_CELLS]],
         untold=len(concerning) - DRAWN_CELLS,
-        environment=result.read_environment(),
+        facts=facts_of(run, result.read_environment()),
+        counts=[(v, number) for v in sorted(Verdict) if (number := _count(run, v))],
+        surprises=[cell for cell in run.cells if not cell.as_expected],
         words=words,
         Verdict=Verdict,
         many=any(len(cell.trials) > 1 for cell in run.cells),
         acked=sum(cell.commits_acked for cell in run.cells),
         cuts=sum(len(cell.trials) for cell in run.cells),
     )
+
+
+def _count(run: RunResult, verdict: Verdict) -> int:
+    return sum(cell.verdict is verdict for cell in run.cells)
 
 
 def _story(result: ResultDir, cell: CellResult) -> Story:

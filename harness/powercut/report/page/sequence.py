@@ -23,12 +23,12 @@ from powercut.store.loss_story import LANES, LossStory, Sign
 from powercut.store.witness import Witness, WitnessEvent
 
 WIDTH: Final = 880
-TIME: Final = 74
+TIME: Final = 80
 LANE: Final = 62
-LINE: Final = 17
+LINE: Final = 18
 GAP: Final = 7
 TOP: Final = 26
-LETTER: Final = 7.0
+LETTER: Final = 7.9
 """Width of an average letter, bold, at the size of the style sheet."""
 
 LANES_MAX: Final = 6

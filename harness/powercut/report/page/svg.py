@@ -19,7 +19,7 @@ from powercut.report import words
 from powercut.report.recording_view import I64, RecordingView
 
 WIDTH: Final = 760
-LEFT: Final = 92
+LEFT: Final = 104
 RIGHT: Final = 20
 PLOT: Final = WIDTH - LEFT - RIGHT
 CURVE_TOP: Final = 22
@@ -83,7 +83,7 @@ def _lost_bands(lost: Sequence[LsnRange], highest: int) -> Iterator[str]:
         number = sum(len(span) for span in lost)
         y = min(max((_y(first, highest) + _y(last, highest)) / 2, CURVE_TOP + 10), 140)
         text = f"lost: {words.count(number, 'record')}, LSN {first}-{last}"
-        width = round(6.3 * len(text)) + 14
+        width = round(7 * len(text)) + 14
         yield (
             f'<rect class="label" x="{LEFT + 12}" y="{y - 11:.1f}" width="{width}" '
             'height="20" rx="3"/>'
