@@ -131,7 +131,8 @@ def test_the_html_report_is_one_file_without_network(made):
     assert "@import" not in page
     assert "url(" not in page.replace("url(#hatch)", "")
     words = " ".join(tags.text.split())
-    assert "As expected: ✓ 1 SAFE , ✗ 2 LOSSY 3 power cuts in 3 cells, 906 acknowledged records, 7.3 s" in words
+    assert "As expected: ✓ 1 SAFE" in words
+    assert "✗ 2 LOSSY 3 power cuts in 3 cells, 906 acknowledged records, 7.3 s" in words
     assert "✗ LOSSY" in words
     assert "✓ SAFE" in words
     assert "--seed 4711 --only lying" in words
