@@ -22,8 +22,9 @@ from powercut.recording.trial_recording import open_trial
 from powercut.report.signature import SIGNATURE, read_signature
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.scenario.settings import Parameters
-from powercut.store.layout import ResultDir, TrialDir, TrialRecord
+from powercut.store.layout import ResultDir
 from powercut.store.manifest import check, seal
+from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.trial.judge import judge_trial
 
 RAW = {

@@ -27,8 +27,9 @@ from powercut.scenario.defaults import DEFAULTS
 from powercut.scenario.load import expand, parse_scenario
 from powercut.scenario.plan import Cell, Trial
 from powercut.store.binding import new_recording, text_digest
-from powercut.store.layout import ResultDir, TrialDir, TrialRecord
+from powercut.store.layout import ResultDir
 from powercut.store.results import RunResult, TrialResult
+from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.trial.judge import judge_trial
 
 RECORDS = 12

@@ -34,10 +34,11 @@ from powercut.recording.open_recording import IMPORT_FILE, find_recording
 from powercut.recording.state_ref import path_of, save
 from powercut.rig.scratch import scratch
 from powercut.store.files import host_errors
-from powercut.store.layout import ResultDir, TrialDir
+from powercut.store.layout import ResultDir
 from powercut.store.manifest import digest_of
 from powercut.store.packed import evidence_size, open_evidence
 from powercut.store.results import RunResult
+from powercut.store.trial_dir import TrialDir
 from powercut.store.witness import read_witness
 from powercut.trial.controls import controls_for
 from powercut.trial.judge import judge_trial

@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 
 from powercut.model.verdict import Verdict
-from powercut.store.layout import TrialDir
+from powercut.store.trial_dir import TrialDir
 
 
 class Keep(enum.Enum):

@@ -30,7 +30,8 @@ from powercut.store.certify_order import (
     read_components,
     write_components,
 )
-from powercut.store.layout import ResultDir, TrialDir, TrialRecord
+from powercut.store.layout import ResultDir
+from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.store.trial_result import TrialResult
 from powercut.trial.job import TrialJob
 from powercut.trial.judge import judge_trial

@@ -38,8 +38,9 @@ from powercut.scenario.plan import Plan
 from powercut.scenario.seeds import derive_seed
 from powercut.scenario.settings import Parameters
 from powercut.store.host_load import load_of_sessions
-from powercut.store.layout import ResultDir, TrialDir, TrialRecord, reproduce_command
+from powercut.store.layout import ResultDir, reproduce_command
 from powercut.store.results import RunResult, TrialResult
+from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.trial.judge import judge_trial
 
 

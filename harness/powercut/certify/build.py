@@ -28,10 +28,11 @@ from powercut.store.certificate import (
 )
 from powercut.store.certify_order import CertificateDir, read_components
 from powercut.store.exploration import ExploreResult, read_exploration
-from powercut.store.layout import ResultDir, TrialDir
+from powercut.store.layout import ResultDir
 from powercut.store.manifest import MANIFEST
 from powercut.store.measured import read_measured
 from powercut.store.results import CellResult
+from powercut.store.trial_dir import TrialDir
 from powercut.witness.confirm import is_analysed, seen_again
 
 

@@ -16,7 +16,8 @@ from typing import Final
 from powercut.campaign.assemble import same_run
 from powercut.campaign.keep import Keep
 from powercut.campaign.resume import Selection, check_same_components, check_same_host
-from powercut.campaign.runner import Listener, RunOptions, new_run, ready_rig, resume_run, trials_of
+from powercut.campaign.run import Listener, RunOptions, trials_of
+from powercut.campaign.runner import new_run, ready_rig, resume_run
 from powercut.certify.build import certificate_of
 from powercut.certify.words import untested
 from powercut.measure.cells import is_measurable

@@ -28,8 +28,9 @@ from powercut.recording.bound import check_scenario
 from powercut.scenario.load import parse_scenario
 from powercut.scenario.plan import Cell, Plan
 from powercut.store.certify_order import CertificateDir, Order
-from powercut.store.layout import ResultDir, TrialDir
+from powercut.store.layout import ResultDir
 from powercut.store.results import CellResult, ControlResult, TrialResult
+from powercut.store.trial_dir import TrialDir
 from powercut.trial.controls import controls_for, twin
 
 _ADDED_UP = (

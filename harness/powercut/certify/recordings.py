@@ -12,7 +12,7 @@ from powercut.explore.trial import explored
 from powercut.model.errors import DamagedRecording, PowercutError
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.store.confirmation import read_confirmation
-from powercut.store.layout import TrialDir
+from powercut.store.trial_dir import TrialDir
 from powercut.trial.judge import judge_trial
 from powercut.witness.confirm import recovered_again
 

@@ -41,8 +41,8 @@ from powercut.store.certify_order import (
     CertificateDir,
     read_certificate,
 )
-from powercut.store.layout import TrialDir
 from powercut.store.results import wanted_verdict
+from powercut.store.trial_dir import TrialDir
 from powercut.trial.controls import EXPECTED, controls_for
 
 _SHOWN_MAX: Final = 60

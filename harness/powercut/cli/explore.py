@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from powercut.explore.request import ExploreRequest, Listener
     from powercut.store.exploration import ExploreResult
-    from powercut.store.layout import TrialDir
+    from powercut.store.trial_dir import TrialDir
 
 POLICIES = (
     "durable-only",

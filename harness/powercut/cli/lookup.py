@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from powercut.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from powercut.store.layout import ResultDir, TrialDir
+    from powercut.store.layout import ResultDir
+    from powercut.store.trial_dir import TrialDir
 
 
 def find_trials(path: Path) -> list[TrialDir]:
@@ -17,7 +18,8 @@ def find_trials(path: Path) -> list[TrialDir]:
 
     Raises UsageError if there is none.
     """
-    from powercut.store.layout import ResultDir, TrialDir
+    from powercut.store.layout import ResultDir
+    from powercut.store.trial_dir import TrialDir
 
     try:
         path = path.resolve(strict=True)

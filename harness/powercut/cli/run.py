@@ -69,7 +69,8 @@ def run(
     resume: Path | None,
 ) -> int:
     """Runs scenarios, by default first-light: records, cuts the power, recovers, judges."""
-    from powercut.campaign.runner import RunOptions, resume_run, run_scenarios
+    from powercut.campaign.run import RunOptions
+    from powercut.campaign.runner import resume_run, run_scenarios
     from powercut.cli.interrupt import Resumable
     from powercut.report.terminal.progress import ProgressView
     from powercut.store.results import CampaignOutcome

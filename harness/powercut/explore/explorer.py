@@ -56,8 +56,8 @@ from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.engines import boots_recorded_kernel, records_recoveries
 from powercut.rig.scratch import scratch
 from powercut.store.exploration import ExploreResult, write_exploration
-from powercut.store.layout import TrialDir
 from powercut.store.packed import has_evidence
+from powercut.store.trial_dir import TrialDir
 
 _BATCH: Final = 16
 _BLOCK: Final = 16  # instants that stay together when they are shuffled

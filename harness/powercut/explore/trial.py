@@ -36,7 +36,7 @@ from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.host_files import require_same_program
 from powercut.scenario.settings import ControlKind, Parameters
 from powercut.store.exploration import ExplorationFinding, ExploreResult, read_exploration
-from powercut.store.layout import TrialDir, TrialRecord
+from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.store.trial_result import FindingRecord, StatesRecovered, TrialResult, lost_lsns
 from powercut.workload.port import AcksByLines, Continues
 from powercut.workload.table import workload_of

@@ -27,7 +27,7 @@ from powercut.recover.port import ImageWrite, RecordsRecoveries, SecondLook, Tra
 from powercut.rig.engine_choice import EngineChoice
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.scratch import scratch
-from powercut.store.layout import TrialDir
+from powercut.store.trial_dir import TrialDir
 from powercut.workload.port import AcksByLines, StateClaims
 from powercut.workload.table import workload_of
 

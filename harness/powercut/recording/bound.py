@@ -28,8 +28,8 @@ from powercut.model.errors import DamagedRecording
 from powercut.model.operations import Packet
 from powercut.model.timeline import Timeline
 from powercut.store.binding import text_digest
-from powercut.store.layout import TrialDir, TrialRecord
 from powercut.store.packed import evidence_bytes
+from powercut.store.trial_dir import TrialDir, TrialRecord
 
 _NO_PROMISES: Final = frozenset({"flush_latency_ns", "fua_latency_ns"})
 """What a contract says besides what it promises: how long things take is on the log's clock."""

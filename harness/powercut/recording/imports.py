@@ -46,7 +46,7 @@ from powercut.recording.open_recording import IMPORT_FILE, Recording
 from powercut.recover.plan import RecoveryPlan
 from powercut.rig import commands
 from powercut.store.files import copy_sparse, host_errors, write_atomic
-from powercut.store.layout import TrialDir
+from powercut.store.trial_dir import TrialDir
 from powercut.workload.port import MOUNT_POINT
 from powercut.workload.wal.commands import CHANNEL_IN_GUEST, WAL_IN_GUEST
 

@@ -22,7 +22,7 @@ from powercut.model.timeline import Timeline
 from powercut.model.wal import WalLayout
 from powercut.recover.plan import RecoveryPlan
 from powercut.scenario.settings import Parameters
-from powercut.store.layout import TrialDir
+from powercut.store.trial_dir import TrialDir
 from powercut.workload.port import Promises
 from powercut.workload.wal.promises import WalPromises
 

@@ -32,7 +32,7 @@ from powercut.crash.states import Again, CrashState, Kept, Move
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.verdict import LsnRange
 from powercut.store.files import host_errors, write_atomic
-from powercut.store.layout import TrialDir
+from powercut.store.trial_dir import TrialDir
 
 __all__ = [
     "FORMAT",

@@ -22,7 +22,7 @@ from powercut.recording.open_recording import RecordedSystem, Recording
 from powercut.recover.plan import RecoveryPlan
 from powercut.rig import commands
 from powercut.scenario.settings import Parameters
-from powercut.store.layout import TrialDir, TrialRecord
+from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.workload.port import AcksByLines, Promises
 from powercut.workload.table import workload_of
 from powercut.workload.wal.commands import wal_layout

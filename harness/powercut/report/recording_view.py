@@ -18,7 +18,7 @@ from powercut.model.observation import Observation
 from powercut.model.timeline import RequestKind, Timeline
 from powercut.model.units import NEVER
 from powercut.recording.bound import read_acks, read_disk_log
-from powercut.store.layout import TrialDir
+from powercut.store.trial_dir import TrialDir
 
 I64 = npt.NDArray[np.int64]
 

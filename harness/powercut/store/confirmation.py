@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import LsnRange
 from powercut.store.files import write_atomic
-from powercut.store.layout import TrialDir
 from powercut.store.record import Record
+from powercut.store.trial_dir import TrialDir
 
 CONFIRMATION_FILE: Final = "confirmation.json"
 

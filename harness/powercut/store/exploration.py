@@ -13,8 +13,8 @@ from pydantic import ValidationError
 from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import Confirmed, FindingKind, LsnRange
 from powercut.store.files import write_atomic
-from powercut.store.layout import TrialDir
 from powercut.store.record import Record
+from powercut.store.trial_dir import TrialDir
 from powercut.store.trial_result import VerdictName
 
 EXPLORATION_FORMAT: Final = "powercut-exploration/1"

@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import Confirmed, FindingKind, LsnRange
 from powercut.store.files import write_atomic
-from powercut.store.layout import TrialDir
 from powercut.store.record import Record
+from powercut.store.trial_dir import TrialDir
 
 WITNESS_FORMAT: Final = "powercut-witness/1"
 _NAME: Final = "witness.json"

@@ -15,7 +15,7 @@ from powercut.rig.rig import Rig
 from powercut.rig.set_up import Deadline
 from powercut.scenario.plan import Trial, TriggerKind
 from powercut.scenario.settings import ControlKind, Parameters
-from powercut.store.layout import TrialDir
+from powercut.store.trial_dir import TrialDir
 from powercut.workload.port import Run, Workload
 from powercut.workload.table import workload_of
 

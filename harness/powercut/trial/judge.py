@@ -35,8 +35,8 @@ from powercut.model.wal import WalLayout
 from powercut.recording.bound import read_acks, read_disk_log
 from powercut.recording.trial_recording import under_cut
 from powercut.rig import commands
-from powercut.store.layout import TrialDir, TrialRecord
 from powercut.store.results import AckInstants, Exposure, TrialResult
+from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.store.trial_result import lost_lsns
 from powercut.trial.judge_lines import judge_lines
 from powercut.trial.loss_story import story_of

@@ -17,8 +17,8 @@ from powercut.model.units import NEVER
 from powercut.model.verdict import Finding, FindingKind, Verdict
 from powercut.recording.bound import doubts_of, read_disk_log, read_lines
 from powercut.scenario.settings import ControlKind
-from powercut.store.layout import TrialDir, TrialRecord
 from powercut.store.results import TrialResult
+from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.trial.observation import observation_of
 from powercut.workload.port import AcksByLines, Promises
 

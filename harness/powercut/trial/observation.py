@@ -7,7 +7,7 @@ from powercut.disk.pclog import host_failures
 from powercut.model.errors import DamagedRecording
 from powercut.model.observation import Observation
 from powercut.recording.bound import read_recovery_log
-from powercut.store.layout import TrialDir, TrialRecord
+from powercut.store.trial_dir import TrialDir, TrialRecord
 
 
 def observation_of(directory: TrialDir, record: TrialRecord) -> Observation:

@@ -32,7 +32,7 @@ from powercut.rig.scratch import scratch
 from powercut.rig.set_up import mount_disk, prepare_disk
 from powercut.scenario.plan import Trigger, TriggerKind
 from powercut.store.binding import new_recording
-from powercut.store.layout import TrialDir, TrialRecord
+from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.trial.host_files import HostFilesRecording
 from powercut.trial.job import GRACE_S, RecordingInProgress, Stopwatch, TrialJob
 

@@ -17,8 +17,8 @@ from powercut.model.errors import HostError, PowercutError
 from powercut.model.verdict import FindingKind, Verdict
 from powercut.recording.materialize import cut_state, open_recording
 from powercut.store.confirmation import Confirmation, read_confirmation, write_confirmation
-from powercut.store.layout import TrialDir
 from powercut.store.results import TrialResult
+from powercut.store.trial_dir import TrialDir
 
 _NEVER_NAMED: Final = frozenset({FindingKind.NOT_RECOVERED, FindingKind.UNREADABLE})
 """What no analysis of what is on the medium can tell: a system that does not come back, and a

@@ -28,7 +28,7 @@ from powercut.recording import state_ref
 from powercut.recording.imports import open_import
 from powercut.recording.open_recording import Recording
 from powercut.rig.engine_choice import EngineChoice
-from powercut.store.layout import TrialDir
+from powercut.store.trial_dir import TrialDir
 
 MODELS: Final = (Model.EPOCH, Model.PREFIX)
 

@@ -20,8 +20,9 @@ from powercut.certify.verify import examine
 from powercut.cli.main import cli
 from powercut.model.verdict import Verdict
 from powercut.store.certify_order import CertificateDir, Order, RunComponents, write_components
-from powercut.store.layout import ResultDir, TrialDir
+from powercut.store.layout import ResultDir
 from powercut.store.packed import PACK
+from powercut.store.trial_dir import TrialDir
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,8 @@ from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import FindingKind, Verdict
 from powercut.recording.bound import binding_text
 from powercut.recording.trial_recording import open_trial
-from powercut.store.layout import ResultDir, TrialDir
+from powercut.store.layout import ResultDir
+from powercut.store.trial_dir import TrialDir
 from powercut.trial.judge import judge_trial
 from powercut.trial.record import TrialJob
 

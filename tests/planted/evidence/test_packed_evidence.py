@@ -19,8 +19,9 @@ from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import Verdict
 from powercut.recording.materialize import materialize, open_recording, resolve_state
 from powercut.store import packed
-from powercut.store.layout import ResultDir, TrialDir
+from powercut.store.layout import ResultDir
 from powercut.store.packed import PACK, evidence_bytes
+from powercut.store.trial_dir import TrialDir
 from powercut.trial.judge import judge_trial
 
 PACKABLE = tuple(name for name in packed.PACKABLE if name != "lines.bin")

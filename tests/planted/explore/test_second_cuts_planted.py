@@ -42,7 +42,7 @@ from powercut.scenario.settings import (
     Parameters,
     WalSettings,
 )
-from powercut.store.layout import TrialDir, TrialRecord
+from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.workload.wal.commands import wal_layout
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))

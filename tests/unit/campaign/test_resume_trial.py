@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from powercut.campaign.resume import check_same_components, earlier_result
-from powercut.campaign.runner import RunOptions, resume_run
+from powercut.campaign.run import RunOptions
+from powercut.campaign.runner import resume_run
 from powercut.model.errors import DamagedRecording, HostError, UsageError
 from powercut.model.verdict import Verdict
 from powercut.scenario.plan import Trial, draw_trials
@@ -17,7 +18,8 @@ from powercut.scenario.settings import ControlKind, Parameters
 from powercut.store.certificate import Component
 from powercut.store.certify_order import RunComponents, read_components
 from powercut.store.files import locked
-from powercut.store.layout import ResultDir, TrialDir, TrialRecord
+from powercut.store.layout import ResultDir
+from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.store.trial_result import TrialResult
 from powercut.trial.job import TrialJob
 

@@ -20,10 +20,11 @@ from powercut.scenario.load import expand, parse_scenario
 from powercut.scenario.plan import Trial, draw_trials
 from powercut.scenario.settings import ControlKind, Parameters
 from powercut.store.certify_order import CertificateDir, Order
-from powercut.store.layout import ResultDir, TrialRecord
+from powercut.store.layout import ResultDir
 from powercut.store.measured import MEASUREMENT_FILE, read_measured
 from powercut.store.measurement import Measurement
 from powercut.store.results import RunResult
+from powercut.store.trial_dir import TrialRecord
 from powercut.store.trial_result import Exposure, TrialResult
 
 TEXT = """powercut: 1

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from runs_by_hand import make_run
 
-from powercut.campaign.runner import _Run
+from powercut.campaign.run import Run
 from powercut.cli.console import PlainConsole
 from powercut.cli.interrupt import Resumable
 from powercut.model.errors import UsageError
@@ -64,7 +64,7 @@ def test_it_says_what_is_kept_and_how_to_go_on(tmp_path, monkeypatch, capsys, ve
 
 
 def test_it_does_not_wait_for_what_is_under_way():
-    run = object.__new__(_Run)
+    run = object.__new__(Run)
     run.jobs, run.interrupted = 1, threading.Event()
     under_way, release = threading.Event(), threading.Event()
 

@@ -24,7 +24,7 @@ from powercut.scenario.settings import (
     WalSettings,
 )
 from powercut.store.exploration import ExploreResult
-from powercut.store.layout import TrialDir, TrialRecord
+from powercut.store.trial_dir import TrialDir, TrialRecord
 
 RUN_ID = bytes(range(16))
 DISK = 64 << 10

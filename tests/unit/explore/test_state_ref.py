@@ -13,7 +13,7 @@ from powercut.crash.states import Again, CrashState, Kept, Move, StateSpace
 from powercut.explore.state_images import StateImages
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.recording import state_ref
-from powercut.store.layout import TrialDir
+from powercut.store.trial_dir import TrialDir
 
 STATE = CrashState(77, (1, 4), (Kept(4, 512, 1024),), (Move(1, 4),), policy="torn")
 

@@ -11,7 +11,7 @@ from powercut.model.timeline import Timeline
 from powercut.model.wal import LayoutKind, WalLayout, record_bytes
 from powercut.recording.open_recording import Recording
 from powercut.recover.plan import RecoveryPlan
-from powercut.store.layout import TrialDir
+from powercut.store.trial_dir import TrialDir
 
 RUN_ID = bytes(range(16))
 RECORD = 512

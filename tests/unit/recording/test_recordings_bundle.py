@@ -19,7 +19,8 @@ from powercut.campaign.bundle import _refuse_programs, is_bundle, unpack
 from powercut.model.errors import DamagedRecording, HostError, UsageError
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.scenario.settings import MachineSettings, Parameters
-from powercut.store.layout import ResultDir, TrialDir, TrialRecord
+from powercut.store.layout import ResultDir
+from powercut.store.trial_dir import TrialDir, TrialRecord
 
 CONTENT = b"content" * 100
 DIGEST = hashlib.sha256(CONTENT).hexdigest()

@@ -27,9 +27,10 @@ from powercut.store.certificate import (
     NotTested,
     SealedRecording,
 )
-from powercut.store.layout import ResultDir, TrialDir
+from powercut.store.layout import ResultDir
 from powercut.store.measurement import Cost, RequestCounts, WireAccount
 from powercut.store.results import CellResult
+from powercut.store.trial_dir import TrialDir
 from powercut.store.trial_result import Exposure, Latency
 
 QEMU = Component(

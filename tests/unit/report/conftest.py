@@ -16,7 +16,7 @@ from powercut.paths import SCENARIOS
 from powercut.scenario.load import expand, load_scenario
 from powercut.scenario.plan import Cell
 from powercut.scenario.settings import ControlKind, Expect
-from powercut.store.layout import ResultDir, TrialRecord, reproduce_command
+from powercut.store.layout import ResultDir, reproduce_command
 from powercut.store.results import (
     CellResult,
     ControlResult,
@@ -25,6 +25,7 @@ from powercut.store.results import (
     StatesRecovered,
     TrialResult,
 )
+from powercut.store.trial_dir import TrialRecord
 
 CONTROL = ControlResult(
     kind=ControlKind.LYING_DISK,

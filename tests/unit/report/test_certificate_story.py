@@ -16,7 +16,7 @@ from powercut.model.wal import LayoutKind, WalLayout, record_bytes
 from powercut.report.page import telling
 from powercut.report.page.sequence import Step, loss_svg, sequence_svg, witness_svg
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
-from powercut.store.layout import TrialDir
+from powercut.store.trial_dir import TrialDir
 from powercut.store.trial_result import TrialResult
 from powercut.store.witness import DroppedWrite, Witness, WitnessEvent
 from powercut.trial.loss_story import story_of

@@ -33,7 +33,7 @@ from powercut.scenario.settings import (
 )
 from powercut.scenario.settings_cut import CutSettings
 from powercut.store.binding import new_recording
-from powercut.store.layout import TrialDir, TrialRecord
+from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.store.trial_result import TrialResult
 from powercut.trial.judge import judge_trial
 from powercut.workload.wal.commands import wal_layout

@@ -25,7 +25,7 @@ from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.scenario.settings import DiskSettings, FilesystemSettings, Parameters
 from powercut.scenario.settings_program import ProgramSettings
 from powercut.store.binding import new_recording
-from powercut.store.layout import TrialDir, TrialRecord
+from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.trial.judge import judge_trial
 
 SECTOR = 4096

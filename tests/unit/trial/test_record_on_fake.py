@@ -18,7 +18,7 @@ from powercut.rig.rig import Rig
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.scenario.settings import DiskSettings, FilesystemSettings, Parameters, WalSettings
 from powercut.scenario.settings_cut import CutSettings
-from powercut.store.layout import TrialDir
+from powercut.store.trial_dir import TrialDir
 from powercut.trial.job import TrialJob
 from powercut.trial.judge import judge_trial
 from powercut.trial.record import record_trial

@@ -19,7 +19,7 @@ from powercut.campaign.verify import verify
 from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import FindingKind, Verdict
 from powercut.rig.set_up import Deadline
-from powercut.store.layout import TrialDir
+from powercut.store.trial_dir import TrialDir
 from powercut.trial.record import _GuestRecording
 
 SLOW = "cut: {trigger: {acks: 1000000}}\ncontrols: none\n"

@@ -32,7 +32,8 @@ from powercut.rig.rig import Rig
 from powercut.scenario.load import expand, parse_scenario
 from powercut.store.certify_order import CertificateDir
 from powercut.store.confirmation import write_confirmation
-from powercut.store.layout import ResultDir, TrialDir
+from powercut.store.layout import ResultDir
+from powercut.store.trial_dir import TrialDir
 from powercut.witness.confirm import confirm
 
 HEAD = """powercut: 1

@@ -75,7 +75,7 @@ def say(*words: object) -> str:
 
 
 def trial(made, cell):
-    from powercut.store.layout import TrialDir
+    from powercut.store.trial_dir import TrialDir
 
     return TrialDir(made[0] / "cells" / cell / "0001", made[0])
 

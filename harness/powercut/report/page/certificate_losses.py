@@ -18,7 +18,7 @@ from powercut.model.errors import PowercutError
 from powercut.model.verdict import Verdict
 from powercut.report.page.telling import TrialStory, tell_trial
 from powercut.store.certificate import Certificate, CertifiedCell
-from powercut.store.layout import TrialDir
+from powercut.store.trial_dir import TrialDir
 from powercut.store.trial_result import TrialResult
 
 DRAWN_MAX: Final = 24

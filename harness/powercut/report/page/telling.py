@@ -14,7 +14,7 @@ from powercut.report.page.sequence import loss_svg, witness_svg
 from powercut.report.page.svg import timeline_svg
 from powercut.report.recording_view import view_of
 from powercut.report.terminal.story import last_moments
-from powercut.store.layout import TrialDir
+from powercut.store.trial_dir import TrialDir
 from powercut.store.trial_result import TrialResult
 from powercut.store.witness import Witness, read_witness
 

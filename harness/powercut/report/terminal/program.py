@@ -31,8 +31,9 @@ from powercut.report import words
 from powercut.report.terminal.table import STYLES
 from powercut.scenario.settings import ProgramSettings
 from powercut.store.exploration import ExplorationFinding, ExploreResult, read_exploration
-from powercut.store.layout import ResultDir, TrialDir
+from powercut.store.layout import ResultDir
 from powercut.store.results import CellResult, RunResult, TrialResult
+from powercut.store.trial_dir import TrialDir
 
 _NAME_WIDTH: Final = 13
 _INDENT: Final = 4

@@ -20,8 +20,9 @@ from powercut.report.recording_view import RecordingView, view_of
 from powercut.report.terminal.story import last_moments
 from powercut.report.terminal.table import STYLES, print_run
 from powercut.report.terminal.witness import print_witness
-from powercut.store.layout import ResultDir, TrialDir
+from powercut.store.layout import ResultDir
 from powercut.store.results import CellResult, RunResult, TrialResult
+from powercut.store.trial_dir import TrialDir
 from powercut.store.witness import read_witness
 
 SHOWN_EXTENTS = 12

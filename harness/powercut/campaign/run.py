@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One run of one scenario: all trials of all cells, then the controls that their verdicts need."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from powercut import __version__
+from powercut.campaign.assemble import (
+    Known,
+    Outcome,
+    as_control,
+    cell_results,
+    distinct_controls,
+    missing_controls,
+    outcomes_of_cells,
+    same_run,
+)
+from powercut.campaign.confidence import (
+    Aim,
+    aims_at,
+    in_words,
+    past_seconds,
+    seconds_of,
+    total_seconds,
+)
+from powercut.campaign.keep import Keep, keep_or_drop
+from powercut.campaign.resume import (
+    SESSIONS,
+    earlier_result,
+)
+from powercut.explore.trial import explored
+from powercut.model.events import (
+    Notice,
+    Phase,
+    RunEvent,
+    RunFinished,
+    RunStarted,
+    TrialFinished,
+    TrialPhase,
+)
+from powercut.model.verdict import Verdict
+from powercut.rig.engine_shelf import EngineShelf
+from powercut.rig.load_meter import LoadMeter
+from powercut.rig.rig import Rig
+from powercut.rig.run_id import run_id_of
+from powercut.scenario.load import Scenario
+from powercut.scenario.plan import Cell, Plan, Trial, draw_trials
+from powercut.scenario.settings import Expect, Parameters
+from powercut.store.binding import text_digest
+from powercut.store.host_load import LOAD, load_of_sessions
+from powercut.store.layout import ResultDir
+from powercut.store.results import RunResult, TrialResult, wanted_verdict
+from powercut.store.trial_dir import TrialDir
+from powercut.trial.controls import Control, controls_for
+from powercut.trial.job import TrialJob
+from powercut.trial.judge import judge_trial
+from powercut.trial.record import record_trial
+
+Listener = Callable[[RunEvent], None]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How runs are made, as far as it does not change what comes out."""
+
+    jobs: int = 1
+    """Trials at the same time."""
+
+    keep: Keep = Keep.ALL
+    """Which recordings stay."""
+
+    on_event: Listener = lambda _: None
+    """Is told what happens, from several threads."""
+
+    controls: dict[str, TrialDir] = field(default_factory=dict)
+    """Controls that runs have made, by `same_run`: each is made once, for all runs."""
+
+
+def trials_of(plan: Plan) -> int:
+    """How many trials `plan` takes, controls included, if all turns out as expected."""
+    controls = {
+        same_run(control.parameters)
+        for cell in plan.cells
+        for control in controls_for(
+            cell.parameters, Verdict.SAFE if cell.expect is Expect.SAFE else Verdict.LOSSY
+        )
+    }
+    own = {same_run(cell.parameters) for cell in plan.cells}
+    return plan.trials + len(controls - own)
+
+
+def _is_loss(result: TrialResult) -> bool:
+    return result.verdict is Verdict.LOSSY
+
+
+class Run:
+    """One run of one plan, from its start or from where it was interrupted."""
+
+    def __init__(
+        self,
+        rig: Rig,
+        scenario: Scenario,
+        plan: Plan,
+        directory: ResultDir,
+        options: RunOptions,
+        aim: Aim | None,
+        environment: Mapping[str, Any],
+    ) -> None:
+        self.rig = rig
+        self.scenario = scenario
+        self.plan = plan
+        self.directory = directory
+        self.options = options
+        self.jobs = options.jobs
+        self.on_event = options.on_event
+        self.aim = aim
+        self.environment = environment
+        self.shelf = EngineShelf()
+        self.interrupted = threading.Event()
+
+    def run(self) -> RunResult:
+        """All trials, then the controls, then the verdicts; on disk when this returns."""
+        start, meter = time.monotonic(), LoadMeter()
+        sessions = self.environment[SESSIONS]
+        before_s = sum(session.get("seconds", 0.0) for session in sessions)
+        reproduce = self.directory.write_reproduce(self.plan.seed)
+        self._announce()
+        with self.shelf:
+            trials = self._run_cells()
+            known = outcomes_of_cells(self.plan, trials)
+            known |= self._run_controls(missing_controls(self.plan, trials, known))
+        if load := meter.read():
+            sessions[-1][LOAD] = load.model_dump()
+            self.directory.write_environment(self.environment)
+        cells = cell_results(self.plan, trials, known, self.directory)
+        result = RunResult.of(
+            powercut=__version__,
+            scenario=self.plan.scenario,
+            description=self.plan.description,
+            scenario_file=str(self.scenario.path),
+            seed=self.plan.seed,
+            started=str(self.environment["started"]),
+            seconds=round(before_s + time.monotonic() - start, 3),
+            cells=cells,
+            controls=distinct_controls(cells),
+            reproduce=reproduce,
+            result_directory=str(self.directory.path),
+            load=load_of_sessions(sessions),
+        )
+        self.directory.write_verdict(result)
+        self.on_event(RunFinished(self.plan.scenario, result.verdict, self.directory.path))
+        return result
+
+    @contextmanager
+    def _workers(self) -> Iterator[ThreadPoolExecutor]:
+        """Threads for trials.  An interrupt does not wait for those that are under way."""
+        pool = ThreadPoolExecutor(self.jobs)
+        try:
+            yield pool
+        except KeyboardInterrupt:
+            self.interrupted.set()
+            raise
+        finally:
+            interrupted = self.interrupted.is_set()
+            pool.shutdown(wait=not interrupted, cancel_futures=interrupted)
+
+    def _announce(self) -> None:
+        """Says how much there is to do if everything turns out as expected."""
+        self.on_event(
+            RunStarted(
+                scenario=self.plan.scenario,
+                seed=self.plan.seed,
+                cells=tuple(cell.name for cell in self.plan.cells),
+                trials=trials_of(self.plan),
+                directory=self.directory.path,
+            )
+        )
+
+    def _run_cells(self) -> dict[str, list[TrialResult]]:
+        """Every trial of every cell, in the order of the plan."""
+        work = [(cell, trial) for cell in self.plan.cells for trial in cell.trials]
+        done = {} if self.aim is None else self._estimate(self.aim)
+        lost: set[str] = {name for (name, _), result in done.items() if _is_loss(result)}
+
+        def run(item: tuple[Cell, Trial]) -> None:
+            cell, trial = item
+            key = (cell.name, trial.number)
+            if key in done or (self.aim is not None and aims_at(cell) and cell.name in lost):
+                return
+            done[key] = self._trial(cell.name, cell.parameters, trial)
+            if _is_loss(done[key]):
+                lost.add(cell.name)
+
+        with self._workers() as pool:
+            for _ in pool.map(run, work):
+                pass
+        left_out = len(work) - len(done)
+        if left_out:
+            text = f"{left_out:,} cuts are left out: after a loss they could change nothing."
+            self.on_event(Notice(text))
+        return {
+            cell.name: [
+                done[cell.name, trial.number]
+                for trial in cell.trials
+                if (cell.name, trial.number) in done
+            ]
+            for cell in self.plan.cells
+        }
+
+    def _estimate(self, aim: Aim) -> dict[tuple[str, int], TrialResult]:
+        """Says how many cuts there will be, and how long they take.
+
+        Where no earlier run tells, one cut is made to see; it counts like any other.
+        """
+        self.on_event(Notice(f"{aim}."))
+        known = past_seconds(self.directory.path.parent.parent, self.plan)
+        done: dict[tuple[str, int], TrialResult] = {}
+        source = "as in earlier runs"
+        new = [c for c in self.plan.cells if aims_at(c) and same_run(c.parameters) not in known]
+        if new:
+            cell, trial = new[0], new[0].trials[0]
+            result = self._trial(cell.name, cell.parameters, trial)
+            done[cell.name, trial.number] = result
+            known |= {same_run(c.parameters): seconds_of([result]) or 0.0 for c in new}
+            source = "as the first one"
+        seconds = total_seconds(self.plan, known, self.jobs)
+        if seconds is not None:
+            text = f"{self.plan.trials:,} cuts take {in_words(seconds)} here, if they go {source}."
+            self.on_event(Notice(text))
+        return done
+
+    def _run_controls(self, wanted: dict[str, tuple[str, Control]]) -> Known:
+        def run(item: tuple[str, tuple[str, Control]]) -> Outcome:
+            key, (name, control) = item
+            (trial,) = draw_trials(self.plan.seed, name, control.parameters, 1)
+            place = self.directory.place_of(name, 1, control=True)
+            made = self.options.controls.get(key)
+            if made is not None and not place.path.exists():
+                place.adopt_recording(made)
+            result = self._trial(name, control.parameters, trial, control)
+            self.options.controls.setdefault(key, place)
+            return Outcome.of(f"control {name}", result)
+
+        with self._workers() as pool:
+            return dict(zip(wanted, pool.map(run, wanted.items()), strict=True))
+
+    def _trial(
+        self, name: str, parameters: Parameters, trial: Trial, control: Control | None = None
+    ) -> TrialResult:
+        """Makes and judges one trial, unless it is there already."""
+        start = time.monotonic()
+
+        def notify(phase: Phase) -> None:
+            self.on_event(TrialPhase(name, trial.number, phase))
+
+        kind = None if control is None else control.kind
+        directory = self.directory.place_of(name, trial.number, control=control is not None)
+        run_id = run_id_of(trial.seed)
+        digest = text_digest(self.scenario.text.encode())
+        job = TrialJob(self.plan.scenario, name, parameters, trial, run_id, kind, digest)
+        result = earlier_result(directory, job, self.shelf)
+        earlier = result is not None
+        if result is None:
+            directory = self.directory.trial(name, trial.number, control=control is not None)
+            record_trial(self.rig, job, directory, notify)
+            notify(Phase.JUDGE)
+            result = judge_trial(directory)
+            notify(Phase.EXPLORE)
+            result = explored(directory, result, shelf=self.shelf)
+            if (
+                self.interrupted.is_set()
+            ):  # its engine may have been taken away: judged when resumed
+                raise CancelledError
+            directory.write_verdict(result)
+        wanted = wanted_verdict(parameters.expect) if control is None else control.expected
+        worth = result.verdict if control is None else as_control(result)
+        keep_or_drop(directory, worth, wanted, self.options.keep, control=control is not None)
+        self.on_event(
+            TrialFinished(
+                cell=name,
+                trial=trial.number,
+                verdict=result.verdict,
+                acked=result.commits_acked,
+                lost=result.commits_lost,
+                seconds=round(time.monotonic() - start, 3),
+                control=control is not None,
+                as_expected=worth is wanted,
+                earlier=earlier,
+            )
+        )
+        return result

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The folder of one trial: what it was to do, its evidence, its seal and its verdict.
+
+powercut.store.layout says which files lie in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from powercut.model.binding import Binding
+from powercut.model.errors import DamagedRecording
+from powercut.model.observation import Observation
+from powercut.scenario.plan import Trial, Trigger
+from powercut.scenario.settings import ControlKind, Parameters
+from powercut.store import manifest
+from powercut.store.binding import binding_of
+from powercut.store.files import (
+    host_errors,
+    link_or_copy,
+    remove_tree,
+    write_atomic,
+)
+from powercut.store.observation import read_observation, write_observation
+from powercut.store.packed import PACK, pack, packed_names
+from powercut.store.record import read_model
+from powercut.store.results import TrialResult
+
+TRIAL_FORMAT: Final = "powercut-trial/1"
+_UNSEALED: Final = frozenset({manifest.MANIFEST, "verdict.json", "exploration.json", PACK})
+_LEFT: Final = (_UNSEALED - {PACK}) | {"trial.json", "confirmation.json"}
+_sharing = threading.Lock()
+
+
+class TrialRecord(BaseModel):
+    """trial.json: what a trial was to do, and what was learned while it did it.
+
+    With the files beside it, enough to judge it again anywhere.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: str = TRIAL_FORMAT
+    powercut: str
+    scenario: str
+    cell: str
+    control: ControlKind | None = None
+    parameters: Parameters
+    trial: Trial
+    run_id: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
+    scenario_sha256: str = ""  # of the scenario's text; empty: an earlier powercut recorded it
+    recording: str = ""  # 32 hex digits that no other recording has; empty likewise
+    trouble: str = ""  # why the recording is not what it should be; empty if it is
+    damage: tuple[str, ...] = ()  # what the host did to the recording: it convicts nobody
+    pinged: bool = False  # whether pings tied the guest's clock to the host's
+    cut_ns: int | None = None  # the instant of the cut; None if it never came
+    versions: dict[str, str] = {}  # of QEMU and of the guest's kernel, with digests
+    guest_facts: dict[str, str] = {}
+    recovery_facts: dict[str, str] = {}
+    timings_s: dict[str, float] = {}
+    extra: dict[str, Any] = {}
+
+    @property
+    def trigger(self) -> Trigger:
+        """When the trial was to cut."""
+        return self.trial.trigger
+
+
+class TrialDir:
+    """The folder of one trial."""
+
+    def __init__(self, path: Path, run: Path) -> None:
+        self.path = path
+        self.run = run
+
+    @property
+    def relative(self) -> str:
+        """The folder as verdict.json names it: below that of the run."""
+        return self.path.relative_to(self.run).as_posix()
+
+    @property
+    def base_image(self) -> Path:
+        """The disk at power-on; never modified."""
+        return self.path / "base.img"
+
+    @property
+    def disk_log(self) -> Path:
+        """The disk log of the run, without its suffixes .log and .data."""
+        return self.path / "disk"
+
+    @property
+    def recovery_log(self) -> Path:
+        """The disk log of recovery, without its suffixes .log and .data."""
+        return self.path / "recovery"
+
+    @property
+    def history(self) -> Path:
+        """What the guest said, as it was received (see powercut.channel.history_file)."""
+        return self.path / "history.bin"
+
+    @property
+    def lines(self) -> Path:
+        """What a program said, as it was received (see powercut.channel.lines)."""
+        return self.path / "lines.bin"
+
+    @property
+    def untouched(self) -> Path:
+        """What a program's check found on the disk at power-on, on which only `setup` has run."""
+        return self.path / "untouched.json"
+
+    @property
+    def console(self) -> Path:
+        """What the machine printed during the run."""
+        return self.path / "console.txt"
+
+    def adopt_base(self, image: Path) -> Path:
+        """Makes `image`, which must never change again, the base image of the recording.
+
+        The recordings of a run share one file for each content, in `bases/`.
+        """
+        shared = self.run / "bases" / f"{manifest.digest_of(image)}.img"
+        with host_errors(shared), _sharing:  # trials at the same time adopt the same image
+            shared.parent.mkdir(exist_ok=True)
+            if not shared.exists():
+                unfinished = shared.with_suffix(f".{os.getpid()}.tmp")
+                link_or_copy(image, unfinished)
+                unfinished.rename(shared)
+        link_or_copy(shared, self.base_image)
+        return self.base_image
+
+    def write_record(self, record: TrialRecord) -> None:
+        """Writes trial.json; again and again as more is known, until the seal."""
+        write_atomic(self.path / "trial.json", record.model_dump_json(indent=1).encode() + b"\n")
+
+    def read_record(self) -> TrialRecord:
+        """Reads trial.json; raises DamagedRecording."""
+        return read_model(self.path / "trial.json", TrialRecord)
+
+    def read_binding(self) -> Binding:
+        """The binding that all evidence in the folder has to have; raises DamagedRecording."""
+        path = self.path / "trial.json"
+        try:
+            return binding_of(json.loads(path.read_bytes()))
+        except OSError as error:
+            raise DamagedRecording(f"{path}: {error.strerror}") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise DamagedRecording(
+                f"{path}: does not say whose recording it is: {error!r}"
+            ) from error
+
+    def write_observation(self, observation: Observation) -> None:
+        """Writes observation.json, bound to the recording."""
+        write_observation(self.path / "observation.json", observation, self.read_binding())
+
+    def write_untouched(self, observation: Observation) -> None:
+        """Writes untouched.json, bound to the recording."""
+        write_observation(self.untouched, observation, self.read_binding())
+
+    def read_untouched(self) -> Observation:
+        """Reads untouched.json; raises DamagedRecording as `read_observation`."""
+        return read_observation(self.untouched, self.read_binding())
+
+    def read_observation(self) -> Observation:
+        """Reads observation.json; raises DamagedRecording, also if it is of another recording."""
+        return read_observation(self.path / "observation.json", self.read_binding())
+
+    def write_text(self, name: str, text: str) -> None:
+        """Writes a text that belongs to the recording, such as a console."""
+        write_atomic(self.path / name, text.encode(errors="replace"))
+
+    def seal_recording(self) -> None:
+        """Makes all evidence durable and writes the manifest; again if evidence was added.
+
+        To be called before judging.  Raises HostError.
+        """
+        with host_errors(self.path):
+            names = {entry.name for entry in self.path.iterdir() if not entry.name.startswith(".")}
+        names |= set(packed_names(self.path))
+        manifest.seal(self.path, names - _UNSEALED)
+
+    def check_seal(self) -> tuple[str, ...]:
+        """The sealed files, all as they were; raises DamagedRecording naming those not."""
+        return manifest.check(self.path)
+
+    def check_record(self) -> None:
+        """Of the seal what stays when evidence is dropped: trial.json.
+
+        Raises DamagedRecording if it is not as it was.
+        """
+        manifest.check(self.path, only=("trial.json",))
+
+    def pack(self) -> None:
+        """Makes the evidence small; the seal stays as it is, and what is read is the same.
+
+        Raises HostError and DamagedRecording.
+        """
+        pack(self.path, self.read_binding().run_id)
+
+    @property
+    def sealed(self) -> bool:
+        """Whether the recording was complete and durable before anything else happened."""
+        return (self.path / manifest.MANIFEST).is_file()
+
+    @property
+    def kept(self) -> bool:
+        """Whether the evidence itself is there, and not only what is said about it."""
+        return self.sealed and any(entry.name not in _LEFT for entry in self.path.iterdir())
+
+    def drop_evidence(self) -> None:
+        """Removes what was recorded; the manifest, trial.json and what was found stay.
+
+        So the recording can still be told by its digest, and can be judged no more.
+        """
+        with host_errors(self.path):
+            for entry in self.path.iterdir():
+                if entry.name not in _LEFT:
+                    remove_tree(entry) if entry.is_dir() else entry.unlink()
+
+    def adopt_recording(self, other: TrialDir) -> None:
+        """Takes over another run's recording and what was found in it; they share the files.
+
+        Raises HostError.
+        """
+        new = self.path.with_name(f".{self.path.name}")
+        remove_tree(new)
+        with host_errors(self.path):
+            new.mkdir(parents=True)
+            for entry in other.path.iterdir():
+                if entry.is_file():
+                    link_or_copy(entry, new / entry.name)
+            new.rename(self.path)
+        verdict = self.read_verdict()
+        self.write_verdict(verdict.model_copy(update={"result_directory": self.relative}))
+
+    def remove(self) -> None:
+        """Removes the whole folder: of a trial that is to be made again."""
+        remove_tree(self.path)
+
+    def write_verdict(self, result: TrialResult) -> None:
+        """Writes the verdict on the recording beside it."""
+        write_atomic(self.path / "verdict.json", result.model_dump_json(indent=1).encode() + b"\n")
+
+    def read_verdict(self) -> TrialResult:
+        """Reads the verdict; raises DamagedRecording."""
+        return read_model(self.path / "verdict.json", TrialResult)
