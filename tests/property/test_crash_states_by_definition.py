@@ -13,6 +13,7 @@ from small_worlds import UNIT, chunk_bytes, worlds
 
 from powercut.crash.claims import claims_of
 from powercut.crash.explore import Exploration, InstantKind, events
+from powercut.crash.legality import why_illegal
 from powercut.crash.policies import POLICIES
 from powercut.crash.states import Model, StateSpace
 
@@ -57,7 +58,7 @@ def check_drawn(world):
     shown = {}
     for t in instants.tolist():
         for state in exploration._draw(t):  # repetitions included
-            assert space.problems(state) == []
+            assert why_illegal(space, state) == []
             disk = image(space, state)
             assert images.setdefault(exploration._prints.of(state), disk) == disk
             for unit in range(UNITS):

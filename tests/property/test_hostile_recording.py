@@ -15,6 +15,7 @@ from test_hostile_disk_log import RUN_ID, honest_rows, log_of
 from test_hostile_history import MAGIC, chunk, message
 
 from powercut.crash.exposure import exposure
+from powercut.crash.legality import why_illegal
 from powercut.model.errors import DamagedRecording
 from powercut.recording import state_ref
 from powercut.recording.disk_places import filesystem_of, places_of
@@ -178,7 +179,7 @@ def test_any_state_is_one_of_the_recording_s_or_refused(trial, examples):
 
         def use():
             state = state_ref.load_file(path)
-            if not recording.space.problems(state):
+            if not why_illegal(recording.space, state):
                 recording.space.image_writes(state)
 
         survives(use)
@@ -197,7 +198,7 @@ def test_any_state_is_one_of_the_recording_s_or_refused(trial, examples):
 def test_a_state_of_another_disk_is_none_of_this_one(trial, place, value, says):
     (trial.path / "state.json").write_text(json.dumps(changed(STATE, [(place, value)])))
     state = state_ref.load_file(trial.path / "state.json")
-    assert any(says in problem for problem in open_trial(trial).space.problems(state))
+    assert any(says in problem for problem in why_illegal(open_trial(trial).space, state))
 
 
 def test_a_state_that_unpacks_without_end_is_refused(tmp_path):

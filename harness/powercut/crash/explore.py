@@ -26,6 +26,7 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
+from powercut.crash.legality import why_illegal
 from powercut.crash.policies import POLICIES
 from powercut.crash.states import CrashState, Model, Move, StateSpace
 from powercut.model.errors import UsageError
@@ -219,7 +220,7 @@ class Exploration:
             draw = random.Random(f"{self.seed}/{name}/{instant}")
             drawn = POLICIES[name](self.space, instant, draw)
             for state in islice(drawn, done, share):
-                if not ordered or not self.space.problems(state):
+                if not ordered or not why_illegal(self.space, state):
                     yield state
             if name in _ENDLESS:
                 # What is drawn blindly repeats itself long before it has met with all.

@@ -27,6 +27,7 @@ import numpy as np
 from powercut import __version__
 from powercut.checkers.judge import confirms
 from powercut.crash.explore import Exploration, InstantKind, events
+from powercut.crash.legality import tears_within
 from powercut.crash.states import CrashState, Model, StateSpace
 from powercut.crash.survey import Survey
 from powercut.explore.exposure_agreement import contradictions
@@ -385,7 +386,7 @@ def _torn_within(space: StateSpace) -> Callable[[CrashState], bool] | None:
     """Tells states that a disk cannot leave which promises what disks do today."""
     if space.unit >= ATOMIC_UNIT:
         return None
-    return partial(space.tears_within, block=ATOMIC_UNIT)
+    return partial(tears_within, space, block=ATOMIC_UNIT)
 
 
 def _said(seen: Judgement) -> str:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Explores a log on a raw device: many states of one instant at a time.
 
-The policies are those of crash/policies.py, drawn as matrices of what survives (see
-powercut.recover.raw).  They end where those end, but `torn` also tears all volatile
-writes at once, at random, without end.  States that pieces cannot express (other orders
-of overlapping writes, ordered devices, weaker models) are drawn one by one.
+The policies are drawn as matrices of what survives (powercut.explore.raw_policies).  States
+that pieces cannot express (other orders of overlapping writes, ordered devices, weaker
+models) are drawn one by one.
 
 Three things keep the engine honest: states drawn at random, and the first of each
 finding, are written to an image that the real reader reads; every state that is kept is
@@ -26,12 +25,13 @@ import numpy.typing as npt
 
 from powercut.checkers.wal import check_log
 from powercut.crash.explore import Coverage, Exploration, InstantKind, events
+from powercut.crash.legality import why_illegal
 from powercut.crash.states import CrashState, Model
 from powercut.crash.survey import Survey
 from powercut.explore.findings import FindingCollector
+from powercut.explore.raw_policies import PIECES_MAX, RawPolicies, no_states
 from powercut.explore.state_images import StateImages
 from powercut.model.observation import Observation
-from powercut.model.units import NEVER
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.recording.trial_recording import TrialRecording
 from powercut.recover.raw import Moment, RawLog, Reading, fine
@@ -41,14 +41,10 @@ from powercut.rig.image_file import write_image
 I64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-_PIECES_MAX: Final = 1 << 22
-"""Elements of one matrix of pieces at most."""
-
 _COMPARED_MAX: Final = 100
 _COMPARE_ONE_IN: Final = 200
 _READ_S: Final = 60.0
 _SINGLY: Final = frozenset({"reorder"})
-_ENDLESS: Final = frozenset({"random-subsets", "torn"})
 
 
 @dataclass(frozen=True)
@@ -80,12 +76,12 @@ class RawExploration:
         self.swept: frozenset[str] = frozenset()
         self.checked = self.compared = 0
         self._images = StateImages(self.space)
+        self._policies = RawPolicies(self.space, options.seed)
         self._seen: dict[tuple[int, int], set[int]] = {}
         self._drawn: Counter[str] = Counter()
         self._duplicates = 0
         self._legal: list[float] = []
-        self._full = self._left_out = self._distrusted = False
-        self._open = 0
+        self._full = self._left_out = self._open = self._distrusted = False
         self._rounds = 0
         self._instants = 0  # of states drawn one by one
         self._all_acks = False
@@ -106,14 +102,14 @@ class RawExploration:
         while done < self.options.per_policy and matrix:
             share = self._share(done)
             groups = [matrix] if done else [matrix[:1], matrix[1:]]
-            self._open = 0
+            self._policies.begin_round()
             for names in groups:
                 if not self._sweep(names, done, share, more):
                     return
                 self.swept = self.swept | frozenset(names)
             done = share
             self._rounds += 1
-            if not self._open and done > 1:
+            if not self._policies.open and done > 1:
                 break
         singly = tuple(name for name in self.options.policies if name in _SINGLY)
         if singly and self.space.any_races:
@@ -144,10 +140,10 @@ class RawExploration:
             if first:
                 legal = self.space.legal_log2(instant) if races else moment.legal_log2
                 self._legal.append(legal)
-            drawn = [self._draw(name, moment, done, share) for name in names]
-            rows = np.concatenate([one for one in drawn if len(one)] or [_none(moment)])
+            drawn = [self._policies.draw(name, moment, done, share) for name in names]
+            rows = np.concatenate([one for one in drawn if len(one)] or [no_states(moment)])
             owner = np.repeat(np.arange(len(names)), [len(one) for one in drawn])
-            step = max(1, _PIECES_MAX // max(1, rows.shape[1]))
+            step = max(1, PIECES_MAX // max(1, rows.shape[1]))
             for low in range(0, len(rows), step):
                 part = slice(low, low + step)
                 self._judge(moment, rows[part], owner[part], names)
@@ -157,74 +153,6 @@ class RawExploration:
                 self._left_out = True
                 return False
         return True
-
-    # --- drawing --------------------------------------------------------------------
-
-    def _draw(self, name: str, moment: Moment, done: int, share: int) -> Mask:
-        """Rows number `done` to `share` that policy `name` draws."""
-        if not len(moment.writes) and name != "durable-only":
-            return _none(moment)
-        end = self._ends_at(name, moment)
-        until = share if end is None else min(share, end)
-        if end is None or end > share:
-            self._open += 1
-        # However large the matrix, it has to fit into memory.
-        room = done + max(16, 16 * _PIECES_MAX // max(1, len(moment.piece_cell)))
-        if until > room:  # the rest is not drawn later
-            self._left_out = True
-            until = room
-        if until <= done:
-            return _none(moment)
-        rng = np.random.default_rng([self.options.seed, _stable(name), moment.instant, done])
-        return self._rows(name, moment, np.arange(done, until), rng)
-
-    def _ends_at(self, name: str, moment: Moment) -> int | None:
-        """How many states policy `name` has; None if it has no end."""
-        count = len(moment.writes)
-        match name:
-            case "durable-only" | "everything-issued":
-                return 1
-            case "all-but-one" | "only-one":
-                return count
-            case "prefixes":
-                completed = self.space.completed_ns[moment.writes]
-                return int((completed != NEVER).sum()) + 1
-        # Blind draws: no sense in many more than there are states.
-        groups = moment.groups if name == "torn" else count
-        return None if groups > 20 else 4 << groups
-
-    def _rows(self, name: str, moment: Moment, numbers: I64, rng: np.random.Generator) -> Mask:
-        shape = (len(numbers), len(moment.writes))
-        match name:
-            case "durable-only":
-                writes: Mask = np.zeros(shape, dtype=np.bool_)
-            case "everything-issued":
-                writes = np.ones(shape, dtype=np.bool_)
-            case "all-but-one" | "only-one":
-                order = np.random.default_rng([self.options.seed, moment.instant])
-                picked = order.permutation(shape[1])[numbers]
-                one = np.arange(shape[1])[None, :] == picked[:, None]
-                writes = ~one if name == "all-but-one" else one
-            case "prefixes":
-                completed = self.space.completed_ns[moment.writes]
-                rank = np.argsort(np.argsort(completed, kind="stable"), kind="stable")
-                writes = (rank[None, :] < numbers[:, None]) & (completed != NEVER)[None, :]
-            case "random-subsets":
-                writes = rng.random(shape) < rng.random((shape[0], 1))
-            case _:
-                return self._torn(moment, numbers, rng)
-        return np.asarray(writes[:, moment.piece_write], dtype=np.bool_)
-
-    def _torn(self, moment: Moment, numbers: I64, rng: np.random.Generator) -> Mask:
-        """Random units; of every other state only one write, with or without the others."""
-        rows = len(numbers)
-        units = rng.random((rows, moment.groups)) < rng.random((rows, 1))
-        pieces = units[:, moment.piece_group]
-        one = rng.integers(len(moment.writes), size=rows)
-        others = moment.piece_write[None, :] != one[:, None]
-        company = rng.random((rows, 1)) < 0.5
-        single = np.where(others, company, pieces)
-        return np.where((numbers % 2 == 0)[:, None], single, pieces)
 
     # --- judging --------------------------------------------------------------------
 
@@ -292,7 +220,7 @@ class RawExploration:
         attempted: int,
     ) -> list[Finding]:
         """What the checker says; the first of each outcome is read from an image, too."""
-        problems = self.space.problems(state)
+        problems = why_illegal(self.space, state)
         if problems:
             return [_disagreement(f"it drew a state that is not legal: {problems[0]}")]
         if self.log.sure(reading, row) and self.compared < _COMPARED_MAX:
@@ -312,7 +240,7 @@ class RawExploration:
     def _compare(self, reading: Reading, row: int, state: CrashState) -> None:
         """Whether the real reader, on an image of the state, sees the same."""
         self.compared += 1
-        problems = self.space.problems(state)
+        problems = why_illegal(self.space, state)
         if problems:
             finding = _disagreement(f"it drew a state that is not legal: {problems[0]}")
             self.collected.add(state.policy, [finding], lambda: state)
@@ -359,7 +287,7 @@ class RawExploration:
         coverage = drawn.coverage()
         self._all_acks = drawn.saw_all_acks
         self._duplicates += coverage.duplicates
-        self._open += not coverage.exhausted
+        self._open = not coverage.exhausted
         if not self._legal:
             self._legal = [coverage.legal_log2]
             self._rounds = 1
@@ -389,6 +317,10 @@ class RawExploration:
         self._drawn[state.policy] += 1
         self.collected.add(state.policy, findings, partial(_itself, state))
 
+    @property
+    def _some_left(self) -> bool:
+        return self._full or self._left_out or self._open
+
     def coverage(self) -> Coverage:
         """So far."""
         most = max(self._legal, default=0.0)
@@ -401,21 +333,12 @@ class RawExploration:
             distinct=self.checked,
             duplicates=self._duplicates,
             by_policy=dict(self._drawn),
-            exhausted=self._rounds > 0 and not (self._full or self._left_out or self._open),
+            exhausted=self._rounds > 0 and not (self._some_left or self._policies.some_left),
         )
 
 
 def _itself(state: CrashState) -> CrashState:
     return state
-
-
-def _none(moment: Moment) -> Mask:
-    return np.empty((0, len(moment.piece_cell)), dtype=np.bool_)
-
-
-def _stable(name: str) -> int:
-    """A number for a name that is the same in every process."""
-    return int.from_bytes(name.encode()[:8], "little")
 
 
 def _not_compared(seen: Observation) -> Finding:

@@ -21,6 +21,7 @@ from dataclasses import replace
 from typing import Final
 
 from powercut.crash.explore import InstantKind
+from powercut.crash.legality import why_illegal
 from powercut.crash.states import Model
 from powercut.crash.survey import FIRST
 from powercut.explore.explorer import explore
@@ -110,7 +111,7 @@ def as_before(trial: TrialDir, wanted: ExploreRequest) -> ExploreRequest:
         state = state_ref.load(trial, name)
         if state.again is not None:
             continue
-        problems = space.problems(state)
+        problems = why_illegal(space, state)
         if problems:
             raise DamagedRecording(f"{trial.path}: state {name} is not legal: {problems[0]}")
         named.append(state)

@@ -29,6 +29,7 @@ from typing import Final
 import numpy as np
 
 from powercut.crash.claims import Claims
+from powercut.crash.legality import why_illegal
 from powercut.crash.states import AppliedWrite, CrashState, Kept, StateSpace
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.timeline import RequestKind
@@ -95,7 +96,7 @@ def resolve_state(recording: Recording, name: str) -> CrashState:
         find = _after_flush if by_number[1] == "flush" else _after_ack
         return _plain_state(space, find(recording, number), everything=False)
     state = _by_identifier(recording, name)
-    problems = space.problems(state)
+    problems = why_illegal(space, state)
     if problems:
         raise DamagedRecording(
             f"state {name} is none that this recording permits: {problems[0]}",

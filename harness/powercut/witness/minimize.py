@@ -22,6 +22,7 @@ import numpy as np
 from powercut import __version__
 from powercut.checkers.judge import confirms
 from powercut.crash.exposure import exposure
+from powercut.crash.legality import why_illegal
 from powercut.crash.states import CrashState, Kept, Move, StateSpace
 from powercut.explore.state_judge import (
     Judgement,
@@ -223,7 +224,7 @@ class _Search:
         key = tuple(items)
         if key not in self._known:
             state = state_of(self.space, self.instant, items)
-            if self.space.problems(state):
+            if why_illegal(self.space, state):
                 self._known[key] = False
             else:
                 if self.judge.tests >= self.budget:

@@ -9,6 +9,7 @@ import pytest
 from powercut.crash.claims import claims_of
 from powercut.crash.explore import Exploration, InstantKind, events, sample
 from powercut.crash.handmade import Handmade, history
+from powercut.crash.legality import tears_within, why_illegal
 from powercut.crash.states import CrashState, Kept, Model, Move, StateSpace
 from powercut.model.contract import DeviceContract
 from powercut.model.errors import UsageError
@@ -53,7 +54,7 @@ def test_a_state_becomes_an_image():
     space = three_writes()
     torn = (Kept(1, PAGE + 512, PAGE + 1024), Kept(1, 2 * PAGE - 512, 2 * PAGE))
     state = CrashState(20, (1, 3), torn)
-    assert space.problems(state) == []
+    assert why_illegal(space, state) == []
     applied = [(w.request, w.offset, w.length, w.data[0]) for w in space.image_writes(state)]
     assert applied == [
         (0, 0, PAGE, 1),
@@ -76,7 +77,7 @@ def test_a_state_becomes_an_image():
     ],
 )
 def test_states_that_the_contract_does_not_permit_are_named(state, problem):
-    (said,) = three_writes().problems(state)
+    (said,) = why_illegal(three_writes(), state)
     assert problem in said
 
 
@@ -120,16 +121,16 @@ def test_a_state_that_tears_a_block_is_told_from_one_that_does_not():
         return CrashState(9, (0,), tuple(Kept(0, low, high) for low, high in kept))
 
     for whole in ((begin, PAGE), (PAGE, 2 * PAGE), (PAGE, end)):
-        assert not space.tears_within(torn(whole), PAGE)
-        assert space.problems(torn(whole)) == []
+        assert not tears_within(space, torn(whole), PAGE)
+        assert why_illegal(space, torn(whole)) == []
     for parts in (
         [(begin, PAGE - 512)],
         [(begin, PAGE), (PAGE + 512, end)],
         [(2 * PAGE + 512, end)],
     ):
-        assert space.tears_within(torn(*parts), PAGE)
-        assert not space.tears_within(torn(*parts), 512)
-    assert not space.tears_within(CrashState(9, (0,)), PAGE)
+        assert tears_within(space, torn(*parts), PAGE)
+        assert not tears_within(space, torn(*parts), 512)
+    assert not tears_within(space, CrashState(9, (0,)), PAGE)
 
 
 def test_a_device_that_keeps_order_drops_only_from_the_end():
@@ -141,7 +142,7 @@ def test_a_device_that_keeps_order_drops_only_from_the_end():
     for state in Exploration(space, np.array([20]), ["torn"]):
         torn = {kept.write for kept in state.torn}
         assert (state.survivors, torn) in [((2,), {2}), ((1, 2), {1}), ((1, 2, 3), {3})]
-    (problem,) = space.problems(CrashState(20, (1,)))
+    (problem,) = why_illegal(space, CrashState(20, (1,)))
     assert problem == "write 1 survives without 2, which completed before it"
     assert space.legal_log2(20) == pytest.approx(math.log2(1 + 3 * 255))
 

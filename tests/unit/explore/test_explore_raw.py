@@ -10,6 +10,7 @@ import pytest
 
 from powercut.crash.explore import Exploration, InstantKind, events
 from powercut.crash.exposure import exposure
+from powercut.crash.legality import why_illegal
 from powercut.crash.policies import POLICIES
 from powercut.crash.states import Model
 from powercut.explore.findings import FindingCollector
@@ -64,7 +65,7 @@ def test_an_early_ack_is_found_with_exactly_its_records(world, group):
     ]
     first = state_ref.load(recorded.directory, finding.examples[0].id)
     assert first.survivors == ()
-    assert recorded.space.problems(first) == []
+    assert why_illegal(recorded.space, first) == []
 
 
 def test_named_states_are_looked_at_whatever_the_budget(world):
@@ -240,7 +241,7 @@ def test_it_sees_what_the_real_reader_sees(world, seed):
         # And back: the pieces make the same state, as far as it can be seen.
         again = moment.pieces_of(moment.state(pieces, "again"))
         assert np.array_equal(again, pieces)
-        assert space.problems(moment.state(pieces, "again")) == []
+        assert why_illegal(space, moment.state(pieces, "again")) == []
         compared += 1
     assert compared > 10
 

@@ -7,6 +7,7 @@ import io
 
 from rich.console import Console
 
+from powercut.crash.legality import why_illegal
 from powercut.crash.states import CrashState, Kept
 from powercut.explore.explorer import _Run
 from powercut.explore.findings import FindingCollector
@@ -92,6 +93,6 @@ def test_another_unit_leaves_nothing_beside_the_recording(world):
     finer = recorded.tearing_at(1)
     assert (recorded.space.unit, finer.space.unit) == (4096, 1)
     assert finer.evidence is recorded.evidence
-    assert finer.space.problems(state(0, 256)) == []
-    (problem,) = recorded.space.problems(state(0, 256))
+    assert why_illegal(finer.space, state(0, 256)) == []
+    (problem,) = why_illegal(recorded.space, state(0, 256))
     assert problem.startswith("write 0 tears at 4096 bytes")

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from recordings_by_hand import recording_of
 
+from powercut.crash.legality import why_illegal
 from powercut.disk.capture import CaptureDisk
 from powercut.disk.capture_config import CaptureConfig
 from powercut.disk.nbd_client import NbdClient
@@ -95,7 +96,7 @@ def _agree(folder: Path, contract, operations, policy, seed) -> None:
         path = folder / f"ours-{expected}"
         materialize(recording, state, path)
         assert path.read_bytes() == (folder / expected).read_bytes(), name
-        assert recording.space.problems(state) == [] or contract.ordered
+        assert why_illegal(recording.space, state) == [] or contract.ordered
         # What a witness search makes of the state is the same disk.
         again = state_of(recording.space, state.instant, items_of(recording.space, state))
         materialize(recording, again, path, force=True)

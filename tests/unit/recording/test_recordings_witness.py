@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from recordings_by_hand import RECORD, SIZE, record, three_records
 
 from powercut.crash.handmade import Handmade
+from powercut.crash.legality import why_illegal
 from powercut.crash.states import CrashState, Kept, Move, StateSpace
 from powercut.explore.state_judge import Judgement, StateJudge
 from powercut.model.contract import DeviceContract, Honour
@@ -58,7 +59,7 @@ def test_the_sector_of_a_long_write_that_matters(make_recording) -> None:
     assert lost.why == "the disk ignored the 1 flush after it"
     state = state_ref.load(recording.directory, witness.state)
     assert state.torn == (Kept(0, 0, 512), Kept(0, 1024, 1536))
-    assert recording.space.problems(state) == []
+    assert why_illegal(recording.space, state) == []
 
 
 def test_without_a_record_any_of_them_is_told(make_recording) -> None:
@@ -97,7 +98,7 @@ def test_a_disk_that_keeps_order_loses_everything_after(make_recording) -> None:
     witness = minimize(recording, "durable@500", lsn=2)
     assert [write.request for write in witness.dropped] == [1, 2, 3]
     state = state_ref.load(recording.directory, witness.state)
-    assert recording.space.problems(state) == []
+    assert why_illegal(recording.space, state) == []
 
 
 def test_where_a_search_begins_if_nobody_says(make_recording) -> None:
@@ -212,7 +213,7 @@ def test_items_and_states_are_two_ways_to_say_the_same(space, data) -> None:
         pairs = list(zip(edges[::2], edges[1::2], strict=False))
         chosen += [Drop(write, low, high) for low, high in pairs if low < high]
     state = state_of(space, instant, chosen)
-    assert space.problems(state) == []
+    assert why_illegal(space, state) == []
     assert items_of(space, state) == chosen
     medium = bytearray(SIZE)
     lost = {(d.write, at) for d in chosen for at in range(d.begin, d.end)}

@@ -146,7 +146,8 @@ def test_a_covering_array_is_summarised_by_pairs():
 
 def test_a_field_shows_its_worst():
     base = cell_of("a", Verdict.SAFE)
-    from powercut.report.page.heatmap import MapField, Spot
+    from powercut.report.page.cell_settings import Spot
+    from powercut.report.page.heatmap import MapField
 
     field = MapField(
         (

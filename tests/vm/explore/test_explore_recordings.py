@@ -17,6 +17,7 @@ from powercut.campaign.verify import verify
 from powercut.cli.lookup import find_trials
 from powercut.crash.explore import InstantKind
 from powercut.crash.exposure import exposure
+from powercut.crash.legality import why_illegal
 from powercut.explore.audit import audit
 from powercut.explore.explorer import explore
 from powercut.explore.request import Budget, ExploreRequest, Prune
@@ -131,7 +132,7 @@ def test_lies_are_found_by_exposure_and_by_exploration_alike(trials, cell):
     assert (found.kind, found.verdict) == (FindingKind.LOST, Verdict.LOSSY)
     assert found.lsns == exposed
     state = state_ref.load(trials[cell], found.examples[0].id)
-    assert recorded.space.problems(state) == []
+    assert why_illegal(recorded.space, state) == []
 
 
 def test_a_cut_that_takes_no_cache_convicts_no_disk(trials):

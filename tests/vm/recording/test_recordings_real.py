@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from powercut.campaign.bundle import make_bundle, unpack, verify_bundle
 from powercut.cli.main import cli
+from powercut.crash.legality import why_illegal
 from powercut.disk.pclog import surviving_image
 from powercut.explore.state_judge import open_judge
 from powercut.model.errors import DamagedRecording, UsageError
@@ -50,7 +51,7 @@ def test_a_witness_is_minimal_by_a_second_look(cell, trial_of) -> None:
     assert 1 <= len(witness.dropped) <= 3
     lost = {n for span in witness.lost for n in range(span.first, span.last + 1)}
     state = resolve_state(recording, witness.state)
-    assert recording.space.problems(state) == []
+    assert why_illegal(recording.space, state) == []
     missing = {write.request for write in witness.dropped}
     kept = set(state.survivors)
     with open_judge(recording) as judge:

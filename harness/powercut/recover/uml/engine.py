@@ -33,6 +33,7 @@ from powercut.recover.port import ImageWrite, Reads
 from powercut.recover.uml.answer import Trouble, observe
 from powercut.recover.uml.boot import UbdDisk, UmlProcess, initramfs, unavailable
 from powercut.recover.uml.configure import plan_text
+from powercut.recover.uml.dialogue import GuestDied, ask, wait_ring
 from powercut.recover.uml.kernel import UmlKernel, host_kernel
 from powercut.recover.uml.log import STEP as LOG_STEP
 from powercut.recover.uml.log import log_bytes
@@ -47,13 +48,6 @@ _SHARE_BYTES: Final = 32 << 20
 _TREE_BYTES: Final = 192 << 20  # the host gives what is used
 _PAGES_A_CALL: Final = (_SHARE_BYTES - PATCHED_AT) // PAGE
 _GUEST_MIB: Final = 160  # what the guest needs besides its disk
-
-
-class _Dead(Exception):
-    """The guest panicked or hung; the text is its console."""
-
-    def __init__(self, how: str, console: str) -> None:
-        super().__init__(f"{how}\n{console}".strip())
 
 
 class UmlEngine(Closing):
@@ -154,7 +148,7 @@ class UmlEngine(Closing):
             self._share = Share(_SHARE_BYTES if self._plan.host is None else _TREE_BYTES)
         try:
             self._boot(time.monotonic() + timeout_s)
-        except (_Dead, Trouble) as error:
+        except (GuestDied, Trouble) as error:
             self._stop()
             raise HostError(f"User-Mode Linux did not start: {error}") from error
 
@@ -225,14 +219,14 @@ class UmlEngine(Closing):
             changed = changed[:0]
         try:
             return self._attempt(changed, timeout_s, flags)
-        except (_Dead, Trouble) as first:
+        except (GuestDied, Trouble) as first:
             if isinstance(first, Trouble) and first.lasting:
                 raise HostError(str(first), hint=first.cause.remedy) from first
             self._stop()
         self.start(timeout_s=max(timeout_s, 30.0))
         try:
             return self._attempt(changed[:0], timeout_s, flags)
-        except _Dead as dead:
+        except GuestDied as dead:
             self._stop()
             cause = Failure.SYSTEM_DIED
             return Observation((), recovered=False, complete=False, failure=str(dead), cause=cause)
@@ -322,7 +316,7 @@ class UmlEngine(Closing):
             host_files=self._plan.host is not None,
         )
         self.boots += 1
-        self._wait(deadline, "boot")
+        wait_ring(self._process, deadline, "boot")
         self._configure(deadline)
         self._patch(filled, deadline)
 
@@ -368,7 +362,7 @@ class UmlEngine(Closing):
     def _checked(self, verb: Verb, deadline: float, **arguments: int) -> Answer:
         try:
             answer = self._call(verb, deadline, **arguments)
-        except _Dead as dead:
+        except GuestDied as dead:
             self._stop()
             raise HostError(f"the guest died: {dead}") from dead
         if answer.step is not Step.NONE:
@@ -378,27 +372,4 @@ class UmlEngine(Closing):
     def _call(self, verb: Verb, deadline: float, **arguments: int) -> Answer:
         if self._process is None:
             raise HostError("the uml engine has not been started")
-        self._memory().ask(verb, **arguments)
-        try:
-            self._process.ring()
-        except OSError:
-            raise self._dead("the guest's kernel ended") from None
-        self._wait(deadline, verb.name.lower())
-        answer = self._memory().answer()
-        if answer is None:
-            raise self._dead("the guest answered another question")
-        return answer
-
-    def _wait(self, deadline: float, what: str) -> None:
-        assert self._process is not None
-        rang = self._process.wait_ring(deadline)
-        if rang is None:
-            raise self._dead(f"the guest's kernel hung: no answer to {what} in time")
-        if not rang:
-            raise self._dead("the guest's kernel ended")
-
-    def _dead(self, how: str) -> _Dead:
-        assert self._process is not None
-        console = self._process.kill()
-        self._process = None
-        return _Dead(how, console)
+        return ask(self._process, self._memory(), verb, deadline, **arguments)

@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from powercut.model.verdict import Verdict
 from powercut.report import words
+from powercut.report.page.cell_settings import axis_name, value_text
 from powercut.report.page.certificate_answer import answer_of, settings_text
 from powercut.report.page.certificate_costs import (
     CostView,
@@ -26,7 +27,7 @@ from powercut.report.page.certificate_costs import (
 from powercut.report.page.certificate_head import head_of
 from powercut.report.page.certificate_losses import kinds_of
 from powercut.report.page.glossary import GLOSSARY
-from powercut.report.page.heatmap import HeatMap, axis_name, lay_out, value_text
+from powercut.report.page.heatmap import HeatMap, lay_out
 from powercut.report.page.histogram import decades_symbol
 from powercut.report.page.pages import page
 from powercut.report.signature import read_signature

@@ -14,15 +14,14 @@ A field shows the worst verdict in it; a combination without a cell was not test
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final
 
 from powercut.model.verdict import Verdict
+from powercut.report.page.cell_settings import CASE, CellSettings, Spot, axis_name, row_rank
 from powercut.store.certificate import CertifiedCell
 
 COLUMNS_MAX: Final = 12
@@ -34,9 +33,6 @@ ROWS_MAX: Final = 48
 _FILLED_MIN: Final = 0.34
 """Exact maps with a smaller share of fields than this are summarised instead."""
 
-CASE: Final = "cell"
-"""The name that a scenario gives to a cell, where that tells cells apart."""
-
 _COLUMNS: Final = (
     "machine.cache",
     "disk.volatile_cache",
@@ -46,94 +42,6 @@ _COLUMNS: Final = (
     "filesystem.type",
 )
 """What goes into the columns, the first that tells cells apart."""
-
-_ROWS: Final = (
-    CASE,
-    "machine.qemu",
-    "machine.kernel",
-    "machine.bus",
-    "machine.format",
-    "machine.aio",
-    "filesystem.type",
-    "filesystem.mount",
-    "workload.sync",
-    "workload.direct",
-)
-"""In which order settings make up the rows; others follow."""
-
-_NO_AXES: Final = ("expect", "trials", "controls", "deadline")
-
-_NAMES: Final = {
-    CASE: "cell",
-    "machine.cache": "cache mode",
-    "machine.bus": "bus",
-    "machine.format": "image format",
-    "machine.format_options": "format options",
-    "machine.aio": "aio",
-    "machine.write_cache": "write cache",
-    "machine.direct": "past the host's cache",
-    "machine.no_flush": "flushes dropped",
-    "machine.config_wce": "guest may switch",
-    "machine.qemu": "QEMU",
-    "machine.kernel": "guest kernel",
-    "machine.guest_write_cache": "guest believes",
-    "filesystem.type": "file system",
-    "filesystem.mount": "mount options",
-    "filesystem.mkfs": "mkfs options",
-    "workload.sync": "sync mode",
-    "workload.direct": "O_DIRECT",
-    "workload.layout": "log layout",
-    "disk.volatile_cache": "volatile cache",
-    "disk.flush": "disk's flush",
-    "disk.fua": "disk's FUA",
-    "disk.model": "disk model",
-    "cut.kind": "kind of cut",
-    "cut.policy": "cut policy",
-}
-
-
-def axis_name(path: str) -> str:
-    """What a person calls the setting at `path`."""
-    return _NAMES.get(path, path.rpartition(".")[2].replace("_", " "))
-
-
-def value_text(value: Any) -> str:
-    """The value of a setting as a person writes it."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if value is None:
-        return "default"
-    if isinstance(value, list | tuple):
-        return " ".join(map(value_text, value)) or "none"
-    if isinstance(value, dict):
-        return ", ".join(f"{key} {value_text(item)}" for key, item in value.items() if item)
-    return str(value)
-
-
-def flat_settings(cell: CertifiedCell) -> dict[str, Any]:
-    """Every setting of `cell` by its dotted key."""
-    settings: dict[str, Any] = {}
-    for name, group in cell.parameters.model_dump(mode="json").items():
-        if isinstance(group, dict):
-            settings.update({f"{name}.{key}": value for key, value in group.items()})
-        else:
-            settings[name] = group
-    return settings
-
-
-def case_name(cell: CertifiedCell) -> str:
-    """The part of the cell's name that is no combination of the matrix."""
-    labels = [label for label in cell.cell.split(",") if "=" not in label]
-    return ",".join(labels)
-
-
-@dataclass(frozen=True)
-class Spot:
-    """A cell of the certificate with its number there, and where its settings place it."""
-
-    index: int
-    cell: CertifiedCell
-    values: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -209,68 +117,6 @@ class Layout:
     axes: tuple[str, ...] = ()
 
 
-class _Space:
-    """The cells of one scenario and the settings that tell them apart."""
-
-    def __init__(
-        self, cells: Sequence[tuple[int, CertifiedCell]], order: Mapping[str, Sequence[Any]]
-    ) -> None:
-        flat = [flat_settings(cell) | {CASE: case_name(cell)} for _, cell in cells]
-        raw = [{path: value for path, value in one.items() if path not in _NO_AXES} for one in flat]
-        paths = list(dict.fromkeys(path for one in raw for path in one))
-        self.varying = [path for path in paths if len({_key(one.get(path)) for one in raw}) > 1]
-        self.spots = [
-            Spot(index, cell, {path: value_text(one.get(path)) for path in self.varying})
-            for (index, cell), one in zip(cells, raw, strict=True)
-        ]
-        self._order = order
-
-    def values(self, path: str, spots: Sequence[Spot]) -> list[str]:
-        """The values of `path` that occur, in the order in which the certificate has them."""
-        present = list(dict.fromkeys(spot.values[path] for spot in spots))
-        known = [value_text(value) for value in self._order.get(path, ())]
-        # Stable: what the certificate does not list keeps the order in which it came.
-        return sorted(present, key=lambda v: known.index(v) if v in known else len(known))
-
-    @cached_property
-    def axes(self) -> list[str]:
-        """The settings that are needed to tell the cells apart, those of the matrix first."""
-        matrix = [path for path in self.varying if self._in_names(path)]
-        chosen = sorted(matrix, key=_row_rank)
-        if not self._unique(chosen) and CASE in self.varying:
-            chosen.insert(0, CASE)
-        for path in sorted(self.varying, key=_row_rank):
-            if self._unique(chosen):
-                break
-            if path not in chosen and self._refines(chosen, path):
-                chosen.append(path)
-        return chosen
-
-    def _in_names(self, path: str) -> bool:
-        """Whether the matrix of the scenario has `path`: then it is part of the names."""
-        marks = (f"{path.rpartition('.')[2]}=", f"{path}=")
-        return path != CASE and any(
-            label.startswith(marks) for spot in self.spots for label in spot.cell.cell.split(",")
-        )
-
-    def _groups(self, axes: Sequence[str]) -> int:
-        return len({tuple(spot.values[path] for path in axes) for spot in self.spots})
-
-    def _unique(self, axes: Sequence[str]) -> bool:
-        return self._groups(axes) == len(self.spots)
-
-    def _refines(self, axes: Sequence[str], path: str) -> bool:
-        return self._groups([*axes, path]) > self._groups(axes)
-
-
-def _key(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, default=str)
-
-
-def _row_rank(path: str) -> tuple[int, str]:
-    return (_ROWS.index(path) if path in _ROWS else len(_ROWS), path)
-
-
 def lay_out(
     cells: Sequence[tuple[int, CertifiedCell]], order: Mapping[str, Sequence[Any]]
 ) -> Layout:
@@ -280,28 +126,30 @@ def lay_out(
     """
     if not cells:
         return Layout(())
-    space = _Space(cells, order)
-    columns, rows = _split(space)
-    families = {spot.index: " | ".join(spot.values[path] for path in rows) for spot in space.spots}
-    if _filled(space, rows, columns) < _FILLED_MIN and len(space.axes) > 2:
-        return Layout(tuple(_summarised(space, columns[-1])), {}, tuple(space.axes))
-    return Layout(tuple(_exact(space, rows, columns)), families, tuple(space.axes))
+    settings = CellSettings(cells, order)
+    columns, rows = _split(settings)
+    families = {
+        spot.index: " | ".join(spot.values[path] for path in rows) for spot in settings.spots
+    }
+    if _filled(settings, rows, columns) < _FILLED_MIN and len(settings.axes) > 2:
+        return Layout(tuple(_summarised(settings, columns[-1])), {}, tuple(settings.axes))
+    return Layout(tuple(_exact(settings, rows, columns)), families, tuple(settings.axes))
 
 
-def _split(space: _Space) -> tuple[list[str], list[str]]:
+def _split(settings: CellSettings) -> tuple[list[str], list[str]]:
     """Which settings go into the columns and which into the rows."""
-    axes = space.axes
+    axes = settings.axes
     if len(axes) < 2:
         return [], list(axes)
     wanted = [path for path in _COLUMNS if path in axes]
-    fitting = [path for path in wanted if len(space.values(path, space.spots)) <= COLUMNS_MAX]
+    fitting = [path for path in wanted if len(settings.values(path, settings.spots)) <= COLUMNS_MAX]
     first = fitting[0] if fitting else axes[-1]
     columns, rows = [first], [path for path in axes if path != first]
-    width = len(space.values(first, space.spots))
+    width = len(settings.values(first, settings.spots))
     while len(rows) > 2:
         # Rows of many settings are hard to read: a short one more goes into the columns.
         last = rows[-1]
-        width *= len(space.values(last, space.spots))
+        width *= len(settings.values(last, settings.spots))
         if width > COLUMNS_MAX:
             break
         rows.remove(last)
@@ -309,33 +157,35 @@ def _split(space: _Space) -> tuple[list[str], list[str]]:
     return columns, rows
 
 
-def _filled(space: _Space, rows: Sequence[str], columns: Sequence[str]) -> float:
+def _filled(settings: CellSettings, rows: Sequence[str], columns: Sequence[str]) -> float:
     """The share of the fields of an exact map in which there is a cell."""
-    height = len({tuple(spot.values[path] for path in rows) for spot in space.spots})
-    width = len({tuple(spot.values[path] for path in columns) for spot in space.spots})
-    return len(space.spots) / (height * width)
+    height = len({tuple(spot.values[path] for path in rows) for spot in settings.spots})
+    width = len({tuple(spot.values[path] for path in columns) for spot in settings.spots})
+    return len(settings.spots) / (height * width)
 
 
-def _exact(space: _Space, rows: Sequence[str], columns: Sequence[str]) -> Iterator[HeatMap]:
-    height = len({tuple(spot.values[path] for path in rows) for spot in space.spots})
+def _exact(
+    settings: CellSettings, rows: Sequence[str], columns: Sequence[str]
+) -> Iterator[HeatMap]:
+    height = len({tuple(spot.values[path] for path in rows) for spot in settings.spots})
     if height <= ROWS_MAX or len(rows) < 2:
-        yield from _tables(space, space.spots, rows, columns, "")
+        yield from _tables(settings, settings.spots, rows, columns, "")
         return
-    for value in space.values(rows[0], space.spots):
-        spots = [spot for spot in space.spots if spot.values[rows[0]] == value]
-        yield from _tables(space, spots, rows[1:], columns, f"{axis_name(rows[0])} {value}")
+    for value in settings.values(rows[0], settings.spots):
+        spots = [spot for spot in settings.spots if spot.values[rows[0]] == value]
+        yield from _tables(settings, spots, rows[1:], columns, f"{axis_name(rows[0])} {value}")
 
 
 def _tables(
-    space: _Space,
+    settings: CellSettings,
     spots: Sequence[Spot],
     rows: Sequence[str],
     columns: Sequence[str],
     title: str,
 ) -> Iterator[HeatMap]:
     """One map, or several below each other if there are too many columns."""
-    row_keys = _keys(space, spots, rows)
-    column_keys = _keys(space, spots, columns)
+    row_keys = _keys(settings, spots, rows)
+    column_keys = _keys(settings, spots, columns)
     found: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Spot]] = {}
     for spot in spots:
         place = (_place(spot, rows), _place(spot, columns))
@@ -367,10 +217,13 @@ def _place(spot: Spot, axes: Sequence[str]) -> tuple[str, ...]:
     return tuple(spot.values[path] for path in axes)
 
 
-def _keys(space: _Space, spots: Sequence[Spot], axes: Sequence[str]) -> list[tuple[str, ...]]:
+def _keys(
+    settings: CellSettings, spots: Sequence[Spot], axes: Sequence[str]
+) -> list[tuple[str, ...]]:
     """The combinations of `axes` that occur, in the order of their values."""
     ranks = [
-        {value: number for number, value in enumerate(space.values(path, spots))} for path in axes
+        {value: number for number, value in enumerate(settings.values(path, spots))}
+        for path in axes
     ]
     present = {_place(spot, axes) for spot in spots}
     return sorted(
@@ -406,27 +259,27 @@ def _joined(keys: Sequence[tuple[str, ...]], level: int) -> list[tuple[str, int]
     return [(keys[begin][level], end - begin) for begin, end in pairwise(edges) if end > begin]
 
 
-def _summarised(space: _Space, column: str) -> Iterator[HeatMap]:
+def _summarised(settings: CellSettings, column: str) -> Iterator[HeatMap]:
     """Rows: each value of each other setting.  Also settings that no cell needs to be told
     apart: that they vary is why somebody wants to see them."""
     others = [
         path
-        for path in sorted(space.varying, key=_row_rank)
-        if path not in (column, CASE) and (path in space.axes or space._in_names(path))
+        for path in sorted(settings.varying, key=row_rank)
+        if path not in (column, CASE) and (path in settings.axes or settings.in_names(path))
     ]
-    values = space.values(column, space.spots)
+    values = settings.values(column, settings.spots)
     for begin in range(0, len(values), COLUMNS_MAX):
         part = values[begin : begin + COLUMNS_MAX]
         rows: list[MapRow] = []
         for path in others:
-            those = space.values(path, space.spots)
+            those = settings.values(path, settings.spots)
             for number, value in enumerate(those):
                 heads = [Head(axis_name(path), len(those))] if number == 0 else []
                 fields = [
                     MapField(
                         tuple(
                             spot
-                            for spot in space.spots
+                            for spot in settings.spots
                             if spot.values[path] == value and spot.values[column] == over
                         )
                     )

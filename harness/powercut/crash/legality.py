@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the contract permits a crash state (rules 1 to 4 of powercut.crash.states).
+
+States that policies draw are legal by construction; those that somebody names, or that come from
+a file, may not be.
+"""
+
+from __future__ import annotations
+
+from powercut.crash.states import CrashState, Kept, StateSpace
+from powercut.model.units import NEVER
+
+
+def why_illegal(space: StateSpace, state: CrashState) -> list[str]:
+    """Why the contract does not permit `state`; empty if it does."""
+    issued, durable = space.sets.issued(state.instant), space.sets.durable(state.instant)
+    problems = []
+    for write in state.survivors:
+        if not 0 <= write < len(issued) or not issued[write]:
+            problems.append(f"request {write} is no write issued before {state.instant}")
+        elif durable[write]:
+            problems.append(f"write {write} is durable and needs no mention")
+    for kept in state.torn:
+        if kept.write not in state.survivors:
+            problems.append(f"write {kept.write} is torn and does not survive")
+        elif not _at_units(space, kept, space.unit):
+            problems.append(f"write {kept.write} tears at {space.unit} bytes, not as {kept}")
+    for move in state.moves:
+        if not 0 <= move.write < move.after < len(issued):
+            problems.append(f"requests {move.write} and {move.after} are no two in order")
+        elif space.precedes(move.write, move.after):
+            problems.append(f"write {move.write} cannot come after write {move.after}")
+    for offset, data in state.again.overlay if state.again else ():
+        if offset + len(data) > space.timeline.disk_size:
+            problems.append(f"{len(data)} bytes at {offset} do not lie on the disk")
+    if not problems and space.timeline.contract.ordered:
+        problems += _disorder(space, state)
+    return problems
+
+
+def tears_within(space: StateSpace, state: CrashState, block: int) -> bool:
+    """Whether `state` tears an aligned block of `block` bytes of a write."""
+    return not all(_at_units(space, kept, block) for kept in state.torn)
+
+
+def _at_units(space: StateSpace, kept: Kept, unit: int) -> bool:
+    begin, end = int(space.begin[kept.write]), int(space.end[kept.write])
+    return (
+        begin <= kept.begin < kept.end <= end
+        and (kept.begin == begin or kept.begin % unit == 0)
+        and (kept.end == end or kept.end % unit == 0)
+    )
+
+
+def _disorder(space: StateSpace, state: CrashState) -> list[str]:
+    """Rule 4."""
+    volatile = space.volatile(state.instant)
+    torn = {kept.write for kept in state.torn}
+    missing: int | None = None
+    for write in space.in_completion_order(volatile).tolist():
+        if write in state.survivors and missing is not None:
+            return [f"write {write} survives without {missing}, which completed before it"]
+        if missing is None and (write not in state.survivors or write in torn):
+            missing = write
+    flying = [w for w in state.survivors if space.completed_ns[w] == NEVER]
+    if flying and missing is not None:
+        return [f"write {flying[0]} was in flight and survives without {missing}"]
+    return []
