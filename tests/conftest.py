@@ -8,10 +8,11 @@ run it proves nothing.  The few exceptions stand below, each with its reason.
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
+import own_libvirt
 import pytest
 import wal_driver
 from hypothesis import HealthCheck, settings
@@ -56,6 +57,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def wal(tmp_path_factory: pytest.TempPathFactory) -> wal_driver.Wal:
     """The `wal` program, built once a session."""
     return wal_driver.build(tmp_path_factory.mktemp("wal-build"))
+
+
+@pytest.fixture(scope="session")
+def libvirt_uri() -> Iterator[str]:
+    """A connection to a libvirtd that nobody else uses."""
+    if why := own_libvirt.absent():
+        pytest.skip(why)
+    with own_libvirt.own_libvirtd() as uri:
+        yield uri
 
 
 def _refuse_skip(node_id: str, report: pytest.TestReport | pytest.CollectReport) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from powercut.model.errors import HostError
+from powercut.model.errors import HostError, UsageError
 
 _GREETING: Final = struct.Struct(">8s8sH")
 _OPTION: Final = struct.Struct(">8sII")
@@ -53,6 +53,22 @@ def examine(path: Path, *, timeout_s: float) -> NbdExport:
             f"no usable NBD server on {path}: {str(error) or 'it hung up'}",
             hint="the disk must be started before the machine",
         ) from None
+
+
+def examine_for(path: Path, *, no_flush: bool, timeout_s: float) -> NbdExport:
+    """The same, for a QEMU whose cache mode drops flushes if `no_flush`.
+
+    Raises UsageError where that would have no effect.
+    """
+    export = examine(path, timeout_s=timeout_s)
+    if no_flush and (export.offers_flush or export.offers_fua):
+        raise UsageError(
+            "cache=unsafe would have no effect: QEMU sends flushes and FUA to an NBD disk"
+            " that offers them, whatever its cache mode",
+            hint="let the disk offer no flush and no FUA, so that QEMU drops the guest's,"
+            " or use an image file",
+        )
+    return export
 
 
 def _examine(server: socket.socket) -> NbdExport:

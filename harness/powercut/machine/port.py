@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from powercut.channel.port import Channel
 from powercut.model.binding import NOT_BOUND
+from powercut.model.errors import HostError
 from powercut.model.machine import Aio, Bus, CacheMode, HostCache, ImageFormat, Start
 from powercut.model.versions import GUEST
 from powercut.scenario.settings import AcceleratorChoice, MachineSettings
@@ -95,6 +96,16 @@ class MachineSpec:
     accelerator: AcceleratorChoice = AcceleratorChoice.AUTO
     start: Start = Start.AUTO
     options: object = None
+
+
+def under_test(spec: MachineSpec) -> Attachment:
+    """The one disk of a machine that has no other.  Raises HostError for any other machine."""
+    (first, *more) = spec.attachments or (None,)
+    if first is None or more or first.role is not Role.UNDER_TEST:
+        raise HostError(
+            f"a machine with {len(spec.attachments)} disks: it is told here of one, under test"
+        )
+    return first
 
 
 class Ended(enum.Enum):

@@ -10,16 +10,20 @@ sockets on which it listens are gone, and QEMU ends because it cannot connect.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Final
 
-from powercut.model.errors import HostError
+from powercut.model.errors import DeadlineExceeded, HostError
 
+_POLL_S: Final = 0.001
 _IF_PARENT_LIVES = 'test "$PPID" = "$0" || exit 125; exec "$@"'
 
 _lock = threading.Lock()
@@ -70,3 +74,25 @@ def _spawner() -> ThreadPoolExecutor:
         return _spawners.setdefault(
             os.getpid(), ThreadPoolExecutor(max_workers=1, thread_name_prefix="spawner")
         )
+
+
+def wait_stopped(pid: int, *, timeout_s: float) -> None:
+    """Returns once none of the threads runs of a process that was sent SIGSTOP.
+
+    A thread that waits in the kernel for storage counts as one that does not run: it stops
+    before it comes back from there.  Raises DeadlineExceeded.
+    """
+    deadline = time.monotonic() + timeout_s
+    while any(state not in "TtDZX" for state in _thread_states(pid)):
+        if time.monotonic() > deadline:
+            raise DeadlineExceeded(f"QEMU did not stop within {timeout_s:.3g} s")
+        time.sleep(_POLL_S)
+
+
+def _thread_states(pid: int) -> Iterator[str]:
+    """The state of each thread but the kernel's own workers for io_uring, by proc(5)."""
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with contextlib.suppress(OSError):  # it has ended
+            name, _, rest = stat.read_text().partition("(")[2].rpartition(")")
+            if not name.startswith("iou-"):
+                yield rest.split()[0]

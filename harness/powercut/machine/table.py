@@ -9,7 +9,10 @@ from typing import Final, Protocol, cast
 
 from powercut.machine.port import MachineBackend
 
-MACHINES: Final[dict[str, str]] = {"qemu": "powercut.machine.qemu.backend:QemuBackend"}
+MACHINES: Final[dict[str, str]] = {
+    "libvirt": "powercut.machine.libvirt.backend:LibvirtBackend",
+    "qemu": "powercut.machine.qemu.backend:QemuBackend",
+}
 """A backend's name, and where its class is."""
 
 USUAL: Final = "qemu"

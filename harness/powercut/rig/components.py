@@ -34,7 +34,9 @@ def components_of(rig: Rig, cells: Iterable[Cell]) -> RunComponents:
             parts = _on_host_files(cell.parameters)
             by_cell[cell.name] = tuple(found.setdefault(part, len(found)) for part in parts)
             continue
-        machine = rig.machines.identity(rig.machine_spec(cell.parameters, Path("disk")))
+        machine = rig.backend_of(cell.parameters).identity(
+            rig.machine_spec(cell.parameters, Path("disk"))
+        )
         parts = [
             *(Component(**asdict(part)) for part in machine),
             _capture_disk(),

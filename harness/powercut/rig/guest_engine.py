@@ -114,7 +114,8 @@ class GuestEngine(ResourceOwner):
             if closed:
                 return Observation.failed(Failure.IMAGE_REFUSED, closed)
             spec = self._rig.machine_spec(self._parameters, FileDisk(image))
-            with self._rig.machines.open(spec, folder) as (machine, channel):
+            backend = self._rig.backend_of(self._parameters)
+            with backend.open(spec, folder) as (machine, channel):
                 observation, _ = recover_in_guest(machine, channel, self._plan, timeout_s=timeout_s)
                 machine.kill(timeout_s=_KILL_S)
                 if observation.failure:

@@ -21,5 +21,5 @@ def describe_cell(cell: Cell) -> list[str]:
     if commands.on_host_files(cell.parameters):
         return list(workload_of(cell.parameters).writer(Run(bytes(16))))
     folder = Path("RUN")
-    machines = (rig := Rig.find()).machines
+    machines = (rig := Rig.find()).backend_of(cell.parameters)
     return machines.describe(rig.machine_spec(cell.parameters, folder / "disk"), folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -39,7 +40,25 @@ class Rig:
 
     def __init__(self, cache: Path = CACHE, machines: MachineBackend | None = None) -> None:
         self.cache = cache
-        self.machines = machines or machine_backend(USUAL, cache)
+        self._given = machines
+        self._backends: dict[str, MachineBackend] = {}
+
+    @property
+    def machines(self) -> MachineBackend:
+        """The usual backend."""
+        return self.backend(USUAL)
+
+    def backend(self, name: str) -> MachineBackend:
+        """The backend called `name`; the one that was given, if one was."""
+        if self._given is not None:
+            return self._given
+        if name not in self._backends:
+            self._backends[name] = machine_backend(name, self.cache)
+        return self._backends[name]
+
+    def backend_of(self, parameters: Parameters) -> MachineBackend:
+        """What runs the machine of a cell."""
+        return self.backend(parameters.machine.backend.value)
 
     @classmethod
     def find(cls, cache: Path = CACHE) -> Self:
@@ -58,7 +77,8 @@ class Rig:
         """
         if commands.on_host_files(parameters):
             return versions_on_host_files(parameters)
-        return self.machines.versions(self.machine_spec(parameters, Path("disk")))
+        spec = self.machine_spec(parameters, Path("disk"))
+        return self.backend_of(parameters).versions(spec)
 
     def prepare(self, plan: Plan) -> None:
         """Makes now what a first trial would otherwise wait for, within its deadline.
@@ -74,8 +94,15 @@ class Rig:
                 )
             if commands.on_host_files(cell.parameters) and (reasons := unavailable()):
                 raise HostError("programs cannot be run here: " + "; ".join(reasons))
+        for machine in dict.fromkeys(_machines_of(plan)):
+            self._refuse(machine)
         for machine in _versions_of(plan):
             self.versions(Parameters(machine=machine))
+
+    def _refuse(self, machine: MachineSettings) -> None:
+        """Raises HostError with all that stands against such a machine here."""
+        if problems := self.backend(machine.backend.value).problems(machine):
+            raise HostError("; ".join(problems))
 
     def machine_spec(self, parameters: Parameters, disk: Path | Disk) -> MachineSpec:
         """The machine of a cell on `disk`; a path is that of the socket on which it is served."""
@@ -95,7 +122,7 @@ class Rig:
             kernel_arguments=machine.kernel_arguments,
             accelerator=machine.accelerator,
             start=machine.start,
-            options=self.machines.options(machine),
+            options=self.backend_of(parameters).options(machine),
         )
 
     def environment(self, plan: Plan | None = None) -> dict[str, Any]:
@@ -131,18 +158,35 @@ def needs_machines(plan: Plan) -> bool:
     return any(not commands.on_host_files(cell.parameters) for cell in plan.cells)
 
 
+def _machines_of(plan: Plan) -> Iterator[MachineSettings]:
+    """The virtual machine of each cell that has one."""
+    for cell in plan.cells:
+        if not commands.on_host_files(cell.parameters):
+            yield cell.parameters.machine
+
+
 def _versions_of(plan: Plan) -> tuple[MachineSettings, ...]:
     """As much of the plan's machines as decides on versions, each once.
 
     The honest control of a cell has a virtio disk (powercut.trial.controls), so another flavour of
     kernel where the cell's bus wants the full one.
     """
-    wanted: dict[tuple[str, str, str], MachineSettings] = {}
-    for cell in plan.cells:
-        if commands.on_host_files(cell.parameters):
-            continue
-        machine = cell.parameters.machine
+    wanted: dict[tuple[str | None, ...], MachineSettings] = {}
+    for machine in _machines_of(plan):
         for bus in (machine.bus, Bus.VIRTIO_BLK):
-            reduced = MachineSettings(qemu=machine.qemu, kernel=machine.kernel, bus=bus)
-            wanted.setdefault((machine.qemu, machine.kernel, bus.flavour), reduced)
+            reduced = MachineSettings(
+                backend=machine.backend,
+                connect=machine.connect,
+                qemu=machine.qemu,
+                kernel=machine.kernel,
+                bus=bus,
+            )
+            key = (
+                machine.backend.value,
+                machine.connect,
+                machine.qemu,
+                machine.kernel,
+                bus.flavour,
+            )
+            wanted.setdefault(key, reduced)
     return tuple(wanted.values())

@@ -32,6 +32,13 @@ class Switch(enum.Enum):
         return implied if self is Switch.AUTO else self is Switch.ON
 
 
+class Backend(enum.Enum):
+    """What runs virtual machines; a row each of powercut.machine.table."""
+
+    QEMU = "qemu"
+    LIBVIRT = "libvirt"
+
+
 class AcceleratorChoice(enum.Enum):
     """What runs the guest: the best that this host proves to have, or one by name."""
 

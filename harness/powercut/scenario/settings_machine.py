@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from powercut.model.machine import Aio, Bus, CacheFlags, CacheMode, ImageFormat, Start
 from powercut.model.versions import GUEST, HOST, SUITES, is_path
-from powercut.scenario.choices import AcceleratorChoice, GuestWriteCache, Switch
+from powercut.scenario.choices import AcceleratorChoice, Backend, GuestWriteCache, Switch
 from powercut.scenario.quantity import Size
 from powercut.scenario.settings_base import Settings, is_printable
 
@@ -45,6 +45,14 @@ def _version_schema(usual: str) -> dict[str, Any]:
 
 class MachineSettings(Settings):
     """The virtual machine."""
+
+    backend: Backend = Backend.QEMU
+    """What runs it: `qemu`, started by powercut; or `libvirt`, whose domain is made for the trial
+    and gone after it."""
+
+    connect: Annotated[StrictStr, AfterValidator(is_printable)] | None = None
+    """libvirt's connection, of this host: `qemu:///system`, `qemu:///session`.  By default root's
+    is the first and everybody else's the second."""
 
     qemu: Annotated[StrictStr, AfterValidator(_is_qemu), WithJsonSchema(_version_schema(HOST))] = (
         HOST

@@ -121,7 +121,7 @@ class _GuestRecording(RecordingInProgress):
         folder = sockets / "run"
         folder.mkdir()
         spec = self.rig.machine_spec(self.job.parameters, disk.socket)
-        with self.rig.machines.open(
+        with self.rig.backend_of(self.job.parameters).open(
             spec, folder, history=self.directory.history, digest=self.binding.digest
         ) as (machine, channel):
             try:
@@ -232,7 +232,7 @@ class _GuestRecording(RecordingInProgress):
         folder.mkdir()
         spec = self.rig.machine_spec(self.job.parameters, disk.socket)
         plan = commands.recovery_plan(self.job.parameters, self.job.run_id)
-        with self.rig.machines.open(spec, folder) as (machine, channel):
+        with self.rig.backend_of(self.job.parameters).open(spec, folder) as (machine, channel):
             try:
                 observation, facts = recover_in_guest(machine, channel, plan, timeout_s=timeout_s)
                 self.recovery_facts |= facts

@@ -30,6 +30,9 @@ PARAMETERS = Parameters(disk=DiskSettings(size=4 << 20), filesystem=FilesystemSe
     params=["fake", *(pytest.param(name, marks=pytest.mark.vm) for name in sorted(MACHINES))]
 )
 def rig(request, monkeypatch):
+    if request.param == "libvirt":
+        uri = request.getfixturevalue("libvirt_uri")
+        monkeypatch.setattr("powercut.machine.libvirt.backend.usual_uri", lambda: uri)
     monkeypatch.setitem(MACHINES, "fake", f"{FakeBackend.__module__}:FakeBackend")
     return Rig(CACHE, machine_backend(request.param, CACHE))
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from powercut.machine.guest_image import GuestImage
+from powercut.machine.kernel_words import guest_words
 from powercut.machine.port import FileDisk, ImageLayer, NbdDisk, NbdFile
 from powercut.machine.qemu.spec import QemuSpec
 from powercut.model.machine import Accelerator, Bus, HostCache
@@ -77,28 +78,12 @@ def build_argv(
 
 def kernel_command_line(spec: QemuSpec, tsc_khz: int | None = None) -> str:
     """What the guest's kernel is told."""
-    # Without ACPI a guest boots in two thirds of the time under TCG and works as fast; it
-    # then has no APIC for message-signalled interrupts.  With KVM it would pay.
-    # An NVDIMM is found by a table of ACPI, the NFIT.  QEMU's NVMe disk holds an interrupt line
-    # up when it has nothing to say, until Linux takes the line away ("nobody cared"): then each
-    # commit of several writes waits for a timer, 0.4 s.  Its messages do not have that.
-    without_acpi = () if spec.bus in (Bus.NVDIMM, Bus.NVME) else ("acpi=off",)
-    without_messages = () if spec.bus is Bus.NVME else ("pci=nomsi",)
-    emulated = (*without_acpi, *without_messages, "no_timer_check")
-    words = [
-        "quiet",
-        "loglevel=4",  # errors and what is worse: they go to the console, one exit a byte
-        "earlyprintk=ttyS0,115200,keep",  # from the first instruction, and without the 8250 driver
-        "8250.nr_uarts=0",  # whose probing takes longer than all else
-        "panic=-1",
-        "cryptomgr.notests",
-        *(emulated if spec.accelerator is Accelerator.TCG else ()),
-        f"powercut.disk={spec.bus.device}",
-        *((f"powercut.load={spec.bus.modules}",) if spec.bus.modules else ()),
-        *(("tsc=reliable", f"tsc_early_khz={tsc_khz}") if tsc_khz else ()),
-        *spec.kernel_arguments,
-    ]
-    return " ".join(words)
+    return guest_words(
+        spec.bus,
+        emulated=spec.accelerator is Accelerator.TCG,
+        tsc_khz=tsc_khz,
+        added=spec.kernel_arguments,
+    )
 
 
 def _sandbox() -> list[str]:

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import functools
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,8 +13,9 @@ from typing import Final
 from powercut.channel.guest_channel import GuestChannel
 from powercut.machine.guest.image import ensure_guest_image
 from powercut.machine.guest_image import GuestImage
-from powercut.machine.package import package_of, sha256_of_file
-from powercut.machine.port import Attachment, ConsoleGuest, MachineSpec, Opened, Part, Role
+from powercut.machine.package import package_of
+from powercut.machine.parts import guest_parts, guest_versions
+from powercut.machine.port import ConsoleGuest, MachineSpec, Opened, Part, under_test
 from powercut.machine.qemu.accelerator import best_accelerator, qemu_version
 from powercut.machine.qemu.argv import build_argv
 from powercut.machine.qemu.build import QemuBuild
@@ -26,7 +25,7 @@ from powercut.machine.qemu.source import qemu_of
 from powercut.machine.qemu.spec import QemuOptions, QemuSpec
 from powercut.machine.qemu.template import TemplateStore
 from powercut.model.binding import NOT_BOUND
-from powercut.model.errors import HostError, PowercutError
+from powercut.model.errors import PowercutError
 from powercut.model.machine import Accelerator
 from powercut.model.versions import GUEST, HOST
 from powercut.scenario.settings import AcceleratorChoice, MachineSettings, Switch
@@ -73,16 +72,13 @@ class QemuBackend:
             package=package_of(qemu.binary) or qemu.package,
             sha256=qemu.sha256,
         )
-        return (hypervisor, _guest_kernel(guest), _guest_programs(guest))
+        return (hypervisor, *guest_parts(guest))
 
     def versions(self, spec: MachineSpec) -> dict[str, str]:
         """QEMU and the guest's kernel, with digests."""
-        guest = self._guest_of(spec)
         return {
             **{f"qemu_{name}": value for name, value in self._qemu_of(spec).facts().items()},
-            "kernel_release": guest.kernel_release,
-            "kernel_package": guest.package,
-            "guest_digest": guest.digest,
+            **guest_versions(self._guest_of(spec)),
         }
 
     def environment(self) -> dict[str, object]:
@@ -139,7 +135,7 @@ class QemuBackend:
 
     def _guest_of(self, spec: MachineSpec) -> GuestImage:
         """The guest whose kernel has a driver for the bus of the disk under test."""
-        return self._guest(spec.kernel, _under_test(spec).bus.flavour)
+        return self._guest(spec.kernel, under_test(spec).bus.flavour)
 
     @staticmethod
     def _qemu(version: str) -> QemuBuild:
@@ -152,7 +148,7 @@ class QemuBackend:
 
     def _in_own_terms(self, spec: MachineSpec, folder: Path) -> QemuSpec:
         """The machine as QEMU is told of it; its sockets lie in `folder`."""
-        disk, chosen = _under_test(spec), spec.accelerator
+        disk, chosen = under_test(spec), spec.accelerator
         return QemuSpec(
             guest=self._guest_of(spec),
             qemu=self._qemu_of(spec),
@@ -173,40 +169,8 @@ class QemuBackend:
         )
 
 
-def _under_test(spec: MachineSpec) -> Attachment:
-    """The one disk that a guest of QEMU's has here.  Raises HostError for any other machine."""
-    (first, *more) = spec.attachments or (None,)
-    if first is None or more or first.role is not Role.UNDER_TEST:
-        raise HostError(
-            f"a machine with {len(spec.attachments)} disks: QEMU is told here of one, under test"
-        )
-    return first
-
-
 def _options(spec: MachineSpec) -> QemuOptions:
     return spec.options if isinstance(spec.options, QemuOptions) else QemuOptions(HOST)
-
-
-@functools.cache
-def _guest_kernel(image: GuestImage) -> Part:
-    facts = json.loads((image.kernel.parent / "image.json").read_text())
-    return Part(
-        role="guest kernel",
-        name="Linux",
-        version=image.kernel_release,
-        package=f"{facts.get('package', '')} {facts.get('version', '')}".strip(),
-        sha256=sha256_of_file(image.kernel),
-    )
-
-
-@functools.cache
-def _guest_programs(image: GuestImage) -> Part:
-    return Part(
-        role="guest programs",
-        name="initramfs",
-        version=image.digest,
-        sha256=sha256_of_file(image.initramfs),
-    )
 
 
 def _problem(find: Callable[[], object]) -> str:

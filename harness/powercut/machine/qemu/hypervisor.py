@@ -9,11 +9,11 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
-from powercut.machine.process import spawn
+from powercut.machine.process import spawn, wait_stopped
 from powercut.machine.qemu.qmp import Qmp
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
 
@@ -133,12 +133,8 @@ class Hypervisor:
         A thread that waits in the kernel for storage counts as one that does not run: it
         stops before it comes back from there.  Whoever calls this goes on to kill.
         """
-        deadline = time.monotonic() + timeout_s
         self.process.send_signal(signal.SIGSTOP)
-        while any(state not in "TtDZX" for state in _thread_states(self.process.pid)):
-            if time.monotonic() > deadline:
-                raise DeadlineExceeded(f"QEMU did not stop within {timeout_s:.3g} s")
-            time.sleep(_POLL_S)
+        wait_stopped(self.process.pid, timeout_s=timeout_s)
 
     def kill(self, *, timeout_s: float = _REAP_TIMEOUT_S) -> None:
         """SIGKILL, and waits until the process is gone; idempotent."""
@@ -170,15 +166,6 @@ class Hypervisor:
         self._qmp.execute(
             "migrate-set-capabilities", {"capabilities": [capability]}, timeout_s=timeout_s
         )
-
-
-def _thread_states(pid: int) -> Iterator[str]:
-    """The state of each thread but the kernel's own workers for io_uring, by proc(5)."""
-    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
-        with contextlib.suppress(OSError):  # it has ended
-            name, _, rest = stat.read_text().partition("(")[2].rpartition(")")
-            if not name.startswith("iou-"):
-                yield rest.split()[0]
 
 
 def describe(argv: Sequence[str], process: subprocess.Popen[bytes] | None, log: Path) -> str:

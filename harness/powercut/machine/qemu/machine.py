@@ -21,7 +21,7 @@ from powercut.machine.qemu.hypervisor import Hypervisor, describe, tail
 from powercut.machine.qemu.spec import QemuSpec
 from powercut.machine.qemu.template import Template, TemplateStore
 from powercut.machine.qemu.tsc import host_tsc_khz
-from powercut.model.errors import DeadlineExceeded, HostError, PowercutError, UsageError
+from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
 from powercut.model.machine import Start
 
 __all__ = ["Lifecycle", "Origin", "QemuMachine", "find_qemu"]
@@ -262,13 +262,6 @@ class QemuMachine(Closing):
             except OSError as error:
                 raise HostError(f"cannot use disk {disk.path}: {error.strerror}") from None
             return layer.size if layer else size
-        export = nbd.examine(disk.socket, timeout_s=timeout_s)
         dropped = isinstance(disk, NbdDisk) and self.spec.cache.no_flush
-        if dropped and (export.offers_flush or export.offers_fua):
-            raise UsageError(
-                "cache=unsafe would have no effect: QEMU sends flushes and FUA to an NBD disk"
-                " that offers them, whatever its cache mode",
-                hint="let the disk offer no flush and no FUA, so that QEMU drops the guest's,"
-                " or use an image file",
-            )
+        export = nbd.examine_for(disk.socket, no_flush=dropped, timeout_s=timeout_s)
         return layer.size if layer else export.size

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A domain's XML as a pure function of the machine's description.
+
+Elements and attributes are those of libvirt's domain format (libvirt.org/formatdomain.html).  A
+cache mode is one attribute there, of which libvirt makes what `-drive cache=` means.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+from xml.etree import ElementTree as ET
+
+from powercut.machine.guest_image import GuestImage
+from powercut.machine.kernel_words import guest_words
+from powercut.machine.port import Attachment, FileDisk, MachineSpec, NbdDisk
+from powercut.model.machine import Accelerator, Bus, CacheFlags, CacheMode, HostCache
+
+BUSES: Final[dict[Bus, tuple[str, str]]] = {
+    Bus.VIRTIO_BLK: ("virtio", "vda"),
+    Bus.VIRTIO_SCSI: ("scsi", "sda"),
+    Bus.IDE: ("ide", "hda"),
+    Bus.AHCI: ("sata", "sda"),
+    Bus.USB_STORAGE: ("usb", "sda"),
+}
+"""What libvirt calls a bus, and a disk on it."""
+
+_CONTROLLERS: Final = {
+    Bus.VIRTIO_SCSI: {"type": "scsi", "model": "virtio-scsi"},
+    Bus.AHCI: {"type": "sata"},
+    Bus.USB_STORAGE: {"type": "usb", "model": "qemu-xhci"},
+}
+
+
+@dataclass(frozen=True)
+class DomainSpec:
+    """What of a domain does not follow from the machine's description.
+
+    `owner` is the user and group as whom its QEMU runs, where libvirt may choose; `unlabelled`
+    are the security drivers that must leave our files alone; `tsc_khz` is the
+    frequency of the host's time-stamp counter.
+    """
+
+    name: str
+    uuid: UUID
+    emulator: Path
+    guest: GuestImage
+    accelerator: Accelerator
+    owner: tuple[int, int] | None = None
+    unlabelled: tuple[str, ...] = ()
+    tsc_khz: int | None = None
+
+
+def cache_name(cache: HostCache) -> CacheMode | None:
+    """The mode that consists of these parts; None if no mode does, and libvirt knows only modes."""
+    if isinstance(cache, CacheMode):
+        return cache
+    for mode in CacheMode:
+        if cache == CacheFlags(mode.write_cache, mode.direct, mode.no_flush):
+            return mode
+    return None
+
+
+def domain_xml(machine: MachineSpec, disk: Attachment, own: DomainSpec, folder: Path) -> str:
+    """The domain; its console, and the socket of its channel, lie in `folder`."""
+    kvm = own.accelerator is Accelerator.KVM
+    domain = ET.Element("domain", type="kvm" if kvm else "qemu")
+    _text(domain, "name", own.name)
+    _text(domain, "uuid", str(own.uuid))
+    _text(domain, "memory", str(machine.memory_mib), unit="MiB")
+    _text(domain, "vcpu", str(machine.cpus))
+    system = ET.SubElement(domain, "os")
+    _text(system, "type", "hvm", arch="x86_64", machine="pc")
+    _text(system, "kernel", str(own.guest.kernel))
+    _text(system, "initrd", str(own.guest.initramfs))
+    words = guest_words(
+        disk.bus, emulated=not kvm, tsc_khz=own.tsc_khz, added=machine.kernel_arguments
+    )
+    _text(system, "cmdline", words)
+    ET.SubElement(domain, "cpu", mode="host-passthrough" if kvm else "maximum")
+    for event in ("on_poweroff", "on_reboot", "on_crash"):
+        _text(domain, event, "destroy")
+    devices = ET.SubElement(domain, "devices")
+    _text(devices, "emulator", str(own.emulator))
+    devices.append(_disk(disk))
+    if disk.bus in _CONTROLLERS:
+        ET.SubElement(devices, "controller", _CONTROLLERS[disk.bus])
+    if disk.bus is not Bus.USB_STORAGE:
+        ET.SubElement(devices, "controller", type="usb", model="none")
+    devices.extend(_ports(folder))
+    ET.SubElement(devices, "memballoon", model="none")
+    domain.extend(_labels(own))
+    ET.indent(domain)
+    return ET.tostring(domain, encoding="unicode")
+
+
+def _disk(disk: Attachment) -> ET.Element:
+    mode = cache_name(disk.cache)
+    if mode is None or disk.bus not in BUSES:
+        raise ValueError(f"libvirt has no disk on {disk.bus.value} with {disk.cache}")
+    bus, device = BUSES[disk.bus]
+    kind = "network" if isinstance(disk.disk, NbdDisk) else "file"
+    element = ET.Element("disk", type=kind, device="disk")
+    image_format = disk.layer.format.value if disk.layer else "raw"
+    driver = ET.SubElement(element, "driver", name="qemu", type=image_format, cache=mode.value)
+    driver.set("error_policy", "report")
+    if isinstance(disk.disk, NbdDisk):
+        source = ET.SubElement(element, "source", protocol="nbd")
+        ET.SubElement(source, "host", transport="unix", socket=str(disk.disk.socket))
+    else:
+        driver.set("io", disk.disk.aio.value)
+        path = disk.disk.path if isinstance(disk.disk, FileDisk) else disk.disk.socket
+        ET.SubElement(element, "source", file=str(path))
+    if disk.layer:
+        ET.SubElement(element, "backingStore")  # none, whatever the image names as one
+    ET.SubElement(element, "target", dev=device, bus=bus)
+    return element
+
+
+def _ports(folder: Path) -> list[ET.Element]:
+    """The channel on which the guest speaks, and its console."""
+    ports = ET.Element("ports")
+    ET.SubElement(ports, "controller", type="virtio-serial")
+    channel = ET.SubElement(ports, "channel", type="unix")
+    ET.SubElement(channel, "source", mode="connect", path=str(folder / "ctl"))
+    ET.SubElement(channel, "target", type="virtio", name="ctl")
+    serial = ET.SubElement(ports, "serial", type="file")
+    ET.SubElement(serial, "source", path=str(folder / "console.log"), append="on")
+    ET.SubElement(serial, "target", port="0")
+    return list(ports)
+
+
+def _labels(own: DomainSpec) -> list[ET.Element]:
+    labels = ET.Element("labels")
+    if own.owner is not None:
+        label = ET.SubElement(labels, "seclabel", type="static", model="dac", relabel="no")
+        _text(label, "label", "+{}:+{}".format(*own.owner))
+    for model in own.unlabelled:
+        ET.SubElement(labels, "seclabel", type="none", model=model)
+    return list(labels)
+
+
+def _text(parent: ET.Element, tag: str, text: str, **attributes: str) -> None:
+    ET.SubElement(parent, tag, attributes).text = text
