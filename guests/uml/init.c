@@ -111,6 +111,7 @@ int main(void)
         page->answer = 0;
         page->reads = 0;
         page->after_answer = 0;
+        page->after_lines = 0;
         page->first_lsn = 0;
         page->acked = 0;
         page->attempted = 0;

@@ -51,6 +51,8 @@ struct plan {
     char *folder; /* where they start */
     char *environment[ARGUMENTS_MAX + 1];
     char *visible[ARGUMENTS_MAX + 1];
+    uint64_t acks; /* that end the writer with a root, and how long it may take for them */
+    uint64_t acks_ms;
 };
 extern struct plan plan;
 int plan_parse(void);
@@ -92,6 +94,10 @@ int live_setup(void);
 /* program.c: programs and their messages. */
 int execute(char *const argv[], enum pcu_step step);
 int execute_once(void);
+
+/* Runs a program that acknowledges in lines until it has done so `plan.acks` times, then kills it;
+ * its lines follow the answer. */
+int execute_acks(char *const argv[], enum pcu_step step);
 
 /* recover.c: the verbs about file systems. */
 int fs_mount(void);

@@ -5,6 +5,7 @@
 #include "init.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -51,7 +52,9 @@ int plan_parse(void)
     plan.root = *text == '\0' ? NULL : text;
     plan.folder = text + strlen(text) + 1;
     text = take_list(plan.folder + strlen(plan.folder) + 1, plan.environment);
-    take_list(text, plan.visible);
+    text = take_list(text, plan.visible);
+    plan.acks = strtoull(text, NULL, 10);
+    plan.acks_ms = strtoull(text + strlen(text) + 1, NULL, 10);
     if (plan.root != NULL && root_setup(plan.visible) != 0)
         return -1;
     if (plan.root == NULL && plan.mount_point[0] != '\0' &&

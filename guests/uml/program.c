@@ -6,16 +6,21 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
 
 #include "../../workloads/common/wire.h"
 
+#define FULL_BYTES (1u << 20) /* room below which a program may fail for the lack of it */
 #define CHANNEL 3 /* the descriptor that programs send their messages to */
 
 /* Copies what the program has to say out of its messages: extents to the
@@ -63,13 +68,13 @@ static int collect_lines(int channel, enum pcu_step step)
 {
     off_t size = lseek(channel, 0, SEEK_END);
 
-    if (size < 0 || (uint64_t)size > page->capacity) {
+    if (size < 0 || (uint64_t)size > page->capacity - page->answer) {
         errno = EFBIG;
         return fail(step, "lines of the program");
     }
-    if (pread(channel, area, (size_t)size, 0) != (ssize_t)size)
+    if (pread(channel, area + page->answer, (size_t)size, 0) != (ssize_t)size)
         return fail(PCU_STEP_CHECK, "read the lines of the program");
-    page->answer = (uint64_t)size;
+    page->answer += (uint64_t)size;
     return 0;
 }
 
@@ -153,6 +158,106 @@ int execute(char *const argv[], enum pcu_step step)
         result = fail(step, "%s ended with status %u", argv[0], page->status);
     }
     return result;
+}
+
+/* Takes what is in the pipe; the bytes, 0 at its end, -1 and errno. */
+static ssize_t take_lines(int lines)
+{
+    ssize_t got;
+
+    if (page->answer == page->capacity) {
+        errno = EFBIG;
+        return -1;
+    }
+    do
+        got = read(lines, area + page->answer, page->capacity - page->answer);
+    while (got < 0 && errno == EINTR);
+    if (got > 0)
+        page->answer += (uint64_t)got;
+    return got;
+}
+
+/* How many lines from `begin` on say that an operation is durable. */
+static uint64_t count_acks(uint64_t begin)
+{
+    uint64_t at, count = 0;
+
+    for (at = begin; at < page->answer; at++)
+        count += area[at] == '+' && (at == begin || area[at - 1] == '\n');
+    return count;
+}
+
+/* Listens until there are acks enough, the program has ended or its time is over. */
+static uint64_t listen_for_acks(int lines, int program, uint64_t begin)
+{
+    uint64_t deadline = now_ns() + plan.acks_ms * 1000000u, now, acks = 0;
+    struct pollfd polled[] = {{lines, POLLIN, 0}, {program, POLLIN, 0}};
+    ssize_t got;
+
+    while (acks < plan.acks && (now = now_ns()) < deadline) {
+        polled[0].revents = polled[1].revents = 0;
+        poll(polled, 2, (int)((deadline - now) / 1000000u) + 1);
+        if (polled[0].revents != 0) {
+            got = take_lines(lines);
+            if (got < 0)
+                break;
+            if (got == 0)
+                polled[0].fd = -1; /* it has closed its descriptor, and goes on */
+            acks = count_acks(begin);
+        } else if (polled[1].revents != 0) {
+            break;
+        }
+    }
+    return acks;
+}
+
+/* Whether what keeps a program from going on may be that there is no room. */
+static bool is_full(void)
+{
+    struct statvfs room;
+
+    return statvfs(plan.mount_point, &room) == 0 &&
+           (uint64_t)room.f_bavail * room.f_frsize < FULL_BYTES;
+}
+
+int execute_acks(char *const argv[], enum pcu_step step)
+{
+    uint64_t begin = page->answer, acks;
+    int ends[2], program, status = 0;
+    bool ended, full;
+    pid_t child;
+
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return fail(PCU_STEP_CHECK, "a pipe for %s", argv[0]);
+    child = start(argv, ends[1]);
+    close(ends[1]);
+    program = child < 0 ? -1 : (int)syscall(SYS_pidfd_open, child, 0);
+    if (program < 0) {
+        close(ends[0]);
+        end_stragglers();
+        return fail(PCU_STEP_CHECK, "start %s", argv[0]);
+    }
+    acks = listen_for_acks(ends[0], program, begin);
+    full = is_full();
+    ended = waitpid(child, &status, WNOHANG) == child;
+    end_stragglers();
+    while (take_lines(ends[0]) > 0) /* what it said before it was killed was said */
+        ;
+    close(ends[0]);
+    close(program);
+    page->after_lines = page->answer - begin;
+    if (page->answer == page->capacity) {
+        errno = EFBIG;
+        return fail(PCU_STEP_CHECK, "lines of %s", argv[0]);
+    }
+    if (acks >= plan.acks)
+        return 0;
+    page->status = (uint32_t)(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+    errno = full ? ENOSPC : 0;
+    if (!ended)
+        return fail(step, "%s acknowledged %llu of %llu operations in time", argv[0],
+                    (unsigned long long)acks, (unsigned long long)plan.acks);
+    return page->status == 0 ? 0 : fail(step, "%s ended with status %u", argv[0], page->status);
 }
 
 int execute_once(void)

@@ -83,12 +83,15 @@ static uint64_t last_lsn(void)
     return last;
 }
 
-/* Starts the writer with the record after the last one that came back. */
+/* Starts the writer with the record after the last one that came back; a program begins where it
+ * will, and if nothing is wanted of it, not at all. */
 static int write_on(void)
 {
     char first[48], *argv[ARGUMENTS_MAX + 2];
     int count = 0;
 
+    if (plan.root != NULL)
+        return plan.acks == 0 ? 0 : execute_acks(plan.after, PCU_STEP_AFTER);
     for (; plan.after[count] != NULL; count++)
         argv[count] = plan.after[count];
     page->first_lsn = last_lsn() + 1;
@@ -104,8 +107,8 @@ static int write_on(void)
  * nothing is mounted any more. */
 static int go_on(void)
 {
-    bool wrote = write_on() == 0;
     uint64_t answer = page->answer;
+    bool wrote = write_on() == 0;
     enum pcu_step step = page->step;
     uint32_t status = page->status;
 

@@ -22,7 +22,7 @@
 #include <assert.h>
 #include <stdint.h>
 
-#define PCU_MAGIC 0x31554350u /* "PCU1" */
+#define PCU_MAGIC 0x32554350u /* "PCU2" */
 #define PCU_PAGE 4096u
 #define PCU_ZEROES UINT64_MAX /* as pcu_patch.data: the patch is zeroes */
 
@@ -33,7 +33,9 @@ enum pcu_verb {
      * adds the LSN to begin with), an empty string; where programs have their root
      * (empty: in the initramfs; else "/host", the host's files, and the mount point lies
      * below), the folder in which they start, their environment, an empty string, folders
-     * of the host that they are to see although /tmp and the like are empty, an empty string.
+     * of the host that they are to see although /tmp and the like are empty, an empty string;
+     * for a writer with a root, how many acknowledgements end it and how many milliseconds it
+     * may take for them, both in decimal digits.
      * Holds for every RECOVER that follows. */
     PCU_CONFIGURE = 1,
     /* `count` struct pcu_patch at 0: lays them over the origin, in order. */
@@ -44,7 +46,9 @@ enum pcu_verb {
      * PCU_FLAG_AFTER: then the writer goes on with the record after the last one that
      * came back, clean unmount, mount, reader: `after`, `first_lsn`, `acked`,
      * `attempted` say how that went, and `after_answer` bytes of extents follow the
-     * others.
+     * others.  With a root the writer is a program that acknowledges in lines: it begins where it
+     * will, and is killed once it has acknowledged enough; the first `after_lines` of the
+     * `after_answer` bytes are its lines, the rest is what the reader wrote then.
      * PCU_FLAG_RECORD: everything from the mount to the last unmount goes through
      * dm-log-writes; the log can be had by LOG.  The name of a mark in it, "after", says
      * that the writer has ended. */
@@ -111,6 +115,7 @@ struct pcu_page {
     uint64_t reads;      /* bytes of the read map after all answers: u64 each, first sector
                           * of a granule that was read */
     uint64_t after_answer; /* bytes of the answer after recovery, behind the first */
+    uint64_t after_lines; /* of these, what the writer said, if it says so in lines */
     uint64_t first_lsn;  /* the record that the writer went on with */
     uint64_t acked;      /* highest LSN that it acknowledged, 0: none */
     uint64_t attempted;  /* highest LSN that it attempted, 0: none */
@@ -123,7 +128,7 @@ struct pcu_page {
     uint64_t step_ns[PCU_STEPS];
     char what[256];      /* the call that failed and on what */
 };
-static_assert(sizeof(struct pcu_page) == 144 + 8 * PCU_STEPS + 256, "no padding");
+static_assert(sizeof(struct pcu_page) == 152 + 8 * PCU_STEPS + 256, "no padding");
 static_assert(sizeof(struct pcu_page) <= PCU_PAGE, "one page");
 
 /* Bytes to lay over the origin; all three are multiples of 512. */

@@ -135,8 +135,8 @@ def _work(bank: Bank, session: Session, clients: int) -> None:
 def _examine(bank: Bank, session: Session) -> None:
     """Everything that must hold, whatever was lost; then the bank must still work."""
     before = _examine_once(bank, session.present, session)
-    if before is None:
-        return
+    if before is None or "POWERCUT_AFTER" in os.environ:
+        return  # what is wrong was said, or clients come who will make transfers of their own
     bank.teller()(transfer(max(before, default=0) + 1))
     after = _examine_once(bank, None, session)
     if after is not None and len(after) != len(before) + 1:

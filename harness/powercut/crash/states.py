@@ -86,12 +86,14 @@ class Again:
 
     `overlay` is what the recoveries had left on the medium by then, as (offset, bytes) in
     order.  `promised` was acknowledged before the last of the cuts, by a workload that had
-    gone on, and `attempted` is the highest LSN that it attempted (0: it did not go on).
+    gone on, and `attempted` is the highest LSN that it attempted (0: it did not go on); of
+    programs `tried` are the operations that they tried.
     """
 
     overlay: tuple[tuple[int, bytes], ...]
     promised: tuple[LsnRange, ...] = ()
     attempted: int = 0
+    tried: tuple[LsnRange, ...] = ()
 
 
 @dataclass(frozen=True)

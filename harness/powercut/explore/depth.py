@@ -32,9 +32,9 @@ from powercut.explore.recovery_timeline import instant_after
 from powercut.explore.state_images import StateImages
 from powercut.model.contract import CutKind
 from powercut.model.timeline import Timeline
-from powercut.model.verdict import LsnRange
 from powercut.recording.trial_recording import under_cut
 from powercut.recover.port import ImageWrite
+from powercut.workload.port import NOTHING_LATER, LaterClaims
 
 PER_INSTANT: Final = 4
 """States that are drawn at one instant of a recovery, on average."""
@@ -47,30 +47,26 @@ DEEPER: Final = 2
 class Recovered:
     """A recovery on record.
 
-    `writes` make the disk that it began with.  `acked` is what the workload acknowledged when
-    it went on with `first_lsn`, to `attempted`; all 0 if it did not.
+    `writes` make the disk that it began with; `later` is what the workload claimed when it went on.
     """
 
     timeline: Timeline
     writes: Sequence[ImageWrite]
-    first_lsn: int = 0
-    acked: int = 0
-    attempted: int = 0
+    later: LaterClaims = NOTHING_LATER
 
 
 @dataclass(frozen=True)
 class SecondState:
     """A disk that a cut during a recovery may have left.
 
-    `later` are records required besides those of the first cut; `what` says where the cut
-    was, for a person.
+    `later` is what was claimed besides at the first cut; `what` says where this one was, for a
+    person.
     """
 
     state: CrashState
     writes: tuple[ImageWrite, ...]
     fresh: tuple[ImageWrite, ...]
-    later: LsnRange | None
-    attempted: int
+    later: LaterClaims
     what: str
 
 
@@ -103,7 +99,7 @@ def states_of(
     instants = events(space, list(InstantKind))
     images = StateImages(space)
     made = 0
-    if ended is not None and recovered.acked:
+    if ended is not None and recovered.later.promised:
         yield _second(space, images, recovered, CrashState(ended, (), policy="durable-only"), ended)
         made = 1
     if made >= limit:
@@ -134,7 +130,7 @@ def _second(
     ended: int | None,
 ) -> SecondState:
     fresh = tuple(images.writes(state))
-    done = ended is not None and state.instant >= ended and recovered.acked > 0
+    done = ended is not None and state.instant >= ended and bool(recovered.later.promised)
     issued = int(space.sets.issued(state.instant).sum())
     volatile = len(space.volatile(state.instant))
     where = "once the workload had gone on" if done else "during the recovery of that state"
@@ -142,8 +138,7 @@ def _second(
         state=state,
         writes=(*recovered.writes, *fresh),
         fresh=fresh,
-        later=LsnRange(recovered.first_lsn, recovered.acked) if done else None,
-        attempted=recovered.attempted,
+        later=recovered.later if done else replace(recovered.later, promised=()),
         what=(
             f"a second cut, {where}: after {issued} of {int(space.sets.is_write.sum())} writes, "
             f"{len(state.survivors)} of {volatile} volatile ones kept ({state.policy})"
@@ -158,9 +153,6 @@ def cut_again(first: CrashState, second: SecondState) -> CrashState:
         (write.offset, bytes(write.length) if write.data is None else write.data.tobytes())
         for write in second.fresh
     )
-    again = Again(
-        overlay=(*before.overlay, *added),
-        promised=(*before.promised, *((second.later,) if second.later else ())),
-        attempted=max(before.attempted, second.attempted),
-    )
+    later = LaterClaims(before.promised, before.attempted, before.tried) + second.later
+    again = Again((*before.overlay, *added), later.promised, later.attempted, later.tried)
     return replace(first, again=again, policy=f"recovery/{second.state.policy}")

@@ -30,6 +30,7 @@ from powercut.crash.explore import Exploration, InstantKind, events
 from powercut.crash.legality import tears_within
 from powercut.crash.states import CrashState, Model, StateSpace
 from powercut.crash.survey import Survey
+from powercut.explore.after import what_can_go_on
 from powercut.explore.exposure_agreement import contradictions
 from powercut.explore.findings import NO_STATE, FindingCollector
 from powercut.explore.pool import OneWorker, WorkerPool
@@ -201,6 +202,8 @@ class _Run:
         return seconds is None or time.monotonic() < self.began + seconds
 
     def _explore_with_engines(self) -> None:
+        self.wanted, doubts = what_can_go_on(self.recorded, self.choice.kernel, self.wanted)
+        self.collected.add_general(*doubts)
         work = Work(
             self.recorded.directory.path,
             self.recorded.directory.run,
@@ -208,6 +211,7 @@ class _Run:
             self.wanted.prune,
             self.wanted.seed,
             self.wanted.after,
+            self.wanted.depth,
             self.wanted.policies,
             self.wanted.model,
             self.choice.kernel,
@@ -239,7 +243,7 @@ class _Run:
             return
         self._tell("cutting again", force=True)
         log = self.recorded.directory.recovery_log.with_suffix(".log")
-        live = self.wanted.depth and has_evidence(log)
+        live = self.wanted.depth and self.engine != "program" and has_evidence(log)
         states: list[CrashState | None] = [None] if live else []
         states += self.chosen.drawn() if records_recoveries(self.engine) else []
         # In rounds, as a recovery may have fewer states than it may be asked for; what is
@@ -252,9 +256,8 @@ class _Run:
     def _round(self, states: Sequence[CrashState | None]) -> list[Deepen]:
         """As many recoveries as the budget would have room for if each had all its states."""
         budget, drawn = self.wanted.budget, self.tally.checked - len(self.wanted.named)
-        left = (
-            None if budget.states is None else budget.states - drawn - self.tally.recoveries.states
-        )
+        spent = drawn + self.tally.recoveries.states
+        left = None if budget.states is None else budget.states - spent
         whole = left is None or budget.first is not None  # time does not bound a single one
         each = self.per_recovery if whole else max(1, min(self.per_recovery, left or 0))
         count = len(states) if left is None else max(0, -(-left // each))

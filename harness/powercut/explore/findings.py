@@ -84,11 +84,11 @@ class FindingCollector:
             return False
         return self._torn_within(state())
 
-    def add_general(self, finding: Finding) -> None:
-        """Takes a finding that is not about a single state."""
-        self._kinds.setdefault((finding.kind, finding.verdict), _Kind()).examples.append(
-            (NO_STATE, finding)
-        )
+    def add_general(self, *findings: Finding) -> None:
+        """Takes findings that are not about a single state."""
+        for finding in findings:
+            kind = self._kinds.setdefault((finding.kind, finding.verdict), _Kind())
+            kind.examples.append((NO_STATE, finding))
 
     @property
     def lost(self) -> set[int]:

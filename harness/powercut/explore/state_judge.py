@@ -21,18 +21,17 @@ from powercut.model.errors import UsageError
 from powercut.model.observation import Observation
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict, lsn_ranges
 from powercut.model.versions import HOST
-from powercut.recording.open_recording import RecordedSystem, Recording
+from powercut.recording.open_recording import Recording
 from powercut.recover.order import EngineOrder
 from powercut.recover.plan import RecoveryPlan
 from powercut.recover.port import BootsRecordedKernel, ImageWrite, RecoveryEngine, SecondLook
 from powercut.rig.engine_choice import EngineChoice, engine_for
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.engines import follows_plans, open_engine, start_engine
-from powercut.workload.port import StateClaims
+from powercut.workload.port import LaterClaims, StateClaims
 from powercut.workload.table import workload_of
 
 START_S: Final = 180.0
-STATE_S: Final = 60.0
 _GUEST_STATE_S: Final = 120.0
 
 
@@ -80,9 +79,8 @@ def claims_at(recording: Recording, state: CrashState) -> StateClaims:
     claims = recording.promises.claims_at(state.instant)
     if state.again is None:
         return claims
-    required = (*claims.required, *state.again.promised)
-    attempted = max(claims.attempted, state.again.attempted)
-    return replace(claims, required=required, attempted=attempted)
+    again = state.again
+    return replace(claims, later=LaterClaims(again.promised, again.attempted, again.tried))
 
 
 def claims_as_received(recording: Recording, state: CrashState) -> StateClaims:
@@ -96,8 +94,9 @@ def claims_as_received(recording: Recording, state: CrashState) -> StateClaims:
 class StateJudge(ResourceOwner):
     """Recovers and checks states of one recording with one engine; a context manager.
 
-    `after` is the number of records by which the workload goes on after each recovery.  An engine
-    that can be lent comes from the `shelf`, if there is one.
+    `after` is the number of records by which the workload goes on after each recovery; `again`
+    says that recoveries of recoveries follow.  An engine that can be lent comes from the `shelf`,
+    if there is one.
     """
 
     def __init__(
@@ -106,6 +105,7 @@ class StateJudge(ResourceOwner):
         choice: EngineChoice,
         *,
         after: int = 0,
+        again: bool = False,
         track_reads: bool = False,
         shelf: EngineShelf | None = None,
         state_s: float | None = None,
@@ -119,14 +119,14 @@ class StateJudge(ResourceOwner):
         self._shelf = shelf
         self._order = EngineOrder(
             recording.base,
-            _going_on(recording, plan, self._system, after),
+            going_on(plan, self._system.parameters, recording.run_id, after, again=again),
             self._system.parameters,
             choice.kernel,
             track_reads,
         )
         self._images = StateImages(recording.space)
         usual_s = workload_of(self._system.parameters).recovery_s
-        self._state_s = usual_s if state_s is None else state_s
+        self.state_s = usual_s if state_s is None else state_s
         self._boots_before = 0
         self.engine: RecoveryEngine
         self.tests = 0
@@ -157,7 +157,7 @@ class StateJudge(ResourceOwner):
     def recover(self, writes: Sequence[ImageWrite]) -> Observation:
         """What the system makes of a disk.  Raises HostError if the engine itself fails."""
         self.tests += 1
-        return self.engine.recover(writes, timeout_s=self._state_s)
+        return self.engine.recover(writes, timeout_s=self.state_s)
 
     def look_again(self, writes: Sequence[ImageWrite]) -> Observation:
         """The same, the longer way if the engine has two.  Raises HostError as `recover` does."""
@@ -165,7 +165,7 @@ class StateJudge(ResourceOwner):
         if not isinstance(engine, SecondLook):
             return self.recover(writes)
         self.tests += 1
-        return engine.look_again(writes, timeout_s=self._state_s)
+        return engine.look_again(writes, timeout_s=self.state_s)
 
     def findings(self, claims: StateClaims, observation: Observation) -> tuple[Finding, ...]:
         """The findings on what was recovered of a state, against what was claimed."""
@@ -225,11 +225,3 @@ def _known(recording: Recording) -> RecoveryPlan:
     _ = recording.promises  # which nobody knows of some imports
     assert recording.plan is not None
     return recording.plan
-
-
-def _going_on(
-    recording: Recording, plan: RecoveryPlan, system: RecordedSystem, after: int
-) -> RecoveryPlan:
-    if not after:
-        return plan
-    return going_on(plan, system.parameters, recording.run_id, after)

@@ -67,7 +67,9 @@ def wanted_by(
     if settings.budget == "off" or (auto and convicted):
         return None
     grows = parameters.machine.format is not ImageFormat.RAW
-    continues = isinstance(workload_of(parameters), Continues)
+    workload = workload_of(parameters)
+    # Starting a program twice for a state takes several times what its check does: by request.
+    continues = isinstance(workload, Continues) and not isinstance(workload, AcksByLines)
     goes_on = continues and (grows or (auto and not commands.is_bare(parameters)))
     budget = Budget(AUTO_STATES) if auto else Budget.parse(settings.budget)
     if (auto or grows) and not settings.depth:

@@ -19,8 +19,9 @@ from powercut.recover.uml.kernel import UmlKernel
 class Work:
     """What a worker needs to know; small enough to be sent to another process.
 
-    `after` is the number of records by which the workload goes on after each recovery.
-    `policies` and `model` draw the states of recoveries; `kernel` is what `uml` recovers with.
+    `after` is the number of records by which the workload goes on after each recovery, `depth`
+    how many cuts may follow each other.  `policies` and `model` draw the states of recoveries;
+    `kernel` is what `uml` recovers with.
     """
 
     trial: Path
@@ -29,6 +30,7 @@ class Work:
     prune: Prune
     seed: int
     after: int = 0
+    depth: int = 0
     policies: tuple[str, ...] = tuple(POLICIES)
     model: Model = Model.EXACT
     kernel: UmlKernel | None = None

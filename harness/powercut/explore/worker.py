@@ -15,7 +15,7 @@ from powercut.explore.depth import DEEPER, Drawn, Recovered, SecondState, cut_ag
 from powercut.explore.recovery_timeline import durability_during_recovery, timeline_of_record
 from powercut.explore.request import Prune
 from powercut.explore.state_images import AnswerCache
-from powercut.explore.state_judge import STATE_S, StateJudge, claims_at
+from powercut.explore.state_judge import StateJudge, claims_at
 from powercut.explore.work import Answers, Batch, Deepen, Recoveries, StateJudgement, Work
 from powercut.model.errors import HostError
 from powercut.model.observation import Observation
@@ -28,7 +28,7 @@ from powercut.rig.engine_choice import EngineChoice
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.scratch import scratch
 from powercut.store.trial_dir import TrialDir
-from powercut.workload.port import AcksByLines, StateClaims
+from powercut.workload.port import NOTHING_LATER, AcksByLines, StateClaims
 from powercut.workload.table import workload_of
 
 RERUN_ONE_IN: Final = 100
@@ -48,6 +48,7 @@ class LocalWorker(ResourceOwner):
             self._recorded,
             EngineChoice(work.engine, kernel=work.kernel),
             after=work.after,
+            again=work.depth > 0,
             track_reads=work.prune is Prune.READS,
             shelf=shelf,
         )
@@ -110,7 +111,7 @@ class LocalWorker(ResourceOwner):
         engine = self._states.engine
         if not isinstance(engine, RecordsRecoveries):
             return None
-        observation, raw = engine.record(writes, timeout_s=STATE_S)
+        observation, raw = engine.record(writes, timeout_s=self._states.state_s)
         if raw is None:
             return None
         timeline = timeline_of_record(
@@ -120,8 +121,8 @@ class LocalWorker(ResourceOwner):
             durability=self._durability,
         )
         later = observation.later
-        claims = (later.first_lsn, later.acked, later.attempted) if later else (0, 0, 0)
-        return Recovered(timeline, tuple(writes), *claims)
+        claims = self._recorded.promises.claims_after(later) if later else NOTHING_LATER
+        return Recovered(timeline, tuple(writes), claims)
 
     def _second_cuts(
         self,
@@ -157,7 +158,7 @@ class LocalWorker(ResourceOwner):
         for number, second in enumerate(seconds):
             judged.append(self._judge_second(first, second, claims))
             count.states += 1
-            count.ended += second.later is not None
+            count.ended += bool(second.later.promised)
             if level < task.depth and number in on_record:
                 deeper = self._record(second.writes)
                 if deeper is None:
@@ -169,9 +170,7 @@ class LocalWorker(ResourceOwner):
     def _judge_second(
         self, first: CrashState, second: SecondState, claims: StateClaims
     ) -> StateJudgement:
-        later = (second.later,) if second.later else ()
-        attempted = max(claims.attempted, second.attempted)
-        claims = replace(claims, required=(*claims.required, *later), attempted=attempted)
+        claims = replace(claims, later=claims.later + second.later)
         judged = self._judge(list(second.writes), claims)
         policy = f"recovery/{second.state.policy}"
         if not judged.findings:

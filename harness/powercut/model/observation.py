@@ -104,7 +104,8 @@ class Observation:
 class Continuation:
     """Life after recovery: the workload went on with record `first_lsn`.
 
-    `attempted` and `acked` are the highest LSNs of which it said so (0: none).
+    `attempted` and `acked` are the highest LSNs of which it said so (0: none); a program, which
+    begins where it will, has said so in `lines`, and they are all 0.
     `observation` is the log after a clean unmount and another mount.  `failure` says what
     kept the workload from going on, empty if nothing did; with `no_room` it was nothing
     but the end of the log or of the disk.
@@ -116,3 +117,4 @@ class Continuation:
     observation: Observation
     failure: str = ""
     no_room: bool = False
+    lines: bytes = b""

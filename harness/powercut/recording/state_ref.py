@@ -13,6 +13,8 @@ A state of a disk whose recovery was cut, too, has one member more:
     "again": {"overlay": [[offset, data compressed with zlib, in base64], ...],
               "promised": [[first LSN, last LSN], ...], "attempted": 216}
 
+and of a program "tried": [[first, last], ...].
+
 So the name says what the state is, not who thought of it; it has a meaning only
 together with its recording.  States that somebody may ask for again lie in
 `states/<name>.json` beside the recording, unsealed, since they follow from it.
@@ -58,7 +60,7 @@ StateRef = dict[str, Any]
 
 def serialise(state: CrashState) -> StateRef:
     """The state as a value for JSON."""
-    value = {
+    value: StateRef = {
         "format": FORMAT,
         "instant": int(state.instant),
         "survivors": [int(write) for write in state.survivors],
@@ -67,7 +69,7 @@ def serialise(state: CrashState) -> StateRef:
         "policy": state.policy,
     }
     if state.again:
-        value["again"] = {
+        again: StateRef = {
             "overlay": [
                 [int(offset), base64.b64encode(zlib.compress(data)).decode()]
                 for offset, data in state.again.overlay
@@ -75,6 +77,9 @@ def serialise(state: CrashState) -> StateRef:
             "promised": [[int(span.first), int(span.last)] for span in state.again.promised],
             "attempted": int(state.again.attempted),
         }
+        if state.again.tried:
+            again["tried"] = [[int(one.first), int(one.last)] for one in state.again.tried]
+        value["again"] = again
     return value
 
 
@@ -83,9 +88,14 @@ def _again(value: Any) -> Again | None:
         return None
     return Again(
         overlay=tuple((_number(offset), _unpacked(data)) for offset, data in value["overlay"]),
-        promised=tuple(LsnRange(_number(a), _number(b)) for a, b in value["promised"]),
+        promised=_ranges(value["promised"]),
         attempted=_number(value["attempted"]),
+        tried=_ranges(value.get("tried", [])),
     )
+
+
+def _ranges(value: Any) -> tuple[LsnRange, ...]:
+    return tuple(LsnRange(_number(first), _number(last)) for first, last in value)
 
 
 def _unpacked(data: str) -> bytes:

@@ -49,10 +49,16 @@ class Read:
 @dataclass(frozen=True)
 class GoOn:
     """A writer that goes on by `records` records; the engine adds `first_lsn=N`, the record
-    after the last one that came back."""
+    after the last one that came back.
+
+    On the host's files it is a program that begins where it will: it is killed once it has
+    acknowledged so many operations, or after `seconds`.  With 0 `records` nothing goes on, and
+    everything is read twice.
+    """
 
     command: tuple[str, ...]
     records: int
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -113,12 +119,14 @@ class RecoveryPlan:
         layers = () if image is ImageFormat.RAW else (OpenImage(image),)
         return cls((*layers, opened, Read(reader)), device, host)
 
-    def going_on(self, command: tuple[str, ...], records: int) -> RecoveryPlan:
+    def going_on(
+        self, command: tuple[str, ...], records: int, seconds: float = 0.0
+    ) -> RecoveryPlan:
         """The same; then a writer goes on, and everything is closed, opened and read again.
 
         Raises ValueError for a plan that goes on already.
         """
-        if records < 1 or self.find(GoOn) is not None:
+        if records < (self.host is None) or self.find(GoOn) is not None:
             raise ValueError(f"a writer that goes on by {records} records: {command}")
         again = tuple(step for step in self.steps if not isinstance(step, OpenImage))
         closed = tuple(
@@ -126,7 +134,7 @@ class RecoveryPlan:
             for step in reversed(again)
             if isinstance(step, Mount | OpenDevice)
         )
-        return replace(self, steps=(*self.steps, GoOn(command, records), *closed, *again))
+        return replace(self, steps=(*self.steps, GoOn(command, records, seconds), *closed, *again))
 
     def find(self, kind: type[_S]) -> _S | None:
         """The first step of its kind."""

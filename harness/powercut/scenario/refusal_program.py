@@ -40,8 +40,5 @@ def refusals_of_program(parameters: Parameters) -> Iterator[Reason]:
         )
     if p.explore.engine not in (ExploreEngine.AUTO, ExploreEngine.UML):
         yield "explore.engine", "a program's check runs in User-Mode Linux: leave it out"
-    if p.explore.after or p.explore.depth:
-        key = "after" if p.explore.after else "depth"
-        yield f"explore.{key}", "life after recovery and second cuts are for the workload wal"
     if ControlKind.NO_SYNC in (p.controls or ()):
         yield "controls", "powercut cannot take the syncs out of a program: leave out no-sync"

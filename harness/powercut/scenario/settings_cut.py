@@ -117,7 +117,8 @@ class ExploreSettings(Settings):
     """After each recovery the workload goes on by so many records, and all that was acknowledged
     before and after must be there after a clean unmount, or after a second cut; 0 for not at
     all, but for budget `auto` and on an image format, where it means 16.  Needs a file system or
-    an image format."""
+    an image format.  A program's `run` is started again, and killed once it has acknowledged so
+    many operations."""
 
     depth: Annotated[int, Field(ge=0, le=8)] = 0
     """How many cuts may follow the first, each during the recovery from the one before.  Needs a

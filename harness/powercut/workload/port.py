@@ -22,10 +22,10 @@ from typing import Final, Protocol, runtime_checkable
 from powercut.crash.evidence import Evidence
 from powercut.crash.states import Requirements
 from powercut.model.history import History
-from powercut.model.observation import Observation
+from powercut.model.observation import Continuation, Observation
 from powercut.model.operations import Packet
 from powercut.model.timeline import Timeline
-from powercut.model.verdict import Finding, LsnRange
+from powercut.model.verdict import Finding, LsnRange, merged_ranges
 from powercut.scenario.choices import ControlKind
 from powercut.scenario.settings import ProgramSettings, WalSettings
 
@@ -68,17 +68,57 @@ Contents = GuestPrograms | HostFiles
 
 
 @dataclass(frozen=True)
+class GoingOn:
+    """The command line by which a workload goes on after a recovery.
+
+    first_lsn=N is added to it.  But what acknowledges by lines begins where it will, and is
+    ended once it has acknowledged enough, or after `seconds`.  `environment` (NAME=VALUE) tells its
+    reader, too, that the disk is used again.
+    """
+
+    command: tuple[str, ...]
+    seconds: float = 0.0
+    environment: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class LaterClaims:
+    """What a workload claimed that went on after a recovery.
+
+    `promised` must come back from then on.  What may be there besides: of a prefix nothing beyond
+    `attempted` (0: it tried nothing), of a set what is in `tried`.
+    """
+
+    promised: tuple[LsnRange, ...] = ()
+    attempted: int = 0
+    tried: tuple[LsnRange, ...] = ()
+
+    def __add__(self, other: LaterClaims) -> LaterClaims:
+        """What was claimed in both."""
+        return LaterClaims(
+            merged_ranges((*self.promised, *other.promised)),
+            max(self.attempted, other.attempted),
+            merged_ranges((*self.tried, *other.tried)),
+        )
+
+
+NOTHING_LATER: Final = LaterClaims()
+"""What a workload claimed that did not go on."""
+
+
+@dataclass(frozen=True)
 class StateClaims:
     """What was claimed before a cut at `instant`.
 
-    Of a prefix `required` must come back, and nothing beyond `attempted`; what was promised after
-    an earlier recovery of the same disk is among it.  Of a set they count acks and attempts in
-    their order.
+    Of a prefix `required` must come back, and nothing beyond `attempted`.  Of a set they count
+    acks and attempts in their order.  `later` is what was promised after earlier recoveries of the
+    same disk.
     """
 
     instant: int
     required: tuple[LsnRange, ...]
     attempted: int
+    later: LaterClaims = NOTHING_LATER
 
 
 class Promises(Protocol):
@@ -110,8 +150,11 @@ class Promises(Protocol):
     def claims_received(self) -> StateClaims:
         """All that was received until nothing more came: what the live cut is held against."""
 
+    def claims_after(self, later: Continuation) -> LaterClaims:
+        """What it claimed while it went on."""
+
     def check(self, claims: StateClaims, observation: Observation) -> tuple[Finding, ...]:
-        """What came back from one disk, against `claims`."""
+        """What came back from one disk, and from life after that, against `claims`."""
 
 
 @runtime_checkable
@@ -184,8 +227,8 @@ class AcksByLines(Protocol):
 class Continues(Protocol):
     """A workload that can go on after a recovery."""
 
-    def continuation(self, run: Run, records: int) -> tuple[str, ...]:
-        """The command line that goes on by so many records; first_lsn=N is added to it."""
+    def continuation(self, run: Run, records: int) -> GoingOn:
+        """How it goes on by so many records; 0 if its disk is only to be recovered once more."""
 
 
 @runtime_checkable

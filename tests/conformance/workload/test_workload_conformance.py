@@ -161,7 +161,7 @@ def test_controls_change_nothing_but_what_they_must(workload: Workload) -> None:
 
 def test_going_on_is_a_command_line_of_the_same_program(workload: Workload) -> None:
     if isinstance(workload, Continues):
-        assert workload.continuation(RUN, 5)[0] == workload.writer(RUN)[0]
+        assert workload.continuation(RUN, 5).command[0] == workload.writer(RUN)[0]
         assert workload.continuation(RUN, 5) != workload.continuation(RUN, 6)
 
 

@@ -196,7 +196,7 @@ def test_a_recovery_that_replays_in_the_wrong_order_is_found(ext4, monkeypatch):
 def test_a_writer_that_goes_on_in_the_wrong_place_is_found(ext4, monkeypatch):
     """It takes records for smaller than they are, and writes over old ones."""
 
-    def wrong(plan, parameters, run_id, records):
+    def wrong(plan, parameters, run_id, records, **_):
         whole = going_on(plan, parameters, run_id, records)
         step = whole.find(GoOn)
         assert "record=4096" in step.command
@@ -214,7 +214,7 @@ def test_a_writer_that_goes_on_in_the_wrong_place_is_found(ext4, monkeypatch):
 def test_an_ack_without_a_sync_is_found_by_a_second_cut(ext4, monkeypatch):
     """A clean unmount hides it; a cut once the workload has gone on does not."""
 
-    def early(plan, parameters, run_id, records):
+    def early(plan, parameters, run_id, records, **_):
         step = going_on(plan, parameters, run_id, records).find(GoOn)
         after = tuple("sync=none" if word.startswith("sync=") else word for word in step.command)
         return plan.going_on(after, records)

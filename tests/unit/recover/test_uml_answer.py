@@ -25,7 +25,7 @@ def share():
 
 def answer(step=Step.NONE, error=0, *, status=0, after=After.NOT, extents=0):
     return Answer(
-        step, error, status, extents * EXTENT_FORMAT.size, 0, EXTENT_FORMAT.size, 6, 9, 9, after,
+        step, error, status, extents * EXTENT_FORMAT.size, 0, EXTENT_FORMAT.size, 0, 6, 9, 9, after,
         (0,) * STEPS, "mount ext4",
     )  # fmt: skip
 

@@ -27,10 +27,10 @@ int main(void)
     u.page.sequence = 3; u.page.done = 4; u.page.capacity = 5; u.page.disk_size = 6;
     u.page.chunk = 7; u.page.offset = 8; u.page.length = 9; u.page.count = 10;
     u.page.answer = 11; u.page.reads = 12; u.page.after_answer = 13;
-    u.page.first_lsn = 14; u.page.acked = 15; u.page.attempted = 16;
+    u.page.after_lines = 14; u.page.first_lsn = 15; u.page.acked = 16; u.page.attempted = 17;
     u.page.flags = PCU_FLAG_AFTER | PCU_FLAG_RECORD; u.page.after = PCU_AFTER_DONE;
-    u.page.track = 19; u.page.step = PCU_STEP_MOUNT;
-    u.page.error = 21; u.page.status = 22;
+    u.page.track = 20; u.page.step = PCU_STEP_MOUNT;
+    u.page.error = 22; u.page.status = 23;
     for (unsigned i = 0; i < PCU_STEPS; i++)
         u.page.step_ns[i] = 100 + i;
     strcpy(u.page.what, "mount ext4");
@@ -54,8 +54,8 @@ def test_the_page_the_patch_and_the_extent_have_one_layout(tmp_path):
     raw = from_c(tmp_path)
     size = uml_share.PAGE_FORMAT.size
     packed = uml_share.PAGE_FORMAT.pack(
-        uml_share.MAGIC, Verb.RECOVER, *range(3, 17), Flag.AFTER | Flag.RECORD,
-        After.DONE, 19, Step.MOUNT, 21, 22, *range(100, 108),
+        uml_share.MAGIC, Verb.RECOVER, *range(3, 18), Flag.AFTER | Flag.RECORD,
+        After.DONE, 20, Step.MOUNT, 22, 23, *range(100, 108),
         b"mount ext4",
     )  # fmt: skip
     assert raw[:size] == packed
@@ -70,7 +70,7 @@ def test_requests_land_where_c_looks_for_them(tmp_path):
     share.ask(Verb.RECOVER, offset=8, length=9, count=10, track=13, flags=Flag.RECORD)
     fields = uml_share.PAGE_FORMAT.unpack_from(share._map, 0)
     assert fields[:10] == (uml_share.MAGIC, Verb.RECOVER, 1, 0, 1 << 16, 6, 7, 8, 9, 10)
-    assert (fields[16], fields[18]) == (Flag.RECORD, 13)
+    assert (fields[17], fields[19]) == (Flag.RECORD, 13)
     assert share.answer() is None, "the request is not its own answer"
     share.put(uml_share.EXTENT_FORMAT.pack(0, 4, 1, 1, 0))
     assert share.extents(32) == (Extent(0, 4, SlotState.INTACT, 1, 0),)

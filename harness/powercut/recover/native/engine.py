@@ -13,8 +13,8 @@ from powercut.closing import Closing
 from powercut.model.errors import HostError
 from powercut.model.observation import Observation
 from powercut.recover.native.check import CheckSandbox, unavailable
-from powercut.recover.plan import RecoveryPlan
-from powercut.recover.port import ImageWrite, RecoveryEngine
+from powercut.recover.plan import GoOn, RecoveryPlan
+from powercut.recover.port import ImageWrite, RecordsRecoveries, RecoveryEngine
 
 SAMPLE: Final = 32
 """One in so many trees is checked in the guest as well, and the first `SAMPLE_FIRST`."""
@@ -22,7 +22,7 @@ SAMPLE: Final = 32
 SAMPLE_FIRST: Final = 2
 
 
-class Guest(RecoveryEngine, Protocol):
+class Guest(RecoveryEngine, RecordsRecoveries, Protocol):
     """An engine that can hand over what it has mounted: `UmlEngine`."""
 
     @property
@@ -49,7 +49,8 @@ class NativeEngine(Closing):
         assert plan.host is not None
         self._guest = guest
         self._sandbox = CheckSandbox(plan.host, plan.reader, checks)
-        self._on_host = not unavailable()
+        # A program that goes on does so in the guest, where its file system is a real one.
+        self._on_host = not unavailable() and plan.find(GoOn) is None
         self._known: dict[bytes, Observation] = {}
         self._fresh = False
         self.same_files = 0
@@ -92,6 +93,13 @@ class NativeEngine(Closing):
                 self._distrust(sampled, checked)
             return sampled
         return self._guest.recover(writes, timeout_s=timeout_s)
+
+    def record(
+        self, writes: Sequence[ImageWrite], *, timeout_s: float
+    ) -> tuple[Observation, bytes | None]:
+        """As `recover`, all of it in the guest and on record."""
+        self.was_short = False
+        return self._guest.record(writes, timeout_s=timeout_s)
 
     def look_again(self, writes: Sequence[ImageWrite], *, timeout_s: float) -> Observation:
         """As `recover`, all of it in the guest."""

@@ -35,10 +35,13 @@ class Trouble(Exception):
         return self.cause in _LASTING
 
 
-def observe(share: Share, answer: Answer, said: str, *, program: bool = False) -> Observation:
+def observe(
+    share: Share, answer: Answer, said: str, *, program: bool = False, tree: bool = False
+) -> Observation:
     """What `answer` to a RECOVER says of the state; `said` is what the kernel said.
 
-    The reader of a `program` has written lines, and not extents.
+    The reader of a `program` has written lines, and not extents; of a `tree` the answer is for
+    whoever has asked, who takes it from where it lies.
     MOUNT_REFUSED presumes that this kernel mounts the plan's file system; the engine looks.
     Raises Trouble if nothing may be concluded from the answer.
     """
@@ -47,9 +50,10 @@ def observe(share: Share, answer: Answer, said: str, *, program: bool = False) -
     failure = "" if answer.step is Step.NONE else f"{answer.reason}\n{said}".strip()
     if answer.step is Step.MOUNT:  # the system's last word: recovery was tried to its end
         return _refused(answer, failure)
+    if tree:
+        return Observation((), complete=answer.step is Step.NONE, failure=failure)
     if program:
-        lines = share.bytes(answer.answer)
-        return Observation((), complete=answer.step is Step.NONE, failure=failure, lines=lines)
+        return _of_program(share, answer, failure)
     try:
         extents = share.extents(answer.answer)
         later = _later(share, answer, failure, said)
@@ -58,6 +62,30 @@ def observe(share: Share, answer: Answer, said: str, *, program: bool = False) -
     if answer.step is Step.READ:
         return _unread(answer, failure, extents)
     return Observation(extents, later=later)  # the first reading had come to its end
+
+
+def _of_program(share: Share, answer: Answer, failure: str) -> Observation:
+    if answer.step is Step.AFTER and answer.after is After.NOT:
+        raise Trouble(answer.reason)
+    lines = share.bytes(answer.answer)
+    if answer.step not in (Step.NONE, Step.AFTER):
+        return Observation((), complete=False, failure=failure, lines=lines)
+    return Observation((), lines=lines, later=_later_of_program(share, answer, failure))
+
+
+def _later_of_program(share: Share, answer: Answer, failure: str) -> Continuation | None:
+    if answer.after is After.NOT:
+        return None
+    claims = share.bytes(answer.after_lines, at=answer.answer)
+    if answer.after is After.MOUNT:
+        return Continuation(0, 0, 0, _refused(answer, failure), lines=claims)
+    size = answer.after_answer - answer.after_lines
+    lines = share.bytes(size, at=answer.answer + answer.after_lines)
+    if answer.after is After.READER:
+        seen = Observation((), complete=False, failure=failure, lines=lines)
+        return Continuation(0, 0, 0, seen, lines=claims)
+    no_room = answer.after is After.WRITER and answer.error == errno.ENOSPC  # PID 1 has looked
+    return Continuation(0, 0, 0, Observation((), lines=lines), failure, no_room, claims)
 
 
 def _refused(answer: Answer, failure: str) -> Observation:

@@ -19,7 +19,7 @@ def plan_text(plan: RecoveryPlan) -> bytes:
         plan.filesystem, plan.mount_options, point, plan.reader, device=plan.device, host=plan.host
     )
     if go_on is not None:
-        known = known.going_on(go_on.command, go_on.records)
+        known = known.going_on(go_on.command, go_on.records, go_on.seconds)
     if known != plan:
         raise UsageError(
             "engine uml cannot recover this disk: its recovery has steps of which the "
@@ -28,6 +28,7 @@ def plan_text(plan: RecoveryPlan) -> bytes:
         )
     words = [plan.filesystem, plan.mount_options, point, *plan.reader, ""]
     words += [*(go_on.command if go_on is not None else ()), "", *_root(plan.host)]
+    words += ["0", "0"] if go_on is None else [f"{go_on.records}", f"{go_on.seconds * 1000:.0f}"]
     return b"".join(word.encode() + b"\0" for word in words)
 
 

@@ -331,14 +331,20 @@ class UmlEngine(Closing):
         self._process.clear_console()
         self._reads = None
         rest = self._patch(changed, deadline, keep_last=True)
-        if self._plan.find(GoOn) is not None:
+        if self._plan.find(GoOn) is not None and Flag.TREE not in flags:
             flags |= Flag.AFTER
         answer = self._call(
             Verb.RECOVER, deadline, count=self._put(rest), track=self._granule, flags=flags
         )
         self.last = answer
         said = self._process.console() if answer.step is not Step.NONE else ""
-        observation = observe(self._memory(), answer, said, program=self._plan.host is not None)
+        observation = observe(
+            self._memory(),
+            answer,
+            said,
+            program=self._plan.host is not None,
+            tree=Flag.TREE in flags,
+        )
         if self._granule:
             begin = answer.answer + answer.after_answer
             words = self._memory().area[begin : begin + answer.reads]

@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from powercut.model.observation import Extent, SlotState
 
-MAGIC: Final = 0x31554350
+MAGIC: Final = 0x32554350
 PAGE: Final = 4096
 STEPS: Final = 8
-PAGE_FORMAT: Final = struct.Struct(f"<II14QIIIIII{STEPS}Q256s")
+PAGE_FORMAT: Final = struct.Struct(f"<II15QIIIIII{STEPS}Q256s")
 PATCHED_AT: Final = 1 << 20
 """Bytes into the area: patches stand before it, what they put in place from there."""
 
@@ -29,9 +29,9 @@ _REQUEST: Final = struct.Struct("<IIQ")  # magic, verb, sequence
 _ARGUMENTS: Final = struct.Struct("<QQQ")  # offset, length, count
 _ARGUMENTS_AT: Final = 48
 _FLAGS: Final = struct.Struct("<I")
-_FLAGS_AT: Final = 120
+_FLAGS_AT: Final = 128
 _TRACK: Final = struct.Struct("<I")
-_TRACK_AT: Final = 128
+_TRACK_AT: Final = 136
 
 
 class Verb(enum.IntEnum):
@@ -97,7 +97,8 @@ class Answer:
     """What PID 1 made of a request.
 
     `error` is an errno; times are nanoseconds by `Step`; `answer`, `after_answer` and
-    `reads` are bytes, which follow each other in this order.
+    `reads` are bytes, which follow each other in this order; the first `after_lines` of
+    `after_answer` are what a program said while it went on.
     """
 
     step: Step
@@ -106,6 +107,7 @@ class Answer:
     answer: int
     reads: int
     after_answer: int
+    after_lines: int
     first_lsn: int
     acked: int
     attempted: int
@@ -144,7 +146,7 @@ class Share:
         """Writes what PID 1 needs to know before it can be asked anything."""
         self._map[:PAGE] = bytes(PAGE)
         PAGE_FORMAT.pack_into(
-            self._map, 0, MAGIC, 0, 0, 0, self.capacity, disk_size, chunk, *([0] * 15),
+            self._map, 0, MAGIC, 0, 0, 0, self.capacity, disk_size, chunk, *([0] * 16),
             *([0] * STEPS), b"",
         )  # fmt: skip
 
@@ -187,23 +189,24 @@ class Share:
         if fields[3] != self._sequence:
             return None
         return Answer(
-            step=Step(fields[19]),
-            error=fields[20],
-            status=fields[21],
+            step=Step(fields[20]),
+            error=fields[21],
+            status=fields[22],
             answer=fields[10],
             reads=fields[11],
             after_answer=fields[12],
-            first_lsn=fields[13],
-            acked=fields[14],
-            attempted=fields[15],
-            after=After(fields[17]),
-            step_ns=tuple(fields[22 : 22 + STEPS]),
-            what=fields[22 + STEPS].split(b"\0")[0].decode(errors="replace"),
+            after_lines=fields[13],
+            first_lsn=fields[14],
+            acked=fields[15],
+            attempted=fields[16],
+            after=After(fields[18]),
+            step_ns=tuple(fields[23 : 23 + STEPS]),
+            what=fields[23 + STEPS].split(b"\0")[0].decode(errors="replace"),
         )
 
-    def bytes(self, size: int) -> bytes:
-        """The first `size` bytes of the area."""
-        return self._map[PAGE : PAGE + size]
+    def bytes(self, size: int, *, at: int = 0) -> bytes:
+        """`size` bytes of the area from `at`."""
+        return self._map[PAGE + at : PAGE + at + size]
 
     def view(self, size: int) -> memoryview:
         """The first `size` bytes of the area, as they are until the next request."""

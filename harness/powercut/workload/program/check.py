@@ -23,12 +23,21 @@ from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict, lsn_
 _NAMED_MAX = 4
 
 
-def check_operations(history: OperationHistory, instant: int, sighting: Sighting) -> list[Finding]:
+def check_operations(
+    history: OperationHistory,
+    instant: int,
+    sighting: Sighting,
+    *,
+    promised: frozenset[int] = frozenset(),
+    tried: frozenset[int] = frozenset(),
+) -> list[Finding]:
     """What is wrong with a state that a cut at `instant` (nanoseconds) has left.
 
-    The numbers of operations stand in the findings' `lsns`.
+    `promised` and `tried` are operations of a program that went on after an earlier recovery of
+    the same disk.  The numbers of operations stand in the findings' `lsns`.
     """
-    required, attempted = history.acked_before(instant), history.attempted_before(instant)
+    required = history.acked_before(instant) | promised
+    attempted = history.attempted_before(instant) | tried
     wrong = {operation for operation, _ in sighting.wrong}
     findings = [
         Finding(FindingKind.NOT_RECOVERED, Verdict.LOSSY, f"the program's check says: {text}")
@@ -53,7 +62,7 @@ def _never_tried(
     history: OperationHistory, attempted: frozenset[int], sighting: Sighting
 ) -> list[Finding]:
     findings = []
-    phantoms = _phantoms(sighting.present, history.names)
+    phantoms = _phantoms(sighting.present, history.names | attempted)
     if phantoms:
         count = sum(len(span) for span in phantoms)
         message = f"{count} operations are there and were never tried: {_text(phantoms)}"

@@ -3,15 +3,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
 
-from powercut.model.observation import Observation
-from powercut.model.operations import OperationHistory
+from powercut.model.observation import Continuation, Observation
+from powercut.model.operations import OperationHistory, Packet, Sighting
 from powercut.model.units import NEVER
-from powercut.model.verdict import Finding, FindingKind, Verdict
-from powercut.workload.port import StateClaims
+from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict, lsn_ranges
+from powercut.workload.port import LaterClaims, StateClaims
 from powercut.workload.program.check import check_operations
-from powercut.workload.program.claims import sighting_of
+from powercut.workload.program.claims import history_of, sighting_of
+
+_LATER: Final = "life after recovery"
+_NAMED_MAX: Final = 4
 
 
 @dataclass(frozen=True)
@@ -58,4 +63,54 @@ class ProgramPromises:
             message = f"the file system does not mount: {observation.failure}"
             return (Finding(FindingKind.NOT_RECOVERED, Verdict.LOSSY, message),)
         seen = sighting_of(observation)
-        return tuple(check_operations(self.requirements, claims.instant, seen))
+        promised, tried = _operations(claims.later.promised), _operations(claims.later.tried)
+        findings = check_operations(
+            self.requirements, claims.instant, seen, promised=promised, tried=tried
+        )
+        if observation.later is None or any(one.verdict is Verdict.LOSSY for one in findings):
+            return tuple(findings)
+        later = self._check_later(claims, seen, observation.later)
+        return (*findings, *later)
+
+    def claims_after(self, later: Continuation) -> LaterClaims:
+        """The operations that it tried and acknowledged, of those that it may try."""
+        went_on = history_of([Packet(0, later.lines)])
+        return LaterClaims(lsn_ranges(went_on.acked.tolist()), 0, lsn_ranges(went_on.names))
+
+    def _check_later(
+        self, claims: StateClaims, before: Sighting, later: Continuation
+    ) -> Iterator[Finding]:
+        """Life after recovery: the program went on and was killed, and its check looked again.
+
+        What was required before is still required, and with it whatever it acknowledged now.
+        That it could not go on is no loss; nor is what it says of itself then.
+        """
+        went_on = history_of([Packet(0, later.lines)])
+        again = sorted(one for one in went_on.names if before.is_present(one))
+        trouble = [f"the program tries operation {one} again, which is there" for one in again[:1]]
+        trouble += went_on.trouble
+        if later.failure and not later.no_room:
+            trouble.append(f"the store came back, but the program could not go on: {later.failure}")
+        yield from (_unknown(f"{_LATER}: {why}") for why in trouble)
+        if again or went_on.trouble:
+            return  # what it claims cannot be believed
+        after = replace(claims, later=claims.later + self.claims_after(later))
+        for finding in self.check(after, later.observation):
+            message = f"{_LATER}{_told(went_on)}: {finding.message}"
+            yield replace(finding, message=message)
+
+
+def _operations(spans: tuple[LsnRange, ...]) -> frozenset[int]:
+    return frozenset(number for span in spans for number in range(span.first, span.last + 1))
+
+
+def _told(went_on: OperationHistory) -> str:
+    """What the program claimed while it went on, for a message."""
+    if not len(went_on.acked):
+        return ", which acknowledged nothing"
+    spans = lsn_ranges(went_on.acked.tolist())
+    return f", which acknowledged {', '.join(map(str, spans[:_NAMED_MAX]))}"
+
+
+def _unknown(message: str) -> Finding:
+    return Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message)

@@ -14,7 +14,7 @@ from powercut.model.operations import Packet
 from powercut.model.verdict import Finding, FindingKind, Verdict, merged_ranges
 from powercut.scenario.choices import ControlKind
 from powercut.scenario.settings import Parameters, ProgramSettings
-from powercut.workload.port import MOUNT_POINT, HostFiles, Run
+from powercut.workload.port import MOUNT_POINT, GoingOn, HostFiles, Run
 from powercut.workload.program.claims import history_of, sighting_of
 from powercut.workload.program.promises import ProgramPromises
 
@@ -23,6 +23,7 @@ DIR: Final = f"{MOUNT_POINT}/data"
 
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _DESCRIPTOR: Final = 3
+_GOES_ON_SHARE: Final = 0.25  # of a recovery's time: two checks come with it
 
 
 class ProgramWorkload:
@@ -92,6 +93,12 @@ class ProgramWorkload:
         """`check`."""
         del run
         return self.argv("check")
+
+    def continuation(self, run: Run, records: int) -> GoingOn:
+        """`run` once more, in its own time; a check that sees POWERCUT_AFTER adds nothing."""
+        del run
+        seconds = self.recovery_s * _GOES_ON_SHARE
+        return GoingOn(self.argv("run"), seconds, (f"POWERCUT_AFTER={records}",))
 
     def control(self, kind: ControlKind) -> ProgramSettings:
         """The same program."""

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from powercut.crash.claims import Claims
 from powercut.crash.evidence import Evidence, gather
 from powercut.model.history import History
-from powercut.model.observation import Observation
+from powercut.model.observation import Continuation, Observation
 from powercut.model.timeline import Timeline
 from powercut.model.units import NEVER
 from powercut.model.verdict import Finding, LsnRange
 from powercut.model.wal import WalLayout
-from powercut.workload.port import StateClaims
+from powercut.workload.port import LaterClaims, StateClaims
 from powercut.workload.wal.check import check_state
 
 
@@ -73,6 +73,14 @@ class WalPromises:
         required = (LsnRange(first, claims.acked),) if first <= claims.acked else ()
         return StateClaims(int(NEVER), required, claims.attempted)
 
+    def claims_after(self, later: Continuation) -> LaterClaims:
+        """The records that it went on with."""
+        if not later.acked:
+            return LaterClaims((), later.attempted)
+        return LaterClaims((LsnRange(later.first_lsn, later.acked),), later.attempted)
+
     def check(self, claims: StateClaims, observation: Observation) -> tuple[Finding, ...]:
         """The records of `claims`, and life after the recovery."""
-        return check_state(claims.required, claims.attempted, observation, self.evidence.layout)
+        required = (*claims.required, *claims.later.promised)
+        attempted = max(claims.attempted, claims.later.attempted)
+        return check_state(required, attempted, observation, self.evidence.layout)

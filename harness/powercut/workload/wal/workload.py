@@ -10,7 +10,7 @@ from powercut.model.timeline import Timeline
 from powercut.paths import WAL_BINARY
 from powercut.scenario.choices import ControlKind, SyncMode
 from powercut.scenario.settings import Parameters, WalSettings, wal_settings
-from powercut.workload.port import GuestPrograms, Run
+from powercut.workload.port import GoingOn, GuestPrograms, Run
 from powercut.workload.wal import commands
 from powercut.workload.wal.promises import WalPromises
 
@@ -63,9 +63,9 @@ class WalWorkload:
         changes = {"plant": "none", "sync": SyncMode.NONE, "direct": False}
         return self.settings.model_copy(update=changes)
 
-    def continuation(self, run: Run, records: int) -> tuple[str, ...]:
+    def continuation(self, run: Run, records: int) -> GoingOn:
         """It syncs as it did, and writes with plain system calls, one at a time."""
-        return commands.continuation(self._parameters, run.run_id, records)
+        return GoingOn(commands.continuation(self._parameters, run.run_id, records))
 
     def promises_by_wire(self, run: Run, timeline: Timeline, history: History) -> WalPromises:
         """What it claimed, and the writes that carry it."""
