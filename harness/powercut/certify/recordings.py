@@ -26,6 +26,8 @@ class Depth:
     deep: bool
     allow_missing: bool
     jobs: int
+    seals: bool = True
+    """Whether each is read and held against its seal."""
 
 
 def missing_problems(missing: Sequence[TrialDir], count: int) -> Iterator[str]:

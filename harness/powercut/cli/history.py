@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`powercut history`: certificates over time."""
+"""`powercut history`: certificates and runs over time."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from powercut.paths import RESULTS
 
 @click.command()
 @click.argument("results", type=FILE, default=RESULTS, metavar="[RESULTS]")
-@click.option("--profile", metavar="NAME", help="Only the runs of this profile.")
-@click.option("--html", "page", type=FILE, help="Write the page here, not beside the runs.")
+@click.option("--profile", metavar="NAME", help="Only this profile, or this scenario.")
+@click.option("--html", "page", type=FILE, help="Write the page here, not in RESULTS.")
 def history(results: Path, profile: str | None, page: Path | None) -> int:
-    """Shows certificates over time, and what changed with the last run.
+    """Shows certificates and runs over time, and what changed with the last of each.
 
-    Reads every certificate below RESULTS/certify, by default those of this checkout.  Changes
-    of verdicts come first, then costs that changed beyond noise, then versions.
+    Reads every certificate and every run below RESULTS; those of one pytest session count as one
+    run.  Changes of verdicts come first, then costs that changed beyond noise, then versions.  A
+    certificate that does not verify is marked; its recordings are not read.
     """
     from powercut.cli.console import PlainConsole
-    from powercut.report.history import read_history
+    from powercut.report.history_reader import read_history
     from powercut.report.page.history import print_history, write_history
 
     console = PlainConsole()

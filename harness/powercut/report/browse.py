@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote, urlsplit
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.verdict import Verdict
 from powercut.report import words
-from powercut.report.history import read_history
+from powercut.report.history_reader import read_history
 from powercut.report.page.certificate import REPORT, certificate_html
 from powercut.report.page.history import history_html
 from powercut.report.page.pages import page

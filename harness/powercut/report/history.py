@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates of one kind over time: which verdicts and costs changed, and what else did.
+"""Certificates of one profile, or runs of one scenario, over time: which verdicts and costs
+changed, and what else did.
 
 Verdicts are compared as they are.  Costs are times on a machine that is faster today than
 yesterday, so they are corrected first and then held against their own noise:
@@ -26,10 +27,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from powercut.model.errors import PowercutError, UsageError
 from powercut.model.verdict import Verdict
-from powercut.store.certificate import Certificate
-from powercut.store.certify_order import CERTIFICATE, read_certificate
 
 NOISE_MIN: Final = 1.3
 SPREADS: Final = 4.0
@@ -53,7 +51,7 @@ class CellThen:
 
 @dataclass(frozen=True)
 class Night:
-    """What one certificate says, as far as it can be compared with others."""
+    """What one certificate or run says, as far as it can be compared with others."""
 
     directory: Path
     profile: str
@@ -65,7 +63,13 @@ class Night:
     """Commits a second."""
     versions: Mapping[str, str]
     """By role and name."""
-    not_tested: int
+    not_tested: int = 0
+    whole: bool = True
+    """Whether all cells were run: of a part nothing is missed."""
+    problems: tuple[str, ...] = ()
+    """Why a certificate does not verify."""
+    beside: bool = True
+    """Whether the results that a certificate was drawn up from lie beside it."""
 
     def count(self, verdict: Verdict) -> int:
         """How many cells have this verdict."""
@@ -137,10 +141,17 @@ class Changes:
 
 @dataclass(frozen=True)
 class Series:
-    """All runs of one profile, the oldest first."""
+    """All certificates of one profile, or all runs of one scenario, the oldest first."""
 
     profile: str
     nights: tuple[Night, ...]
+    certified: bool = True
+    """Whether these are certificates."""
+
+    @property
+    def noun(self) -> str:
+        """What each is."""
+        return "certificate" if self.certified else "run"
 
     @cached_property
     def paces(self) -> tuple[float | None, ...]:
@@ -189,12 +200,15 @@ class Series:
         before, after = self.nights[-2:]
         paces = self.paces[-2:]
         known = paces[0] is not None and paces[1] is not None
+        # What only a part of an earlier run left out is not new.
+        earlier = [before] if before.whole else self.nights[:-1]
+        known_cells = {name for night in earlier for name in night.cells}
         return Changes(
             before=before,
             after=after,
-            verdicts=tuple(_verdict_changes(before, after)),
-            added=tuple(name for name in after.cells if name not in before.cells),
-            gone=tuple(name for name in before.cells if name not in after.cells),
+            verdicts=tuple(_verdict_changes(self.nights[:-1], after)),
+            added=tuple(name for name in after.cells if name not in known_cells),
+            gone=tuple(name for name in before.cells if name not in after.cells and after.whole),
             costs=tuple(self._cost_changes()),
             versions=tuple(_version_changes(before.versions, after.versions)),
             pace=(paces[1] or 1.0) / (paces[0] or 1.0) if known else None,
@@ -228,12 +242,16 @@ def _spread(values: Sequence[float], centre: float | None = None) -> float:
     return _SIGMA_OF_MAD * median(abs(value - middle) for value in values)
 
 
-def _verdict_changes(before: Night, after: Night) -> list[VerdictChange]:
-    """Cells of both runs whose verdicts differ, those that got worse first."""
+def _verdict_changes(earlier: Sequence[Night], after: Night) -> list[VerdictChange]:
+    """Cells whose verdict is not what it was when they were last run, those that got worse
+    first."""
+    last: dict[CellName, CellThen] = {}
+    for night in earlier:
+        last.update(night.cells)
     found = [
         VerdictChange(name, was.verdict, cell.verdict, cell.explanation)
         for name, cell in after.cells.items()
-        if (was := before.cells.get(name)) is not None and was.verdict is not cell.verdict
+        if (was := last.get(name)) is not None and was.verdict is not cell.verdict
     ]
     return sorted(found, key=lambda change: (not change.worse, -(change.after or 0)))
 
@@ -245,93 +263,6 @@ def _version_changes(
         was, now = before.get(what, ""), after.get(what, "")
         if was != now:
             yield VersionChange(what, was, now)
-
-
-@dataclass(frozen=True)
-class History:
-    """Everything that was found below a folder; `damaged` says what cannot be read, and why."""
-
-    root: Path
-    series: tuple[Series, ...]
-    damaged: tuple[tuple[Path, str], ...]
-
-
-def read_history(results: Path, *, profile: str | None = None) -> History:
-    """Reads every certificate below `results`, or below `results`/certify if that is there.
-
-    The folder that holds the folders of the runs names the profile.  Raises UsageError if
-    there is no certificate that can be read.
-    """
-    root = results / "certify" if (results / "certify").is_dir() else results
-    nights: defaultdict[str, list[Night]] = defaultdict(list)
-    damaged: list[tuple[Path, str]] = []
-    for path in _certificates(root):
-        name = path.parent.parent.name
-        if profile is not None and name != profile:
-            continue
-        try:
-            night = _night(read_certificate(path), path.parent, name)
-        except PowercutError as error:
-            damaged.append((path, str(error).removeprefix(f"{path}: ")))
-        else:
-            nights[name].append(night)
-    if not nights:
-        raise UsageError(
-            f"{root}: there is no certificate{f' of profile {profile}' if profile else ''} that "
-            f"can be read" + (f"; {len(damaged)} cannot" if damaged else ""),
-            hint="powercut certify makes one",
-        )
-    return History(
-        root,
-        tuple(
-            Series(name, tuple(sorted(nights[name], key=lambda n: (n.started, str(n.directory)))))
-            for name in sorted(nights)
-        ),
-        tuple(damaged),
-    )
-
-
-def _certificates(root: Path) -> Iterator[Path]:
-    """Each certificate once: `latest` is a link to a run that is found by itself."""
-    direct = root / CERTIFICATE
-    if direct.is_file():
-        yield direct
-        return
-    for pattern in (f"*/{CERTIFICATE}", f"*/*/{CERTIFICATE}"):
-        for path in sorted(root.glob(pattern)):
-            if not any(part.is_symlink() for part in (path.parent, path.parent.parent)):
-                yield path
-
-
-def _night(certificate: Certificate, directory: Path, profile: str) -> Night:
-    versions = {"powercut": certificate.powercut}
-    for component in certificate.components:
-        what = f"{component.role}: {component.name}"
-        said = component.version + (f" ({component.package})" if component.package else "")
-        if component.sha256:
-            said += f" {component.sha256[:12]}"
-        # Several versions side by side are all part of what was tested.
-        versions[what] = f"{versions[what]}, {said}" if what in versions else said
-    versions |= {f"host: {key}": str(value) for key, value in certificate.host.items()}
-    return Night(
-        directory=directory,
-        profile=profile,
-        started=certificate.started,
-        seconds=certificate.seconds,
-        seed=certificate.seed,
-        cells={
-            (cell.scenario, cell.cell): CellThen(cell.verdict, cell.as_expected, cell.explanation)
-            for cell in certificate.cells
-        },
-        costs={
-            (cell.scenario, cell.cell, cost.disk.value): cost.commits_per_s
-            for cell in certificate.cells
-            for cost in cell.costs
-            if cost.commits_per_s > 0
-        },
-        versions=versions,
-        not_tested=sum(item.combinations for item in certificate.not_tested),
-    )
 
 
 def changed_names(series: Series) -> list[CellName]:

@@ -18,7 +18,7 @@ from certificate_maker import cell_of, cells_of_yaml, certificate_of_cells, cost
 from chromium import HEIGHT, WIDTH, Browser, browser_in
 
 from powercut.model.verdict import Verdict
-from powercut.report.history import read_history
+from powercut.report.history_reader import read_history
 from powercut.report.page.certificate import certificate_html
 from powercut.report.page.history import write_history
 from powercut.scenario.choices import DiskModel

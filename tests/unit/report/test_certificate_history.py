@@ -15,7 +15,8 @@ from click.testing import CliRunner
 from powercut.cli.main import cli
 from powercut.model.errors import UsageError
 from powercut.model.verdict import Verdict
-from powercut.report.history import Series, changed_names, read_history
+from powercut.report.history import Series, changed_names
+from powercut.report.history_reader import read_history
 from powercut.report.page.history import change_lines, history_html, spark_svg, strip_svg, when
 from powercut.store.certificate import CertifiedCell
 
@@ -174,17 +175,17 @@ def test_damage_is_said_and_not_fatal(night: Night, tmp_path: Path):
     done = CliRunner().invoke(cli, ["history", str(tmp_path)])
     assert done.exit_code == 0, done.output
     assert done.output.count("not readable:") == 2
-    assert (tmp_path / "certify" / "history.html").is_file()
+    assert (tmp_path / "history.html").is_file()
 
 
 def test_nothing_readable_is_a_mistake_of_the_user(night: Night, tmp_path: Path):
-    with pytest.raises(UsageError, match="no certificate that can be read"):
+    with pytest.raises(UsageError, match="no certificate and no run that can be read"):
         read_history(tmp_path)
     bad = night([cell_of("a", Verdict.SAFE)])
     (bad / "certificate.json").write_text("{")
     with pytest.raises(UsageError, match="1 cannot"):
         read_history(tmp_path)
-    with pytest.raises(UsageError, match="profile weekly"):
+    with pytest.raises(UsageError, match="called weekly"):
         read_history(tmp_path, profile="weekly")
 
 

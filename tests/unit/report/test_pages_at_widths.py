@@ -21,7 +21,7 @@ from test_report_files import view
 
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.report.browse import index_html
-from powercut.report.history import read_history
+from powercut.report.history_reader import read_history
 from powercut.report.page.certificate import certificate_html
 from powercut.report.page.history import history_html
 from powercut.report.page.run import html_report

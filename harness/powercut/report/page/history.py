@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The history of certificates as one HTML file and as tables in the terminal."""
+"""The history of certificates and runs as one HTML file and as tables in the terminal."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from html import escape
@@ -29,12 +29,12 @@ from powercut.report.history import (
     SPREADS,
     CellName,
     Changes,
-    History,
     Night,
     Series,
     changed_names,
     joined,
 )
+from powercut.report.history_reader import History
 from powercut.report.page.certificate import REPORT
 from powercut.report.page.pages import page, ratio
 from powercut.report.terminal.table import STYLES
@@ -48,6 +48,7 @@ NIGHTS_SHOWN: Final = 45
 ROWS_SHOWN: Final = 12
 """Runs, and lines of each kind of change, in the terminal."""
 
+_RUN_REPORT: Final = "report.html"
 _STEP: Final = 7
 _HEIGHT: Final = 16
 _SPARK: Final = 22
@@ -75,8 +76,9 @@ def write_history(history: History, target: Path | None = None) -> Path:
 def history_html(history: History, folder: Path) -> str:
     """The page, as it is to lie in `folder`: it links to the certificates from there."""
 
-    def link(night: Night) -> str:
-        place = os.path.relpath(night.directory.absolute() / REPORT, folder)
+    def link(series: Series, night: Night) -> str:
+        name = REPORT if series.certified else _RUN_REPORT
+        place = os.path.relpath(night.directory.absolute() / name, folder)
         return quote(Path(place).as_posix())
 
     return page("history.html.j2").render(
@@ -88,6 +90,7 @@ def history_html(history: History, folder: Path) -> str:
         joined=joined,
         link=link,
         zip=zip,
+        verifies=verifies,
         noise_min=NOISE_MIN,
         spreads=SPREADS,
         own_min=OWN_MIN,
@@ -201,12 +204,17 @@ def print_history(console: Console, history: History) -> None:
     """The runs of each profile, and what changed with the last."""
     for series in history.series:
         console.print()
-        console.rule(Text(series.profile, "bold"), align="left")
+        console.rule(
+            Text(f"{series.profile}: {words.count(len(series.nights), series.noun)}", "bold"),
+            align="left",
+        )
         console.print(_runs(series))
         left = len(series.nights) - ROWS_SHOWN
         if left > 0:
-            console.print(f"and {words.count(left, 'earlier run')}", style="dim")
-        _print_changes(console, series.changes)
+            console.print(f"and {words.count(left, f'earlier {series.noun}')}", style="dim")
+        for line in _unverified(series):
+            console.print(plain(line), style="bold red", highlight=False, soft_wrap=True)
+        _print_changes(console, series)
     for path, why in history.damaged:
         console.print(f"not readable: {plain(str(path))}: {plain(why)}", style="yellow")
 
@@ -218,8 +226,9 @@ def _runs(series: Series) -> Table:
         name = "?" if verdict is Verdict.INCONCLUSIVE else f"{_LETTERS[verdict]} {verdict.name}"
         table.add_column(name, justify="right")
     table.add_column("unexpected", justify="right")
-    table.add_column("not tested", justify="right")
-    table.add_column("pace", justify="right")
+    if series.certified:
+        for name in ("untested", "pace", "verifies"):
+            table.add_column(name, justify="right")
     shown = list(zip(series.nights, series.paces, strict=True))[-ROWS_SHOWN:]
     for night, pace in shown:
         counts = (
@@ -227,21 +236,43 @@ def _runs(series: Series) -> Table:
             for verdict in sorted(Verdict, reverse=True)
         )
         odd = Text(f"{night.unexpected:,}", "bold red" if night.unexpected else "dim")
-        table.add_row(
-            when(night.started), *counts, odd, f"{night.not_tested:,}", ratio(pace) if pace else "-"
-        )
+        row = [Text(when(night.started)), *counts, odd]
+        if series.certified:
+            said = Text(verifies(night), "bold red" if night.problems else "")
+            row += [Text(f"{night.not_tested:,}"), Text(ratio(pace) if pace else "-"), said]
+        table.add_row(*row)
     return table
 
 
-def _print_changes(console: Console, changes: Changes | None) -> None:
+def _unverified(series: Series) -> Iterator[str]:
+    """A line for each certificate that does not verify."""
+    for night in series.nights:
+        if night.problems:
+            more = len(night.problems) - 1
+            yield (
+                f"The certificate of {when(night.started)} does not verify: {night.problems[0]}"
+                + (f", and {words.count(more, 'more problem')}" if more else "")
+                + f". powercut certificate verify {night.directory} says all."
+            )
+
+
+def verifies(night: Night) -> str:
+    """Whether a certificate verifies, in a word or two."""
+    if night.problems:
+        return "no"
+    return "yes" if night.beside else "alone"
+
+
+def _print_changes(console: Console, series: Series) -> None:
+    changes, before = series.changes, f"the {series.noun} before"
     if changes is None:
-        console.print("One run: there is nothing to compare it with.", style="dim")
+        console.print(f"One {series.noun}: there is nothing to compare it with.", style="dim")
         return
     lines = change_lines(changes)
     if not lines:
-        console.print("Nothing changed since the run before.", style="green")
+        console.print(f"Nothing changed since {before}.", style="green")
         return
-    console.print("Since the run before:", style="bold")
+    console.print(f"Since {before}:", style="bold")
     for style, text in lines:
         console.print(f"  {plain(text)}", style=style, highlight=False)
 

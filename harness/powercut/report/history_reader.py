@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds the certificates and runs below a folder, for their history.
+
+A certificate is examined, but for its recordings, which would take ten times as long: one that does
+not verify is shown and marked.  pytest runs each cell of a scenario by itself; such runs of one
+session, which share its seed and come one after the other, count as one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from powercut.certify.verify import examine
+from powercut.model.errors import DamagedRecording, PowercutError, UsageError
+from powercut.model.verdict import Verdict
+from powercut.report import words
+from powercut.report.history import CellThen, Night, Series
+from powercut.store.certificate import Certificate, Component
+from powercut.store.certify_order import CERTIFICATE, read_components
+from powercut.store.layout import ResultDir
+from powercut.store.results import RunResult
+
+_VERDICT: Final = "verdict.json"
+
+SESSION_GAP: Final = timedelta(hours=1)
+"""Runs of single cells that lie further apart than this are not of one session."""
+
+
+@dataclass(frozen=True)
+class History:
+    """Everything that was found below a folder; `damaged` says what cannot be read, and why."""
+
+    root: Path
+    series: tuple[Series, ...]
+    damaged: tuple[tuple[Path, str], ...]
+
+
+def read_history(results: Path, *, profile: str | None = None) -> History:
+    """Reads every certificate and every run below `results`.
+
+    The folder that holds the folders of certificates names their profile, a scenario its runs; with
+    `profile` all others are left out.  Raises UsageError if there is nothing that can be read.
+    """
+    damaged: list[tuple[Path, str]] = []
+    certified: defaultdict[str, list[Night]] = defaultdict(list)
+    for path in _certificates(results):
+        name = path.parent.parent.name
+        if profile in (None, name):
+            try:
+                night = _certified(path, name)
+            except PowercutError as error:
+                damaged.append((path, str(error).removeprefix(f"{path}: ")))
+            else:
+                certified[name].append(night)
+    plain: defaultdict[str, list[_Run]] = defaultdict(list)
+    for path in _files(results, _VERDICT):
+        name = path.parent.parent.name
+        if profile in (None, name):
+            try:
+                run = _read_run(path.parent)
+            except PowercutError as error:
+                damaged.append((path, str(error).removeprefix(f"{path}: ")))
+            else:
+                plain[run.night.profile].append(run)
+    series = [
+        *(Series(name, _sorted(nights)) for name, nights in sorted(certified.items())),
+        *(Series(name, _sessions(runs), certified=False) for name, runs in sorted(plain.items())),
+    ]
+    if not series:
+        raise UsageError(
+            f"{results}: there is no certificate and no run"
+            + (f" called {profile}" if profile else "")
+            + " that can be read"
+            + (f"; {len(damaged)} cannot" if damaged else ""),
+            hint="`powercut run` makes runs, `powercut certify` certificates",
+        )
+    return History(results, tuple(series), tuple(damaged))
+
+
+def _certificates(root: Path) -> Iterator[Path]:
+    """Each certificate below a folder of results, of certificates, or of one profile's."""
+    inner = root / "certify"
+    yield from _files(inner if inner.is_dir() else root, CERTIFICATE)
+
+
+def _files(root: Path, name: str) -> Iterator[Path]:
+    """Each file called `name` once: `latest` is a link to a folder that is found by itself."""
+    direct = root / name
+    if direct.is_file():
+        yield direct
+        return
+    for pattern in (f"*/{name}", f"*/*/{name}"):
+        for path in sorted(root.glob(pattern)):
+            if not any(part.is_symlink() for part in (path.parent, path.parent.parent)):
+                yield path
+
+
+def _sorted(nights: Iterable[Night]) -> tuple[Night, ...]:
+    return tuple(sorted(nights, key=lambda night: (night.started, str(night.directory))))
+
+
+# --- certificates --------------------------------------------------------------------
+
+
+def _certified(path: Path, profile: str) -> Night:
+    """The certificate at `path`, examined.  Raises PowercutError if it cannot be read."""
+    examined = examine(path, seals=False)
+    certificate = examined.certificate
+    return Night(
+        directory=path.parent,
+        profile=profile,
+        started=certificate.started,
+        seconds=certificate.seconds,
+        seed=certificate.seed,
+        cells={
+            (cell.scenario, cell.cell): CellThen(cell.verdict, cell.as_expected, cell.explanation)
+            for cell in certificate.cells
+        },
+        costs={
+            (cell.scenario, cell.cell, cost.disk.value): cost.commits_per_s
+            for cell in certificate.cells
+            for cost in cell.costs
+            if cost.commits_per_s > 0
+        },
+        versions=_versions_certified(certificate),
+        not_tested=sum(item.combinations for item in certificate.not_tested),
+        problems=examined.problems,
+        beside=examined.beside,
+    )
+
+
+def _versions_certified(certificate: Certificate) -> dict[str, str]:
+    return _versions(certificate.powercut, certificate.components, certificate.host)
+
+
+def _versions(
+    powercut: str, components: Iterable[Component], host: Mapping[str, Any]
+) -> dict[str, str]:
+    """By role and name."""
+    versions = {"powercut": powercut}
+    for component in components:
+        what = f"{component.role}: {component.name}"
+        said = component.version + (f" ({component.package})" if component.package else "")
+        if component.sha256:
+            said += f" {component.sha256[:12]}"
+        # Several versions side by side are all part of what was tested.
+        versions[what] = f"{versions[what]}, {said}" if what in versions else said
+    return versions | {f"host: {key}": str(value) for key, value in host.items()}
+
+
+# --- runs ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A run, and when it ended."""
+
+    night: Night
+    began: datetime
+    ended: datetime
+
+
+def _read_run(folder: Path) -> _Run:
+    """The run in `folder`.  Raises PowercutError if it cannot be read."""
+    directory = ResultDir.open(folder)
+    result = directory.read_verdict()
+    environment = directory.read_environment()
+    selection = environment.get("selection")
+    only = isinstance(selection, dict) and bool(selection.get("only"))
+    night = Night(
+        directory=folder,
+        profile=result.scenario,
+        started=result.started,
+        seconds=result.seconds,
+        seed=result.seed,
+        cells={
+            (cell.scenario, cell.cell): CellThen(
+                cell.verdict, cell.as_expected, words.explain(cell)
+            )
+            for cell in result.cells
+        },
+        costs={},
+        versions=_versions_run(directory, result, environment),
+        whole=not only,
+    )
+    try:
+        began = datetime.fromisoformat(result.started).replace(tzinfo=None)
+        return _Run(night, began, began + timedelta(seconds=result.seconds))
+    except (ValueError, OverflowError) as error:
+        raise DamagedRecording(f"{folder / _VERDICT}: started, seconds: {error}") from error
+
+
+def _versions_run(
+    directory: ResultDir, result: RunResult, environment: Mapping[str, Any]
+) -> dict[str, str]:
+    try:
+        components = read_components(directory).components
+    except PowercutError:  # of a run that is older than components.json
+        components = ()
+    host = environment.get("host")
+    return _versions(result.powercut, components, host if isinstance(host, dict) else {})
+
+
+def _sessions(runs: Iterable[_Run]) -> tuple[Night, ...]:
+    """Runs in order, those of single cells in one session as one."""
+    sessions: list[_Run] = []
+    for run in sorted(runs, key=lambda run: (run.began, str(run.night.directory))):
+        if sessions and _same_session(sessions[-1], run):
+            sessions[-1] = _joined(sessions[-1], run)
+        else:
+            sessions.append(run)
+    return tuple(session.night for session in sessions)
+
+
+def _same_session(before: _Run, after: _Run) -> bool:
+    one, other = before.night, after.night
+    return (
+        not (one.whole or other.whole)
+        and one.seed == other.seed
+        and one.versions == other.versions
+        and not one.cells.keys() & other.cells.keys()
+        and after.began - before.ended <= SESSION_GAP
+    )
+
+
+def _joined(before: _Run, after: _Run) -> _Run:
+    """Both as one; its folder is that of the worse."""
+    one, other = before.night, after.night
+    worst = max((one, other), key=_worst)
+    ended = max(before.ended, after.ended)
+    night = replace(
+        one,
+        directory=worst.directory,
+        cells={**one.cells, **other.cells},
+        seconds=(ended - before.began).total_seconds(),
+    )
+    return _Run(night, before.began, ended)
+
+
+def _worst(night: Night) -> Verdict:
+    return max((cell.verdict for cell in night.cells.values()), default=Verdict.SAFE)
