@@ -20,42 +20,12 @@
 
 enum { SEND_TIMEOUT_S = 5 }; /* a client that does not read is dropped */
 
-static void drop_client(struct control *control, int index)
-{
-    struct client *client = &control->clients[index];
-    close(client->fd);
-    client->fd = -1;
-    client->used = 0;
-    if (control->stopping_client == index)
-        control->stopping_client = -1;
-}
-
-void control_send(struct control *control, int index, const char *line)
-{
-    struct client *client = &control->clients[index];
-    size_t left = strlen(line);
-    while (left && client->fd >= 0) {
-        ssize_t sent = send(client->fd, line, left, MSG_NOSIGNAL);
-        if (sent < 0 && errno == EINTR)
-            continue;
-        if (sent <= 0) {
-            if (index == OWNER) /* the poll sees the end of it and shuts down */
-                shutdown(client->fd, SHUT_RDWR);
-            else
-                drop_client(control, index);
-            return;
-        }
-        line += sent;
-        left -= (size_t)sent;
-    }
-}
-
 /* --- the thread ------------------------------------------------------------- */
 
 /* Whoever started the disk is gone: close the log and end, whatever the clients do. */
 static void owner_left(struct control *control)
 {
-    drop_client(control, OWNER);
+    control_drop(control, OWNER);
     disk_close(control->disk);
     control->config.stop();
 }
@@ -70,7 +40,7 @@ static void read_client(struct control *control, int index)
         if (index == OWNER)
             owner_left(control);
         else
-            drop_client(control, index);
+            control_drop(control, index);
         return;
     }
     client->used += (size_t)got;

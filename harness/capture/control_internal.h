@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Shared by control.c (connections and the thread) and commands.c (what they may ask for). */
+ * Shared by control.c (the thread), commands.c (what clients may ask for) and clients.c. */
 #ifndef POWERCUT_CAPTURE_CONTROL_INTERNAL_H
 #define POWERCUT_CAPTURE_CONTROL_INTERNAL_H
 
@@ -33,7 +33,10 @@ struct control {
     struct client clients[CLIENTS];
 };
 
-/* Sends a reply to a client; one that does not take it is dropped. */
+/* Closes the connection to a client. */
+void control_drop(struct control *control, int index);
+
+/* Sends a line to a client; one that does not take it is dropped. */
 void control_send(struct control *control, int index, const char *line);
 
 /* Does what a line of a client asks for, and answers it.  Changes the line. */
