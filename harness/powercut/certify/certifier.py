@@ -68,7 +68,7 @@ class Certified:
 
 
 @dataclass(frozen=True)
-class CertifyWays:
+class CertifyRunOptions:
     """How it is done, as far as it does not change what comes out."""
 
     jobs: int = 1
@@ -76,7 +76,7 @@ class CertifyWays:
     on_event: Listener = field(default=lambda _: None)
 
 
-def certify(request: Request, results: Path, ways: CertifyWays) -> Certified:
+def certify(request: Request, results: Path, options: CertifyRunOptions) -> Certified:
     """Runs all that `request` asks for, and certifies it.
 
     Raises UsageError for what cannot be asked for, and HostError if this host cannot run it.
@@ -105,15 +105,15 @@ def certify(request: Request, results: Path, ways: CertifyWays) -> Certified:
     )
     texts = {scenario.name: scenario.text for scenario in request.scenarios}
     directory = CertificateDir.create(results, order, texts)
-    return _go_on(directory, ways)
+    return _go_on(directory, options)
 
 
-def resume_certificate(path: Path, ways: CertifyWays) -> Certified:
+def resume_certificate(path: Path, options: CertifyRunOptions) -> Certified:
     """Goes on with the certificate at `path`, which may also be complete.
 
     Raises UsageError if there is none, or if this host is not as it was.
     """
-    return _go_on(CertificateDir.open(path), ways)
+    return _go_on(CertificateDir.open(path), options)
 
 
 def strategy_of(scenarios: Sequence[Scenario]) -> str:
@@ -125,13 +125,13 @@ def strategy_of(scenarios: Sequence[Scenario]) -> str:
     return "listed"
 
 
-def _go_on(directory: CertificateDir, ways: CertifyWays) -> Certified:
+def _go_on(directory: CertificateDir, options: CertifyRunOptions) -> Certified:
     with locked(directory.path, "certificate"):
         order = directory.read_order()
         work = [_load(directory, order, name) for name in order.scenarios]
         plans = [plan for _, plan in work]
-        rig = ready_rig(plans, ways.on_event)
-        ways.on_event(
+        rig = ready_rig(plans, options.on_event)
+        options.on_event(
             CertifyStarted(
                 title=order.title,
                 seed=order.seed,
@@ -142,12 +142,12 @@ def _go_on(directory: CertificateDir, ways: CertifyWays) -> Certified:
             )
         )
         # What lost records is looked at once more before it goes.
-        keep = Keep.NOTABLE if ways.keep is Keep.NONE else ways.keep
-        run_ways = RunOptions(ways.jobs, keep, ways.on_event)
+        keep = Keep.NOTABLE if options.keep is Keep.NONE else options.keep
+        of_each = RunOptions(options.jobs, keep, options.on_event)
         for scenario, plan in work:
             start, meter = time.monotonic(), LoadMeter()
-            ended = _run(rig, directory, order, scenario, plan, run_ways)
-            if ways.keep is Keep.NONE:
+            ended = _run(rig, directory, order, scenario, plan, of_each)
+            if options.keep is Keep.NONE:
                 _drop_all(ended)
             directory.add_spent(time.monotonic() - start, meter.read())
         certificate = certificate_of(directory)
@@ -172,28 +172,28 @@ def _run(
     order: Order,
     scenario: Scenario,
     plan: Plan,
-    ways: RunOptions,
+    options: RunOptions,
 ) -> ResultDir:
     """Runs one scenario, or goes on with it, or takes it as it is."""
     run = directory.run_of(plan.scenario)
     if run is None:
         selection = Selection.of_json(order.selection)
-        new_run(rig, scenario, plan, selection, directory.runs, ways)
+        new_run(rig, scenario, plan, selection, directory.runs, options)
     elif run.ended:
         check_same_host(run.read_environment(), rig.environment(plan))
         check_same_components(run, components_of(rig, plan.cells))
     else:
-        resume_run(run.path, ways, rig)
+        resume_run(run.path, options, rig)
     ended = directory.run_of(plan.scenario)
     assert ended is not None
     for trial in ended.trials():
         record = trial.read_record()
         if record.control is not None:
-            ways.controls.setdefault(same_run(record.parameters), trial)
-    _confirm(ended, ways)
+            options.controls.setdefault(same_run(record.parameters), trial)
+    _confirm(ended, options)
     for cell in plan.cells:
         if order.measure and is_measurable(cell.parameters):
-            _measure(rig, ended, order, plan.scenario, cell, ways)
+            _measure(rig, ended, order, plan.scenario, cell, options)
     return ended
 
 
@@ -201,7 +201,7 @@ def _measured(plan: Plan, order: Order) -> int:
     return sum(is_measurable(cell.parameters) for cell in plan.cells) * order.measure
 
 
-def _confirm(run: ResultDir, ways: RunOptions) -> None:
+def _confirm(run: ResultDir, options: RunOptions) -> None:
     """Sees again, in what was recorded of it, every loss that analysis alone cannot name."""
     for cell in run.read_verdict().cells:
         for trial in cell.trials:
@@ -209,7 +209,9 @@ def _confirm(run: ResultDir, ways: RunOptions) -> None:
                 continue
             place = run.at(trial.result_directory)
             if place.kept and not confirm(place, trial).confirmed:
-                ways.on_event(Notice(f"{cell.cell} #{trial.trial}: its loss was not seen again."))
+                options.on_event(
+                    Notice(f"{cell.cell} #{trial.trial}: its loss was not seen again.")
+                )
 
 
 def _drop_all(run: ResultDir) -> None:
@@ -218,7 +220,7 @@ def _drop_all(run: ResultDir) -> None:
 
 
 def _measure(
-    rig: Rig, run: ResultDir, order: Order, scenario: str, cell: Cell, ways: RunOptions
+    rig: Rig, run: ResultDir, order: Order, scenario: str, cell: Cell, options: RunOptions
 ) -> None:
     """Measures a cell unless that was done; one at a time, as others would slow it down."""
     place = run.measurement(cell.name)
@@ -227,6 +229,6 @@ def _measure(
     if made is None:
         remove_tree(place)  # of one that was interrupted
         made = measure_cell(rig, scenario, cell, place, models=order.models, commits=_COMMITS)
-    if ways.keep is not Keep.ALL:
+    if options.keep is not Keep.ALL:
         drop_measured_evidence(run, cell.name)
-    ways.on_event(CellMeasured(cell.name, made.trouble, earlier=earlier is not None))
+    options.on_event(CellMeasured(cell.name, made.trouble, earlier=earlier is not None))

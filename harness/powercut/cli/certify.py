@@ -28,7 +28,10 @@ from powercut.cli.scenarios import find_scenarios
 from powercut.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from powercut.certify.certifier import Certified
+    from rich.console import Console
+
+    from powercut.campaign.keep import Keep
+    from powercut.certify.certifier import Certified, Request
 
 PROFILES = ("quick", "nightly", "full")
 
@@ -106,22 +109,15 @@ def certify(
     compare: tuple[str, str] | None,
 ) -> int:
     """Tells which settings keep acknowledged writes, with evidence, as a certificate."""
-    import os
-
     if compare is not None:
         return compare_sides(compare, scenarios)
 
     from powercut.campaign.keep import Keep
     from powercut.campaign.resume import Selection
-    from powercut.certify.certifier import CertifyWays, resume_certificate
-    from powercut.certify.certifier import certify as run
     from powercut.certify.request import NOTHING, CertifyOptions, request_of
-    from powercut.cli.interrupt import Resumable
-    from powercut.report.page.certificate import REPORT
-    from powercut.report.terminal.certify import CertifyView, print_certificate
 
     request = None
-    asked = CertifyOptions(
+    options = CertifyOptions(
         scenarios=tuple(scenarios),
         presets=tuple(presets),
         profile=profile,
@@ -138,19 +134,52 @@ def certify(
     )
     if resume is None:
         named = find_scenarios(scenarios) if scenarios else []
-        request = request_of(
-            asked, Selection((), trials, confidence_aim(confidence, at_most, trials)), named
-        )
-    elif asked != NOTHING or (trials, confidence, at_most) != (None,) * 3:
-        raise UsageError(
-            "--resume goes on with what was asked for then",
-            hint="leave everything out that says what to certify",
-        )
+        aim = confidence_aim(confidence, at_most, trials)
+        request = request_of(options, Selection((), trials, aim), named)
+    elif options != NOTHING or (trials, confidence, at_most) != (None,) * 3:
+        raise _resumes_with_options()
     console = console_beside()
-    with CertifyView(console) as view, Resumable("certify", view).heard() as progress:
-        ways = CertifyWays(jobs or os.cpu_count() or 1, Keep(keep), progress)
-        done = run(request, results, ways) if request else resume_certificate(_dir(resume), ways)
+    done = _certify(console, request, resume, results, jobs, Keep(keep))
     _publish(done, key)
+    _print(console, done)
+    return _status(done)
+
+
+def _certify(
+    console: Console,
+    request: Request | None,
+    resume: Path | None,
+    results: Path,
+    jobs: int | None,
+    keep: Keep,
+) -> Certified:
+    """What `request` asks for; without one, goes on with what is in `resume`."""
+    import os
+
+    from powercut.certify.certifier import CertifyRunOptions, resume_certificate
+    from powercut.certify.certifier import certify as run
+    from powercut.cli.interrupt import Resumable
+    from powercut.report.terminal.certify import CertifyView
+
+    with CertifyView(console) as view, Resumable("certify", view).heard() as progress:
+        options = CertifyRunOptions(jobs or os.cpu_count() or 1, keep, progress)
+        if request is not None:
+            return run(request, results, options)
+        return resume_certificate(_dir(resume), options)
+
+
+def _resumes_with_options() -> UsageError:
+    return UsageError(
+        "--resume goes on with what was asked for then",
+        hint="leave everything out that says what to certify",
+    )
+
+
+def _print(console: Console, done: Certified) -> None:
+    """The certificate in short, and where it lies."""
+    from powercut.report.page.certificate import REPORT
+    from powercut.report.terminal.certify import print_certificate
+
     print_certificate(console, done.certificate)
     console.print()
     for name, value in (
@@ -159,7 +188,6 @@ def certify(
         ("again", done.certificate.command),
     ):
         console.print(f"{name:>11}: {value}", soft_wrap=True, highlight=False, markup=False)
-    return _status(done)
 
 
 def _dir(path: Path | None) -> Path:

@@ -126,17 +126,7 @@ def explore(
 ) -> int:
     """Checks the disks that a power cut was allowed to leave, at every instant."""
     if is_import(recording):
-        if atomic_unit is not None:
-            raise UsageError(
-                "an imported log has the atomic unit that it was imported with",
-                hint="import it again with --atomic-unit",
-            )
-        if after or depth:
-            raise UsageError(
-                "an imported log has no workload that could go on, and no disk whose contract a "
-                "second cut would follow",
-                hint="leave out --after and --depth",
-            )
+        _refuse_for_import(atomic_unit, second_cuts=bool(after or depth))
         return _explore_import(recording, model, budget, engine, recovery_kernel)
     from powercut.crash.explore import InstantKind
     from powercut.crash.states import Model
@@ -169,6 +159,20 @@ def explore(
         results.append((trial, result))
     write_json(_as_json([result for _, result in results]), json_file)
     return max((_status(trial, result) for trial, result in results), key=(0, 3, 1).index)
+
+
+def _refuse_for_import(atomic_unit: str | None, *, second_cuts: bool) -> None:
+    if atomic_unit is not None:
+        raise UsageError(
+            "an imported log has the atomic unit that it was imported with",
+            hint="import it again with --atomic-unit",
+        )
+    if second_cuts:
+        raise UsageError(
+            "an imported log has no workload that could go on, and no disk whose contract a "
+            "second cut would follow",
+            hint="leave out --after and --depth",
+        )
 
 
 def _explore_import(recording: Path, model: str, budget: str, engine: str, kernel: str) -> int:

@@ -12,20 +12,31 @@ from powercut.scenario.settings_workload import KINDS
 SCHEMA_ID: Final = "https://powercut.invalid/schema/scenario.schema.json"
 """A name, not an address: schemas are identified by URIs."""
 
+_PRESET: Final = {
+    "type": "string",
+    "description": "A preset, or NAME/remedy: settings that stand below those beside it.",
+}
+
 
 def scenario_schema() -> dict[str, Any]:
     """JSON schema (draft 2020-12) of a scenario file."""
     schema = ScenarioFile.model_json_schema(mode="validation")
-    definitions = schema["$defs"]
-    settings = _dotted(schema, definitions)
+    settings = _dotted(schema, schema["$defs"])
     properties = schema["properties"]
-    preset = {
-        "type": "string",
-        "description": "A preset, or NAME/remedy: settings that stand below those beside it.",
+    properties["cells"] = _cells(settings, properties["cells"]["description"])
+    properties["matrix"] = _matrix(settings, properties["matrix"]["description"])
+    schema["required"] = ["powercut", "name"]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": SCHEMA_ID,
+        **schema,
     }
-    properties["cells"] = {
+
+
+def _cells(settings: dict[str, Any], description: str) -> dict[str, Any]:
+    return {
         "title": "Cells",
-        "description": properties["cells"]["description"],
+        "description": description,
         "type": "array",
         "minItems": 1,
         "items": {
@@ -39,11 +50,14 @@ def scenario_schema() -> dict[str, Any]:
                     "description": "Name of the cell.",
                 },
                 "description": {"type": "string", "description": "What the cell shows."},
-                "preset": preset,
+                "preset": _PRESET,
                 **settings,
             },
         },
     }
+
+
+def _matrix(settings: dict[str, Any], description: str) -> dict[str, Any]:
     match = {
         "type": "array",
         "items": {
@@ -51,14 +65,14 @@ def scenario_schema() -> dict[str, Any]:
             "additionalProperties": False,
             "properties": {
                 "cell": {"type": "string", "description": "Name of a named cell."},
-                "preset": preset,
+                "preset": _PRESET,
                 **settings,
             },
         },
     }
-    properties["matrix"] = {
+    return {
         "title": "Matrix",
-        "description": properties["matrix"]["description"],
+        "description": description,
         "type": "object",
         "additionalProperties": False,
         "properties": {
@@ -66,7 +80,7 @@ def scenario_schema() -> dict[str, Any]:
                 key: {"type": "array", "minItems": 1, "items": value}
                 for key, value in settings.items()
             },
-            "preset": {"type": "array", "minItems": 1, "items": preset},
+            "preset": {"type": "array", "minItems": 1, "items": _PRESET},
             "strategy": {
                 "enum": ["product", "pairwise"],
                 "description": "How combinations become cells; what cannot be is left out.",
@@ -74,12 +88,6 @@ def scenario_schema() -> dict[str, Any]:
             "include": match,
             "exclude": match,
         },
-    }
-    schema["required"] = ["powercut", "name"]
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": SCHEMA_ID,
-        **schema,
     }
 
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from powercut.campaign.keep import Keep, keep_or_drop
 from powercut.campaign.resume import Selection
 from powercut.certify.build import certificate_of
-from powercut.certify.certifier import CertifyWays, write_certificate
+from powercut.certify.certifier import CertifyRunOptions, write_certificate
 from powercut.certify.verify import examine
 from powercut.cli.main import cli
 from powercut.model.verdict import Verdict
@@ -41,7 +41,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = runs_by_hand.make_run(directory.runs)
     write_components(run, RunComponents(components=(), cells={}))
     for trial in run.trials():
-        keep_or_drop(trial, Verdict.SAFE, Verdict.SAFE, CertifyWays().keep, control=False)
+        keep_or_drop(trial, Verdict.SAFE, Verdict.SAFE, CertifyRunOptions().keep, control=False)
     write_certificate(directory, certificate_of(directory))
     return directory.path
 
@@ -59,7 +59,7 @@ def honest(folder: Path, number: int = 1) -> TrialDir:
 
 
 def test_what_a_safe_rests_on_is_kept_unless_somebody_says_otherwise(folder):
-    assert CertifyWays().keep is Keep.EVIDENCE
+    assert CertifyRunOptions().keep is Keep.EVIDENCE
     assert (honest(folder).path / PACK).is_file()
     outcome = examine(folder, deep=True)
     assert outcome.problems == ()

@@ -17,7 +17,7 @@ import pytest
 from powercut.campaign.keep import Keep
 from powercut.certify.build import certificate_of
 from powercut.certify.certifier import (
-    CertifyWays,
+    CertifyRunOptions,
     Request,
     certify,
     resume_certificate,
@@ -59,8 +59,8 @@ def made(tmp_path_factory) -> Path:
     """A certificate of two cells, with all that belongs to it."""
     scenario = parse_scenario(TWO, Path("two.yaml"))
     request = Request("two", (scenario,), 1, "./powercut certify two.yaml --seed 1")
-    ways = CertifyWays(jobs=2, keep=Keep.ALL)
-    return certify(request, tmp_path_factory.mktemp("results"), ways).directory.path
+    options = CertifyRunOptions(jobs=2, keep=Keep.ALL)
+    return certify(request, tmp_path_factory.mktemp("results"), options).directory.path
 
 
 @pytest.fixture
@@ -254,7 +254,7 @@ def test_it_goes_on_after_a_kill(tmp_path, nothing_is_left):
     assert 3 <= len(before) < 8
     with pytest.raises(UsageError, match="1 of 1 runs have not ended"):
         examine_unfinished(runs.parent.parent)
-    done = resume_certificate(runs.parent.parent, CertifyWays(jobs=2))
+    done = resume_certificate(runs.parent.parent, CertifyRunOptions(jobs=2))
     after = {path: path.stat().st_ino for path in run.glob("cells/*/*/manifest.json")}
     assert len(after) == 8
     assert before.items() <= after.items(), "what was sealed was not made again"
@@ -267,7 +267,7 @@ def test_it_goes_on_after_a_kill(tmp_path, nothing_is_left):
     }
     plan = [t.seed for cell in done.certificate.cells for t in trials_of(run, cell.cell)]
     assert seeds == set(plan)
-    again = resume_certificate(done.directory.path, CertifyWays()).certificate
+    again = resume_certificate(done.directory.path, CertifyRunOptions()).certificate
     assert again.cells == done.certificate.cells
     assert done.certificate.seconds <= again.seconds < done.certificate.seconds + 60
 

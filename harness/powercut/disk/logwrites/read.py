@@ -90,20 +90,7 @@ def read_log(
         walker.walk(None)
     if dialect is Dialect.QEMU:
         _refuse_foreign(walker)
-    names = walker.names
-    entries = len(walker)
-    doubts: tuple[str, ...] = ()
-    if dialect is Dialect.KERNEL:
-        complete = whole and entries > 0 and names.get(entries - 1) == END_MARK
-    else:
-        rest = walker.bytes_behind()
-        if rest is not None:
-            doubts = (
-                f"bytes that are no entry stand behind the last one, at byte {rest:,}: a request "
-                "was cut off, or the log file was used by an earlier run",
-            )
-        ends_flushed = entries > 0 and bool(walker.flags[-1] & Flag.FLUSH)
-        complete = whole and entries == counted and ends_flushed and not doubts
+    complete, doubts = _ended(walker, dialect, counted)
     log = LogWrites(
         path=path,
         dialect=dialect,
@@ -113,15 +100,29 @@ def read_log(
         nr_sectors=walker.nr_sectors,
         flags=walker.flags,
         position=walker.position,
-        names=names,
+        names=walker.names,
         data=data,
-        counted=min(counted, entries),
-        complete=complete,
+        counted=min(counted, len(walker)),
+        complete=whole and complete,
         closed=closed,
         no_fua=no_fua,
         doubts=doubts,
     )
     return _with_doubts(log)
+
+
+def _ended(walker: _Walker, dialect: Dialect, counted: int) -> tuple[bool, tuple[str, ...]]:
+    """Whether what was read of the log ends as one that was closed, and what speaks against it."""
+    entries = len(walker)
+    if dialect is Dialect.KERNEL:
+        return entries > 0 and walker.names.get(entries - 1) == END_MARK, ()
+    rest = walker.bytes_behind()
+    if rest is not None:
+        return False, (
+            f"bytes that are no entry stand behind the last one, at byte {rest:,}: a request "
+            "was cut off, or the log file was used by an earlier run",
+        )
+    return entries == counted and entries > 0 and bool(walker.flags[-1] & Flag.FLUSH), ()
 
 
 def _with_doubts(log: LogWrites) -> LogWrites:

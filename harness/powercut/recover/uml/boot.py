@@ -237,7 +237,6 @@ class UmlProcess:
                 outside=outside,
                 host_files=host_files,
             )
-            libraries = ["--libraries", kernel.libraries] if kernel.libraries else []
             inherited = [initrd, share, line.fileno(), *([] if disk is None else [disk.fd])]
             preloaded, environment = str(xstate_library()), {"TMPDIR": str(folder)}
             if outside is not None:
@@ -245,11 +244,7 @@ class UmlProcess:
                 preloaded += f":{stamp_library()}"
                 environment["POWERCUT_STAMP_FD"] = str(outside.lines)
             self._guard = subprocess.Popen(
-                [
-                    *only_writing_to(folder, *_files_of(disk)),
-                    *(str(guard_binary()), "--preload", preloaded, *libraries),
-                    *self.argv,
-                ],
+                [*_guard_argv(kernel, preloaded, folder, disk), *self.argv],
                 stdin=alive,
                 stdout=self._console,
                 stderr=self._console,
@@ -326,6 +321,13 @@ class UmlProcess:
             self._alive = -1
         self._line.close()
         os.close(self._console)
+
+
+def _guard_argv(kernel: UmlKernel, preloaded: str, folder: Path, disk: UbdDisk | None) -> list[str]:
+    """What starts the kernel: it may write to `folder` and the disk only, and ends with us."""
+    libraries = ["--libraries", kernel.libraries] if kernel.libraries else []
+    confined = only_writing_to(folder, *_files_of(disk))
+    return [*confined, str(guard_binary()), "--preload", preloaded, *libraries]
 
 
 def _files_of(disk: UbdDisk | None) -> list[Path]:
