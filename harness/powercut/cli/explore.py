@@ -132,6 +132,7 @@ def explore(
     from powercut.crash.states import Model
     from powercut.explore.explorer import explore as run
     from powercut.explore.request import Budget, ExploreRequest, Prune
+    from powercut.report import words
     from powercut.report.terminal.exploration import print_exploration
     from powercut.rig.engine_choice import jobs_by_default
 
@@ -155,7 +156,7 @@ def explore(
     for trial in find_trials(recording):
         with _progress(console, trial, wanted) as listener:
             result = run(trial, wanted, on_event=listener)
-        print_exploration(console, result)
+        print_exploration(console, result, words.unit_of(trial.read_record().parameters))
         results.append((trial, result))
     write_json(_as_json([result for _, result in results]), json_file)
     return max((_status(trial, result) for trial, result in results), key=(0, 3, 1).index)

@@ -32,6 +32,7 @@ from powercut.explore.recovery_timeline import instant_after
 from powercut.explore.state_images import StateImages
 from powercut.model.contract import CutKind
 from powercut.model.timeline import Timeline
+from powercut.model.verdict import Finding
 from powercut.recording.trial_recording import under_cut
 from powercut.recover.port import ImageWrite
 from powercut.workload.port import NOTHING_LATER, LaterClaims
@@ -47,12 +48,14 @@ DEEPER: Final = 2
 class Recovered:
     """A recovery on record.
 
-    `writes` make the disk that it began with; `later` is what the workload claimed when it went on.
+    `writes` make the disk that it began with; `later` is what the workload claimed when it went on,
+    and `doubts` what was found then: a program's claims are to be believed only if it is nothing.
     """
 
     timeline: Timeline
     writes: Sequence[ImageWrite]
     later: LaterClaims = NOTHING_LATER
+    doubts: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ class LocalWorker(ResourceOwner):
                 count.live = 1
             else:
                 first = task.state
-                found = self._record(self._states.writes(first))
+                found = self._record(self._states.writes(first), claims_at(self._recorded, first))
                 if found is None:  # the kernel died: there is no record, and no second cut
                     count.unrecorded = 1
                     return Answers((), self._states.boots, count)
@@ -106,7 +106,7 @@ class LocalWorker(ResourceOwner):
             raise HostError("the log of the live recovery was not closed in order")
         return first, Recovered(timeline, tuple(self._states.writes(first)))
 
-    def _record(self, writes: Sequence[ImageWrite]) -> Recovered | None:
+    def _record(self, writes: Sequence[ImageWrite], claims: StateClaims) -> Recovered | None:
         """Recovers on record, if the engine can."""
         engine = self._states.engine
         if not isinstance(engine, RecordsRecoveries):
@@ -121,8 +121,10 @@ class LocalWorker(ResourceOwner):
             durability=self._durability,
         )
         later = observation.later
-        claims = self._recorded.promises.claims_after(later) if later else NOTHING_LATER
-        return Recovered(timeline, tuple(writes), claims)
+        promised = self._recorded.promises.claims_after(later) if later else NOTHING_LATER
+        by_lines = isinstance(workload_of(self._recorded.parameters), AcksByLines)
+        doubts = self._states.findings(claims, observation) if by_lines else ()
+        return Recovered(timeline, tuple(writes), promised, doubts)
 
     def _second_cuts(
         self,
@@ -135,6 +137,9 @@ class LocalWorker(ResourceOwner):
         count: Recoveries,
     ) -> None:
         """Up to `allowance` states: of one recovery, and of recoveries of those if wanted."""
+        if recovered.doubts:  # what was promised in it cannot be believed
+            judged.append(StateJudgement(recovered.doubts, again=first, policy="recovery"))
+            return
         count.recorded += 1
         count.deepest = max(count.deepest, level)
         limit = allowance if level == task.depth else max(1, allowance // 2)
@@ -160,11 +165,11 @@ class LocalWorker(ResourceOwner):
             count.states += 1
             count.ended += bool(second.later.promised)
             if level < task.depth and number in on_record:
-                deeper = self._record(second.writes)
+                again = cut_again(first, second)
+                deeper = self._record(second.writes, claims_at(self._recorded, again))
                 if deeper is None:
                     count.unrecorded += 1
                 else:
-                    again = cut_again(first, second)
                     self._second_cuts(again, deeper, task, deeper_limit, level + 1, judged, count)
 
     def _judge_second(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Final
 
@@ -13,6 +14,7 @@ from powercut.model.confidence import interval
 from powercut.model.units import count as count  # noqa: PLC0414  # a re-export: words.count
 from powercut.model.units import milliseconds
 from powercut.model.verdict import FindingKind, LsnRange, Origin, Verdict, merged_ranges
+from powercut.scenario.settings import Parameters, ProgramSettings
 from powercut.store.certificate import CertifiedCell
 from powercut.store.host_load import HostLoad
 from powercut.store.results import (
@@ -43,6 +45,31 @@ _CAME_BACK = {
 _MARKS = {Verdict.SAFE: "✓", Verdict.INCONCLUSIVE: "?", Verdict.LOSSY: "✗"}
 
 
+@dataclass(frozen=True)
+class Unit:
+    """What a workload acknowledges: the noun, and what its number is called."""
+
+    noun: str
+    number: str
+
+    def place(self, spans: str) -> str:
+        """Ranges of numbers, such as "LSN 3-7"."""
+        return f"{self.number} {spans}"
+
+    def first(self, count: int) -> str:
+        """All of them, where they are numbered from 1; else how many there are."""
+        return f"records 1-{count}" if self.number == "LSN" else f"{count:,} {self.noun}s"
+
+
+RECORDS: Final = Unit("record", "LSN")
+OPERATIONS: Final = Unit("operation", "no.")
+
+
+def unit_of(parameters: Parameters) -> Unit:
+    """What the workload of a cell acknowledges."""
+    return OPERATIONS if isinstance(parameters.workload, ProgramSettings) else RECORDS
+
+
 def mark(verdict: Verdict) -> str:
     """A sign for `verdict`, so that nothing depends on colour."""
     return _MARKS[verdict]
@@ -55,17 +82,17 @@ def ranges(spans: Sequence[LsnRange], shown: int = SHOWN_RANGES) -> str:
     return f"{text} and {count(left, 'more range')}" if left > 0 else text
 
 
-def lost(cell: CellResult | TrialResult) -> str:
+def lost(cell: CellResult | TrialResult, unit: Unit) -> str:
     """How many acknowledged records are gone, and the first and last of them."""
-    place = lost_place(cell)
+    place = lost_place(cell, unit)
     return f"{cell.commits_lost:,} ({place})" if place else "0"
 
 
-def lost_place(cell: CellResult | TrialResult) -> str:
+def lost_place(cell: CellResult | TrialResult, unit: Unit) -> str:
     """The first and the last record that is gone; empty if none is."""
     if not cell.lost_lsns:
         return ""
-    return f"LSN {LsnRange(cell.lost_lsns[0].first, cell.lost_lsns[-1].last)}"
+    return unit.place(f"{LsnRange(cell.lost_lsns[0].first, cell.lost_lsns[-1].last)}")
 
 
 def exposed(exposure: Exposure | None) -> str:
@@ -168,20 +195,26 @@ def percent(chance: float, *, rounding: str = ROUND_CEILING) -> str:
 
 def how_sure(cells: Sequence[CellResult]) -> list[str]:
     """For the cells without loss: what the number of cuts says, a sentence a number."""
-    groups: dict[tuple[float, int], list[str]] = {}
+    groups: dict[tuple[float, int, str], list[str]] = {}
     for cell in cells:
         bound = cell.loss_probability_upper_95
         if bound is not None:
-            groups.setdefault((bound, len(cell.trials)), []).append(cell.cell)
+            noun = with_article(unit_of(cell.parameters).noun)
+            groups.setdefault((bound, len(cell.trials), noun), []).append(cell.cell)
     sentences = []
-    for (bound, cuts), names in groups.items():
+    for (bound, cuts, noun), names in groups.items():
         who = names[0] if len(names) == 1 else f"{len(names)} SAFE cells"
         each = "" if len(names) == 1 else " each"
         sentences.append(
             f"{who}: no loss in {count(cuts, 'cut')}{each}. By their number alone, up to "
-            f"{percent(bound)} of such cuts could still lose a record (at 95 % confidence)."
+            f"{percent(bound)} of such cuts could still lose {noun} (at 95 % confidence)."
         )
     return sentences
+
+
+def with_article(noun: str) -> str:
+    """A noun with its indefinite article."""
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
 def how_early(cells: Sequence[CellResult] | Sequence[CertifiedCell]) -> list[str]:
@@ -267,13 +300,13 @@ def _loss_sentences(cell: CellResult) -> list[str]:
     sentences = []
     if len(cell.trials) > 1:
         sentences.append(_how_often(len(bad), cell.trials))
-    worst = cell.worst_trial
+    worst, unit = cell.worst_trial, unit_of(cell.parameters)
     if worst is None:
         return sentences
-    sentences += [_what_came_back(worst)]
+    sentences += [_what_came_back(worst, unit)]
     if worst.exposure is not None and worst.exposure.records:
         sentences.append(_what_was_exposed(worst.exposure, bool(worst.commits_lost)))
-    sentences.append(_what_states_lost(worst))
+    sentences.append(_what_states_lost(worst, unit))
     sentences += [
         f"{finding.message.rstrip('.')}."
         for finding in worst.findings
@@ -296,21 +329,21 @@ def _how_often(bad: int, trials: Sequence[TrialResult]) -> str:
     )
 
 
-def _what_came_back(trial: TrialResult) -> str:
+def _what_came_back(trial: TrialResult, unit: Unit) -> str:
     if not trial.commits_lost:
         if any(f.kind is FindingKind.NEVER_ATTEMPTED for f in trial.findings):
-            return "A record came back that nobody had written."
+            return f"{with_article(unit.noun).capitalize()} came back that nobody had written."
         if trial.exposure is not None and trial.exposure.records:
             return "Every acknowledged record came back this time, by luck."
         return ""
     live = [finding for finding in trial.findings if not _of_states(finding)]
-    parts = [_one_kind(kind, live) for kind in _CAME_BACK]
+    parts = [_one_kind(kind, live, unit) for kind in _CAME_BACK]
     said = "; ".join(part for part in parts if part)
-    acked = count(trial.commits_acked, "acknowledged record")
+    acked = count(trial.commits_acked, f"acknowledged {unit.noun}")
     if not said and all(finding.verdict is not Verdict.LOSSY for finding in live):
         return f"This cut spared its {acked}."
     if not said:  # a system that did not recover, whose finding follows
-        said = f"{trial.commits_lost:,} (LSN {ranges(trial.lost_lsns)}) did not come back"
+        said = f"{trial.commits_lost:,} ({unit.place(ranges(trial.lost_lsns))}) did not come back"
     return f"Of {acked}, {said}."
 
 
@@ -318,23 +351,23 @@ def _of_states(finding: FindingRecord) -> bool:
     return finding.origin is Origin.EXPLORATION
 
 
-def _what_states_lost(trial: TrialResult) -> str:
+def _what_states_lost(trial: TrialResult, unit: Unit) -> str:
     found = [f for f in trial.findings if _of_states(f) and f.verdict is Verdict.LOSSY]
     if not found or trial.states is None:
         return ""
     first = found[0].message.rstrip(".")
     return (
         f"{trial.states.lossy:,} of {count(trial.states.states, 'state')} that other cuts of this "
-        f"run may leave lose records when they are recovered: {first}."
+        f"run may leave lose {unit.noun}s when they are recovered: {first}."
     )
 
 
-def _one_kind(kind: FindingKind, findings: Sequence[FindingRecord]) -> str:
+def _one_kind(kind: FindingKind, findings: Sequence[FindingRecord], unit: Unit) -> str:
     spans = merged_ranges(
         span for finding in findings if finding.kind is kind for span in finding.lsns
     )
     number = sum(len(span) for span in spans)
-    return f"{number:,} (LSN {ranges(spans)}) {_CAME_BACK[kind]}" if spans else ""
+    return f"{number:,} ({unit.place(ranges(spans))}) {_CAME_BACK[kind]}" if spans else ""
 
 
 def _what_was_exposed(exposure: Exposure, any_lost: bool) -> str:

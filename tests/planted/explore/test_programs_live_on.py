@@ -201,3 +201,19 @@ def test_a_check_that_adds_something_has_no_second_cuts(tmp_path):
     told = [found.examples[0].message for found in result.findings]
     assert any("second cuts were not looked at" in message for message in told)
     assert (result.coverage.recoveries, result.coverage.recovery_states) == (0, 0)
+
+
+def test_a_program_that_begins_anew_is_not_cut_again(tmp_path):
+    """It overwrites what was there before, and says so: that is nobody's loss."""
+    recorded = recording(tmp_path)
+    program = tmp_path / "pairs"
+    anew = PAIRS.replace("REPAIR", ': >"$log"').replace("RECOVER", "")
+    program.write_text(anew)
+    ended = instant_after(recorded.space.timeline)
+    assert ended is not None
+    with worker(recorded, after=GO_ON, depth=1) as one:
+        answers = one.deepen(Deepen(CrashState(ended + 1, (), policy="durable-only"), 8, 1, 5))
+    found = [f for judged in answers.judged for f in judged.findings]
+    assert {f.verdict for f in found} == {Verdict.INCONCLUSIVE}
+    assert any("tries operation 1 again" in f.message for f in found)
+    assert (answers.recoveries.recorded, answers.recoveries.states) == (0, 0)

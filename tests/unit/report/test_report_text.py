@@ -26,6 +26,7 @@ from powercut.report.terminal.plan import print_plan
 from powercut.report.terminal.progress import ProgressView
 from powercut.report.terminal.show import print_story
 from powercut.report.terminal.table import print_run
+from powercut.scenario.settings import Parameters
 from powercut.store.results import Exposure, InFlight
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -207,3 +208,12 @@ def test_a_plan_shows_seeds_cuts_and_machines(make):
     assert "  machine: qemu cell=lying 'a b'\n" in text
     seed = make.plan.cells[0].trials[0].seed
     assert f"  trial 1: seed {seed}, cut once record 300 is acknowledged\n" in text
+
+
+def test_a_program_acknowledges_operations_and_a_log_records():
+    program = Parameters.model_validate({"workload": {"kind": "program", "command": "x"}})
+    assert words.unit_of(program).place("3-7") == "no. 3-7"
+    assert words.unit_of(program).first(9) == "9 operations"
+    assert words.unit_of(Parameters()).place("3-7") == "LSN 3-7"
+    assert words.unit_of(Parameters()).first(9) == "records 1-9"
+    assert words.with_article("operation") == "an operation"

@@ -25,8 +25,13 @@ _BAR = 40
 _EDGES_MS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000, 10_000)
 
 
-def print_exploration(console: Console, result: ExploreResult) -> None:
-    """What was found in the crash states of one recording, and in how many of them."""
+def print_exploration(
+    console: Console, result: ExploreResult, unit: words.Unit = words.RECORDS
+) -> None:
+    """What was found in the crash states of one recording, and in how many of them.
+
+    `unit` is what its workload acknowledges.
+    """
     style = STYLES[result.verdict]
     console.print(
         Text.assemble(
@@ -35,7 +40,7 @@ def print_exploration(console: Console, result: ExploreResult) -> None:
         )
     )
     if result.findings:
-        console.print(_findings(result.findings))
+        console.print(_findings(result.findings, unit))
         for finding in result.findings:
             first = finding.examples[0]
             console.print(f"{finding.kind.value}: {escape(first.message)}", highlight=False)
@@ -49,7 +54,7 @@ def print_exploration(console: Console, result: ExploreResult) -> None:
             elif first.confirmation:
                 told = f"the recorded kernel could not say: {escape(first.confirmation)}"
                 console.print(f"  {told}", highlight=False)
-    for line in coverage_lines(result):
+    for line in coverage_lines(result, unit):
         console.print(line, highlight=False)
     console.print()
 
@@ -65,7 +70,7 @@ def _torn_within(finding: ExplorationFinding) -> str:
     )
 
 
-def coverage_lines(result: ExploreResult) -> list[str]:
+def coverage_lines(result: ExploreResult, unit: words.Unit = words.RECORDS) -> list[str]:
     """What was looked at, and what was not."""
     coverage = result.coverage
     policies = ", ".join(f"{name} {n:,}" for name, n in coverage.by_policy.items())
@@ -92,14 +97,14 @@ def coverage_lines(result: ExploreResult) -> list[str]:
         )
     if result.engine_reason:
         lines.append(f" engine: {result.engine}, since {result.engine_reason}")
-    lines += _life_after(result)
+    lines += _life_after(result, unit)
     if result.atomic_unit is not None:
         lines.append(f"the disk has to promise: {words.promise(result.atomic_unit)}")
     lines.append(f"left out: {coverage.not_looked_at}")
     return lines
 
 
-def _life_after(result: ExploreResult) -> list[str]:
+def _life_after(result: ExploreResult, unit: words.Unit) -> list[str]:
     """What came after recoveries: the workload, and further cuts."""
     coverage = result.coverage
     lines = []
@@ -108,7 +113,7 @@ def _life_after(result: ExploreResult) -> list[str]:
         ended = coverage.recovery_states_ended
         lines.append(
             f"went on: after {_recoveries(coverage.went_on)}, by "
-            f"{words.count(result.after, 'record')} each{full}; a second cut in {ended:,}"
+            f"{words.count(result.after, unit.noun)} each{full}; a second cut in {ended:,}"
         )
     if result.depth:
         live = ", the recorded one among them" if coverage.recoveries_live else ""
@@ -128,9 +133,9 @@ def _recoveries(number: int) -> str:
     return f"{number:,} {'recovery' if number == 1 else 'recoveries'}"
 
 
-def _findings(findings: Sequence[ExplorationFinding]) -> Table:
+def _findings(findings: Sequence[ExplorationFinding], unit: words.Unit) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("finding", "verdict", "states", "records", "first state", "drawn by"):
+    for name in ("finding", "verdict", "states", f"{unit.noun}s", "first state", "drawn by"):
         table.add_column(name, justify="right" if name == "states" else "left")
     for finding in findings:
         first = finding.examples[0]

@@ -17,13 +17,13 @@ def failure_text(run: RunResult, cell: CellResult) -> str:
     explanation = words.explain(cell)
     if explanation:
         lines.append(explanation)
-    worst = cell.worst_trial
+    worst, unit = cell.worst_trial, words.unit_of(cell.parameters)
     if worst is not None:
         lines += [
             f"cut         {worst.trigger} (trial {worst.trial} of {len(cell.trials)})",
-            f"attempted   records 1-{worst.commits_attempted}",
-            f"acked       records 1-{worst.commits_acked}",
-            f"lost        {words.lost(worst)}",
+            f"attempted   {unit.first(worst.commits_attempted)}",
+            f"acked       {unit.first(worst.commits_acked)}",
+            f"lost        {words.lost(worst, unit)}",
             f"exposed     {words.exposed(worst.exposure)}",
         ]
         lines += [f"{finding.kind.value:<11} {finding.message}" for finding in worst.findings]

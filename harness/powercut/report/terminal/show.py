@@ -53,7 +53,7 @@ def print_story(
         console.print()
         _print_cell(console, one)
         if told is not None:
-            _print_trial(console, result, told)
+            _print_trial(console, result, told, words.unit_of(one.parameters))
         console.print(f"  again: {escape(one.reproduce)}", soft_wrap=True, highlight=False)
 
 
@@ -103,10 +103,10 @@ def _print_cell(console: Console, cell: CellResult) -> None:
         )
 
 
-def _print_trial(console: Console, result: ResultDir, trial: TrialResult) -> None:
+def _print_trial(console: Console, result: ResultDir, trial: TrialResult, unit: words.Unit) -> None:
     console.print(
         f"\nTrial {trial.trial} (seed {trial.seed}), cut {trial.trigger}: "
-        f"{words.count(trial.commits_acked, 'record')} acknowledged, "
+        f"{words.count(trial.commits_acked, unit.noun)} acknowledged, "
         f"{trial.commits_lost:,} of them lost.",
         highlight=False,
     )
@@ -125,7 +125,7 @@ def _print_trial(console: Console, result: ResultDir, trial: TrialResult) -> Non
             highlight=False,
         )
     for finding in trial.findings:
-        place = f" (LSN {words.ranges(finding.lsns)})" if finding.lsns else ""
+        place = f" ({unit.place(words.ranges(finding.lsns))})" if finding.lsns else ""
         console.print(f"  {finding.kind.value}: {escape(finding.message)}{place}", highlight=False)
     if not trial.result_directory:
         return

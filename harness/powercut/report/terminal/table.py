@@ -80,12 +80,13 @@ def _table(cells: list[CellResult]) -> Table:
     table.add_column("verdict", no_wrap=True)
     table.add_column("expected", min_width=8)
     for cell in cells:
+        unit = words.unit_of(cell.parameters)
         row: list[str | Text] = [escape(cell.cell)]
         if many:
             row.append(f"{len(cell.trials):,}")
         row += [
             f"{cell.commits_acked:,}",
-            _stacked(f"{cell.commits_lost:,}", words.lost_place(cell)),
+            _stacked(f"{cell.commits_lost:,}", words.lost_place(cell, unit)),
             _exposure(cell),
             _states(cell),
             Text(f"{words.mark(cell.verdict)} {cell.verdict.name}", STYLES[cell.verdict]),
