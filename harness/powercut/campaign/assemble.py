@@ -77,6 +77,15 @@ def verdict_of(trials: Sequence[TrialResult]) -> Verdict:
     return Verdict.worst(trial.verdict for trial in trials)
 
 
+def vouched_for(trials: Sequence[TrialResult]) -> Verdict:
+    """The verdict that controls are to vouch for: that of the trials of which something is known.
+
+    A cell of which some cuts came to nothing stays INCONCLUSIVE.  Whether the rig would have seen a
+    loss in its other cuts is worth knowing all the same.
+    """
+    return Verdict.worst(t.verdict for t in trials if t.verdict is not Verdict.INCONCLUSIVE)
+
+
 def outcomes_of_cells(plan: Plan, trials: Trials) -> Known:
     """Cells may serve as each other's controls: the worst trial of each stands for it.
 
@@ -94,7 +103,7 @@ def missing_controls(plan: Plan, trials: Trials, known: Known) -> dict[str, tupl
     """The controls that the verdicts of `trials` need and nobody has run; with their names."""
     wanted: dict[str, tuple[str, Control]] = {}
     for cell in plan.cells:
-        for control in controls_for(cell.parameters, verdict_of(trials[cell.name])):
+        for control in controls_for(cell.parameters, vouched_for(trials[cell.name])):
             key = same_run(control.parameters)
             if key not in known:
                 wanted.setdefault(key, (f"{control.kind.value}-{cell.name}", control))
@@ -143,7 +152,10 @@ def _cell_result(
     options: Sequence[str],
 ) -> CellResult:
     own = verdict_of(trials)
-    controls = [_control_result(c, known) for c in controls_for(cell.parameters, own)]
+    wanted = controls_for(cell.parameters, vouched_for(trials))
+    if own is Verdict.INCONCLUSIVE:  # older runs made none for it
+        wanted = tuple(one for one in wanted if same_run(one.parameters) in known)
+    controls = [_control_result(control, known) for control in wanted]
     verdict, reasons = with_controls(own, controls)
     return CellResult.of(
         plan.scenario,

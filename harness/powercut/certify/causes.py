@@ -25,6 +25,7 @@ from powercut.scenario.settings import (
     WalSettings,
 )
 from powercut.store.measurement import WireAccount
+from powercut.store.reasons import in_groups
 from powercut.store.results import CellResult
 from powercut.trial.controls import WITHOUT_BARRIERS
 
@@ -252,7 +253,7 @@ def _of_its_twin(cell: CellResult) -> list[str]:
 def _why_unknown(cell: CellResult) -> tuple[str, ...]:
     """Why nothing can be said of an inconclusive cell."""
     parts = (f"{_USB}",) if _USB.applies(cell.parameters) and _preset_missed(cell) else ()
-    return (*parts, *cell.reasons) or ("no trial came to a verdict",)
+    return (*parts, *in_groups(cell.reasons, cell.trials)) or ("no trial came to a verdict",)
 
 
 def _preset_missed(cell: CellResult) -> bool:

@@ -18,6 +18,9 @@ from powercut.checkers.wal import ranges_text
 from powercut.model.acks import AckProof
 from powercut.model.verdict import Finding, FindingKind, Verdict
 
+ACK_WINDOW: Final = "ack_window_ns"
+"""Detail of a finding that only says that some acks may have been made too early."""
+
 _MARGIN: Final = 2
 """The flush latency to ask for, as a multiple of the window: another run's may be wider."""
 
@@ -61,5 +64,5 @@ def _latency(window_us: float) -> str:
 
 def _incomplete(message: str, proof: AckProof | None = None) -> Finding:
     lsns = proof.unproved if proof else ()
-    detail: dict[str, object] = {"ack_window_ns": proof.window_ns} if proof else {}
+    detail: dict[str, object] = {ACK_WINDOW: proof.window_ns} if proof else {}
     return Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message, lsns, detail)

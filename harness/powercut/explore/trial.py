@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
+from powercut.checkers.acks import ACK_WINDOW
 from powercut.crash.explore import InstantKind
 from powercut.crash.legality import why_illegal
 from powercut.crash.states import Model
@@ -145,8 +146,13 @@ def explored(
     if not _believable(trial, record):
         return result
     convicted = result.verdict is Verdict.LOSSY
-    # What is missing of the evidence keeps it from being SAFE whatever its states say.
-    decided = convicted or any(f.kind is FindingKind.INCOMPLETE for f in result.findings)
+    # What is missing of the evidence keeps it from being SAFE whatever its states say.  Acks whose
+    # instants are not known well enough count late, so that what is lost all the same is lost.
+    missing = [f for f in result.findings if f.kind is FindingKind.INCOMPLETE]
+    late_acks = all(ACK_WINDOW in f.detail for f in missing)
+    if again and missing and read_exploration(trial) is None:
+        late_acks = False  # an older version did not look
+    decided = convicted or not late_acks
     wanted = wanted_by(record.parameters, record.trial.seed, jobs=jobs, convicted=decided)
     seen: ExploreResult | None = None
     findings: list[Finding] = []

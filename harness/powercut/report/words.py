@@ -17,6 +17,7 @@ from powercut.model.verdict import FindingKind, LsnRange, Origin, Verdict, merge
 from powercut.scenario.settings import Parameters, ProgramSettings
 from powercut.store.certificate import CertifiedCell
 from powercut.store.host_load import HostLoad
+from powercut.store.reasons import in_groups
 from powercut.store.results import (
     AckInstants,
     CellResult,
@@ -289,7 +290,8 @@ def explain(cell: CellResult) -> str:
         case Verdict.SAFE:
             return ""
         case Verdict.INCONCLUSIVE:
-            reasons = "; ".join(cell.reasons) or "the reason was not recorded"
+            told = in_groups(cell.reasons, cell.trials)
+            reasons = "; ".join(told) or "the reason was not recorded"
             return f"Nothing can be said: {reasons}."
         case Verdict.LOSSY:
             return " ".join(_loss_sentences(cell))
@@ -313,7 +315,7 @@ def _loss_sentences(cell: CellResult) -> list[str]:
         if finding.kind is FindingKind.NOT_RECOVERED and not _of_states(finding)
     ]
     # A control that misbehaved does not undo a loss, but nobody should miss it.
-    sentences += [f"Beware: {reason}." for reason in cell.reasons]
+    sentences += [f"Beware: {reason}." for reason in in_groups(cell.reasons, cell.trials)]
     return [sentence for sentence in sentences if sentence]
 
 

@@ -286,3 +286,28 @@ def test_a_measurement_is_of_the_cell_that_it_lies_under(tmp_path):
     for name, parameters in (("b", plain), ("c", slow)):
         with pytest.raises(DamagedRecording, match="or with other settings"):
             read_measured(run, name, parameters)
+
+
+class OneUndecided(Made):
+    """Of the cell `honest` one cut of two came to nothing."""
+
+    def trial(self, name, parameters, trial, *, lossy, control=None):
+        result = super().trial(name, parameters, trial, lossy=lossy, control=control)
+        if (name, trial.number) != ("honest", 2):
+            return result
+        result = result.model_copy(update={"verdict": Verdict.INCONCLUSIVE})
+        self.run.at(result.result_directory).write_verdict(result)
+        return result
+
+
+def test_a_cell_without_a_verdict_may_have_controls_or_none(tmp_path):
+    made = OneUndecided(tmp_path)
+    cell = made.run.read_verdict().cells[0]
+    assert cell.verdict is Verdict.INCONCLUSIVE
+    assert all(control.behaved for control in cell.controls)
+    assert len(cell.controls) == 2
+    assert made.problems == []
+    made.change(lambda run: run["cells"][0].update(controls=[]))
+    assert made.problems == [], "older runs made none"
+    made.change(lambda run: run["cells"][0].update(controls=run["cells"][2]["controls"]))
+    assert made.problems, "controls of another verdict"

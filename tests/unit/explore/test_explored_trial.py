@@ -241,6 +241,39 @@ def test_what_must_lose_or_has_lost_needs_no_states(world, monkeypatch, control,
     assert (Honest.made > 0, result.states is not None) == (explores, explores)
 
 
+def undecided(recorded, **detail):
+    finding = Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, "acks, perhaps", (), detail)
+    return TrialResult.judged(
+        recorded.record.trial,
+        verdict=Verdict.INCONCLUSIVE,
+        acked=80,
+        attempted=80,
+        findings=(finding,),
+    )
+
+
+@pytest.mark.parametrize(
+    ("engine", "verdict"), [(Honest, Verdict.INCONCLUSIVE), (Forgetful, Verdict.LOSSY)]
+)
+def test_a_trial_whose_acks_decide_nothing_is_explored(world, monkeypatch, engine, verdict):
+    """It may still lose records; what was found cannot make it SAFE."""
+    recorded = on_file_system(world, monkeypatch, engine)
+    made = undecided(recorded, ack_window_ns=5_000_000)
+    earlier = explore_trial.explored(recorded.directory, made, again=True)
+    assert (earlier.verdict, earlier.states) == (Verdict.INCONCLUSIVE, None), "nor was it then"
+    result = explore_trial.explored(recorded.directory, made)
+    assert result.verdict is verdict
+    assert result.states is not None
+    again = explore_trial.explored(recorded.directory, made, again=True)
+    assert (again.verdict, again.lost_lsns) == (verdict, result.lost_lsns)
+
+
+def test_a_trial_that_lacks_other_evidence_is_not_explored(world, monkeypatch):
+    recorded = on_file_system(world, monkeypatch, Forgetful)
+    result = explore_trial.explored(recorded.directory, undecided(recorded))
+    assert (result.verdict, result.states) == (Verdict.INCONCLUSIVE, None)
+
+
 def test_what_is_asked_for_by_default():
     """On anything that allocates the workload goes on; a bare log has nothing to go on in."""
     raw = FilesystemSettings(type="raw")

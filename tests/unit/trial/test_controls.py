@@ -1,12 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Controls: which ones a verdict needs, and how they differ from their cell."""
 
+from pathlib import Path
+
 import pytest
 
-from powercut.campaign.assemble import _control_result, as_control, doubt_of, with_controls
+from powercut.campaign.assemble import (
+    Outcome,
+    _control_result,
+    as_control,
+    cell_results,
+    doubt_of,
+    missing_controls,
+    vouched_for,
+    with_controls,
+)
 from powercut.model.contract import CutKind, CutPolicy, Honour
 from powercut.model.machine import Aio, Bus, CacheMode, ImageFormat
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
+from powercut.scenario.load import expand, parse_scenario
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.scenario.settings import (
     ControlKind,
@@ -23,6 +35,7 @@ from powercut.scenario.settings import (
     TriggerSettings,
     WalSettings,
 )
+from powercut.store.layout import ResultDir
 from powercut.store.results import ControlResult
 from powercut.store.trial_result import TrialResult
 from powercut.trial.controls import controls_for, twin
@@ -217,3 +230,39 @@ def test_a_control_that_was_never_run_did_not_behave():
     for control in controls_for(Parameters(), Verdict.SAFE):
         result = _control_result(control, {})
         assert (result.verdict, result.behaved) == (Verdict.INCONCLUSIVE, False)
+
+
+def safe_or_unknown(*verdicts):
+    return [
+        TrialResult.judged(
+            Trial(number, 7, Trigger(TriggerKind.ACKS, 10), 8),
+            verdict=verdict,
+            acked=10,
+            attempted=11,
+            findings=[],
+        )
+        for number, verdict in enumerate(verdicts, 1)
+    ]
+
+
+def test_controls_vouch_for_the_cuts_of_which_something_is_known(tmp_path):
+    """One cut of many that came to nothing does not hide whether the others can be believed."""
+    safe, unknown = Verdict.SAFE, Verdict.INCONCLUSIVE
+    assert vouched_for(safe_or_unknown(safe, unknown, safe)) is Verdict.SAFE
+    assert vouched_for(safe_or_unknown(unknown, Verdict.LOSSY)) is Verdict.LOSSY
+    assert vouched_for(safe_or_unknown(unknown, unknown)) is Verdict.INCONCLUSIVE
+    scenario = parse_scenario("powercut: 1\nname: s\ntrials: 2\n", Path("s.yaml"))
+    plan = expand(scenario, seed=1)
+    (cell,) = plan.cells
+    trials = {cell.name: safe_or_unknown(safe, unknown)}
+    missing = missing_controls(plan, trials, {})
+    kinds = [control.kind for _, control in missing.values()]
+    assert kinds == [ControlKind.LYING_DISK, ControlKind.NO_SYNC]
+    assert missing_controls(plan, {cell.name: safe_or_unknown(unknown, unknown)}, {}) == {}
+    run = ResultDir.create(tmp_path, "s", 1)
+    known = {key: Outcome(name, Verdict.LOSSY, "controls/x") for key, (name, _) in missing.items()}
+    (result,) = cell_results(plan, trials, known, run)
+    assert result.verdict is Verdict.INCONCLUSIVE, "the verdict of the cell stays"
+    assert [control.behaved for control in result.controls] == [True, True]
+    (older,) = cell_results(plan, trials, {}, run)
+    assert (older.controls, older.verdict) == ((), Verdict.INCONCLUSIVE)
