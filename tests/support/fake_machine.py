@@ -1,19 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine without a machine: a thread that speaks for the guest, and writes to the disk by NBD.
+"""A machine without a machine: a thread that speaks for the guest, and writes to a disk.
 
-The channel, the disk and everything that records and judges are the real ones.  So what a trial
-does about cuts, trouble and deadlines is tested with it in milliseconds.
+The disk is served by NBD and recorded; or it is the machine's own (`FakeLiveBackend`), and nobody
+sees what it is asked.  The channel, the recorded disk and everything that records and judges are
+the real ones.  So what a trial does about cuts, trouble and deadlines is tested with it in
+milliseconds.
 """
 
 from __future__ import annotations
 
 import contextlib
+import shutil
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -21,10 +26,13 @@ from powercut.channel.guest_channel import GuestChannel
 from powercut.channel.wire import Decoder, Message, MessageType, encode
 from powercut.closing import Closing
 from powercut.disk.nbd_client import NbdClient
-from powercut.machine.port import Ended, MachineSpec, NbdDisk, Opened, Part
+from powercut.machine.port import Ended, MachineSpec, NbdDisk, Opened, OwnDisk, Part
 from powercut.model.binding import NOT_BOUND
 from powercut.model.errors import HostError
+from powercut.model.verdict import EvidenceLevel
 from powercut.model.wal import LayoutKind, WalLayout, record_bytes
+from powercut.paths import WAL_BINARY
+from powercut.scenario.machines import MachineRow
 
 HELLO = b"agent=1\nrelease=6.1-fake\n"
 
@@ -34,7 +42,9 @@ class Behaviour:
     """What the guest does, and what goes wrong with it.
 
     `syncs`: it flushes before each ack.  After so many acks it falls silent (`hangs_after`), its
-    machine ends in order (`ends_after`) or is gone at once (`dies_after`).
+    machine ends in order (`ends_after`) or is gone at once (`dies_after`); or nothing that it says
+    any more arrives (`unheard_after`), while it goes on up to record `last`.  `lies`: a disk of its
+    own flushes nothing.
     """
 
     starts: bool = True
@@ -44,21 +54,106 @@ class Behaviour:
     hangs_after: int | None = None
     ends_after: int | None = None
     dies_after: int | None = None
+    unheard_after: int | None = None
+    last: int | None = None
+    lies: bool = False
     fails: str = ""  # a command that fails
 
 
-class FakeMachine(Closing):
-    """A `Machine` that can lose its power; without `LosesPower` it is `FakeMachineOnMains`."""
+class Device(Protocol):
+    """The disk as the guest of a fake machine has it."""
 
-    def __init__(self, disk: Path, channel: GuestChannel, behaviour: Behaviour) -> None:
+    def connect(self, timeout_s: float) -> None: ...
+    def write(self, offset: int, data: bytes) -> None: ...
+    def flush(self) -> None: ...
+    def interrupt(self) -> None: ...
+    def close(self, *, power_lost: bool) -> None: ...
+    def read_log(self, argv: list[str]) -> bytes: ...
+
+
+class ServedDevice:
+    """A disk that is served by NBD, and recorded on the other side."""
+
+    def __init__(self, disk: Path) -> None:
+        self._disk, self._nbd = disk, None
+
+    def connect(self, timeout_s: float) -> None:
+        self._nbd = NbdClient(self._disk, timeout_s=timeout_s)
+
+    def write(self, offset: int, data: bytes) -> None:
+        self._nbd.write(offset, data)
+
+    def flush(self) -> None:
+        self._nbd.flush()
+
+    def interrupt(self) -> None:
+        if self._nbd is not None:
+            with contextlib.suppress(OSError):
+                self._nbd._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self, *, power_lost: bool) -> None:
+        if self._nbd is not None:
+            self._nbd.close()
+
+    def read_log(self, argv: list[str]) -> bytes:
+        raise AssertionError("what is recorded is read on the host")
+
+
+class OwnDevice:
+    """A disk of the machine's own with a volatile cache: a file that outlives the machine."""
+
+    def __init__(self, disk: OwnDisk, *, lies: bool) -> None:
+        self._disk, self._lies = disk, lies
+        self._medium = disk.folder / "medium"
+        self._cache: list[tuple[int, bytes]] = []
+
+    def connect(self, timeout_s: float) -> None:
+        if not self._medium.exists():
+            shutil.copy(self._disk.base, self._medium)
+            self._medium.chmod(0o600)
+
+    def write(self, offset: int, data: bytes) -> None:
+        self._cache.append((offset, data))
+
+    def flush(self) -> None:
+        if not self._lies:
+            self._write_back()
+
+    def interrupt(self) -> None:
+        """It answers at once."""
+
+    def close(self, *, power_lost: bool) -> None:
+        if not power_lost:
+            self._write_back()
+        self._cache.clear()
+
+    def read_log(self, argv: list[str]) -> bytes:
+        words = [word for word in argv if not word.startswith(("path=", "channel="))]
+        read = [str(WAL_BINARY), *words, f"path={self._medium}", "channel=fd:1"]
+        return subprocess.run(read, stdout=subprocess.PIPE, check=True).stdout
+
+    def _write_back(self) -> None:
+        if not self._cache:
+            return
+        with self._medium.open("r+b") as file:
+            for offset, data in self._cache:
+                file.seek(offset)
+                file.write(data)
+        self._cache.clear()
+
+
+class FakeMachine(Closing):
+    """A `Machine` that can lose its power."""
+
+    def __init__(self, disk: Device, channel: GuestChannel, behaviour: Behaviour) -> None:
         self._disk, self._channel, self._behaviour = disk, channel, behaviour
         self._socket: socket.socket | None = None
-        self._nbd: NbdClient | None = None
         self._stopped = threading.Event()
         self._threads: list[threading.Thread] = []
         self._sending = threading.Lock()
         self.ended: Ended | None = None
         self.asked: list[list[str]] = []
+        self.wrote_last = threading.Event()
         self.diagnosis = "a fake machine"
 
     # What the port promises
@@ -68,7 +163,7 @@ class FakeMachine(Closing):
             raise HostError("a machine is started once")
         if not self._behaviour.starts:
             raise HostError("the fake machine was told not to start")
-        self._nbd = NbdClient(self._disk, timeout_s=timeout_s)
+        self._disk.connect(timeout_s)
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.settimeout(timeout_s)
         self._socket.connect(str(self._channel.address))
@@ -81,24 +176,29 @@ class FakeMachine(Closing):
         self.ended = Ended.BY_ITSELF
 
     def kill(self, *, timeout_s: float) -> None:
+        self._end(timeout_s, power_lost=False)
+
+    def lose_power(self, *, timeout_s: float) -> None:
+        if self._behaviour.last is not None:
+            assert self.wrote_last.wait(timeout_s)
+        self._end(timeout_s, power_lost=True)
+
+    def _end(self, timeout_s: float, *, power_lost: bool) -> None:
         started = bool(self._threads)
         self._stopped.set()
-        for held in (self._socket, self._nbd._socket if self._nbd else None):
-            if held is not None:
-                with contextlib.suppress(OSError):
-                    held.shutdown(socket.SHUT_RDWR)
+        self._disk.interrupt()
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(timeout_s)
                 assert not thread.is_alive()
-        for opened in (self._socket, self._nbd):
-            if opened is not None:
-                opened.close()
+        self._disk.close(power_lost=power_lost)
+        if self._socket is not None:
+            self._socket.close()
         if started and self.ended is None:
             self.ended = Ended.KILLED
-
-    def lose_power(self, *, timeout_s: float) -> None:
-        self.kill(timeout_s=timeout_s)
 
     @property
     def running(self) -> bool:
@@ -137,6 +237,10 @@ class FakeMachine(Closing):
         if argv[0] == "exec" and argv[2] == "write":
             self._go(self._work, command, argv[3:])
             return
+        if argv[0] == "exec" and argv[2] == "read":
+            assert self._socket is not None
+            with self._sending:
+                self._socket.sendall(self._disk.read_log(argv[2:]))
         if argv[0] == "hello":
             self._say(MessageType.HELLO, payload=HELLO)
         if argv[0] == "facts":
@@ -151,7 +255,6 @@ class FakeMachine(Closing):
         record, capacity = int(told["record"]), int(told.get("capacity", 0))
         layout = WalLayout(LayoutKind(told["layout"]), record, int(told["align"]), capacity)
         run_id, lsn = bytes.fromhex(told["run_id"]), 0
-        assert self._nbd is not None
         with contextlib.suppress(OSError):
             self._say(MessageType.READY)
             while not self._stopped.is_set():
@@ -162,18 +265,25 @@ class FakeMachine(Closing):
                     self.ended = Ended.BY_ITSELF if by_itself else None
                     self.kill(timeout_s=20)
                     return
+                if lsn == self._behaviour.last:
+                    self.wrote_last.set()
+                    return
                 lsn += 1
-                self._say(MessageType.ATTEMPT, lsn=lsn)
+                unheard = self._behaviour.unheard_after
+                heard = unheard is None or lsn <= unheard
+                if heard:
+                    self._say(MessageType.ATTEMPT, lsn=lsn)
                 generation = int(layout.generations_of(np.array([lsn], dtype=np.uint64))[0])
                 place = layout.position_of(lsn)
                 data = record_bytes(
                     run_id, 0, lsn, prev_lsn=lsn - 1, generation=generation,
                     position=place, record_size=record,
                 )  # fmt: skip
-                self._nbd.write(place, data.ljust(layout.stride, b"\0"))
+                self._disk.write(place, data.ljust(layout.stride, b"\0"))
                 if self._behaviour.syncs and told["sync"] != "none":
-                    self._nbd.flush()
-                self._say(MessageType.ACK, lsn=lsn)
+                    self._disk.flush()
+                if heard:
+                    self._say(MessageType.ACK, lsn=lsn)
 
 
 class FakeBackend:
@@ -204,6 +314,11 @@ class FakeBackend:
     def environment(self) -> dict[str, object]:
         return {"hypervisor": "fake"}
 
+    def device(self, spec: MachineSpec) -> Device:
+        disk = spec.attachments[0].disk
+        assert isinstance(disk, NbdDisk)
+        return ServedDevice(disk.socket)
+
     @contextlib.contextmanager
     def open(
         self,
@@ -213,10 +328,23 @@ class FakeBackend:
         history: Path | None = None,
         digest: bytes = NOT_BOUND,
     ) -> Iterator[Opened]:
-        disk = spec.attachments[0].disk
-        assert isinstance(disk, NbdDisk)
+        device = self.device(spec)
         with GuestChannel.on_unix(folder / "ctl", history_file=history, digest=digest) as channel:
-            machine = self.machine(disk.socket, channel, self.behaviour)
+            machine = self.machine(device, channel, self.behaviour)
             self.made.append(machine)
             with machine:
                 yield Opened(machine, channel)
+
+
+class FakeLiveBackend(FakeBackend):
+    """Machines with disks of their own, of which nobody sees a request."""
+
+    def device(self, spec: MachineSpec) -> Device:
+        disk = spec.attachments[0].disk
+        assert isinstance(disk, OwnDisk)
+        return OwnDevice(disk, lies=self.behaviour.lies)
+
+
+FAKE = MachineRow(f"{FakeBackend.__module__}:FakeBackend")
+FAKE_LIVE = MachineRow(f"{FakeBackend.__module__}:FakeLiveBackend", EvidenceLevel.LIVE_ONLY)
+"""Rows of the table of machines."""

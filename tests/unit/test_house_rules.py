@@ -125,11 +125,11 @@ NAMES_A_BACKEND = re.compile(r"machine\.qemu[. ]|\bQemu[A-Z]|find_qemu")
 
 
 def test_no_other_room_names_a_machine_backend() -> None:
-    """But for the doctor, which examines what is installed."""
+    """But for the doctor, which examines what is installed, and the table of backends."""
     named = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
         for path in sorted(PACKAGE.rglob("*.py"))
-        if part(path) not in ("machine", "doctor")
+        if part(path) not in ("machine", "doctor") and path != PACKAGE / "scenario/machines.py"
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if NAMES_A_BACKEND.search(line)
     ]

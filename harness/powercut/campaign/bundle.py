@@ -155,6 +155,8 @@ def _name(verdict: Verdict) -> VerdictWord:
     match verdict:
         case Verdict.SAFE:
             return "SAFE"
+        case Verdict.SURVIVED:
+            return "SURVIVED"
         case Verdict.LOSSY:
             return "LOSSY"
     return "INCONCLUSIVE"

@@ -44,7 +44,7 @@ _MANIFEST_MAX: Final = 16 << 20
 FILE_MAX: Final = 1 << 40
 """Bytes: the largest disk that a scenario may ask for."""
 
-VerdictWord = Literal["SAFE", "INCONCLUSIVE", "LOSSY"]
+VerdictWord = Literal["SAFE", "SURVIVED", "INCONCLUSIVE", "LOSSY"]
 
 
 _ABOUT_HEADERS: Final = (

@@ -51,7 +51,7 @@ class Aim:
 
 def aims_at(cell: Cell) -> bool:
     """Whether the number of cuts matters: a loss that is expected needs to be seen once."""
-    return cell.expect is Expect.SAFE
+    return cell.expect is not Expect.LOSSY
 
 
 def planned_for(plan: Plan, aim: Aim) -> Plan:

@@ -31,7 +31,7 @@ def keep_or_drop(
 
     Raises HostError and DamagedRecording.
     """
-    boring = verdict is wanted and (control or verdict is Verdict.SAFE)
+    boring = verdict is wanted and (control or verdict in (Verdict.SAFE, Verdict.SURVIVED))
     if keep is Keep.NONE or (keep is Keep.NOTABLE and boring):
         trial.drop_evidence()
     elif keep is not Keep.ALL:

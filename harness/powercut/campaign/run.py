@@ -52,7 +52,7 @@ from powercut.rig.rig import Rig
 from powercut.rig.run_id import run_id_of
 from powercut.scenario.load import Scenario
 from powercut.scenario.plan import Cell, Plan, Trial, draw_trials
-from powercut.scenario.settings import Expect, Parameters
+from powercut.scenario.settings import Parameters
 from powercut.store.binding import text_digest
 from powercut.store.host_load import LOAD, load_of_sessions
 from powercut.store.layout import ResultDir
@@ -88,9 +88,7 @@ def trials_of(plan: Plan) -> int:
     controls = {
         same_run(control.parameters)
         for cell in plan.cells
-        for control in controls_for(
-            cell.parameters, Verdict.SAFE if cell.expect is Expect.SAFE else Verdict.LOSSY
-        )
+        for control in controls_for(cell.parameters, wanted_verdict(cell.expect))
     }
     own = {same_run(cell.parameters) for cell in plan.cells}
     return plan.trials + len(controls - own)

@@ -28,7 +28,7 @@ from powercut.model.events import (
     Notice,
 )
 from powercut.rig.components import components_of, engine_fallback
-from powercut.rig.rig import Rig, needs_machines
+from powercut.rig.rig import Rig, backends_of
 from powercut.scenario.load import Scenario, load_scenario
 from powercut.scenario.plan import Plan
 from powercut.scenario.seeds import fresh_seed
@@ -81,10 +81,12 @@ def root_seed(scenario: Scenario, seed: int | None) -> int:
 
 def ready_rig(plans: Sequence[Plan], on_event: Listener) -> Rig:
     """The rig of this host with all that `plans` need.  Raises HostError."""
-    machines = any(needs_machines(plan) for plan in plans)
-    rig = Rig.find() if machines else Rig()
-    if machines and rig.machines.emulates:
-        on_event(Notice("Guests run in emulation: `powercut doctor` says why KVM is not used."))
+    rig = Rig()
+    for name in dict.fromkeys(name for plan in plans for name in backends_of(plan)):
+        backend = rig.backend(name)
+        backend.environment()  # whatever is missing shows before anything is made
+        if backend.emulates:
+            on_event(Notice("Guests run in emulation: `powercut doctor` says why KVM is not used."))
     for plan in plans:
         rig.prepare(plan)
     for notice in engine_fallback(cell.parameters for plan in plans for cell in plan.cells):

@@ -16,7 +16,7 @@ from powercut.certify.causes import explanation_of
 from powercut.certify.words import statement_of
 from powercut.crash.explore import log2_sum
 from powercut.model.errors import DamagedRecording, UsageError
-from powercut.model.verdict import FindingKind, Verdict
+from powercut.model.verdict import EvidenceLevel, FindingKind, Verdict
 from powercut.scenario.flat import differing, flat
 from powercut.store.certificate import (
     Certificate,
@@ -54,7 +54,6 @@ def certificate_of(directory: CertificateDir) -> Certificate:
             cells.append(_cell(directory, run, cell, parts))
     environment = runs[0][0].read_environment()
     axes = axes_of(cells)
-    verdicts = {v.name.lower(): sum(cell.verdict is v for cell in cells) for v in Verdict}
     return Certificate(
         powercut=runs[0][1].powercut,
         title=order.title,
@@ -69,12 +68,20 @@ def certificate_of(directory: CertificateDir) -> Certificate:
         components=tuple(components),
         axes=axes,
         strategy=order.strategy,
-        verdicts=verdicts,
+        verdicts=counted(cells),
         as_expected=bool(cells) and all(cell.as_expected for cell in cells),
         cells=tuple(cells),
         not_tested=order.left_out,
         statement=statement_of(cells, order.left_out),
     )
+
+
+def counted(cells: Sequence[CertifiedCell]) -> dict[str, int]:
+    """How many cells have each verdict; SURVIVED, which few can have, only if some do."""
+    count = {v.name.lower(): sum(cell.verdict is v for cell in cells) for v in Verdict}
+    if not count[Verdict.SURVIVED.name.lower()]:
+        del count[Verdict.SURVIVED.name.lower()]
+    return count
 
 
 def _ended(directory: CertificateDir, names: Sequence[str]) -> list[ResultDir]:
@@ -113,6 +120,7 @@ def _cell(
         parameters=cell.parameters,
         components=components,
         verdict=cell.verdict,
+        evidence_level=cell.evidence_level,
         expected=cell.expected,
         as_expected=cell.as_expected,
         cuts=len(cell.trials),
@@ -168,8 +176,10 @@ def confirmed(run: ResultDir, cell: CellResult) -> bool | None:
        only what leads to them is gone, recovery of the recorded disk loses the very same
        (powercut.campaign.confirm).  A crash state convicts only if the recorded kernel loses its
        records, too (powercut.explore.findings).
+
+    None also where no disk was recorded: there is nothing that could confirm it.
     """
-    if cell.verdict is not Verdict.LOSSY:
+    if cell.verdict is not Verdict.LOSSY or cell.evidence_level is EvidenceLevel.LIVE_ONLY:
         return None
     losing = [trial for trial in cell.trials if trial.live_losses]
     kinds = {finding.kind for trial in cell.trials for finding in trial.findings}

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from powercut.checkers.live import LIVE_ONLY, live_words
 from powercut.model.contract import CutKind, Honour
 from powercut.model.machine import Bus, Start
-from powercut.model.verdict import FindingKind, Verdict
+from powercut.model.verdict import EvidenceLevel, FindingKind, Verdict
 from powercut.scenario.settings import (
     Expect,
     FilesystemType,
@@ -221,6 +222,9 @@ def explanation_of(cell: CellResult, wire: WireAccount | None = None) -> Explana
     """For a cell that is not safe: which layer breaks which promise, or why it is unknown."""
     if cell.verdict is Verdict.SAFE:
         return Explanation()
+    if cell.verdict is Verdict.SURVIVED:
+        bound = cell.loss_probability_upper_95
+        return Explanation(details=(live_words(len(cell.trials), bound),))
     if cell.verdict is Verdict.INCONCLUSIVE:
         return Explanation(details=_why_unknown(cell))
     causes = causes_of(cell.parameters)
@@ -233,6 +237,8 @@ def explanation_of(cell: CellResult, wire: WireAccount | None = None) -> Explana
             details.append(NOT_THERE)
     if not causes:
         details += _first_words(cell)
+    if cell.evidence_level is EvidenceLevel.LIVE_ONLY:
+        details.append(LIVE_ONLY)
     return Explanation(
         cause="; ".join([*told, *_of_its_twin(cell)]),
         layer=causes[0].layer if causes else "",

@@ -124,17 +124,17 @@ def _versions(certificate: Certificate, cells: Sequence[CertifiedCell]) -> tuple
 def got_worse(comparison: Comparison) -> bool:
     """Whether some cell kept its records on the first side and not on the second."""
     return any(
-        change.before.verdict is Verdict.SAFE and change.after.verdict is Verdict.LOSSY
+        change.before.verdict < Verdict.INCONCLUSIVE and change.after.verdict is Verdict.LOSSY
         for change in comparison.changed
     )
 
 
 def got_unknown(comparison: Comparison) -> bool:
-    """Whether some cell kept its records on the first side, and on the second nobody knows.
+    """Whether some cell kept its records on the first side, and on the second less is known of it.
 
     Where no cell is on both sides, that is so of all.
     """
     return not (comparison.same or comparison.changed) or any(
-        change.before.verdict is Verdict.SAFE and change.after.verdict is Verdict.INCONCLUSIVE
+        change.before.verdict < change.after.verdict <= Verdict.INCONCLUSIVE
         for change in comparison.changed
     )

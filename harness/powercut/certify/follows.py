@@ -43,6 +43,7 @@ _ADDED_UP = (
     "parameters",
     "expected",
     "verdict",
+    "evidence_level",
     "as_expected",
     "commits_acked",
     "commits_lost",

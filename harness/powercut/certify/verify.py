@@ -24,15 +24,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from powercut import __version__
-from powercut.certify.build import axes_of, certificate_of
+from powercut.certify.build import axes_of, certificate_of, counted
 from powercut.certify.follows import problems_of_runs
 from powercut.certify.recordings import Depth, look_at, missing_problems, not_bound
 from powercut.certify.sign import check_signature
 from powercut.certify.words import statement_of
 from powercut.model.confidence import upper_bound
 from powercut.model.errors import PowercutError, UsageError
-from powercut.model.verdict import Verdict
-from powercut.rig.commands import is_bare
+from powercut.model.verdict import EvidenceLevel, Verdict
+from powercut.rig.commands import evidence_level, is_bare
 from powercut.scenario.flat import flat, was_default
 from powercut.scenario.settings import Expect, WalSettings
 from powercut.store.certificate import Certificate, CertifiedCell, SealedRecording
@@ -258,9 +258,8 @@ def _shown(value: Any) -> str:
 def contradictions(certificate: Certificate) -> Iterator[str]:
     """What in a certificate contradicts something else in it."""
     cells = certificate.cells
-    counted = {v.name.lower(): sum(cell.verdict is v for cell in cells) for v in Verdict}
-    if certificate.verdicts != counted:
-        yield f"verdicts: it counts {certificate.verdicts}, its cells are {counted}"
+    if certificate.verdicts != counted(cells):
+        yield f"verdicts: it counts {certificate.verdicts}, its cells are {counted(cells)}"
     if certificate.as_expected != (bool(cells) and all(cell.as_expected for cell in cells)):
         yield "as_expected: it is not what its cells say"
     if certificate.axes != axes_of(cells):
@@ -289,8 +288,7 @@ def _cell_contradictions(cell: CertifiedCell, components: int) -> Iterator[str]:
         yield f"{cell.cuts} cuts with {len(cell.evidence)} recordings"
     if any(not 0 <= index < components for index in cell.components):
         yield "a component is not in the list"
-    if (cell.confirmed is None) != (cell.verdict is not Verdict.LOSSY):
-        yield "confirmed is for lossy cells, and for them alone"
+    yield from _level_contradictions(cell)
     if bool(cell.explanation) != (cell.verdict is not Verdict.SAFE):
         yield "an explanation is for cells that are not safe, and for them alone"
     if cell.verdict is not Verdict.LOSSY and (cell.cause or cell.cause_layer):
@@ -300,8 +298,26 @@ def _cell_contradictions(cell: CertifiedCell, components: int) -> Iterator[str]:
     yield from _control_contradictions(cell)
     if cell.verdict is Verdict.SAFE:
         yield from _safe_contradictions(cell)
+    if cell.verdict in (Verdict.SAFE, Verdict.SURVIVED):
+        yield from _lossless_contradictions(cell)
     elif cell.loss_probability_upper_95 is not None:
-        yield "a bound is for safe cells alone"
+        yield "a bound is for cells without loss alone"
+
+
+def _level_contradictions(cell: CertifiedCell) -> Iterator[str]:
+    """What cuts alone cannot show, a cell whose disk was not recorded does not claim."""
+    recorded = cell.evidence_level is EvidenceLevel.RECORDED
+    if (cell.confirmed is None) != (cell.verdict is not Verdict.LOSSY or not recorded):
+        yield "confirmed is for lossy cells whose disk was recorded, and for them alone"
+    level = evidence_level(cell.parameters)
+    if cell.evidence_level is not level:
+        yield f"it is {cell.evidence_level.value}, and its machine leaves what is {level.value}"
+    if not recorded and cell.verdict is Verdict.SAFE:
+        yield "it is safe, and its disk was not recorded"
+    if recorded and cell.verdict is Verdict.SURVIVED:
+        yield "it survived, which is for disks that were not recorded"
+    if not recorded and not (cell.exposure is None and cell.acks is None and cell.coverage is None):
+        yield "its disk was not recorded, and it says what the recording shows"
 
 
 def _says_what_differs(cell: CertifiedCell) -> bool:
@@ -327,23 +343,28 @@ def _is_exposed(cell: CertifiedCell) -> bool:
 
 
 def _safe_contradictions(cell: CertifiedCell) -> Iterator[str]:
-    """SAFE asks for the most: nothing lost, nothing exposed, and controls that behaved."""
-    if cell.lost or cell.lost_lsns:
-        yield "it is safe and has lost records"
+    """SAFE asks for the most: also nothing exposed, and no crash state that loses anything."""
     if _is_exposed(cell):
         yield "it is safe, and bytes were acknowledged too early, or nobody knows"
     if cell.coverage is not None and cell.coverage.lossy:
         yield "it is safe, and crash states lose records"
-    wanted = {control.kind for control in controls_for(cell.parameters, Verdict.SAFE)}
+
+
+def _lossless_contradictions(cell: CertifiedCell) -> Iterator[str]:
+    """SAFE and SURVIVED: nothing lost, controls that behaved, and a bound by the number of cuts."""
+    said = "it is safe" if cell.verdict is Verdict.SAFE else "it survived"
+    if cell.lost or cell.lost_lsns:
+        yield f"{said} and has lost records"
+    wanted = {control.kind for control in controls_for(cell.parameters, cell.verdict)}
     if not cell.controls or {control.kind for control in cell.controls} != wanted:
-        yield "it is safe without the controls that vouch for it"
+        yield f"{said} without the controls that vouch for it"
     if not all(control.behaved for control in cell.controls):
-        yield "it is safe, and a control misbehaved"
+        yield f"{said}, and a control misbehaved"
     bound = cell.loss_probability_upper_95
     possible = [upper_bound(0, cuts) for cuts in range(1, cell.cuts + 1)]
     if bound is None:
         if cell.acked:
-            yield "it is safe, and no bound is given"
+            yield f"{said}, and no bound is given"
     elif not any(abs(bound - value) < _CLOSE for value in possible):
         yield f"no number of its {cell.cuts} cuts gives the bound {bound}"
 

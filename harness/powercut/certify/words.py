@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from powercut.model.confidence import percent
 from powercut.model.contract import CutKind
 from powercut.model.machine import Bus, CacheMode, ImageFormat
 from powercut.model.verdict import Verdict
@@ -60,6 +61,8 @@ def statement_of(cells: Sequence[CertifiedCell], not_tested: Sequence[NotTested]
         "to another cut, and of "
         f"{count[Verdict.INCONCLUSIVE]} nothing can be said.",
     ]
+    if survived := [cell for cell in cells if cell.verdict is Verdict.SURVIVED]:
+        sentences.append(_survived_means(survived))
     if safe:
         bounds = [cell.loss_probability_upper_95 for cell in safe]
         known = [bound for bound in bounds if bound is not None]
@@ -94,6 +97,17 @@ def statement_of(cells: Sequence[CertifiedCell], not_tested: Sequence[NotTested]
         + (f", or of the {left_out:,} combinations listed as not tested." if left_out else ".")
     )
     return " ".join(sentences)
+
+
+def _survived_means(survived: Sequence[CertifiedCell]) -> str:
+    """What was seen of the cells whose disk was not recorded, and what was not."""
+    worst = max(cell.loss_probability_upper_95 or 1.0 for cell in survived)
+    return (
+        f"{_number(len(survived), 'combination')} more SURVIVED, which is less than SAFE: the disk "
+        "was not recorded, so that nothing but their cuts was looked at. None of these lost an "
+        f"acknowledged record, up to {percent(worst)} of such cuts could still lose one (95 % "
+        "confidence), and of what other cuts may leave nothing is known."
+    )
 
 
 _SECTOR: Final = 512

@@ -2,8 +2,8 @@
 """The controls checker: no verdict is worth more than the controls it rests on.
 
 A control is a run whose outcome is known in advance.  If it went otherwise, the rig can
-miss a loss, or sees ghosts: CONTROL, INCONCLUSIVE.  So does a SAFE verdict without any
-control that had to be LOSSY: a rig that never saw a loss may be blind.
+miss a loss, or sees ghosts: CONTROL, INCONCLUSIVE.  So does a verdict of SAFE or SURVIVED
+without any control that had to be LOSSY: a rig that never saw a loss may be blind.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def check_controls(controls: Sequence[ControlOutcome], verdict: Verdict) -> list
         if control.verdict is not control.expected
     ]
     lossy = any(control.expected is Verdict.LOSSY for control in controls)
-    if verdict is Verdict.SAFE and not lossy:
+    if verdict in (Verdict.SAFE, Verdict.SURVIVED) and not lossy:
         findings.append(
             Finding(
                 FindingKind.CONTROL,

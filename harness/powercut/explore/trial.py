@@ -30,7 +30,15 @@ from powercut.explore.request import Budget, ExploreProgress, ExploreRequest
 from powercut.model.contract import ATOMIC_UNIT
 from powercut.model.errors import DamagedRecording, PowercutError
 from powercut.model.machine import ImageFormat
-from powercut.model.verdict import Finding, FindingKind, LsnRange, Origin, Verdict, lsn_ranges
+from powercut.model.verdict import (
+    EvidenceLevel,
+    Finding,
+    FindingKind,
+    LsnRange,
+    Origin,
+    Verdict,
+    lsn_ranges,
+)
 from powercut.recording import state_ref
 from powercut.recording.trial_recording import open_trial
 from powercut.rig import commands
@@ -141,7 +149,9 @@ def explored(
     repeats an earlier one and changes nothing on disk.
     """
     record = trial.read_record()
-    if record.control not in (None, ControlKind.HONEST):
+    # Of a disk that was not recorded no state is known.
+    unseen = record.evidence_level is EvidenceLevel.LIVE_ONLY
+    if unseen or record.control not in (None, ControlKind.HONEST):
         return result
     if not _believable(trial, record):
         return result

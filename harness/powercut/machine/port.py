@@ -55,7 +55,20 @@ class NbdFile:
     aio: Aio = Aio.THREADS
 
 
-Disk = NbdDisk | FileDisk | NbdFile
+@dataclass(frozen=True)
+class OwnDisk:
+    """A disk that the machine keeps to itself: powercut sees no request of it.
+
+    It begins as `base`, an image file that never changes.  Whatever of it outlives a machine lies
+    in `folder`, or where the backend has its machines: the next one on the same `folder` finds it.
+    """
+
+    base: Path
+    folder: Path
+
+
+ServedDisk = NbdDisk | FileDisk | NbdFile
+Disk = ServedDisk | OwnDisk
 
 
 @dataclass(frozen=True)
@@ -106,6 +119,13 @@ def under_test(spec: MachineSpec) -> Attachment:
             f"a machine with {len(spec.attachments)} disks: it is told here of one, under test"
         )
     return first
+
+
+def served_disk(attachment: Attachment) -> ServedDisk:
+    """The disk, which powercut serves.  Raises HostError for one that the machine is to bring."""
+    if isinstance(attachment.disk, OwnDisk):
+        raise HostError("it brings no disk along: this machine is given one, which is recorded")
+    return attachment.disk
 
 
 class Ended(enum.Enum):

@@ -1,21 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machine backends by name, loaded when they are used."""
+"""Machine backends by name, loaded when they are used; the names: powercut.scenario.machines."""
 
 from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from typing import Final, Protocol, cast
+from typing import Protocol, cast
 
 from powercut.machine.port import MachineBackend
-
-MACHINES: Final[dict[str, str]] = {
-    "libvirt": "powercut.machine.libvirt.backend:LibvirtBackend",
-    "qemu": "powercut.machine.qemu.backend:QemuBackend",
-}
-"""A backend's name, and where its class is."""
-
-USUAL: Final = "qemu"
+from powercut.scenario.machines import MACHINES
 
 
 class _BackendClass(Protocol):
@@ -24,6 +17,9 @@ class _BackendClass(Protocol):
 
 
 def machine_backend(name: str, cache: Path) -> MachineBackend:
-    """The backend called `name`, which keeps what it makes in the folder `cache`."""
-    module, _, attribute = MACHINES[name].partition(":")
+    """The backend called `name`, which keeps what it makes in the folder `cache`.
+
+    Raises KeyError for a name that is not in the table.
+    """
+    module, _, attribute = MACHINES[name].place.partition(":")
     return cast(_BackendClass, vars(importlib.import_module(module))[attribute])(cache)

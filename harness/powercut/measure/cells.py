@@ -9,6 +9,8 @@ from pathlib import Path
 
 from powercut.measure.measure import measure_cell
 from powercut.model.errors import UsageError
+from powercut.model.verdict import EvidenceLevel
+from powercut.rig import commands
 from powercut.rig.rig import Rig
 from powercut.scenario.choices import DiskModel
 from powercut.scenario.load import Scenario, expand
@@ -27,8 +29,10 @@ class MeasuredRun:
 
 
 def is_measurable(parameters: Parameters) -> bool:
-    """Whether a cell's commits can be counted at each layer: those of the workload wal."""
-    return isinstance(parameters.workload, WalSettings)
+    """Whether a cell's commits can be counted at each layer: those of the workload wal, on a disk
+    that powercut sees."""
+    recorded = commands.evidence_level(parameters) is EvidenceLevel.RECORDED
+    return recorded and isinstance(parameters.workload, WalSettings)
 
 
 def measure_scenarios(
@@ -53,7 +57,8 @@ def measure_scenarios(
     for cell in (cell for plan in plans for cell in plan.cells):
         if not is_measurable(cell.parameters):
             raise UsageError(
-                f"{cell.name}: what commits cost is measured of the workload wal",
+                f"{cell.name}: what commits cost is measured of the workload wal, on a disk "
+                "that powercut records",
                 hint="leave the cell out: --only",
             )
     rig = Rig.find()

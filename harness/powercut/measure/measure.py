@@ -182,10 +182,8 @@ class _Run:
         folder.mkdir()
         spec = self.rig.machine_spec(self.parameters, disk.socket)
         history = self.directory / "history.bin"
-        with self.rig.backend_of(self.parameters).open(spec, folder, history=history) as (
-            machine,
-            channel,
-        ):
+        backend = self.rig.backend_of(self.parameters)
+        with backend.open(spec, folder, history=history) as (machine, channel):
             try:
                 machine.start(timeout_s=self.deadline.remaining_s)
                 channel.wait_hello(timeout_s=self.deadline.remaining_s)

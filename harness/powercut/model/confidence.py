@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from decimal import ROUND_CEILING, Context, Decimal
 from typing import Final
 
 CONFIDENCE: Final = 0.95
@@ -89,6 +90,13 @@ def trials_needed(at_most: float, confidence: float = CONFIDENCE) -> int:
     while upper_bound(0, trials, confidence) > at_most:
         trials += 1
     return trials
+
+
+def percent(chance: float, *, rounding: str = ROUND_CEILING) -> str:
+    """`chance` with two digits; a bound is rounded to the side on which it stays true."""
+    exact = Decimal(f"{chance * 100:.9g}")  # without the noise of binary fractions
+    rounded = exact.normalize(Context(prec=2, rounding=rounding))
+    return f"{rounded:f} %"
 
 
 def regularised_beta(x: float, a: float, b: float) -> float:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Findings, and the three verdicts they add up to."""
+"""Findings, the verdicts that they add up to, and the evidence that a verdict rests on."""
 
 from __future__ import annotations
 
@@ -12,12 +12,25 @@ Confirmed = Literal["yes", "no", "not tried"]
 """What the recorded system says of a loss that another found; "not tried": it said nothing."""
 
 
+class EvidenceLevel(enum.Enum):
+    """What a trial leaves to be judged; fixed before the run, and sealed with it."""
+
+    RECORDED = "recorded"  # every request of its disk, and what the cut left
+    LIVE_ONLY = "live-only"  # what came back after the cut, and nothing of its disk
+
+
 class Verdict(enum.IntEnum):
-    """The worst wins.  What is unknown is not a pass."""
+    """The worst wins.  What is unknown is not a pass.
+
+    SURVIVED is the best that cuts alone can come to (`EvidenceLevel.LIVE_ONLY`): each of them lost
+    nothing, and of what another cut may leave nothing is known.  It is no SAFE, which rests on
+    every request of the disk; what asks for SAFE does not get by with it.
+    """
 
     SAFE = 0
-    INCONCLUSIVE = 1
-    LOSSY = 2
+    SURVIVED = 1
+    INCONCLUSIVE = 2
+    LOSSY = 3
 
     @staticmethod
     def worst(verdicts: Iterable[Verdict]) -> Verdict:

@@ -24,17 +24,54 @@ from powercut.disk.pclog import host_failures, read_timeline
 from powercut.disk.pclog_format import LogHeader, data_path, header_of, log_path
 from powercut.model.binding import Binding, check_digest
 from powercut.model.contract import DeviceContract
-from powercut.model.errors import DamagedRecording
+from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.operations import Packet
 from powercut.model.timeline import Timeline
+from powercut.model.verdict import EvidenceLevel
+from powercut.rig import commands
 from powercut.store.binding import text_digest
-from powercut.store.packed import evidence_bytes
+from powercut.store.packed import evidence_bytes, has_evidence
 from powercut.store.trial_dir import TrialDir, TrialRecord
 
 _NO_PROMISES: Final = frozenset({"flush_latency_ns", "fua_latency_ns"})
 """What a contract says besides what it promises: how long things take is on the log's clock."""
 
 _HINT: Final = "put back the files that were recorded together, or record again"
+
+
+def check_level(trial: TrialDir, record: TrialRecord) -> None:
+    """Raises DamagedRecording if the evidence is not of the level that the record says.
+
+    The level follows from the settings, and was written down before the run: a disk log that is
+    gone makes no recording live only, and one that lies there was recorded.
+    """
+    level = commands.evidence_level(record.parameters)
+    if record.evidence_level is not level:
+        raise DamagedRecording(
+            f"{trial.path / 'trial.json'}: it says that the evidence is "
+            f"{record.evidence_level.value}, and that of {record.parameters.machine.backend} is "
+            f"{level.value}",
+            hint=_HINT,
+        )
+    if level is EvidenceLevel.LIVE_ONLY:
+        prefixes = (trial.disk_log, trial.recovery_log)
+        files = [file for prefix in prefixes for file in (log_path(prefix), data_path(prefix))]
+        logs = [file for file in files if has_evidence(file)]
+        if logs:
+            raise DamagedRecording(
+                f"{logs[0]}: trial.json beside it says that no disk was recorded", hint=_HINT
+            )
+
+
+def require_disk_log(trial: TrialDir, record: TrialRecord) -> None:
+    """Raises UsageError for a trial whose disk was not recorded."""
+    check_level(trial, record)
+    if record.evidence_level is EvidenceLevel.LIVE_ONLY:
+        raise UsageError(
+            f"{trial.path}: {record.parameters.machine.backend} does not record its disk, so that "
+            "there are no requests and no crash states to look at: only its cut can be judged",
+            hint="`powercut show` tells what the cut left",
+        )
 
 
 def read_disk_log(trial: TrialDir, record: TrialRecord, *, verify_payloads: bool) -> Timeline:
@@ -131,6 +168,7 @@ def read_bound_log(
 def _read_log(
     trial: TrialDir, record: TrialRecord, prefix: Path, *, verify_payloads: bool
 ) -> Timeline:
+    require_disk_log(trial, record)
     contract = record.parameters.disk.contract()
     return read_bound_log(prefix, trial.read_binding(), contract, verify_payloads=verify_payloads)
 

@@ -43,6 +43,7 @@ def _case(suite: ET.Element, cell: CertifiedCell) -> None:
     group = ET.SubElement(case, "properties")
     facts = {
         "verdict": cell.verdict.name.lower(),
+        "evidence_level": cell.evidence_level.value,
         "expected": cell.expected.value,
         "cuts": str(cell.cuts),
         "commits_acked": str(cell.acked),
@@ -58,5 +59,7 @@ def _case(suite: ET.Element, cell: CertifiedCell) -> None:
         message = f"{cell.verdict.name}, expected {cell.expected.value.upper()}"
         problem = ET.SubElement(case, "failure", message=message)
     else:
+        if cell.verdict is Verdict.SURVIVED:  # it passes, and proves less than others that do
+            ET.SubElement(case, "system-out").text = clean(cell.explanation)
         return
     problem.text = clean(f"{cell.explanation}\n{cell.reproduce}\n")

@@ -149,6 +149,13 @@ class Series:
     """Whether these are certificates."""
 
     @property
+    def verdicts_shown(self) -> tuple[Verdict, ...]:
+        """The verdicts that are counted; SURVIVED, which few machines come to, if it is there."""
+        survived = any(night.count(Verdict.SURVIVED) for night in self.nights)
+        usual = (Verdict.SAFE, Verdict.LOSSY, Verdict.INCONCLUSIVE)
+        return (*usual, Verdict.SURVIVED) if survived else usual
+
+    @property
     def noun(self) -> str:
         """What each is."""
         return "certificate" if self.certified else "run"

@@ -49,6 +49,7 @@ def properties(cell: CellResult) -> dict[str, str]:
     """What a CI may want to sort test cases by."""
     return {
         "verdict": cell.verdict.name.lower(),
+        "evidence_level": cell.evidence_level.value,
         "expected": cell.expected.value,
         "commits_acked": str(cell.commits_acked),
         "commits_lost": str(cell.commits_lost),
@@ -81,6 +82,8 @@ def _case(suite: ET.Element, run: RunResult, cell: CellResult) -> None:
         message = f"{cell.verdict.name}, expected {cell.expected.value.upper()}"
         problem = ET.SubElement(case, "failure", message=message)
     else:
+        if cell.verdict is Verdict.SURVIVED:  # it passes, and proves less than others that do
+            ET.SubElement(case, "system-out").text = clean(words.explain(cell))
         return
     problem.text = clean(f"{words.explain(cell)}\n{cell.reproduce}\n")
 

@@ -6,14 +6,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from decimal import ROUND_FLOOR
 from typing import Final
 
+from powercut.checkers.live import LIVE_ONLY, live_words
 from powercut.model.acks import AckBasis
 from powercut.model.confidence import interval
+from powercut.model.confidence import percent as percent  # noqa: PLC0414  # a re-export
 from powercut.model.units import count as count  # noqa: PLC0414  # a re-export: words.count
 from powercut.model.units import milliseconds
-from powercut.model.verdict import FindingKind, LsnRange, Origin, Verdict, merged_ranges
+from powercut.model.verdict import (
+    EvidenceLevel,
+    FindingKind,
+    LsnRange,
+    Origin,
+    Verdict,
+    merged_ranges,
+)
 from powercut.scenario.settings import Parameters, ProgramSettings
 from powercut.store.certificate import CertifiedCell
 from powercut.store.host_load import HostLoad
@@ -43,7 +52,12 @@ _CAME_BACK = {
     FindingKind.UNREADABLE: "could not be read",
 }
 
-_MARKS = {Verdict.SAFE: "✓", Verdict.INCONCLUSIVE: "?", Verdict.LOSSY: "✗"}
+_MARKS = {
+    Verdict.SAFE: "✓",
+    Verdict.SURVIVED: "~",
+    Verdict.INCONCLUSIVE: "?",
+    Verdict.LOSSY: "✗",
+}
 
 
 @dataclass(frozen=True)
@@ -187,19 +201,12 @@ def promise(atomic_unit: int) -> str:
     return f"an aligned block of {atomic_unit:,} bytes is written whole or not at all{least}"
 
 
-def percent(chance: float, *, rounding: str = ROUND_CEILING) -> str:
-    """`chance` with two digits; a bound is rounded to the side on which it stays true."""
-    exact = Decimal(f"{chance * 100:.9g}")  # without the noise of binary fractions
-    rounded = exact.normalize(Context(prec=2, rounding=rounding))
-    return f"{rounded:f} %"
-
-
 def how_sure(cells: Sequence[CellResult]) -> list[str]:
-    """For the cells without loss: what the number of cuts says, a sentence a number."""
+    """For the cells that are SAFE: what the number of cuts says, a sentence a number."""
     groups: dict[tuple[float, int, str], list[str]] = {}
     for cell in cells:
         bound = cell.loss_probability_upper_95
-        if bound is not None:
+        if bound is not None and cell.verdict is Verdict.SAFE:
             noun = with_article(unit_of(cell.parameters).noun)
             groups.setdefault((bound, len(cell.trials), noun), []).append(cell.cell)
     sentences = []
@@ -289,6 +296,8 @@ def explain(cell: CellResult) -> str:
     match cell.verdict:
         case Verdict.SAFE:
             return ""
+        case Verdict.SURVIVED:
+            return f"{live_words(len(cell.trials), cell.loss_probability_upper_95)}."
         case Verdict.INCONCLUSIVE:
             told = in_groups(cell.reasons, cell.trials)
             reasons = "; ".join(told) or "the reason was not recorded"
@@ -314,6 +323,8 @@ def _loss_sentences(cell: CellResult) -> list[str]:
         for finding in worst.findings
         if finding.kind is FindingKind.NOT_RECOVERED and not _of_states(finding)
     ]
+    if cell.evidence_level is EvidenceLevel.LIVE_ONLY:
+        sentences.append(f"{LIVE_ONLY[:1].upper()}{LIVE_ONLY[1:]}.")
     # A control that misbehaved does not undo a loss, but nobody should miss it.
     sentences += [f"Beware: {reason}." for reason in in_groups(cell.reasons, cell.trials)]
     return [sentence for sentence in sentences if sentence]

@@ -11,7 +11,9 @@ from powercut.disk.capture_config import CaptureConfig
 from powercut.disk.image_format import FormatSpec
 from powercut.model.binding import Binding
 from powercut.model.machine import Aio, Bus, ImageFormat, is_dax
+from powercut.model.verdict import EvidenceLevel
 from powercut.recover.plan import HostRoot, RecoveryPlan
+from powercut.scenario.machines import MACHINES
 from powercut.scenario.settings import (
     FilesystemType,
     GuestWriteCache,
@@ -102,6 +104,16 @@ def recovery_plan(parameters: Parameters, run_id: bytes, seed: int = 0) -> Recov
 def on_host_files(parameters: Parameters) -> bool:
     """Whether the workload runs on this host's own files: no virtual machine comes into it."""
     return isinstance(workload_of(parameters).contents(Run(bytes(16))), HostFiles)
+
+
+def evidence_level(parameters: Parameters) -> EvidenceLevel:
+    """What a trial of this cell leaves to be judged: as the table of machines has it.
+
+    What runs on this host's own files has a disk of powercut's.
+    """
+    if on_host_files(parameters):
+        return EvidenceLevel.RECORDED
+    return MACHINES[parameters.machine.backend].evidence_level
 
 
 def write_cache_file(machine: MachineSettings) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from powercut.machine.package import output_of, package_of, sha256_of_file
 from powercut.model.errors import PowercutError
 from powercut.model.events import Notice
+from powercut.model.verdict import EvidenceLevel
 from powercut.paths import CAPTURE_PLUGIN
 from powercut.recover.uml.kernel import host_kernel
 from powercut.rig import commands
@@ -34,15 +35,12 @@ def components_of(rig: Rig, cells: Iterable[Cell]) -> RunComponents:
             parts = _on_host_files(cell.parameters)
             by_cell[cell.name] = tuple(found.setdefault(part, len(found)) for part in parts)
             continue
-        machine = rig.backend_of(cell.parameters).identity(
-            rig.machine_spec(cell.parameters, Path("disk"))
-        )
-        parts = [
-            *(Component(**asdict(part)) for part in machine),
-            _capture_disk(),
-            _nbdkit(),
-            _host_kernel(),
-        ]
+        spec = rig.machine_spec(cell.parameters, Path("disk"))
+        machine = rig.backend_of(cell.parameters).identity(spec)
+        parts = [Component(**asdict(part)) for part in machine]
+        if commands.evidence_level(cell.parameters) is EvidenceLevel.RECORDED:
+            parts += [_capture_disk(), _nbdkit()]
+        parts.append(_host_kernel())
         if _explores_in_uml(cell.parameters):
             parts.append(_recovery_kernel())
         by_cell[cell.name] = tuple(found.setdefault(part, len(found)) for part in parts)
@@ -121,7 +119,8 @@ def _explores_in_uml(parameters: Parameters) -> bool:
 
 
 def _explores_with(parameters: Parameters) -> EngineChoice | None:
-    if parameters.explore.budget == "off":
+    unrecorded = commands.evidence_level(parameters) is not EvidenceLevel.RECORDED
+    if unrecorded or parameters.explore.budget == "off":
         return None
     try:
         return choose_engine(parameters, parameters.explore.engine.value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import platform
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
@@ -20,13 +21,14 @@ from powercut.machine.port import (
     NbdFile,
     Role,
 )
-from powercut.machine.table import USUAL, machine_backend
+from powercut.machine.table import machine_backend
 from powercut.model.errors import HostError, UsageError
 from powercut.model.machine import Aio, Bus, ImageFormat
 from powercut.paths import CACHE
 from powercut.recover.uml.boot import unavailable
 from powercut.rig import commands
 from powercut.rig.host_files import versions_on_host_files
+from powercut.scenario.machines import USUAL
 from powercut.scenario.plan import Plan
 from powercut.scenario.settings import MachineSettings, Parameters
 from powercut.workload.table import workload_of
@@ -42,6 +44,7 @@ class Rig:
         self.cache = cache
         self._given = machines
         self._backends: dict[str, MachineBackend] = {}
+        self._finding = threading.Lock()
 
     @property
     def machines(self) -> MachineBackend:
@@ -52,13 +55,14 @@ class Rig:
         """The backend called `name`; the one that was given, if one was."""
         if self._given is not None:
             return self._given
-        if name not in self._backends:
-            self._backends[name] = machine_backend(name, self.cache)
-        return self._backends[name]
+        with self._finding:  # trials at the same time ask for the same one
+            if name not in self._backends:
+                self._backends[name] = machine_backend(name, self.cache)
+            return self._backends[name]
 
     def backend_of(self, parameters: Parameters) -> MachineBackend:
         """What runs the machine of a cell."""
-        return self.backend(parameters.machine.backend.value)
+        return self.backend(parameters.machine.backend)
 
     @classmethod
     def find(cls, cache: Path = CACHE) -> Self:
@@ -101,7 +105,7 @@ class Rig:
 
     def _refuse(self, machine: MachineSettings) -> None:
         """Raises HostError with all that stands against such a machine here."""
-        if problems := self.backend(machine.backend.value).problems(machine):
+        if problems := self.backend(machine.backend).problems(machine):
             raise HostError("; ".join(problems))
 
     def machine_spec(self, parameters: Parameters, disk: Path | Disk) -> MachineSpec:
@@ -148,14 +152,21 @@ class Rig:
                 "cpus": os.cpu_count(),
             },
         }
-        if plan is None or needs_machines(plan):
-            found |= self.machines.environment()
+        for number, name in enumerate((USUAL,) if plan is None else backends_of(plan)):
+            here = self.backend(name).environment()
+            found |= {f"machine.{name}": here} if number else here
         return found
 
 
-def needs_machines(plan: Plan) -> bool:
-    """Whether any cell of `plan` runs in a virtual machine."""
-    return any(not commands.on_host_files(cell.parameters) for cell in plan.cells)
+def backends_of(plan: Plan) -> tuple[str, ...]:
+    """The machine backends that the cells of `plan` need, each once; empty if none does."""
+    return tuple(
+        dict.fromkeys(
+            cell.parameters.machine.backend
+            for cell in plan.cells
+            if not commands.on_host_files(cell.parameters)
+        )
+    )
 
 
 def _machines_of(plan: Plan) -> Iterator[MachineSettings]:
@@ -182,7 +193,7 @@ def _versions_of(plan: Plan) -> tuple[MachineSettings, ...]:
                 bus=bus,
             )
             key = (
-                machine.backend.value,
+                machine.backend,
                 machine.connect,
                 machine.qemu,
                 machine.kernel,

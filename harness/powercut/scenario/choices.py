@@ -32,13 +32,6 @@ class Switch(enum.Enum):
         return implied if self is Switch.AUTO else self is Switch.ON
 
 
-class Backend(enum.Enum):
-    """What runs virtual machines; a row each of powercut.machine.table."""
-
-    QEMU = "qemu"
-    LIBVIRT = "libvirt"
-
-
 class AcceleratorChoice(enum.Enum):
     """What runs the guest: the best that this host proves to have, or one by name."""
 
@@ -144,6 +137,7 @@ class Expect(enum.Enum):
     """The verdict that a cell should get."""
 
     SAFE = "safe"
+    SURVIVED = "survived"  # the most that a machine can come to whose disk is not recorded
     LOSSY = "lossy"
 
 

@@ -15,6 +15,7 @@ from powercut.model.machine import Aio, Bus, CacheMode, ImageFormat, Start, is_d
 from powercut.scenario.format_options import refused_format_options
 from powercut.scenario.mkfs_options import refused_mkfs_options
 from powercut.scenario.quantity import format_size
+from powercut.scenario.refusal_live import refusals_of_level
 from powercut.scenario.refusal_program import refusals_of_program
 from powercut.scenario.refusal_wal import refusals_of_wal, refusals_of_wal_in_cuts
 from powercut.scenario.settings import (
@@ -39,7 +40,7 @@ SMALLEST_DISK: Final = {
 def refusals(parameters: Parameters) -> tuple[Reason, ...]:
     """Why `parameters` cannot be run: (dotted key, reason) each; empty if they can."""
     first, *others = _OF_WORKLOAD[parameters.workload.kind]
-    rules = (_sizes, first, *_RULES, *others)
+    rules = (_sizes, first, refusals_of_level, *_RULES, *others)
     return tuple(reason for rule in rules for reason in rule(parameters))
 
 

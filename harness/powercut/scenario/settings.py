@@ -121,7 +121,8 @@ class Parameters(Settings):
     `honest`, `lying-disk`, `no-sync`, or `none`.  Without them no verdict can be SAFE."""
 
     expect: Expect = Expect.SAFE
-    """The verdict that the cell should get."""
+    """The verdict that the cell should get: `safe`, `lossy`, or `survived`, which is the most that
+    cuts show of a `machine.backend` that does not record its disk."""
 
     trials: Annotated[StrictInt, Field(ge=1, le=1_000_000)] = 1
     """How often the cell is run, each time with a seed of its own."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from typing import Annotated, Any
 
@@ -11,9 +12,13 @@ from pydantic_core import PydanticCustomError
 
 from powercut.model.machine import Aio, Bus, CacheFlags, CacheMode, ImageFormat, Start
 from powercut.model.versions import GUEST, HOST, SUITES, is_path
-from powercut.scenario.choices import AcceleratorChoice, Backend, GuestWriteCache, Switch
+from powercut.scenario.choices import AcceleratorChoice, GuestWriteCache, Switch
+from powercut.scenario.machines import MACHINES, USUAL
 from powercut.scenario.quantity import Size
 from powercut.scenario.settings_base import Settings, is_printable
+
+_NAMED = 3
+"""Backends that an error names: those most like the one that was written."""
 
 
 def _is_format_option(value: str) -> str:
@@ -39,6 +44,14 @@ def _is_kernel(value: str) -> str:
     return _is_version(value, GUEST)
 
 
+def _is_backend(value: str) -> str:
+    if value in MACHINES:
+        return value
+    near = difflib.get_close_matches(value, MACHINES, n=_NAMED, cutoff=0)
+    words = ", ".join(f"'{name}'" for name in near)
+    raise PydanticCustomError("choice", "Input should be one of {expected}", {"expected": words})
+
+
 def _version_schema(usual: str) -> dict[str, Any]:
     return {"type": "string", "anyOf": [{"enum": [usual, *SUITES]}, {"pattern": "^/"}]}
 
@@ -46,7 +59,9 @@ def _version_schema(usual: str) -> dict[str, Any]:
 class MachineSettings(Settings):
     """The virtual machine."""
 
-    backend: Backend = Backend.QEMU
+    backend: Annotated[
+        StrictStr, AfterValidator(_is_backend), WithJsonSchema({"enum": list(MACHINES)})
+    ] = USUAL
     """What runs it: `qemu`, started by powercut; or `libvirt`, whose domain is made for the trial
     and gone after it."""
 

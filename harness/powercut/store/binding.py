@@ -3,7 +3,8 @@
 
 The digest is SHA-256 over the canonical JSON (sorted keys, no spaces, ASCII) of what trial.json
 said before the run began: scenario, digest of its text, cell, control, settings, trial with
-its seeds, run id, and `recording`, 128 random bits, since two runs with one seed are still two.
+its seeds, run id, what evidence it was to leave (an earlier powercut does not say), and
+`recording`, 128 random bits, since two runs with one seed are still two.
 It is computed from the file as it is, not from what today's powercut makes of it: settings that
 a later version adds change nothing.
 """
@@ -31,6 +32,10 @@ _COVERED: Final = (
 )
 
 
+_LATER: Final = ("evidence_level",)
+"""Covered where it is said: what earlier versions wrote keeps its digest."""
+
+
 def new_recording() -> str:
     """A name for a recording that no other has: 32 hex digits."""
     return secrets.token_hex(16)
@@ -51,5 +56,6 @@ def binding_of(trial: Mapping[str, Any]) -> Binding:
     if not trial.get("recording"):
         return named
     covered = {key: trial.get(key) for key in _COVERED}
+    covered |= {key: trial[key] for key in _LATER if key in trial}
     text = json.dumps(covered, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return replace(named, digest=hashlib.sha256(text.encode()).digest())

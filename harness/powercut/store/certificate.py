@@ -11,13 +11,14 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from powercut.model.verdict import LsnRange
+from powercut.model.verdict import EvidenceLevel, LsnRange
 from powercut.scenario.settings import ControlKind, Expect, Parameters
 from powercut.store.host_load import HostLoad
 from powercut.store.issuer import Issuer, Line
 from powercut.store.measurement import Cost, WireAccount
 from powercut.store.record import Record
-from powercut.store.trial_result import AckInstants, Exposure, VerdictName
+from powercut.store.trial_result import AckInstants, Exposure
+from powercut.store.verdict_name import VerdictName
 
 CERTIFICATE_FORMAT: Final = "powercut-certificate/1"
 
@@ -122,7 +123,10 @@ class CertifiedCell(Record):
     """Which components it ran on: indices into those of the certificate."""
 
     verdict: VerdictName
-    """The verdict; never safe unless its controls behaved."""
+    """The verdict; never safe, nor survived, unless its controls behaved."""
+
+    evidence_level: EvidenceLevel = EvidenceLevel.RECORDED
+    """What it rests on: `recorded`, or `live-only` where nothing but the cuts was seen."""
 
     expected: Expect
     """What the scenario expects."""
@@ -150,7 +154,8 @@ class CertifiedCell(Record):
     nothing could be analysed."""
 
     loss_probability_upper_95: float | None = None
-    """For a safe cell: the chance that such a cut loses a record is below this, at 95 %."""
+    """For a safe cell, and for one that survived: the chance that such a cut loses a record is
+    below this, at 95 %."""
 
     coverage: Coverage | None = None
     """Crash states besides those of the cuts; null if none were looked at."""

@@ -15,7 +15,7 @@ from powercut.model.verdict import Confirmed, FindingKind, LsnRange
 from powercut.store.files import write_atomic
 from powercut.store.record import Record
 from powercut.store.trial_dir import TrialDir
-from powercut.store.trial_result import VerdictName
+from powercut.store.verdict_name import VerdictName
 
 EXPLORATION_FORMAT: Final = "powercut-exploration/1"
 _NAME: Final = "exploration.json"

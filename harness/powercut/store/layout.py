@@ -8,7 +8,7 @@
             trial.json        what was to be done          (sealed)
             base.img          the disk at power-on         (sealed, never modified; shared)
             disk.log .data    the run                      (sealed)
-            recovery.log .data  recovery                   (sealed)
+            recovery.log .data  recovery                   (sealed; neither if live only)
             history.bin       what was acknowledged        (sealed)
             lines.bin         in its place: what a program said  (sealed)
             untouched.json    what its check found at power-on   (sealed)

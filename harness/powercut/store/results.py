@@ -15,7 +15,7 @@ from pydantic import Field
 
 from powercut.crash.explore import log2_sum
 from powercut.model.confidence import upper_bound
-from powercut.model.verdict import FindingKind, LsnRange, Verdict
+from powercut.model.verdict import EvidenceLevel, FindingKind, LsnRange, Verdict
 from powercut.scenario.plan import Cell
 from powercut.scenario.settings import ControlKind, Expect, Parameters
 from powercut.store.host_load import HostLoad
@@ -29,9 +29,9 @@ from powercut.store.trial_result import (
     Latency,
     StatesRecovered,
     TrialResult,
-    VerdictName,
     lost_lsns,
 )
+from powercut.store.verdict_name import VerdictName
 
 VERDICT_FORMAT: Final = "powercut-verdict/1"
 
@@ -58,7 +58,14 @@ __all__ = [
 
 def wanted_verdict(expect: Expect) -> Verdict:
     """The verdict that `expect` asks for."""
-    return Verdict.SAFE if expect is Expect.SAFE else Verdict.LOSSY
+    return _WANTED[expect]
+
+
+_WANTED: Final = {
+    Expect.SAFE: Verdict.SAFE,
+    Expect.SURVIVED: Verdict.SURVIVED,
+    Expect.LOSSY: Verdict.LOSSY,
+}
 
 
 class ControlResult(Record):
@@ -105,7 +112,10 @@ class CellResult(Record):
     """The verdict that the scenario expects."""
 
     verdict: VerdictName
-    """The worst verdict of its trials; never safe unless its controls behaved."""
+    """The worst verdict of its trials; never safe, nor survived, unless its controls behaved."""
+
+    evidence_level: EvidenceLevel = EvidenceLevel.RECORDED
+    """What the verdict rests on; `live-only` if any of its trials was."""
 
     as_expected: bool
     """Whether the two are the same."""
@@ -134,8 +144,8 @@ class CellResult(Record):
     were."""
 
     loss_probability_upper_95: float | None = None
-    """For a safe cell the chance that such a cut loses a record is below this, with a
-    confidence of 95 %, by the number of cuts alone; null for other verdicts."""
+    """For a safe cell, and for one that survived, the chance that such a cut loses a record is
+    below this, with a confidence of 95 %, by the number of cuts alone; null for other verdicts."""
 
     controls: tuple[ControlResult, ...] = ()
     """The runs of known outcome that vouch for the verdict."""
@@ -195,6 +205,7 @@ class CellResult(Record):
             overrides=dict(cell.overrides),
             expected=cell.expect,
             verdict=verdict,
+            evidence_level=_weakest(trials),
             as_expected=verdict is wanted_verdict(cell.expect),
             commits_acked=sum(trial.commits_acked for trial in trials),
             commits_lost=sum(trial.commits_lost for trial in trials),
@@ -220,9 +231,15 @@ def _loss_probability(trials: Sequence[TrialResult], verdict: Verdict) -> float 
     nothing.
     """
     cuts = sum(trial.commits_acked > 0 for trial in trials)
-    if verdict is not Verdict.SAFE or not cuts:
+    if verdict not in (Verdict.SAFE, Verdict.SURVIVED) or not cuts:
         return None
     return upper_bound(0, cuts)
+
+
+def _weakest(trials: Sequence[TrialResult]) -> EvidenceLevel:
+    levels = {trial.evidence_level for trial in trials}
+    live_only = EvidenceLevel.LIVE_ONLY in levels
+    return EvidenceLevel.LIVE_ONLY if live_only else EvidenceLevel.RECORDED
 
 
 def _least_known(trials: Sequence[TrialResult]) -> AckInstants | None:

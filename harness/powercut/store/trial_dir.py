@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from powercut.model.binding import Binding
 from powercut.model.errors import DamagedRecording
 from powercut.model.observation import Observation
+from powercut.model.verdict import EvidenceLevel
 from powercut.scenario.plan import Trial, Trigger
 from powercut.scenario.settings import ControlKind, Parameters
 from powercut.store import manifest
@@ -56,6 +57,7 @@ class TrialRecord(BaseModel):
     run_id: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
     scenario_sha256: str = ""  # of the scenario's text; empty: an earlier powercut recorded it
     recording: str = ""  # 32 hex digits that no other recording has; empty likewise
+    evidence_level: EvidenceLevel = EvidenceLevel.RECORDED  # what was to be left to be judged
     trouble: str = ""  # why the recording is not what it should be; empty if it is
     damage: tuple[str, ...] = ()  # what the host did to the recording: it convicts nobody
     pinged: bool = False  # whether pings tied the guest's clock to the host's

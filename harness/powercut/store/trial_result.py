@@ -6,23 +6,29 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import Annotated, Any, Final, Self
+from typing import Any, Final, Self
 
 from pydantic import (
-    BeforeValidator,
     Field,
-    PlainSerializer,
-    WithJsonSchema,
     model_validator,
 )
 
 from powercut.model import timeline
 from powercut.model.acks import AckBasis, AckProof
 from powercut.model.latency import LatencyHistogram
-from powercut.model.verdict import Finding, FindingKind, LsnRange, Origin, Verdict, merged_ranges
+from powercut.model.verdict import (
+    EvidenceLevel,
+    Finding,
+    FindingKind,
+    LsnRange,
+    Origin,
+    Verdict,
+    merged_ranges,
+)
 from powercut.scenario.plan import Trial
 from powercut.store.loss_story import LossStory
 from powercut.store.record import Record
+from powercut.store.verdict_name import VerdictName
 
 LOSS_KINDS: Final = frozenset(
     {
@@ -41,23 +47,6 @@ LOSS_KINDS: Final = frozenset(
 _FOUND_BY: Final = "found_by"
 _UNREACHABLE: Final = "unreachable: bytes on the medium, metadata lost"
 """Keys of details in older results."""
-
-
-def _parse_verdict(value: Any) -> Verdict:
-    if isinstance(value, Verdict):
-        return value
-    for verdict in Verdict:
-        if value == verdict.name.lower():
-            return verdict
-    raise ValueError(f"no verdict: {value!r}")
-
-
-VerdictName = Annotated[
-    Verdict,
-    BeforeValidator(_parse_verdict),
-    PlainSerializer(lambda verdict: Verdict(verdict).name.lower(), when_used="json"),
-    WithJsonSchema({"enum": [verdict.name.lower() for verdict in Verdict]}),
-]
 
 
 def _ranges(text: str) -> tuple[LsnRange, ...]:
@@ -289,7 +278,11 @@ class TrialResult(Record):
     """When the power went, in words."""
 
     verdict: VerdictName
-    """The worst of its findings."""
+    """The worst of its findings; `survived` at best where the evidence is live only."""
+
+    evidence_level: EvidenceLevel = EvidenceLevel.RECORDED
+    """What the verdict rests on: `recorded`, every request of the disk and what the cut left; or
+    `live-only`, what came back after the cut and nothing else."""
 
     commits_acked: int
     """Highest acknowledged LSN."""
@@ -363,6 +356,7 @@ class TrialResult(Record):
         result_directory: str = "",
         binding: str = "",
         loss: LossStory | None = None,
+        evidence_level: EvidenceLevel = EvidenceLevel.RECORDED,
     ) -> Self:
         """A result; which records were lost follows from `findings`."""
         lost = lost_lsns(findings)
@@ -371,6 +365,7 @@ class TrialResult(Record):
             seed=trial.seed,
             trigger=str(trial.trigger),
             verdict=verdict,
+            evidence_level=evidence_level,
             commits_acked=acked,
             commits_attempted=attempted,
             commits_lost=sum(len(span) for span in lost),

@@ -8,7 +8,9 @@ twins that differ from it in one thing:
 
 - `lying-disk`: the same cell on a disk that ignores flushes and FUA.  Must be LOSSY.
 - `no-sync`: the same cell with a workload that acknowledges what is only in the
-  guest's page cache.  Must be LOSSY.  Of workloads that can be told to.
+  guest's page cache.  Must be LOSSY.  Of workloads that can be told to.  Where the machine keeps
+  its disk to itself this is the only one: that losses are seen, it shows; not that the cut takes
+  the disk's own cache.
 - `honest`: the same cell on a disk that keeps its contract, with a workload that
   syncs, on a virtio disk of raw bytes under a cache mode that passes flushes on, mounted
   with barriers.  Must be SAFE.
@@ -26,7 +28,8 @@ from typing import Any, Final
 
 from powercut.model.contract import CutKind, CutPolicy, Honour
 from powercut.model.machine import Aio, Bus, CacheMode, ImageFormat, Start, is_dax
-from powercut.model.verdict import Verdict
+from powercut.model.verdict import EvidenceLevel, Verdict
+from powercut.rig import commands
 from powercut.scenario.settings import (
     ControlKind,
     GuestWriteCache,
@@ -65,10 +68,11 @@ class Control:
 def controls_for(parameters: Parameters, verdict: Verdict) -> tuple[Control, ...]:
     """The controls that a cell needs to be believed with this verdict.
 
-    None for INCONCLUSIVE: no control can make something of it.
+    None for INCONCLUSIVE: no control can make something of it.  A machine that keeps its disk to
+    itself has that disk alone, so neither a lying twin nor an honest one.
     """
     match verdict:
-        case Verdict.SAFE:
+        case Verdict.SAFE | Verdict.SURVIVED:
             wanted = {ControlKind.LYING_DISK}
             if isinstance(workload_of(parameters), HasUnsyncedTwin):
                 wanted.add(ControlKind.NO_SYNC)
@@ -76,6 +80,8 @@ def controls_for(parameters: Parameters, verdict: Verdict) -> tuple[Control, ...
             wanted = {ControlKind.HONEST}
         case _:
             wanted = set()
+    if commands.evidence_level(parameters) is EvidenceLevel.LIVE_ONLY:
+        wanted -= {ControlKind.LYING_DISK, ControlKind.HONEST}
     if parameters.controls is not None:
         wanted &= set(parameters.controls)
     controls = (Control(kind, twin(parameters, kind)) for kind in ControlKind if kind in wanted)
@@ -119,6 +125,8 @@ def twin(parameters: Parameters, kind: ControlKind) -> Parameters:
             }
         case ControlKind.NO_SYNC:
             changes["disk"] = {"volatile_cache": True, "cache_size": 0, **honest}
+            if commands.evidence_level(parameters) is EvidenceLevel.LIVE_ONLY:
+                changes["cut"] = {}  # what such a machine cannot do, its twin cannot either
             assert isinstance(workload, HasUnsyncedTwin), "others have no such control"
             settings = workload.unsynced()
         case ControlKind.HONEST:

@@ -20,7 +20,7 @@ from powercut.disk.base import ensure_base_image
 from powercut.disk.capture import CaptureDisk
 from powercut.disk.capture_config import CaptureConfig
 from powercut.model.binding import Binding
-from powercut.model.contract import CutKind, CutPolicy, DeviceContract
+from powercut.model.contract import DeviceContract
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
 from powercut.model.events import Phase
 from powercut.model.failure import Failure
@@ -33,6 +33,7 @@ from powercut.rig.program_guest import LineReceiver, ProgramGuest
 from powercut.rig.scratch import scratch
 from powercut.scenario.plan import TriggerKind
 from powercut.scenario.settings import ProgramSettings
+from powercut.trial.disks import CapturedDisk
 from powercut.trial.job import GRACE_S, RecordingInProgress
 from powercut.workload.port import AcksByLines
 
@@ -165,17 +166,11 @@ class HostFilesRecording(RecordingInProgress):
         return acks >= trigger.value or seconds >= settings.at_most / 1e9
 
     def _cut(self, guest: ProgramGuest, disk: CaptureDisk) -> None:
-        cut = self.job.parameters.cut
-        self.stop_disk(disk)
+        captured = CapturedDisk(disk, self.job)
+        captured.stop()
         guest.kill()
-        policy = cut.policy if cut.kind is CutKind.POWER_LOSS else CutPolicy.KEEP
-        report = disk.cut(
-            policy,
-            self.job.trial.cut_seed,
-            self.directory.recovery_log,
-            timeout_s=self.deadline.at_least(GRACE_S),
-        )
-        self.cut_ns = int(report.at)
+        timeout_s = self.deadline.at_least(GRACE_S)
+        self.cut_ns = captured.cut(self.directory.recovery_log, timeout_s=timeout_s)
 
     def _recover(self, base: Path, medium: Path) -> None:
         """What the program's check finds at power-on, and on the medium, twice."""

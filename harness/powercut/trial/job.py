@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from powercut.disk.capture import CaptureDisk
 from powercut.model.events import Phase
 from powercut.rig.rig import Rig
 from powercut.rig.set_up import Deadline
-from powercut.scenario.plan import Trial, TriggerKind
+from powercut.scenario.plan import Trial
 from powercut.scenario.settings import ControlKind, Parameters
 from powercut.store.trial_dir import TrialDir
 from powercut.workload.port import Run, Workload
@@ -21,9 +20,6 @@ from powercut.workload.table import workload_of
 
 GRACE_S: Final = 10.0
 """For what must happen after the cut even if the trial's deadline is over."""
-
-_STOP_S: Final = 0.1
-"""How long the disk waits for the request at which it is to stop before it stops anyway."""
 
 
 @dataclass
@@ -70,6 +66,7 @@ class RecordingInProgress:
         self.workload: Workload = workload_of(job.parameters)
         self.run = Run(job.run_id, job.trial.seed)
         self.binding = directory.read_binding()
+        self.level = directory.read_record().evidence_level
         self.deadline = Deadline(job.parameters.deadline / 1e9)
         self.trouble: list[str] = []
         self.damage: list[str] = []
@@ -78,16 +75,3 @@ class RecordingInProgress:
         self.versions: dict[str, str] = {}
         self.facts: dict[str, str] = {}
         self.recovery_facts: dict[str, str] = {}
-
-    def stop_disk(self, disk: CaptureDisk) -> None:
-        """The disk goes first: what it has taken by then and not completed is in flight.
-
-        Until the cut it is a disk that takes its time, so an ack that comes meanwhile is one like
-        any other: made before the cut, for what had completed before.
-        """
-        if self.job.trial.trigger.kind is TriggerKind.FLUSHES:
-            return  # it has stopped there
-        stop = self.job.trial.disk_stop
-        disk.stop_after(stop.completions, taking=stop.taking)
-        if not disk.wait_stopped(timeout_s=_STOP_S):
-            disk.stop_after(0, taking=stop.taking)  # the guest asks for too little

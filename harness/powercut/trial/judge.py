@@ -17,6 +17,7 @@ from powercut.checkers.agreement import check_agreement, explain_losses
 from powercut.checkers.environment import check_environment
 from powercut.checkers.exposure import check_exposure
 from powercut.checkers.judge import Checker, run_checkers, without_conviction
+from powercut.checkers.live import attempted_at_least, check_live
 from powercut.checkers.reading import reading_of
 from powercut.checkers.wal import check_wal, required_after
 from powercut.crash.evidence import Evidence, gather
@@ -30,9 +31,9 @@ from powercut.model.errors import PowercutError
 from powercut.model.exposure import ExposureReport
 from powercut.model.observation import Observation
 from powercut.model.timeline import Timeline
-from powercut.model.verdict import Finding, FindingKind, Verdict
+from powercut.model.verdict import EvidenceLevel, Finding, FindingKind, Verdict
 from powercut.model.wal import WalLayout
-from powercut.recording.bound import read_acks, read_disk_log
+from powercut.recording.bound import check_level, read_acks, read_disk_log
 from powercut.recording.trial_recording import under_cut
 from powercut.rig import commands
 from powercut.store.results import AckInstants, Exposure, TrialResult
@@ -63,14 +64,18 @@ class _Loaded:
 def judge_trial(directory: TrialDir) -> TrialResult:
     """The verdict that the recording in `directory` deserves.  Writes nothing.
 
-    Raises DamagedRecording if even trial.json cannot be read; all other damage is a
-    finding and makes the verdict INCONCLUSIVE at best.
+    Raises DamagedRecording if even trial.json cannot be read, or says another level of evidence
+    than its settings make; all other damage is a finding and makes the verdict INCONCLUSIVE at
+    best.
     """
     record = directory.read_record()
     workload = workload_of(record.parameters)
     if isinstance(workload, AcksByLines):
         return judge_lines(directory, record, workload)
+    check_level(directory, record)
     loaded = _load(directory, record)
+    if record.evidence_level is EvidenceLevel.LIVE_ONLY:
+        return _judge_live(directory, loaded)
     report: ExposureReport | None = None
     attempted, recognised = 0, True
     proof: AckProof | None = None
@@ -116,6 +121,30 @@ def judge_trial(directory: TrialDir) -> TrialResult:
     )
 
 
+def _judge_live(directory: TrialDir, loaded: _Loaded) -> TrialResult:
+    """What the cut itself shows: SURVIVED at best."""
+    history = loaded.recorded.history if loaded.recorded else None
+    observation, layout = loaded.observation, loaded.layout
+    checkers: dict[str, Checker] = {"recording": lambda: list(loaded.gaps)}
+    attempted = history.attempted if history else 0
+    if history is not None and observation is not None:
+        attempted = attempted_at_least(history, observation)
+        checkers["live"] = lambda: check_live(history, observation, layout)
+    judgement = run_checkers(checkers)
+    return TrialResult.judged(
+        loaded.record.trial,
+        verdict=max(judgement.verdict, Verdict.SURVIVED),
+        evidence_level=EvidenceLevel.LIVE_ONLY,
+        acked=history.acked if history else 0,
+        attempted=attempted,
+        findings=judgement.findings,
+        latency=loaded.recorded.latency if loaded.recorded else None,
+        timings_s=loaded.record.timings_s,
+        result_directory=directory.relative,
+        binding=directory.read_binding().name,
+    )
+
+
 def _evidence(loaded: _Loaded, checkers: dict[str, Checker]) -> Evidence | None:
     """Timeline and history together; None, and a finding why, if they cannot be had."""
     if loaded.timeline is None or loaded.recorded is None:
@@ -147,7 +176,9 @@ def _load(directory: TrialDir, record: TrialRecord) -> _Loaded:
             gaps.append(_gap(str(error)))
             return None
 
-    timeline = attempt(lambda: read_disk_log(directory, record, verify_payloads=True))
+    timeline = None
+    if record.evidence_level is EvidenceLevel.RECORDED:
+        timeline = attempt(lambda: read_disk_log(directory, record, verify_payloads=True))
     recorded = attempt(lambda: read_acks(directory))
     observation = attempt(lambda: observation_of(directory, record))
     if timeline:

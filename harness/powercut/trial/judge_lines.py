@@ -15,7 +15,7 @@ from powercut.model.errors import PowercutError
 from powercut.model.observation import Observation
 from powercut.model.units import NEVER
 from powercut.model.verdict import Finding, FindingKind, Verdict
-from powercut.recording.bound import doubts_of, read_disk_log, read_lines
+from powercut.recording.bound import check_level, doubts_of, read_disk_log, read_lines
 from powercut.scenario.settings import ControlKind
 from powercut.store.results import TrialResult
 from powercut.store.trial_dir import TrialDir, TrialRecord
@@ -29,7 +29,11 @@ T = TypeVar("T")
 
 
 def judge_lines(directory: TrialDir, record: TrialRecord, workload: AcksByLines) -> TrialResult:
-    """The verdict that the recording in `directory` deserves.  Writes nothing."""
+    """The verdict that the recording in `directory` deserves.  Writes nothing.
+
+    Raises DamagedRecording for a recording of another level than its settings make.
+    """
+    check_level(directory, record)
     gaps: list[Finding] = [_gap(record.trouble)] if record.trouble else []
 
     def attempt(read: Callable[[], T]) -> T | None:

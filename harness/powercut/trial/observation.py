@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What came back after a cut, and whether its disk was there for it."""
+"""What came back after a cut, and whether its disk was there for it, as far as that is seen."""
 
 from __future__ import annotations
 
 from powercut.disk.pclog import host_failures
 from powercut.model.errors import DamagedRecording
 from powercut.model.observation import Observation
+from powercut.model.verdict import EvidenceLevel
 from powercut.recording.bound import read_recovery_log
 from powercut.store.trial_dir import TrialDir, TrialRecord
 
@@ -17,6 +18,8 @@ def observation_of(directory: TrialDir, record: TrialRecord) -> Observation:
     that fails its requests says nothing about what was on it.
     """
     observation = directory.read_observation()
+    if record.evidence_level is EvidenceLevel.LIVE_ONLY:
+        return observation
     during = read_recovery_log(directory, record, verify_payloads=False)
     reasons = [*host_failures(during)]
     reasons += [] if during.complete else ["its log was not closed in order"]

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Final, NoReturn
 
 from powercut import __version__
 from powercut.channel.port import Channel
-from powercut.disk.capture import CaptureDisk
 from powercut.disk.image_format import ensure_formatted_image
-from powercut.machine.port import Ended, LosesPower, Machine
-from powercut.model.contract import CutKind, CutPolicy
+from powercut.machine.port import Ended, LosesPower, Machine, OwnDisk
+from powercut.model.contract import CutKind
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
 from powercut.model.events import Phase
 from powercut.model.failure import Failure
 from powercut.model.machine import ImageFormat
 from powercut.model.observation import Observation
+from powercut.model.verdict import EvidenceLevel
 from powercut.rig import commands
 from powercut.rig.host_reader import read_on_host
 from powercut.rig.image_open import open_after_cut
@@ -33,6 +34,7 @@ from powercut.rig.set_up import mount_disk, prepare_disk
 from powercut.scenario.plan import Trigger, TriggerKind
 from powercut.store.binding import new_recording
 from powercut.store.trial_dir import TrialDir, TrialRecord
+from powercut.trial.disks import CapturedDisk, TrialDisk, UnseenDisk, captured
 from powercut.trial.host_files import HostFilesRecording
 from powercut.trial.job import GRACE_S, RecordingInProgress, Stopwatch, TrialJob
 
@@ -59,6 +61,7 @@ def record_trial(
         run_id=job.run_id.hex(),
         scenario_sha256=job.scenario_sha256,
         recording=new_recording(),
+        evidence_level=commands.evidence_level(job.parameters),
         pinged=not on_host,
     )
     directory.write_record(record.model_copy(update={"trouble": "the trial did not end"}))
@@ -85,7 +88,7 @@ def record_trial(
 
 
 class _GuestRecording(RecordingInProgress):
-    """A recording of a workload that acknowledges by wire, in a virtual machine."""
+    """A recording of a workload that acknowledges by wire, in a machine."""
 
     def make(self) -> None:
         """Run, cut, recover."""
@@ -98,29 +101,30 @@ class _GuestRecording(RecordingInProgress):
                 self.rig.cache,
             )
             base = self.directory.adopt_base(image)
-        with scratch() as sockets:
-            config = commands.capture_config(
-                parameters,
-                self.binding,
-                base=base,
-                log=self.directory.disk_log,
-                sockets=sockets,
-            )
-            with CaptureDisk(config) as disk:
-                self._run_until_cut(disk, sockets)
-                if not self.came_up:
-                    raise HostError(
-                        "the system did not come up: what it makes of the disk afterwards "
-                        "is nothing that a cut has done"
-                    )
-                with self.watch.phase(Phase.RECOVER):
-                    observation = self._recover(disk, sockets)
-                self.directory.write_observation(observation)
+        with scratch() as sockets, self._disk(base, sockets) as disk:
+            self._run_until_cut(disk, sockets)
+            if not self.came_up:
+                raise HostError(
+                    "the system did not come up: what it makes of the disk afterwards "
+                    "is nothing that a cut has done"
+                )
+            with self.watch.phase(Phase.RECOVER):
+                observation = self._recover(disk, sockets)
+            self.directory.write_observation(observation)
 
-    def _run_until_cut(self, disk: CaptureDisk, sockets: Path) -> None:
+    def _disk(self, base: Path, sockets: Path) -> AbstractContextManager[TrialDisk]:
+        """The disk under test, of the kind that the level of the evidence says."""
+        if self.level is EvidenceLevel.LIVE_ONLY:
+            own = sockets / "disk"
+            own.mkdir()
+            return nullcontext(UnseenDisk(OwnDisk(base, own)))
+        log = self.directory.disk_log
+        return captured(self.job, binding=self.binding, base=base, log=log, sockets=sockets)
+
+    def _run_until_cut(self, disk: TrialDisk, sockets: Path) -> None:
         folder = sockets / "run"
         folder.mkdir()
-        spec = self.rig.machine_spec(self.job.parameters, disk.socket)
+        spec = self.rig.machine_spec(self.job.parameters, disk.attached)
         with self.rig.backend_of(self.job.parameters).open(
             spec, folder, history=self.directory.history, digest=self.binding.digest
         ) as (machine, channel):
@@ -143,7 +147,7 @@ class _GuestRecording(RecordingInProgress):
             finally:
                 self.directory.write_text("console.txt", machine.diagnosis)
 
-    def _write_until_trigger(self, channel: Channel, disk: CaptureDisk) -> None:
+    def _write_until_trigger(self, channel: Channel, disk: TrialDisk) -> None:
         trigger = self.job.trial.trigger
         if trigger.kind is TriggerKind.FLUSHES:
             disk.stop_at_flush(trigger.value)
@@ -174,14 +178,14 @@ class _GuestRecording(RecordingInProgress):
             )
         raise HostError(f"the cut {trigger} never came: the workload had ended before")
 
-    def _wait_flush(self, channel: Channel, disk: CaptureDisk, trigger: Trigger) -> None:
+    def _wait_flush(self, channel: Channel, disk: TrialDisk, trigger: Trigger) -> None:
         """The disk stops at the flush; meanwhile the workload is watched."""
         while not disk.wait_stopped(timeout_s=_POLL_S):
             channel.wait_acks(2**62, timeout_s=0)  # raises if the workload has failed
             if self.deadline.over:
                 self._raise_never_came(trigger)
 
-    def _cut(self, machine: Machine, channel: Channel, disk: CaptureDisk) -> None:
+    def _cut(self, machine: Machine, channel: Channel, disk: TrialDisk) -> None:
         """Takes away what the kind of the cut says, then collects what had been said."""
         cut = self.job.parameters.cut
         timeout_s = self.deadline.at_least(GRACE_S)
@@ -193,30 +197,26 @@ class _GuestRecording(RecordingInProgress):
                     "this machine cannot lose its power: only its guest or its hypervisor can end",
                     hint="cut.kind: vm-kill, or guest-crash",
                 )
-            self.stop_disk(disk)
+            disk.stop()
             machine.lose_power(timeout_s=timeout_s)
         else:
             machine.kill(timeout_s=timeout_s)
         if machine.ended is Ended.BY_ITSELF and cut.kind is not CutKind.GUEST_CRASH:
             self.trouble.append("the machine had ended before the cut, and an end in order flushes")
-        policy = cut.policy if cut.kind is CutKind.POWER_LOSS else CutPolicy.KEEP
-        report = disk.cut(
-            policy, self.job.trial.cut_seed, self.directory.recovery_log, timeout_s=timeout_s
-        )
-        self.cut_ns = int(report.at)
+        self.cut_ns = disk.cut(self.directory.recovery_log, timeout_s=timeout_s)
         channel.drain(timeout_s=timeout_s)
 
-    def _recover(self, disk: CaptureDisk, sockets: Path) -> Observation:
+    def _recover(self, disk: TrialDisk, sockets: Path) -> Observation:
         parameters = self.job.parameters
         timeout_s = self.deadline.at_least(GRACE_S)
         image_format = parameters.machine.format
-        if commands.is_raw(parameters) and image_format is ImageFormat.RAW:
-            medium = sockets / "medium.img"
-            disk.snapshot(medium)
+        medium = sockets / "medium.img"
+        if commands.is_bare(parameters) and disk.snapshot(medium):
             return read_on_host(parameters, self.job.run_id, medium, timeout_s=timeout_s)
         if image_format is not ImageFormat.RAW:
+            assert isinstance(disk, CapturedDisk), "others hold no format that powercut opens"
             opened = open_after_cut(
-                disk.socket, self.directory.base_image, image_format, timeout_s=timeout_s
+                disk.attached, self.directory.base_image, image_format, timeout_s=timeout_s
             )
             self.recovery_facts = {"image_check": opened.check, "image_repairs": opened.repairs}
             if opened.problem:
@@ -227,10 +227,10 @@ class _GuestRecording(RecordingInProgress):
             seen = agreed(seen, self._boot(disk, sockets / "recovery-again", timeout_s))
         return seen
 
-    def _boot(self, disk: CaptureDisk, folder: Path, timeout_s: float) -> Observation:
+    def _boot(self, disk: TrialDisk, folder: Path, timeout_s: float) -> Observation:
         """Recovery by the guest itself, which has mounted this file system before the cut."""
         folder.mkdir()
-        spec = self.rig.machine_spec(self.job.parameters, disk.socket)
+        spec = self.rig.machine_spec(self.job.parameters, disk.attached)
         plan = commands.recovery_plan(self.job.parameters, self.job.run_id)
         with self.rig.backend_of(self.job.parameters).open(spec, folder) as (machine, channel):
             try:

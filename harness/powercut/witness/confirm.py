@@ -14,7 +14,7 @@ from typing import Final
 
 from powercut.explore.state_judge import judge_in_guest
 from powercut.model.errors import HostError, PowercutError
-from powercut.model.verdict import FindingKind, Verdict
+from powercut.model.verdict import EvidenceLevel, FindingKind, Verdict
 from powercut.recording.materialize import cut_state, open_recording
 from powercut.store.confirmation import Confirmation, read_confirmation, write_confirmation
 from powercut.store.results import TrialResult
@@ -30,11 +30,15 @@ def _live_lsns(trial: TrialResult) -> set[int]:
 
 
 def is_analysed(trial: TrialResult) -> bool:
-    """Whether the analysis of the recording names every record that the cut lost."""
+    """Whether the analysis of the recording names every record that the cut lost.
+
+    Of a live-only trial there is no recording to be analysed.
+    """
     kinds = {finding.kind for finding in trial.findings}
     losses = trial.live_losses
     return (
         bool(losses)
+        and trial.evidence_level is EvidenceLevel.RECORDED
         and FindingKind.DISAGREEMENT not in kinds
         and not any(finding.unreachable for finding in losses)
         and not any(finding.kind in _NEVER_NAMED for finding in losses)

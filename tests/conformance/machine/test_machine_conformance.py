@@ -8,17 +8,18 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from fake_machine import FakeBackend
+from fake_machine import FAKE
 
 from powercut.disk.capture import CaptureDisk
 from powercut.machine.port import Ended, LosesPower
-from powercut.machine.table import MACHINES, machine_backend
+from powercut.machine.table import machine_backend
 from powercut.model.binding import Binding
 from powercut.model.contract import CutPolicy
 from powercut.model.errors import HostError
 from powercut.paths import CACHE
 from powercut.rig import commands
 from powercut.rig.rig import Rig
+from powercut.scenario.machines import MACHINES
 from powercut.scenario.settings import DiskSettings, FilesystemSettings, Parameters
 
 BOOT_S = 120
@@ -33,7 +34,7 @@ def rig(request, monkeypatch):
     if request.param == "libvirt":
         uri = request.getfixturevalue("libvirt_uri")
         monkeypatch.setattr("powercut.machine.libvirt.backend.usual_uri", lambda: uri)
-    monkeypatch.setitem(MACHINES, "fake", f"{FakeBackend.__module__}:FakeBackend")
+    monkeypatch.setitem(MACHINES, "fake", FAKE)
     return Rig(CACHE, machine_backend(request.param, CACHE))
 
 

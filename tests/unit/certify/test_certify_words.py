@@ -10,7 +10,7 @@ import pytest
 from small_images import png
 
 from powercut.campaign.resume import Selection
-from powercut.certify.build import axes_of
+from powercut.certify.build import axes_of, counted
 from powercut.certify.causes import NOT_ALONE, NOT_THERE, causes_of, explanation_of
 from powercut.certify.compare import compare_certificates, compare_values, got_unknown, got_worse
 from powercut.certify.request import CertifyOptions, request_of
@@ -97,7 +97,7 @@ def certificate(*cells: CertifiedCell) -> Certificate:
         components=(QEMU,),
         axes=axes_of(cells),
         strategy="listed",
-        verdicts={v.name.lower(): sum(c.verdict is v for c in cells) for v in Verdict},
+        verdicts=counted(cells),
         as_expected=all(c.as_expected for c in cells),
         cells=cells,
         statement=statement_of(cells, ()),

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from powercut.certify.build import counted
 from powercut.channel.history_file import read_history
 from powercut.disk.pclog import read_timeline
 from powercut.model.errors import PowercutError
@@ -63,10 +64,7 @@ def certificate_of_cells(cells: Sequence[CertifiedCell], **changes: Any) -> Cert
         "components": (QEMU, LINUX),
         "axes": {"machine.cache": tuple(caches)},
         "strategy": "product",
-        "verdicts": {
-            verdict.name.lower(): sum(cell.verdict is verdict for cell in cells)
-            for verdict in Verdict
-        },
+        "verdicts": counted(cells),
         "as_expected": all(cell.as_expected for cell in cells),
         "cells": tuple(cells),
         "not_tested": (

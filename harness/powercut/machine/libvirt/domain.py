@@ -15,7 +15,7 @@ from xml.etree import ElementTree as ET
 
 from powercut.machine.guest_image import GuestImage
 from powercut.machine.kernel_words import guest_words
-from powercut.machine.port import Attachment, FileDisk, MachineSpec, NbdDisk
+from powercut.machine.port import Attachment, FileDisk, MachineSpec, NbdDisk, served_disk
 from powercut.model.machine import Accelerator, Bus, CacheFlags, CacheMode, HostCache
 
 BUSES: Final[dict[Bus, tuple[str, str]]] = {
@@ -101,17 +101,18 @@ def _disk(disk: Attachment) -> ET.Element:
     if mode is None or disk.bus not in BUSES:
         raise ValueError(f"libvirt has no disk on {disk.bus.value} with {disk.cache}")
     bus, device = BUSES[disk.bus]
-    kind = "network" if isinstance(disk.disk, NbdDisk) else "file"
+    served = served_disk(disk)
+    kind = "network" if isinstance(served, NbdDisk) else "file"
     element = ET.Element("disk", type=kind, device="disk")
     image_format = disk.layer.format.value if disk.layer else "raw"
     driver = ET.SubElement(element, "driver", name="qemu", type=image_format, cache=mode.value)
     driver.set("error_policy", "report")
-    if isinstance(disk.disk, NbdDisk):
+    if isinstance(served, NbdDisk):
         source = ET.SubElement(element, "source", protocol="nbd")
-        ET.SubElement(source, "host", transport="unix", socket=str(disk.disk.socket))
+        ET.SubElement(source, "host", transport="unix", socket=str(served.socket))
     else:
-        driver.set("io", disk.disk.aio.value)
-        path = disk.disk.path if isinstance(disk.disk, FileDisk) else disk.disk.socket
+        driver.set("io", served.aio.value)
+        path = served.path if isinstance(served, FileDisk) else served.socket
         ET.SubElement(element, "source", file=str(path))
     if disk.layer:
         ET.SubElement(element, "backingStore")  # none, whatever the image names as one

@@ -15,7 +15,7 @@ from powercut.machine.guest.image import ensure_guest_image
 from powercut.machine.guest_image import GuestImage
 from powercut.machine.package import package_of
 from powercut.machine.parts import guest_parts, guest_versions
-from powercut.machine.port import ConsoleGuest, MachineSpec, Opened, Part, under_test
+from powercut.machine.port import ConsoleGuest, MachineSpec, Opened, Part, served_disk, under_test
 from powercut.machine.qemu.accelerator import best_accelerator, qemu_version
 from powercut.machine.qemu.argv import build_argv
 from powercut.machine.qemu.build import QemuBuild
@@ -152,7 +152,7 @@ class QemuBackend:
         return QemuSpec(
             guest=self._guest_of(spec),
             qemu=self._qemu_of(spec),
-            disk=disk.disk,
+            disk=served_disk(disk),
             channel=folder / "ctl",
             qmp=folder / "qmp",
             cache=disk.cache,

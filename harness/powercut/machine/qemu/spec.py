@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from powercut.machine.guest_image import GuestImage
-from powercut.machine.port import Disk, ImageLayer
+from powercut.machine.port import ImageLayer, ServedDisk
 from powercut.machine.qemu.build import QemuBuild
 from powercut.model.machine import Accelerator, Bus, CacheMode, HostCache, Start
 
@@ -20,7 +20,7 @@ class QemuSpec:
     """
 
     guest: GuestImage
-    disk: Disk
+    disk: ServedDisk
     channel: Path  # a unix socket on which the controller listens; QEMU connects
     qmp: Path  # the same for QMP
     cache: HostCache = CacheMode.NONE

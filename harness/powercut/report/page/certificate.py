@@ -145,11 +145,11 @@ def _groups(certificate: Certificate) -> tuple[list[Group], dict[int, str]]:
 
 
 def how_sure(cells: Sequence[CertifiedCell]) -> list[str]:
-    """What the numbers of cuts and of crash states say of the cells without a loss."""
+    """What the numbers of cuts and of crash states say of the cells that are SAFE."""
     bounds = Counter(
         (cell.loss_probability_upper_95, cell.cuts)
         for cell in cells
-        if cell.loss_probability_upper_95 is not None
+        if cell.loss_probability_upper_95 is not None and cell.verdict is Verdict.SAFE
     )
     said = [
         f"{words.count(number, 'SAFE cell')}: no loss in {words.count(cuts, 'cut')} each. By their "

@@ -2,7 +2,8 @@
 """The first screen of a certificate: which settings may be used, which not, and what to do.
 
 Settings stand for cells.  Those that lose come first, by cause, each with what to change; then
-those that are safe, with their cost; those of which nothing is known are never among the safe.
+those that are safe, with their cost; those of which nothing is known, or nothing but what cuts
+show, are never among the safe.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ def answer_of(
     lossy, unknown, safe = (
         found[verdict] for verdict in (Verdict.LOSSY, Verdict.INCONCLUSIVE, Verdict.SAFE)
     )
+    survived = found[Verdict.SURVIVED]
     total = words.count(len(cells), "setting")
     if lossy:
         tone = Verdict.LOSSY
@@ -75,12 +77,15 @@ def answer_of(
     elif unknown:
         tone = Verdict.INCONCLUSIVE
         status = f"Of {len(unknown):,} of {total} nothing can be said"
+    elif survived:
+        tone = Verdict.SURVIVED
+        status = f"Of {len(survived):,} of {total} only cuts are known; none lost anything"
     else:
         tone, status = Verdict.SAFE, f"No loss found in {total}"
     return Answer(
         tone=tone,
         status=status,
-        beside=_beside(certificate, len(safe), len(unknown)),
+        beside=_beside(certificate, len(safe), len(survived), len(unknown)),
         unsafe=tuple(
             row for kind in kinds if kind.verdict is Verdict.LOSSY for row in _unsafe(kind, cells)
         ),
@@ -93,10 +98,12 @@ def _per_s(view: CostView | None) -> float:
     return 0.0 if view is None else view.cost.commits_per_s
 
 
-def _beside(certificate: Certificate, safe: int, unknown: int) -> str:
+def _beside(certificate: Certificate, safe: int, survived: int, unknown: int) -> str:
     """The rest of the count, and whether all that was foreseen."""
     odd = sum(not cell.as_expected for cell in certificate.cells)
     parts = [f"{safe:,} safe as tested", f"{unknown:,} unknown"]
+    if survived:
+        parts.insert(1, f"{survived:,} survived their cuts, which shows less")
     foreseen = (
         "the scenarios expected every verdict"
         if not odd

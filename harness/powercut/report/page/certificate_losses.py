@@ -44,6 +44,8 @@ class Kind:
         """What it is about, in a few words."""
         if self.verdict is Verdict.INCONCLUSIVE:
             return "Nothing can be said"
+        if self.verdict is Verdict.SURVIVED:
+            return "Survived the cuts, and nothing more is known"
         if self.flush_ends_at:
             return f"The promise ends at the {self.flush_ends_at}"
         return "Acknowledged and lost"

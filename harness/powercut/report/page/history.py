@@ -52,7 +52,6 @@ _RUN_REPORT: Final = "report.html"
 _STEP: Final = 7
 _HEIGHT: Final = 16
 _SPARK: Final = 22
-_LETTERS: Final = {Verdict.SAFE: "✓", Verdict.INCONCLUSIVE: "?", Verdict.LOSSY: "✗"}
 
 
 @dataclass(frozen=True)
@@ -160,7 +159,7 @@ def strip_svg(verdicts: Sequence[Verdict | None], name: str) -> str:
         else:
             parts.append(
                 f'<rect class="s{verdict.name}" x="{at}" width="{width - 1}" height="{_HEIGHT}"/>'
-                f'<text x="{at + 1}" y="12">{_LETTERS[verdict]}</text>'
+                f'<text x="{at + 1}" y="12">{words.mark(verdict)}</text>'
             )
         at += width
     return "".join((*parts, "</svg>"))
@@ -222,8 +221,9 @@ def print_history(console: Console, history: History) -> None:
 def _runs(series: Series) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("started (UTC)", no_wrap=True)
-    for verdict in sorted(Verdict, reverse=True):
-        name = "?" if verdict is Verdict.INCONCLUSIVE else f"{_LETTERS[verdict]} {verdict.name}"
+    verdicts = sorted(series.verdicts_shown, reverse=True)
+    for verdict in verdicts:
+        name = "?" if verdict is Verdict.INCONCLUSIVE else f"{words.mark(verdict)} {verdict.name}"
         table.add_column(name, justify="right")
     table.add_column("unexpected", justify="right")
     if series.certified:
@@ -233,7 +233,7 @@ def _runs(series: Series) -> Table:
     for night, pace in shown:
         counts = (
             Text(f"{night.count(verdict):,}", STYLES[verdict] if night.count(verdict) else "dim")
-            for verdict in sorted(Verdict, reverse=True)
+            for verdict in verdicts
         )
         odd = Text(f"{night.unexpected:,}", "bold red" if night.unexpected else "dim")
         row = [Text(when(night.started)), *counts, odd]

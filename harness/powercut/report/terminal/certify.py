@@ -7,7 +7,7 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import ExitStack
 from typing import Any, Final
 
@@ -153,7 +153,7 @@ class CertifyView(ResourceOwner):
         )
 
     def _counts(self) -> str:
-        return ", ".join(f"{self._verdicts[v]:,} {v.name}" for v in Verdict)
+        return ", ".join(f"{self._verdicts[v]:,} {v.name}" for v in _shown(self._verdicts))
 
 
 def print_certificate(console: Console, certificate: Certificate) -> None:
@@ -245,7 +245,8 @@ def _axes_table(certificate: Certificate) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("setting")
     table.add_column("value", overflow="fold")
-    for verdict in Verdict:
+    verdicts = _shown({cell.verdict for cell in certificate.cells})
+    for verdict in verdicts:
         table.add_column(f"{words.mark(verdict)} {verdict.name}", justify="right", no_wrap=True)
     names = short_names(certificate.axes)
     settings = [(flat(cell.parameters), cell.verdict) for cell in certificate.cells]
@@ -255,9 +256,14 @@ def _axes_table(certificate: Certificate) -> Table:
             table.add_row(
                 escape(names[key]) if not number else "",
                 escape(shown(value)),
-                *(f"{count[verdict]:,}" if count[verdict] else "" for verdict in Verdict),
+                *(f"{count[verdict]:,}" if count[verdict] else "" for verdict in verdicts),
             )
     return table
+
+
+def _shown(found: Container[Verdict]) -> list[Verdict]:
+    """The verdicts to be counted; SURVIVED, which few machines come to, only if it is there."""
+    return [verdict for verdict in Verdict if verdict is not Verdict.SURVIVED or verdict in found]
 
 
 def _not_safe(cells: Sequence[CertifiedCell]) -> Iterable[Text]:

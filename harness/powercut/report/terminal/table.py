@@ -11,12 +11,17 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from powercut.model.verdict import Verdict
+from powercut.model.verdict import EvidenceLevel, Verdict
 from powercut.report import words
 from powercut.scenario.settings import ControlKind
 from powercut.store.results import CellResult, ControlResult, RunResult
 
-STYLES = {Verdict.SAFE: "green", Verdict.INCONCLUSIVE: "yellow", Verdict.LOSSY: "red"}
+STYLES = {
+    Verdict.SAFE: "green",
+    Verdict.SURVIVED: "cyan",
+    Verdict.INCONCLUSIVE: "yellow",
+    Verdict.LOSSY: "red",
+}
 
 SUMMARISED_CELLS = 40
 """With more cells than this, those that are SAFE as expected are counted, not listed."""
@@ -89,11 +94,19 @@ def _table(cells: list[CellResult]) -> Table:
             _stacked(f"{cell.commits_lost:,}", words.lost_place(cell, unit)),
             _exposure(cell),
             _states(cell),
-            Text(f"{words.mark(cell.verdict)} {cell.verdict.name}", STYLES[cell.verdict]),
+            _verdict(cell),
             expectation(cell),
         ]
         table.add_row(*row)
     return table
+
+
+def _verdict(cell: CellResult) -> Text:
+    """The verdict, and beside it what it rests on, if that is less than usual."""
+    said = f"{words.mark(cell.verdict)} {cell.verdict.name}"
+    if cell.evidence_level is EvidenceLevel.RECORDED:
+        return Text(said, STYLES[cell.verdict])
+    return Text.assemble((said, STYLES[cell.verdict]), ("\nlive only", "dim"))
 
 
 def _stacked(number: str, remark: str) -> Text:
@@ -103,12 +116,16 @@ def _stacked(number: str, remark: str) -> Text:
 
 def _exposure(cell: CellResult) -> Text:
     exposure = cell.exposure
+    if cell.evidence_level is EvidenceLevel.LIVE_ONLY:
+        return Text("not seen")
     if exposure is None or not exposure.records:
         return Text(words.exposed(exposure))
     return _stacked(f"{exposure.records:,}", words.how_long(exposure, signs=True))
 
 
 def _states(cell: CellResult) -> Text:
+    if cell.evidence_level is EvidenceLevel.LIVE_ONLY:
+        return Text("not seen")
     if cell.states is None:
         return Text("none")
     return _stacked(f"{cell.states.states:,}", words.of_legal(cell.states))

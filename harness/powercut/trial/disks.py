@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The disk under test of one trial, as the recording of it sees it.
+
+A `CapturedDisk` is powercut's: every request is recorded, it can stop at one, and it loses what a
+cut takes.  An `UnseenDisk` is the machine's own: what a cut leaves of it is what the next machine
+finds, and nobody can look at it otherwise.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Protocol
+
+from powercut.disk.capture import CaptureDisk
+from powercut.machine.port import Disk, OwnDisk
+from powercut.model.binding import Binding
+from powercut.model.contract import CutKind, CutPolicy
+from powercut.model.errors import HostError
+from powercut.rig import commands
+from powercut.scenario.plan import TriggerKind
+from powercut.trial.job import TrialJob
+
+_STOP_S: Final = 0.1
+"""How long the disk waits for the request at which it is to stop before it stops anyway."""
+
+
+class TrialDisk(Protocol):
+    """A disk from power-on to after the cut."""
+
+    @property
+    def attached(self) -> Path | Disk:
+        """What the machine is given: a disk, or the socket on which one is served."""
+
+    def stop_at_flush(self, number: int) -> None:
+        """Stops at this flush, counted from now.  Raises HostError if nobody sees any."""
+
+    def wait_stopped(self, *, timeout_s: float) -> bool:
+        """Whether it has stopped there."""
+
+    def stop(self) -> None:
+        """The disk goes before the machine does, if it can."""
+
+    def cut(self, log: Path, *, timeout_s: float) -> int:
+        """Takes what the cut takes, once the machine is gone; returns the instant, in nanoseconds
+        of CLOCK_MONOTONIC.  What follows is recorded in `log`, if anything is."""
+
+    def snapshot(self, medium: Path) -> bool:
+        """Writes what is left to the file `medium`; False if only a machine can read it."""
+
+
+class CapturedDisk:
+    """The capture disk in a trial."""
+
+    def __init__(self, disk: CaptureDisk, job: TrialJob) -> None:
+        self._disk = disk
+        self._job = job
+
+    @property
+    def attached(self) -> Path:
+        """The socket on which it is served."""
+        return self._disk.socket
+
+    def stop_at_flush(self, number: int) -> None:
+        """Stops when that flush is submitted."""
+        self._disk.stop_at_flush(number)
+
+    def wait_stopped(self, *, timeout_s: float) -> bool:
+        """Whether it has."""
+        return self._disk.wait_stopped(timeout_s=timeout_s)
+
+    def stop(self) -> None:
+        """The disk goes first: what it has taken by then and not completed is in flight.
+
+        Until the cut it is a disk that takes its time, so an ack that comes meanwhile is one like
+        any other: made before the cut, for what had completed before.
+        """
+        if self._job.trial.trigger.kind is TriggerKind.FLUSHES:
+            return  # it has stopped there
+        stop = self._job.trial.disk_stop
+        self._disk.stop_after(stop.completions, taking=stop.taking)
+        if not self._disk.wait_stopped(timeout_s=_STOP_S):
+            self._disk.stop_after(0, taking=stop.taking)  # the guest asks for too little
+
+    def cut(self, log: Path, *, timeout_s: float) -> int:
+        """Drops the volatile cache by the policy, if the kind of the cut takes it."""
+        cut = self._job.parameters.cut
+        policy = cut.policy if cut.kind is CutKind.POWER_LOSS else CutPolicy.KEEP
+        report = self._disk.cut(policy, self._job.trial.cut_seed, log, timeout_s=timeout_s)
+        return int(report.at)
+
+    def snapshot(self, medium: Path) -> bool:
+        """What is on the medium."""
+        self._disk.snapshot(medium)
+        return True
+
+
+class UnseenDisk:
+    """A disk of the machine's own in a trial."""
+
+    def __init__(self, disk: OwnDisk) -> None:
+        self.attached = disk
+
+    def stop_at_flush(self, number: int) -> None:
+        """Nobody sees its flushes."""
+        raise HostError(
+            f"nobody sees flush {number} of a disk that the machine keeps to itself",
+            hint="cut.trigger: acks, after or random",
+        )
+
+    def wait_stopped(self, *, timeout_s: float) -> bool:
+        """It stops with the machine, and not before."""
+        del timeout_s
+        return False
+
+    def stop(self) -> None:
+        """It goes with the machine."""
+
+    def cut(self, log: Path, *, timeout_s: float) -> int:
+        """The machine has taken it along."""
+        del log, timeout_s
+        return time.monotonic_ns()
+
+    def snapshot(self, medium: Path) -> bool:
+        """Only a machine can read it."""
+        del medium
+        return False
+
+
+@contextmanager
+def captured(
+    job: TrialJob, *, binding: Binding, base: Path, log: Path, sockets: Path
+) -> Iterator[CapturedDisk]:
+    """The capture disk of a trial, with `base` on it."""
+    config = commands.capture_config(job.parameters, binding, base=base, log=log, sockets=sockets)
+    with CaptureDisk(config) as disk:
+        yield CapturedDisk(disk, job)
