@@ -149,11 +149,7 @@ def explored(
     repeats an earlier one and changes nothing on disk.
     """
     record = trial.read_record()
-    # Of a disk that was not recorded no state is known.
-    unseen = record.evidence_level is EvidenceLevel.LIVE_ONLY
-    if unseen or record.control not in (None, ControlKind.HONEST):
-        return result
-    if not _believable(trial, record):
+    if record.control not in (None, ControlKind.HONEST) or not _believable(trial, record):
         return result
     convicted = result.verdict is Verdict.LOSSY
     # What is missing of the evidence keeps it from being SAFE whatever its states say.  Acks whose
@@ -203,9 +199,12 @@ def explored(
 
 
 def _believable(trial: TrialDir, record: TrialRecord) -> bool:
-    """Whether what a program's check says of crash states counts: not if it finds operations
-    where none was tried.  The judge has said so (powercut.trial.judge_lines).
+    """Whether crash states count: not of a disk that was not recorded, nor if the check of a
+    program finds operations where none was tried.  The judge has said so
+    (powercut.trial.judge_lines).
     """
+    if record.evidence_level is EvidenceLevel.LIVE_ONLY:
+        return False
     workload = workload_of(record.parameters)
     if not isinstance(workload, AcksByLines):
         return True
