@@ -339,10 +339,12 @@ class FakeBackend:
 class FakeLiveBackend(FakeBackend):
     """Machines with disks of their own, of which nobody sees a request."""
 
+    lies = False
+
     def device(self, spec: MachineSpec) -> Device:
         disk = spec.attachments[0].disk
         assert isinstance(disk, OwnDisk)
-        return OwnDevice(disk, lies=self.behaviour.lies)
+        return OwnDevice(disk, lies=self.lies or self.behaviour.lies)
 
 
 FAKE = MachineRow(f"{FakeBackend.__module__}:FakeBackend")

@@ -7,7 +7,8 @@ EARLIER is another checkout that is ready to run, RESULTS a folder of results th
 recording in it is explored by both, state for state the same; what they say is compared field by
 field, but for times.  Each run and each certificate is verified by this checkout.  Then each
 SCENARIO is run anew by this one, with the seed of RESULTS, and its verdicts are compared.
-Prints what differs; the exit status is 1 if anything does.
+Prints what differs; the exit status is 1 if anything does, or if something came to nothing on either
+side and so could not be compared.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def powercut(checkout: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def explored(checkout: Path, trial: Path, budget: int) -> Any:
-    """What exploring says, without times; the last words if it says nothing."""
+    """What exploring says, without times; the last words if it comes to nothing."""
     words = (
         "explore",
         str(trial),
@@ -91,11 +92,14 @@ def same_findings(earlier: Path, results: Path, budget: int) -> int:
             other = explored(HERE, copies[1] / place, budget)
             lines = differences(one, other)
             outcome = "DIFFERS" if lines else "the same"
-            if isinstance(one, dict):
-                states, findings = one["coverage"]["distinct"], len(one["findings"])
-                tell(f"{place}: {one['verdict']}, {states} states, {findings} findings: {outcome}")
-            else:
-                tell(f"{place}: {one.splitlines()[0][:70]}: {outcome}")
+            if not (isinstance(one, dict) and isinstance(other, dict)):
+                # Two that came to nothing, with equal words even, say nothing of any verdict.
+                said = one if isinstance(one, str) else other
+                tell(f"{place}: NOT COMPARED: {said.splitlines()[0][:70] if said else 'silence'}")
+                wrong += 1
+                continue
+            states, findings = one["coverage"]["distinct"], len(one["findings"])
+            tell(f"{place}: {one['verdict']}, {states} states, {findings} findings: {outcome}")
             for line in lines[:8]:
                 tell(f"    {line[:200]}")
             wrong += bool(lines)
@@ -128,6 +132,8 @@ def same_verdicts(scenario: Path, results: Path, folder: Path) -> int:
     powercut(HERE, "run", str(scenario), "--seed", "7", "--results", str(folder))
     after = verdicts((folder / name / "latest").resolve())
     lines = differences(before, after) + [f"new: {key}" for key in after if key not in before]
+    if not before or not after:
+        lines = [f"{len(before)} verdicts before, {len(after)} now: nothing to compare"]
     tell(f"run {name}: {len(before)} verdicts: {'DIFFER' if lines else 'the same'}")
     for line in lines:
         tell(f"    {line[:200]}")
