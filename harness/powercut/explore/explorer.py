@@ -16,7 +16,7 @@ checked, drawn by the seed, and the live recovery of the recording (powercut.exp
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -27,12 +27,12 @@ import numpy as np
 from powercut import __version__
 from powercut.checkers.judge import confirms
 from powercut.crash.explore import Exploration, InstantKind, events
-from powercut.crash.legality import tears_within
-from powercut.crash.states import CrashState, Model, StateSpace
+from powercut.crash.states import CrashState, Model
 from powercut.crash.survey import Survey
 from powercut.explore.after import what_can_go_on
+from powercut.explore.clock import BATCH_MAX, Clock
 from powercut.explore.exposure_agreement import contradictions
-from powercut.explore.findings import NO_STATE, FindingCollector
+from powercut.explore.findings import NO_STATE, FindingCollector, torn_within
 from powercut.explore.pool import OneWorker, WorkerPool
 from powercut.explore.raw import RawExploration, RawOptions
 from powercut.explore.request import (
@@ -47,7 +47,6 @@ from powercut.explore.state_judge import Judgement, StateJudge, judge_in_guest
 from powercut.explore.tally import Tally
 from powercut.explore.work import Answers, Deepen, Work
 from powercut.explore.worker import LocalWorker
-from powercut.model.contract import ATOMIC_UNIT
 from powercut.model.errors import HostError
 from powercut.model.verdict import Confirmed, Finding, FindingKind, Verdict
 from powercut.recording import state_ref
@@ -61,9 +60,9 @@ from powercut.store.exploration import ExploreResult, write_exploration
 from powercut.store.packed import has_evidence
 from powercut.store.trial_dir import TrialDir
 
-_BATCH: Final = 16
 _BLOCK: Final = 16  # instants that stay together when they are shuffled
 _EVENT_S: Final = 0.2
+_CONFIRMATION_S: Final = 10.0  # where the recording does not say how long a guest takes
 
 
 def explore(
@@ -84,11 +83,12 @@ def explore(
     Raises UsageError for an engine that cannot do this recording, HostError if this host
     cannot run it, DamagedRecording if there is nothing to explore.
     """
+    begun = time.monotonic()
     recorded = open_trial(trial)
     unit = wanted.atomic_unit if wanted else None
     if unit is not None and unit != recorded.space.unit:
         recorded, keep = recorded.tearing_at(unit), False
-    run = _Run(recorded, wanted or ExploreRequest(), on_event, keep=keep, shelf=shelf)
+    run = _Run(recorded, wanted or ExploreRequest(), on_event, keep=keep, shelf=shelf, begun=begun)
     result = run.explore()
     if keep:
         write_exploration(trial, result)
@@ -113,6 +113,7 @@ class _Run:
         *,
         keep: bool = True,
         shelf: EngineShelf | None = None,
+        begun: float | None = None,
     ) -> None:
         self.recorded = recorded
         self.wanted = wanted
@@ -128,12 +129,12 @@ class _Run:
         )
         self.choice = choice
         self.engine, self.engine_reason = choice.name, choice.reason
-        self.collected = FindingCollector(_torn_within(recorded.space))
+        self.collected = FindingCollector(torn_within(recorded.space))
         self.tally = Tally()
         self.asked = 0
         self.first_share = wanted.budget.first_share(after=wanted.after, depth=wanted.depth)
         self.chosen = Reservoir(wanted.seed, RECOVERIES_MAX)
-        self.made = self.began = time.monotonic()
+        self.clock = Clock(wanted.budget, self.first_share, wanted.jobs, begun=begun)
         self._told = 0.0
         space = recorded.space
         drawing = Survey if wanted.survey else Exploration
@@ -165,7 +166,7 @@ class _Run:
             self._explore_raw()
         else:
             self._explore_with_engines()
-        seconds = time.monotonic() - self.began
+        seconds = self.clock.worked
         self._compare_with_exposure()
         if not self.tally.checked:
             self.collected.add_general(
@@ -189,7 +190,7 @@ class _Run:
                 wanted.survey,
             )
             raw = RawExploration(self.recorded, options, self.collected)
-            self.began = time.monotonic()
+            self.clock.work()
             raw.look_at(self.wanted.named)
             raw.run(lambda: self._more(raw))
         self.exploration = raw
@@ -198,8 +199,7 @@ class _Run:
     def _more(self, raw: RawExploration) -> bool:
         self.tally.checked = raw.checked
         self._tell("exploring")
-        seconds = self.wanted.budget.seconds
-        return seconds is None or time.monotonic() < self.began + seconds
+        return self.clock.has_time(0, raw.checked, 0.0)
 
     def _explore_with_engines(self) -> None:
         self.wanted, doubts = what_can_go_on(self.recorded, self.choice.kernel, self.wanted)
@@ -226,7 +226,7 @@ class _Run:
                 self._cut_again(OneWorker(worker))
 
     def _judge_all(self, workers: OneWorker | WorkerPool) -> None:
-        self.began = time.monotonic()
+        self.clock.work()
         named = len(self.wanted.named)
         for worker, batch, answers in workers.answers(self._batches()):
             self.tally.add_states(worker, answers)
@@ -268,9 +268,9 @@ class _Run:
         ]
 
     def _in_time(self, tasks: Sequence[Deepen]) -> Iterator[Deepen]:
-        seconds = self.wanted.budget.seconds
         for task in tasks:
-            if seconds is not None and time.monotonic() >= self.began + seconds:
+            done = self.tally.checked + self.tally.recoveries.states
+            if not self.clock.has_time(task.limit, done, self._set_aside):
                 return
             yield task
 
@@ -284,15 +284,21 @@ class _Run:
     def _batches(self) -> Iterator[Sequence[CrashState]]:
         assert isinstance(self.exploration, Exploration)
         named = self.wanted.named
-        yield from (named[at : at + _BATCH] for at in range(0, len(named), _BATCH))
+        yield from (named[at : at + BATCH_MAX] for at in range(0, len(named), BATCH_MAX))
         states = iter(self.exploration)
-        end = None
-        if self.first_share.seconds is not None:
-            end = self.began + self.first_share.seconds
-        while batch := list(islice(states, _BATCH)):
-            yield batch
-            if end is not None and time.monotonic() >= end:
+        while size := self.clock.batch(self.tally.checked, self._set_aside):
+            if not (batch := list(islice(states, size))):
                 return
+            yield batch
+
+    @property
+    def _set_aside(self) -> float:
+        """Seconds that the confirmation of what was found will take, by the recorded guest."""
+        if not self.wanted.confirm or not self._needs_confirmation:
+            return 0.0
+        took = self.recorded.record.timings_s
+        guest = took.get("boot", 0.0) + took.get("recover", 0.0)
+        return self.collected.kinds_of_loss * (guest or _CONFIRMATION_S)
 
     def _tell(self, doing: str, *, force: bool = False) -> None:
         now = time.monotonic()
@@ -303,7 +309,7 @@ class _Run:
             ExploreProgress(
                 self.tally.checked + self.tally.recoveries.states,
                 self.collected.lossy_states,
-                now - self.began,
+                self.clock.worked,
                 self.wanted.budget,
                 doing,
             )
@@ -362,7 +368,7 @@ class _Run:
             depth=wanted.depth,
             jobs=1 if self.engine == "raw" else wanted.jobs,
             seconds=round(seconds, 3),
-            seconds_in_all=round(time.monotonic() - self.made, 3),
+            seconds_in_all=round(self.clock.taken, 3),
             engine_boots=self.tally.boots,
             coverage=self.tally.coverage(
                 self.exploration.coverage(),
@@ -383,13 +389,6 @@ class _Run:
         """The engine, if second cuts were wanted in recoveries that it cannot record."""
         wanted = bool(self.wanted.after or self.wanted.depth)
         return self.engine if wanted and not records_recoveries(self.engine) else ""
-
-
-def _torn_within(space: StateSpace) -> Callable[[CrashState], bool] | None:
-    """Tells states that a disk cannot leave which promises what disks do today."""
-    if space.unit >= ATOMIC_UNIT:
-        return None
-    return partial(tears_within, space, block=ATOMIC_UNIT)
 
 
 def _said(seen: Judgement) -> str:

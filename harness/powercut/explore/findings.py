@@ -6,9 +6,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
-from powercut.crash.states import CrashState
+from powercut.crash.legality import tears_within
+from powercut.crash.states import CrashState, StateSpace
+from powercut.model.contract import ATOMIC_UNIT
 from powercut.model.verdict import Confirmed, Finding, FindingKind, LsnRange, Verdict, lsn_ranges
 from powercut.store.exploration import ExplorationFinding, FoundState
 from powercut.store.trial_result import LOSS_KINDS
@@ -91,6 +94,11 @@ class FindingCollector:
             kind.examples.append((NO_STATE, finding))
 
     @property
+    def kinds_of_loss(self) -> int:
+        """How many kinds of loss there are; of each a state is confirmed."""
+        return sum(verdict is Verdict.LOSSY for _, verdict in self._kinds)
+
+    @property
     def lost(self) -> set[int]:
         """Every required record that did not come back in some state."""
         return {
@@ -151,3 +159,10 @@ class FindingCollector:
             torn_within=found.torn_within,
             examples=tuple(examples),
         )
+
+
+def torn_within(space: StateSpace) -> Callable[[CrashState], bool] | None:
+    """Tells states that a disk cannot leave which promises what disks do today."""
+    if space.unit >= ATOMIC_UNIT:
+        return None
+    return partial(tears_within, space, block=ATOMIC_UNIT)

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps an exploration within its budget of time, all of it included.
+
+The budget runs from when the recording is opened: starting engines is a part of it, and so is
+the confirmation of losses in guests, for which time is set aside as soon as there are any.  Work
+is handed out in pieces that take a small part of the budget, by the pace until then, and none
+is begun that would not end in time.  Only the first piece is always done.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from powercut.explore.request import Budget
+
+BATCH_MAX: Final = 16
+"""States of one piece of work."""
+
+_PIECE: Final = 0.05
+"""A piece takes no more than this share of the budget, if it can be divided at all."""
+
+_SET_ASIDE_MAX: Final = 0.5
+"""Confirmations get no more than this share of the budget."""
+
+
+class Clock:
+    """Decides how much more is to be done; `now` is in seconds."""
+
+    def __init__(
+        self,
+        budget: Budget,
+        first_share: Budget,
+        jobs: int,
+        *,
+        begun: float | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._now = now
+        self._jobs = jobs
+        self._budget = budget.seconds
+        self._first_share = first_share.seconds
+        self.begun = self.working = now() if begun is None else begun
+
+    def work(self) -> None:
+        """The engines have started."""
+        self.working = self._now()
+
+    @property
+    def worked(self) -> float:
+        """Seconds since the engines had started."""
+        return self._now() - self.working
+
+    @property
+    def taken(self) -> float:
+        """Seconds since the beginning."""
+        return self._now() - self.begun
+
+    def batch(self, checked: int, set_aside: float) -> int:
+        """How many states the next piece of work is to have; 0 if there is no time for any.
+
+        `checked` states took the time until now; `set_aside` seconds are for confirmations.
+        """
+        if self._budget is None or self._first_share is None:
+            return BATCH_MAX
+        left = self._left(self._first_share, set_aside)
+        if not checked:
+            return 1
+        each = self.worked * self._jobs / checked
+        if left <= 0 or each > left:
+            return 0
+        piece = min(left, _PIECE * self._budget)
+        return max(1, min(BATCH_MAX, int(piece / each) if each > 0 else BATCH_MAX))
+
+    def has_time(self, states: int, checked: int, set_aside: float) -> bool:
+        """Whether so many more states can be checked by the end."""
+        if self._budget is None:
+            return True
+        each = self.worked * self._jobs / checked if checked else 0.0
+        return self._left(self._budget, set_aside) > each * states
+
+    def _left(self, share: float, set_aside: float) -> float:
+        assert self._budget is not None
+        return share - min(set_aside, _SET_ASIDE_MAX * self._budget) - self.taken

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A budget of time holds, whatever a state takes: played with a clock of its own."""
+
+from __future__ import annotations
+
+import pytest
+
+from powercut.explore.clock import BATCH_MAX, Clock
+from powercut.explore.request import Budget
+
+
+class Time:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def play(budget: Budget, each: float, *, starts: float, jobs: int = 1, losses: int = 0):
+    """Explores with states that take `each` seconds, and confirmations of 8; how long it took."""
+    time = Time()
+    clock = Clock(budget, budget.first_share(after=0, depth=0), jobs, now=time)
+    time.now += starts
+    clock.work()
+    checked = 0
+    while size := clock.batch(checked, 8.0 * losses):
+        time.now += each * size / jobs
+        checked += size
+    time.now += 8.0 * losses
+    return clock.taken, checked
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("starts", [0.1, 2.0, 6.0])
+@pytest.mark.parametrize("each", [0.001, 0.03, 0.5, 3.0])
+@pytest.mark.parametrize("losses", [0, 1])
+def test_a_budget_holds_within_a_fifth(each, starts, jobs, losses):
+    taken, checked = play(Budget(seconds=20), each, starts=starts, jobs=jobs, losses=losses)
+    assert 16 <= taken <= 24
+    assert checked >= 1
+
+
+def test_what_takes_longer_than_the_budget_is_begun_once():
+    taken, checked = play(Budget(seconds=20), 45.0, starts=1.0)
+    assert (taken, checked) == (46.0, 1)
+    taken, checked = play(Budget(seconds=20), 0.1, starts=60.0)
+    assert checked == 1
+
+
+def test_a_budget_of_states_is_not_one_of_time():
+    clock = Clock(Budget(states=100), Budget(states=100), 1, now=Time())
+    assert clock.batch(0, 99.0) == clock.batch(50, 99.0) == BATCH_MAX
+    assert clock.has_time(10**6, 1, 99.0)
+
+
+def test_confirmations_do_not_take_all():
+    time = Time()
+    clock = Clock(Budget(seconds=20), Budget(seconds=20), 1, now=time)
+    clock.work()
+    time.now += 5
+    assert clock.batch(100, 1000.0) > 0
+    time.now += 6
+    assert clock.batch(100, 1000.0) == 0
+    assert not clock.has_time(0, 100, 1000.0)
+    assert clock.has_time(10, 100, 0.0)
+    assert not clock.has_time(100, 100, 0.0)
