@@ -7,8 +7,8 @@ EARLIER is another checkout that is ready to run, RESULTS a folder of results th
 recording in it is explored by both, state for state the same; what they say is compared field by
 field, but for times.  Each run and each certificate is verified by this checkout.  Then each
 SCENARIO is run anew by this one, with the seed of RESULTS, and its verdicts are compared.
-Prints what differs; the exit status is 1 if anything does, or if something came to nothing on either
-side and so could not be compared.
+Prints what differs; the exit status is 1 if anything does, or if something came to nothing on
+either side and so could not be compared.
 """
 
 from __future__ import annotations
