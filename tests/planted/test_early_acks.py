@@ -23,7 +23,8 @@ from powercut.crash.proof import prove_acks
 from powercut.model.acks import AckBasis
 from powercut.model.history import History, RoundTrips
 from powercut.model.verdict import FindingKind, Verdict
-from powercut.model.wal import LayoutKind, WalLayout, record_bytes
+from powercut.wal.layout import LayoutKind, WalLayout
+from powercut.wal.record import record_bytes
 
 RUN = bytes(range(16))
 RECORD = 512

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from powercut.model.folding import Folds, fold, keys_of, unfold
-from powercut.model.wal import CHUNK, payload_words, record_bytes
+from powercut.wal.folding import Folds, fold, keys_of, unfold
+from powercut.wal.record import CHUNK, payload_words, record_bytes
 
 RUN_ID = hashlib.sha256(b"a run").digest()[:16]
 

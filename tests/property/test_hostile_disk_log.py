@@ -17,7 +17,8 @@ from powercut.crash.states import StateSpace
 from powercut.disk.pclog import read_timeline, surviving_image
 from powercut.disk.pclog_format import EVENT, HEADER, EventType
 from powercut.model.errors import DamagedRecording
-from powercut.model.wal import LayoutKind, WalLayout, record_bytes
+from powercut.wal.layout import LayoutKind, WalLayout
+from powercut.wal.record import record_bytes
 
 SIZE = 64 << 10
 RUN_ID = bytes(range(16))

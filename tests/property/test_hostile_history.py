@@ -18,11 +18,13 @@ from powercut.channel.wire import EXTENT, HEADER, LATENCY, checksum
 from powercut.checkers.wal import check_wal
 from powercut.model.binding import Binding
 from powercut.model.errors import DamagedRecording
-from powercut.model.observation import Extent, Observation, SlotState
+from powercut.model.history import RECORDS_MAX
+from powercut.model.observation import Extent, Observation
 from powercut.model.verdict import LsnRange, merged_ranges
-from powercut.model.wal import RECORDS_MAX, LayoutKind, WalLayout
 from powercut.store.observation import read_observation
 from powercut.store.trial_result import lost_lsns
+from powercut.wal.layout import LayoutKind, WalLayout
+from powercut.wal.slots import SlotState
 
 LAYOUTS = [
     WalLayout(LayoutKind.APPEND),

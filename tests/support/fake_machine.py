@@ -30,9 +30,10 @@ from powercut.machine.port import Ended, MachineSpec, NbdDisk, Opened, OwnDisk, 
 from powercut.model.binding import NOT_BOUND
 from powercut.model.errors import HostError
 from powercut.model.verdict import EvidenceLevel
-from powercut.model.wal import LayoutKind, WalLayout, record_bytes
 from powercut.paths import WAL_BINARY
 from powercut.scenario.machines import MachineRow
+from powercut.wal.layout import LayoutKind, WalLayout
+from powercut.wal.record import record_bytes
 
 HELLO = b"agent=1\nrelease=6.1-fake\n"
 

@@ -19,8 +19,7 @@ from powercut.channel.wire import Message, MessageType
 from powercut.disk.capture import CaptureDisk
 from powercut.disk.nbd_client import NbdClient
 from powercut.model.contract import CutPolicy
-from powercut.model.observation import Extent, Observation, SlotState
-from powercut.model.wal import record_bytes
+from powercut.model.observation import Extent, Observation
 from powercut.rig import commands
 from powercut.rig.run_id import run_id_of
 from powercut.scenario.defaults import DEFAULTS
@@ -31,6 +30,8 @@ from powercut.store.layout import ResultDir
 from powercut.store.results import RunResult, TrialResult
 from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.trial.judge import judge_trial
+from powercut.wal.record import record_bytes
+from powercut.wal.slots import SlotState
 
 RECORDS = 12
 SIZE = 2 << 20

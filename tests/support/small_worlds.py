@@ -19,11 +19,11 @@ from dataclasses import dataclass, field, replace
 from hypothesis import strategies as st
 
 from powercut.crash.handmade import Handmade, history
-from powercut.model import wal
 from powercut.model.contract import DeviceContract, Honour
 from powercut.model.timeline import RequestKind, SurvivingRange
 from powercut.model.units import NEVER, Instant
-from powercut.model.wal import LayoutKind, WalLayout
+from powercut.wal import record as wal
+from powercut.wal.layout import LayoutKind, WalLayout
 
 UNIT = 512
 CHUNKS = UNIT // wal.CHUNK

@@ -22,8 +22,9 @@ from pathlib import Path
 import pytest
 
 from powercut.channel.wire import Decoder, Message, MessageType
-from powercut.model.observation import Extent, SlotState
+from powercut.model.observation import Extent
 from powercut.paths import ROOT
+from powercut.wal.slots import SlotState
 
 RUN_ID = "00112233445566778899aabbccddeeff"
 TIMEOUT_S = 120

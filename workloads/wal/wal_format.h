@@ -24,7 +24,7 @@
  * Packed records follow one another directly.  Aligned records start at a
  * multiple of `align` (512 or 4096) and are padded with zeroes.
  *
- * The Python side is harness/powercut/model/wal.py.
+ * The Python side is harness/powercut/wal/record.py.
  */
 #ifndef POWERCUT_WAL_FORMAT_H
 #define POWERCUT_WAL_FORMAT_H

@@ -15,7 +15,8 @@ from powercut.crash.exposure import analyse
 from powercut.model.contract import DeviceContract
 from powercut.model.history import History
 from powercut.model.timeline import RequestKind, Requests, Timeline
-from powercut.model.wal import LayoutKind, WalLayout, record_bytes
+from powercut.wal.layout import LayoutKind, WalLayout
+from powercut.wal.record import record_bytes
 
 RUN_ID: Final = bytes(range(16))
 _RECORD: Final = 4096

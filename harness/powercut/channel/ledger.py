@@ -22,10 +22,9 @@ from powercut.channel.port import CommandResult, GuestError
 from powercut.channel.wire import Message, MessageType, decode_extents, decode_latency
 from powercut.model.errors import DamagedRecording
 from powercut.model.failure import GuestFault
-from powercut.model.history import History, RoundTrips
+from powercut.model.history import RECORDS_MAX, History, RoundTrips
 from powercut.model.latency import LatencyHistogram
 from powercut.model.observation import Extent
-from powercut.model.wal import RECORDS_MAX
 
 _INT64_MAX = 2**63 - 1
 

@@ -21,7 +21,8 @@ import google_crc32c
 
 from powercut.model.errors import DamagedRecording
 from powercut.model.latency import LatencyHistogram
-from powercut.model.observation import Extent, SlotState, checked_extents
+from powercut.model.observation import Extent, checked_extents
+from powercut.wal.slots import SlotState
 
 MAGIC: Final = 0x31574350
 PAYLOAD_MAX: Final = 65536

@@ -25,7 +25,7 @@ from powercut.checkers.reading import Fate, LogReading
 from powercut.checkers.wal import ranges_text
 from powercut.model.exposure import Survival
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict, lsn_ranges
-from powercut.model.wal import WalLayout
+from powercut.wal.layout import WalLayout
 
 NOT_JUDGED = "bytes: not judged"
 """How a finding says that the scan does not recognise the records of this workload."""

@@ -18,10 +18,11 @@ from typing import Final
 from powercut.checkers.wal import check_wal
 from powercut.model.confidence import percent
 from powercut.model.history import History
-from powercut.model.observation import Observation, SlotState
+from powercut.model.observation import Observation
 from powercut.model.units import count
 from powercut.model.verdict import Finding, FindingKind, Verdict
-from powercut.model.wal import WalLayout
+from powercut.wal.layout import WalLayout
+from powercut.wal.slots import SlotState
 
 _OF_THIS_LOG = (SlotState.INTACT, SlotState.TORN, SlotState.MISDIRECTED)
 """States of a slot whose LSN is that of a record of this run."""

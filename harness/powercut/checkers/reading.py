@@ -29,9 +29,10 @@ import numpy.typing as npt
 
 from powercut.model.exposure import ranges_of
 from powercut.model.failure import failure_of_slot
-from powercut.model.observation import Extent, Observation, SlotState
+from powercut.model.observation import Extent, Observation
 from powercut.model.verdict import LsnRange, merged_ranges
-from powercut.model.wal import WalLayout
+from powercut.wal.layout import WalLayout
+from powercut.wal.slots import SlotState
 
 I64 = npt.NDArray[np.int64]
 
@@ -189,7 +190,7 @@ def _place(
     found = LsnRange(part.lsn, part.lsn + part.count - 1) if part.lsn else None
     slots = LsnRange(part.slot, part.slot + part.count - 1)
     others = reading.bystanders
-    state = part.state
+    state = SlotState(part.state)
     if state is SlotState.INTACT and (not found or layout.slot_of(found.first) != part.slot):
         state = SlotState.MISDIRECTED  # whatever the reader called it
     if found and found.last > attempted:

@@ -33,7 +33,7 @@ from powercut.model.failure import Failure
 from powercut.model.history import History
 from powercut.model.observation import Observation
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
-from powercut.model.wal import WalLayout
+from powercut.wal.layout import WalLayout
 
 
 def required_after(

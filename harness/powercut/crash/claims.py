@@ -23,7 +23,7 @@ from powercut.model.history import History
 from powercut.model.timeline import Timeline
 from powercut.model.units import NEVER
 from powercut.model.verdict import LsnRange
-from powercut.model.wal import WalLayout
+from powercut.wal.layout import WalLayout
 
 I64 = npt.NDArray[np.int64]
 

@@ -38,7 +38,7 @@ from powercut.model.acks import AckBasis
 from powercut.model.history import History
 from powercut.model.timeline import Timeline
 from powercut.model.units import NEVER
-from powercut.model.wal import WalLayout
+from powercut.wal.layout import WalLayout
 
 I64 = npt.NDArray[np.int64]
 

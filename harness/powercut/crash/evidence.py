@@ -16,7 +16,8 @@ from powercut.crash.sets import DurabilitySets, durability_sets
 from powercut.model.history import History
 from powercut.model.timeline import Timeline
 from powercut.model.units import NEVER
-from powercut.model.wal import CHUNK, WalLayout
+from powercut.wal.layout import WalLayout
+from powercut.wal.record import CHUNK
 
 I64 = npt.NDArray[np.int64]
 

@@ -53,7 +53,7 @@ from powercut.model.exposure import ExposureReport
 from powercut.model.history import History
 from powercut.model.timeline import Timeline
 from powercut.model.units import NEVER
-from powercut.model.wal import WalLayout
+from powercut.wal.layout import WalLayout
 
 I64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from powercut.crash.scan import Runs
 from powercut.crash.sets import DurabilitySets
 from powercut.model.timeline import Timeline
-from powercut.model.wal import CHUNK
+from powercut.wal.record import CHUNK
 
 I64 = npt.NDArray[np.int64]
 

@@ -24,9 +24,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from powercut.model import wal
+from powercut.model.crc32c import crc32c_rows
 from powercut.model.errors import PowercutError
 from powercut.model.timeline import RequestKind, Timeline
+from powercut.wal import record as wal
+from powercut.wal.layout import WalLayout
 
 I64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -85,14 +87,14 @@ class _Target:
     lsn_max: np.uint64
     chunks: int
     length: int
-    layout: wal.WalLayout
+    layout: WalLayout
     deep: bool
 
 
 def scan(
     timeline: Timeline,
     run_id: bytes,
-    layout: wal.WalLayout,
+    layout: WalLayout,
     lsn_max: int,
     *,
     deep: bool = False,
@@ -239,6 +241,6 @@ def _genuine_headers(
         rows, candidates, lsn = rows[good], candidates[good], lsn[good]
     good = rows[:, _POSITION] == target.layout.positions_of(lsn)
     good &= (rows[:, 0] >> np.uint64(48)) == target.layout.generations_of(lsn)
-    crc = wal.crc32c_rows(rows.view(np.uint8).reshape(-1, wal.CHUNK)[:, : wal.CHUNK - 4])
+    crc = crc32c_rows(rows.view(np.uint8).reshape(-1, wal.CHUNK)[:, : wal.CHUNK - 4])
     good &= crc == rows[:, _CHECKSUMS] >> np.uint64(32)
     return candidates[good], lsn[good].astype(np.int64)

@@ -21,7 +21,8 @@ from powercut.model.exposure import Survival, ranges_of
 from powercut.model.history import History
 from powercut.model.timeline import Timeline
 from powercut.model.units import NEVER
-from powercut.model.wal import CHUNK, WalLayout
+from powercut.wal.layout import WalLayout
+from powercut.wal.record import CHUNK
 
 I64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

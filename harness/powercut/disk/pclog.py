@@ -32,10 +32,10 @@ from powercut.disk.pclog_format import (
     log_path,
     map_file,
 )
+from powercut.model.crc32c import crc32c_rows
 from powercut.model.errors import DamagedRecording
 from powercut.model.timeline import DiskCut, RequestKind, Requests, SurvivingRange, Timeline
 from powercut.model.units import NEVER, Instant
-from powercut.model.wal import crc32c_rows
 
 Mask = npt.NDArray[np.bool_]
 Events = npt.NDArray[np.void]

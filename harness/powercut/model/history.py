@@ -4,11 +4,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from powercut.model.units import NEVER, Instant
+
+RECORDS_MAX: Final = 1 << 24
+"""Records that a run may attempt.  Hours at thousands a second; evidence that claims more is
+refused before anything of that length is laid out in memory."""
 
 
 @dataclass(frozen=True)

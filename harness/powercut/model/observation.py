@@ -8,33 +8,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from powercut.model.failure import Failure
-from powercut.model.wal import RECORDS_MAX
-
-
-class SlotState(enum.IntEnum):
-    """What stood in a slot of the log.  The numbers are those of the wire."""
-
-    INTACT = 1
-    ABSENT = 2
-    STALE = 3
-    TORN = 4
-    CORRUPT = 5
-    MISDIRECTED = 6
-    UNREADABLE = 7
+from powercut.model.history import RECORDS_MAX
 
 
 @dataclass(frozen=True)
 class Extent:
-    """`count` consecutive slots in the same state.
+    """`count` consecutive slots in the same state, in the words of the workload's reader.
 
-    `lsn` is the LSN found in the first slot and rises by one per slot (0: none).
-    `detail`: TORN, the sectors of the record that are right; CORRUPT, the first
-    wrong byte; STALE, the generation found; UNREADABLE, the errno.
+    `lsn` is the LSN found in the first slot and rises by one per slot (0: none).  What `detail`
+    says depends on the state.
     """
 
     slot: int
     count: int
-    state: SlotState
+    state: enum.IntEnum
     lsn: int = 0
     detail: int = 0
 

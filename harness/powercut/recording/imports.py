@@ -40,13 +40,13 @@ from powercut.model.history import History
 from powercut.model.timeline import RequestKind, Requests, Timeline
 from powercut.model.units import NEVER, Instant
 from powercut.model.verdict import LsnRange, Verdict
-from powercut.model.wal import LayoutKind, WalLayout
 from powercut.recording.disk_places import FilesystemName, filesystem_of
 from powercut.recording.open_recording import IMPORT_FILE, Recording
 from powercut.recover.plan import RecoveryPlan
 from powercut.rig import commands
 from powercut.store.files import copy_sparse, host_errors, write_atomic
 from powercut.store.trial_dir import TrialDir
+from powercut.wal.layout import LayoutKind, WalLayout
 from powercut.workload.port import MOUNT_POINT
 from powercut.workload.wal.commands import CHANNEL_IN_GUEST, WAL_IN_GUEST
 

@@ -19,10 +19,10 @@ from powercut.model.errors import UsageError
 from powercut.model.history import History
 from powercut.model.machine import ImageFormat
 from powercut.model.timeline import Timeline
-from powercut.model.wal import WalLayout
 from powercut.recover.plan import RecoveryPlan
 from powercut.scenario.settings import Parameters
 from powercut.store.trial_dir import TrialDir
+from powercut.wal.layout import WalLayout
 from powercut.workload.port import Promises
 from powercut.workload.wal.promises import WalPromises
 

@@ -30,12 +30,13 @@ import numpy.typing as npt
 
 from powercut.crash.places import expand
 from powercut.crash.states import CrashState, Kept, StateSpace
-from powercut.model.observation import Observation, SlotState
+from powercut.model.observation import Observation
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import LsnRange
-from powercut.model.wal import WalLayout
 from powercut.paths import REBUILD
 from powercut.recover.raw_slots import LIBRARY, Answers, Classifier
+from powercut.wal.layout import WalLayout
+from powercut.wal.slots import SlotState
 
 I64 = npt.NDArray[np.int64]
 U64 = npt.NDArray[np.uint64]

@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from powercut.model.errors import HostError
-from powercut.model.observation import Extent, SlotState
-from powercut.model.wal import WalLayout
+from powercut.model.observation import Extent
 from powercut.paths import PARTS, REBUILD
+from powercut.wal.layout import WalLayout
+from powercut.wal.slots import SlotState
 
 I64 = npt.NDArray[np.int64]
 U64 = npt.NDArray[np.uint64]

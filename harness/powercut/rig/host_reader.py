@@ -14,9 +14,10 @@ from powercut.channel.ledger import Collection, Ledger
 from powercut.channel.wire import Decoder
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.failure import Failure
-from powercut.model.observation import Extent, Observation, SlotState
+from powercut.model.observation import Extent, Observation
 from powercut.paths import REBUILD, WAL_BINARY
 from powercut.scenario.settings import Parameters
+from powercut.wal.slots import SlotState
 from powercut.workload.wal.commands import layout_arguments
 
 

@@ -23,7 +23,7 @@ from powercut.model.failure import (
     failure_of_reader,
     failure_of_step,
 )
-from powercut.model.observation import Continuation, Extent, Observation, SlotState
+from powercut.model.observation import Continuation, Extent, Observation
 from powercut.recover.plan import (
     CloseDevice,
     GoOn,
@@ -36,6 +36,7 @@ from powercut.recover.plan import (
     Unmount,
 )
 from powercut.recover.port import NO_SUCH_SLOT
+from powercut.wal.slots import SlotState
 
 Left = Callable[[], float]
 """The seconds that are left."""

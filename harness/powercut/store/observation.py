@@ -11,8 +11,9 @@ from typing import Any, Final
 from powercut.model.binding import NOT_BOUND, Binding, check_digest
 from powercut.model.errors import DamagedRecording
 from powercut.model.failure import Failure
-from powercut.model.observation import Extent, Observation, SlotState, checked_extents
+from powercut.model.observation import Extent, Observation, checked_extents
 from powercut.store.files import write_atomic
+from powercut.wal.slots import SlotState
 
 FORMAT: Final = "powercut-observation/1"
 

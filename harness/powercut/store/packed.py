@@ -7,7 +7,7 @@ The format, docs/formats/packed-evidence.md:
     u32, u32    length of the index, CRC-32C of it; little-endian
     index       JSON: {"run_id": hex, "files": [{"name", "size", "data", "folds"}]}
     frames      zstd (RFC 8878), two for each file, in the order of the index: `data` bytes with
-                the file, payload of the run folded away (powercut.model.folding), and `folds`
+                the file, payload of the run folded away (powercut.wal.folding), and `folds`
                 bytes with what was folded, four columns of u64 of which the first and the last
                 are differences from row to row
 
@@ -33,8 +33,8 @@ import numpy.typing as npt
 import zstandard
 
 from powercut.model.errors import DamagedRecording
-from powercut.model.folding import Folds, fold, unfold
 from powercut.store.files import fsync_path, host_errors, write_atomic
+from powercut.wal.folding import Folds, fold, unfold
 
 PACK: Final = "evidence.pack"
 PACKABLE: Final = (

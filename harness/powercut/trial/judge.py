@@ -32,7 +32,6 @@ from powercut.model.exposure import ExposureReport
 from powercut.model.observation import Observation
 from powercut.model.timeline import Timeline
 from powercut.model.verdict import EvidenceLevel, Finding, FindingKind, Verdict
-from powercut.model.wal import WalLayout
 from powercut.recording.bound import check_level, read_acks, read_disk_log
 from powercut.recording.trial_recording import under_cut
 from powercut.rig import commands
@@ -42,6 +41,7 @@ from powercut.store.trial_result import lost_lsns
 from powercut.trial.judge_lines import judge_lines
 from powercut.trial.loss_story import story_of
 from powercut.trial.observation import observation_of
+from powercut.wal.layout import WalLayout
 from powercut.workload.port import AcksByLines
 from powercut.workload.table import workload_of
 from powercut.workload.wal.commands import wal_layout

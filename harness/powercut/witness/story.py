@@ -13,10 +13,10 @@ from powercut.model.machine import ImageFormat
 from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER
 from powercut.model.verdict import LsnRange, lsn_ranges
-from powercut.model.wal import CHUNK
 from powercut.recording.disk_places import UNKNOWN, Places, places_of
 from powercut.recording.open_recording import Recording
 from powercut.store.witness import DroppedWrite, WitnessEvent, WitnessPart
+from powercut.wal.record import CHUNK
 
 _KINDS: dict[int, Literal["write", "zero", "discard"]] = {
     RequestKind.WRITE: "write",

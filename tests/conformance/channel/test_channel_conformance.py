@@ -18,7 +18,8 @@ from powercut.channel.port import CommandResult, GuestError, GuestFailed
 from powercut.channel.wire import Decoder, Message, MessageType
 from powercut.model.errors import DamagedRecording, DeadlineExceeded
 from powercut.model.failure import GuestFault
-from powercut.model.observation import Extent, SlotState
+from powercut.model.observation import Extent
+from powercut.wal.slots import SlotState
 
 SOON_S = 20  # long enough for a loaded host; nothing here takes that long unless it fails
 NEVER_S = 3600  # a test that waits this long has failed: the outcome must be seen at once

@@ -12,10 +12,11 @@ import pytest
 
 from powercut.disk.logwrites.format import Dialect, Flag
 from powercut.disk.logwrites.read import read_log
-from powercut.model.observation import Extent, Observation, SlotState
+from powercut.model.observation import Extent, Observation
 from powercut.recover.plan import GoOn, RecoveryPlan
 from powercut.recover.port import ImageWrite
 from powercut.recover.uml.engine import UmlEngine, unavailable
+from powercut.wal.slots import SlotState
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))
 

@@ -16,11 +16,12 @@ import pytest
 
 from powercut.model.errors import HostError
 from powercut.model.failure import Failure
-from powercut.model.observation import Extent, SlotState
+from powercut.model.observation import Extent
 from powercut.recover.plan import RecoveryPlan
 from powercut.recover.port import ImageWrite
 from powercut.recover.uml.engine import UmlEngine, unavailable
 from powercut.recover.uml.log import log_bytes
+from powercut.wal.slots import SlotState
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))
 

@@ -16,11 +16,12 @@ from processors import SAID, be_such_a_host, large_registers
 from powercut.doctor import host as doctor
 from powercut.model.errors import HostError
 from powercut.model.machine import ImageFormat
-from powercut.model.observation import Extent, SlotState
+from powercut.model.observation import Extent
 from powercut.recover.plan import RecoveryPlan
 from powercut.recover.uml import proof as uml_proof
 from powercut.recover.uml.engine import UmlEngine, unavailable
 from powercut.rig.engine_choice import EngineChoice, engine_for
+from powercut.wal.slots import SlotState
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))
 

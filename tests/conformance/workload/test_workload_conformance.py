@@ -10,13 +10,14 @@ from typing import get_args
 import pytest
 
 from powercut.crash.handmade import Handmade, history
-from powercut.model.observation import Extent, Observation, SlotState
+from powercut.model.observation import Extent, Observation
 from powercut.model.operations import Packet
 from powercut.model.units import NEVER
 from powercut.model.verdict import FindingKind, Verdict
 from powercut.scenario.choices import ControlKind
 from powercut.scenario.settings import Parameters
 from powercut.scenario.settings_workload import KINDS
+from powercut.wal.slots import SlotState
 from powercut.workload import table
 from powercut.workload.port import (
     AcksByLines,

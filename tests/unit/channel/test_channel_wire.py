@@ -13,8 +13,9 @@ from powercut.channel import wire
 from powercut.channel.wire import Decoder, Message, MessageType
 from powercut.model.errors import DamagedRecording
 from powercut.model.latency import LatencyHistogram, upper_edge_ns
-from powercut.model.observation import Extent, SlotState
+from powercut.model.observation import Extent
 from powercut.paths import ROOT
+from powercut.wal.slots import SlotState
 
 TYPES = [kind.name for kind in MessageType]
 STATES = [state.name for state in SlotState]

@@ -10,11 +10,12 @@ from powercut.checkers.reading import reading_of
 from powercut.checkers.wal import check_log
 from powercut.crash.exposure import analyse
 from powercut.crash.handmade import Handmade, history
-from powercut.model import wal
 from powercut.model.exposure import Survival
-from powercut.model.observation import Extent, Observation, SlotState
+from powercut.model.observation import Extent, Observation
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
-from powercut.model.wal import LayoutKind, WalLayout
+from powercut.wal import record as wal
+from powercut.wal.layout import LayoutKind, WalLayout
+from powercut.wal.slots import SlotState
 
 APPEND = WalLayout(LayoutKind.APPEND, record=64)
 RAW = WalLayout(LayoutKind.RAW, record=64, capacity=640)

@@ -7,9 +7,10 @@ import pytest
 
 from powercut.checkers.wal import check_log, check_wal
 from powercut.crash.handmade import history
-from powercut.model.observation import Extent, Observation, SlotState
+from powercut.model.observation import Extent, Observation
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
-from powercut.model.wal import LayoutKind, WalLayout
+from powercut.wal.layout import LayoutKind, WalLayout
+from powercut.wal.slots import SlotState
 
 APPEND = WalLayout(LayoutKind.APPEND, record=64)
 RAW = WalLayout(LayoutKind.RAW, record=64, capacity=640)  # 10 slots

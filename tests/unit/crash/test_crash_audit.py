@@ -7,10 +7,10 @@ from small_worlds import without
 from powercut.crash.audit import carried, dependence, promises
 from powercut.crash.evidence import gather
 from powercut.crash.handmade import Handmade, history
-from powercut.model import wal
 from powercut.model.contract import DeviceContract, Honour
 from powercut.model.verdict import LsnRange
-from powercut.model.wal import LayoutKind, WalLayout
+from powercut.wal import record as wal
+from powercut.wal.layout import LayoutKind, WalLayout
 
 RUN_ID = bytes(range(16))
 RAW = WalLayout(LayoutKind.RAW, record=512, capacity=4096)

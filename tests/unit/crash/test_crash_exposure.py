@@ -9,13 +9,13 @@ from powercut.crash.evidence import gather
 from powercut.crash.exposure import analyse
 from powercut.crash.handmade import Handmade, history
 from powercut.crash.survival import surviving_lsns
-from powercut.model import wal
 from powercut.model.contract import DeviceContract, Honour
 from powercut.model.errors import PowercutError
 from powercut.model.timeline import SurvivingRange
 from powercut.model.units import NEVER, Instant
 from powercut.model.verdict import LsnRange
-from powercut.model.wal import LayoutKind, WalLayout
+from powercut.wal import record as wal
+from powercut.wal.layout import LayoutKind, WalLayout
 
 RUN_ID = bytes(range(16))
 RAW = WalLayout(LayoutKind.RAW, record=512, capacity=4096)  # 8 slots

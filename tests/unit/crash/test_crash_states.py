@@ -13,7 +13,7 @@ from powercut.crash.legality import tears_within, why_illegal
 from powercut.crash.states import CrashState, Kept, Model, Move, StateSpace
 from powercut.model.contract import DeviceContract
 from powercut.model.errors import UsageError
-from powercut.model.wal import LayoutKind, WalLayout
+from powercut.wal.layout import LayoutKind, WalLayout
 
 PAGE = 4096
 LAYOUT = WalLayout(LayoutKind.APPEND, record=512)

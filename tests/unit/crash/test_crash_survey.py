@@ -15,7 +15,8 @@ from powercut.crash.policies import POLICIES
 from powercut.crash.states import StateSpace
 from powercut.crash.survey import Survey, spread
 from powercut.model.contract import DeviceContract
-from powercut.model.wal import LayoutKind, WalLayout, record_bytes
+from powercut.wal.layout import LayoutKind, WalLayout
+from powercut.wal.record import record_bytes
 
 RUN_ID = bytes(range(16))
 COMMITS = 200

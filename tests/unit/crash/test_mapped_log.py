@@ -15,10 +15,11 @@ from powercut.crash.evidence import gather
 from powercut.crash.exposure import exposure
 from powercut.crash.handmade import Handmade, history
 from powercut.crash.survival import survival
-from powercut.model import wal
-from powercut.model.observation import Extent, Observation, SlotState
+from powercut.model.observation import Extent, Observation
 from powercut.model.verdict import FindingKind, LsnRange
-from powercut.model.wal import LayoutKind, WalLayout
+from powercut.wal import record as wal
+from powercut.wal.layout import LayoutKind, WalLayout
+from powercut.wal.slots import SlotState
 
 RUN_ID = bytes(range(16))
 RAW = WalLayout(LayoutKind.RAW, record=512, capacity=4096)

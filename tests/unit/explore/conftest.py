@@ -14,7 +14,6 @@ from powercut.crash.handmade import Handmade, history
 from powercut.explore.explorer import _Run
 from powercut.explore.request import ExploreRequest
 from powercut.model.contract import DeviceContract
-from powercut.model.wal import LayoutKind, WalLayout, record_bytes
 from powercut.recording.trial_recording import TrialRecording
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.scenario.settings import (
@@ -25,6 +24,8 @@ from powercut.scenario.settings import (
 )
 from powercut.store.exploration import ExploreResult
 from powercut.store.trial_dir import TrialDir, TrialRecord
+from powercut.wal.layout import LayoutKind, WalLayout
+from powercut.wal.record import record_bytes
 
 RUN_ID = bytes(range(16))
 DISK = 64 << 10

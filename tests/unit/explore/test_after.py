@@ -12,11 +12,12 @@ from powercut.explore.recovery_timeline import durability_during_recovery
 from powercut.explore.request import Budget, Reservoir
 from powercut.model.contract import DeviceContract, Honour
 from powercut.model.errors import UsageError
-from powercut.model.observation import Continuation, Extent, Observation, SlotState
+from powercut.model.observation import Continuation, Extent, Observation
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
-from powercut.model.wal import LayoutKind, WalLayout
 from powercut.recording import state_ref
 from powercut.scenario.settings import MachineSettings
+from powercut.wal.layout import LayoutKind, WalLayout
+from powercut.wal.slots import SlotState
 from powercut.workload.wal.check import check_state
 
 LOG = WalLayout(LayoutKind.APPEND, record=512)

@@ -23,13 +23,14 @@ from powercut.explore.state_judge import Judgement
 from powercut.explore.work import Work
 from powercut.explore.worker import LocalWorker
 from powercut.model.contract import Honour
-from powercut.model.observation import Extent, Observation, SlotState
+from powercut.model.observation import Extent, Observation
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.recover import raw_slots
 from powercut.recover.raw import Moment, RawLog, unavailable
 from powercut.rig.engine_choice import EngineChoice
 from powercut.rig.host_reader import read_on_host
 from powercut.rig.image_file import write_image
+from powercut.wal.slots import SlotState
 from powercut.witness import minimize as witness
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))

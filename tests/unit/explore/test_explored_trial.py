@@ -12,7 +12,7 @@ from powercut.explore import explorer, state_judge
 from powercut.explore import trial as explore_trial
 from powercut.explore.request import Budget
 from powercut.model.errors import HostError
-from powercut.model.observation import Extent, Observation, SlotState
+from powercut.model.observation import Extent, Observation
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.rig.engine_choice import EngineChoice
 from powercut.rig.host_reader import read_on_host
@@ -26,6 +26,7 @@ from powercut.scenario.settings import (
 )
 from powercut.store.exploration import write_exploration
 from powercut.store.trial_result import TrialResult
+from powercut.wal.slots import SlotState
 
 
 def explored_recording(world):

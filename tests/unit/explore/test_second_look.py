@@ -9,9 +9,10 @@ import pytest
 from test_explored_trial import Honest, live, on_file_system
 
 from powercut.explore import trial as explore_trial
-from powercut.model.observation import Extent, SlotState
+from powercut.model.observation import Extent
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.recover.port import SecondLook
+from powercut.wal.slots import SlotState
 
 
 class Short(Honest):

@@ -16,8 +16,9 @@ from powercut.model.failure import (
     failure_of_slot,
     failure_of_step,
 )
-from powercut.model.observation import Extent, Observation, SlotState
+from powercut.model.observation import Extent, Observation
 from powercut.paths import ROOT
+from powercut.wal.slots import SlotState
 
 FINDING, TROUBLE = Side.FINDING, Side.TROUBLE
 

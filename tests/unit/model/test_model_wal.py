@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from powercut import paths
-from powercut.model import wal
+from powercut.model.crc32c import crc32c, crc32c_rows
 from powercut.model.errors import UsageError
-from powercut.model.wal import LayoutKind, WalLayout
+from powercut.wal import record as wal
+from powercut.wal.layout import LayoutKind, WalLayout
 
 RUN_ID = bytes(range(16))
 
@@ -100,9 +101,9 @@ def test_unmix_undoes_mix():
 
 
 def test_crc32c_has_the_check_value_of_its_polynomial():
-    assert wal.crc32c(b"123456789") == 0xE3069283
+    assert crc32c(b"123456789") == 0xE3069283
     rows = np.random.default_rng(1).integers(0, 256, (50, 60), dtype=np.uint8)
-    assert wal.crc32c_rows(rows).tolist() == [wal.crc32c(row) for row in rows]
+    assert crc32c_rows(rows).tolist() == [crc32c(row) for row in rows]
 
 
 def test_layouts_place_records():

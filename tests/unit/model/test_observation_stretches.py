@@ -8,7 +8,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from powercut.model.observation import Extent, Observation, SlotState
+from powercut.model.observation import Extent, Observation
+from powercut.wal.slots import SlotState
 
 SLOT = st.tuples(st.sampled_from([SlotState.INTACT, SlotState.ABSENT]), st.integers(0, 3))
 

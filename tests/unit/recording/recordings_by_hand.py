@@ -8,10 +8,11 @@ from pathlib import Path
 
 from powercut.crash.handmade import Handmade, history
 from powercut.model.timeline import Timeline
-from powercut.model.wal import LayoutKind, WalLayout, record_bytes
 from powercut.recording.open_recording import Recording
 from powercut.recover.plan import RecoveryPlan
 from powercut.store.trial_dir import TrialDir
+from powercut.wal.layout import LayoutKind, WalLayout
+from powercut.wal.record import record_bytes
 
 RUN_ID = bytes(range(16))
 RECORD = 512

@@ -6,10 +6,11 @@ import errno
 import pytest
 
 from powercut.model.failure import Failure
-from powercut.model.observation import Extent, SlotState
+from powercut.model.observation import Extent
 from powercut.recover.port import NO_SUCH_SLOT
 from powercut.recover.uml.answer import Trouble, observe
 from powercut.recover.uml.share import EXTENT_FORMAT, STEPS, After, Answer, Share, Step
+from powercut.wal.slots import SlotState
 
 INTACT = Extent(0, 5, SlotState.INTACT, 1)
 

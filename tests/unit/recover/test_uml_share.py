@@ -6,10 +6,11 @@ import subprocess
 
 import numpy as np
 
-from powercut.model.observation import Extent, SlotState
+from powercut.model.observation import Extent
 from powercut.paths import ROOT
 from powercut.recover.uml import share as uml_share
 from powercut.recover.uml.share import PAGE, PATCH_DTYPE, After, BarePath, Flag, Share, Step, Verb
+from powercut.wal.slots import SlotState
 
 HEADER = ROOT / "guests" / "uml" / "share.h"
 

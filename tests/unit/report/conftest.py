@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from powercut.model.observation import Extent, Observation, SlotState
+from powercut.model.observation import Extent, Observation
 from powercut.model.timeline import InFlight
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.paths import SCENARIOS
@@ -26,6 +26,7 @@ from powercut.store.results import (
     TrialResult,
 )
 from powercut.store.trial_dir import TrialRecord
+from powercut.wal.slots import SlotState
 
 CONTROL = ControlResult(
     kind=ControlKind.LYING_DISK,

@@ -12,7 +12,6 @@ from powercut.crash.exposure import exposure
 from powercut.crash.handmade import Handmade, history
 from powercut.model.contract import DeviceContract, Honour
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Origin, Verdict
-from powercut.model.wal import LayoutKind, WalLayout, record_bytes
 from powercut.report.page import telling
 from powercut.report.page.sequence import Step, loss_svg, sequence_svg, witness_svg
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
@@ -20,6 +19,8 @@ from powercut.store.trial_dir import TrialDir
 from powercut.store.trial_result import TrialResult
 from powercut.store.witness import DroppedWrite, Witness, WitnessEvent
 from powercut.trial.loss_story import story_of
+from powercut.wal.layout import LayoutKind, WalLayout
+from powercut.wal.record import record_bytes
 
 RUN_ID = bytes(range(16))
 MS = 1_000_000

@@ -11,11 +11,12 @@ from powercut.channel.wire import Message, MessageType, encode
 from powercut.checkers.wal import check_log
 from powercut.model.errors import HostError
 from powercut.model.failure import Failure
-from powercut.model.observation import Extent, SlotState
+from powercut.model.observation import Extent
 from powercut.model.verdict import LsnRange, Verdict
-from powercut.model.wal import LayoutKind, WalLayout
 from powercut.paths import WAL_BINARY
 from powercut.rig.host_reader import run_reader
+from powercut.wal.layout import LayoutKind, WalLayout
+from powercut.wal.slots import SlotState
 
 LAYOUT = WalLayout(LayoutKind.RAW, record=64, capacity=640)
 WHOLE = Extent(0, 10, SlotState.INTACT, 1)

@@ -9,12 +9,13 @@ from powercut.channel.port import CommandResult, GuestError, GuestFailed
 from powercut.checkers.wal import check_log
 from powercut.model.errors import DamagedRecording, DeadlineExceeded, HostError
 from powercut.model.failure import Failure, GuestFault
-from powercut.model.observation import Extent, SlotState
+from powercut.model.observation import Extent
 from powercut.model.verdict import LsnRange, Verdict
-from powercut.model.wal import LayoutKind, WalLayout
 from powercut.recover.plan import RecoveryPlan
 from powercut.recover.port import NO_SUCH_SLOT
 from powercut.rig.recovery import agreed, must_repeat, recover_in_guest
+from powercut.wal.layout import LayoutKind, WalLayout
+from powercut.wal.slots import SlotState
 
 LAYOUT = WalLayout(LayoutKind.APPEND, record=64)
 PLAN = RecoveryPlan.of("xfs", "noatime", "/mnt", ("/bin/wal", "read"))

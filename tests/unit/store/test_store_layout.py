@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 
 from powercut.model.errors import DamagedRecording, HostError, UsageError
-from powercut.model.observation import Extent, Observation, SlotState
+from powercut.model.observation import Extent, Observation
 from powercut.scenario.load import expand, parse_scenario
 from powercut.store import files, manifest
 from powercut.store.layout import ResultDir, folder_name, reproduce_command
 from powercut.store.observation import observation_from_json, observation_to_json
 from powercut.store.trial_dir import TrialDir, TrialRecord
+from powercut.wal.slots import SlotState
 
 NOW = datetime(2026, 11, 21, 10, 15, 2, tzinfo=UTC)
 SCENARIO = parse_scenario("powercut: 1\nname: s\nworkload: {think: 5us}\n", Path("s.yaml"))

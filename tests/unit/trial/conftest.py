@@ -21,7 +21,6 @@ from powercut.disk.capture import CaptureDisk
 from powercut.disk.nbd_client import NbdClient
 from powercut.model.contract import CutKind, CutPolicy
 from powercut.model.observation import Observation
-from powercut.model.wal import WalLayout, record_bytes
 from powercut.rig import commands
 from powercut.rig.host_reader import read_on_host
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
@@ -36,6 +35,8 @@ from powercut.store.binding import new_recording
 from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.store.trial_result import TrialResult
 from powercut.trial.judge import judge_trial
+from powercut.wal.layout import WalLayout
+from powercut.wal.record import record_bytes
 from powercut.workload.wal.commands import wal_layout
 
 RUN_ID = bytes(range(16))

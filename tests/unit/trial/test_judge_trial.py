@@ -16,9 +16,10 @@ from powercut.disk.pclog_format import EVENT
 from powercut.model.contract import CutKind, CutPolicy, Honour
 from powercut.model.errors import DamagedRecording
 from powercut.model.failure import Failure
-from powercut.model.observation import Extent, Observation, SlotState
+from powercut.model.observation import Extent, Observation
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.recording.trial_recording import open_trial
+from powercut.wal.slots import SlotState
 
 RECORD = 512
 LIAR = {"flush": Honour.IGNORED}

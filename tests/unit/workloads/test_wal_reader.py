@@ -10,8 +10,9 @@ import pytest
 import wal_driver
 from wal_driver import GETDENTS64, PREAD64, Refused
 
-from powercut.model import wal as model
-from powercut.model.observation import SlotState
+from powercut.model.crc32c import crc32c
+from powercut.wal import record as wal
+from powercut.wal.slots import SlotState
 
 ABSENT, CORRUPT, INTACT = SlotState.ABSENT, SlotState.CORRUPT, SlotState.INTACT
 STALE, TORN, UNREADABLE = SlotState.STALE, SlotState.TORN, SlotState.UNREADABLE
@@ -232,11 +233,11 @@ def test_a_reader_without_memory_fails_and_calls_nothing_corrupt(wal, tmp_path):
 
 def forged(record, *, size, **fields):
     """The bytes of `record` with other fields in its header, under a checksum that fits them."""
-    header = np.frombuffer(record[: model.CHUNK], dtype=model.HEADER).copy()
+    header = np.frombuffer(record[: wal.CHUNK], dtype=wal.HEADER).copy()
     for name, value in fields.items():
         header[name] = value
-    header["header_crc"] = model.crc32c(header.tobytes()[:-4])
-    return header.tobytes() + record[model.CHUNK : size]
+    header["header_crc"] = crc32c(header.tobytes()[:-4])
+    return header.tobytes() + record[wal.CHUNK : size]
 
 
 @pytest.mark.parametrize("size", [64, 512])
@@ -279,7 +280,7 @@ def test_payload_of_another_record_under_a_checksum_that_fits_is_not_believed(wa
     data = keys["path"].read_bytes()
     other = data[4 * 512 + 64 : 5 * 512]
     swapped = data[3 * 512 : 3 * 512 + 64] + other
-    patch(keys, 3 * 512, forged(swapped, size=512, payload_crc=model.crc32c(other)))
+    patch(keys, 3 * 512, forged(swapped, size=512, payload_crc=crc32c(other)))
     assert (3, 1) in {
         (slot, count)
         for slot, count, state, _, _ in wal.read(**keys).extents

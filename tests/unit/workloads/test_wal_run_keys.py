@@ -8,8 +8,8 @@ the key of the other, and only the place that they name tells the two apart.
 
 import pytest
 
-from powercut.model import wal as model
-from powercut.model.observation import SlotState
+from powercut.wal import record as wal
+from powercut.wal.slots import SlotState
 
 PREWRITTEN = 0x5A
 """What the last byte of a run id is xored with to name what was written before the run."""
@@ -17,7 +17,7 @@ PREWRITTEN = 0x5A
 
 def alike(run_id: bytes) -> bool:
     before = run_id[:-1] + bytes([run_id[-1] ^ PREWRITTEN])
-    return (int(model.key(run_id)) ^ int(model.key(before))) & 7 == 0
+    return (int(wal.key(run_id)) ^ int(wal.key(before))) & 7 == 0
 
 
 def run_ids(wanted: bool, count: int) -> list[str]:

@@ -22,8 +22,8 @@ from powercut.machine.port import FileDisk, NbdDisk
 from powercut.machine.qemu.machine import Lifecycle, Origin
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.model.machine import CacheMode
-from powercut.model.observation import SlotState
 from powercut.paths import WAL_BINARY
+from powercut.wal.slots import SlotState
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 

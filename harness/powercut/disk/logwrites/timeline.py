@@ -73,10 +73,9 @@ from powercut.disk.logwrites.format import Dialect, Flag, LogWrites
 from powercut.disk.logwrites.order import flushes_before, overlaps
 from powercut.model.contract import DeviceContract
 from powercut.model.errors import DamagedRecording
-from powercut.model.history import History
+from powercut.model.history import RECORDS_MAX, History
 from powercut.model.timeline import RequestKind, Requests, Timeline
 from powercut.model.units import NEVER, SECTOR, Instant
-from powercut.model.wal import RECORDS_MAX
 
 ANY_LSN: Final = 1 << 40
 """The highest LSN that a record can have: attempted, where a log says nothing of attempts."""

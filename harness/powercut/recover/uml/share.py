@@ -13,7 +13,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from powercut.model.observation import Extent, SlotState
+from powercut.model.observation import Extent
+from powercut.wal.slots import SlotState
 
 MAGIC: Final = 0x32554350
 PAGE: Final = 4096

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from powercut.model.errors import DamagedRecording, UsageError
-from powercut.model.observation import Observation, SlotState
+from powercut.model.observation import Observation
 from powercut.model.verdict import Verdict
 from powercut.paths import command, from_here
 from powercut.recording.bound import binding_text
@@ -24,6 +24,7 @@ from powercut.store.layout import ResultDir
 from powercut.store.results import CellResult, RunResult, TrialResult
 from powercut.store.trial_dir import TrialDir
 from powercut.store.witness import read_witness
+from powercut.wal.slots import SlotState
 
 SHOWN_EXTENTS = 12
 """How many extents of the log that came back are listed."""

@@ -24,7 +24,7 @@ from dataclasses import replace
 from powercut.checkers.wal import check_log
 from powercut.model.observation import Continuation, Observation
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
-from powercut.model.wal import WalLayout
+from powercut.wal.layout import WalLayout
 
 
 def check_state(

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Final
 
 from powercut.model.machine import ImageFormat
-from powercut.model.wal import LayoutKind, WalLayout
 from powercut.scenario.settings import FilesystemType, Layout, Parameters, wal_settings
+from powercut.wal.layout import LayoutKind, WalLayout
 from powercut.workload.port import MOUNT_POINT
 
 WAL_IN_GUEST: Final = "/bin/wal"

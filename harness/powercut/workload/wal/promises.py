@@ -12,7 +12,7 @@ from powercut.model.observation import Continuation, Observation
 from powercut.model.timeline import Timeline
 from powercut.model.units import NEVER
 from powercut.model.verdict import Finding, LsnRange
-from powercut.model.wal import WalLayout
+from powercut.wal.layout import WalLayout
 from powercut.workload.port import LaterClaims, StateClaims
 from powercut.workload.wal.check import check_state
 

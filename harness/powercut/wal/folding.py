@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from powercut.model import wal
+from powercut.wal import record as wal
 
 Bytes = npt.NDArray[np.uint8]
 U64 = npt.NDArray[np.uint64]
