@@ -53,7 +53,7 @@ def not_bound(trials: Sequence[TrialDir]) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class Seen:
+class RecordingCheck:
     """What came out of looking at one recording."""
 
     problems: tuple[str, ...]
@@ -61,20 +61,20 @@ class Seen:
     confirmed: bool
 
 
-def look_at(trials: Sequence[TrialDir], how: Depth) -> list[Seen]:
+def look_at(trials: Sequence[TrialDir], how: Depth) -> list[RecordingCheck]:
     """Looks at all recordings, in the order of `trials`."""
     with EngineShelf() as shelf, ThreadPoolExecutor(how.jobs) as pool:
         return list(pool.map(lambda trial: _seen(trial, how.deep, shelf), trials))
 
 
-def _seen(trial: TrialDir, deep: bool, shelf: EngineShelf) -> Seen:
+def _seen(trial: TrialDir, deep: bool, shelf: EngineShelf) -> RecordingCheck:
     problems = _seal_problems(trial)
     unchecked: list[str] = []
     confirmed = False
     if deep:
         problems += _judged_again(trial, shelf)
         confirmed = _confirm_again(trial, problems, unchecked)
-    return Seen(tuple(problems), tuple(unchecked), confirmed)
+    return RecordingCheck(tuple(problems), tuple(unchecked), confirmed)
 
 
 def _seal_problems(trial: TrialDir) -> list[str]:

@@ -62,7 +62,7 @@ Listener = Callable[[int, int], None]
 
 
 @dataclass
-class _Seen:
+class _StatesOfPromise:
     """What the states of one promise have said."""
 
     states: int = 0
@@ -76,7 +76,7 @@ class _Looks:
     """What recovered states have said, by promise."""
 
     engine: str = ""
-    seen: dict[int, _Seen] = field(default_factory=dict)
+    seen: dict[int, _StatesOfPromise] = field(default_factory=dict)
     undecided: dict[str, None] = field(default_factory=dict)
 
     @property
@@ -197,7 +197,7 @@ def _by_bytes(one: AuditedPromise, found: Carried) -> AuditedPromise:
     return one.model_copy(update=update)
 
 
-def _by_states(one: AuditedPromise, seen: _Seen | None) -> AuditedPromise:
+def _by_states(one: AuditedPromise, seen: _StatesOfPromise | None) -> AuditedPromise:
     if seen is None:
         return one
     update = {
@@ -296,7 +296,7 @@ class _StateAudit:
         self, states: StateJudge, promise: int, space: StateSpace, state: CrashState
     ) -> bool:
         """Recovers `state`; False once nothing more has to be known of `promise`."""
-        seen = self._looks.seen.setdefault(promise, _Seen())
+        seen = self._looks.seen.setdefault(promise, _StatesOfPromise())
         losses = self._losses(states, space, state)
         if losses is None:
             return False

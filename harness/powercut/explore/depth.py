@@ -74,7 +74,7 @@ class SecondState:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class StateCount:
     """How many states a recovery has (binary logarithm, at the instants looked at)."""
 
     legal_log2: float
@@ -90,7 +90,7 @@ def states_of(
     model: Model,
     seed: int | str,
     limit: int,
-    drawn: Callable[[Drawn], None] = lambda _: None,
+    drawn: Callable[[StateCount], None] = lambda _: None,
 ) -> Iterator[SecondState]:
     """Up to `limit` distinct states of a recovery, on which a cut of `kind` came.
 
@@ -106,7 +106,7 @@ def states_of(
         yield _second(space, images, recovered, CrashState(ended, (), policy="durable-only"), ended)
         made = 1
     if made >= limit:
-        drawn(Drawn(0.0, 1, len(instants)))
+        drawn(StateCount(0.0, 1, len(instants)))
         return
     few = max(1, (limit - made) // PER_INSTANT)
     number = random.Random(f"{seed}/instants").getrandbits(32)
@@ -122,7 +122,7 @@ def states_of(
     for state in exploration:
         yield _second(space, images, recovered, state, ended)
     coverage = exploration.coverage()
-    drawn(Drawn(coverage.legal_log2, coverage.instants, coverage.instants_all))
+    drawn(StateCount(coverage.legal_log2, coverage.instants, coverage.instants_all))
 
 
 def _second(

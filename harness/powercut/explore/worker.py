@@ -11,7 +11,7 @@ from typing import Final
 
 from powercut.closing import ResourceOwner
 from powercut.crash.states import CrashState
-from powercut.explore.depth import DEEPER, Drawn, Recovered, SecondState, cut_again, states_of
+from powercut.explore.depth import DEEPER, Recovered, SecondState, StateCount, cut_again, states_of
 from powercut.explore.recovery_timeline import durability_during_recovery, timeline_of_record
 from powercut.explore.request import Prune
 from powercut.explore.state_images import AnswerCache
@@ -148,7 +148,7 @@ class LocalWorker(ResourceOwner):
         on_record = set(draw.sample(range(limit), min(limit, DEEPER)))
         claims = claims_at(self._recorded, first)
 
-        def drawn(how: Drawn) -> None:
+        def drawn(how: StateCount) -> None:
             count.legal_log2.append(how.legal_log2)
 
         seconds = states_of(

@@ -27,14 +27,14 @@ from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from powercut import __version__
 from powercut.crash.evidence import gather
 from powercut.crash.exposure import exposure
 from powercut.disk.logwrites.logs import Dialect, Flag, Imported, import_log
 from powercut.model.contract import Honour
-from powercut.model.errors import DamagedRecording, UsageError
+from powercut.model.errors import UsageError
 from powercut.model.exposure import ExposureReport, ranges_of
 from powercut.model.history import History
 from powercut.model.timeline import RequestKind, Requests, Timeline
@@ -45,6 +45,7 @@ from powercut.recording.open_recording import IMPORT_FILE, Recording
 from powercut.recover.plan import RecoveryPlan
 from powercut.rig import commands
 from powercut.store.files import copy_sparse, host_errors, write_atomic
+from powercut.store.record import read_model
 from powercut.store.trial_dir import TrialDir
 from powercut.wal.layout import LayoutKind, WalLayout
 from powercut.workload.port import MOUNT_POINT
@@ -268,13 +269,7 @@ def open_import(directory: TrialDir, *, cautious: bool = False) -> Recording:
 
 def read_import(directory: TrialDir) -> ImportRecord:
     """Reads import.json; raises DamagedRecording."""
-    path = directory.path / IMPORT_FILE
-    try:
-        return ImportRecord.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise DamagedRecording(f"{path}: {error.strerror}") from error
-    except ValidationError as error:
-        raise DamagedRecording(f"{path}: {error.errors()[0]['msg']}") from error
+    return read_model(directory.path / IMPORT_FILE, ImportRecord)
 
 
 def report_import(directory: TrialDir) -> ImportReport:

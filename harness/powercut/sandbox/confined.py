@@ -50,7 +50,7 @@ REMEDY: Final = (
 
 
 @dataclass(frozen=True)
-class _Given:
+class _Grants:
     """What a tool gets of the host: files to write, paths to read, folders to fill."""
 
     files: list[Path]
@@ -119,7 +119,7 @@ def run_confined(
     if missing is not None and from_outside:
         raise missing
     command = [str(tool), *argv[1:]]
-    given = _Given(*([path.absolute() for path in group] for group in (files, reads, folders)))
+    given = _Grants(*([path.absolute() for path in group] for group in (files, reads, folders)))
     if missing is not None:
         return _run(command, timeout_s)
     if not sandboxes().bubblewrap:
@@ -185,7 +185,7 @@ def _readable(tool: str) -> list[Path]:
     return [path for path in paths if path.exists()]
 
 
-def _bubblewrap(command: list[str], given: _Given) -> list[str]:
+def _bubblewrap(command: list[str], given: _Grants) -> list[str]:
     argv = [
         *_limited(),
         str(find_tool("bwrap")),
@@ -213,7 +213,7 @@ def _bubblewrap(command: list[str], given: _Given) -> list[str]:
     return [*argv, "--", *command]
 
 
-def _landlock(command: list[str], given: _Given) -> list[str]:
+def _landlock(command: list[str], given: _Grants) -> list[str]:
     inside = [sys.executable, "-I", "-S", landlock.__file__]
     for path in (*_readable(command[0]), *given.reads):
         inside += ["--read", str(path)]
@@ -225,12 +225,12 @@ def _landlock(command: list[str], given: _Given) -> list[str]:
     return [*_limited(), *inside, "--", *command]
 
 
-def _try(wrap: Callable[[list[str], _Given], list[str]]) -> str:
+def _try(wrap: Callable[[list[str], _Grants], list[str]]) -> str:
     """Why a sandbox does not work here; empty if it does."""
     if wrap is _bubblewrap and find_tool("bwrap") is None:
         return "it is not installed"
     try:
-        done = _run(wrap(["/bin/true"], _Given([], [], [])), _PROBE_TIMEOUT_S)
+        done = _run(wrap(["/bin/true"], _Grants([], [], [])), _PROBE_TIMEOUT_S)
     except (HostError, DeadlineExceeded) as error:
         return str(error)
     said = (done.stderr or done.stdout).strip().splitlines()

@@ -24,7 +24,7 @@ from powercut.store.files import host_errors, write_atomic
 from powercut.store.host_load import HostLoad
 from powercut.store.issuer import Issuer, Line
 from powercut.store.layout import ResultDir
-from powercut.store.record import Record
+from powercut.store.record import Record, read_model
 
 ORDER_FORMAT: Final = "powercut-certify/1"
 CERTIFICATE: Final = "certificate.json"
@@ -145,13 +145,7 @@ class CertificateDir:
 
     def read_order(self) -> Order:
         """Reads order.json; raises DamagedRecording."""
-        path = self.path / _ORDER
-        try:
-            return Order.model_validate_json(path.read_bytes())
-        except OSError as error:
-            raise DamagedRecording(f"{path}: {error.strerror}") from error
-        except ValidationError as error:
-            raise DamagedRecording(f"{path}: {error.errors()[0]['msg']}") from error
+        return read_model(self.path / _ORDER, Order)
 
     def spent_s(self) -> float:
         """Seconds that it took until now, interruptions not counted."""
@@ -205,10 +199,4 @@ def write_components(run: ResultDir, components: RunComponents) -> None:
 
 def read_components(run: ResultDir) -> RunComponents:
     """Reads components.json; raises DamagedRecording."""
-    path = run.path / COMPONENTS
-    try:
-        return RunComponents.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise DamagedRecording(f"{path}: {error.strerror}") from error
-    except ValidationError as error:
-        raise DamagedRecording(f"{path}: {error.errors()[0]['msg']}") from error
+    return read_model(run.path / COMPONENTS, RunComponents)

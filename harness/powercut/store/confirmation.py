@@ -5,12 +5,9 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from pydantic import ValidationError
-
-from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import LsnRange
 from powercut.store.files import write_atomic
-from powercut.store.record import Record
+from powercut.store.record import Record, find_model
 from powercut.store.trial_dir import TrialDir
 
 CONFIRMATION_FILE: Final = "confirmation.json"
@@ -40,12 +37,4 @@ def write_confirmation(trial: TrialDir, confirmation: Confirmation) -> None:
 
 def read_confirmation(trial: TrialDir) -> Confirmation | None:
     """Reads it; None if there is none.  Raises DamagedRecording."""
-    path = trial.path / CONFIRMATION_FILE
-    try:
-        return Confirmation.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise DamagedRecording(f"{path}: {error.strerror}") from error
-    except ValidationError as error:
-        raise DamagedRecording(f"{path}: {error.errors()[0]['msg']}") from error
+    return find_model(trial.path / CONFIRMATION_FILE, Confirmation)

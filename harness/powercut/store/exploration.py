@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from pydantic import ValidationError
-
-from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import Confirmed, FindingKind, LsnRange
 from powercut.store.files import write_atomic
-from powercut.store.record import Record
+from powercut.store.record import Record, find_model
 from powercut.store.trial_dir import TrialDir
 from powercut.store.verdict_name import VerdictName
 
@@ -233,12 +230,4 @@ def write_exploration(trial: TrialDir, result: ExploreResult) -> None:
 
 def read_exploration(trial: TrialDir) -> ExploreResult | None:
     """Reads it; None if there is none.  Raises DamagedRecording."""
-    path = trial.path / _NAME
-    try:
-        return ExploreResult.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise DamagedRecording(f"{path}: {error.strerror}") from error
-    except ValidationError as error:
-        raise DamagedRecording(f"{path}: {error.errors()[0]['msg']}") from error
+    return find_model(trial.path / _NAME, ExploreResult)

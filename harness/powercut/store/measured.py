@@ -5,13 +5,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from pydantic import ValidationError
-
 from powercut.model.errors import DamagedRecording
 from powercut.scenario.settings import Parameters
 from powercut.store.files import host_errors, remove_tree
 from powercut.store.layout import ResultDir
 from powercut.store.measurement import Measurement
+from powercut.store.record import find_model
 
 MEASUREMENT_FILE: Final = "measurement.json"
 
@@ -22,14 +21,9 @@ def read_measured(run: ResultDir, cell: str, parameters: Parameters) -> Measurem
     Raises DamagedRecording, also if what is there was measured of another cell.
     """
     path = run.measurement(cell) / MEASUREMENT_FILE
-    try:
-        found = Measurement.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
+    found = find_model(path, Measurement)
+    if found is None:
         return None
-    except OSError as error:
-        raise DamagedRecording(f"{path}: {error.strerror}") from error
-    except ValidationError as error:
-        raise DamagedRecording(f"{path}: {error.errors()[0]['msg']}") from error
     if (found.cell, found.parameters) != (cell, parameters):
         raise DamagedRecording(
             f"{path}: it was measured of {found.cell}, or with other settings",

@@ -29,3 +29,13 @@ def read_model(path: Path, model: type[Model]) -> Model:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         raise DamagedRecording(f"{path}: {place or 'file'}: {first['msg']}") from error
+
+
+def find_model(path: Path, model: type[Model]) -> Model | None:
+    """As `read_model`; None if there is no such file."""
+    try:
+        return read_model(path, model)
+    except DamagedRecording as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None
+        raise

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from pydantic import ValidationError
-
-from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import Confirmed, FindingKind, LsnRange
 from powercut.store.files import write_atomic
-from powercut.store.record import Record
+from powercut.store.record import Record, find_model
 from powercut.store.trial_dir import TrialDir
 
 WITNESS_FORMAT: Final = "powercut-witness/1"
@@ -137,14 +134,4 @@ def write_witness(trial: TrialDir, witness: Witness) -> None:
 
 def read_witness(trial: TrialDir) -> Witness | None:
     """Reads witness.json; None if there is none.  Raises DamagedRecording."""
-    path = trial.path / _NAME
-    try:
-        return Witness.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise DamagedRecording(f"{path}: {error.strerror}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise DamagedRecording(f"{path}: {place or 'file'}: {first['msg']}") from error
+    return find_model(trial.path / _NAME, Witness)

@@ -13,10 +13,11 @@ from powercut.recover.uml.share import Answer, Share, Verb
 
 
 class GuestDied(Exception):
-    """The guest panicked or hung; the text is its console."""
+    """The guest panicked or, if it `hung`, was killed; the text is its console."""
 
-    def __init__(self, how: str, console: str) -> None:
+    def __init__(self, how: str, console: str, *, hung: bool = False) -> None:
         super().__init__(f"{how}\n{console}".strip())
+        self.hung = hung
 
 
 def ask(process: UmlProcess, share: Share, verb: Verb, deadline: float, **arguments: int) -> Answer:
@@ -40,7 +41,9 @@ def wait_ring(process: UmlProcess, deadline: float, what: str) -> None:
     """Returns once the guest has answered to `what`.  Raises GuestDied, as `ask`."""
     rang = process.wait_ring(deadline)
     if rang is None:
-        raise _died(process, f"the guest's kernel hung: no answer to {what} in time")
+        raise GuestDied(
+            f"the guest's kernel hung: no answer to {what} in time", process.kill(), hung=True
+        )
     if not rang:
         raise _died(process, "the guest's kernel ended")
 

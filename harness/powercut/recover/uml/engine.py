@@ -91,6 +91,8 @@ class UmlEngine(Closing):
         self._reads: ReadMap | None = None
         self._mounts: bool | None = None
         self.boots = 0
+        self.hung = False
+        """Whether the last kernel that ended was killed, since it did not answer in time."""
         self.last: Answer | None = None
 
     @classmethod
@@ -150,6 +152,7 @@ class UmlEngine(Closing):
             self._boot(time.monotonic() + timeout_s)
         except (GuestDied, Trouble) as error:
             self._stop()
+            self.hung = isinstance(error, GuestDied) and error.hung
             raise HostError(f"User-Mode Linux did not start: {error}") from error
 
     def follow(self, plan: RecoveryPlan, *, timeout_s: float) -> None:
@@ -228,6 +231,7 @@ class UmlEngine(Closing):
             return self._attempt(changed[:0], timeout_s, flags)
         except GuestDied as dead:
             self._stop()
+            self.hung = dead.hung
             cause = Failure.SYSTEM_DIED
             return Observation((), recovered=False, complete=False, failure=str(dead), cause=cause)
         except Trouble as trouble:

@@ -105,8 +105,9 @@ def _prove(kernel: UmlKernel, timeout_s: float) -> tuple[UmlProof, bool]:
         base = Path(folder) / "base"
         with base.open("xb") as file:
             file.truncate(_SIZE)
+        engine = UmlEngine(base, RecoveryPlan.of("", "", "", _READER), kernel=kernel)
         try:
-            with UmlEngine(base, RecoveryPlan.of("", "", "", _READER), kernel=kernel) as engine:
+            with engine:
                 engine.start(timeout_s=timeout_s)
                 seen = engine.recover((), timeout_s=timeout_s)
                 works = seen.recovered and seen.complete
@@ -115,8 +116,7 @@ def _prove(kernel: UmlKernel, timeout_s: float) -> tuple[UmlProof, bool]:
             failure = str(error)
     seconds = time.monotonic() - start
     if failure:
-        hung = "in time" in failure.partition("\n")[0]
-        return UmlProof(False, one_line(failure), seconds, _NEWER), not hung
+        return UmlProof(False, one_line(failure), seconds, _NEWER), not engine.hung
     return UmlProof(True, f"a probe kernel ran a program after {seconds:.2f} s", seconds), True
 
 
