@@ -122,13 +122,13 @@ def _controls(run: ResultDir, trial: TrialDir, verdict: Verdict) -> list[TrialDi
     """The recordings that vouch for the verdict on `trial`."""
     record = trial.read_record()
     wanted = {same_run(c.parameters) for c in controls_for(record.parameters, verdict)}
-    found: dict[str, TrialDir] = {}
+    controls: dict[str, TrialDir] = {}
     for other in run.trials():
         key = same_run(other.read_record().parameters)
-        if key in wanted and key not in found and other.path != trial.path:
+        if key in wanted and key not in controls and other.path != trial.path:
             other.check_seal()
-            found[key] = other
-    return list(found.values())
+            controls[key] = other
+    return list(controls.values())
 
 
 def _bundled_state(trial: TrialDir, name: str | None) -> BundledState | None:
@@ -140,12 +140,12 @@ def _bundled_state(trial: TrialDir, name: str | None) -> BundledState | None:
     recording = open_recording(trial.path)
     state = resolve_state(recording, name)
     with open_judge(recording) as judge:
-        found = judge.judge(state)
+        judgement = judge.judge(state)
         return BundledState(
             name=save(trial, state),
-            verdict=_name(found.verdict),
-            lost=found.lost,
-            message=found.message,
+            verdict=_name(judgement.verdict),
+            lost=judgement.lost,
+            message=judgement.message,
             engine=judge.choice.name,
             engine_reason=judge.choice.reason,
         )

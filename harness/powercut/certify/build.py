@@ -193,24 +193,24 @@ def confirmed(run: ResultDir, cell: CellResult) -> bool | None:
 
 def coverage_of(trials: Iterable[TrialDir]) -> Coverage | None:
     """What exploration saw of the crash states of `trials`; None if nothing was explored."""
-    found = [result for result in map(read_exploration, trials) if result is not None]
-    if not found:
+    explored = [result for result in map(read_exploration, trials) if result is not None]
+    if not explored:
         return None
-    left_out = dict.fromkeys(result.coverage.not_looked_at for result in found)
+    left_out = dict.fromkeys(result.coverage.not_looked_at for result in explored)
     return Coverage(
-        legal_log2=round(log2_sum([log for result in found for log in _legal(result)]), 2),
+        legal_log2=round(log2_sum([log for result in explored for log in _legal(result)]), 2),
         checked=sum(
-            result.coverage.recovered + result.coverage.recovery_states for result in found
+            result.coverage.recovered + result.coverage.recovery_states for result in explored
         ),
-        decided=sum(r.coverage.pruned - r.coverage.pruned_rerun for r in found),
+        decided=sum(r.coverage.pruned - r.coverage.pruned_rerun for r in explored),
         lossy=sum(
             finding.states
-            for result in found
+            for result in explored
             for finding in result.findings
             if finding.verdict is Verdict.LOSSY
         ),
-        by_policy=dict(sum((Counter(result.coverage.by_policy) for result in found), Counter())),
-        went_on=sum(result.coverage.went_on for result in found),
+        by_policy=dict(sum((Counter(result.coverage.by_policy) for result in explored), Counter())),
+        went_on=sum(result.coverage.went_on for result in explored),
         not_looked_at="; ".join(text for text in left_out if text),
     )
 

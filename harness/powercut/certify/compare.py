@@ -99,16 +99,16 @@ def _compare(
 
 def _by_settings(cells: Sequence[CertifiedCell]) -> dict[str, CertifiedCell]:
     """Cells by their settings; of several with the same ones, that with the worst verdict."""
-    found: dict[str, CertifiedCell] = {}
+    by_settings: dict[str, CertifiedCell] = {}
     for cell in cells:
         settings: dict[str, Any] = flat(cell.parameters)
         key = json.dumps(
             {name: value for name, value in settings.items() if name not in _ASIDE},
             sort_keys=True,
         )
-        if key not in found or cell.verdict > found[key].verdict:
-            found[key] = cell
-    return found
+        if key not in by_settings or cell.verdict > by_settings[key].verdict:
+            by_settings[key] = cell
+    return by_settings
 
 
 def _versions(certificate: Certificate, cells: Sequence[CertifiedCell]) -> tuple[str, ...]:

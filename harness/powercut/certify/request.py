@@ -131,9 +131,9 @@ def _scenarios(
     strategy = asked.strategy or strategy
     chosen = None if strategy is None else Strategy(strategy)
     profile = sorted((SCENARIOS / "certify" / folder).rglob("*.yaml")) if folder else []
-    found = [load_scenario(path, strategy=chosen) for path in (*profile, *named)]
+    loaded = [load_scenario(path, strategy=chosen) for path in (*profile, *named)]
     if asked.presets:
-        found.append(preset_scenario(asked.presets))
+        loaded.append(preset_scenario(asked.presets))
     axes = {"machine.qemu": list(asked.qemu), "machine.kernel": list(asked.kernel)}
     versions = max(len(asked.qemu), 1) * max(len(asked.kernel), 1)
     left_out = [
@@ -142,10 +142,10 @@ def _scenarios(
             reason=f"{scenario.name}: {entry.reason}",
             combinations=entry.combinations * versions,
         )
-        for scenario in found
+        for scenario in loaded
         for entry in scenario.left_out
     ]
-    made = [replace(with_axes(scenario, axes), strategy=scenario.strategy) for scenario in found]
+    made = [replace(with_axes(scenario, axes), strategy=scenario.strategy) for scenario in loaded]
     return made, left_out
 
 

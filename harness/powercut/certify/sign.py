@@ -76,9 +76,9 @@ def check_signature(
             hint="one line each: NAME KEY-TYPE KEY, as ssh-keygen(1) has it",
         )
     trust = ["-f", str(allowed_signers)]
-    found = _run(["-Y", "find-principals", *trust, "-s", str(signature)], timeout_s)
-    names = found.stdout.split()
-    if found.returncode or not names:
+    principals = _run(["-Y", "find-principals", *trust, "-s", str(signature)], timeout_s)
+    names = principals.stdout.split()
+    if principals.returncode or not names:
         return Signature(False, False, f"{signature}: its key is of nobody in {allowed_signers}")
     done = _run(["-Y", "verify", *trust, "-I", names[0], *common], timeout_s, data)
     if done.returncode:

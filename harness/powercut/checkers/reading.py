@@ -187,21 +187,21 @@ def _place(
     elsewhere: list[LsnRange],
 ) -> None:
     """Enters one part into the fates, or into the bystanders."""
-    found = LsnRange(part.lsn, part.lsn + part.count - 1) if part.lsn else None
+    records = LsnRange(part.lsn, part.lsn + part.count - 1) if part.lsn else None
     slots = LsnRange(part.slot, part.slot + part.count - 1)
     others = reading.bystanders
     state = SlotState(part.state)
-    if state is SlotState.INTACT and (not found or layout.slot_of(found.first) != part.slot):
+    if state is SlotState.INTACT and (not records or layout.slot_of(records.first) != part.slot):
         state = SlotState.MISDIRECTED  # whatever the reader called it
-    if found and found.last > attempted:
-        claimed = LsnRange(max(found.first, attempted + 1), found.last)
+    if records and records.last > attempted:
+        claimed = LsnRange(max(records.first, attempted + 1), records.last)
         # Only of an intact slot the reader has seen every byte of the record it names.
         if part.state is SlotState.INTACT:
             others.never_attempted.append(claimed)
         elif state in (SlotState.TORN, SlotState.MISDIRECTED):
             others.never_attempted_part.append(claimed)
-    if state is SlotState.MISDIRECTED and found:
-        elsewhere.append(found)
+    if state is SlotState.MISDIRECTED and records:
+        elsewhere.append(records)
     if index is not None:
         fate = _FATES.get(state)
         if fate is None:
@@ -222,16 +222,16 @@ def _note_misdirected(reading: LogReading, elsewhere: list[LsnRange]) -> None:
     stray: list[LsnRange] = []
     first = reading.required.first if reading.required else 1
     count = len(reading.fate)
-    for found in elsewhere:
-        low, high = max(found.first, first), min(found.last, first + count - 1)
+    for records in elsewhere:
+        low, high = max(records.first, first), min(records.last, first + count - 1)
         if low > high:
-            stray.append(found)
+            stray.append(records)
             continue
         fate = reading.fate[low - first : high + 1 - first]  # a view
         missing = np.isin(fate, (Fate.ABSENT, Fate.STALE, Fate.UNSEEN))
         known = ~missing & (fate != Fate.MISDIRECTED)
         fate[missing] = Fate.MISDIRECTED
         stray += ranges_of(np.flatnonzero(known) + low)
-        stray += [LsnRange(found.first, low - 1)] if found.first < low else []
-        stray += [LsnRange(high + 1, found.last)] if found.last > high else []
+        stray += [LsnRange(records.first, low - 1)] if records.first < low else []
+        stray += [LsnRange(high + 1, records.last)] if records.last > high else []
     reading.bystanders.misdirected += merged_ranges(stray)

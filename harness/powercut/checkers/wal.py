@@ -127,7 +127,7 @@ def _losses(reading: LogReading) -> list[Finding]:
     tail_absent, tail_stale = absent[absent > last_intact], stale[stale > last_intact]
     tail = ranges_of(np.union1d(tail_absent, tail_stale))
     older = {"older generation in their slots": ranges_text(ranges_of(tail_stale))}
-    found = [
+    losses = [
         (FindingKind.LOST, tail, "gone, and nothing required after them came back",
          older if len(tail_stale) else {}),
         (FindingKind.UNSERIALIZABLE, ranges_of(absent[absent < last_intact]),
@@ -145,7 +145,7 @@ def _losses(reading: LogReading) -> list[Finding]:
         Finding(
             kind, Verdict.LOSSY, f"acknowledged and {what}: {ranges_text(lsns)}", lsns, dict(detail)
         )
-        for kind, lsns, what, detail in found
+        for kind, lsns, what, detail in losses
         if lsns
     ]
 
@@ -155,7 +155,7 @@ def _bystanders(reading: LogReading) -> list[Finding]:
     others = reading.bystanders
     unknown, lossy = Verdict.INCONCLUSIVE, Verdict.LOSSY
     kinds = FindingKind
-    found = [
+    bystanders = [
         (kinds.NEVER_ATTEMPTED, lossy, others.never_attempted,
          "records came back that nobody had attempted", True),
         (kinds.NEVER_ATTEMPTED, unknown, others.never_attempted_part,
@@ -168,7 +168,7 @@ def _bystanders(reading: LogReading) -> list[Finding]:
          "cannot be read, but no required record belongs there: slots", False),
     ]  # fmt: skip
     findings = []
-    for kind, verdict, ranges, what, are_lsns in found:
+    for kind, verdict, ranges, what, are_lsns in bystanders:
         if ranges:
             text = ranges_text(ranges)
             lsns = tuple(ranges) if are_lsns else ()

@@ -62,21 +62,21 @@ def verify_bundle(path: Path, json_file: Path | None) -> int:
     from powercut.report.terminal.table import print_run
     from powercut.store.files import write_atomic
 
-    found = judge_again(path)
+    judged = judge_again(path)
     to_stdout = json_file == Path("-")
-    print_run(PlainConsole(stderr=to_stdout), found.run)
-    if found.state is not None:
-        _echo_state(found.state, err=to_stdout)
-    for line in found.differences:
+    print_run(PlainConsole(stderr=to_stdout), judged.run)
+    if judged.state is not None:
+        _echo_state(judged.state, err=to_stdout)
+    for line in judged.differences:
         echo(f"DIFFERS: {line}", err=to_stdout)
-    for line in found.untried:
+    for line in judged.untried:
         echo(f"not repeated: {line}", err=to_stdout)
-    if not found.differences and not found.untried:
+    if not judged.differences and not judged.untried:
         echo("Everything in the bundle is judged as when it was made.", err=to_stdout)
     if json_file is not None:
-        text = found.model_dump_json(indent=1) + "\n"
+        text = judged.model_dump_json(indent=1) + "\n"
         if to_stdout:
             click.echo(text, nl=False)
         else:
             write_atomic(json_file, text.encode())
-    return found.exit_status
+    return judged.exit_status

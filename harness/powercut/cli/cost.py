@@ -79,7 +79,7 @@ def cost(
     for run in runs:
         print_measurements(console, run.measurements)
         console.print(f"\nevidence: {run.directory}", soft_wrap=True, highlight=False)
-    found = [measurement for run in runs for measurement in run.measurements]
-    text = ",\n".join(measurement.model_dump_json(indent=1) for measurement in found)
+    measurements = [measurement for run in runs for measurement in run.measurements]
+    text = ",\n".join(measurement.model_dump_json(indent=1) for measurement in measurements)
     write_json(f"[{text}]", json_file)
-    return 3 if any(measurement.trouble for measurement in found) else 0
+    return 3 if any(measurement.trouble for measurement in measurements) else 0

@@ -219,8 +219,8 @@ def _progress(console: Console, trial: TrialDir, wanted: ExploreRequest) -> Iter
     name = f"{trial.path.parent.name} #{trial.path.name}"
 
     def show(event: ExploreProgress) -> None:
-        found = f", {event.lossy_states:,} lossy" if event.lossy_states else ""
-        text = f"{event.doing}: {event.states:,} states, {event.rate_s:,.0f}/s{found}"
+        lossy = f", {event.lossy_states:,} lossy" if event.lossy_states else ""
+        text = f"{event.doing}: {event.states:,} states, {event.rate_s:,.0f}/s{lossy}"
         done = event.states if event.budget.states else min(event.seconds, total or 0)
         bar.update(task, completed=done, text=text)
 

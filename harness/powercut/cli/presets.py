@@ -22,15 +22,15 @@ def presets(names: Sequence[str], json_file: Path | None) -> int:
     from powercut.report.terminal.presets import print_preset, print_presets
     from powercut.scenario.preset import all_presets, find_preset
 
-    found = [find_preset(name.partition("/")[0]) for name in names] or list(all_presets())
+    chosen = [find_preset(name.partition("/")[0]) for name in names] or list(all_presets())
     console = console_beside(json_file)
     if names:
-        for number, preset in enumerate(found):
+        for number, preset in enumerate(chosen):
             if number:
                 console.rule()
             print_preset(console, preset)
     else:
-        print_presets(console, found)
-    dumped = [preset.model_dump(mode="json", by_alias=True) for preset in found]
+        print_presets(console, chosen)
+    dumped = [preset.model_dump(mode="json", by_alias=True) for preset in chosen]
     write_json(json.dumps(dumped, indent=1, ensure_ascii=False), json_file)
     return 0

@@ -30,19 +30,19 @@ def find_scenarios(given: Sequence[str]) -> list[Path]:
     """The files that `given` means; first-light if it is empty.  Raises UsageError."""
     if not given:
         return [_by_name("first-light")]
-    found: list[Path] = []
+    paths: list[Path] = []
     for text in given:
         path = Path(text)
         if path.is_dir():
             files = sorted(path.rglob("*.yaml"))
             if not files:
                 raise UsageError(f"{path}: there is no scenario (*.yaml) in this folder")
-            found += files
+            paths += files
         elif path.is_file():
-            found.append(path)
+            paths.append(path)
         else:
-            found.append(_by_name(text))
-    return found
+            paths.append(_by_name(text))
+    return paths
 
 
 def _by_name(text: str) -> Path:

@@ -147,7 +147,7 @@ def carried(evidence: Evidence, *, first_lsn: int = 1) -> list[Carried]:
     worst = _exposure_without(evidence, hang, hang.hangs, first_lsn)
     suspects = worst.lsn[worst.exposed & ~exposed]
     by_promise = _records_by_promise(evidence, hang, suspects)
-    found = []
+    parts = []
     for group in _apart(by_promise):
         late = hang.hangs & np.isin(hang.promise, group)
         report = _exposure_without(evidence, hang, late, first_lsn)
@@ -156,8 +156,8 @@ def carried(evidence: Evidence, *, first_lsn: int = 1) -> list[Carried]:
             at = at[report.exposed[at]]
             if len(at):
                 longest_ns = int(report.exposed_ns[at].max())
-                found.append(Carried(promise, ranges_of(report.lsn[at]), longest_ns))
-    return sorted(found, key=lambda one: one.promise)
+                parts.append(Carried(promise, ranges_of(report.lsn[at]), longest_ns))
+    return sorted(parts, key=lambda one: one.promise)
 
 
 def delayed(sets: DurabilitySets, hang: Dependence, which: Mask) -> DurabilitySets:

@@ -56,20 +56,20 @@ def events(space: StateSpace, kinds: Sequence[InstantKind]) -> I64:
     """
     requests = space.timeline.requests
     flush = requests.kind == RequestKind.FLUSH
-    found = [np.empty(0, dtype=np.int64)]
+    instants_of_kinds = [np.empty(0, dtype=np.int64)]
     for kind in kinds:
         match kind:
             case InstantKind.FLUSH:
-                found.append(space.completed_ns[flush])
+                instants_of_kinds.append(space.completed_ns[flush])
             case InstantKind.FUA:
-                found.append(space.completed_ns[requests.fua & ~flush])
+                instants_of_kinds.append(space.completed_ns[requests.fua & ~flush])
             case InstantKind.COMPLETION:
-                found.append(space.completed_ns)
+                instants_of_kinds.append(space.completed_ns)
             case InstantKind.SUBMISSION:
-                found.append(requests.submitted_ns)
+                instants_of_kinds.append(requests.submitted_ns)
             case InstantKind.ACK if space.claims is not None:
-                found.append(space.claims.ack_ns)
-    instants = np.concatenate(found)
+                instants_of_kinds.append(space.claims.ack_ns)
+    instants = np.concatenate(instants_of_kinds)
     instants = instants[instants < _end_ns(space)] + 1
     return np.unique(instants)
 

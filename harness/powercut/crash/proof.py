@@ -50,5 +50,5 @@ def _began(evidence: Evidence, durable_ns: I64) -> I64:
     """
     requests = evidence.timeline.requests
     order = np.argsort(requests.completed_ns, kind="stable")
-    found = np.searchsorted(requests.completed_ns, durable_ns, sorter=order)
-    return np.asarray(requests.submitted_ns[order[found]], dtype=np.int64)
+    position = np.searchsorted(requests.completed_ns, durable_ns, sorter=order)
+    return np.asarray(requests.submitted_ns[order[position]], dtype=np.int64)

@@ -112,7 +112,7 @@ def scan(
         layout=layout,
         deep=deep,
     )
-    found: list[tuple[I64, I64, I64, I64]] = []
+    pieces: list[tuple[I64, I64, I64, I64]] = []
     scanned = 0
     for writes, starts, rows in _blocks(timeline):
         scanned += rows.nbytes
@@ -120,11 +120,11 @@ def scan(
         if len(position):
             which = np.searchsorted(starts, position, side="right") - 1
             disk = timeline.requests.offset[writes] // wal.CHUNK - starts
-            found.append((writes[which], disk[which] + position, chunk, count))
-    if not found:
+            pieces.append((writes[which], disk[which] + position, chunk, count))
+    if not pieces:
         empty = np.empty(0, dtype=np.int64)
         return Runs(empty, empty, empty, empty, scanned)
-    write, place, chunk, count = (np.concatenate(column) for column in zip(*found, strict=True))
+    write, place, chunk, count = (np.concatenate(column) for column in zip(*pieces, strict=True))
     return Runs(write, place, chunk, count, scanned)
 
 

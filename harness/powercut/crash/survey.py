@@ -98,11 +98,11 @@ class Survey(Exploration):
                 tried = 0
                 for instant in islice(orders[name], _TRIES):
                     tried += 1
-                    found = list(self._look(instant, name))
+                    states = list(self._look(instant, name))
                     if self._full:
                         return
-                    yield from found
-                    if found:
+                    yield from states
+                    if states:
                         break
                 if not tried:
                     del orders[name]

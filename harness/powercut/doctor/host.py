@@ -160,8 +160,8 @@ def _capture_disk(*, fresh: bool) -> Probe:
         )
     except _Absent as absent:
         return Probe(name, False, "does not load", str(absent), REBUILD, needed=True)
-    found = f"nbdkit loads it (plugin {fields.get('name', 'without a name')})"
-    return Probe(name, True, found, needed=True)
+    version = f"nbdkit loads it (plugin {fields.get('name', 'without a name')})"
+    return Probe(name, True, version, needed=True)
 
 
 def _guest_image(*, fresh: bool) -> Probe:
@@ -271,10 +271,10 @@ def _btrfs_progs(*, fresh: bool) -> Probe:
 
 def _sandbox(*, fresh: bool) -> Probe:
     del fresh
-    found = try_sandboxes()
-    if not found.none:
-        return Probe("sandbox", True, f"tools that work on images run in {found}")
-    limit = f"{found.none}: no mkfs options of a scenario, no image format but raw"
+    sandboxes = try_sandboxes()
+    if not sandboxes.none:
+        return Probe("sandbox", True, f"tools that work on images run in {sandboxes}")
+    limit = f"{sandboxes.none}: no mkfs options of a scenario, no image format but raw"
     return Probe("sandbox", False, "nothing usable", limit, SANDBOX_REMEDY)
 
 
@@ -284,12 +284,12 @@ def _disk_space(*, fresh: bool) -> Probe:
     for label, folder in (("results", RESULTS), ("build", BUILD)):
         there = next(path for path in (folder, *folder.parents) if path.exists())
         free[label] = shutil.disk_usage(there).free
-    found = ", ".join(f"{size / _GIB:.1f} GiB free for {name}" for name, size in free.items())
+    free_text = ", ".join(f"{size / _GIB:.1f} GiB free for {name}" for name, size in free.items())
     if min(free.values()) >= _SPACE_NEEDED:
-        return Probe("disk space", True, found, needed=True)
+        return Probe("disk space", True, free_text, needed=True)
     limit = f"less than {_SPACE_NEEDED // _GIB} GiB: recordings may not fit"
     remedy = f"delete old runs in {RESULTS}, or rm -r {BUILD}: what it held is made again"
-    return Probe("disk space", False, found, limit, remedy, needed=True)
+    return Probe("disk space", False, free_text, limit, remedy, needed=True)
 
 
 def _memory(*, fresh: bool) -> Probe:
@@ -297,11 +297,11 @@ def _memory(*, fresh: bool) -> Probe:
     fields = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
     available = int(fields["MemAvailable"].split()[0]) * 1024
     processors = len(os.sched_getaffinity(0))
-    found = f"{available / _GIB:.1f} GiB available, {processors} processors"
+    memory_text = f"{available / _GIB:.1f} GiB available, {processors} processors"
     if available >= _MEMORY_NEEDED:
-        return Probe("memory", True, found, needed=True)
+        return Probe("memory", True, memory_text, needed=True)
     limit = f"less than {_MEMORY_NEEDED >> 20} MiB: a guest and its disk may not fit"
-    return Probe("memory", False, found, limit, "close what uses it", needed=True)
+    return Probe("memory", False, memory_text, limit, "close what uses it", needed=True)
 
 
 _PROBES: Final[Mapping[str, Callable[..., Probe]]] = {

@@ -191,9 +191,9 @@ def _holds(
     return tuple(names)
 
 
-def _by_bytes(one: AuditedPromise, found: Carried) -> AuditedPromise:
-    longest_ms = round(found.longest_ns / 1e6, 3)
-    update = {"worth": Worth.CARRIES, "lsns": found.lsns, "longest_ms": longest_ms}
+def _by_bytes(one: AuditedPromise, carried: Carried) -> AuditedPromise:
+    longest_ms = round(carried.longest_ns / 1e6, 3)
+    update = {"worth": Worth.CARRIES, "lsns": carried.lsns, "longest_ms": longest_ms}
     return one.model_copy(update=update)
 
 

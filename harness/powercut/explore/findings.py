@@ -103,9 +103,9 @@ class FindingCollector:
         """Every required record that did not come back in some state."""
         return {
             lsn
-            for (kind, verdict), found in self._kinds.items()
+            for (kind, verdict), of_kind in self._kinds.items()
             if kind in LOSS_KINDS and verdict is Verdict.LOSSY
-            for lsn in found.lsns
+            for lsn in of_kind.lsns
         }
 
     def findings(self, save: Save, confirm: Confirm | None) -> tuple[ExplorationFinding, ...]:
@@ -113,24 +113,24 @@ class FindingCollector:
 
         With `confirm`, a loss that it bears out in none of its first states is INCONCLUSIVE.
         """
-        found = [
+        found_kinds = [
             self._finding(kind, verdict, of_kind, save, confirm)
             for (kind, verdict), of_kind in self._kinds.items()
         ]
-        return tuple(sorted(found, key=lambda one: (-one.verdict, -one.states)))
+        return tuple(sorted(found_kinds, key=lambda one: (-one.verdict, -one.states)))
 
     def _finding(
         self,
         kind: FindingKind,
         verdict: Verdict,
-        found: _Kind,
+        of_kind: _Kind,
         save: Save,
         confirm: Confirm | None,
     ) -> ExplorationFinding:
         examples = []
         asked = confirm if verdict is Verdict.LOSSY else None
         borne_out = asked is None
-        for number, (state, finding) in enumerate(found.examples):
+        for number, (state, finding) in enumerate(of_kind.examples):
             told: tuple[Confirmed, str] = ("not tried", "")
             if asked and not borne_out and number < _CONFIRMED_MAX:
                 told = asked(state, finding)
@@ -152,11 +152,11 @@ class FindingCollector:
         return ExplorationFinding(
             kind=kind,
             verdict=verdict if borne_out else Verdict.INCONCLUSIVE,
-            states=found.states,
-            distinct=max(len(found.distinct), len(examples)),
-            lsns=lsn_ranges(found.lsns),
-            by_policy=dict(found.by_policy),
-            torn_within=found.torn_within,
+            states=of_kind.states,
+            distinct=max(len(of_kind.distinct), len(examples)),
+            lsns=lsn_ranges(of_kind.lsns),
+            by_policy=dict(of_kind.by_policy),
+            torn_within=of_kind.torn_within,
             examples=tuple(examples),
         )
 

@@ -52,16 +52,16 @@ class Budget:
     @staticmethod
     def parse(text: str) -> Budget:
         """`10000` (states), `90s`, `5m` or `1h`.  Raises UsageError."""
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|min|h|)", text.strip())
-        number = float(found.group(1)) if found else 0.0
-        if not found or not number or (not found.group(2) and not number.is_integer()):
+        amount = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|min|h|)", text.strip())
+        number = float(amount.group(1)) if amount else 0.0
+        if not amount or not number or (not amount.group(2) and not number.is_integer()):
             raise UsageError(
                 f"budget {text!r}: neither a number of states nor a time",
                 hint="for example 10000, 60s, 5m",
             )
-        if not found.group(2):
+        if not amount.group(2):
             return Budget(states=int(number))
-        return Budget(seconds=number * {"s": 1, "m": 60, "min": 60, "h": 3600}[found.group(2)])
+        return Budget(seconds=number * {"s": 1, "m": 60, "min": 60, "h": 3600}[amount.group(2)])
 
     def first_share(self, *, after: int, depth: int) -> Budget:
         """What is for states of the recording itself; the rest is for states of recoveries."""

@@ -64,12 +64,12 @@ class StateImages:
         ]
 
     def _of(self, write: int) -> ImageWrite:
-        found = self._whole.get(write)
-        if found is None:
+        write_of_image = self._whole.get(write)
+        if write_of_image is None:
             (applied,) = self._space.image_writes(_only(self._space, write))
-            found = ImageWrite(applied.offset, applied.length, applied.data)
-            self._whole[write] = found
-        return found
+            write_of_image = ImageWrite(applied.offset, applied.length, applied.data)
+            self._whole[write] = write_of_image
+        return write_of_image
 
 
 def _only(space: StateSpace, write: int) -> CrashState:
@@ -110,15 +110,15 @@ class AnswerCache:
 
     def find(self) -> Observation | None:
         """The answer of an earlier state that cannot differ from that of the current one."""
-        found = self._by_disk.get(self.disk)
-        if found is not None:
-            return found
+        observation = self._by_disk.get(self.disk)
+        if observation is not None:
+            return observation
         for reads in reversed(self._by_reads):
             pages, answers = self._by_reads[reads]
-            found = answers.get(self._content(pages))
-            if found is not None:
+            observation = answers.get(self._content(pages))
+            if observation is not None:
                 self._by_reads[reads] = self._by_reads.pop(reads)
-                return found
+                return observation
         return None
 
     def learn(self, reads: Reads | None, observation: Observation) -> None:

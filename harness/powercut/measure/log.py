@@ -71,10 +71,10 @@ def account(timeline: Timeline) -> DiskAccount:
 
 
 def _mark(timeline: Timeline, name: str) -> int:
-    found = [int(at) for at, mark in timeline.marks if mark == name]
-    if len(found) != 1:
-        raise DamagedRecording(f"the disk log of a measurement has {len(found)} marks '{name}'")
-    return found[0]
+    instants = [int(at) for at, mark in timeline.marks if mark == name]
+    if len(instants) != 1:
+        raise DamagedRecording(f"the disk log of a measurement has {len(instants)} marks '{name}'")
+    return instants[0]
 
 
 def _flushed(requests: Requests, end: int) -> Mask:

@@ -86,9 +86,9 @@ def read_recovery_log(trial: TrialDir, record: TrialRecord, *, verify_payloads: 
 
 def read_acks(trial: TrialDir) -> RecordedHistory:
     """What was acknowledged.  Raises DamagedRecording, also for another recording's history."""
-    found = history_of(trial.history, evidence_bytes(trial.history).tobytes())
-    check_digest(trial.history, found.digest, trial.read_binding())
-    return found
+    recorded = history_of(trial.history, evidence_bytes(trial.history).tobytes())
+    check_digest(trial.history, recorded.digest, trial.read_binding())
+    return recorded
 
 
 def read_lines(trial: TrialDir) -> tuple[Packet, ...]:

@@ -95,17 +95,17 @@ class Places:
 
     def parts(self, offset: int, payload: bytes) -> list[Part]:
         """What the write of `payload` at `offset` holds, in order, neighbours merged."""
-        found: list[Part] = []
+        places: list[Part] = []
         for begin in range(0, len(payload), _SECTOR):
             sector = payload[begin : begin + _SECTOR]
             what = self._name(offset + begin, sector)
             if what is None:  # nothing of its own: it goes on with what stands before it
-                what = found[-1].what if found else self._unknown
-            if found and found[-1].what == what:
-                found[-1] = Part(found[-1].begin, offset + begin + len(sector), what)
+                what = places[-1].what if places else self._unknown
+            if places and places[-1].what == what:
+                places[-1] = Part(places[-1].begin, offset + begin + len(sector), what)
             else:
-                found.append(Part(offset + begin, offset + begin + len(sector), what))
-        return found
+                places.append(Part(offset + begin, offset + begin + len(sector), what))
+        return places
 
     def _name(self, at: int, sector: bytes) -> str | None:
         region = self._region(at)

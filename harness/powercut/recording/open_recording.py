@@ -128,14 +128,14 @@ def find_recording(path: Path) -> TrialDir:
     latest = path / "latest"
     if latest.is_dir():
         path = latest.resolve()
-    found = [each.parent for each in sorted(path.glob(f"**/{TRIAL_FILE}"))]
-    if len(found) == 1:
-        return TrialDir(found[0], _run_of(found[0]))
-    if found:
-        listed = ", ".join(str(each.relative_to(path)) for each in found[:8])
-        more = f" and {len(found) - 8} more" if len(found) > 8 else ""
+    recordings = [each.parent for each in sorted(path.glob(f"**/{TRIAL_FILE}"))]
+    if len(recordings) == 1:
+        return TrialDir(recordings[0], _run_of(recordings[0]))
+    if recordings:
+        listed = ", ".join(str(each.relative_to(path)) for each in recordings[:8])
+        more = f" and {len(recordings) - 8} more" if len(recordings) > 8 else ""
         raise UsageError(
-            f"{path}: {len(found)} recordings are in this folder",
+            f"{path}: {len(recordings)} recordings are in this folder",
             hint=f"give one of them: {listed}{more}",
         )
     raise UsageError(

@@ -115,11 +115,11 @@ def _message(recording: Recording, state: CrashState) -> str:
 
 def find_busybox() -> Path:
     """A busybox that needs no libraries.  Raises HostError with a remedy."""
-    found = shutil.which("busybox", path=f"{os.environ.get('PATH', '')}:/bin:/usr/bin")
-    if found is None or not is_static(Path(found).read_bytes()):
-        what = "is not installed" if found is None else f"is not static: {found}"
+    busybox = shutil.which("busybox", path=f"{os.environ.get('PATH', '')}:/bin:/usr/bin")
+    if busybox is None or not is_static(Path(busybox).read_bytes()):
+        what = "is not installed" if busybox is None else f"is not static: {busybox}"
         raise HostError(f"busybox {what}", hint="apt-get install busybox-static")
-    return Path(found)
+    return Path(busybox)
 
 
 def is_static(program: bytes) -> bool:

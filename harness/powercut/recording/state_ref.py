@@ -101,10 +101,10 @@ def _ranges(value: Any) -> tuple[LsnRange, ...]:
 def _unpacked(data: str) -> bytes:
     """What was compressed, unless it is more than a second cut can have written at once."""
     unpacker = zlib.decompressobj()
-    found = unpacker.decompress(base64.b64decode(data, validate=True), _OVERLAY_MAX)
+    plain = unpacker.decompress(base64.b64decode(data, validate=True), _OVERLAY_MAX)
     if unpacker.unconsumed_tail or not unpacker.eof:
         raise ValueError(f"a piece of more than {_OVERLAY_MAX} bytes, or cut off")
-    return found
+    return plain
 
 
 def parse(value: object) -> CrashState:
@@ -167,15 +167,15 @@ def load(trial: TrialDir, name: str) -> CrashState:
     is not what it was.
     """
     known = saved(trial)
-    found = [one for one in known if one.startswith(name)] if re.fullmatch(r"\w+", name) else []
-    if len(found) == 1:
-        state = load_file(path_of(trial, found[0]))
-        if state_id(state) != found[0]:
-            raise DamagedRecording(f"{path_of(trial, found[0])}: holds state {state_id(state)}")
+    matching = [one for one in known if one.startswith(name)] if re.fullmatch(r"\w+", name) else []
+    if len(matching) == 1:
+        state = load_file(path_of(trial, matching[0]))
+        if state_id(state) != matching[0]:
+            raise DamagedRecording(f"{path_of(trial, matching[0])}: holds state {state_id(state)}")
         return state
-    if not found and Path(name).is_file():
+    if not matching and Path(name).is_file():
         return load_file(Path(name))
-    what = "more than one state begins" if found else "no state kept beside the recording begins"
+    what = "more than one state begins" if matching else "no state kept beside the recording begins"
     raise UsageError(
         f"{what} with {name!r}",
         hint=f"kept are: {', '.join(known)}"

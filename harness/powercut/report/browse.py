@@ -159,14 +159,14 @@ def server(root: Path, port: int) -> ThreadingHTTPServer:
                 self.send_error(HTTPStatus.FORBIDDEN, "only localhost is answered")
                 return
             try:
-                found = answer(root, self.path)
+                page = answer(root, self.path)
             except (PowercutError, OSError) as error:
                 self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR, "not readable", str(error))
                 return
-            if found is None:
+            if page is None:
                 self.send_error(HTTPStatus.NOT_FOUND)
                 return
-            kind, body = found
+            kind, body = page
             self.send_response(HTTPStatus.OK)
             for header, value in (
                 ("Content-Type", kind),

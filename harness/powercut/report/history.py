@@ -177,11 +177,11 @@ class Series:
 
     @cached_property
     def _values(self) -> dict[CostName, list[float]]:
-        found: defaultdict[CostName, list[float]] = defaultdict(list)
+        values: defaultdict[CostName, list[float]] = defaultdict(list)
         for night in self.nights:
             for name, value in night.costs.items():
-                found[name].append(value)
-        return dict(found)
+                values[name].append(value)
+        return dict(values)
 
     def corrected(self, name: CostName) -> list[float | None]:
         """A cost over all runs, each divided by its pace; None where a run has none."""
@@ -232,13 +232,13 @@ class Series:
                 moved[name] = (median(earlier), values[-1], own)
         pooled = _spread([now - usual for usual, now, _ in moved.values()], centre=0.0)
         pace = self.paces[-1] or 1.0
-        found = []
+        changes = []
         for name, (usual, now, own) in moved.items():
             noise = max(math.log(NOISE_MIN), SPREADS * max(own, pooled))
             if abs(now - usual) > noise:
                 was, is_now = math.exp(usual) * pace, math.exp(now) * pace
-                found.append(CostChange(name, was, is_now, math.exp(noise)))
-        yield from sorted(found, key=lambda change: -abs(math.log(change.factor)))
+                changes.append(CostChange(name, was, is_now, math.exp(noise)))
+        yield from sorted(changes, key=lambda change: -abs(math.log(change.factor)))
 
 
 def _spread(values: Sequence[float], centre: float | None = None) -> float:

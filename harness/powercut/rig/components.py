@@ -28,12 +28,14 @@ from powercut.store.certify_order import RunComponents
 
 def components_of(rig: Rig, cells: Iterable[Cell]) -> RunComponents:
     """What `cells` will run on.  Raises HostError if a part cannot be had."""
-    found: dict[Component, int] = {}
+    components: dict[Component, int] = {}
     by_cell: dict[str, tuple[int, ...]] = {}
     for cell in cells:
         if commands.on_host_files(cell.parameters):
             parts = _on_host_files(cell.parameters)
-            by_cell[cell.name] = tuple(found.setdefault(part, len(found)) for part in parts)
+            by_cell[cell.name] = tuple(
+                components.setdefault(part, len(components)) for part in parts
+            )
             continue
         spec = rig.machine_spec(cell.parameters, Path("disk"))
         machine = rig.backend_of(cell.parameters).identity(spec)
@@ -43,8 +45,8 @@ def components_of(rig: Rig, cells: Iterable[Cell]) -> RunComponents:
         parts.append(_host_kernel())
         if _explores_in_uml(cell.parameters):
             parts.append(_recovery_kernel())
-        by_cell[cell.name] = tuple(found.setdefault(part, len(found)) for part in parts)
-    return RunComponents(components=tuple(found), cells=by_cell)
+        by_cell[cell.name] = tuple(components.setdefault(part, len(components)) for part in parts)
+    return RunComponents(components=tuple(components), cells=by_cell)
 
 
 def _on_host_files(parameters: Parameters) -> list[Component]:

@@ -97,5 +97,5 @@ def _made(name: str, order: EngineOrder) -> _Lendable:
 
 
 def _identity(base: Path) -> tuple[int, int, int, int]:
-    found = base.stat()
-    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+    status = base.stat()
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)

@@ -33,7 +33,7 @@ def write_image(base: Path, writes: Sequence[ImageWrite], target: Path) -> None:
 
 def _filled(fd: int, size: int) -> list[tuple[int, int]]:
     """Where the file is not a hole."""
-    found = []
+    filled = []
     position = 0
     while position < size:
         try:
@@ -41,8 +41,8 @@ def _filled(fd: int, size: int) -> list[tuple[int, int]]:
         except OSError:  # ENXIO: nothing but a hole is left
             break
         position = os.lseek(fd, begin, os.SEEK_HOLE)
-        found.append((begin, position))
-    return found
+        filled.append((begin, position))
+    return filled
 
 
 def _copy(old: int, new: int, begin: int, end: int) -> None:

@@ -20,5 +20,5 @@ def recovery_kernel(name: str) -> UmlKernel:
     """
     if name == HOST:
         return host_kernel()
-    found = suite_uml(name, deadline=time.monotonic() + _FETCH_S)
-    return UmlKernel(name, found.program, found.modules, found.libraries)
+    kernel = suite_uml(name, deadline=time.monotonic() + _FETCH_S)
+    return UmlKernel(name, kernel.program, kernel.modules, kernel.libraries)

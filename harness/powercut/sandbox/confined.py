@@ -145,8 +145,8 @@ def only_writing_to(folder: Path, *files: Path) -> list[str]:
 
 def find_tool(name: str) -> Path | None:
     """Where the tool is; Debian keeps those of file systems out of ordinary users' PATH."""
-    found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
-    return Path(found).absolute() if found else None
+    tool = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+    return Path(tool).absolute() if tool else None
 
 
 def _run(

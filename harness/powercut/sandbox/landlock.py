@@ -72,8 +72,8 @@ def _known(by_abi: dict[int, int], abi: int) -> int:
 
 def abi_version() -> int:
     """The kernel's version of Landlock, from 1.  Raises OSError if it has none."""
-    found = _libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _GET_VERSION)
-    return _checked(int(found), "landlock")
+    version = _libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _GET_VERSION)
+    return _checked(int(version), "landlock")
 
 
 def confine(read: list[str], write: list[str], fill: list[str]) -> None:

@@ -50,7 +50,7 @@ def _without_axes(
     Else one that is called by a version would run on another, and the same combination would
     count several times.
     """
-    found: list[dict[str, Any]] = []
+    kept: list[dict[str, Any]] = []
     for cell in cells:
         rest = {key: value for key, value in cell.items() if key not in axes}
         gone = {
@@ -61,9 +61,9 @@ def _without_axes(
         }
         words = [word for word in str(cell["name"]).split(",") if word not in gone]
         rest["name"] = ",".join(words) or name
-        if rest not in found:
-            found.append(rest)
-    return found
+        if rest not in kept:
+            kept.append(rest)
+    return kept
 
 
 def _check(key: str, values: Sequence[Any]) -> None:

@@ -93,11 +93,11 @@ def _matrix(settings: dict[str, Any], description: str) -> dict[str, Any]:
 
 def _dotted(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
     """The schema of every setting that a cell may override, by dotted key."""
-    found: dict[str, Any] = {}
+    schemas: dict[str, Any] = {}
     for group, models in GROUPS.items():
         for model in models:
             for key, value in definitions[model.__name__]["properties"].items():
-                found.setdefault(f"{group}.{key}", value)
-    found["workload.kind"] = {**found["workload.kind"], "enum": list(KINDS)}
-    found["workload.kind"].pop("const", None)
-    return found | {key: schema["properties"][key] for key in SINGLE}
+                schemas.setdefault(f"{group}.{key}", value)
+    schemas["workload.kind"] = {**schemas["workload.kind"], "enum": list(KINDS)}
+    schemas["workload.kind"].pop("const", None)
+    return schemas | {key: schema["properties"][key] for key in SINGLE}

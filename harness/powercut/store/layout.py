@@ -122,13 +122,13 @@ class ResultDir:
 
     def measurements(self) -> tuple[Measurement, ...]:
         """All measurements, in order of the names of their folders; raises DamagedRecording."""
-        found = sorted(self.path.glob("measurements/*/measurement.json"))
-        return tuple(read_model(path, Measurement) for path in found)
+        files = sorted(self.path.glob("measurements/*/measurement.json"))
+        return tuple(read_model(path, Measurement) for path in files)
 
     def trials(self) -> tuple[TrialDir, ...]:
         """All trials that left a folder, controls included, in order of their names."""
-        found = sorted(self.path.glob("c*/*/*/trial.json"))
-        return tuple(TrialDir(path.parent, self.path) for path in found)
+        records = sorted(self.path.glob("c*/*/*/trial.json"))
+        return tuple(TrialDir(path.parent, self.path) for path in records)
 
     def at(self, relative: str) -> TrialDir:
         """The trial that verdict.json names by `relative`.

@@ -21,15 +21,15 @@ def read_measured(run: ResultDir, cell: str, parameters: Parameters) -> Measurem
     Raises DamagedRecording, also if what is there was measured of another cell.
     """
     path = run.measurement(cell) / MEASUREMENT_FILE
-    found = find_model(path, Measurement)
-    if found is None:
+    measurement = find_model(path, Measurement)
+    if measurement is None:
         return None
-    if (found.cell, found.parameters) != (cell, parameters):
+    if (measurement.cell, measurement.parameters) != (cell, parameters):
         raise DamagedRecording(
-            f"{path}: it was measured of {found.cell}, or with other settings",
+            f"{path}: it was measured of {measurement.cell}, or with other settings",
             hint="remove its folder: `powercut certify --resume` measures the cell again",
         )
-    return found
+    return measurement
 
 
 def drop_measured_evidence(run: ResultDir, cell: str) -> None:

@@ -233,8 +233,8 @@ def pack(folder: Path, run_id: bytes) -> None:
     Every byte is compared before a file is removed; a pack that would not give the same bytes
     is an error.  Raises HostError and DamagedRecording.
     """
-    found = [folder / name for name in PACKABLE if (folder / name).is_file()]
-    files = [path for path in found if path.stat().st_size <= SIZE_MAX]
+    packable = [folder / name for name in PACKABLE if (folder / name).is_file()]
+    files = [path for path in packable if path.stat().st_size <= SIZE_MAX]
     if not files or (folder / PACK).is_file():
         _remove(folder, {path.name for path in files} & set(packed_names(folder)))
         return

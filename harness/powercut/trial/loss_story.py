@@ -49,10 +49,10 @@ def _chosen(report: ExposureReport, lost: Sequence[LsnRange], cut_ns: int) -> in
     gone &= report.ack_ns <= cut_ns
     carried = gone & (report.write >= 0)
     for wanted in (carried & report.exposed, carried, gone):
-        found = np.flatnonzero(wanted)
-        clear = found[report.ack_ns[found] < cut_ns - _CLEAR_NS]
-        if len(found):
-            return int(clear[-1] if len(clear) else found[-1])
+        indices = np.flatnonzero(wanted)
+        clear = indices[report.ack_ns[indices] < cut_ns - _CLEAR_NS]
+        if len(indices):
+            return int(clear[-1] if len(clear) else indices[-1])
     return None
 
 
@@ -111,10 +111,10 @@ class _Telling:
         requests = self._requests
         begin = self._ack_ns if self._write < 0 else int(requests.submitted_ns[self._write])
         chosen = (requests.kind == RequestKind.FLUSH) & (requests.submitted_ns >= begin)
-        found = np.flatnonzero(chosen & (requests.submitted_ns <= self._cut_ns)).tolist()
+        flushes = np.flatnonzero(chosen & (requests.submitted_ns <= self._cut_ns)).tolist()
         ignored = self._contract.flush is Honour.IGNORED
-        for number, index in enumerate(found[:_FLUSHES]):
-            more = len(found) - _FLUSHES if number == _FLUSHES - 1 else 0
+        for number, index in enumerate(flushes[:_FLUSHES]):
+            more = len(flushes) - _FLUSHES if number == _FLUSHES - 1 else 0
             told = "a flush reaches the disk" + (", which ignores it" if ignored else "")
             if more > 0:
                 told += f"; {more:,} more follow before the cut"

@@ -59,8 +59,8 @@ def _end(before: frozenset[int]) -> None:
 
 
 def _children() -> list[int]:
-    found: list[int] = []
+    children: list[int] = []
     for task in Path("/proc/self/task").iterdir():
         with suppress(FileNotFoundError):  # a thread that has ended meanwhile
-            found += map(int, (task / "children").read_text().split())
-    return found
+            children += map(int, (task / "children").read_text().split())
+    return children

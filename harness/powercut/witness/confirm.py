@@ -50,10 +50,10 @@ def seen_again(trial: TrialDir, result: TrialResult) -> bool:
 
     Raises DamagedRecording.
     """
-    found = read_confirmation(trial)
-    if found is None or not found.confirmed:
+    confirmation = read_confirmation(trial)
+    if confirmation is None or not confirmation.confirmed:
         return False
-    return {lsn for span in found.lsns for lsn in span} == _live_lsns(result)
+    return {lsn for span in confirmation.lsns for lsn in span} == _live_lsns(result)
 
 
 def confirm(trial: TrialDir, result: TrialResult) -> Confirmation:

@@ -115,12 +115,12 @@ def _explore(
             if end is not None and time.monotonic() >= end:
                 stopped = True
                 break
-            found = judge.judge(state)
+            judgement = judge.judge(state)
             checked += 1
-            if found.verdict is Verdict.LOSSY:
+            if judgement.verdict is Verdict.LOSSY:
                 lossy.append(state)
-                lost |= found.lsns
-            elif found.verdict is Verdict.INCONCLUSIVE:
+                lost |= judgement.lsns
+            elif judgement.verdict is Verdict.INCONCLUSIVE:
                 unknown += 1
             progress(checked)
     coverage = exploration.coverage()

@@ -104,20 +104,20 @@ def parts_of(
     payload = timeline.payload(write).tobytes()
     start = int(timeline.requests.offset[write])
     named = places.parts(start, payload)
-    found: list[WitnessPart] = []
+    parts: list[WitnessPart] = []
     for begin, end in ranges:
         for part in named:
             low, high = max(begin, part.begin), min(end, part.end)
             if low < high:
-                found += _with_records(recording, write, low, high, part.what)
-    if len(found) > _SHOWN_PARTS:
-        rest = found[_SHOWN_PARTS:]
+                parts += _with_records(recording, write, low, high, part.what)
+    if len(parts) > _SHOWN_PARTS:
+        rest = parts[_SHOWN_PARTS:]
         more = f"{len(rest)} more stretches"
-        found = [
-            *found[:_SHOWN_PARTS],
+        parts = [
+            *parts[:_SHOWN_PARTS],
             WitnessPart(begin=rest[0].begin, end=rest[-1].end, what=more),
         ]
-    return found
+    return parts
 
 
 def _with_records(
@@ -226,11 +226,11 @@ def _flushes(recording: Recording, begin: int, instant: int) -> list[WitnessEven
     requests = recording.timeline.requests
     chosen = (requests.kind == RequestKind.FLUSH) & (requests.submitted_ns < instant)
     chosen &= recording.space.completed_ns >= begin
-    found = np.flatnonzero(chosen)
+    flushes = np.flatnonzero(chosen)
     ignored = recording.timeline.contract.flush is Honour.IGNORED
     events = []
-    for number, index in enumerate(found[:_SHOWN_FLUSHES].tolist()):
-        more = len(found) - _SHOWN_FLUSHES if number == _SHOWN_FLUSHES - 1 else 0
+    for number, index in enumerate(flushes[:_SHOWN_FLUSHES].tolist()):
+        more = len(flushes) - _SHOWN_FLUSHES if number == _SHOWN_FLUSHES - 1 else 0
         text = "a flush is sent" + (f"; {more} more follow before the cut" if more > 0 else "")
         events.append(
             WitnessEvent(

@@ -265,14 +265,14 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "elsewhere-will-do",
-            "(not found or layout.slot_of(found.first) != part.slot)",
-            "not found",
+            "(not records or layout.slot_of(records.first) != part.slot)",
+            "not records",
             "a record in another one's slot counts",
         ),
         (
             "phantoms-unseen",
-            "    if found and found.last > attempted:",
-            "    if found and found.last > attempted + 1:",
+            "    if records and records.last > attempted:",
+            "    if records and records.last > attempted + 1:",
             "one record more than was attempted is lawful",
         ),
         (

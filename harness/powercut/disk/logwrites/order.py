@@ -32,9 +32,9 @@ def overlaps(
 
     `group` must not fall from element to element; start and length are in sectors.
     """
-    found = np.zeros(len(group), np.bool_)
+    overlapping = np.zeros(len(group), np.bool_)
     if len(group) < 2:
-        return found
+        return overlapping
     order = np.lexsort((start, group))
     group, begin, end = group[order], start[order], (start + length)[order]
     same = group[1:] == group[:-1]
@@ -46,10 +46,10 @@ def overlaps(
         raise OverflowError("too many epochs on too large a disk")
     lift = dense.astype(np.int64) * span
     highest = np.maximum.accumulate(end + lift)
-    found[1:] = same & (begin[1:] + lift[1:] < highest[:-1])
-    found[:-1] |= same & (begin[1:] < end[:-1])
-    result = np.empty_like(found)
-    result[order] = found
+    overlapping[1:] = same & (begin[1:] + lift[1:] < highest[:-1])
+    overlapping[:-1] |= same & (begin[1:] < end[:-1])
+    result = np.empty_like(overlapping)
+    result[order] = overlapping
     return result
 
 

@@ -127,11 +127,11 @@ def _ended(walker: _Walker, dialect: Dialect, counted: int) -> tuple[bool, tuple
 
 def _with_doubts(log: LogWrites) -> LogWrites:
     """Adds what the order of the entries leaves open."""
-    found = order_doubts(log)
-    if not found:
+    doubts = order_doubts(log)
+    if not doubts:
         return log
     values = {name: getattr(log, name) for name in log.__dataclass_fields__}
-    return LogWrites(**{**values, "doubts": log.doubts + found})
+    return LogWrites(**{**values, "doubts": log.doubts + doubts})
 
 
 def _map(path: Path) -> npt.NDArray[np.uint8]:

@@ -284,12 +284,12 @@ def _replay(timeline: Timeline, marks: list[tuple[int, int, bytes]], writer: _Wr
 def _contested(timeline: Timeline, fua: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """True for the writes that overlap another one, if FUA and other writes are mixed at all."""
     requests = timeline.requests
-    found = np.zeros(len(requests), np.bool_)
+    contested = np.zeros(len(requests), np.bool_)
     index = np.flatnonzero(requests.is_write & (requests.length > 0))
     if fua[index].any() and not fua[index].all():
         group = np.zeros(len(index), np.int64)
-        found[index] = overlaps(group, requests.offset[index], requests.length[index])
-    return found
+        contested[index] = overlaps(group, requests.offset[index], requests.length[index])
+    return contested
 
 
 def _without(parts: list[tuple[int, int]], start: int, end: int) -> list[tuple[int, int]]:

@@ -43,14 +43,14 @@ def parse_mirrors(targets: str) -> Mirrors:
 
     Raises HostError if there is no Debian among them.
     """
-    found: dict[str, str] = {}
+    mirrors: dict[str, str] = {}
     for line in targets.splitlines():
         origin, label, uri = [*line.split("|"), "", ""][:3]
         if origin == "Debian" and uri:
-            found.setdefault(label, uri)
-    if "Debian" not in found:
+            mirrors.setdefault(label, uri)
+    if "Debian" not in mirrors:
         raise HostError("this host's apt knows no Debian mirror", hint=_NO_MIRROR)
-    return Mirrors(found["Debian"], found.get("Debian-Security", ""))
+    return Mirrors(mirrors["Debian"], mirrors.get("Debian-Security", ""))
 
 
 def host_mirrors(*, deadline: float) -> Mirrors:
@@ -155,14 +155,14 @@ class SuiteApt:
         uris = self._run("-o", nowhere, "--print-uris", *verb, deadline=deadline)
         names = re.findall(r"^'[^']*' (\S+\.deb) ", uris, re.MULTILINE)
         self._run(*verb, deadline=deadline)
-        found = tuple(self.folder / "archives" / name for name in names)
-        lost = [path.name for path in found if not path.exists()]
-        if lost or not found:
+        archives = tuple(self.folder / "archives" / name for name in names)
+        lost = [path.name for path in archives if not path.exists()]
+        if lost or not archives:
             raise HostError(
                 f"apt did not download {', '.join(lost) or ', '.join(packages)} of {self.suite}",
                 hint=_REMEDY,
             )
-        return found
+        return archives
 
     def _run(self, *argv: str, deadline: float) -> str:
         return run_tool(

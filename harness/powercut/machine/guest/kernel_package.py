@@ -74,12 +74,12 @@ class Kernel:
 
 def exact_packages(depends: str) -> tuple[str, ...]:
     """The packages of one kernel version, from the output of `apt-cache depends`."""
-    found = re.findall(
+    packages = re.findall(
         r"^\s*\|?Depends: (linux-(?:image|binary|base|modules)(?:-unsigned)?-\d\S*)$",
         depends,
         re.MULTILINE,
     )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(packages))
 
 
 def find_packages(flavour: str, *, deadline: float, apt: Sequence[str] = ()) -> tuple[str, ...]:
@@ -257,8 +257,8 @@ def write_image(image: bytes, folder: Path) -> None:
 
 def write_about(kernel: Kernel) -> None:
     """Writes the file by which a kernel is found again."""
-    found = asdict(kernel) | {"folder": "", "modules_recipe": MODULES_RECIPE}
-    (kernel.folder / "kernel.json").write_text(json.dumps(found, indent=1))
+    about = asdict(kernel) | {"folder": "", "modules_recipe": MODULES_RECIPE}
+    (kernel.folder / "kernel.json").write_text(json.dumps(about, indent=1))
 
 
 def module_file(path: Path) -> str:
@@ -299,14 +299,14 @@ def module_name(path: str) -> str:
 
 def parse_dependencies(text: str) -> Dependencies:
     """Reads modules.dep (depmod writes one `path: path path` per module)."""
-    found = Dependencies()
+    dependencies = Dependencies()
     paths = []
     for line in text.splitlines():
         path, _, needs = line.partition(":")
-        found[module_name(path)] = tuple(module_name(need) for need in needs.split())
+        dependencies[module_name(path)] = tuple(module_name(need) for need in needs.split())
         paths.append(path)
-    found.paths = tuple(paths)
-    return found
+    dependencies.paths = tuple(paths)
+    return dependencies
 
 
 def load_order(

@@ -86,10 +86,10 @@ def _release(image: bytes, kernel: Path) -> str:
         (offset,) = struct.unpack_from("<H", image, 0x20E)
         if offset:
             return image[offset + 0x200 :].split(b"\0", 1)[0].split()[0].decode(errors="replace")
-    found = _RELEASE.search(kernel.read_bytes())
-    if found is None:
+    release = _RELEASE.search(kernel.read_bytes())
+    if release is None:
         raise HostError("this kernel does not say which release it is", hint=_WHAT)
-    return found[1].decode(errors="replace")
+    return release[1].decode(errors="replace")
 
 
 def _digest(path: Path) -> str:

@@ -180,7 +180,7 @@ def _uml_is_there(place: Path) -> bool:
 
 def cached_suites() -> tuple[CachedSuite, ...]:
     """The suites of which something is there.  Reads a few small files; needs no network."""
-    found = []
+    suites = []
     for suite in SUITES:
         folder = suite_folder(suite)
         about = _read_about(folder / "qemu")
@@ -195,8 +195,8 @@ def cached_suites() -> tuple[CachedSuite, ...]:
         size += _size(folder / "uml") if uml else 0
         if about or kernels or uml:
             version = str(about["version"]) if about else ""
-            found.append(CachedSuite(suite, version, tuple(kernels), size, uml))
-    return tuple(found)
+            suites.append(CachedSuite(suite, version, tuple(kernels), size, uml))
+    return tuple(suites)
 
 
 def _unpack_qemu(suite: str, debs: Sequence[Path], folder: Path, *, deadline: float) -> None:

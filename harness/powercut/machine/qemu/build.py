@@ -52,10 +52,10 @@ class QemuBuild:
 
 def find_qemu() -> Path:
     """The host's QEMU.  Raises HostError if it is not installed."""
-    found = shutil.which(PROGRAM)
-    if found is None:
+    path = shutil.which(PROGRAM)
+    if path is None:
         raise HostError(f"{PROGRAM} is not installed", hint="apt-get install qemu-system-x86")
-    return Path(found)
+    return Path(path)
 
 
 def examine_qemu(program: Path, *, binary: Path | None = None, libraries: str = "") -> QemuBuild:
@@ -130,10 +130,10 @@ def parse_version(line: str) -> tuple[str, str]:
 
     Raises HostError if that is not what it is.
     """
-    found = re.fullmatch(r"QEMU emulator version (\d\S*)(?: \((.*)\))?", line.strip())
-    if found is None:
+    match = re.fullmatch(r"QEMU emulator version (\d\S*)(?: \((.*)\))?", line.strip())
+    if match is None:
         raise HostError(
             f"this is not QEMU: its --version says {line[:80]!r}",
             hint=f"give a {PROGRAM}",
         )
-    return found[1], found[2] or ""
+    return match[1], match[2] or ""

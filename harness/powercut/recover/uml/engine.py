@@ -259,7 +259,7 @@ class UmlEngine(Closing):
         Read past every cache, so what only a cache holds is not in it.  Works while
         mounted, and that is what it is for.
         """
-        found = []
+        differing = []
         deadline = time.monotonic() + timeout_s
         for offset in range(0, self._origin.size, _SHARE_BYTES):
             length = min(_SHARE_BYTES, self._origin.size - offset)
@@ -269,11 +269,11 @@ class UmlEngine(Closing):
             differ = np.flatnonzero(
                 (seen != self._origin.base_pages(first, first + len(seen))).any(axis=1)
             )
-            found += [
+            differing += [
                 ImageWrite((first + page) * PAGE, PAGE, seen[page].copy())
                 for page in differ.tolist()
             ]
-        return tuple(found)
+        return tuple(differing)
 
     def mount(self, *, timeout_s: float) -> None:
         """Mounts a fresh view of the current state, and leaves it mounted."""

@@ -149,7 +149,7 @@ def _pages(memory: mmap.mmap) -> npt.NDArray[np.uint8]:
 def _filled_pages(fd: int, size: int, base: npt.NDArray[np.uint8]) -> Pages:
     """Pages of the file that are not all zeroes; holes are not read."""
     step = 4096  # pages at a time: the comparison needs memory of the same size
-    found = []
+    filled = []
     begin = 0
     while begin < size:
         try:
@@ -159,6 +159,6 @@ def _filled_pages(fd: int, size: int, base: npt.NDArray[np.uint8]) -> Pages:
         end = os.lseek(fd, begin, os.SEEK_HOLE)
         for at in range(begin // PAGE, -(-end // PAGE), step):
             part = base[at : min(at + step, -(-end // PAGE))].view(np.uint64)
-            found.append(np.flatnonzero(part.any(axis=1)) + at)
+            filled.append(np.flatnonzero(part.any(axis=1)) + at)
         begin = end
-    return np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.int64)
+    return np.unique(np.concatenate(filled)) if filled else np.empty(0, dtype=np.int64)

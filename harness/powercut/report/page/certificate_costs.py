@@ -44,10 +44,10 @@ class CostView:
 
 def main_model(certificate: Certificate) -> DiskModel | None:
     """The disk model of which most cells have figures, a real medium before none at all."""
-    found = Counter(cost.disk for cell in certificate.cells for cost in cell.costs)
+    disks = Counter(cost.disk for cell in certificate.cells for cost in cell.costs)
     order = (DiskModel.NONE, *(m for m in DiskModel if m not in _PLAIN), DiskModel.SATA_SSD)
     return max(
-        found, key=lambda m: (m is not DiskModel.NONE, found[m], order.index(m)), default=None
+        disks, key=lambda m: (m is not DiskModel.NONE, disks[m], order.index(m)), default=None
     )
 
 

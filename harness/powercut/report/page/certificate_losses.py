@@ -70,12 +70,12 @@ def kinds_of(certificate: Certificate, directory: Path) -> list[Kind]:
         surprise = any(not certificate.cells[number].as_expected for number in numbers)
         return (not (surprise and verdict is Verdict.LOSSY), -verdict, -len(numbers))
 
-    found = []
+    kinds = []
     for number, ((verdict, layer, _), numbers) in enumerate(sorted(groups.items(), key=weight), 1):
         members = sorted(numbers, key=loss)
         chosen = _with_evidence([certificate.cells[index] for index in members])
         drawn = verdict is Verdict.LOSSY and number <= DRAWN_MAX
-        found.append(
+        kinds.append(
             Kind(
                 number=number,
                 verdict=verdict,
@@ -86,7 +86,7 @@ def kinds_of(certificate: Certificate, directory: Path) -> list[Kind]:
                 told=tell(chosen, directory) if drawn else None,
             )
         )
-    return found
+    return kinds
 
 
 def layer_of(cell: CertifiedCell) -> str:

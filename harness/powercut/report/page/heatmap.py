@@ -62,8 +62,8 @@ class MapField:
     @property
     def counts(self) -> tuple[tuple[Verdict, int], ...]:
         """How many spots have each verdict, the worst first."""
-        found = Counter(spot.cell.verdict for spot in self.spots)
-        return tuple((verdict, found[verdict]) for verdict in sorted(found, reverse=True))
+        verdicts = Counter(spot.cell.verdict for spot in self.spots)
+        return tuple((verdict, verdicts[verdict]) for verdict in sorted(verdicts, reverse=True))
 
     @property
     def surprise(self) -> bool:
@@ -186,10 +186,10 @@ def _tables(
     """One map, or several below each other if there are too many columns."""
     row_keys = _keys(settings, spots, rows)
     column_keys = _keys(settings, spots, columns)
-    found: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Spot]] = {}
+    by_place: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Spot]] = {}
     for spot in spots:
         place = (_place(spot, rows), _place(spot, columns))
-        found.setdefault(place, []).append(spot)
+        by_place.setdefault(place, []).append(spot)
     heads = _row_heads(row_keys)
     for begin in range(0, len(column_keys), COLUMNS_MAX):
         part = column_keys[begin : begin + COLUMNS_MAX]
@@ -199,18 +199,18 @@ def _tables(
             column_axes=tuple(map(axis_name, columns)),
             column_heads=tuple(_column_heads(part, level) for level in range(len(columns))),
             rows=tuple(
-                MapRow(heads[number], tuple(_field(found, row, column) for column in part))
+                MapRow(heads[number], tuple(_field(by_place, row, column) for column in part))
                 for number, row in enumerate(row_keys)
             ),
         )
 
 
 def _field(
-    found: Mapping[tuple[tuple[str, ...], tuple[str, ...]], list[Spot]],
+    by_place: Mapping[tuple[tuple[str, ...], tuple[str, ...]], list[Spot]],
     row: tuple[str, ...],
     column: tuple[str, ...],
 ) -> MapField:
-    return MapField(tuple(found.get((row, column), ())))
+    return MapField(tuple(by_place.get((row, column), ())))
 
 
 def _place(spot: Spot, axes: Sequence[str]) -> tuple[str, ...]:

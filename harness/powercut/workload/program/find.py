@@ -18,12 +18,12 @@ def find_program(command: Sequence[str]) -> ProgramSettings:
     program.
     """
     name = command[0]
-    found = shutil.which(name)
-    if found is None:
+    path = shutil.which(name)
+    if path is None:
         why = "is not executable" if Path(name).is_file() else "there is no such program"
         raise UsageError(
             f"{name}: {why}",
             hint="give the path of an executable with the verbs setup, run and check",
         )
-    program = name if "/" in name else str(Path(found).absolute())
+    program = name if "/" in name else str(Path(path).absolute())
     return ProgramSettings(kind="program", command=(program, *command[1:]), folder=str(Path.cwd()))

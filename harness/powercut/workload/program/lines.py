@@ -142,11 +142,11 @@ def _parse(raw: bytes, at_ns: int) -> Line | None:
 
 
 def _operations(text: str) -> tuple[int, int] | None:
-    found = _RANGE.fullmatch(text)
-    if found is None:
+    match = _RANGE.fullmatch(text)
+    if match is None:
         return None
-    first = int(found.group(1))
-    last = int(found.group(2) or first)
+    first = int(match.group(1))
+    last = int(match.group(2) or first)
     return (first, last) if first <= last <= OPERATION_MAX else None
 
 

@@ -62,11 +62,11 @@ def _check(
     oldest = layout.oldest_required(attempted)
     spans = [LsnRange(max(s.first, oldest), s.last) for s in required if s.last >= oldest]
     asked: Sequence[LsnRange | None] = spans or [None]
-    found: dict[tuple[object, ...], Finding] = {}
+    findings: dict[tuple[object, ...], Finding] = {}
     for span in asked:
         for finding in check_log(span, attempted, observation, layout):
-            found.setdefault(_key(finding), finding)
-    return list(found.values())
+            findings.setdefault(_key(finding), finding)
+    return list(findings.values())
 
 
 def _key(finding: Finding) -> tuple[object, ...]:
