@@ -173,7 +173,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "late-attempts-convict",
-            "_phantoms(sighting.present, history.names)",
+            "_phantoms(sighting.present, history.names | attempted)",
             "_phantoms(sighting.present, attempted)",
             "an attempt that is announced late is a loss",
         ),
