@@ -340,7 +340,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "safe-without-a-loss",
-            "    if verdict is Verdict.SAFE and not lossy:",
+            "    if verdict in (Verdict.SAFE, Verdict.SURVIVED) and not lossy:",
             "    if False:",
             "SAFE needs no control that had to lose",
         ),
