@@ -17,16 +17,20 @@ SHOWN_TRIALS = 5
 
 
 def print_plan(
-    console: Console, plan: Plan, describe: Callable[[Cell], Sequence[str]] | None
+    console: Console, plan: Plan, runs: int, describe: Callable[[Cell], Sequence[str]] | None
 ) -> None:
-    """Prints `plan`; `describe` gives the command line of a cell's machine, None for none."""
+    """Prints `plan`, which takes so many `runs` with its controls.
+
+    `describe` gives the command line of a cell's machine; None for none.
+    """
 
     def line(text: str) -> None:
         console.print(text, soft_wrap=True, highlight=False)
 
     line(
         f"[bold]{escape(plan.scenario)}[/]: {words.count(len(plan.cells), 'cell')}, "
-        f"{words.count(plan.trials, 'power cut')} without controls, seed {plan.seed}"
+        f"{words.count(runs, 'power cut')} with controls, {plan.trials:,} without, "
+        f"seed {plan.seed}"
     )
     if plan.description:
         line(escape(plan.description))
