@@ -54,7 +54,7 @@ from powercut.recording.trial_recording import TrialRecording, open_trial
 from powercut.rig import commands
 from powercut.rig.engine_choice import choose_engine
 from powercut.rig.engine_shelf import EngineShelf
-from powercut.rig.engines import boots_recorded_kernel, records_recoveries
+from powercut.rig.engines import boots_recorded_kernel, reader_alone, records_recoveries
 from powercut.rig.scratch import scratch
 from powercut.store.exploration import ExploreResult, write_exploration
 from powercut.store.packed import has_evidence
@@ -162,7 +162,7 @@ class _Run:
                 Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, f"the recording: {gap}")
             )
         self._tell("starting", force=True)
-        if self.engine == "raw":
+        if reader_alone(self.engine):
             self._explore_raw()
         else:
             self._explore_with_engines()
@@ -321,8 +321,9 @@ class _Run:
             and InstantKind.ACK in self.wanted.at
             and self.wanted.model is Model.EXACT
         )
+        raw = reader_alone(self.engine)
         for finding in contradictions(
-            self.recorded, self.collected.lost, saw_all_acks=saw_all_acks, raw=self.engine == "raw"
+            self.recorded, self.collected.lost, saw_all_acks=saw_all_acks, raw=raw
         ):
             self.collected.add_general(finding)
 
@@ -366,7 +367,7 @@ class _Run:
             seed=wanted.seed,
             after=wanted.after,
             depth=wanted.depth,
-            jobs=1 if self.engine == "raw" else wanted.jobs,
+            jobs=1 if reader_alone(self.engine) else wanted.jobs,
             seconds=round(seconds, 3),
             seconds_in_all=round(self.clock.taken, 3),
             engine_boots=self.tally.boots,
@@ -382,7 +383,7 @@ class _Run:
     @property
     def _needs_confirmation(self) -> bool:
         """Whether the recorded kernel has not had its say; raw logs need none."""
-        return self.engine != "raw" and not boots_recorded_kernel(self.engine)
+        return not (reader_alone(self.engine) or boots_recorded_kernel(self.engine))
 
     @property
     def _not_recorded(self) -> str:

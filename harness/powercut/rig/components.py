@@ -18,7 +18,9 @@ from powercut.paths import CAPTURE_PLUGIN
 from powercut.recover.uml.kernel import host_kernel
 from powercut.rig import commands
 from powercut.rig.engine_choice import EngineChoice, choose_engine
+from powercut.rig.engines import ENGINES, RECOVERY_KERNEL
 from powercut.rig.host_files import executable_of, sha256_of
+from powercut.rig.program_guest import DISK_BRIDGE
 from powercut.rig.rig import Rig
 from powercut.scenario.plan import Cell
 from powercut.scenario.settings import Parameters
@@ -43,7 +45,7 @@ def components_of(rig: Rig, cells: Iterable[Cell]) -> RunComponents:
         if commands.evidence_level(cell.parameters) is EvidenceLevel.RECORDED:
             parts += [_capture_disk(), _nbdkit()]
         parts.append(_host_kernel())
-        if _explores_in_uml(cell.parameters):
+        if _boots_recovery_kernel(cell.parameters):
             parts.append(_recovery_kernel())
         by_cell[cell.name] = tuple(components.setdefault(part, len(components)) for part in parts)
     return RunComponents(components=tuple(components), cells=by_cell)
@@ -76,7 +78,7 @@ def _in_role(component: Component, role: str) -> Component:
 
 @functools.cache
 def _disk_bridge() -> Component:
-    path = Path(shutil.which("qemu-storage-daemon") or "qemu-storage-daemon")
+    path = Path(shutil.which(DISK_BRIDGE) or DISK_BRIDGE)
     return Component(
         role="disk bridge",
         name=path.name,
@@ -115,9 +117,9 @@ def _host_kernel() -> Component:
     )
 
 
-def _explores_in_uml(parameters: Parameters) -> bool:
+def _boots_recovery_kernel(parameters: Parameters) -> bool:
     choice = _explores_with(parameters)
-    return choice is not None and choice.name == "uml"
+    return choice is not None and ENGINES[choice.name].boots == RECOVERY_KERNEL
 
 
 def _explores_with(parameters: Parameters) -> EngineChoice | None:
@@ -142,7 +144,7 @@ def engine_fallback(cells: Iterable[Parameters]) -> tuple[Notice, ...]:
 def _recovery_kernel() -> Component:
     path = host_kernel().program
     return Component(
-        role="recovery kernel",
+        role=RECOVERY_KERNEL,
         name="User-Mode Linux",
         version=output_of([str(path), "--version"]),
         package=package_of(path),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
 from powercut.recover.order import EngineOrder
@@ -15,13 +16,30 @@ from powercut.recover.port import (
     RecoveryEngine,
 )
 
-ENGINES: Final[dict[str, str]] = {
-    "raw": "powercut.rig.raw_engine:RawEngine",
-    "uml": "powercut.recover.uml.engine:UmlEngine",
-    "guest": "powercut.rig.guest_engine:GuestEngine",
-    "program": "powercut.rig.program_engine:ProgramEngine",
+
+@dataclass(frozen=True)
+class EngineRow:
+    """An engine: its class as `module:name`, and what follows from its being no more than that.
+
+    `reader_alone`: recovery is the recorded reader and nothing else, so that no other kernel has to
+    confirm what it finds, and states are read in bulk.  `boots`: the kernel that it brings along,
+    by the role that certificates give it; empty for the recorded one, or for none.
+    """
+
+    place: str
+    reader_alone: bool = False
+    boots: str = ""
+
+
+RECOVERY_KERNEL: Final = "recovery kernel"
+
+ENGINES: Final[dict[str, EngineRow]] = {
+    "raw": EngineRow("powercut.rig.raw_engine:RawEngine", reader_alone=True),
+    "uml": EngineRow("powercut.recover.uml.engine:UmlEngine", boots=RECOVERY_KERNEL),
+    "guest": EngineRow("powercut.rig.guest_engine:GuestEngine"),
+    "program": EngineRow("powercut.rig.program_engine:ProgramEngine", boots=RECOVERY_KERNEL),
 }
-"""An engine's name, and where its class is."""
+"""The rows by the engine's name."""
 
 
 class EngineClass(Protocol):
@@ -33,7 +51,7 @@ class EngineClass(Protocol):
 
 def engine_class(name: str) -> EngineClass:
     """The class of the engine called `name`."""
-    module, _, attribute = ENGINES[name].partition(":")
+    module, _, attribute = ENGINES[name].place.partition(":")
     return cast(EngineClass, vars(importlib.import_module(module))[attribute])
 
 
@@ -46,6 +64,11 @@ def start_engine(engine: RecoveryEngine, stack: ExitStack, *, timeout_s: float) 
     """Starts `engine`; `stack` ends it, also if it does not start.  Raises HostError."""
     stack.enter_context(engine)
     engine.start(timeout_s=timeout_s)
+
+
+def reader_alone(name: str) -> bool:
+    """Whether recovery by engines called so is the recorded reader, and nothing to be confirmed."""
+    return ENGINES[name].reader_alone
 
 
 def records_recoveries(name: str) -> bool:

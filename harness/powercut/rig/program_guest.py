@@ -34,6 +34,9 @@ from powercut.recover.uml.configure import plan_text
 from powercut.recover.uml.kernel import host_kernel
 from powercut.recover.uml.share import Answer, Flag, Share, Step, Verb
 
+DISK_BRIDGE: Final = "qemu-storage-daemon"
+"""What gives a disk that is served by NBD to User-Mode Linux."""
+
 _SHARE_BYTES: Final = 1 << 20
 _NO_ORIGIN: Final = 1 << 20  # bytes of the disk inside, which nobody uses here
 _MEMORY_MIB: Final = 1024  # at most; the host gives what is used
@@ -228,7 +231,7 @@ class ProgramGuest(Closing):
             "writable": True,
             "addr": {"type": "fd", "str": str(listener)},
         }
-        argv = ["qemu-storage-daemon", "--blockdev", json.dumps(disk)]
+        argv = [DISK_BRIDGE, "--blockdev", json.dumps(disk)]
         return [*argv, "--export", json.dumps(export)]
 
     def _ask(self, verb: Verb, *, length: int = 0, flags: Flag = _NO_FLAG) -> None:

@@ -37,7 +37,7 @@ from powercut.model.versions import HOST
 from powercut.recording import state_ref
 from powercut.recording.materialize import cut_state, resolve_state
 from powercut.recording.open_recording import Recording
-from powercut.rig.engines import boots_recorded_kernel
+from powercut.rig.engines import boots_recorded_kernel, reader_alone
 from powercut.store.exploration import read_exploration
 from powercut.store.witness import Witness
 from powercut.witness.ddmin import OutOfBudget, ddmin
@@ -255,7 +255,7 @@ def _confirmed(
     """Whether the recorded kernel agrees.  A raw log is read by the reader of the guest."""
     if not wanted or recording.imported:
         return "not tried", "the guest of this log is not known" if wanted else ""
-    if engine == "raw":
+    if reader_alone(engine):
         return "yes", ""
     try:
         if boots_recorded_kernel(engine):  # it has just done so, if that is the kernel it has
