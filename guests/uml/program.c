@@ -92,7 +92,8 @@ static pid_t start(char *const argv[], int channel)
         if (channel == CHANNEL) /* dup2 onto itself would keep the close-on-exec flag */
             fcntl(channel, F_SETFD, 0);
         if ((channel == CHANNEL || dup2(channel, CHANNEL) >= 0) &&
-            (plan.root == NULL || (chroot(plan.root) == 0 && chdir(plan.folder) == 0)))
+            (plan.root == NULL || (chroot(plan.root) == 0 && chdir(plan.folder) == 0)) &&
+            ((page->flags & PCU_FLAG_UNSYNCED) == 0 || unsynced_begin() == 0))
             execve(argv[0], argv, plan.root == NULL ? nothing : plan.environment);
         error = errno;
         _exit(127);

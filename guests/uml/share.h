@@ -75,7 +75,9 @@ enum pcu_flag {
     PCU_FLAG_RECORD = 2,
     PCU_FLAG_LIVE = 4,
     /* Instead of the reader: the files below the mount point as an archive (tree.c). */
-    PCU_FLAG_TREE = 8
+    PCU_FLAG_TREE = 8,
+    /* EXEC: the program's calls to sync succeed and do nothing (unsynced.c). */
+    PCU_FLAG_UNSYNCED = 16
 };
 
 /* How far the workload came after recovery. */

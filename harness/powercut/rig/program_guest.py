@@ -164,11 +164,12 @@ class ProgramGuest(Closing):
             )
         return answer
 
-    def begin(self, argv: tuple[str, ...]) -> None:
-        """Starts a verb and returns at once."""
+    def begin(self, argv: tuple[str, ...], *, unsynced: bool = False) -> None:
+        """Starts a verb and returns at once; `unsynced` takes its syncs away."""
         text = b"".join(word.encode() + b"\0" for word in argv) + b"\0"
         self._share.put(text)
-        self._ask(Verb.EXEC, length=len(text), flags=Flag.LIVE)
+        flags = Flag.LIVE | Flag.UNSYNCED if unsynced else Flag.LIVE
+        self._ask(Verb.EXEC, length=len(text), flags=flags)
 
     def wait_end(self, deadline: float) -> int | None:
         """The exit status of what was begun; None if it has not ended by `deadline`.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from powercut.model.contract import CutKind
-from powercut.scenario.choices import ControlKind, ExploreEngine, FilesystemType
+from powercut.scenario.choices import ExploreEngine, FilesystemType
 from powercut.scenario.settings import MachineSettings, Parameters, ProgramSettings
 
 Reason = tuple[str, str]
@@ -40,5 +40,3 @@ def refusals_of_program(parameters: Parameters) -> Iterator[Reason]:
         )
     if p.explore.engine not in (ExploreEngine.AUTO, ExploreEngine.UML):
         yield "explore.engine", "a program's check runs in User-Mode Linux: leave it out"
-    if ControlKind.NO_SYNC in (p.controls or ()):
-        yield "controls", "powercut cannot take the syncs out of a program: leave out no-sync"

@@ -59,5 +59,10 @@ class ProgramSettings(Settings):
     """How long it runs at most once it is ready: the power goes then even if so many operations
     as `cut.trigger.acks` says were not acknowledged yet."""
 
+    syncs: Literal["kept", "dropped"] = "kept"
+    """`dropped`: while it runs its calls that make data durable (fsync, fdatasync, sync, syncfs,
+    sync_file_range, msync) succeed and do nothing, in every process of it, as in the control
+    no-sync.  Files opened with O_SYNC or O_DSYNC still sync."""
+
     state_timeout: Annotated[Duration, Field(gt=0)] = 60 * 10**9
     """What one recovery with the program's `check` may take."""

@@ -38,7 +38,7 @@ from powercut.scenario.settings import (
     TriggerSettings,
     WalSettings,
 )
-from powercut.workload.port import HasUnsyncedTwin
+from powercut.workload.port import AcksByLines, HasUnsyncedTwin
 from powercut.workload.table import workload_of
 
 WITHOUT_BARRIERS: Final = frozenset({"barrier=0", "nobarrier"})
@@ -74,7 +74,11 @@ def controls_for(parameters: Parameters, verdict: Verdict) -> tuple[Control, ...
     match verdict:
         case Verdict.SAFE | Verdict.SURVIVED:
             wanted = {ControlKind.LYING_DISK}
-            if isinstance(workload_of(parameters), HasUnsyncedTwin):
+            workload = workload_of(parameters)
+            # A program may make its data durable in ways that cannot be taken away (O_DSYNC): its
+            # twin without syncs is for who knows that it does not, and asks for it.
+            asked = not isinstance(workload, AcksByLines) or parameters.controls is not None
+            if isinstance(workload, HasUnsyncedTwin) and asked:
                 wanted.add(ControlKind.NO_SYNC)
         case Verdict.LOSSY:
             wanted = {ControlKind.HONEST}

@@ -134,7 +134,9 @@ class HostFilesRecording(RecordingInProgress):
     def _run_until_trigger(self, guest: ProgramGuest, counter: _Counter) -> None:
         """Returns when the power is to be cut; raises if that moment does not come."""
         argv = self.workload.writer(self.run)
-        guest.begin(argv)
+        settings = self.job.parameters.workload
+        assert isinstance(settings, ProgramSettings)
+        guest.begin(argv, unsynced=settings.syncs == "dropped")
         began: float | None = None
         while True:
             now = time.monotonic()

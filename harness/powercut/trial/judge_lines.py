@@ -25,6 +25,8 @@ from powercut.workload.port import AcksByLines, Promises
 OPERATIONS_MIN: Final = 10
 """Acknowledged operations below which a run proves nothing."""
 
+_MUST_MISS: Final = frozenset({ControlKind.LYING_DISK, ControlKind.NO_SYNC})
+
 T = TypeVar("T")
 
 
@@ -75,7 +77,9 @@ def judge_lines(directory: TrialDir, record: TrialRecord, workload: AcksByLines)
     judgement = run_checkers(checkers)
     if doubts:
         judgement = without_conviction(judgement, "; ".join(doubts))
-    elif record.control is ControlKind.LYING_DISK and not _noticed(judgement):
+    elif record.control in (ControlKind.LYING_DISK, ControlKind.NO_SYNC) and not _noticed(
+        judgement
+    ):
         judgement = without_conviction(judgement, "its check has missed nothing")
     return TrialResult.judged(
         record.trial,

@@ -85,7 +85,6 @@ def test_a_cell_may_be_a_program_beside_a_log():
         (PROGRAM + "cut: {kind: vm-kill}\n", "cut.kind: what runs in User-Mode Linux"),
         (PROGRAM + "cut: {trigger: {flushes: 3}}\n", "cut.trigger: a program is cut after acks"),
         (PROGRAM + "explore: {engine: guest}\n", "explore.engine: a program's check"),
-        (PROGRAM + "controls: [no-sync]\n", "controls: powercut cannot take the syncs"),
         ("workload: {kind: program, command: x, folder: here}\n", "workload.folder: a program st"),
     ],
 )  # fmt: skip

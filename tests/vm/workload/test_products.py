@@ -25,9 +25,11 @@ def case_name(case) -> str:
 @pytest.mark.campaign
 @pytest.mark.parametrize("case", CASES, ids=case_name)
 def test_a_setting_gets_the_verdict_it_must_get(tmp_path, case):
+    torn = ["--filesystem", "xfs", "--atomic-unit", "512", "--budget", "400"]
+    limits = [*LIMITS, *(torn if case.get("torn") else [])]
     command = [PROGRAMS / case["program"], *case["settings"].split()]
     done = subprocess.run(
-        [sys.executable, "-m", "powercut.cli.main", "record", *LIMITS, "--results", tmp_path,
+        [sys.executable, "-m", "powercut.cli.main", "record", *limits, "--results", tmp_path,
          "--", *command],
         capture_output=True, text=True, check=False,
     )  # fmt: skip

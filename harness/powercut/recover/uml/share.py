@@ -69,6 +69,7 @@ class Flag(enum.IntFlag):
     RECORD = 2
     LIVE = 4
     TREE = 8
+    UNSYNCED = 16
 
 
 class After(enum.IntEnum):

@@ -105,6 +105,10 @@ class ProgramWorkload:
         del kind
         return self.settings
 
+    def unsynced(self) -> ProgramSettings:
+        """The same program, its syncs dropped by the kernel that it runs in."""
+        return self.settings.model_copy(update={"syncs": "dropped"})
+
     def promises_by_lines(self, packets: Sequence[Packet], cut_ns: int) -> ProgramPromises:
         """What it claimed before `cut_ns`."""
         return ProgramPromises(history_of(packets, cut_ns))
