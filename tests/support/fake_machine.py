@@ -26,7 +26,7 @@ from powercut.channel.guest_channel import GuestChannel
 from powercut.channel.wire import Decoder, Message, MessageType, encode
 from powercut.closing import Closing
 from powercut.disk.nbd_client import NbdClient
-from powercut.machine.port import Ended, MachineSpec, NbdDisk, Opened, OwnDisk, Part
+from powercut.machine.port import Ended, MachineAndChannel, MachineSpec, NbdDisk, OwnDisk, Part
 from powercut.model.binding import NOT_BOUND
 from powercut.model.errors import HostError
 from powercut.model.verdict import EvidenceLevel
@@ -328,13 +328,13 @@ class FakeBackend:
         *,
         history: Path | None = None,
         digest: bytes = NOT_BOUND,
-    ) -> Iterator[Opened]:
+    ) -> Iterator[MachineAndChannel]:
         device = self.device(spec)
         with GuestChannel.on_unix(folder / "ctl", history_file=history, digest=digest) as channel:
             machine = self.machine(device, channel, self.behaviour)
             self.made.append(machine)
             with machine:
-                yield Opened(machine, channel)
+                yield MachineAndChannel(machine, channel)
 
 
 class FakeLiveBackend(FakeBackend):

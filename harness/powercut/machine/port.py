@@ -211,7 +211,7 @@ class Part:
     sha256: str = ""
 
 
-class Opened(NamedTuple):
+class MachineAndChannel(NamedTuple):
     """A machine that is off, and the channel on which its guest will speak."""
 
     machine: Machine
@@ -250,7 +250,7 @@ class MachineBackend(Protocol):
         *,
         history: Path | None = None,
         digest: bytes = NOT_BOUND,
-    ) -> AbstractContextManager[Opened]:
+    ) -> AbstractContextManager[MachineAndChannel]:
         """The machine, off, and its channel, listening; leaving the context ends both.
 
         `folder` is for sockets, logs and consoles; its path must be short.  What the guest claims

@@ -22,7 +22,7 @@ from powercut.machine.libvirt.domain import BUSES, DomainSpec, cache_name, domai
 from powercut.machine.libvirt.machine import LibvirtMachine
 from powercut.machine.package import package_of
 from powercut.machine.parts import guest_parts, guest_versions
-from powercut.machine.port import Attachment, MachineSpec, Opened, Part, under_test
+from powercut.machine.port import Attachment, MachineAndChannel, MachineSpec, Part, under_test
 from powercut.machine.qemu.accelerator import best_accelerator
 from powercut.machine.qemu.build import QemuBuild, examine_qemu, find_qemu
 from powercut.machine.qemu.tsc import host_tsc_khz
@@ -118,7 +118,7 @@ class LibvirtBackend:
         *,
         history: Path | None = None,
         digest: bytes = NOT_BOUND,
-    ) -> Iterator[Opened]:
+    ) -> Iterator[MachineAndChannel]:
         """A domain of its own name, and its channel on a virtio serial port."""
         own = self._own(spec, uuid4())
 
@@ -130,7 +130,7 @@ class LibvirtBackend:
             GuestChannel.on_unix(folder / "ctl", history_file=history, digest=digest) as channel,
             LibvirtMachine(connection, own.uuid, under_test(spec), xml, folder) as machine,
         ):
-            yield Opened(machine, channel)
+            yield MachineAndChannel(machine, channel)
 
     # What a machine is made of
 

@@ -15,7 +15,14 @@ from powercut.machine.guest.image import ensure_guest_image
 from powercut.machine.guest_image import GuestImage
 from powercut.machine.package import package_of
 from powercut.machine.parts import guest_parts, guest_versions
-from powercut.machine.port import ConsoleGuest, MachineSpec, Opened, Part, served_disk, under_test
+from powercut.machine.port import (
+    ConsoleGuest,
+    MachineAndChannel,
+    MachineSpec,
+    Part,
+    served_disk,
+    under_test,
+)
 from powercut.machine.qemu.accelerator import best_accelerator, qemu_version
 from powercut.machine.qemu.argv import build_argv
 from powercut.machine.qemu.build import QemuBuild
@@ -103,14 +110,14 @@ class QemuBackend:
         *,
         history: Path | None = None,
         digest: bytes = NOT_BOUND,
-    ) -> Iterator[Opened]:
+    ) -> Iterator[MachineAndChannel]:
         """A machine in QEMU, and its channel on a virtio serial port."""
         own = self._in_own_terms(spec, folder)
         with (
             GuestChannel.on_unix(own.channel, history_file=history, digest=digest) as channel,
             QemuMachine(own, folder, templates=self._templates) as machine,
         ):
-            yield Opened(machine, channel)
+            yield MachineAndChannel(machine, channel)
 
     def run_console(self, wanted: ConsoleGuest) -> int:
         """A guest with its console on stdin and stdout."""

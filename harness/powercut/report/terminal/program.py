@@ -40,7 +40,7 @@ _INDENT: Final = 4
 
 
 @dataclass(frozen=True)
-class Told:
+class FindingStory:
     """One thing that was found, and in sentences where and for want of what."""
 
     kind: str
@@ -100,7 +100,7 @@ def print_facts(console: Console, facts: Iterable[tuple[str, str]], *, whole: bo
         console.print(grid, highlight=False)
 
 
-def print_told(console: Console, found: Iterable[Told]) -> None:
+def print_told(console: Console, found: Iterable[FindingStory]) -> None:
     """What was found, each with its sentences below it."""
     for one in found:
         console.print(Text.assemble("\n", (one.kind, STYLES[one.verdict]), f": {one.message}"))
@@ -192,18 +192,18 @@ class _Cut:
         )
         yield "losing", f"{states.lossy:,} of these states lose or contradict something"
 
-    def told(self) -> Iterator[Told]:
+    def told(self) -> Iterator[FindingStory]:
         """What the cut lost, then one state of each kind of loss that exploration has found."""
         for finding in self.trial.findings:
             if finding.verdict is Verdict.LOSSY and finding.origin is Origin.CUT:
                 state = None if self.recording is None else cut_state(self.recording.space)
                 sentences = self._sentences(state, finding.lsns)
-                yield Told(finding.kind.value, finding.verdict, finding.message, sentences)
+                yield FindingStory(finding.kind.value, finding.verdict, finding.message, sentences)
         for found in self.explored.findings if self.explored is not None else ():
             if found.verdict is Verdict.LOSSY:
                 yield self._of_states(found)
 
-    def _of_states(self, found: ExplorationFinding) -> Told:
+    def _of_states(self, found: ExplorationFinding) -> FindingStory:
         first = found.examples[0]
         state = None
         if self.recording is not None and first.id:
@@ -213,7 +213,7 @@ class _Cut:
             policies = words.by_policy(found.by_policy)
             sentences += (f"{found.states:,} states have findings of this kind: {policies}",)
         look = f"{command()} shell {self._here} {first.id}" if first.id else ""
-        return Told(found.kind.value, found.verdict, first.message, sentences, look)
+        return FindingStory(found.kind.value, found.verdict, first.message, sentences, look)
 
     @property
     def _here(self) -> Path:

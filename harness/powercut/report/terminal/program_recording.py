@@ -9,7 +9,7 @@ from rich.console import Console
 
 from powercut.model.verdict import Verdict
 from powercut.report.terminal.program import (
-    Told,
+    FindingStory,
     after_cut,
     disk_text,
     print_facts,
@@ -52,9 +52,9 @@ def _facts(record: ProgramRecord, result: ProgramResult) -> list[tuple[str, str]
     return [*told, ("the disk", disk_text(record.contract.atomic_unit))]
 
 
-def _told(finding: ProgramFinding) -> Told:
+def _told(finding: ProgramFinding) -> FindingStory:
     where = after_cut(
         finding.at_ms, finding.policy, finding.missing_writes, finding.volatile_writes
     )
     verdict = Verdict[finding.verdict]
-    return Told(finding.kind, verdict, finding.message, (where, *finding.story))
+    return FindingStory(finding.kind, verdict, finding.message, (where, *finding.story))
