@@ -11,6 +11,7 @@ import click
 
 from powercut.cli.certificate import compare_sides
 from powercut.cli.cost import DISKS
+from powercut.cli.domain import DomainChoice, domain_options
 from powercut.cli.options import (
     FILE,
     at_most_option,
@@ -56,6 +57,7 @@ PROFILES = ("quick", "nightly", "full")
     type=click.Choice(DISKS),
     help="A kind of disk on which the cost is measured; may be repeated.  By default sata-ssd.",
 )
+@domain_options
 @click.option("--profile", type=click.Choice(PROFILES), help="A set of scenarios by name.")
 @click.option("--title", "heading", default="", help="What the certificate is headed by.")
 @click.option("--issuer", default="", help="Who hands it over: a person or an organisation.")
@@ -92,6 +94,7 @@ def certify(
     strategy: str | None,
     no_cost: bool,
     disks: Sequence[str],
+    domain: DomainChoice | None,
     profile: str | None,
     heading: str,
     issuer: str,
@@ -116,6 +119,8 @@ def certify(
     from powercut.campaign.resume import Selection
     from powercut.certify.request import NOTHING, CertifyOptions, request_of
 
+    if domain:
+        scenarios = domain.scenarios((*scenarios, *presets, profile, resume), results)
     request = None
     options = CertifyOptions(
         scenarios=tuple(scenarios),
@@ -134,14 +139,13 @@ def certify(
     )
     if resume is None:
         named = find_scenarios(scenarios) if scenarios else []
-        aim = confidence_aim(confidence, at_most, trials)
-        request = request_of(options, Selection((), trials, aim), named)
+        selection = Selection((), trials, confidence_aim(confidence, at_most, trials))
+        request = request_of(options, selection, named)
     elif options != NOTHING or (trials, confidence, at_most) != (None,) * 3:
         raise _resumes_with_options()
     console = console_beside()
     done = _certify(console, request, resume, results, jobs, Keep(keep))
-    _publish(done, key)
-    _print(console, done)
+    _publish(console, done, key)
     return _status(done)
 
 
@@ -195,8 +199,8 @@ def _dir(path: Path | None) -> Path:
     return path
 
 
-def _publish(done: Certified, key: Path | None) -> None:
-    """Signs, and writes the reports beside the certificate."""
+def _publish(console: Console, done: Certified, key: Path | None) -> None:
+    """Signs, writes the reports beside the certificate, and prints it in short."""
     from powercut.certify.sign import sign
     from powercut.report.certify_junit import certificate_junit
     from powercut.report.page.certificate import write_certificate_report
@@ -207,6 +211,7 @@ def _publish(done: Certified, key: Path | None) -> None:
         sign(done.directory.certificate, key)
     write_atomic(path / "junit.xml", certificate_junit(done.certificate))
     write_certificate_report(path)
+    _print(console, done)
 
 
 def _status(done: Certified) -> int:

@@ -88,22 +88,31 @@ def _make(spec: BaseImageSpec, image: Path, cache: Path, *, formatted: bool) -> 
             file.truncate(spec.size)
         if formatted:
             _format(spec, unfinished)
-            # mkfs.xfs reserves its whole log; a sparse copy of zeroes costs nothing.
-            dense = unfinished.rename(unfinished.with_suffix(".dense"))
-            copy = ["cp", "--sparse=always", str(dense), str(unfinished)]
-            subprocess.run(copy, timeout=_TIMEOUT_S, check=True, capture_output=True)
-            dense.unlink()
+            dig_holes(unfinished)  # mkfs.xfs reserves its whole log
         unfinished.chmod(0o444)
         unfinished.rename(image)
-    except (OSError, subprocess.CalledProcessError) as error:
+    except (OSError, subprocess.SubprocessError) as error:
         raise HostError(
             f"cannot make the base image {image}: {error}",
             hint=f"check the free space under {cache}",
         ) from error
     finally:
         unfinished.unlink(missing_ok=True)
-        unfinished.with_suffix(".dense").unlink(missing_ok=True)
     return image
+
+
+def dig_holes(image: Path) -> None:
+    """Gives back the room that zeroes take: an image is kept with each recording made of it.
+
+    Its bytes stay what they are.  Raises OSError or SubprocessError.
+    """
+    # A copy, since blocks that are reserved and not written count as holes for fallocate(1).
+    dense = image.rename(image.with_suffix(".dense"))
+    try:
+        copy = ["cp", "--sparse=always", str(dense), str(image)]
+        subprocess.run(copy, timeout=_TIMEOUT_S, check=True, capture_output=True)
+    finally:
+        dense.unlink()
 
 
 def _digest(spec: BaseImageSpec, argv: Sequence[str]) -> str:

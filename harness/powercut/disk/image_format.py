@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from powercut.disk.base import BaseImageSpec, ensure_base_image
+from powercut.disk.base import BaseImageSpec, dig_holes, ensure_base_image
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.model.machine import ImageFormat
 from powercut.sandbox.confined import find_tool, run_confined
@@ -99,11 +99,12 @@ def _make(base: BaseImageSpec, spec: FormatSpec, raw: Path, image: Path, cache: 
         size = capture_size(spec, unfinished.stat().st_size, base.size)
         with unfinished.open("r+b") as file:
             file.truncate(size)
+        dig_holes(unfinished)  # what is allocated in full is zeroes for the most part
         unfinished.chmod(0o444)
         unfinished.rename(image)
-    except OSError as error:
+    except (OSError, subprocess.SubprocessError) as error:
         raise HostError(
-            f"cannot make the image {image}: {error.strerror}",
+            f"cannot make the image {image}: {error}",
             hint=f"check the free space under {cache}",
         ) from error
     finally:

@@ -9,18 +9,24 @@ from powercut.model.machine import Bus
 
 
 def guest_words(
-    bus: Bus, *, emulated: bool, tsc_khz: int | None = None, added: Iterable[str] = ()
+    bus: Bus,
+    *,
+    emulated: bool,
+    acpi: bool = False,
+    tsc_khz: int | None = None,
+    added: Iterable[str] = (),
 ) -> str:
     """What a kernel is told whose disk under test is on `bus`, with the words `added` at the end.
 
-    `emulated`: guests run by TCG; `tsc_khz` is the frequency of the host's time-stamp counter.
+    `emulated`: guests run by TCG, and without ACPI unless the board has it (`acpi`); `tsc_khz` is
+    the frequency of the host's time-stamp counter.
     """
     # Without ACPI a guest boots in two thirds of the time under TCG and works as fast; it
     # then has no APIC for message-signalled interrupts.  With KVM it would pay.
     # An NVDIMM is found by a table of ACPI, the NFIT.  QEMU's NVMe disk holds an interrupt line
     # up when it has nothing to say, until Linux takes the line away ("nobody cared"): then each
     # commit of several writes waits for a timer, 0.4 s.  Its messages do not have that.
-    without_acpi = () if bus in (Bus.NVDIMM, Bus.NVME) else ("acpi=off",)
+    without_acpi = () if acpi or bus in (Bus.NVDIMM, Bus.NVME) else ("acpi=off",)
     without_messages = () if bus is Bus.NVME else ("pci=nomsi",)
     words = [
         "quiet",

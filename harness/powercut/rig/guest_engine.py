@@ -29,7 +29,7 @@ from powercut.rig.image_file import write_image
 from powercut.rig.recovery import agreed, must_repeat, recover_in_guest
 from powercut.rig.rig import Rig
 from powercut.rig.scratch import scratch
-from powercut.scenario.settings import Parameters
+from powercut.scenario.settings import MachineSettings, Parameters
 
 _KILL_S: Final = 10.0
 
@@ -40,7 +40,7 @@ class GuestEngine(ResourceOwner):
     def __init__(self, base: Path, parameters: Parameters, plan: RecoveryPlan) -> None:
         super().__init__()
         self._base = base
-        self._parameters = parameters
+        self._parameters = _on_usual_machine(parameters)
         self._plan = plan
         self._rig: Rig | None = None
         self._folder = Path()
@@ -114,8 +114,7 @@ class GuestEngine(ResourceOwner):
             if closed:
                 return Observation.failed(Failure.IMAGE_REFUSED, closed)
             spec = self._rig.machine_spec(self._parameters, FileDisk(image))
-            backend = self._rig.backend_of(self._parameters)
-            with backend.open(spec, folder) as (machine, channel):
+            with self._rig.machines.open(spec, folder) as (machine, channel):
                 observation, _ = recover_in_guest(machine, channel, self._plan, timeout_s=timeout_s)
                 machine.kill(timeout_s=_KILL_S)
                 if observation.failure:
@@ -138,3 +137,13 @@ class GuestEngine(ResourceOwner):
                 f"neither the image of before the run nor that of a crash state opens: {said}"
             )
         return f"the {image_format.value} image does not open: {opened.problem}"
+
+
+def _on_usual_machine(parameters: Parameters) -> Parameters:
+    """The same on the usual backend, whatever made the recording: a state is an image, and what
+    decides on it is the kernel and QEMU's format."""
+    usual = {
+        key: MachineSettings.model_fields[key].default for key in ("backend", "connect", "like")
+    }
+    machine = parameters.machine.model_copy(update=usual)
+    return parameters.model_copy(update={"machine": machine})

@@ -69,6 +69,10 @@ class MachineSettings(Settings):
     """libvirt's connection, of this host: `qemu:///system`, `qemu:///session`.  By default root's
     is the first and everybody else's the second."""
 
+    like: Annotated[StrictStr, Field(max_length=1 << 16)] | None = None
+    """What libvirt's domain is made like, as `powercut certify --domain` writes it: the parts of a
+    domain's XML that decide on what becomes of its disk's requests."""
+
     qemu: Annotated[StrictStr, AfterValidator(_is_qemu), WithJsonSchema(_version_schema(HOST))] = (
         HOST
     )

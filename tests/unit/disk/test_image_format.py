@@ -86,6 +86,7 @@ def test_every_block_of_the_disk_can_be_written_through_a_disk_of_fixed_size(
     image_format, tmp_path
 ):
     image = ensure_formatted_image(EMPTY, FormatSpec(image_format), tmp_path / "cache")
+    assert image.stat().st_blocks * 512 < 1 << 20, "zeroes must be holes"
     assert image.stat().st_mode & 0o222 == 0
     copy = tmp_path / "copy"
     shutil.copyfile(image, copy)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -27,7 +28,7 @@ cells:
     disk.flush: ignored
     expect: lossy
 """
-WAIT_S = 120
+WAIT_S = 300
 
 
 @pytest.mark.parametrize(("bus", "aio"), [("virtio-blk", "nbd"), ("virtio-scsi", "threads")])
@@ -63,6 +64,67 @@ def test_the_domain_of_a_controller_that_was_killed_is_gone(tmp_path, libvirt_ur
         controller.send_signal(signal.SIGKILL)
         controller.wait(WAIT_S)
     wait_until(lambda: not libvirt.listAllDomains())
+
+
+THEIRS = """\
+<domain type='qemu'>
+  <name>shop</name><memory unit='MiB'>64</memory><vcpu>1</vcpu>
+  <os><type arch='x86_64' machine='q35'>hvm</type></os><features><acpi/></features>
+  <devices>
+    <emulator>/usr/bin/qemu-system-x86_64</emulator>
+    <disk type='file' device='disk'>
+      <driver name='qemu' type='raw' cache='{cache}' discard='unmap'/>
+      <source file='{image}'/><target dev='vda' bus='virtio'/>
+    </disk>
+  </devices>
+</domain>
+"""
+
+
+def test_a_domain_is_certified_by_its_name_and_never_touched(tmp_path, libvirt_uri):
+    image = tmp_path / "precious.img"
+    image.write_bytes(b"precious")
+    libvirt = connect(libvirt_uri)
+    theirs = libvirt.defineXML(THEIRS.format(cache="unsafe", image=image))
+    try:
+        before = theirs.XMLDesc()
+        certified = certify(tmp_path, "--domain", "shop", "--connect", libvirt_uri)
+        assert (theirs.XMLDesc(), theirs.isActive()) == (before, 0)
+    finally:
+        theirs.undefine()
+    assert image.read_bytes() == b"precious"
+    assert certified.returncode == 1, certified.stdout
+    assert "its disks are scratch disks" in certified.stdout
+    (path,) = tmp_path.glob("results/certify/*/2*/certificate.json")
+    certificate = json.loads(path.read_text())
+    verdicts = {cell["cell"]: cell["verdict"] for cell in certificate["cells"]}
+    assert verdicts == {"vda-raw": "lossy", "vda-ext4": "lossy"}
+    roles = {component["role"] for component in certificate["components"]}
+    assert {"machine manager", "hypervisor"} <= roles
+
+
+def test_a_domain_that_is_not_there_is_named_with_its_neighbours(tmp_path, libvirt_uri):
+    libvirt = connect(libvirt_uri)
+    theirs = libvirt.defineXML(THEIRS.format(cache="none", image="/nowhere"))
+    try:
+        done = certify(tmp_path, "--domain", "shpo", "--connect", libvirt_uri)
+    finally:
+        theirs.undefine()
+    assert done.returncode == 2
+    assert "no domain 'shpo'" in done.stderr
+    assert "did you mean shop?" in done.stderr
+
+
+def certify(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    program = Path(sys.executable).with_name("powercut")
+    return subprocess.run(
+        [program, "certify", *argv, "--no-cost", "--results", folder / "results"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+        cwd=folder,
+    )
 
 
 def wait_until(condition) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import os
 from collections.abc import Iterator
@@ -17,17 +18,26 @@ from xml.etree import ElementTree as ET
 from powercut.channel.guest_channel import GuestChannel
 from powercut.machine.guest.image import ensure_guest_image
 from powercut.machine.guest_image import GuestImage
-from powercut.machine.libvirt.connection import connect, usual_uri
-from powercut.machine.libvirt.domain import BUSES, DomainSpec, cache_name, domain_xml
+from powercut.machine.libvirt.connection import connect as connect_to
+from powercut.machine.libvirt.connection import libvirt_module, usual_uri
+from powercut.machine.libvirt.definition import read_kept, read_likeness
+from powercut.machine.libvirt.domain import BUSES, DomainSpec, Kept, cache_name, domain_xml
 from powercut.machine.libvirt.machine import LibvirtMachine
 from powercut.machine.package import package_of
 from powercut.machine.parts import guest_parts, guest_versions
-from powercut.machine.port import Attachment, MachineAndChannel, MachineSpec, Part, under_test
+from powercut.machine.port import (
+    Attachment,
+    Likeness,
+    MachineAndChannel,
+    MachineSpec,
+    Part,
+    under_test,
+)
 from powercut.machine.qemu.accelerator import best_accelerator
 from powercut.machine.qemu.build import QemuBuild, examine_qemu, find_qemu
 from powercut.machine.qemu.tsc import host_tsc_khz
 from powercut.model.binding import NOT_BOUND
-from powercut.model.errors import HostError, PowercutError
+from powercut.model.errors import HostError, PowercutError, UsageError
 from powercut.model.machine import Accelerator, Start
 from powercut.model.versions import GUEST, HOST, SUITES
 from powercut.scenario.settings import AcceleratorChoice, MachineSettings, Switch
@@ -38,10 +48,12 @@ _NOBODY: Final = UUID(int=0)
 
 @dataclass(frozen=True)
 class LibvirtOptions:
-    """What of a machine's settings concerns libvirt alone: its connection, and the emulator."""
+    """What of a machine's settings concerns libvirt alone: its connection, the emulator,
+    and the domain that one is made like (`definition.read_kept`; empty: none)."""
 
     uri: str
     emulator: str = HOST
+    like: str = ""
 
 
 class LibvirtBackend:
@@ -54,7 +66,7 @@ class LibvirtBackend:
         """Why such a machine cannot run here."""
         found = [*_refused(settings)]
         for find in (
-            lambda: connect(_uri(settings)).getVersion(),
+            lambda: connect_to(_uri(settings)).getVersion(),
             lambda: self._accelerator,
             lambda: self._qemu(settings.qemu),
             lambda: self._guest(settings.kernel, settings.bus.flavour),
@@ -66,13 +78,13 @@ class LibvirtBackend:
         return tuple(found)
 
     def options(self, settings: MachineSettings) -> LibvirtOptions:
-        """The connection and the emulator."""
-        return LibvirtOptions(_uri(settings), settings.qemu)
+        """The connection, the emulator and the domain that it is to be like."""
+        return LibvirtOptions(_uri(settings), settings.qemu, settings.like or "")
 
     def describe(self, spec: MachineSpec, folder: Path) -> list[str]:
         """The domain's XML, a line each."""
         own = self._own(spec, _NOBODY)
-        return domain_xml(spec, under_test(spec), own, folder).splitlines()
+        return domain_xml(spec, under_test(spec), own, folder, _like(spec)).splitlines()
 
     def identity(self, spec: MachineSpec) -> tuple[Part, ...]:
         """libvirt, the hypervisor, and the guest's kernel and programs."""
@@ -123,14 +135,34 @@ class LibvirtBackend:
         own = self._own(spec, uuid4())
 
         def xml(disk: Attachment) -> str:
-            return domain_xml(spec, disk, own, folder)
+            return domain_xml(spec, disk, own, folder, _like(spec))
 
-        connection = connect(_options(spec).uri)
+        connection = connect_to(_options(spec).uri)
         with (
             GuestChannel.on_unix(folder / "ctl", history_file=history, digest=digest) as channel,
             LibvirtMachine(connection, own.uuid, under_test(spec), xml, folder) as machine,
         ):
             yield MachineAndChannel(machine, channel)
+
+    def likeness(self, name: str, connect: str | None) -> Likeness:
+        """Of a domain, running or not."""
+        connection = connect_to(connect or usual_uri())
+        libvirt = libvirt_module()
+        try:
+            domain = connection.lookupByName(name)
+            text = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
+        except libvirt.libvirtError as error:
+            there = [one.name() for one in connection.listAllDomains()]
+            near = difflib.get_close_matches(name, there, 3)
+            raise UsageError(
+                f"no domain {name!r} at {connect or usual_uri()}: {error}",
+                hint=f"did you mean {', '.join(near)}?" if near else "`virsh list --all`",
+            ) from None
+        return read_likeness(text, connect)
+
+    def likeness_of(self, definition: str, connect: str | None) -> Likeness:
+        """Of a domain's XML."""
+        return read_likeness(definition, connect)
 
     # What a machine is made of
 
@@ -151,7 +183,7 @@ class LibvirtBackend:
 
     @staticmethod
     def _libvirt_version(spec: MachineSpec) -> str:
-        number = connect(_options(spec).uri).getLibVersion()
+        number = connect_to(_options(spec).uri).getLibVersion()
         return f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"
 
     def _own(self, spec: MachineSpec, uuid: UUID) -> DomainSpec:
@@ -176,7 +208,7 @@ class LibvirtBackend:
 @functools.cache
 def security_models(uri: str) -> tuple[str, ...]:
     """The security drivers of the host's libvirt (capabilities: host/secmodel/model)."""
-    capabilities = ET.fromstring(connect(uri).getCapabilities())
+    capabilities = ET.fromstring(connect_to(uri).getCapabilities())
     return tuple(element.text or "" for element in capabilities.iterfind("host/secmodel/model"))
 
 
@@ -204,6 +236,11 @@ def _options(spec: MachineSpec) -> LibvirtOptions:
     if not isinstance(given, LibvirtOptions):
         raise HostError("this machine is not described for libvirt")
     return given
+
+
+def _like(spec: MachineSpec) -> Kept | None:
+    like = _options(spec).like
+    return read_kept(like) if like else None
 
 
 def _caller() -> tuple[int, int]:

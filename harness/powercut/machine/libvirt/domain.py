@@ -35,6 +35,21 @@ _CONTROLLERS: Final = {
 
 
 @dataclass(frozen=True)
+class Kept:
+    """What somebody's domain has that decides on what becomes of a disk's requests.
+
+    `disk` has the disk's driver and its sizes of blocks; `controllers` are those that it is on.
+    """
+
+    machine: str
+    features: tuple[str, ...]
+    cpu: ET.Element | None
+    iothreads: str
+    disk: ET.Element
+    controllers: tuple[ET.Element, ...]
+
+
+@dataclass(frozen=True)
 class DomainSpec:
     """What of a domain does not follow from the machine's description.
 
@@ -63,8 +78,17 @@ def cache_name(cache: HostCache) -> CacheMode | None:
     return None
 
 
-def domain_xml(machine: MachineSpec, disk: Attachment, own: DomainSpec, folder: Path) -> str:
-    """The domain; its console, and the socket of its channel, lie in `folder`."""
+def domain_xml(
+    machine: MachineSpec,
+    disk: Attachment,
+    own: DomainSpec,
+    folder: Path,
+    like: Kept | None = None,
+) -> str:
+    """The domain; its console, and the socket of its channel, lie in `folder`.
+
+    What somebody's domain has that it is to be `like` replaces what it would have itself.
+    """
     kvm = own.accelerator is Accelerator.KVM
     domain = ET.Element("domain", type="kvm" if kvm else "qemu")
     _text(domain, "name", own.name)
@@ -76,7 +100,11 @@ def domain_xml(machine: MachineSpec, disk: Attachment, own: DomainSpec, folder: 
     _text(system, "kernel", str(own.guest.kernel))
     _text(system, "initrd", str(own.guest.initramfs))
     words = guest_words(
-        disk.bus, emulated=not kvm, tsc_khz=own.tsc_khz, added=machine.kernel_arguments
+        disk.bus,
+        emulated=not kvm,
+        acpi=like is not None and "acpi" in like.features,
+        tsc_khz=own.tsc_khz,
+        added=machine.kernel_arguments,
     )
     _text(system, "cmdline", words)
     ET.SubElement(domain, "cpu", mode="host-passthrough" if kvm else "maximum")
@@ -92,8 +120,38 @@ def domain_xml(machine: MachineSpec, disk: Attachment, own: DomainSpec, folder: 
     devices.extend(_ports(folder))
     ET.SubElement(devices, "memballoon", model="none")
     domain.extend(_labels(own))
+    if like is not None:
+        _make_like(domain, like, kvm=kvm)
     ET.indent(domain)
     return ET.tostring(domain, encoding="unicode")
+
+
+def _make_like(domain: ET.Element, like: Kept, *, kvm: bool) -> None:
+    devices, disk = domain.find("devices"), domain.find("devices/disk")
+    kind, driver = domain.find("os/type"), domain.find("devices/disk/driver")
+    assert devices is not None
+    assert disk is not None
+    assert kind is not None
+    assert driver is not None
+    kind.set("machine", like.machine)
+    features = ET.Element("features")
+    for feature in like.features:
+        ET.SubElement(features, feature)
+    domain.insert(list(domain).index(devices), features)
+    if kvm and like.cpu is not None:
+        domain.remove(next(domain.iterfind("cpu")))
+        domain.insert(list(domain).index(devices), like.cpu)
+    if like.iothreads:
+        _text(domain, "iothreads", like.iothreads)
+    if (theirs := like.disk.find("driver")) is not None:
+        driver.attrib.update(theirs.attrib)
+    if (blocks := like.disk.find("blockio")) is not None:
+        disk.append(blocks)
+    for theirs in like.controllers:
+        for ours in devices.findall("controller"):
+            if ours.get("type") == theirs.get("type"):
+                devices.remove(ours)
+        devices.append(theirs)
 
 
 def _disk(disk: Attachment) -> ET.Element:

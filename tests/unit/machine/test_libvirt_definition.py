@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Somebody's domain: what of it is kept, and what never is."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from powercut.machine.libvirt.definition import read_kept, read_likeness
+from powercut.model.errors import UsageError
+from powercut.rig.likeness import scenario_like
+from powercut.scenario.load import expand, parse_scenario
+
+DOMAIN = """
+<domain type='kvm' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>
+  <name>Shop DB</name><vcpu>2</vcpu><iothreads>1</iothreads>
+  <os firmware='efi'><type arch='x86_64' machine='pc-q35-7.2'>hvm</type></os>
+  <features><acpi/><apic/><smm state='on'/></features>
+  <cpu mode='host-passthrough'/>
+  <devices>
+    <emulator>/opt/qemu/bin/qemu-system-x86_64</emulator>
+    <disk type='file' device='disk'>
+      <driver name='qemu' type='qcow2' discard='unmap' iothread='1' queues='2'/>
+      <source file='/var/lib/images/shop.qcow2'/><target dev='vda' bus='virtio'/>
+      <blockio logical_block_size='512' physical_block_size='4096'/>
+    </disk>
+    <disk type='block' device='disk'>
+      <driver name='qemu' type='raw' cache='none' io='native'/>
+      <source dev='/dev/vg/data'/><target dev='sda' bus='scsi'/>
+      <address type='drive' controller='1' bus='0' target='0' unit='0'/>
+    </disk>
+    <disk type='block' device='lun'><source dev='/dev/sdq'/><target dev='sdb' bus='scsi'/></disk>
+    <disk type='file' device='cdrom'><target dev='sdc' bus='sata'/></disk>
+    <controller type='scsi' index='0' model='lsilogic'/>
+    <controller type='scsi' index='1' model='virtio-scsi'><driver queues='2'/></controller>
+    <graphics type='vnc' passwd='secret'/>
+    <hostdev mode='subsystem' type='pci'/>
+  </devices>
+  <qemu:commandline><qemu:arg value='-S'/></qemu:commandline>
+</domain>
+"""
+
+
+def test_each_disk_becomes_the_settings_of_a_machine():
+    likeness = read_likeness(DOMAIN, "qemu:///system")
+    assert (likeness.machine, [disk.name for disk in likeness.disks]) == ("Shop DB", ["vda", "sda"])
+    first, second = ({**disk.settings} for disk in likeness.disks)
+    like = read_kept(str(first.pop("like")))
+    assert first == {
+        "backend": "libvirt",
+        "connect": "qemu:///system",
+        "bus": "virtio-blk",
+        "cache": "writeback",
+        "aio": "nbd",
+        "format": "qcow2",
+        "cpus": 2,
+        "qemu": "/opt/qemu/bin/qemu-system-x86_64",
+    }
+    assert (like.machine, like.features, like.iothreads) == ("pc-q35-7.2", ("acpi", "apic"), "1")
+    assert like.disk.find("driver").attrib == {"discard": "unmap", "iothread": "1", "queues": "2"}
+    assert like.disk.find("blockio").get("physical_block_size") == "4096"
+    assert (second["bus"], second["cache"], second["aio"]) == ("virtio-scsi", "none", "native")
+    (controller,) = read_kept(str(second["like"])).controllers
+    assert (controller.get("model"), controller.find("driver").get("queues")) == (
+        "virtio-scsi",
+        "2",
+    )
+
+
+def test_nothing_of_the_host_is_kept_and_what_differs_is_said():
+    likeness = read_likeness(DOMAIN, None)
+    for disk in likeness.disks:
+        for word in ("shop.qcow2", "/dev/", "secret", "commandline", "hostdev"):
+            assert word not in str(disk.settings)
+    said = " ".join(likeness.differs)
+    for word in ("scratch disks", "firmware", "qemu:commandline", "disk sdb: a device of the host"):
+        assert word in said
+
+
+def test_the_scenario_is_one_with_a_raw_log_and_a_file_system_on_each_disk(tmp_path):
+    text = scenario_like(read_likeness(DOMAIN, None))
+    scenario = parse_scenario(text, tmp_path / "domain.yaml")
+    cells = expand(scenario, seed=1).cells
+    assert [cell.name for cell in cells] == ["vda-raw", "vda-ext4", "sda-raw", "sda-ext4"]
+    assert cells[1].parameters.machine.like
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("<domain", "no definition of a domain"),
+        ("<network/>", "it is a <network>"),
+        ("<!DOCTYPE d [<!ENTITY a 'b'>]><domain/>", "no entities"),
+        ("<domain>" + " " * (2 << 20) + "</domain>", "short"),
+        ("<domain><os><type arch='aarch64'>hvm</type></os></domain>", "x86_64"),
+        (DOMAIN.replace("bus='virtio'", "bus='xen'").replace("'virtio-scsi'", "'x'"), "no disk"),
+    ],
+)
+def test_what_is_no_domain_that_can_be_made_is_refused(text, why):
+    with pytest.raises(UsageError, match=why):
+        read_likeness(text, None)
+
+
+TEXT = st.text(alphabet="abz/<>&'\"=-1 ", max_size=12)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(sorted({e.tag for e in ET.fromstring(DOMAIN).iter()})), TEXT)
+    )
+)
+def test_a_definition_full_of_nonsense_is_read_or_refused(changes):
+    domain = ET.fromstring(DOMAIN)
+    for tag, text in changes:
+        for element in domain.iter(tag):
+            element.text = text
+            element.attrib = dict.fromkeys(element.attrib, text)
+    try:
+        likeness = read_likeness(ET.tostring(domain, encoding="unicode"), None)
+    except UsageError:
+        return
+    for disk in likeness.disks:
+        read_kept(str(disk.settings["like"]))
