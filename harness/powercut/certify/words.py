@@ -6,7 +6,7 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from powercut.model.confidence import percent
 from powercut.model.contract import CutKind
@@ -70,10 +70,10 @@ def statement_of(cells: Sequence[CertifiedCell], not_tested: Sequence[NotTested]
         sentences += _disk_promises(safe)
         if known:
             sentences.append(
-                "By the number of cuts alone, a cut of such a combination could still lose a "
-                f"record with a chance of up to {_share(min(known))}"
-                + (f" to {_share(max(known))}" if max(known) != min(known) else "")
-                + " (95 % confidence)."
+                "By itself the number of cuts only shows (95 % confidence) that fewer than "
+                f"{percent(min(known))}"
+                + (f" to {percent(max(known))}" if max(known) != min(known) else "")
+                + " of the cuts of such a combination lose a record."
             )
     if count[Verdict.LOSSY]:
         unconfirmed = sum(cell.confirmed is False for cell in cells)
@@ -184,7 +184,3 @@ def _disk_promises(safe: Sequence[CertifiedCell]) -> Iterator[str]:
 
 def _number(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
-
-
-def _share(probability: Any) -> str:
-    return f"{100 * float(probability):.3g} %"

@@ -214,8 +214,8 @@ def how_sure(cells: Sequence[CellResult]) -> list[str]:
         who = names[0] if len(names) == 1 else f"{len(names)} SAFE cells"
         each = "" if len(names) == 1 else " each"
         sentences.append(
-            f"{who}: no loss in {count(cuts, 'cut')}{each}. By their number alone, up to "
-            f"{percent(bound)} of such cuts could still lose {noun} (at 95 % confidence)."
+            f"{who}: no loss in {count(cuts, 'cut')}{each}. By itself this only shows (95 % "
+            f"confidence) that fewer than {percent(bound)} of such cuts lose {noun}."
         )
     return sentences
 

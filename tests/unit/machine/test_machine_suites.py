@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import struct
 import subprocess
@@ -12,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from powercut.machine.guest import kernel_source, suites
-from powercut.machine.guest.apt import Mirrors, configuration, parse_mirrors, source_lines
+from powercut.machine.guest import apt, kernel_source, suites
+from powercut.machine.guest.apt import Mirrors, SuiteApt, configuration, parse_mirrors, source_lines
 from powercut.machine.guest.kernel_source import given_kernel
 from powercut.machine.guest.suites import cached_suites, suite_folder
 from powercut.machine.guest_image import GuestImage
@@ -258,3 +259,27 @@ def test_qemu_is_started_with_what_it_was_unpacked_with(tmp_path: Path) -> None:
         f"{here}/root/qemu",
     ]
     assert said[-2:] == ["-name", "a b"]
+
+
+@pytest.mark.parametrize(
+    ("says", "told"),
+    [
+        ("is expired (invalid since 15d 3h). Updates for it will not be applied.", "have expired"),
+        ("is not valid yet (invalid for another 2h).", "are not valid yet"),
+        ("could not be fetched", ""),
+    ],
+)
+def test_lists_that_apt_refuses_for_their_date_are_told(tmp_path, monkeypatch, says, told):
+    program = tmp_path / "bin" / "apt-get"
+    program.parent.mkdir()
+    line = f"E: Release file for http://mirror.example/debian/dists/sid/InRelease {says}"
+    program.write_text(f"#!/bin/sh\necho '{line}' >&2\nexit 100\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    monkeypatch.setattr(apt, "host_mirrors", lambda **_: MIRRORS)
+    with pytest.raises(HostError) as caught:
+        SuiteApt("sid", tmp_path / "suite").prepare(deadline=soon())
+    assert says in str(caught.value)
+    assert str(caught.value).startswith(f"the package lists of sid {told}") == bool(told)
+    assert ("look at `date`" in (caught.value.hint or "")) == bool(told)
+    assert not (tmp_path / "suite" / "fetched").exists()

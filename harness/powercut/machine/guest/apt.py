@@ -141,7 +141,10 @@ class SuiteApt:
         lines = source_lines(self.suite, host_mirrors(deadline=deadline))
         (self.folder / "sources.list").write_text("\n".join(lines) + "\n")
         (self.folder / "apt.conf").write_text(configuration(self.folder, self.suite))
-        self._run("update", deadline=deadline)
+        try:
+            self._run("update", deadline=deadline)
+        except HostError as error:
+            raise refused_lists(self.suite, error) from error
         stamp.touch()
 
     def download_closure(self, packages: Sequence[str], *, deadline: float) -> tuple[Path, ...]:
@@ -170,3 +173,24 @@ class SuiteApt:
             deadline=deadline,
             hint=f"{_REMEDY}; rm -r {self.folder} begins anew",
         )
+
+
+def refused_lists(suite: str, error: HostError) -> HostError:
+    """`error` of `apt-get update`, told for a person where apt refuses lists for their dates.
+
+    apt takes no list whose time is over (Check-Valid-Until in apt.conf(5)): an old one hides
+    security updates, so that the check stays on.
+    """
+    if re.search(r"Release file for \S+ is expired", str(error)):
+        what = (
+            "have expired: the mirror is no longer kept up to date, or this host's clock is ahead"
+        )
+    elif re.search(r"Release file for \S+ is not valid yet", str(error)):
+        what = "are not valid yet: this host's clock is behind"
+    else:
+        return error
+    return HostError(
+        f"the package lists of {suite} {what}\n{error}",
+        hint="look at `date`; name another mirror in /etc/apt and run apt-get update, or take "
+        "another suite (bookworm, bookworm-backports, trixie, sid)",
+    )
