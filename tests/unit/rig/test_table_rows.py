@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the table of recovery engines says of each, held against what its class can do."""
+"""What the tables of engines and machines say of each row, held against the code."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from powercut.paths import ROOT
 from powercut.recover.port import BootsRecordedKernel
 from powercut.rig.engines import ENGINES, RECOVERY_KERNEL, engine_class
+from powercut.scenario.machines import MACHINES
 
 PACKAGE = ROOT / "harness" / "powercut"
 COMPARED = re.compile(rf'(?:engine|name) (?:==|!=) "(?:{"|".join(ENGINES)})"')
@@ -38,3 +39,16 @@ def test_nobody_else_asks_an_engine_for_its_name():
         if COMPARED.search(line) and BY_RECORDING.get(place, "\0") not in line
     ]
     assert not asked, "\n".join(asked)
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_machine_backend_is_known_to_its_room_and_to_one_row_of_the_table(name):
+    """So another is added by a folder and a row; the doctor examines what is installed."""
+    package = MACHINES[name].place.partition(":")[0].rpartition(".")[0]
+    knows = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if package in path.read_text()
+        and path.relative_to(PACKAGE).parts[0] not in ("machine", "doctor")
+    }
+    assert knows == {"scenario/machines.py"}
