@@ -61,15 +61,13 @@ Known = dict[str, Outcome]
 """Outcomes by `same_run`."""
 
 
-_ELSEWHERE: Final = ("expect", "controls", "trials", "deadline", "explore")
+_ELSEWHERE: Final = {"expect", "controls", "trials", "deadline", "explore"}
 """Settings that say nothing of what a run does."""
 
 
 def same_run(parameters: Parameters) -> str:
     """Equal for runs that do the same, whatever is expected of them or vouches for them."""
-    return parameters.model_dump_json(
-        exclude={"expect", "controls", "trials", "deadline", "explore"}
-    )
+    return parameters.model_dump_json(exclude=_ELSEWHERE)
 
 
 def verdict_of(trials: Sequence[TrialResult]) -> Verdict:

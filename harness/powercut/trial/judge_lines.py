@@ -25,8 +25,6 @@ from powercut.workload.port import AcksByLines, Promises
 OPERATIONS_MIN: Final = 10
 """Acknowledged operations below which a run proves nothing."""
 
-_MUST_MISS: Final = frozenset({ControlKind.LYING_DISK, ControlKind.NO_SYNC})
-
 T = TypeVar("T")
 
 
