@@ -161,9 +161,11 @@ class RawLog:
         requests = self.space.timeline.requests
         at = (self.first_cell + cell) * self.cell
         source = np.where(write == BASE, self._base_address + at, 0)
-        there = (write != BASE) & self._is_data[write]
-        offset = requests.data_offset[write] + at - self.space.begin[write]
-        source[there] = self._data_address + offset[there]
+        there = np.flatnonzero(write != BASE)  # none at all if nothing ever reached the disk
+        there = there[self._is_data[write[there]]]
+        shown = write[there]
+        offset = requests.data_offset[shown] + at[there] - self.space.begin[shown]
+        source[there] = self._data_address + offset
         counts = self.slot_high[slots] - self.slot_low[slots]
         begin = self.layout.offset + slots * self.layout.stride
         skip = begin - (self.first_cell + self.slot_low[slots]) * self.cell

@@ -25,6 +25,7 @@ from powercut.recover.raw import RawLog, unavailable
 from powercut.rig.engine_choice import choose_engine
 from powercut.rig.host_reader import read_on_host
 from powercut.rig.image_file import write_image
+from powercut.wal.slots import SlotState
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))
 
@@ -262,3 +263,14 @@ def test_states_of_an_instant_are_read_alike_one_by_one_and_together(world):
     # Back to an earlier instant, and again: nothing of the later ones is left.
     log.at(1200)
     assert log.at(900).read(pieces).content.tolist() == together.content.tolist()
+
+
+def test_a_disk_that_was_never_written_to_has_lost_all_that_was_acknowledged(world):
+    """A workload that never syncs, cut before its guest wrote anything back."""
+    made = world.disk()
+    recorded = world.recorded(made, [(1, 100), (2, 200), (3, 300)])
+    log = RawLog(recorded.directory.base_image, recorded.space, world.layout, bytes(range(16)))
+    moment = log.at(350)
+    reading = moment.read(np.zeros((1, len(moment.piece_cell)), dtype=bool))
+    states = {extent.state for extent in log.observation(reading, 0).stretches}
+    assert states <= {SlotState.ABSENT}
