@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which promises changed hands between two versions: two certificates, cell by cell.
+"""Which verdicts changed between two versions: two certificates, cell by cell.
 
 Cells are the same if their settings are, versions aside, and what says nothing of a cut: how many
 there were, and which verdict somebody expected or what was to vouch for it.

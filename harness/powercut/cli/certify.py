@@ -83,7 +83,7 @@ PROFILES = ("quick", "nightly", "full")
     "--compare",
     nargs=2,
     metavar="A B",
-    help="Certify nothing: say which promises changed hands between two certificates, or between "
+    help="Certify nothing: say which verdicts changed between two certificates, or between "
     "two versions within the certificate that is given as SCENARIO.",
 )
 def certify(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words of a certificate, for a reader who meets them for the first time."""
+"""The words of reports and certificates, for a reader who meets them for the first time."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Final
 GLOSSARY: Final = (
     ("SAFE", "No acknowledged record was lost, and the controls prove that a loss would have "
      "been seen. It is said of what was tested, no more."),
+    ("SURVIVED", "No acknowledged record was lost in the cuts that were made, of a disk that was not "
+     "recorded. Less than SAFE: what another cut may leave is not known."),
     ("LOSSY", "At least one record that had been acknowledged as durable was gone, or damaged, "
      "after the power cut and recovery."),
     ("INCONCLUSIVE", "Nothing can be said: a run failed, evidence is missing, or a control did "

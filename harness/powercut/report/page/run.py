@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from powercut.model.verdict import Verdict
 from powercut.report import words
 from powercut.report.page.facts import facts_of
+from powercut.report.page.glossary import GLOSSARY
 from powercut.report.page.pages import page
 from powercut.report.page.telling import TrialStory, tell_trial
 from powercut.store.layout import ResultDir
@@ -38,6 +39,7 @@ def html_report(result: ResultDir, run: RunResult) -> str:
         facts=facts_of(run, result.read_environment()),
         counts=[(v, number) for v in sorted(Verdict) if (number := _count(run, v))],
         surprises=[cell for cell in run.cells if not cell.as_expected],
+        glossary=GLOSSARY,
         words=words,
         Verdict=Verdict,
         many=any(len(cell.trials) > 1 for cell in run.cells),
