@@ -8,8 +8,8 @@ from typing import Final
 GLOSSARY: Final = (
     ("SAFE", "No acknowledged record was lost, and the controls prove that a loss would have "
      "been seen. It is said of what was tested, no more."),
-    ("SURVIVED", "No acknowledged record was lost in the cuts that were made, of a disk that was not "
-     "recorded. Less than SAFE: what another cut may leave is not known."),
+    ("SURVIVED", "No acknowledged record was lost in the cuts that were made, of a disk that was "
+     "not recorded. Less than SAFE: what another cut may leave is not known."),
     ("LOSSY", "At least one record that had been acknowledged as durable was gone, or damaged, "
      "after the power cut and recovery."),
     ("INCONCLUSIVE", "Nothing can be said: a run failed, evidence is missing, or a control did "
