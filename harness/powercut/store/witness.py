@@ -91,6 +91,9 @@ class Witness(Record):
     lost: tuple[LsnRange, ...]
     """What the witness loses of that."""
 
+    unit: Literal["record", "operation"] = "record"
+    """What the workload acknowledges."""
+
     kinds: tuple[FindingKind, ...]
     message: str
 

@@ -42,6 +42,7 @@ from powercut.store.exploration import read_exploration
 from powercut.store.witness import Witness
 from powercut.witness.ddmin import OutOfBudget, ddmin
 from powercut.witness.story import cause_of, dropped_writes, events_of
+from powercut.workload.port import Recognised
 
 __all__ = ["Drop", "minimize"]
 
@@ -163,6 +164,7 @@ def minimize(
         imported=recording.imported,
         required=judgement.required[0] if judgement.required else None,
         lost=judgement.lost,
+        unit="record" if isinstance(recording.promises, Recognised) else "operation",
         kinds=tuple(sorted(judgement.kinds, key=lambda kind: kind.value)),
         message=judgement.message,
         volatile=len(recording.space.volatile(state.instant)),
@@ -253,6 +255,8 @@ def _confirmed(
     recording: Recording, state: CrashState, judgement: Judgement, engine: str, wanted: bool
 ) -> tuple[Confirmed, str]:
     """Whether the recorded kernel agrees.  A raw log is read by the reader of the guest."""
+    if recording.known_promises is not None:  # it was recovered in what it was recorded in
+        return "yes", ""
     if not wanted or recording.imported:
         return "not tried", "the guest of this log is not known" if wanted else ""
     if reader_alone(engine):
@@ -330,6 +334,8 @@ def _candidates(recording: Recording) -> list[tuple[str, CrashState]]:
 
 
 def _first_exposed(recording: Recording) -> LsnRange | None:
+    if not isinstance(recording.promises, Recognised):
+        return None
     report = exposure(recording.evidence)
     ranges = lsn_ranges(np.asarray(report.lsn[report.exposed]).tolist())
     return ranges[0] if ranges else None

@@ -10,6 +10,7 @@ import numpy as np
 
 from powercut.model.contract import Honour
 from powercut.model.machine import ImageFormat
+from powercut.model.operations import OperationHistory
 from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER
 from powercut.model.verdict import LsnRange, lsn_ranges
@@ -160,7 +161,7 @@ def cause_of(
     lsn: int | None,
 ) -> str:
     """The finding in one sentence; `lsn` is the record that it is told of, if there is one."""
-    record = f"record {lsn}" if lsn is not None else "the file system"
+    record = _named(recording, lsn) if lsn is not None else "the file system"
     if not dropped and not moved:
         return (
             f"Nothing had to be dropped: even with everything on the disk that was issued before "
@@ -184,8 +185,19 @@ def cause_of(
     return text
 
 
+def _named(recording: Recording, number: int) -> str:
+    is_set = isinstance(recording.promises.requirements, OperationHistory)
+    return f"{'operation' if is_set else 'record'} {number}"
+
+
 def _acked_ns(recording: Recording, lsn: int | None) -> int | None:
-    if lsn is None or recording.layout is None:
+    if lsn is None:
+        return None
+    claims = recording.promises.requirements
+    if isinstance(claims, OperationHistory):
+        found = claims.ack_ns[claims.acked == lsn]
+        return int(found[0]) if len(found) else None
+    if recording.layout is None:
         return None
     at = int(recording.evidence.claims.acked_ns(np.array([lsn]))[0])
     return None if at == NEVER else at
@@ -213,7 +225,7 @@ def events_of(
             )
     acked = _acked_ns(recording, lsn)
     if acked is not None:
-        text = f"record {lsn} is acknowledged"
+        text = f"{_named(recording, lsn or 0)} is acknowledged"
         events.append(WitnessEvent(at_ns=acked, kind="ack", text=text))
     first = min((write.submitted_ns for write in dropped), default=instant)
     events += _flushes(recording, min(first, acked or first), instant)

@@ -27,6 +27,7 @@ from powercut.explore.worker import LocalWorker
 from powercut.model.contract import DeviceContract
 from powercut.model.operations import Packet
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
+from powercut.recording import state_ref
 from powercut.recording.trial_recording import TrialRecording
 from powercut.recover.uml.engine import UmlEngine, unavailable
 from powercut.rig import commands
@@ -34,6 +35,7 @@ from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.scenario.settings import DiskSettings, FilesystemSettings, Parameters
 from powercut.scenario.settings_program import ProgramSettings
 from powercut.store.trial_dir import TrialDir, TrialRecord
+from powercut.witness.minimize import minimize
 from powercut.workload.program.claims import history_of
 from powercut.workload.program.promises import ProgramPromises
 
@@ -78,11 +80,13 @@ BESIDE = 'cp "$log" "$log.new"; sync "$log.new"; mv "$log.new" "$log"; sync "$2"
 ADDS = 'n=$(grep -c end "$log"); printf "begin $n\\nend $n\\n" | sed "s/$n/$((n + 1))/" >>"$log"'
 
 
-def recording(folder: Path, *, repair: str = "", recover: str = "") -> TrialRecording:
+def recording(
+    folder: Path, *, text: str = PAIRS, repair: str = "", recover: str = ""
+) -> TrialRecording:
     """A program that had acknowledged some operations when it was killed; then a clean unmount."""
     folder.mkdir(exist_ok=True)
     program = folder / "pairs"
-    program.write_text(PAIRS.replace("REPAIR", repair).replace("RECOVER", recover))
+    program.write_text(text.replace("REPAIR", repair).replace("RECOVER", recover))
     program.chmod(0o755)
     trial = TrialDir(folder, folder)
     with trial.base_image.open("wb") as file:
@@ -217,3 +221,21 @@ def test_a_program_that_begins_anew_is_not_cut_again(tmp_path):
     assert {f.verdict for f in found} == {Verdict.INCONCLUSIVE}
     assert any("tries operation 1 again" in f.message for f in found)
     assert (answers.recoveries.recorded, answers.recoveries.states) == (0, 0)
+
+
+def test_the_smallest_loss_of_an_operation_is_found_and_told(tmp_path):
+    """The end of an operation is acknowledged before it is synced: its write is the one to lose."""
+    early = PAIRS.replace('end $n" >>"$log"; sync "$log"', 'end $n" >>"$log"')
+    early = early.replace("while :;", f'while [ "$n" -le {OPERATIONS} ];')
+    recorded = recording(tmp_path, text=early)
+    ended = instant_after(recorded.space.timeline)
+    assert ended is not None
+    state = CrashState(ended + 1, (), policy="durable-only")
+    name = state_ref.save(recorded.directory, state)
+    witness = minimize(recorded, name, budget=60)
+    lost = LsnRange(OPERATIONS, OPERATIONS)
+    assert acknowledged(recorded) == LsnRange(1, OPERATIONS)
+    assert (witness.unit, witness.lost, witness.minimal) == ("operation", (lost,), True)
+    assert witness.cause.startswith("Nothing had to be dropped: even with everything")
+    assert f"operation {OPERATIONS} is lost" in witness.cause
+    assert any(one.text == f"operation {OPERATIONS} is acknowledged" for one in witness.events)

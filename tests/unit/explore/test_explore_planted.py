@@ -369,5 +369,5 @@ def test_a_guest_that_hangs_contradicts_no_witness(monkeypatch, findings, told):
     found = Judgement((lost,), (LsnRange(1, 2),))
     seen = Judgement(tuple(findings), (LsnRange(1, 2),))
     monkeypatch.setattr(witness, "judge_in_guest", lambda *_: seen)
-    recording = SimpleNamespace(imported=False)
+    recording = SimpleNamespace(imported=False, known_promises=None)
     assert witness._confirmed(recording, CrashState(1, ()), found, "uml", wanted=True)[0] == told

@@ -48,8 +48,7 @@ def print_witness(console: Console, witness: Witness, directory: Path) -> None:
         highlight=False,
     )
     console.print(
-        f"Lost: LSN {words.ranges(witness.lost) if witness.lost else 'none by number'}. "
-        f"{escape(witness.message)}",
+        f"Lost: {_numbers(witness)} {escape(witness.message)}",
         highlight=False,
     )
     _print_confirmation(console, witness)
@@ -61,6 +60,11 @@ def print_witness(console: Console, witness: Witness, directory: Path) -> None:
         highlight=False,
         soft_wrap=True,
     )
+
+
+def _numbers(witness: Witness) -> str:
+    number = "LSN" if witness.unit == "record" else "operation"
+    return f"{number} {words.ranges(witness.lost)}." if witness.lost else "none by number."
 
 
 def _engine(witness: Witness) -> str:
