@@ -72,6 +72,7 @@ void boot_wait_disks(void);
 /* port.c: messages on the port.  They gather until `port_flush`. */
 extern int port_fd;
 void port_find(void);
+int port_named(const char *wanted);
 void port_use(int fd);
 void port_send(uint16_t type, uint64_t lsn, uint64_t value, const void *payload, size_t length);
 void port_text(uint16_t type, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -101,8 +102,19 @@ bool trace_mount(void);
 bool text_send(const char *path);
 bool file_sync(const char *path);
 
+/* root.c: the root file system of anybody's program. */
+#define AGENT_ROOT "/root"
+bool root_mount(const char *serial, const char *type);
+
+/* Where a child lives: the agent's own root, without an environment and with the port as fd 3; or
+ * AGENT_ROOT, where it starts in `folder`, and fd 3 is the port for lines. */
+struct place {
+    const char *folder;
+    char *const *environment;
+};
+
 /* child.c: one child at a time. */
-bool child_run(char *const argv[], int *status);
+bool child_run(char *const argv[], const struct place *place, int *status);
 
 /* commands.c: the verbs. */
 void command_execute(const struct command *command);

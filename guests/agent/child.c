@@ -2,6 +2,9 @@
  *
  * One child at a time.  It has the port as fd 3; its stdout and stderr come
  * here through a pipe, and the last of what it said is sent once it has ended.
+ *
+ * Anybody's program has another port there, for its lines: it writes them itself, so that none waits
+ * for a relay.  After its end the line "\\0" follows on that port: what it said is all there before.
  */
 #include "agent.h"
 
@@ -17,6 +20,7 @@
 #include <unistd.h>
 
 #define CHILD_PORT 3
+#define LINES_NAME "lines"
 #define TAIL_SIZE 16384
 
 struct tail {
@@ -50,7 +54,8 @@ static void tail_send(const struct tail *tail)
 }
 
 /* In the child.  `report` is closed by a successful exec; else it carries the errno. */
-static _Noreturn void child_become(char *const argv[], int output, int report)
+static _Noreturn void child_become(char *const argv[], const struct place *place, int channel,
+                                   int output, int report)
 {
     sigset_t none;
 
@@ -59,14 +64,15 @@ static _Noreturn void child_become(char *const argv[], int output, int report)
     /* What is not among 0 to 3 must not be there: `report` may be 3 itself. */
     report = fcntl(report, F_DUPFD_CLOEXEC, 10);
     output = fcntl(output, F_DUPFD_CLOEXEC, 10);
-    int port = fcntl(port_fd, F_DUPFD_CLOEXEC, 10);
+    int port = fcntl(channel, F_DUPFD_CLOEXEC, 10);
     int null = open("/dev/null", O_RDONLY);
     if (report < 0 || output < 0 || port < 0 || null < 0 || dup2(null, 0) < 0 ||
         dup2(output, 1) < 0 || dup2(output, 2) < 0 || dup2(port, CHILD_PORT) < 0)
         _exit(126);
     if (null > CHILD_PORT)
         close(null);
-    execv(argv[0], argv);
+    if (!place || (chroot(AGENT_ROOT) == 0 && chdir(place->folder) == 0))
+        execve(argv[0], argv, place ? place->environment : environ);
     int error = errno;
     if (write(report, &error, sizeof error) < 0)
         _exit(126);
@@ -104,12 +110,28 @@ static int child_wait(pid_t child, int output, int signals, struct tail *tail)
     return status;
 }
 
+/* Ends what a program has left behind, and says that its lines are at their end.  The agent of a
+ * test on the host is not PID 1: there it would end everybody. */
+static void place_leave(int channel)
+{
+    static const char end[] = {'\0', '\n'};
+
+    if (getpid() == 1) {
+        kill(-1, SIGKILL);
+        while (waitpid(-1, NULL, 0) > 0)
+            ;
+    }
+    if (write(channel, end, sizeof end) != sizeof end)
+        die("write to the port for lines: %s", strerror(errno));
+    close(channel);
+}
+
 /* Runs argv[0] to its end.  False if it could not start or was killed by a
  * signal; `status` is then 127 or 128 + signal, as shells have it. */
-bool child_run(char *const argv[], int *status)
+bool child_run(char *const argv[], const struct place *place, int *status)
 {
     static struct tail tail;
-    int output[2], report[2], error = 0;
+    int output[2], report[2], error = 0, channel = port_fd;
     sigset_t children;
 
     *status = 126;
@@ -132,16 +154,22 @@ bool child_run(char *const argv[], int *status)
         close(signals), close(output[0]), close(output[1]);
         return failed_as(PC_FAULT_START);
     }
+    if (place && (channel = port_named(LINES_NAME)) < 0) {
+        close(signals), close(output[0]), close(output[1]), close(report[0]), close(report[1]);
+        return failed_as(PC_FAULT_START);
+    }
     port_flush();
     pid_t child = fork();
     if (child == 0)
-        child_become(argv, output[1], report[1]);
+        child_become(argv, place, channel, output[1], report[1]);
     int fork_error = errno;
     close(output[1]);
     close(report[1]);
     bool started = child > 0 && read(report[0], &error, sizeof error) <= 0;
     int ended = child > 0 ? child_wait(child, output[0], signals, &tail) : 0;
     close(output[0]), close(report[0]), close(signals);
+    if (place)
+        place_leave(channel);
     if (child < 0) {
         failed(fork_error, "fork");
         return failed_as(PC_FAULT_START);

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
@@ -62,7 +63,27 @@ static bool verb_umount(const struct command *command, int *status)
 
 static bool verb_exec(const struct command *command, int *status)
 {
-    return child_run(command->argv + 1, status);
+    return child_run(command->argv + 1, NULL, status);
+}
+
+static bool verb_root(const struct command *command, int *status)
+{
+    (void)status;
+    return root_mount(command->argv[1], command->argv[2]);
+}
+
+/* program FOLDER COUNT NAME=VALUE... PATH ARG... */
+static bool verb_program(const struct command *command, int *status)
+{
+    char *environment[AGENT_ARGUMENTS_MAX + 1] = {NULL};
+    int count = atoi(command->argv[2]);
+
+    if (count < 0 || count > command->argc - 4)
+        return failed(EINVAL, "program with %s variables in %d words", command->argv[2],
+                      command->argc);
+    memcpy(environment, command->argv + 3, (size_t)count * sizeof *environment);
+    struct place place = {.folder = command->argv[1], .environment = environment};
+    return child_run(command->argv + 3 + count, &place, status);
 }
 
 static bool verb_mkdir(const struct command *command, int *status)
@@ -171,6 +192,8 @@ static const struct verb {
     {"mount", 3, 4, verb_mount},
     {"umount", 1, 1, verb_umount},
     {"exec", 1, AGENT_ARGUMENTS_MAX, verb_exec},
+    {"root", 2, 2, verb_root},
+    {"program", 3, AGENT_ARGUMENTS_MAX, verb_program},
     {"mkdir", 1, 1, verb_mkdir},
     {"write", 2, 2, verb_write},
     {"sync", 0, 1, verb_sync},

@@ -26,27 +26,31 @@ int port_fd = -1;
 
 static struct pc_outbox outbox;
 
-static bool port_open(void)
+/* A descriptor of the port called `wanted`; -1 if there is none yet. */
+int port_named(const char *wanted)
 {
     DIR *ports = opendir("/sys/class/virtio-ports");
     struct dirent *entry;
     char path[512], name[64];
+    int fd = -1;
 
-    if (!ports)
-        return failed(errno, "opendir /sys/class/virtio-ports");
-    failed(ENODEV, "find a virtio-serial port named " PORT_NAME);
-    while (port_fd < 0 && (entry = readdir(ports))) {
+    if (!ports) {
+        failed(errno, "opendir /sys/class/virtio-ports");
+        return -1;
+    }
+    failed(ENODEV, "find a virtio-serial port named %s", wanted);
+    while (fd < 0 && (entry = readdir(ports))) {
         snprintf(path, sizeof path, "/sys/class/virtio-ports/%s/name", entry->d_name);
         if (entry->d_name[0] == '.' || !read_text(path, name, sizeof name) ||
-            strcmp(name, PORT_NAME))
+            strcmp(name, wanted))
             continue;
         snprintf(path, sizeof path, "/dev/%s", entry->d_name);
-        port_fd = open(path, O_RDWR | O_CLOEXEC);
-        if (port_fd < 0)
+        fd = open(path, O_RDWR | O_CLOEXEC);
+        if (fd < 0)
             failed(errno, "open %s", path);
     }
     closedir(ports);
-    return port_fd >= 0;
+    return fd;
 }
 
 /* Talks on `fd` from here on. */
@@ -62,7 +66,7 @@ void port_find(void)
 {
     uint64_t deadline = pc_now_ns() + PORT_TIMEOUT_MS * 1000000ull;
 
-    while (!port_open()) {
+    while ((port_fd = port_named(PORT_NAME)) < 0) {
         if (pc_now_ns() >= deadline)
             die("%s: %s; modules that failed: %s", last_failure.call, strerror(last_failure.error),
                 *modules_failed ? modules_failed : "none");

@@ -3,8 +3,7 @@
 
 What is checked, and what follows from it:
 
-1. Each state is legal at its instant (crash/states.py), and is judged against what was
-   required and attempted at that instant.
+1. Each state is legal at its instant, and judged against what was required and attempted then.
 2. A state that an engine could not recover for reasons of its own is INCOMPLETE.
 3. What is lost must agree with exposure analysis (powercut.explore.exposure_agreement).
 4. Nothing found in states that were checked is SAFE; no state checked is not.
@@ -382,8 +381,9 @@ class _Run:
 
     @property
     def _needs_confirmation(self) -> bool:
-        """Whether the recorded kernel has not had its say; raw logs need none."""
-        return not (reader_alone(self.engine) or boots_recorded_kernel(self.engine))
+        """Whether the recorded kernel, or a program's check a second time, has to have its say."""
+        own = commands.in_root_of_its_own(self.recorded.parameters) is not None
+        return own or not (reader_alone(self.engine) or boots_recorded_kernel(self.engine))
 
     @property
     def _not_recorded(self) -> str:

@@ -44,6 +44,7 @@ from powercut.recording.trial_recording import open_trial
 from powercut.rig import commands
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.host_files import require_same_program
+from powercut.rig.rig import require_same_root
 from powercut.scenario.settings import ControlKind, Parameters
 from powercut.store.exploration import ExplorationFinding, ExploreResult, read_exploration
 from powercut.store.trial_dir import TrialDir, TrialRecord
@@ -164,7 +165,9 @@ def explored(
     findings: list[Finding] = []
     if wanted is not None:
         try:
-            if commands.on_host_files(record.parameters):
+            if commands.in_root_of_its_own(record.parameters) is not None:
+                require_same_root(record.parameters, record.versions)
+            elif commands.on_host_files(record.parameters):
                 require_same_program(record.parameters, record.versions)
             if again:
                 wanted = as_before(trial, wanted)
@@ -242,7 +245,7 @@ def _missing(record: TrialRecord, acked: int, states: StatesRecovered | None) ->
             f"no crash state was recovered{why}: that the bytes of each record were durable does "
             "not show that recovery finds its way to them"
         )
-    elif states.states < _STATES_MIN and commands.on_host_files(record.parameters):
+    elif states.states < _STATES_MIN and isinstance(workload_of(record.parameters), AcksByLines):
         yield _unknown(f"only {states.states} states were recovered, and bytes are not recognised")
     elif acked and not states.by_policy.get(FIRST):
         yield _unknown(

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 from powercut.channel.port import Channel
 from powercut.model.binding import NOT_BOUND
@@ -22,11 +22,17 @@ from powercut.model.machine import Aio, Bus, CacheMode, HostCache, ImageFormat, 
 from powercut.model.versions import GUEST
 from powercut.scenario.settings import AcceleratorChoice, MachineSettings
 
+LINES: Final = "lines"
+"""The socket of a machine's port for lines, in the folder in which it was opened."""
+
 
 class Role(enum.Enum):
     """What a disk is attached for."""
 
     UNDER_TEST = "under test"
+    ROOT = "root"
+    """A root file system, read-only; such a machine has a second port, for a program's lines, a
+    unix socket on which it listens: LINES in the folder in which it was opened."""
 
 
 @dataclass(frozen=True)
@@ -113,11 +119,13 @@ class MachineSpec:
 
 
 def under_test(spec: MachineSpec) -> Attachment:
-    """The one disk of a machine that has no other.  Raises HostError for any other machine."""
+    """The one disk of a machine that has no other but a root.  Raises HostError for any other."""
     (first, *more) = spec.attachments or (None,)
-    if first is None or more or first.role is not Role.UNDER_TEST:
+    others = [one.role for one in more]
+    if first is None or first.role is not Role.UNDER_TEST or others not in ([], [Role.ROOT]):
         raise HostError(
-            f"a machine with {len(spec.attachments)} disks: it is told here of one, under test"
+            f"a machine with {len(spec.attachments)} disks: it is told here of one, under test, "
+            "and of a root"
         )
     return first
 
@@ -127,6 +135,15 @@ def served_disk(attachment: Attachment) -> ServedDisk:
     if isinstance(attachment.disk, OwnDisk):
         raise HostError("it brings no disk along: this machine is given one, which is recorded")
     return attachment.disk
+
+
+def root_of(spec: MachineSpec) -> Path | None:
+    """The image of the root file system; None without one."""
+    disks = [one.disk for one in spec.attachments if one.role is Role.ROOT]
+    if not disks:
+        return None
+    assert isinstance(disks[0], FileDisk), "a root is an image file"
+    return disks[0].path
 
 
 class Ended(enum.Enum):

@@ -33,6 +33,9 @@ class OperationHistory:
     made, nanoseconds on the disk's clock, rising; the same for attempts.  `failed` are the
     operations of which the program says that they may or may not be there.  `trouble` is what
     it says of itself, and what is wrong with its claims.
+
+    With `by_receipt` claims have the instants at which they were received, which is later than they
+    were made by nobody knows how much: an ack counts from then on, and an attempt always.
     """
 
     attempted: I64
@@ -42,9 +45,12 @@ class OperationHistory:
     failed: frozenset[int] = frozenset()
     ready_ns: int | None = None
     trouble: tuple[str, ...] = ()
+    by_receipt: bool = False
 
     def attempted_before(self, instant: int) -> frozenset[int]:
         """Operations that may have left a trace on the disk by then."""
+        if self.by_receipt:
+            return self.names
         count = int(np.searchsorted(self.attempt_ns, instant, side="left"))
         return frozenset(self.attempted[:count].tolist())
 

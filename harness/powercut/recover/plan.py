@@ -10,7 +10,7 @@ follows a `GoOn` is life after recovery.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from powercut.model.machine import ImageFormat
 
@@ -91,16 +91,36 @@ class HostRoot:
 
 
 @dataclass(frozen=True)
+class GuestRoot:
+    """A root file system on a disk of the guest's own, for readers that are anybody's programs.
+
+    They start in `folder` with `environment` (NAME=VALUE each), below MOUNT; what they write to
+    descriptor 3 comes back as it is (`Observation.lines`).
+    """
+
+    MOUNT: ClassVar[str] = "/root"
+    SERIAL: ClassVar[str] = "powercut-root"
+
+    folder: str
+    environment: tuple[str, ...]
+
+    def command(self, *argv: str) -> tuple[str, ...]:
+        """What the agent is told to run `argv` there."""
+        return ("program", self.folder, str(len(self.environment)), *self.environment, *argv)
+
+
+@dataclass(frozen=True)
 class RecoveryPlan:
     """The `steps` of a recovery.
 
     `device` is what the guest calls its disk; engines that have a disk of their own do not ask.
-    `host` is for readers that are anybody's programs.
+    `host` and `root` are for readers that are anybody's programs; at most one of them is there.
     """
 
     steps: tuple[Step, ...]
     device: str = "vda"
     host: HostRoot | None = None
+    root: GuestRoot | None = None
 
     @classmethod
     def of(
@@ -112,12 +132,13 @@ class RecoveryPlan:
         *,
         device: str = "vda",
         host: HostRoot | None = None,
+        root: GuestRoot | None = None,
         image: ImageFormat = ImageFormat.RAW,
     ) -> RecoveryPlan:
         """Mounting and reading; without a `filesystem` the device itself is read."""
         opened = OpenDevice() if not filesystem else Mount(filesystem, mount_options, mount_point)
         layers = () if image is ImageFormat.RAW else (OpenImage(image),)
-        return cls((*layers, opened, Read(reader)), device, host)
+        return cls((*layers, opened, Read(reader)), device, host, root)
 
     def going_on(
         self, command: tuple[str, ...], records: int, seconds: float = 0.0
@@ -145,6 +166,12 @@ class RecoveryPlan:
         """The type that is mounted; empty if none is."""
         mount = self.find(Mount)
         return mount.filesystem if mount is not None else ""
+
+    @property
+    def mount_point(self) -> str:
+        """Where that is mounted; empty if none is."""
+        mount = self.find(Mount)
+        return mount.point if mount is not None else ""
 
     @property
     def mount_options(self) -> str:

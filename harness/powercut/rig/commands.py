@@ -12,7 +12,7 @@ from powercut.disk.image_format import FormatSpec
 from powercut.model.binding import Binding
 from powercut.model.machine import Aio, Bus, ImageFormat, is_dax
 from powercut.model.verdict import EvidenceLevel
-from powercut.recover.plan import HostRoot, RecoveryPlan
+from powercut.recover.plan import GuestRoot, HostRoot, RecoveryPlan
 from powercut.scenario.machines import MACHINES
 from powercut.scenario.settings import (
     FilesystemType,
@@ -20,7 +20,7 @@ from powercut.scenario.settings import (
     MachineSettings,
     Parameters,
 )
-from powercut.workload.port import MOUNT_POINT, HostFiles, Run
+from powercut.workload.port import MOUNT_POINT, HostFiles, RootFiles, Run
 from powercut.workload.table import workload_of
 
 DEVICE: Final = Bus.VIRTIO_BLK.device
@@ -87,16 +87,22 @@ def recovery_plan(parameters: Parameters, run_id: bytes, seed: int = 0) -> Recov
     workload = workload_of(parameters)
     contents = workload.contents(run)
     options = (option for option in parameters.filesystem.mount if not is_dax(option))
-    host = None
+    host = root = None
+    mount_point = MOUNT_POINT
     if isinstance(contents, HostFiles):
         host = HostRoot(contents.folder, contents.environment, contents.visible)
+        mount_point = f"/host{MOUNT_POINT}"
+    if isinstance(contents, RootFiles):
+        root = GuestRoot(contents.folder, contents.environment)
+        mount_point = f"{GuestRoot.MOUNT}{MOUNT_POINT}"
     return RecoveryPlan.of(
         filesystem="" if is_raw(parameters) else parameters.filesystem.type.value,
         mount_options=",".join(options),
-        mount_point=f"/host{MOUNT_POINT}" if host is not None else MOUNT_POINT,
+        mount_point=mount_point,
         reader=workload.reader(run),
         device=parameters.machine.bus.device,
         host=host,
+        root=root,
         image=parameters.machine.format,
     )
 
@@ -114,6 +120,12 @@ def evidence_level(parameters: Parameters) -> EvidenceLevel:
     if on_host_files(parameters):
         return EvidenceLevel.RECORDED
     return MACHINES[parameters.machine.backend].evidence_level
+
+
+def in_root_of_its_own(parameters: Parameters) -> RootFiles | None:
+    """The root file system of a program in a guest; None for what runs in another way."""
+    contents = workload_of(parameters).contents(Run(bytes(16)))
+    return contents if isinstance(contents, RootFiles) else None
 
 
 def write_cache_file(machine: MachineSettings) -> str:

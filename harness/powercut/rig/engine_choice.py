@@ -47,6 +47,18 @@ def choose_engine(
     """
     if commands.on_host_files(parameters):
         return _for_host_files(name, kernel)
+    if commands.in_root_of_its_own(parameters) is not None:
+        if name not in ("auto", "guest"):
+            raise UsageError(
+                f"the program's check runs in a root of its own, which engine {name} does not have",
+                hint="--engine guest, or leave it out",
+            )
+        if after or depth:
+            raise UsageError(
+                "in a root of its own a program does not go on after recovery",
+                hint="leave out --after and --depth for this recording",
+            )
+        return EngineChoice("guest")
     image_format = parameters.machine.format
     raw = commands.is_raw(parameters)
     if raw and name in ("auto", "raw") and (after or depth) and image_format is ImageFormat.RAW:

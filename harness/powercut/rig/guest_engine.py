@@ -115,7 +115,9 @@ class GuestEngine(ResourceOwner):
                 return Observation.failed(Failure.IMAGE_REFUSED, closed)
             spec = self._rig.machine_spec(self._parameters, FileDisk(image))
             with self._rig.machines.open(spec, folder) as (machine, channel):
-                observation, _ = recover_in_guest(machine, channel, self._plan, timeout_s=timeout_s)
+                observation, _ = recover_in_guest(
+                    machine, channel, self._plan, timeout_s=timeout_s, folder=folder
+                )
                 machine.kill(timeout_s=_KILL_S)
                 if observation.failure:
                     failure = f"{observation.failure}\n{machine.diagnosis}".strip()

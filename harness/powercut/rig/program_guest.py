@@ -11,28 +11,22 @@ UML's serial line to a socket of ours without a relay, each with the host's cloc
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import socket
 import subprocess
-import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from powercut.channel.lines import header, pack
 from powercut.closing import Closing
 from powercut.machine.process import spawn
-from powercut.model.binding import Binding
 from powercut.model.errors import DeadlineExceeded, HostError
-from powercut.model.operations import Packet
 from powercut.recover.plan import RecoveryPlan
 from powercut.recover.uml.boot import OutsideDisk, UmlProcess, initramfs, unavailable
 from powercut.recover.uml.configure import plan_text
 from powercut.recover.uml.kernel import host_kernel
 from powercut.recover.uml.share import Answer, Flag, Share, Step, Verb
+from powercut.rig.line_receiver import LineReceiver
 
 DISK_BRIDGE: Final = "qemu-storage-daemon"
 """What gives a disk that is served by NBD to User-Mode Linux."""
@@ -41,61 +35,10 @@ _SHARE_BYTES: Final = 1 << 20
 _NO_ORIGIN: Final = 1 << 20  # bytes of the disk inside, which nobody uses here
 _MEMORY_MIB: Final = 1024  # at most; the host gives what is used
 _NEED_BYTES: Final = 256 << 20
-_PACKET_MAX: Final = 1 << 20
 _KILL_S: Final = 20.0
 _CONSOLE_LINES: Final = 5
 _CONSOLE_MAX: Final = 16 << 20
-_LINES_MAX: Final = 256 << 20
 _NO_FLAG: Final = Flag(0)
-
-
-class LineReceiver:
-    """Receives a program's packets in a thread of its own, and keeps them in a file."""
-
-    def __init__(self, file: Path, binding: Binding, on_packet: Callable[[Packet], None]) -> None:
-        self._ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._file = file.open("xb")
-        self._file.write(header(binding))
-        self._on_packet = on_packet
-        self._size = 0
-        self._failure: Exception | None = None
-        self._thread = threading.Thread(target=self._receive, name="lines", daemon=True)
-        self._thread.start()
-
-    def _receive(self) -> None:
-        try:
-            while raw := self._received():
-                packet = Packet(int.from_bytes(raw[:8], "little"), raw[8:])
-                self._size += self._file.write(pack(packet))
-                if self._size > _LINES_MAX:
-                    raise OSError(errno.EFBIG, f"more than {_LINES_MAX >> 20} MiB of lines")
-                self._on_packet(packet)
-        except Exception as error:  # what is not read from here on is missing, whatever it was
-            self._failure = error
-
-    def _received(self) -> bytes:
-        raw, _, flags, _ = self._ours.recvmsg(_PACKET_MAX)
-        if flags & socket.MSG_TRUNC:
-            raise OSError(errno.EMSGSIZE, f"a packet of more than {_PACKET_MAX} bytes")
-        return raw
-
-    def close(self) -> None:
-        """Waits for what is still on its way, once nobody holds the other end.
-
-        Raises HostError if a packet could not be kept.
-        """
-        self.theirs.close()
-        self._thread.join(_KILL_S)
-        self._ours.close()
-        try:
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            self._file.close()
-        except OSError as error:
-            self._failure = self._failure or error
-        if self._thread.is_alive() or self._failure is not None:
-            why = self._failure or "the guest's processes did not end"
-            raise HostError(f"the program's lines could not be kept: {why}")
 
 
 class ProgramGuest(Closing):
@@ -131,6 +74,7 @@ class ProgramGuest(Closing):
                 self._folder / "storage-daemon.txt",
                 pass_fds=[listener.fileno()],
             )
+        assert self._lines.theirs is not None
         self._share.prepare_boot(_NO_ORIGIN, 64)
         kernel = host_kernel()
         self._process = UmlProcess(

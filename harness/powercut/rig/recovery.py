@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from powercut.channel.port import CommandResult, Commands
-from powercut.machine.port import Machine
+from powercut.disk.root_image import FILESYSTEM as ROOT_FILESYSTEM
+from powercut.machine.port import LINES, Machine
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
 from powercut.model.failure import (
     Failure,
@@ -27,6 +30,7 @@ from powercut.model.observation import Continuation, Extent, Observation
 from powercut.recover.plan import (
     CloseDevice,
     GoOn,
+    GuestRoot,
     Mount,
     OpenDevice,
     OpenImage,
@@ -36,11 +40,13 @@ from powercut.recover.plan import (
     Unmount,
 )
 from powercut.recover.port import NO_SUCH_SLOT
+from powercut.rig.line_receiver import CheckLines, guest_port
 from powercut.wal.slots import SlotState
 
 Left = Callable[[], float]
 """The seconds that are left."""
 
+_SHOWN: Final = 3  # lines of what a check printed
 _PROGRAM_FAULTS: Final = (GuestFault.START, GuestFault.SIGNAL)
 
 
@@ -53,9 +59,11 @@ class _StepFailed(Exception):
 
 
 def recover_in_guest(
-    machine: Machine, channel: Commands, plan: RecoveryPlan, *, timeout_s: float
+    machine: Machine, channel: Commands, plan: RecoveryPlan, *, timeout_s: float, folder: Path
 ) -> tuple[Observation, dict[str, str]]:
     """Boots and takes the steps of `plan` in the guest; also returns guest facts.
+
+    `folder` is that in which the machine was opened.
 
     An image format below the guest's disk is the machine's, and has been opened
     already.  Mounting replays the journal of the file system.  MOUNT_REFUSED presumes that this
@@ -70,10 +78,14 @@ def recover_in_guest(
     try:
         machine.start(timeout_s=left())
         channel.wait_hello(timeout_s=left())
-        guest = _Guest(channel, plan.device, left)
-        guest.forget_device()
-        facts = channel.run("facts", plan.device, timeout_s=left()).facts
-        seen = guest.recover(plan)
+        with ExitStack() as stack:
+            guest = _Guest(channel, plan, left)
+            if plan.root is not None:
+                port = guest_port(folder / LINES)
+                guest.enter_root(stack.enter_context(CheckLines(port)))
+            guest.forget_device()
+            facts = channel.run("facts", plan.device, timeout_s=left()).facts
+            seen = guest.recover(plan)
     except _StepFailed as failed:
         return Observation.failed(failed.cause, f"recovery did not finish: {failed}"), {}
     except PowercutError as error:
@@ -137,10 +149,17 @@ def last_intact(extents: tuple[Extent, ...]) -> int:
 class _Guest:
     """A guest that is up, and takes one step after the other."""
 
-    def __init__(self, channel: Commands, name: str, left: Left) -> None:
+    def __init__(self, channel: Commands, plan: RecoveryPlan, left: Left) -> None:
         self._channel = channel
-        self._name = name
+        self._name = plan.device
+        self._root = plan.root
         self._left = left
+        self._lines: CheckLines | None = None
+
+    def enter_root(self, lines: CheckLines) -> None:
+        """Programs run in the root of the plan from here on, and say their lines to `lines`."""
+        self._lines = lines
+        self._require("root", "root", GuestRoot.SERIAL, ROOT_FILESYSTEM)
 
     def recover(self, plan: RecoveryPlan) -> Observation:
         """What comes back, and what comes of going on if the plan has that."""
@@ -204,7 +223,9 @@ class _Guest:
         )
 
     def _read(self, step: Read) -> Observation:
-        """What the log reader finds."""
+        """What the log reader finds, or what a program's check says."""
+        if self._root is not None and self._lines is not None:
+            return self._check(self._root.command(*step.command), self._lines)
         done = self._run("exec", *step.command)
         whole = tuple(e for e in done.extents if e.state is not SlotState.UNREADABLE)
         cause = _reader_failure(done) if _failed(done) else None
@@ -216,6 +237,16 @@ class _Guest:
         if cause is not None:
             return Observation.failed(cause, words, done.extents)
         return Observation(done.extents)
+
+    def _check(self, argv: tuple[str, ...], lines: CheckLines) -> Observation:
+        done = self._run(*argv)
+        said = lines.wait_end(self._left())
+        failure = done.error or (f"check ended with status {done.status}" if done.status else "")
+        if failure and not self._disk_reads():
+            return Observation.failed(Failure.DISK_FAILED, f"{failure}; nor could the disk be read")
+        printed = " / ".join(done.texts[-_SHOWN:])
+        told = f"{failure}: {printed}" if failure and printed else failure
+        return Observation((), complete=not failure, failure=told, lines=said)
 
     def _go_on(self, step: GoOn, rest: Sequence[Step], before: Observation) -> Continuation:
         """The workload goes on; then everything is closed and opened, and read once more."""

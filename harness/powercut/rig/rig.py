@@ -6,14 +6,16 @@ from __future__ import annotations
 import os
 import platform
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
 from powercut import __version__
+from powercut.disk.root_image import RootImage, ensure_root_image
 from powercut.machine.port import (
     Attachment,
     Disk,
+    FileDisk,
     ImageLayer,
     MachineBackend,
     MachineSpec,
@@ -82,7 +84,9 @@ class Rig:
         if commands.on_host_files(parameters):
             return versions_on_host_files(parameters)
         spec = self.machine_spec(parameters, Path("disk"))
-        return self.backend_of(parameters).versions(spec)
+        found = self.backend_of(parameters).versions(spec)
+        root = self.root_image(parameters)
+        return found if root is None else {**found, "root_sha256": root.sha256}
 
     def prepare(self, plan: Plan) -> None:
         """Makes now what a first trial would otherwise wait for, within its deadline.
@@ -98,6 +102,7 @@ class Rig:
                 )
             if commands.on_host_files(cell.parameters) and (reasons := unavailable()):
                 raise HostError("programs cannot be run here: " + "; ".join(reasons))
+            self.root_image(cell.parameters)
         for machine in dict.fromkeys(_machines_of(plan)):
             self._refuse(machine)
         for machine in _versions_of(plan):
@@ -119,7 +124,7 @@ class Rig:
         layer = None if raw else ImageLayer(machine.format, parameters.disk.size)
         under_test = Attachment(Role.UNDER_TEST, disk, machine.bus, machine.host_cache, layer)
         return MachineSpec(
-            (under_test,),
+            (under_test, *self._root(parameters)),
             memory_mib=machine.memory >> 20,
             cpus=machine.cpus,
             kernel=machine.kernel,
@@ -128,6 +133,20 @@ class Rig:
             start=machine.start,
             options=self.backend_of(parameters).options(machine),
         )
+
+    def _root(self, parameters: Parameters) -> tuple[Attachment, ...]:
+        image = self.root_image(parameters)
+        return () if image is None else (Attachment(Role.ROOT, FileDisk(image.path)),)
+
+    def root_image(self, parameters: Parameters) -> RootImage | None:
+        """The root file system of a program in a guest, made if need be; None for what has none.
+
+        Raises UsageError for what is no root file system, HostError.
+        """
+        files = commands.in_root_of_its_own(parameters)
+        if files is None:
+            return None
+        return ensure_root_image(files.root, files.program, self.cache)
 
     def environment(self, plan: Plan | None = None) -> dict[str, Any]:
         """What a reader of the results has to know of this host.
@@ -167,6 +186,16 @@ def backends_of(plan: Plan) -> tuple[str, ...]:
             if not commands.on_host_files(cell.parameters)
         )
     )
+
+
+def require_same_root(parameters: Parameters, versions: Mapping[str, str]) -> None:
+    """Raises HostError if the root file system of a program in a guest is another one now."""
+    now = Rig().root_image(parameters)
+    if now is not None and versions.get("root_sha256") != now.sha256:
+        raise HostError(
+            "the root file system, or the program in it, has changed since the recording was made",
+            hint="put back what was recorded, or record again",
+        )
 
 
 def _machines_of(plan: Plan) -> Iterator[MachineSettings]:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from powercut.model.contract import CutKind
-from powercut.scenario.choices import ExploreEngine, FilesystemType
+from powercut.scenario.choices import ControlKind, ExploreEngine, FilesystemType
 from powercut.scenario.settings import MachineSettings, Parameters, ProgramSettings
+from powercut.scenario.settings_program import ON_HOST
 
 Reason = tuple[str, str]
 
@@ -24,7 +25,10 @@ def refusals_of_program(parameters: Parameters) -> Iterator[Reason]:
         yield "workload.folder", "a program starts in a folder: give an absolute path"
     if p.filesystem.type is FilesystemType.RAW:
         yield "filesystem.type", "a program keeps its data in a folder, which takes a file system"
-    for key in MachineSettings.model_fields:
+    on_host = program.root == ON_HOST
+    if not on_host:
+        yield from _refusals_in_guest(p, program)
+    for key in MachineSettings.model_fields if on_host else ():
         if getattr(p.machine, key) != getattr(_USUAL, key):
             yield (
                 f"machine.{key}",
@@ -32,11 +36,33 @@ def refusals_of_program(parameters: Parameters) -> Iterator[Reason]:
                 "leave it out",
             )
     if p.cut.kind is not CutKind.POWER_LOSS:
-        yield "cut.kind", "what runs in User-Mode Linux is cut by power-loss; leave it out"
+        yield "cut.kind", "a program is cut by power-loss; leave it out"
     if p.cut.trigger.flushes is not None:
         yield (
             "cut.trigger",
             "a program is cut after acks, or at a moment; use acks, after or random",
         )
-    if p.explore.engine not in (ExploreEngine.AUTO, ExploreEngine.UML):
+    if on_host and p.explore.engine not in (ExploreEngine.AUTO, ExploreEngine.UML):
         yield "explore.engine", "a program's check runs in User-Mode Linux: leave it out"
+
+
+def _refusals_in_guest(p: Parameters, program: ProgramSettings) -> Iterator[Reason]:
+    if "/" not in program.command[0]:
+        yield (
+            "workload.command",
+            "in a root of its own a program is named by its path there (/usr/bin/mydb-test), or by "
+            "a path that begins at the scenario's folder (./mydb-test) and is brought there",
+        )
+    if p.machine.bus.pmem:
+        yield "machine.bus", "a program in a guest keeps its data on a block device"
+    if p.machine.backend != _USUAL.backend:
+        yield "machine.backend", "a root file system of its own is a disk that QEMU is given"
+    if p.explore.after or p.explore.depth:
+        key = "after" if p.explore.after else "depth"
+        yield f"explore.{key}", "life after recovery and second cuts of programs need `root: host`"
+    if ControlKind.NO_SYNC in (p.controls or ()):
+        yield "controls", "powercut takes the syncs out of a program with `root: host` alone"
+    if program.syncs != "kept":
+        yield "workload.syncs", "powercut takes the syncs out of a program with `root: host` alone"
+    if p.explore.engine not in (ExploreEngine.AUTO, ExploreEngine.GUEST):
+        yield "explore.engine", "with a root of its own the check runs in guests: leave it out"

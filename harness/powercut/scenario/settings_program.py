@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
@@ -37,6 +37,10 @@ Command = Annotated[
 ]
 
 
+ON_HOST: Final = "host"
+"""The root that is this host's own files."""
+
+
 class ProgramSettings(Settings):
     """Anybody's program: one executable with the verbs `setup`, `run` and `check`
     (docs/adding-a-program.md)."""
@@ -51,9 +55,12 @@ class ProgramSettings(Settings):
     folder: Annotated[str, AfterValidator(is_printable)] = ""
     """Where it starts, an absolute path; by default the scenario's folder."""
 
-    root: Literal["host"] = "host"
+    root: Annotated[str, AfterValidator(is_printable), Field(min_length=1)] = ON_HOST
     """The files that it runs on: `host`, this host's own, read-only, in User-Mode Linux: no
-    virtual machine, no root."""
+    virtual machine, no root; or those of a guest: a folder, a tar, an OCI image layout (a folder
+    with `index.json`) or an ext4 image, whose path begins at the scenario's folder.  The guest has
+    them read-only, with empty file systems in memory over /tmp, /run, /var/tmp and /dev/shm, and a
+    relative `command` is brought there with its folder."""
 
     at_most: Annotated[Duration, Field(gt=0)] = 10 * 10**9
     """How long it runs at most once it is ready: the power goes then even if so many operations

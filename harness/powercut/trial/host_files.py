@@ -11,7 +11,6 @@ again is not known.
 
 from __future__ import annotations
 
-import threading
 import time
 from pathlib import Path
 from typing import Final
@@ -29,10 +28,12 @@ from powercut.model.operations import Packet
 from powercut.recover.uml.engine import UmlEngine
 from powercut.rig import commands
 from powercut.rig.image_difference import changed_parts
-from powercut.rig.program_guest import LineReceiver, ProgramGuest
+from powercut.rig.line_receiver import LineReceiver
+from powercut.rig.program_guest import ProgramGuest
 from powercut.rig.scratch import scratch
 from powercut.scenario.plan import TriggerKind
 from powercut.scenario.settings import ProgramSettings
+from powercut.trial.ack_counter import AckCounter
 from powercut.trial.disks import CapturedDisk
 from powercut.trial.job import GRACE_S, RecordingInProgress
 from powercut.workload.port import AcksByLines
@@ -108,7 +109,7 @@ class HostFilesRecording(RecordingInProgress):
         return ProgramGuest(disk.socket, plan, folder, receiver)
 
     def _run_until_cut(self, disk: CaptureDisk, sockets: Path) -> None:
-        counter = _Counter()
+        counter = AckCounter()
         receiver = LineReceiver(self.directory.lines, self.binding, counter.take)
         folder = sockets / "run"
         folder.mkdir()
@@ -131,7 +132,7 @@ class HostFilesRecording(RecordingInProgress):
         except HostError as error:
             self.damage.append(str(error))
 
-    def _run_until_trigger(self, guest: ProgramGuest, counter: _Counter) -> None:
+    def _run_until_trigger(self, guest: ProgramGuest, counter: AckCounter) -> None:
         """Returns when the power is to be cut; raises if that moment does not come."""
         argv = self.workload.writer(self.run)
         settings = self.job.parameters.workload
@@ -188,26 +189,6 @@ class HostFilesRecording(RecordingInProgress):
                 words = "the same disk was recovered twice, and the check did not say the same"
                 seen = Observation.failed(Failure.NOT_REPEATED, words)
         self.directory.write_observation(seen)
-
-
-class _Counter:
-    """Counts acks as they come in, and sees whether the program has begun."""
-
-    def __init__(self) -> None:
-        self.acks = 0
-        self._ready = threading.Event()
-
-    @property
-    def begun(self) -> bool:
-        """Whether it is ready, or has acknowledged something."""
-        return self._ready.is_set() or self.acks > 0
-
-    def take(self, packet: Packet) -> None:
-        """Takes what was received."""
-        lines = packet.data.splitlines()
-        self.acks += sum(line.startswith(b"+ ") for line in lines)
-        if b"ready" in lines:
-            self._ready.set()
 
 
 def _ignored(packet: Packet) -> None:

@@ -75,3 +75,7 @@ class RecordingInProgress:
         self.versions: dict[str, str] = {}
         self.facts: dict[str, str] = {}
         self.recovery_facts: dict[str, str] = {}
+
+    def make(self) -> None:
+        """Records.  Raises PowercutError for what keeps it from being whole."""
+        raise NotImplementedError

@@ -11,13 +11,15 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from powercut.checkers.judge import Checker, Judgement, run_checkers, without_conviction
+from powercut.model.acks import AckBasis
 from powercut.model.errors import PowercutError
 from powercut.model.observation import Observation
+from powercut.model.operations import OperationHistory
 from powercut.model.units import NEVER
 from powercut.model.verdict import Finding, FindingKind, Verdict
 from powercut.recording.bound import check_level, doubts_of, read_disk_log, read_lines
 from powercut.scenario.settings import ControlKind
-from powercut.store.results import TrialResult
+from powercut.store.results import AckInstants, TrialResult
 from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.trial.observation import observation_of
 from powercut.workload.port import AcksByLines, Promises
@@ -86,9 +88,25 @@ def judge_lines(directory: TrialDir, record: TrialRecord, workload: AcksByLines)
         attempted=promises.attempted if promises is not None else 0,
         findings=judgement.findings,
         in_flight=timeline.in_flight if timeline is not None else None,
+        acks=None if promises is None else _how_well_dated(promises),
         timings_s=record.timings_s,
         result_directory=directory.relative,
         binding=directory.read_binding().name,
+    )
+
+
+def _how_well_dated(promises: Promises) -> AckInstants | None:
+    """Lines from User-Mode Linux have the disk's clock; others count from their receipt on."""
+    history = promises.requirements
+    if not isinstance(history, OperationHistory) or not history.by_receipt:
+        return None
+    return AckInstants(
+        basis=AckBasis.RECEIPT,
+        window_us=None,
+        usual_window_us=None,
+        gained_us=0.0,
+        shortest_sync_us=None,
+        reason="a program's lines from a guest carry no clock",
     )
 
 

@@ -7,39 +7,22 @@ Whatever goes wrong before the recording is complete is written into it as its
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
-from typing import Final, NoReturn
 
 from powercut import __version__
-from powercut.channel.port import Channel
-from powercut.disk.image_format import ensure_formatted_image
-from powercut.machine.port import Ended, LosesPower, Machine, OwnDisk
-from powercut.model.contract import CutKind
-from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
+from powercut.model.errors import PowercutError
 from powercut.model.events import Phase
-from powercut.model.failure import Failure
-from powercut.model.machine import ImageFormat
-from powercut.model.observation import Observation
-from powercut.model.verdict import EvidenceLevel
 from powercut.rig import commands
-from powercut.rig.host_reader import read_on_host
-from powercut.rig.image_open import open_after_cut
-from powercut.rig.recovery import agreed, must_repeat, recover_in_guest
 from powercut.rig.rig import Rig
-from powercut.rig.scratch import scratch
-from powercut.rig.set_up import mount_disk, prepare_disk
-from powercut.scenario.plan import Trigger, TriggerKind
+from powercut.scenario.settings import Parameters
 from powercut.store.binding import new_recording
 from powercut.store.trial_dir import TrialDir, TrialRecord
-from powercut.trial.disks import CapturedDisk, TrialDisk, UnseenDisk, captured
+from powercut.trial.guest_program import GuestProgramRecording
 from powercut.trial.host_files import HostFilesRecording
-from powercut.trial.job import GRACE_S, RecordingInProgress, Stopwatch, TrialJob
-
-_POLL_S: Final = 0.25
-"""How often a wait for the disk looks after the guest."""
+from powercut.trial.in_guest import GuestRecording
+from powercut.trial.job import RecordingInProgress, Stopwatch, TrialJob
+from powercut.workload.port import AcksByLines
+from powercut.workload.table import workload_of
 
 
 def record_trial(
@@ -50,7 +33,7 @@ def record_trial(
     Raises HostError only if the recording itself cannot be written.
     """
     watch = Stopwatch(notify)
-    on_host = commands.on_host_files(job.parameters)
+    kind = _kind_of(job.parameters)
     record = TrialRecord(
         powercut=__version__,
         scenario=job.scenario,
@@ -62,10 +45,9 @@ def record_trial(
         scenario_sha256=job.scenario_sha256,
         recording=new_recording(),
         evidence_level=commands.evidence_level(job.parameters),
-        pinged=not on_host,
+        pinged=kind is GuestRecording,
     )
     directory.write_record(record.model_copy(update={"trouble": "the trial did not end"}))
-    kind = HostFilesRecording if on_host else _GuestRecording
     run = kind(rig, job, directory, watch)
     try:
         run.make()
@@ -87,156 +69,9 @@ def record_trial(
     directory.seal_recording()
 
 
-class _GuestRecording(RecordingInProgress):
-    """A recording of a workload that acknowledges by wire, in a machine."""
-
-    def make(self) -> None:
-        """Run, cut, recover."""
-        parameters = self.job.parameters
-        with self.watch.phase(Phase.PREPARE):
-            self.versions = self.rig.versions(parameters)
-            image = ensure_formatted_image(
-                commands.base_image(parameters),
-                commands.image_format(parameters),
-                self.rig.cache,
-            )
-            base = self.directory.adopt_base(image)
-        with scratch() as sockets, self._disk(base, sockets) as disk:
-            self._run_until_cut(disk, sockets)
-            if not self.came_up:
-                raise HostError(
-                    "the system did not come up: what it makes of the disk afterwards "
-                    "is nothing that a cut has done"
-                )
-            with self.watch.phase(Phase.RECOVER):
-                observation = self._recover(disk, sockets)
-            self.directory.write_observation(observation)
-
-    def _disk(self, base: Path, sockets: Path) -> AbstractContextManager[TrialDisk]:
-        """The disk under test, of the kind that the level of the evidence says."""
-        if self.level is EvidenceLevel.LIVE_ONLY:
-            own = sockets / "disk"
-            own.mkdir()
-            return nullcontext(UnseenDisk(OwnDisk(base, own)))
-        log = self.directory.disk_log
-        return captured(self.job, binding=self.binding, base=base, log=log, sockets=sockets)
-
-    def _run_until_cut(self, disk: TrialDisk, sockets: Path) -> None:
-        folder = sockets / "run"
-        folder.mkdir()
-        spec = self.rig.machine_spec(self.job.parameters, disk.attached)
-        with self.rig.backend_of(self.job.parameters).open(
-            spec, folder, history=self.directory.history, digest=self.binding.digest
-        ) as (machine, channel):
-            try:
-                with self.watch.phase(Phase.BOOT):
-                    machine.start(timeout_s=self.deadline.remaining_s)
-                    channel.wait_hello(timeout_s=self.deadline.remaining_s)
-                    channel.keep_time()
-                    self.facts = prepare_disk(channel, self.job.parameters, self.deadline)
-                    mount_disk(channel, self.job.parameters, self.deadline)
-                    self.came_up = True
-                with self.watch.phase(Phase.WORKLOAD):
-                    self._write_until_trigger(channel, disk)
-            except PowercutError as error:
-                # What was acknowledged until now counts all the same.
-                self.trouble.append(f"{error}")
-            try:
-                with self.watch.phase(Phase.CUT):
-                    self._cut(machine, channel, disk)
-            finally:
-                self.directory.write_text("console.txt", machine.diagnosis)
-
-    def _write_until_trigger(self, channel: Channel, disk: TrialDisk) -> None:
-        trigger = self.job.trial.trigger
-        if trigger.kind is TriggerKind.FLUSHES:
-            disk.stop_at_flush(trigger.value)
-        channel.start("exec", *self.workload.writer(self.run))
-        if trigger.kind is TriggerKind.FLUSHES:
-            self._wait_flush(channel, disk, trigger)
-            return
-        channel.wait_ready(timeout_s=self.deadline.remaining_s)
-        if trigger.kind is TriggerKind.AFTER:
-            self._wait_moment(channel, trigger)
-        elif not channel.wait_acks(trigger.value, timeout_s=self.deadline.remaining_s):
-            self._raise_never_came(trigger)
-
-    def _wait_moment(self, channel: Channel, trigger: Trigger) -> None:
-        """Lets the time go by, with an eye on the workload."""
-        end = time.monotonic() + trigger.value / 1e9
-        if trigger.value / 1e9 > self.deadline.remaining_s:
-            raise HostError(f"the cut {trigger} lies beyond the deadline of the trial")
-        # No LSN is that high: this returns early only if the workload has ended in order.
-        channel.wait_acks(2**62, timeout_s=end - time.monotonic())
-        time.sleep(max(end - time.monotonic(), 0))
-
-    def _raise_never_came(self, trigger: Trigger) -> NoReturn:
-        if self.deadline.over:
-            raise DeadlineExceeded(
-                f"the cut {trigger} did not come before the deadline of the trial",
-                hint="raise `deadline` in the scenario",
-            )
-        raise HostError(f"the cut {trigger} never came: the workload had ended before")
-
-    def _wait_flush(self, channel: Channel, disk: TrialDisk, trigger: Trigger) -> None:
-        """The disk stops at the flush; meanwhile the workload is watched."""
-        while not disk.wait_stopped(timeout_s=_POLL_S):
-            channel.wait_acks(2**62, timeout_s=0)  # raises if the workload has failed
-            if self.deadline.over:
-                self._raise_never_came(trigger)
-
-    def _cut(self, machine: Machine, channel: Channel, disk: TrialDisk) -> None:
-        """Takes away what the kind of the cut says, then collects what had been said."""
-        cut = self.job.parameters.cut
-        timeout_s = self.deadline.at_least(GRACE_S)
-        if cut.kind is CutKind.GUEST_CRASH:
-            machine.crash(timeout_s=timeout_s)
-        elif cut.kind is CutKind.POWER_LOSS:
-            if not isinstance(machine, LosesPower):
-                raise HostError(
-                    "this machine cannot lose its power: only its guest or its hypervisor can end",
-                    hint="cut.kind: vm-kill, or guest-crash",
-                )
-            disk.stop()
-            machine.lose_power(timeout_s=timeout_s)
-        else:
-            machine.kill(timeout_s=timeout_s)
-        if machine.ended is Ended.BY_ITSELF and cut.kind is not CutKind.GUEST_CRASH:
-            self.trouble.append("the machine had ended before the cut, and an end in order flushes")
-        self.cut_ns = disk.cut(self.directory.recovery_log, timeout_s=timeout_s)
-        channel.drain(timeout_s=timeout_s)
-
-    def _recover(self, disk: TrialDisk, sockets: Path) -> Observation:
-        parameters = self.job.parameters
-        timeout_s = self.deadline.at_least(GRACE_S)
-        image_format = parameters.machine.format
-        medium = sockets / "medium.img"
-        if commands.is_bare(parameters) and disk.snapshot(medium):
-            return read_on_host(parameters, self.job.run_id, medium, timeout_s=timeout_s)
-        if image_format is not ImageFormat.RAW:
-            assert isinstance(disk, CapturedDisk), "others hold no format that powercut opens"
-            opened = open_after_cut(
-                disk.attached, self.directory.base_image, image_format, timeout_s=timeout_s
-            )
-            self.recovery_facts = {"image_check": opened.check, "image_repairs": opened.repairs}
-            if opened.problem:
-                failure = f"the {image_format.value} image does not open: {opened.problem}"
-                return Observation.failed(Failure.IMAGE_REFUSED, failure)
-        seen = self._boot(disk, sockets / "recovery", timeout_s)
-        if must_repeat(seen):
-            seen = agreed(seen, self._boot(disk, sockets / "recovery-again", timeout_s))
-        return seen
-
-    def _boot(self, disk: TrialDisk, folder: Path, timeout_s: float) -> Observation:
-        """Recovery by the guest itself, which has mounted this file system before the cut."""
-        folder.mkdir()
-        spec = self.rig.machine_spec(self.job.parameters, disk.attached)
-        plan = commands.recovery_plan(self.job.parameters, self.job.run_id)
-        with self.rig.backend_of(self.job.parameters).open(spec, folder) as (machine, channel):
-            try:
-                observation, facts = recover_in_guest(machine, channel, plan, timeout_s=timeout_s)
-                self.recovery_facts |= facts
-            finally:
-                machine.kill(timeout_s=GRACE_S)
-                self.directory.write_text(f"{folder.name}-console.txt", machine.diagnosis)
-        return observation
+def _kind_of(parameters: Parameters) -> type[RecordingInProgress]:
+    if commands.on_host_files(parameters):
+        return HostFilesRecording
+    if isinstance(workload_of(parameters), AcksByLines):
+        return GuestProgramRecording
+    return GuestRecording

@@ -64,7 +64,22 @@ class HostFiles:
     visible: tuple[str, ...] = ()
 
 
-Contents = GuestPrograms | HostFiles
+@dataclass(frozen=True)
+class RootFiles:
+    """Contents: a root file system of its own, for a guest, from what `root` names (a folder, a
+    tar, an OCI image layout or an ext4 image).
+
+    Programs start in `folder` of it with `environment` (NAME=VALUE each); the folder `program` of
+    the host, if there is one, is added to it.
+    """
+
+    root: Path
+    program: Path | None
+    folder: str
+    environment: tuple[str, ...]
+
+
+Contents = GuestPrograms | HostFiles | RootFiles
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,18 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *program(
-        f"{_P}/rig/program_guest.py",
+        f"{_P}/rig/line_receiver.py",
         (
             "receiver-fails-in-silence",
-            "            self._failure = error\n\n    def _received",
-            "            del error\n\n    def _received",
+            "            self._failure = error\n\n    def _packet",
+            "            del error\n\n    def _packet",
             "lines that could not be kept are not missed",
+        ),
+        (
+            "check-cut-off",
+            "        if not self._ended:",
+            "        if False:",
+            "what a check said is taken for whole although its end never came",
         ),
     ),
     *program(
@@ -185,7 +191,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "untried-by-a-liar",
-            "        verdict = Verdict.INCONCLUSIVE if history.trouble else Verdict.LOSSY",
+            "        verdict = Verdict.INCONCLUSIVE if silent else Verdict.LOSSY",
             "        verdict = Verdict.LOSSY",
             "a program that breaks its word is convicted by what it did not say",
         ),

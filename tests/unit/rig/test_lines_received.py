@@ -14,9 +14,9 @@ import pytest
 
 from powercut.channel.lines import unpack
 from powercut.model.binding import Binding
-from powercut.model.errors import HostError
+from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.recover.uml.boot import stamp_library
-from powercut.rig.program_guest import LineReceiver
+from powercut.rig.line_receiver import END_OF_LINES, CheckLines, LineReceiver
 
 LINES = 3000
 WRITER = """
@@ -70,3 +70,40 @@ def test_a_listener_that_fails_loses_no_line_in_silence(tmp_path):
 
     with pytest.raises(HostError, match="could not be kept: no room for"):
         received(tmp_path, fails).close()
+
+
+def test_lines_of_a_guest_count_from_their_receipt_and_whole_ones_alone(tmp_path):
+    ours, theirs = socket.socketpair()
+    seen = []
+    receiver = LineReceiver(tmp_path / "lines.bin", Binding(), seen.append, ours)
+    begun = time.monotonic_ns()
+    theirs.sendall(b"? 1\n+ ")
+    while not seen:
+        time.sleep(0.001)
+    between = time.monotonic_ns()
+    theirs.sendall(b"1\n" + END_OF_LINES + b"? 2\n? 3")  # the last one is never finished
+    theirs.close()
+    receiver.close()
+    packets = unpack((tmp_path / "lines.bin").read_bytes(), Binding())
+    assert list(packets) == seen
+    assert b"".join(packet.data for packet in packets) == b"? 1\n+ 1\n? 2\n"
+    assert begun <= packets[0].at_ns <= between <= packets[1].at_ns
+
+
+def test_what_a_check_says_is_whole_or_nothing():
+    for said, whole in ((b"= 1-20\n", True), (b"", True), (b"= 1-20\n", False)):
+        ours, theirs = socket.socketpair()
+        with CheckLines(ours) as lines:
+            theirs.sendall(said + (END_OF_LINES if whole else b""))
+            theirs.close()
+            if whole:
+                assert lines.wait_end(30) == said
+            else:  # the guest died: nothing follows from what it has not said
+                with pytest.raises(HostError, match="has no end"):
+                    lines.wait_end(30)
+
+
+def test_a_check_whose_end_does_not_come_is_late():
+    ours, theirs = socket.socketpair()
+    with theirs, CheckLines(ours) as lines, pytest.raises(DeadlineExceeded):
+        lines.wait_end(0.01)

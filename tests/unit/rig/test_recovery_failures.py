@@ -2,6 +2,7 @@
 """Recovery in a guest that is played: each way to fail, and on which side it comes out."""
 
 import errno
+from pathlib import Path
 
 import pytest
 
@@ -71,7 +72,7 @@ class PlayedGuest:
 
 def recovered(plan=PLAN, **answers):
     guest = PlayedGuest(**answers)
-    seen, _ = recover_in_guest(guest, guest, plan, timeout_s=5)
+    seen, _ = recover_in_guest(guest, guest, plan, timeout_s=5, folder=Path("/nowhere"))
     return seen
 
 

@@ -9,6 +9,8 @@ from powercut.campaign.assemble import same_run
 from powercut.model.contract import Honour
 from powercut.model.errors import UsageError
 from powercut.model.verdict import Verdict
+from powercut.rig.commands import recovery_plan
+from powercut.rig.engine_choice import choose_engine
 from powercut.scenario.load import parse_scenario
 from powercut.scenario.settings import (
     ControlKind,
@@ -17,6 +19,8 @@ from powercut.scenario.settings import (
     WalSettings,
 )
 from powercut.trial.controls import controls_for
+from powercut.workload.port import RootFiles, Run
+from powercut.workload.table import workload_of
 
 HEAD = "powercut: 1\nname: mine\n"
 PROGRAM = "workload: {kind: program, command: ./prog --fast}\n"
@@ -82,7 +86,7 @@ def test_a_cell_may_be_a_program_beside_a_log():
         ("workload: {command: x}\n", "workload.command: unknown key"),
         (PROGRAM + "filesystem: {type: raw}\n", "filesystem.type: a program keeps its data"),
         (PROGRAM + "machine: {bus: nvme}\n", "machine.bus: with `root: host`"),
-        (PROGRAM + "cut: {kind: vm-kill}\n", "cut.kind: what runs in User-Mode Linux"),
+        (PROGRAM + "cut: {kind: vm-kill}\n", "cut.kind: a program is cut by power-loss"),
         (PROGRAM + "cut: {trigger: {flushes: 3}}\n", "cut.trigger: a program is cut after acks"),
         (PROGRAM + "explore: {engine: guest}\n", "explore.engine: a program's check"),
         ("workload: {kind: program, command: x, folder: here}\n", "workload.folder: a program st"),
@@ -110,3 +114,49 @@ def test_a_program_that_loses_on_an_honest_disk_has_no_honest_twin():
     (control,) = controls_for(lying, Verdict.LOSSY)
     assert (control.kind, control.expected) == (ControlKind.HONEST, Verdict.SAFE)
     assert control.parameters.disk.flush is Honour.HONOURED
+
+
+ROOTED = "workload: {kind: program, command: ./prog --fast, root: ../root}\n"
+
+
+def test_a_program_in_a_root_of_its_own_has_a_machine():
+    made = program(f"machine: {{bus: nvme, cache: writeback, format: qcow2}}\n{ROOTED}")
+    contents = workload_of(made).contents(Run(bytes(16), 5))
+    assert isinstance(contents, RootFiles)
+    assert (contents.root, contents.program) == (Path("/root"), Path("/scenarios"))
+    assert workload_of(made).reader(Run(bytes(16)))[0] == "/opt/powercut/prog"
+    plan = recovery_plan(made, bytes(16), 5)
+    assert (plan.host, plan.mount_point) == (None, "/root/mnt")
+    assert plan.root is not None
+    words = plan.root.command("/x", "check")
+    assert words[:3] == ("program", "/", "6")
+    assert words[3 + 6 :] == ("/x", "check")
+    assert choose_engine(made, "auto").name == "guest"
+    inside = program(ROOTED.replace("./prog", "/usr/bin/prog"))
+    assert workload_of(inside).contents(Run(bytes(16))).program is None
+    assert workload_of(inside).reader(Run(bytes(16)))[0] == "/usr/bin/prog"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (ROOTED.replace("./prog", "prog"), "workload.command"),
+        (f"machine: {{bus: nvdimm}}\n{ROOTED}", "machine.bus"),
+        (f"machine: {{backend: libvirt}}\n{ROOTED}", "machine.backend"),
+        (f"explore: {{engine: uml}}\n{ROOTED}", "explore.engine"),
+        (f"explore: {{after: 4}}\n{ROOTED}", "life after recovery"),
+        (f"cut: {{kind: vm-kill}}\n{ROOTED}", "power-loss"),
+        (f"controls: [no-sync]\n{ROOTED}", "root: host. alone"),
+        (ROOTED.replace("root:", "syncs: dropped, root:"), "workload.syncs"),
+    ],
+)
+def test_what_a_root_of_its_own_does_not_go_with(text, says):
+    with pytest.raises(UsageError, match=says):
+        cells(text)
+
+
+def test_engines_that_have_no_such_root_are_refused():
+    with pytest.raises(UsageError, match="engine uml does not have"):
+        choose_engine(program(ROOTED), "uml")
+    with pytest.raises(UsageError, match="does not go on"):
+        choose_engine(program(ROOTED), "auto", after=4)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operations as sets: what a program claimed, what its check says, and what follows."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -140,3 +142,17 @@ def test_by_definition(tried, acked, there):
 
 def test_a_program_that_acknowledges_without_trying_is_not_convicted_by_its_silence():
     assert judged("+ 1", "= 1") == [(K.NEVER_ATTEMPTED, "INCONCLUSIVE", ["1"])]
+
+
+@pytest.mark.parametrize(
+    ("check", "instant", "expected"),
+    [
+        ("= 1-2", 25, []),  # 2 is announced at 30, and may have been tried long before
+        ("= 2", 10**6, [(K.LOST, "LOSSY", ["1"])]),
+        ("= 1-3", 10**6, [(K.NEVER_ATTEMPTED, "INCONCLUSIVE", ["3"])]),  # on its way at the cut
+    ],
+)
+def test_claims_that_count_from_their_receipt(check, instant, expected):
+    history = replace(said("? 1, + 1, ? 2"), by_receipt=True)
+    findings = check_operations(history, instant, found(check))
+    assert [(f.kind, f.verdict.name, [str(span) for span in f.lsns]) for f in findings] == expected

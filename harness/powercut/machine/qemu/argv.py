@@ -22,10 +22,11 @@ from typing import Final
 
 from powercut.machine.guest_image import GuestImage
 from powercut.machine.kernel_words import guest_words
-from powercut.machine.port import FileDisk, ImageLayer, NbdDisk, NbdFile
+from powercut.machine.port import LINES, FileDisk, ImageLayer, NbdDisk, NbdFile
 from powercut.machine.qemu.spec import QemuSpec
 from powercut.model.machine import Accelerator, Bus, HostCache
 
+ROOT_SERIAL: Final = "powercut-root"
 _PMEM_ALIGNMENT_MIB: Final = 1024
 """Address space that QEMU may lose by aligning a memory device (to a page of up to 1 GiB)."""
 
@@ -135,6 +136,24 @@ def _ports(spec: QemuSpec, console: Path) -> list[str]:
         *("-device", "virtio-serial-pci"),
         *("-chardev", f"socket,id=ctl,path={_escape(spec.channel)}"),
         *("-device", "virtserialport,chardev=ctl,name=ctl"),
+        *(_root(spec, spec.root) if spec.root else ()),
+    ]
+
+
+def _root(spec: QemuSpec, image: Path) -> list[str]:
+    """A root file system, known by its serial number, and the port for its programs' lines.
+
+    QEMU listens there, as whoever makes a template has nobody to speak to.
+    """
+    file = {"driver": "file", "filename": str(image), "read-only": True, "node-name": "root-file"}
+    root = {"driver": "raw", "file": "root-file", "read-only": True, "node-name": "root"}
+    lines = _escape(spec.channel.with_name(LINES))
+    return [
+        *("-blockdev", json.dumps(file)),
+        *("-blockdev", json.dumps(root)),
+        *("-device", f"virtio-blk-pci,drive=root,serial={ROOT_SERIAL},addr=1e"),
+        *("-chardev", f"socket,id=lines,server=on,wait=off,path={lines}"),
+        *("-device", "virtserialport,chardev=lines,name=lines"),
     ]
 
 

@@ -20,6 +20,7 @@ from powercut.machine.port import (
     MachineAndChannel,
     MachineSpec,
     Part,
+    root_of,
     served_disk,
     under_test,
 )
@@ -173,6 +174,7 @@ class QemuBackend:
             memory_mib=spec.memory_mib,
             cpus=spec.cpus,
             kernel_arguments=spec.kernel_arguments,
+            root=root_of(spec),
         )
 
 

@@ -32,6 +32,7 @@ class QemuSpec:
     layer: ImageLayer | None = None
     start: Start = Start.AUTO
     qemu: QemuBuild | None = None
+    root: Path | None = None  # a root file system; a port for lines comes with it
     config_wce: bool | None = None  # of virtio-blk; None: as QEMU has it, which is on
 
 

@@ -66,8 +66,10 @@ def _never_tried(
     if phantoms:
         count = sum(len(span) for span in phantoms)
         message = f"{count} operations are there and were never tried: {_text(phantoms)}"
-        # A program that does not keep to its own words may have tried them silently.
-        verdict = Verdict.INCONCLUSIVE if history.trouble else Verdict.LOSSY
+        # A program that does not keep to its own words may have tried them silently; and the last
+        # words of a guest may have been on their way when its power went.
+        silent = history.trouble or history.by_receipt
+        verdict = Verdict.INCONCLUSIVE if silent else Verdict.LOSSY
         findings.append(Finding(FindingKind.NEVER_ATTEMPTED, verdict, message, tuple(phantoms)))
     late = [one for one in history.names - attempted if sighting.is_present(one)]
     if late:

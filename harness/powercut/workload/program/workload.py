@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -14,12 +15,16 @@ from powercut.model.operations import Packet
 from powercut.model.verdict import Finding, FindingKind, Verdict, merged_ranges
 from powercut.scenario.choices import ControlKind
 from powercut.scenario.settings import Parameters, ProgramSettings
-from powercut.workload.port import MOUNT_POINT, GoingOn, HostFiles, Run
+from powercut.scenario.settings_program import ON_HOST
+from powercut.workload.port import MOUNT_POINT, GoingOn, HostFiles, RootFiles, Run
 from powercut.workload.program.claims import history_of, sighting_of
 from powercut.workload.program.promises import ProgramPromises
 
 DIR: Final = f"{MOUNT_POINT}/data"
 """The program's folder: on the disk under test, in the root that the program sees."""
+
+PROGRAM: Final = "opt/powercut"
+"""Where in a root of its own the program's folder lies that comes from this host."""
 
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _DESCRIPTOR: Final = 3
@@ -44,14 +49,33 @@ class ProgramWorkload:
     def executable(self) -> str:
         """The program itself: a path below the scenario's folder, or what PATH has."""
         command = self.settings.command[0]
+        if not self._on_host:
+            inside = Path(command).is_absolute()
+            return command if inside else f"/{PROGRAM}/{Path(command).name}"
         beside = Path(self.settings.folder) / command
         if "/" in command or beside.is_file():
             return os.path.normpath(beside)
         return shutil.which(command, path=_PATH) or command
 
+    @property
+    def _on_host(self) -> bool:
+        return self.settings.root == ON_HOST
+
+    @property
+    def _brought(self) -> Path | None:
+        """The program on this host that comes into a root of its own; None if it is there."""
+        command = self.settings.command[0]
+        inside = self._on_host or Path(command).is_absolute()
+        return None if inside else Path(os.path.normpath(Path(self.settings.folder, command)))
+
     def problems(self) -> tuple[str, ...]:
         """Why it cannot be started."""
-        program = Path(self.executable)
+        root = Path(self.settings.folder, self.settings.root)
+        if not self._on_host and not root.exists():
+            return (f"workload.root: {root}: there is no such file or folder",)
+        if not self._on_host and self._brought is None:
+            return ()
+        program = self._brought or Path(self.executable)
         if not Path(self.settings.folder).is_dir():
             return (f"{self.settings.folder}: there is no such folder to start in",)
         if not program.is_file():
@@ -62,22 +86,27 @@ class ProgramWorkload:
         """The command line of a verb."""
         return (self.executable, *self.settings.command[1:], verb, folder)
 
-    def contents(self, run: Run) -> HostFiles:
-        """The host's files, where it starts, and what it finds in its environment."""
+    def contents(self, run: Run) -> HostFiles | RootFiles:
+        """The root's files, where it starts, and what it finds in its environment."""
         program, folder = Path(self.executable), self.settings.folder
-        visible = (str(Path(os.path.realpath(program)).parent), folder, str(program.parent))
-        return HostFiles(
-            folder,
-            (
-                f"PATH={_PATH}",
-                "HOME=/tmp",
-                "LANG=C.UTF-8",
-                f"POWERCUT_FD={_DESCRIPTOR}",
-                f"POWERCUT_SEED={run.seed}",
-                f"POWERCUT_RUN={run.run_id.hex()}",
-            ),
-            tuple(dict.fromkeys(visible)),
+        environment = (
+            f"PATH={_PATH}",
+            "HOME=/tmp",
+            "LANG=C.UTF-8",
+            f"POWERCUT_FD={_DESCRIPTOR}",
+            f"POWERCUT_SEED={run.seed}",
+            f"POWERCUT_RUN={run.run_id.hex()}",
         )
+        if not self._on_host:
+            brought = self._brought
+            return RootFiles(
+                Path(os.path.normpath(Path(folder, self.settings.root))),
+                None if brought is None else brought.parent,
+                "/",
+                environment,
+            )
+        visible = (str(Path(os.path.realpath(program)).parent), folder, str(program.parent))
+        return HostFiles(folder, environment, tuple(dict.fromkeys(visible)))
 
     def preparation(self, run: Run) -> tuple[str, ...]:
         """`setup`."""
@@ -111,7 +140,8 @@ class ProgramWorkload:
 
     def promises_by_lines(self, packets: Sequence[Packet], cut_ns: int) -> ProgramPromises:
         """What it claimed before `cut_ns`."""
-        return ProgramPromises(history_of(packets, cut_ns))
+        history = history_of(packets, cut_ns)
+        return ProgramPromises(replace(history, by_receipt=not self._on_host))
 
     def check_untouched(self, observation: Observation) -> tuple[Finding, ...]:
         """Its check must look at everything and find nothing: only `setup` has run."""

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A root file system for anybody's program: the image on a second disk, read-only, with file
+ * systems in memory where programs write as a matter of course.
+ *
+ * What is in it is a stranger's, and stays in the guest.  The only network is the loopback device:
+ * a database may talk to its client, and to nothing else.
+ */
+#include "agent.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define DISK_TIMEOUT_MS 10000
+
+/* The block device whose serial number is `serial`; names depend on the order of probing. */
+static bool find_by_serial(const char *serial, char *name, size_t size)
+{
+    uint64_t deadline = pc_now_ns() + DISK_TIMEOUT_MS * 1000000ull;
+    char path[512], found[64];
+
+    do {
+        DIR *blocks = opendir("/sys/block");
+        struct dirent *entry;
+        bool there = false;
+
+        while (blocks && !there && (entry = readdir(blocks))) {
+            snprintf(path, sizeof path, "/sys/block/%s/serial", entry->d_name);
+            there = read_text(path, found, sizeof found) && strcmp(found, serial) == 0;
+            if (there)
+                snprintf(name, size, "%s", entry->d_name);
+        }
+        if (blocks)
+            closedir(blocks);
+        if (there)
+            return true;
+        sleep_ms(2);
+    } while (pc_now_ns() < deadline);
+    failed(ENODEV, "find a disk with the serial number %s", serial);
+    return failed_as(PC_FAULT_DEVICE);
+}
+
+static bool over(const char *type, const char *folder, const char *options)
+{
+    char path[512];
+
+    snprintf(path, sizeof path, AGENT_ROOT "%s", folder);
+    return mount(type, path, type, 0, options) == 0 || failed(errno, "mount %s on %s", type, path);
+}
+
+static bool loopback_up(void)
+{
+    struct ifreq request = {.ifr_name = "lo"};
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool up = fd >= 0 && ioctl(fd, SIOCGIFFLAGS, &request) == 0;
+
+    if (up) {
+        request.ifr_flags |= IFF_UP;
+        up = ioctl(fd, SIOCSIFFLAGS, &request) == 0;
+    }
+    if (!up)
+        failed(errno, "bring the loopback device up");
+    if (fd >= 0)
+        close(fd);
+    return up;
+}
+
+bool root_mount(const char *serial, const char *type)
+{
+    static const char *const in_memory[] = {"/tmp", "/run", "/var/tmp", "/dev/shm"};
+    char name[256], node[300];
+
+    if (!find_by_serial(serial, name, sizeof name) || !wait_device(name, DISK_TIMEOUT_MS) ||
+        !make_directories(AGENT_ROOT))
+        return false;
+    snprintf(node, sizeof node, "/dev/%s", name);
+    if (mount(node, AGENT_ROOT, type, MS_RDONLY, "")) {
+        failed(errno, "mount %s %s on " AGENT_ROOT, type, node);
+        return failed_as(PC_FAULT_MOUNT);
+    }
+    if (!over("devtmpfs", "/dev", NULL) || !over("proc", "/proc", NULL) ||
+        !over("sysfs", "/sys", NULL) || !make_directories(AGENT_ROOT "/dev/shm"))
+        return false;
+    for (size_t i = 0; i < sizeof in_memory / sizeof *in_memory; i++)
+        if (!over("tmpfs", in_memory[i], "mode=1777"))
+            return false;
+    return loopback_up();
+}

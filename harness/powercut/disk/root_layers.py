@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One tar out of a root file system's layers: a folder, a tar, or an OCI image layout.
+
+Everything here reads: names, links and whiteouts are resolved in memory, and nothing is made on the
+host but the tar.  Whatever a layer says stays below its root: names with `..` are refused,
+links lead to what they mean inside.  Device nodes, sockets and FIFOs are left out, as the guest has
+a /dev of its own; hard links become files.
+
+OCI image layout: github.com/opencontainers/image-spec, image-layout.md and layer.md (whiteouts:
+`.wh.NAME` removes NAME of lower layers, `.wh..wh..opq` all that lower layers have in its folder).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import stat
+import tarfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, Final
+
+from powercut.model.errors import UsageError
+
+SKELETON: Final = ("dev", "proc", "sys", "tmp", "run", "var/tmp", "mnt")
+"""Folders that a guest mounts something on."""
+
+_MEMBERS_MAX: Final = 1_000_000
+_BYTES_MAX: Final = 16 << 30
+_LINKS_MAX: Final = 40
+_WHITEOUT: Final = ".wh."
+_OPAQUE: Final = ".wh..wh..opq"
+_DIGEST: Final = re.compile(r"sha256:([0-9a-f]{64})")
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A member of the tar to be: its header, and where the bytes of a file are."""
+
+    info: tarfile.TarInfo
+    tar: tarfile.TarFile | None = None
+    path: Path | None = None
+
+    def open(self) -> IO[bytes] | None:
+        """The bytes of a file; None for what has none."""
+        if self.path is not None:
+            return self.path.open("rb")
+        return self.tar.extractfile(self.info) if self.tar is not None else None
+
+
+class RootTree:
+    """The files of a root, layer above layer; a context manager, as it keeps tars open."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, _Entry] = {}
+        self._bytes = 0
+        self._stack = ExitStack()
+
+    def __enter__(self) -> RootTree:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def add(self, root: Path) -> None:
+        """The layers in `root`.  Raises UsageError for what is no root file system."""
+        try:
+            if (root / "index.json").is_file():
+                for layer in _oci_layers(root):
+                    self._add_tar(layer)
+            elif root.is_dir():
+                self.add_folder(root)
+            else:
+                self._add_tar(root)
+        except (OSError, tarfile.TarError, EOFError) as error:
+            raise UsageError(
+                f"{root}: no root file system can be read there: {error}",
+                hint="workload.root is a folder, a tar, an ext4 image or a folder with index.json "
+                "(OCI image layout)",
+            ) from error
+
+    def add_folder(self, folder: Path, below: str = "") -> None:
+        """A folder of the host, whose links are not followed."""
+        for path in sorted(folder.rglob("*")):
+            if "__pycache__" in path.parts:
+                continue
+            info = _info_of(path, str(PurePosixPath(below, path.relative_to(folder))))
+            if info is not None:
+                self._put(_Entry(info, path=path if info.isreg() else None))
+
+    def write(self, file: IO[bytes]) -> str:
+        """Writes the tar; its SHA-256.  Folders that a guest needs are there in any case."""
+        for name in SKELETON:
+            self._make_folders(name)
+        out = _Hashing(file)
+        with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT) as tar:
+            for name in sorted(self._entries):
+                entry = self._entries[name]
+                with ExitStack() as stack:
+                    data = entry.open()
+                    if data is not None:
+                        stack.enter_context(data)
+                    tar.addfile(_plain(entry.info, name), data)
+        return out.digest.hexdigest()
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(entry.info.size for entry in self._entries.values())
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def _add_tar(self, path: Path) -> None:
+        tar = tarfile.open(path)  # noqa: SIM115  # open until the tree is written
+        self._stack.enter_context(tar)
+        members = [(_clean(info.name, path), info) for info in tar]
+        for name, _ in members:
+            folder, _, last = name.rpartition("/")
+            if last == _OPAQUE:
+                self._remove_below(self._resolved(folder))
+            elif last.startswith(_WHITEOUT):
+                gone = self._resolved(f"{folder}/{last.removeprefix(_WHITEOUT)}".strip("/"))
+                self._remove_below(gone)
+                self._entries.pop(gone, None)
+        for name, info in members:
+            if name and not name.rpartition("/")[2].startswith(_WHITEOUT):
+                self._add_member(tar, name, info, path)
+
+    def _add_member(
+        self, tar: tarfile.TarFile, name: str, info: tarfile.TarInfo, path: Path
+    ) -> None:
+        if info.islnk():
+            meant = self._entries.get(self._resolved(_clean(info.linkname, path)))
+            if meant is None:
+                raise UsageError(f"{path}: {name} is a link to {info.linkname}, which is not there")
+            copy = _plain(meant.info, name)
+            copy.offset_data = meant.info.offset_data
+            self._put(_Entry(copy, meant.tar, meant.path))
+        elif info.isreg() or info.isdir() or info.issym():
+            info.name = name
+            self._put(_Entry(info, tar if info.isreg() else None))
+
+    def _put(self, entry: _Entry) -> None:
+        name = self._resolved(entry.info.name)
+        folder = name.rpartition("/")[0]
+        if folder:
+            self._make_folders(folder)
+        there = self._entries.get(name)
+        if entry.info.isdir() and there is not None and there.info.issym():
+            return  # `bin` may be a link to usr/bin, and a folder in the next layer
+        if not entry.info.isdir():
+            self._remove_below(name)
+        self._entries[name] = entry
+        self._bytes += entry.info.size
+        if len(self._entries) > _MEMBERS_MAX or self._bytes > _BYTES_MAX:
+            raise UsageError(
+                f"a root of more than {_MEMBERS_MAX:,} files or {_BYTES_MAX >> 30} GiB"
+            )
+
+    def _make_folders(self, name: str) -> None:
+        parts = name.split("/")
+        for end in range(1, len(parts) + 1):
+            path = self._resolved("/".join(parts[:end]))
+            if path and path not in self._entries:
+                info = tarfile.TarInfo(path)
+                info.type, info.mode = tarfile.DIRTYPE, 0o755
+                self._entries[path] = _Entry(info)
+
+    def _remove_below(self, name: str) -> None:
+        start = f"{name}/" if name else ""
+        for path in [path for path in self._entries if path.startswith(start)]:
+            del self._entries[path]
+
+    def _resolved(self, name: str) -> str:
+        """`name` with the links among its folders replaced by what they mean inside the root."""
+        left, done = name.split("/"), [""]
+        for _ in range(_LINKS_MAX + name.count("/")):
+            if len(left) <= 1:
+                break
+            part = left.pop(0)
+            if part == "..":
+                done = done[:-1] or [""]
+                continue
+            if part in ("", "."):
+                continue
+            there = self._entries.get("/".join([*done, part]).lstrip("/"))
+            if there is None or not there.info.issym():
+                done.append(part)
+                continue
+            target = there.info.linkname
+            done = [""] if target.startswith("/") else done
+            left = [*target.split("/"), *left]
+        else:
+            raise UsageError(f"{name}: too many links on the way to it")
+        return "/".join([*done, *left]).strip("/")
+
+
+def _oci_layers(root: Path) -> Iterator[Path]:
+    """The layers of an image, the lowest first, each as its digest says."""
+    try:
+        document = json.loads((root / "index.json").read_bytes())
+        for _ in range(_LINKS_MAX):
+            if "layers" in document:
+                for layer in document["layers"]:
+                    yield _blob(root, layer)
+                return
+            wanted = document["manifests"]
+            fitting = [one for one in wanted if _is_for_us(one.get("platform"))] or wanted
+            document = json.loads(_blob(root, fitting[0]).read_bytes())
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise UsageError(f"{root}: index.json is none of an OCI image layout: {error!r}") from error
+    raise UsageError(f"{root}: index.json leads to no manifest")
+
+
+def _is_for_us(platform: Any) -> bool:
+    return platform is None or (platform["os"], platform["architecture"]) == ("linux", "amd64")
+
+
+def _blob(root: Path, descriptor: Any) -> Path:
+    found = _DIGEST.fullmatch(descriptor["digest"])
+    if found is None:
+        raise ValueError(f"digest {descriptor['digest']!r}: it should be sha256:...")
+    path = root / "blobs" / "sha256" / found.group(1)
+    with path.open("rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != found.group(1):
+            raise UsageError(f"{path}: it is not what its digest says", hint="fetch it again")
+    return path
+
+
+def _clean(name: str, where: Path) -> str:
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if ".." in parts or "\0" in name:
+        raise UsageError(f"{where}: a member leads out of the root: {name!r}")
+    return "/".join(parts)
+
+
+def _info_of(path: Path, name: str) -> tarfile.TarInfo | None:
+    status = path.lstat()
+    info = tarfile.TarInfo(name)
+    info.mode, info.mtime = stat.S_IMODE(status.st_mode), int(status.st_mtime)
+    if stat.S_ISDIR(status.st_mode):
+        info.type = tarfile.DIRTYPE
+    elif stat.S_ISLNK(status.st_mode):
+        info.type, info.linkname = tarfile.SYMTYPE, str(path.readlink())
+    elif stat.S_ISREG(status.st_mode):
+        info.size = status.st_size
+    else:
+        return None
+    return info
+
+
+def _plain(info: tarfile.TarInfo, name: str) -> tarfile.TarInfo:
+    """The header without owner and extensions, readable for whoever packs it."""
+    plain = tarfile.TarInfo(name)
+    plain.type, plain.linkname, plain.size = info.type, info.linkname, info.size
+    if not (info.isdir() or info.issym()):
+        plain.type = tarfile.REGTYPE
+    plain.mode = info.mode | (0o700 if info.isdir() else 0o400)
+    plain.mtime = int(info.mtime)
+    return plain
+
+
+class _Hashing(io.RawIOBase):
+    """Writes on, and keeps the digest."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        super().__init__()
+        self._file = file
+        self.digest = hashlib.sha256()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self.digest.update(data)
+        return self._file.write(data)

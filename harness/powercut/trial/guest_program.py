@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records a program in a virtual machine, in a root file system of its own.
+
+As on the host's files (powercut.trial.host_files): its folder is made by `setup` on a disk without
+a volatile cache, what its check finds there is evidence, too, and after the cut the medium is
+recovered by its own check, twice, each time in a guest of its own.
+
+Its lines come over a virtio-serial port and have the instants of their receipt.  A write to that
+port returns before QEMU has taken it, so at the cut QEMU is asked something once the disk has
+stopped: its answer comes after all that the guest had given it to send.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from powercut.channel.port import Channel
+from powercut.disk.capture import CaptureDisk
+from powercut.disk.image_format import ensure_formatted_image
+from powercut.disk.root_image import FILESYSTEM
+from powercut.machine.port import LINES, CountsRequests, Machine
+from powercut.model.binding import Binding
+from powercut.model.contract import DeviceContract
+from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.model.failure import Failure
+from powercut.model.observation import Observation
+from powercut.model.operations import Packet
+from powercut.recover.plan import GuestRoot
+from powercut.rig import commands
+from powercut.rig.guest_engine import GuestEngine
+from powercut.rig.image_difference import changed_parts
+from powercut.rig.line_receiver import LineReceiver, guest_port
+from powercut.rig.scratch import scratch
+from powercut.rig.set_up import guest_command, prepare_disk
+from powercut.scenario.plan import TriggerKind
+from powercut.scenario.settings import ProgramSettings
+from powercut.trial.ack_counter import AckCounter
+from powercut.trial.disks import TrialDisk
+from powercut.trial.in_guest import GuestRecording
+from powercut.trial.job import GRACE_S
+from powercut.workload.port import AcksByLines
+
+_POLL_S: Final = 0.02
+_BOOT_S: Final = 60.0
+_ASKED: Final = 2  # one turn of QEMU's loop may be under way already
+_SHOWN: Final = 3  # lines of what a verb printed
+
+
+class GuestProgramRecording(GuestRecording):
+    """A recording of a workload that acknowledges by lines, in a virtual machine."""
+
+    receiver: LineReceiver | None = None
+
+    def make(self) -> None:
+        """Set up, run, cut, recover."""
+        self.counter = AckCounter()
+        try:
+            super().make()
+        finally:
+            self._close_lines()
+
+    def _prepared(self) -> Path:
+        parameters = self.job.parameters
+        image = ensure_formatted_image(
+            commands.base_image(parameters), commands.image_format(parameters), self.rig.cache
+        )
+        prepared = self.directory.path / ".base.img"
+        prepared.unlink(missing_ok=True)
+        with scratch() as folder:
+            config = commands.capture_config(
+                parameters, Binding(), base=image, log=folder / "setup", sockets=folder
+            )
+            config = replace(config, log=None, contract=DeviceContract(volatile_cache=False))
+            with CaptureDisk(config) as disk:
+                self._prepare(disk, folder)
+                disk.snapshot(prepared)
+        base = self.directory.adopt_base(prepared)
+        prepared.unlink()
+        return base
+
+    def _prepare(self, disk: CaptureDisk, sockets: Path) -> None:
+        """Runs `setup`; the machine ends in order, so that whatever it holds gets to the disk."""
+        folder = sockets / "setup"
+        folder.mkdir()
+        spec = self.rig.machine_spec(self.job.parameters, disk.socket)
+        with self.rig.backend_of(self.job.parameters).open(spec, folder) as (machine, channel):
+            machine.start(timeout_s=self.deadline.remaining_s)
+            channel.wait_hello(timeout_s=self.deadline.remaining_s)
+            self._enter_root(channel)
+            receiver = LineReceiver(
+                sockets / "setup-lines", Binding(), _ignored, guest_port(folder / LINES)
+            )
+            try:
+                argv = self.workload.preparation(self.run)
+                done = channel.run(*self._in_root(argv), timeout_s=self.deadline.remaining_s)
+                if done.status or done.error:
+                    said = " / ".join(done.texts[-_SHOWN:]) or "it printed nothing"
+                    how = done.error or f"status {done.status}"
+                    raise HostError(f"{' '.join(argv)} failed in the guest, {how}: {said}")
+                guest_command(channel, self.deadline, "umount", self._mount_point)
+                machine.crash(timeout_s=self.deadline.remaining_s)
+            finally:
+                machine.kill(timeout_s=GRACE_S)
+                receiver.close()
+
+    @property
+    def _mount_point(self) -> str:
+        plan = commands.recovery_plan(self.job.parameters, self.run.run_id, self.run.seed)
+        return plan.mount_point
+
+    def _in_root(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        plan = commands.recovery_plan(self.job.parameters, self.run.run_id, self.run.seed)
+        assert plan.root is not None
+        return plan.root.command(*argv)
+
+    def _enter_root(self, channel: Channel) -> None:
+        parameters = self.job.parameters
+        guest_command(channel, self.deadline, "root", GuestRoot.SERIAL, FILESYSTEM)
+        self.facts = prepare_disk(channel, parameters, self.deadline)
+        device, options = parameters.machine.bus.device, ",".join(parameters.filesystem.mount)
+        mount = (parameters.filesystem.type.value, f"/dev/{device}", self._mount_point, options)
+        guest_command(channel, self.deadline, "mount", *mount)
+
+    def _set_up(self, channel: Channel, folder: Path) -> None:
+        self._enter_root(channel)
+        self.receiver = LineReceiver(
+            self.directory.lines, self.binding, self.counter.take, guest_port(folder / LINES)
+        )
+
+    def _write_until_trigger(self, channel: Channel, disk: TrialDisk) -> None:
+        """Returns when the power is to be cut; raises if that moment does not come."""
+        del disk
+        argv = self.workload.writer(self.run)
+        channel.start(*self._in_root(argv))
+        began: float | None = None
+        while True:
+            if began is None and self.counter.begun:
+                began = time.monotonic()
+            if began is not None and self._is_time(time.monotonic() - began):
+                return
+            if self.deadline.over:
+                what = "acknowledged too little" if began is not None else "was not ready"
+                raise DeadlineExceeded(
+                    f"the program {what} before the deadline of the trial",
+                    hint="raise `deadline` in the scenario",
+                )
+            try:
+                done = channel.wait_done(timeout_s=_POLL_S)
+            except DeadlineExceeded:
+                continue
+            if done.status or done.error:
+                said = " / ".join(done.texts[-_SHOWN:]) or "it printed nothing"
+                raise HostError(f"{' '.join(argv)} ended with status {done.status}: {said}")
+            return  # it has done its work, and the power goes a little later
+
+    def _is_time(self, seconds: float) -> bool:
+        trigger = self.job.trial.trigger
+        if trigger.kind is TriggerKind.AFTER:
+            return seconds >= trigger.value / 1e9
+        settings = self.workload.settings
+        assert isinstance(settings, ProgramSettings)
+        return self.counter.acks >= trigger.value or seconds >= settings.at_most / 1e9
+
+    def _last_words(self, machine: Machine) -> None:
+        if not isinstance(machine, CountsRequests):
+            raise HostError("this machine cannot be asked whether its guest's lines have come")
+        for _ in range(_ASKED):
+            machine.requests(timeout_s=self.deadline.at_least(GRACE_S))
+
+    def _close_lines(self) -> None:
+        if self.receiver is None:
+            return
+        receiver, self.receiver = self.receiver, None
+        try:
+            receiver.close()
+        except HostError as error:
+            self.damage.append(str(error))
+
+    def _recover(self, disk: TrialDisk, sockets: Path) -> Observation:
+        """What the program's check finds at power-on, and on the medium, twice."""
+        self._close_lines()
+        assert isinstance(self.workload, AcksByLines)
+        plan = commands.recovery_plan(self.job.parameters, self.run.run_id, self.run.seed)
+        timeout_s = self.workload.recovery_s + _BOOT_S
+        medium, base = sockets / "medium.img", self.directory.base_image
+        if not disk.snapshot(medium):
+            raise HostError("the disk under test is not powercut's: nothing of it can be recovered")
+        left = changed_parts(base, medium)
+        with GuestEngine(base, self.job.parameters, plan) as engine:
+            engine.start(timeout_s=timeout_s)
+            self.directory.write_untouched(engine.recover([], timeout_s=timeout_s))
+            seen = engine.recover(left, timeout_s=timeout_s)
+            if not self.workload.same(seen, engine.recover(left, timeout_s=timeout_s)):
+                words = "the same disk was recovered twice, and the check did not say the same"
+                return Observation.failed(Failure.NOT_REPEATED, words)
+        return seen
+
+
+def _ignored(packet: Packet) -> None:
+    del packet
