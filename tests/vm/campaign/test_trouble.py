@@ -20,7 +20,7 @@ from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import FindingKind, Verdict
 from powercut.rig.set_up import Deadline
 from powercut.store.trial_dir import TrialDir
-from powercut.trial.record import _GuestRecording
+from powercut.trial.in_guest import GuestRecording
 
 SLOW = "cut: {trigger: {acks: 1000000}}\ncontrols: none\n"
 
@@ -56,7 +56,7 @@ def once_acked(monkeypatch):
     """
 
     def arrange(act=lambda: None, seconds=None):
-        real = _GuestRecording._write_until_trigger
+        real = GuestRecording._write_until_trigger
 
         def write(self, channel, disk):
             wait = channel.wait_acks
@@ -71,7 +71,7 @@ def once_acked(monkeypatch):
             monkeypatch.setattr(channel, "wait_acks", first)
             real(self, channel, disk)
 
-        monkeypatch.setattr(_GuestRecording, "_write_until_trigger", write)
+        monkeypatch.setattr(GuestRecording, "_write_until_trigger", write)
 
     return arrange
 
@@ -104,7 +104,7 @@ def test_what_recovery_could_not_read_was_not_lost_by_the_cut(run, monkeypatch):
         shutil.copyfile(image, self.base_image)
         return self.base_image
 
-    real = _GuestRecording._recover
+    real = GuestRecording._recover
 
     def recover_from_half(self, disk, sockets):
         base = self.directory.base_image
@@ -116,7 +116,7 @@ def test_what_recovery_could_not_read_was_not_lost_by_the_cut(run, monkeypatch):
             base.write_bytes(whole)
 
     monkeypatch.setattr(TrialDir, "adopt_base", adopt_copy)
-    monkeypatch.setattr(_GuestRecording, "_recover", recover_from_half)
+    monkeypatch.setattr(GuestRecording, "_recover", recover_from_half)
     trial = only(run("controls: none\ncut: {trigger: {acks: 20}}\n"))
     assert trial.verdict is Verdict.INCONCLUSIVE
     assert {f.kind for f in trial.findings} == {FindingKind.INCOMPLETE}
