@@ -43,7 +43,7 @@ def test_an_honest_disk_is_safe_and_a_lying_one_is_not(run, libvirt_uri, bus, ai
     assert not connect(libvirt_uri).listAllDomains()
 
 
-def test_the_domain_of_a_controller_that_was_killed_is_gone(tmp_path, libvirt_uri):
+def test_the_domain_of_a_controller_that_was_killed_is_gone(tmp_path, runtime, libvirt_uri):
     scenario = tmp_path / "long.yaml"
     scenario.write_text(
         "powercut: 1\nname: long\nfilesystem: {type: raw}\ncontrols: none\n"
@@ -53,17 +53,19 @@ def test_the_domain_of_a_controller_that_was_killed_is_gone(tmp_path, libvirt_ur
     program = Path(sys.executable).with_name("powercut")
     controller = subprocess.Popen(
         [program, "run", scenario, "--results", tmp_path / "results"],
-        env={**os.environ, "TMPDIR": str(tmp_path)},
+        env={**os.environ, "TMPDIR": str(runtime)},  # a socket's path is short
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
     libvirt = connect(libvirt_uri)
     try:
-        wait_until(libvirt.listAllDomains)
+        wait_until(lambda: libvirt.listAllDomains() or controller.poll() is not None)
+        assert controller.poll() is None
     finally:
         controller.send_signal(signal.SIGKILL)
         controller.wait(WAIT_S)
     wait_until(lambda: not libvirt.listAllDomains())
+    wait_until(lambda: not any(runtime.iterdir()))
 
 
 THEIRS = """\
