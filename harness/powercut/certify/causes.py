@@ -123,6 +123,19 @@ _OF_A_LOSS: Final = (
         "mount -o remount,barrier=1 DIR, and without nobarrier or barrier=0 in /etc/fstab",
     ),
     Cause(
+        "file system",
+        lambda p: (
+            p.filesystem.type is FilesystemType.EXT4
+            and "^has_journal" in ",".join(p.filesystem.mkfs).split(",")
+        ),
+        "ext4 without a journal takes blocks and inodes of synced files for free after a crash, "
+        "until e2fsck has mended its maps; here it was mounted unchecked",
+        "docs/found/ext4-without-a-journal.md",
+        "e2fsck -p before each mount (the sixth field of /etc/fstab), or a journal: "
+        "tune2fs -O has_journal",
+        needs_cache=False,
+    ),
+    Cause(
         "guest block layer",
         lambda p: (
             p.machine.guest_write_cache is GuestWriteCache.WRITE_THROUGH
