@@ -8,6 +8,7 @@ and those who wait are told when what they wait for has come, or can no longer c
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 import threading
 import time
@@ -159,8 +160,8 @@ class GuestChannel(Closing):
         if not self._wait(ready, ended, deadline):
             raise DeadlineExceeded(f"the workload was not ready within {timeout_s:g} s")
 
-    def wait_acks(self, lsn: int, *, timeout_s: float) -> bool:
-        """True once a record of at least `lsn` was acknowledged.
+    def wait_acks(self, count: int, *, timeout_s: float) -> bool:
+        """True once a record of at least `count` was acknowledged.
 
         False if that did not happen in time, or cannot happen since the workload has
         ended in order.  With an LSN that is never reached this watches the workload
@@ -171,11 +172,11 @@ class GuestChannel(Closing):
         def reached() -> bool:
             nonlocal ended_in_order
             ended_in_order = self._started in self._ledger.results and not self._failure()
-            return self._ledger.acked >= lsn or ended_in_order
+            return self._ledger.acked >= count or ended_in_order
 
         self._wait(reached, self._raise_if_failed, time.monotonic() + timeout_s)
         with self._changed:
-            return self._ledger.acked >= lsn
+            return self._ledger.acked >= count
 
     def wait_done(self, *, timeout_s: float) -> CommandResult:
         """Waits until the workload that was started ends by itself."""
@@ -335,7 +336,9 @@ class GuestChannel(Closing):
             with self._sending:
                 connection.sendall(encode(message))
         except OSError as error:
-            gone = not self._receiver.spoke and isinstance(error, ConnectionError)
+            # Closed already, by the thread that saw its end, or about to be.
+            ended = isinstance(error, ConnectionError) or error.errno == errno.EBADF
+            gone = ended and not self._receiver.spoke
             raise (_NobodyThere if gone else GuestFailed)(
                 f"cannot send '{argv[0]}' to the guest: {error.strerror or error}"
             ) from None

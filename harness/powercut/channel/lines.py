@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file that keeps what a program said, as it was received.
+"""Lines, as a program says them, and the file that keeps them as they were received.
 
 8 bytes `PCLINES1`, 32 bytes that name the recording (powercut.model.binding), then for each
 packet its instant (u64, nanoseconds of CLOCK_MONOTONIC at which it was written), its length (u32)
@@ -8,6 +8,7 @@ and its bytes, little-endian.
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import Final
 
@@ -16,7 +17,14 @@ from powercut.model.errors import DamagedRecording
 from powercut.model.operations import Packet
 
 MAGIC: Final = b"PCLINES1"
+END_OF_LINES: Final = b"\0\n"
+"""What the guest's agent says after a program's last line (guests/agent/child.c)."""
+
+LINE_MAX: Final = 4096
+"""Bytes of a line that counts, without its end."""
+
 _HEADER: Final = struct.Struct("<QI")
+_ACK: Final = re.compile(rb"\+ [0-9]{1,19}\r*")
 
 
 def pack(packet: Packet) -> bytes:
@@ -50,3 +58,24 @@ def unpack(data: bytes, binding: Binding) -> tuple[Packet, ...]:
         packets.append(Packet(instant, data[at : at + length]))
         at += length
     return tuple(packets)
+
+
+class LineCounter:
+    """Counts acks as they come in, however the lines are cut to pieces."""
+
+    def __init__(self) -> None:
+        self.acks = 0
+        self.ready = False
+        self._rest = b""
+
+    @property
+    def begun(self) -> bool:
+        """Whether the program is ready, or has acknowledged something."""
+        return self.ready or self.acks > 0
+
+    def take(self, data: bytes) -> None:
+        """Takes what was received."""
+        *whole, rest = (self._rest + data).split(b"\n")
+        self._rest = rest[: LINE_MAX + 1]  # a line that is longer is none, however it goes on
+        self.acks += sum(_ACK.fullmatch(line) is not None for line in whole)
+        self.ready = self.ready or any(line.rstrip(b"\r") == b"ready" for line in whole)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sockets for a guest to connect to."""
+"""Sockets for a guest to connect to, or that it listens on."""
 
 from __future__ import annotations
 
@@ -13,34 +13,51 @@ from typing import Final
 from powercut.model.errors import HostError
 
 _SEND_TIMEOUT_S: Final = 5
+_BACKLOG: Final = 16
 _UNIX_PATH_MAX: Final = 107
 """Bytes in the path of a unix socket; unix(7)."""
 
 
 def listen_unix(path: Path) -> socket.socket:
     """Listens on a new unix socket that only this user may connect to."""
-    if len(os.fsencode(path)) > _UNIX_PATH_MAX:
-        raise HostError(
-            f"the path of the socket is longer than {_UNIX_PATH_MAX} bytes: {path}",
-            hint="use a shorter directory for run-time files, for example with TMPDIR=/tmp",
-        )
+    _require_short(path)
     listener = socket.socket(socket.AF_UNIX)
     try:
         listener.bind(str(path))
         path.chmod(0o600)
-        listener.listen(1)
+        listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
         raise HostError(f"cannot listen on {path}: {error.strerror}") from None
     return listener
 
 
+def connect_unix(path: Path, name: str) -> socket.socket:
+    """A connection to the unix socket `path`, of which a message speaks as `name`."""
+    _require_short(path)
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.connect(str(path))
+    except OSError as error:
+        connection.close()
+        raise HostError(f"cannot connect to {name}: {error.strerror}") from error
+    return connection
+
+
 def listen_tcp(host: str, port: int) -> socket.socket:
     """Listens on TCP; port 0 takes a free one."""
     try:
-        return socket.create_server((host, port), backlog=1)
+        return socket.create_server((host, port), backlog=_BACKLOG)
     except OSError as error:
         raise HostError(f"cannot listen on {host} port {port}: {error.strerror}") from None
+
+
+def _require_short(path: Path) -> None:
+    if len(os.fsencode(path)) > _UNIX_PATH_MAX:
+        raise HostError(
+            f"the path of the socket is longer than {_UNIX_PATH_MAX} bytes: {path}",
+            hint="use a shorter directory for run-time files, for example with TMPDIR=/tmp",
+        )
 
 
 def prepare(connection: socket.socket) -> None:

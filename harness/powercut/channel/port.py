@@ -57,7 +57,32 @@ class Commands(Protocol):
         """Highest LSN acknowledged so far; 0 if none."""
 
 
-class Channel(Commands, Protocol):
+class Acks(Protocol):
+    """What a workload says while it works: by wire (`Channel`) or by lines
+    (powercut.channel.line_channel).
+
+    Every wait raises GuestFailed at once, without waiting any longer, when the connection is
+    lost, and HostError when the workload has failed.
+    """
+
+    @property
+    def acked(self) -> int:
+        """How far it has come: by wire the highest LSN acknowledged, by lines the acks so far."""
+
+    def wait_ready(self, *, timeout_s: float) -> None:
+        """The workload has begun.  Raises DeadlineExceeded."""
+
+    def wait_acks(self, count: int, *, timeout_s: float) -> bool:
+        """True once `acked` is `count` at least; False if that did not happen in time, or cannot
+        happen since the workload has ended in order."""
+
+    def drain(self, *, timeout_s: float) -> object:
+        """After the cut: receives what is still on its way, to the end.  Whatever was not
+        finished was not said; all else counts.  Raises DeadlineExceeded if the other end is still
+        open, and says what was not kept."""
+
+
+class Channel(Commands, Acks, Protocol):
     """One connection to one guest.  It is a context manager.
 
     Every wait raises DeadlineExceeded when its time is over (`wait_acks` returns
@@ -79,13 +104,6 @@ class Channel(Commands, Protocol):
 
     def wait_done(self, *, timeout_s: float) -> CommandResult:
         """Waits until what was started ends by itself."""
-
-    def wait_ready(self, *, timeout_s: float) -> None:
-        """The workload that was started has opened its log."""
-
-    def wait_acks(self, lsn: int, *, timeout_s: float) -> bool:
-        """True once a record of at least `lsn` was acknowledged; False if that did not
-        happen in time, or cannot happen since the workload has ended in order."""
 
     @property
     def latency(self) -> LatencyHistogram | None:

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The acks of a program that says lines, whatever they come on; each is kept, then counted.
+
+A connection alone does not say how a program ended: whoever started it tells (`watch`).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Self
+
+from powercut.channel.line_sources import LineSource, ListeningSource, StreamSource
+from powercut.channel.lines import LineCounter, header, pack
+from powercut.channel.listener import connect_unix, listen_tcp, listen_unix
+from powercut.channel.port import GuestFailed
+from powercut.closing import Closing
+from powercut.model.binding import Binding
+from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.model.operations import Packet
+
+_KEPT_MAX: Final = 256 << 20
+_CLOSE_S: Final = 20.0
+_WATCH_S: Final = 0.02
+"""How often whoever started the program is asked whether it has ended."""
+
+
+class LineChannel(Closing):
+    """`channel.port.Acks` by lines.  `acked` counts acks, each of an operation.
+
+    What arrives is appended to `file` (powercut.channel.lines) before it counts.
+    """
+
+    def __init__(self, source: LineSource, file: Path, binding: Binding) -> None:
+        self.watch: Callable[[], bool] | None = None
+        """Whether the program has ended in order; raises PowercutError if it has failed."""
+        self.address: Path | tuple[str, int] | None = None
+        """Where it listens, if it does."""
+        self._source = source
+        self._counter = LineCounter()
+        self._changed = threading.Condition()
+        self._heard_s = time.monotonic()
+        self._ended = False
+        self._failure: Exception | None = None
+        self._size = 0
+        try:
+            self._file = file.open("xb")
+            self._file.write(header(binding))
+        except OSError as error:
+            raise HostError(f"cannot keep lines in {file}: {error.strerror}") from error
+        self._thread = threading.Thread(target=self._receive, name="lines", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def on_port(cls, path: Path, file: Path, binding: Binding) -> Self:
+        """Connects to the port for lines of a machine that runs.  Raises HostError."""
+        return cls._on(
+            StreamSource(connect_unix(path, "the guest's port for lines")), file, binding
+        )
+
+    @classmethod
+    def on_unix(cls, path: Path, file: Path, binding: Binding, *, token: str = "") -> Self:
+        """Listens on a new unix socket; its path goes when the channel is closed.
+
+        With a `token` only a connection counts whose first line is that token.
+        """
+        return cls._listening(listen_unix(path), path, token, file, binding)
+
+    @classmethod
+    def on_tcp(cls, host: str, port: int, file: Path, binding: Binding, *, token: str = "") -> Self:
+        """Listens on TCP; port 0 takes a free one (see `address`)."""
+        return cls._listening(listen_tcp(host, port), None, token, file, binding)
+
+    @classmethod
+    def _listening(
+        cls, listener: socket.socket, path: Path | None, token: str, file: Path, binding: Binding
+    ) -> Self:
+        source = ListeningSource(listener, path=path, token=token)
+        made = cls._on(source, file, binding)
+        made.address = source.address
+        return made
+
+    @classmethod
+    def _on(cls, source: LineSource, file: Path, binding: Binding) -> Self:
+        try:
+            return cls(source, file, binding)
+        except BaseException:
+            source.close()
+            raise
+
+    # What the port promises
+
+    @property
+    def acked(self) -> int:
+        """How many acks have come so far."""
+        with self._changed:
+            return self._counter.acks
+
+    def wait_ready(self, *, timeout_s: float) -> None:
+        """Returns once the program has said that it is ready, or has acknowledged something."""
+        if not self._wait(lambda: self._counter.begun, time.monotonic() + timeout_s):
+            if self._has_ended():
+                raise GuestFailed("the program ended before it was ready")
+            there = "was not ready" if self._source.connected else "has not connected"
+            raise DeadlineExceeded(f"the program {there} within {timeout_s:g} s")
+
+    def wait_acks(self, count: int, *, timeout_s: float) -> bool:
+        """True once so many acks have come.
+
+        False if they did not in time, or cannot since the program has ended in order.
+        """
+        return self._wait(lambda: self._counter.acks >= count, time.monotonic() + timeout_s)
+
+    def drain(self, *, timeout_s: float, quiet_s: float | None = None) -> None:
+        """Receives to the end of the connection; all of it is in the file then.
+
+        A machine at the other end of a network that has lost its power never closes anything:
+        with `quiet_s`, silence of so many seconds is an end, too.  Raises DeadlineExceeded if the
+        end did not come, HostError if a line could not be kept.
+        """
+        self._source.refuse_others()
+        deadline = time.monotonic() + timeout_s
+        with self._changed:
+            while not self._ended:
+                quiet = float("inf") if quiet_s is None else self._heard_s + quiet_s
+                now = time.monotonic()
+                if now >= quiet:
+                    self._source.hang_up()
+                elif now >= deadline:
+                    raise DeadlineExceeded(
+                        f"the program's lines had no end {timeout_s:g} s after the cut",
+                        hint="a channel is drained after the machine was killed",
+                    )
+                self._changed.wait(max(min(quiet, deadline) - now, _WATCH_S))
+        self._raise_if_not_kept()
+
+    def close(self) -> None:
+        """Hangs up; idempotent.  What was received so far is in the file."""
+        self._source.hang_up()
+        self._thread.join(_CLOSE_S)
+        self._source.close()
+
+    # What waiters share
+
+    def _wait(self, done: Callable[[], bool], deadline: float) -> bool:
+        """True once `done`; False at the deadline, or if the program has ended in order."""
+        while True:
+            with self._changed:
+                if done():
+                    return True
+                over = self._ended
+            self._raise_if_not_kept()
+            if self._has_ended():
+                return False
+            if over:
+                raise GuestFailed("the connection on which the program says its lines ended")
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                return False
+            most = min(remaining, _WATCH_S) if self.watch else remaining
+            with self._changed:
+                if not done() and self._ended == over:
+                    self._changed.wait(most)
+
+    def _has_ended(self) -> bool:
+        """In order, by what its starter or its guest's agent says."""
+        return self._source.said_end if self.watch is None else self.watch()
+
+    def _raise_if_not_kept(self) -> None:
+        if self._failure is not None:
+            raise HostError(f"the program's lines could not be kept: {self._failure}")
+
+    # The thread that receives
+
+    def _receive(self) -> None:
+        try:
+            with self._file:
+                while packet := self._source.next():
+                    self._keep(packet)
+                self._file.flush()
+                os.fsync(self._file.fileno())
+        except Exception as error:  # what is not read from here on is missing, whatever it was
+            self._failure = error
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def _keep(self, packet: Packet) -> None:
+        if packet.data:
+            self._size += self._file.write(pack(packet))
+        if self._size > _KEPT_MAX:
+            raise OSError(errno.EFBIG, f"more than {_KEPT_MAX >> 20} MiB of lines")
+        with self._changed:
+            self._counter.take(packet.data)
+            self._heard_s = time.monotonic()
+            self._changed.notify_all()

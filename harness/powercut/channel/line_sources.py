@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where lines come from: packets with instants of their own, a stream, or a listener.
+
+User-Mode Linux sends packets that have the host's clock of the moment in which they were written
+(guests/uml/stamp.c).  Lines of every other source have the instant of their receipt.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import time
+from pathlib import Path
+from typing import Final, Protocol
+
+from powercut.channel.first_to_speak import FirstToSpeak
+from powercut.channel.lines import END_OF_LINES
+from powercut.channel.listener import shut_down
+from powercut.model.operations import Packet
+
+_RECEIVE_BYTES: Final = 1 << 18
+_PACKET_MAX: Final = 1 << 20
+_UNFINISHED_MAX: Final = 1 << 16
+
+
+class LineSource(Protocol):
+    """Lines on their way in.  One thread calls `next`, another may call `hang_up`."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether another end is, or was, there."""
+
+    @property
+    def said_end(self) -> bool:
+        """Whether the guest's agent has said that the program's lines are over."""
+
+    def next(self) -> Packet | None:
+        """What came next, or nothing but the end that `said_end` tells of; None at the end of the
+        connection.
+
+        Raises OSError if something was lost on the way.
+        """
+
+    def refuse_others(self) -> None:
+        """Nobody may connect any more; idempotent."""
+
+    def hang_up(self) -> None:
+        """Takes nothing more in; `next` returns what has arrived and then None.  Idempotent."""
+
+    def close(self) -> None:
+        """Gives back what it holds; idempotent."""
+
+
+class PacketSource:
+    """Stamped packets.  `theirs` is the end that the guest writes to."""
+
+    said_end = False
+    connected = True
+
+    def __init__(self) -> None:
+        self._ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+    def next(self) -> Packet | None:
+        """The next packet, stamped where it was written."""
+        raw, _, flags, _ = self._ours.recvmsg(_PACKET_MAX)
+        if flags & socket.MSG_TRUNC:
+            raise OSError(errno.EMSGSIZE, f"a packet of more than {_PACKET_MAX} bytes")
+        return Packet(int.from_bytes(raw[:8], "little"), raw[8:]) if raw else None
+
+    def refuse_others(self) -> None:
+        """Only the guest's processes hold the other end from now on."""
+        self.theirs.close()
+
+    def hang_up(self) -> None:
+        """Nothing more comes in."""
+        self.theirs.close()
+        shut_down(self._ours)
+
+    def close(self) -> None:
+        """Closes both ends."""
+        self.theirs.close()
+        self._ours.close()
+
+
+class StreamSource:
+    """Lines on a connected stream socket: of a guest's port, or of a listener's."""
+
+    connected = True
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._rest = b""
+        self.said_end = False
+
+    def next(self) -> Packet | None:
+        """The next whole lines, with the instant of their receipt.
+
+        What was not finished was not said.  Only of a line that nobody would read to its end
+        pieces are passed on, so that whoever reads them sees that it is no line.
+        """
+        while data := self._receive():
+            instant = time.monotonic_ns()
+            whole, end, self._rest = (self._rest + data).rpartition(b"\n")
+            ended = self.said_end
+            said = self._without_ends(whole + end)
+            if len(self._rest) > _UNFINISHED_MAX:
+                said, self._rest = said + self._rest, b""
+            if said or self.said_end != ended:
+                return Packet(instant, said)
+        return None
+
+    def refuse_others(self) -> None:
+        """There are no others."""
+
+    def hang_up(self) -> None:
+        """Nothing more comes in."""
+        shut_down(self._connection)
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._connection.close()
+
+    def _receive(self) -> bytes:
+        try:
+            return self._connection.recv(_RECEIVE_BYTES)
+        except ConnectionError:
+            # The other end was killed.  What it had sent was delivered before this error.
+            return b""
+
+    def _without_ends(self, said: bytes) -> bytes:
+        """The lines of programs; the agent's own are gone, and remembered."""
+        if END_OF_LINES not in said:
+            return said
+        lines = said.split(b"\n")
+        kept = [line for line in lines if line != b"\0"]
+        self.said_end = self.said_end or len(kept) < len(lines)
+        return b"\n".join(kept)
+
+
+class ListeningSource:
+    """Lines from the first that connects to `listener` and speaks, or says the token."""
+
+    def __init__(self, listener: socket.socket, *, path: Path | None, token: str = "") -> None:
+        self.address: Path | tuple[str, int] = path or listener.getsockname()[:2]
+        self._path = path
+        self._first = FirstToSpeak(listener, token)
+        self._stream: StreamSource | None = None
+
+    @property
+    def connected(self) -> bool:
+        """Whether one has spoken."""
+        return self._stream is not None
+
+    @property
+    def said_end(self) -> bool:
+        """Whether that one has said that its program's lines are over."""
+        return self._stream is not None and self._stream.said_end
+
+    def next(self) -> Packet | None:
+        """The next whole lines of the one that spoke first."""
+        if self._stream is None:
+            connection = self._first.wait()
+            if connection is None:
+                return None
+            self._stream = StreamSource(connection)
+        return self._stream.next()
+
+    def refuse_others(self) -> None:
+        """Nobody connects any more.  One that has is read to its end."""
+        self._first.refuse_others()
+
+    def hang_up(self) -> None:
+        """Nothing more comes in."""
+        self._first.hang_up()
+
+    def close(self) -> None:
+        """Closes everything; the path of a unix socket goes."""
+        self._first.close()
+        if self._stream is not None:
+            self._stream.close()
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
