@@ -41,6 +41,29 @@ AFTER = Suite(
     (),
     (pytest("tests/unit/explore/test_after.py", "tests/unit/recover/test_uml_answer.py"),),
 )
+LEVELS = Suite(
+    "levels of evidence",
+    (),
+    (
+        pytest(
+            "tests/unit/trial/test_live_only.py",
+            "tests/unit/campaign/test_run_live_only.py",
+            "tests/unit/certify",
+        ),
+    ),
+)
+UNDECIDED = Suite(
+    "undecided trials",
+    (),
+    (
+        pytest(
+            "tests/unit/trial/test_controls.py",
+            "tests/unit/explore/test_explored_trial.py",
+            "tests/unit/campaign",
+        ),
+    ),
+)
+SECOND_LOOK = Suite("explorer", (), (pytest("tests/unit/explore"),))
 CAPTURE = Suite(
     "capture disk",
     (make("harness/capture"), make("harness/capture", "{build}/capture/core_test.plain")),
