@@ -32,6 +32,7 @@ SKELETON: Final = ("dev", "proc", "sys", "tmp", "run", "var/tmp", "mnt")
 _MEMBERS_MAX: Final = 1_000_000
 _BYTES_MAX: Final = 16 << 30
 _LINKS_MAX: Final = 40
+_OWNER_MAX: Final = (1 << 32) - 2  # chown(2) takes -1 for: as it is
 _WHITEOUT: Final = ".wh."
 _OPAQUE: Final = ".wh..wh..opq"
 _DIGEST: Final = re.compile(r"sha256:([0-9a-f]{64})")
@@ -107,6 +108,27 @@ class RootTree:
                     tar.addfile(_plain(entry.info, name), data)
         return out.digest.hexdigest()
 
+    def read(self, name: str) -> bytes:
+        """The bytes of a file; empty if there is none of that name, or it is none."""
+        entry = self._entries.get(self._resolved(name))
+        data = entry.open() if entry is not None and entry.info.isreg() else None
+        if data is None:
+            return b""
+        with data:
+            return data.read()
+
+    def remove(self, name: str) -> None:
+        """Leaves out what `name` is, and all that is below it."""
+        name = self._resolved(name)
+        self._remove_below(name)
+        self._entries.pop(name, None)
+
+    def owners(self) -> Iterator[tuple[str, int, int]]:
+        """What does not belong to root: its name, its owner and its group."""
+        for name, entry in sorted(self._entries.items()):
+            if entry.info.uid or entry.info.gid:
+                yield name, entry.info.uid, entry.info.gid
+
     @property
     def size(self) -> int:
         """Bytes of all files."""
@@ -118,7 +140,7 @@ class RootTree:
     def _add_tar(self, path: Path) -> None:
         tar = tarfile.open(path)  # noqa: SIM115  # open until the tree is written
         self._stack.enter_context(tar)
-        members = [(_clean(info.name, path), info) for info in tar]
+        members = [(_clean(info.name, path), _owned(info, path)) for info in tar]
         for name, _ in members:
             folder, _, last = name.rpartition("/")
             if last == _OPAQUE:
@@ -153,8 +175,8 @@ class RootTree:
         there = self._entries.get(name)
         if entry.info.isdir() and there is not None and there.info.issym():
             return  # `bin` may be a link to usr/bin, and a folder in the next layer
-        if not entry.info.isdir():
-            self._remove_below(name)
+        if not entry.info.isdir() and there is not None and there.info.isdir():
+            self._remove_below(name)  # only a folder can have something below it
         self._entries[name] = entry
         self._bytes += entry.info.size
         if len(self._entries) > _MEMBERS_MAX or self._bytes > _BYTES_MAX:
@@ -239,6 +261,12 @@ def _clean(name: str, where: Path) -> str:
     return "/".join(parts)
 
 
+def _owned(info: tarfile.TarInfo, where: Path) -> tarfile.TarInfo:
+    if not (0 <= info.uid <= _OWNER_MAX and 0 <= info.gid <= _OWNER_MAX):
+        raise UsageError(f"{where}: {info.name} belongs to {info.uid}:{info.gid}, which are none")
+    return info
+
+
 def _info_of(path: Path, name: str) -> tarfile.TarInfo | None:
     status = path.lstat()
     info = tarfile.TarInfo(name)
@@ -255,13 +283,13 @@ def _info_of(path: Path, name: str) -> tarfile.TarInfo | None:
 
 
 def _plain(info: tarfile.TarInfo, name: str) -> tarfile.TarInfo:
-    """The header without owner and extensions, readable for whoever packs it."""
+    """The header without extensions and names of owners, readable for whoever packs it."""
     plain = tarfile.TarInfo(name)
     plain.type, plain.linkname, plain.size = info.type, info.linkname, info.size
     if not (info.isdir() or info.issym()):
         plain.type = tarfile.REGTYPE
     plain.mode = info.mode | (0o700 if info.isdir() else 0o400)
-    plain.mtime = int(info.mtime)
+    plain.mtime, plain.uid, plain.gid = int(info.mtime), info.uid, info.gid
     return plain
 
 

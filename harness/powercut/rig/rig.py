@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from powercut import __version__
 from powercut.disk.root_image import RootImage, ensure_root_image
+from powercut.machine.guest.suite_packages import suite_packages, versions_of
 from powercut.machine.port import (
     Attachment,
     Disk,
@@ -33,6 +34,7 @@ from powercut.rig.host_files import versions_on_host_files
 from powercut.scenario.machines import USUAL
 from powercut.scenario.plan import Plan
 from powercut.scenario.settings import MachineSettings, Parameters
+from powercut.workload.port import SuitePackages
 from powercut.workload.table import workload_of
 
 
@@ -86,7 +88,9 @@ class Rig:
         spec = self.machine_spec(parameters, Path("disk"))
         found = self.backend_of(parameters).versions(spec)
         root = self.root_image(parameters)
-        return found if root is None else {**found, "root_sha256": root.sha256}
+        if root is None:
+            return found
+        return {**found, **self._packages(parameters), "root_sha256": root.sha256}
 
     def prepare(self, plan: Plan) -> None:
         """Makes now what a first trial would otherwise wait for, within its deadline.
@@ -146,7 +150,21 @@ class Rig:
         files = commands.in_root_of_its_own(parameters)
         if files is None:
             return None
-        return ensure_root_image(files.root, files.program, self.cache)
+        root = files.root
+        if isinstance(root, SuitePackages):
+            fetched = suite_packages(root.suite, root.packages, self.cache)
+            return ensure_root_image(fetched, files.program, self.cache)
+        return ensure_root_image(root, files.program, self.cache)
+
+    def _packages(self, parameters: Parameters) -> dict[str, str]:
+        """What a root was made from, for a reader."""
+        files = commands.in_root_of_its_own(parameters)
+        if files is None or not isinstance(files.root, SuitePackages):
+            return {}
+        root = files.root
+        fetched = suite_packages(root.suite, root.packages, self.cache)
+        named = versions_of(fetched, root.packages) or "essential packages alone"
+        return {"root": f"Debian {root.suite}, {len(fetched)} packages: {named}"}
 
     def environment(self, plan: Plan | None = None) -> dict[str, Any]:
         """What a reader of the results has to know of this host.

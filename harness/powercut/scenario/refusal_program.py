@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from powercut.model.contract import CutKind
+from powercut.model.versions import SUITES
 from powercut.scenario.choices import ControlKind, ExploreEngine, FilesystemType
 from powercut.scenario.settings import MachineSettings, Parameters, ProgramSettings
-from powercut.scenario.settings_program import ON_HOST
+from powercut.scenario.settings_program import ON_HOST, suite_of
 
 Reason = tuple[str, str]
 
@@ -26,6 +27,13 @@ def refusals_of_program(parameters: Parameters) -> Iterator[Reason]:
     if p.filesystem.type is FilesystemType.RAW:
         yield "filesystem.type", "a program keeps its data in a folder, which takes a file system"
     on_host = program.root == ON_HOST
+    suite = suite_of(program.root)
+    if suite is not None and suite not in SUITES:
+        yield "workload.root", f"there is no Debian suite {suite!r} here; use {', '.join(SUITES)}"
+    if program.packages and suite is None:
+        yield "workload.packages", "packages go with `root: debian` alone"
+    if program.bring and (on_host or Path(program.command[0]).is_absolute()):
+        yield "workload.bring", "it goes with a relative command and a root of its own"
     if not on_host:
         yield from _refusals_in_guest(p, program)
     for key in MachineSettings.model_fields if on_host else ():

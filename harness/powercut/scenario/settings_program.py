@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import Annotated, Any, Final, Literal
 
@@ -40,6 +41,32 @@ Command = Annotated[
 ON_HOST: Final = "host"
 """The root that is this host's own files."""
 
+DEBIAN: Final = "debian"
+"""The root that is made from Debian's packages; `debian:SUITE` names the suite."""
+
+_STABLE: Final = "trixie"
+"""The suite of `debian` alone."""
+
+_PACKAGE: Final = re.compile(r"[a-z0-9][a-z0-9+.-]*[a-z0-9+]")
+"""A package's name (Debian Policy, 5.6.1).  None ends with `-`: apt would take that for removal."""
+
+
+def _is_package(value: str) -> str:
+    if _PACKAGE.fullmatch(value) is None:
+        raise ValueError("no name of a Debian package, such as postgresql")
+    return value
+
+
+Package = Annotated[str, AfterValidator(_is_package)]
+
+
+def suite_of(root: str) -> str | None:
+    """The Debian suite that a root names; None for any other root."""
+    name, colon, suite = root.partition(":")
+    if name != DEBIAN:
+        return None
+    return suite if colon else _STABLE
+
 
 class ProgramSettings(Settings):
     """Anybody's program: one executable with the verbs `setup`, `run` and `check`
@@ -57,10 +84,19 @@ class ProgramSettings(Settings):
 
     root: Annotated[str, AfterValidator(is_printable), Field(min_length=1)] = ON_HOST
     """The files that it runs on: `host`, this host's own, read-only, in User-Mode Linux: no
-    virtual machine, no root; or those of a guest: a folder, a tar, an OCI image layout (a folder
-    with `index.json`) or an ext4 image, whose path begins at the scenario's folder.  The guest has
-    them read-only, with empty file systems in memory over /tmp, /run, /var/tmp and /dev/shm, and a
-    relative `command` is brought there with its folder."""
+    virtual machine, no root; or those of a guest: `debian`, which is made from the packages in
+    `packages` (`debian:bookworm` and the like name another suite than trixie), a folder, a tar, an
+    OCI image layout (a folder with `index.json`) or an ext4 image, whose path begins at the
+    scenario's folder.  The guest has them read-only, with empty file systems in memory over /tmp,
+    /run, /var/tmp and /dev/shm, and a relative `command` is brought there with its folder."""
+
+    bring: Annotated[str, AfterValidator(is_printable)] = ""
+    """The folder that comes into a root of its own with a relative `command`, and in which that
+    lies; by default the folder of the command alone.  Begins at the scenario's folder."""
+
+    packages: tuple[Package, ...] = ()
+    """Debian packages that `root: debian` has besides the essential ones, with all that they depend
+    on."""
 
     at_most: Annotated[Duration, Field(gt=0)] = 10 * 10**9
     """How long it runs at most once it is ready: the power goes then even if so many operations

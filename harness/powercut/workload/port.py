@@ -65,15 +65,23 @@ class HostFiles:
 
 
 @dataclass(frozen=True)
+class SuitePackages:
+    """A root that is made from these packages of a Debian suite, and its essential ones."""
+
+    suite: str
+    packages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class RootFiles:
     """Contents: a root file system of its own, for a guest, from what `root` names (a folder, a
-    tar, an OCI image layout or an ext4 image).
+    tar, an OCI image layout or an ext4 image; or packages).
 
     Programs start in `folder` of it with `environment` (NAME=VALUE each); the folder `program` of
     the host, if there is one, is added to it.
     """
 
-    root: Path
+    root: Path | SuitePackages
     program: Path | None
     folder: str
     environment: tuple[str, ...]

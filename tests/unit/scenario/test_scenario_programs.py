@@ -19,7 +19,7 @@ from powercut.scenario.settings import (
     WalSettings,
 )
 from powercut.trial.controls import controls_for
-from powercut.workload.port import RootFiles, Run
+from powercut.workload.port import RootFiles, Run, SuitePackages
 from powercut.workload.table import workload_of
 
 HEAD = "powercut: 1\nname: mine\n"
@@ -148,11 +148,45 @@ def test_a_program_in_a_root_of_its_own_has_a_machine():
         (f"cut: {{kind: vm-kill}}\n{ROOTED}", "power-loss"),
         (f"controls: [no-sync]\n{ROOTED}", "root: host. alone"),
         (ROOTED.replace("root:", "syncs: dropped, root:"), "workload.syncs"),
+        (ROOTED.replace("root:", "packages: [python3], root:"), "`root: debian` alone"),
+        (ROOTED.replace("../root", "debian:woody"), "no Debian suite 'woody'"),
+        (ROOTED.replace("../root", "'debian:'"), "no Debian suite ''"),
+        (ROOTED.replace("../root", "host, bring: .."), "workload.bring"),
+        (ROOTED.replace("./prog", "/prog").replace("root:", "bring: .., root:"), "workload.bring"),
+        *(
+            (
+                ROOTED.replace("../root", f"debian, packages: ['{name}']"),
+                "no name of a Debian package",
+            )
+            for name in ("-oDir=/", "mysql-", "../x", "?essential", "a b", "a=1", "a/sid", "", "A1")
+        ),
     ],
 )
 def test_what_a_root_of_its_own_does_not_go_with(text, says):
     with pytest.raises(UsageError, match=says):
         cells(text)
+
+
+def test_a_root_of_debians_packages_names_its_suite():
+    text = ROOTED.replace("../root", "debian, packages: [python3, g++, libc6]")
+    contents = workload_of(program(text)).contents(Run(bytes(16)))
+    assert isinstance(contents, RootFiles)
+    assert contents.root == SuitePackages("trixie", ("python3", "g++", "libc6"))
+    other = workload_of(program(ROOTED.replace("../root", "debian:sid"))).contents(Run(bytes(16)))
+    assert isinstance(other, RootFiles)
+    assert other.root == SuitePackages("sid")
+    folder = workload_of(program(ROOTED.replace("../root", "./debian"))).contents(Run(bytes(16)))
+    assert isinstance(folder, RootFiles)
+    assert folder.root == Path("/scenarios/debian")
+
+
+def test_a_program_brings_the_folder_that_it_is_told():
+    text = ROOTED.replace("./prog", "bin/prog").replace("../root", "debian, bring: .")
+    workload = workload_of(program(text))
+    contents = workload.contents(Run(bytes(16)))
+    assert isinstance(contents, RootFiles)
+    assert contents.program == Path("/scenarios")
+    assert workload.reader(Run(bytes(16)))[0] == "/opt/powercut/bin/prog"
 
 
 def test_engines_that_have_no_such_root_are_refused():

@@ -150,13 +150,22 @@ class SuiteApt:
     def download_closure(self, packages: Sequence[str], *, deadline: float) -> tuple[Path, ...]:
         """Downloads `packages` and everything that they depend on; goes on where it was ended.
 
-        apt checks signatures and hashes.  Raises HostError.
+        Each is a name, or one of apt's patterns (`?essential`).  apt checks signatures and
+        hashes.  Raises HostError, also for a name that no package has: apt would take it for a
+        regular expression, or for what provides it.
         """
         self.prepare(deadline=deadline)
-        verb = ("install", "-y", "--download-only", *packages)
+        verb = ("install", "-y", "--download-only", "--", *packages)
         nowhere = f"Dir::Cache::archives={self.folder / 'none'}"  # it names only what it lacks
         uris = self._run("-o", nowhere, "--print-uris", *verb, deadline=deadline)
         names = re.findall(r"^'[^']*' (\S+\.deb) ", uris, re.MULTILINE)
+        there = {name.partition("_")[0] for name in names}
+        for package in packages:
+            if not package.startswith("?") and package not in there:
+                raise HostError(
+                    f"{self.suite} has no package of the name {package}",
+                    hint=f"look at https://packages.debian.org/{self.suite}/",
+                )
         self._run(*verb, deadline=deadline)
         archives = tuple(self.folder / "archives" / name for name in names)
         lost = [path.name for path in archives if not path.exists()]

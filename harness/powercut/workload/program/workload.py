@@ -15,8 +15,15 @@ from powercut.model.operations import Packet
 from powercut.model.verdict import Finding, FindingKind, Verdict, merged_ranges
 from powercut.scenario.choices import ControlKind
 from powercut.scenario.settings import Parameters, ProgramSettings
-from powercut.scenario.settings_program import ON_HOST
-from powercut.workload.port import MOUNT_POINT, GoingOn, HostFiles, RootFiles, Run
+from powercut.scenario.settings_program import ON_HOST, suite_of
+from powercut.workload.port import (
+    MOUNT_POINT,
+    GoingOn,
+    HostFiles,
+    RootFiles,
+    Run,
+    SuitePackages,
+)
 from powercut.workload.program.claims import history_of, sighting_of
 from powercut.workload.program.promises import ProgramPromises
 
@@ -50,8 +57,9 @@ class ProgramWorkload:
         """The program itself: a path below the scenario's folder, or what PATH has."""
         command = self.settings.command[0]
         if not self._on_host:
-            inside = Path(command).is_absolute()
-            return command if inside else f"/{PROGRAM}/{Path(command).name}"
+            if self._brought is None:
+                return command
+            return f"/{PROGRAM}/{os.path.relpath(self._brought, self._bring)}"
         beside = Path(self.settings.folder) / command
         if "/" in command or beside.is_file():
             return os.path.normpath(beside)
@@ -62,20 +70,37 @@ class ProgramWorkload:
         return self.settings.root == ON_HOST
 
     @property
+    def _root(self) -> Path | SuitePackages:
+        suite = suite_of(self.settings.root)
+        if suite is not None:
+            return SuitePackages(suite, self.settings.packages)
+        return Path(os.path.normpath(Path(self.settings.folder, self.settings.root)))
+
+    @property
     def _brought(self) -> Path | None:
         """The program on this host that comes into a root of its own; None if it is there."""
         command = self.settings.command[0]
         inside = self._on_host or Path(command).is_absolute()
         return None if inside else Path(os.path.normpath(Path(self.settings.folder, command)))
 
+    @property
+    def _bring(self) -> Path:
+        """The folder of this host that comes into a root of its own with the program."""
+        assert self._brought is not None
+        if not self.settings.bring:
+            return self._brought.parent
+        return Path(os.path.normpath(Path(self.settings.folder, self.settings.bring)))
+
     def problems(self) -> tuple[str, ...]:
         """Why it cannot be started."""
-        root = Path(self.settings.folder, self.settings.root)
-        if not self._on_host and not root.exists():
+        root = self._root
+        if not self._on_host and isinstance(root, Path) and not root.exists():
             return (f"workload.root: {root}: there is no such file or folder",)
         if not self._on_host and self._brought is None:
             return ()
         program = self._brought or Path(self.executable)
+        if self._brought is not None and not program.is_relative_to(self._bring):
+            return (f"workload.bring: {self._bring}: {program} does not lie in it",)
         if not Path(self.settings.folder).is_dir():
             return (f"{self.settings.folder}: there is no such folder to start in",)
         if not program.is_file():
@@ -98,13 +123,8 @@ class ProgramWorkload:
             f"POWERCUT_RUN={run.run_id.hex()}",
         )
         if not self._on_host:
-            brought = self._brought
-            return RootFiles(
-                Path(os.path.normpath(Path(folder, self.settings.root))),
-                None if brought is None else brought.parent,
-                "/",
-                environment,
-            )
+            brought = None if self._brought is None else self._bring
+            return RootFiles(self._root, brought, "/", environment)
         visible = (str(Path(os.path.realpath(program)).parent), folder, str(program.parent))
         return HostFiles(folder, environment, tuple(dict.fromkeys(visible)))
 
