@@ -111,6 +111,7 @@ bool root_mount(const char *serial, const char *type);
 struct place {
     const char *folder;
     char *const *environment;
+    bool unsynced; /* its calls to sync succeed and do nothing */
 };
 
 /* child.c: one child at a time. */

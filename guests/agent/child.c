@@ -19,6 +19,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../common/unsynced.h"
+
 #define CHILD_PORT 3
 #define LINES_NAME "lines"
 #define TAIL_SIZE 16384
@@ -71,7 +73,8 @@ static _Noreturn void child_become(char *const argv[], const struct place *place
         _exit(126);
     if (null > CHILD_PORT)
         close(null);
-    if (!place || (chroot(AGENT_ROOT) == 0 && chdir(place->folder) == 0))
+    if (!place || (chroot(AGENT_ROOT) == 0 && chdir(place->folder) == 0 &&
+                   (!place->unsynced || unsynced_begin() == 0)))
         execve(argv[0], argv, place ? place->environment : environ);
     int error = errno;
     if (write(report, &error, sizeof error) < 0)

@@ -72,18 +72,28 @@ static bool verb_root(const struct command *command, int *status)
     return root_mount(command->argv[1], command->argv[2]);
 }
 
-/* program FOLDER COUNT NAME=VALUE... PATH ARG... */
-static bool verb_program(const struct command *command, int *status)
+/* FOLDER COUNT NAME=VALUE... PATH ARG... */
+static bool run_program(const struct command *command, bool unsynced, int *status)
 {
     char *environment[AGENT_ARGUMENTS_MAX + 1] = {NULL};
     int count = atoi(command->argv[2]);
 
     if (count < 0 || count > command->argc - 4)
-        return failed(EINVAL, "program with %s variables in %d words", command->argv[2],
+        return failed(EINVAL, "%s with %s variables in %d words", command->argv[0], command->argv[2],
                       command->argc);
     memcpy(environment, command->argv + 3, (size_t)count * sizeof *environment);
-    struct place place = {.folder = command->argv[1], .environment = environment};
+    struct place place = {command->argv[1], environment, unsynced};
     return child_run(command->argv + 3 + count, &place, status);
+}
+
+static bool verb_program(const struct command *command, int *status)
+{
+    return run_program(command, false, status);
+}
+
+static bool verb_unsynced(const struct command *command, int *status)
+{
+    return run_program(command, true, status);
 }
 
 static bool verb_mkdir(const struct command *command, int *status)
@@ -194,6 +204,7 @@ static const struct verb {
     {"exec", 1, AGENT_ARGUMENTS_MAX, verb_exec},
     {"root", 2, 2, verb_root},
     {"program", 3, AGENT_ARGUMENTS_MAX, verb_program},
+    {"unsynced", 3, AGENT_ARGUMENTS_MAX, verb_unsynced},
     {"mkdir", 1, 1, verb_mkdir},
     {"write", 2, 2, verb_write},
     {"sync", 0, 1, verb_sync},

@@ -95,10 +95,6 @@ int live_setup(void);
 int execute(char *const argv[], enum pcu_step step);
 int execute_once(void);
 
-/* unsynced.c: from now on the calls of this process that make data durable do nothing, and those of
- * whatever it becomes or starts. */
-int unsynced_begin(void);
-
 /* Runs a program that acknowledges in lines until it has done so `plan.acks` times, then kills it;
  * its lines follow the answer. */
 int execute_acks(char *const argv[], enum pcu_step step);

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "../../workloads/common/wire.h"
+#include "../common/unsynced.h"
 
 #define FULL_BYTES (1u << 20) /* room below which a program may fail for the lack of it */
 #define CHANNEL 3 /* the descriptor that programs send their messages to */

@@ -104,9 +104,10 @@ class GuestRoot:
     folder: str
     environment: tuple[str, ...]
 
-    def command(self, *argv: str) -> tuple[str, ...]:
-        """What the agent is told to run `argv` there."""
-        return ("program", self.folder, str(len(self.environment)), *self.environment, *argv)
+    def command(self, *argv: str, unsynced: bool = False) -> tuple[str, ...]:
+        """What the agent is told to run `argv` there; `unsynced` takes its syncs away."""
+        verb = "unsynced" if unsynced else "program"
+        return (verb, self.folder, str(len(self.environment)), *self.environment, *argv)
 
 
 @dataclass(frozen=True)

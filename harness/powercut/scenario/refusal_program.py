@@ -9,7 +9,7 @@ from typing import Final
 
 from powercut.model.contract import CutKind
 from powercut.model.versions import SUITES
-from powercut.scenario.choices import ControlKind, ExploreEngine, FilesystemType
+from powercut.scenario.choices import ExploreEngine, FilesystemType
 from powercut.scenario.settings import MachineSettings, Parameters, ProgramSettings
 from powercut.scenario.settings_program import ON_HOST, suite_of
 
@@ -68,9 +68,5 @@ def _refusals_in_guest(p: Parameters, program: ProgramSettings) -> Iterator[Reas
     if p.explore.after or p.explore.depth:
         key = "after" if p.explore.after else "depth"
         yield f"explore.{key}", "life after recovery and second cuts of programs need `root: host`"
-    if ControlKind.NO_SYNC in (p.controls or ()):
-        yield "controls", "powercut takes the syncs out of a program with `root: host` alone"
-    if program.syncs != "kept":
-        yield "workload.syncs", "powercut takes the syncs out of a program with `root: host` alone"
     if p.explore.engine not in (ExploreEngine.AUTO, ExploreEngine.GUEST):
         yield "explore.engine", "with a root of its own the check runs in guests: leave it out"

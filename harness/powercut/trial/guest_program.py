@@ -111,10 +111,10 @@ class GuestProgramRecording(GuestRecording):
         plan = commands.recovery_plan(self.job.parameters, self.run.run_id, self.run.seed)
         return plan.mount_point
 
-    def _in_root(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+    def _in_root(self, argv: tuple[str, ...], *, unsynced: bool = False) -> tuple[str, ...]:
         plan = commands.recovery_plan(self.job.parameters, self.run.run_id, self.run.seed)
         assert plan.root is not None
-        return plan.root.command(*argv)
+        return plan.root.command(*argv, unsynced=unsynced)
 
     def _enter_root(self, channel: Channel) -> None:
         parameters = self.job.parameters
@@ -134,7 +134,9 @@ class GuestProgramRecording(GuestRecording):
         """Returns when the power is to be cut; raises if that moment does not come."""
         del disk
         argv = self.workload.writer(self.run)
-        channel.start(*self._in_root(argv))
+        settings = self.workload.settings
+        assert isinstance(settings, ProgramSettings)
+        channel.start(*self._in_root(argv, unsynced=settings.syncs == "dropped"))
         began: float | None = None
         while True:
             if began is None and self.counter.begun:

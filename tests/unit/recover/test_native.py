@@ -210,3 +210,11 @@ def test_a_check_that_does_not_look_at_everything_is_left_to_the_guest():
         with engine(guest, "exit 3") as one:
             assert one.recover(1, timeout_s=60).lines == b"= 7\n"
             assert (guest.asked, one.on_host, one.doubts) == (1, 0, ())
+
+
+@needs_bubblewrap
+def test_a_check_changes_no_setting_of_the_host(sandbox):
+    make, run = sandbox  # a value is written that is there already: even so it must be refused
+    setting = "/proc/sys/kernel/hostname"
+    box = make(f"value=$(cat {setting}) && echo read >&3; echo $value >{setting} && echo wrote >&3")
+    assert run(box, tree(1))[1] == b"read\n"

@@ -146,8 +146,6 @@ def test_a_program_in_a_root_of_its_own_has_a_machine():
         (f"explore: {{engine: uml}}\n{ROOTED}", "explore.engine"),
         (f"explore: {{after: 4}}\n{ROOTED}", "life after recovery"),
         (f"cut: {{kind: vm-kill}}\n{ROOTED}", "power-loss"),
-        (f"controls: [no-sync]\n{ROOTED}", "root: host. alone"),
-        (ROOTED.replace("root:", "syncs: dropped, root:"), "workload.syncs"),
         (ROOTED.replace("root:", "packages: [python3], root:"), "`root: debian` alone"),
         (ROOTED.replace("../root", "debian:woody"), "no Debian suite 'woody'"),
         (ROOTED.replace("../root", "'debian:'"), "no Debian suite ''"),

@@ -43,6 +43,7 @@ explore: {budget: 32}
 deadline: 5min
 cells:
   - name: synced
+    controls: [lying-disk, no-sync]
   - name: unsafe
     workload.command: [program/log.sh, unsafe]
     explore.budget: 2
@@ -66,8 +67,9 @@ def test_one_that_syncs_is_safe_and_one_that_does_not_loses_all(tmp_path: Path) 
     assert synced.commits_acked >= 12
     assert synced.states is not None
     assert (synced.states.engine, synced.states.states, synced.states.lossy) == ("guest", 32, 0)
-    (control,) = synced.controls
-    assert (control.kind.value, control.verdict) == ("lying-disk", Verdict.LOSSY)
+    assert [(control.kind.value, control.verdict) for control in synced.controls] == [
+        ("lying-disk", Verdict.LOSSY), ("no-sync", Verdict.LOSSY),
+    ]  # fmt: skip
     assert synced.acks is not None
     assert synced.acks.window_us is None  # it says what it does not know
     (trial,) = unsafe.trials

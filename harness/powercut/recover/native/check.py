@@ -63,7 +63,9 @@ def _sandbox(root: HostRoot) -> list[str]:
     user, group = (os.geteuid(), os.getegid()) if os.geteuid() else (_NOBODY, _NOBODY)
     argv = ["bwrap", "--unshare-all", "--unshare-user", "--die-with-parent", "--new-session"]
     argv += ["--uid", str(user), "--gid", str(group), "--cap-drop", "ALL"]
+    # Where powercut is root the one user is the host's root, to whom its settings belong.
     argv += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+    argv += ["--ro-bind", "/proc/sys", "/proc/sys"]
     for path in (*_EMPTY, inside.ROOT):
         argv += ["--tmpfs", path]
     for path in root.visible:

@@ -8,7 +8,7 @@
  * writes with RWF_DSYNC, still sync: a filter does not see into what lies behind a pointer, and
  * cannot change flags.  io_uring does its own calls and is refused, as on a kernel without it.
  */
-#include "init.h"
+#include "unsynced.h"
 
 #include <errno.h>
 #include <linux/audit.h>
