@@ -133,6 +133,7 @@ def explore(
     from powercut.explore.explorer import explore as run
     from powercut.explore.request import Budget, ExploreRequest, Prune
     from powercut.report import words
+    from powercut.report.program_cut import ProgramCut
     from powercut.report.terminal.exploration import print_exploration
     from powercut.rig.engine_choice import jobs_by_default
 
@@ -156,7 +157,9 @@ def explore(
     for trial in find_trials(recording):
         with _progress(console, trial, wanted) as listener:
             result = run(trial, wanted, on_event=listener)
-        print_exploration(console, result, words.unit_of(trial.read_record().parameters))
+        unit = words.unit_of(trial.read_record().parameters)
+        stories = ProgramCut.of_states(trial, result).told() if unit is words.OPERATIONS else ()
+        print_exploration(console, result, unit, tuple(stories))
         results.append((trial, result))
     write_json(_as_json([result for _, result in results]), json_file)
     return max((_status(trial, result) for trial, result in results), key=(0, 3, 1).index)

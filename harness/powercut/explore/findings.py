@@ -143,6 +143,7 @@ class FindingCollector:
                     instant=state.instant,
                     lsns=finding.lsns,
                     message=finding.message[:_MESSAGE_MAX],
+                    difference=finding.difference,
                     confirmed=told[0],
                     confirmation=told[1][:_MESSAGE_MAX],
                 )

@@ -4,19 +4,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, Protocol
 
 import numpy as np
 
+from powercut.crash.places import I64
 from powercut.crash.states import CrashState, StateSpace
 from powercut.model.operations import OperationHistory
 from powercut.model.timeline import RequestKind
-from powercut.model.units import NEVER
+from powercut.model.units import NEVER, milliseconds
 from powercut.model.verdict import LsnRange
-from powercut.recording.disk_places import Places
+from powercut.recording.disk_places import Part
 
-_PLACES_MAX: Final = 4
+_PLACES_MAX: Final = 6
+_NAMED_MAX: Final = 4
+
+
+class NamesWrites(Protocol):
+    """Says what lies where on the disk: `Places`."""
+
+    def parts(self, offset: int, payload: bytes) -> list[Part]:
+        """What the write of `payload` at `offset` (bytes) holds, in order."""
 
 
 def story_of(
@@ -24,44 +33,80 @@ def story_of(
     space: StateSpace,
     state: CrashState,
     lost: Sequence[LsnRange],
-    places: Places,
+    places: NamesWrites,
 ) -> tuple[str, ...]:
-    """Lines, the acknowledgements first; times in ms before the cut."""
+    """Sentences, the acknowledgements first; times in ms before the cut."""
+    acked = _acknowledged(history, state.instant, lost)
     return (
-        *_acknowledged(history, state.instant, lost),
-        *_last_requests(space, state.instant),
+        *_told_acks(state.instant, *acked),
+        *_last_durable(space, state.instant, acked[1], places),
         _missing(space, state, places, acknowledged=bool(lost)),
     )
 
 
 def _acknowledged(
     history: OperationHistory, instant: int, lost: Sequence[LsnRange]
-) -> tuple[str, ...]:
+) -> tuple[I64, I64]:
+    """The operations of `lost` that were acknowledged before `instant`, and when."""
     chosen = np.zeros(len(history.acked), dtype=bool)
     for span in lost:
         chosen |= (history.acked >= span.first) & (history.acked <= span.last)
-    acks = history.ack_ns[chosen & (history.ack_ns < instant)]
+    chosen &= history.ack_ns < instant
+    return history.acked[chosen], history.ack_ns[chosen]
+
+
+def _told_acks(instant: int, operations: I64, acks: I64) -> Iterator[str]:
+    """Each by its name and when it was acknowledged; of many the last."""
     if not len(acks):
-        return ()
+        return
     if len(acks) == 1:
-        return (f"it was acknowledged {_before(instant, acks[0])}",)
-    return (
-        f"they were acknowledged from {_before(instant, acks[0])} to {_before(instant, acks[-1])}",
-    )
+        ago = _before(instant, acks[0])
+        yield f"operation {operations[0]} was acknowledged {ago} before the cut"
+        return
+    shown = list(zip(operations.tolist(), acks.tolist(), strict=True))[-_NAMED_MAX:]
+    named = ", ".join(f"{operation} ({_before(instant, ack)})" for operation, ack in shown)
+    more = len(acks) - len(shown)
+    first = f"{more:,} from {_before(instant, acks[0])} before the cut on; then " if more else ""
+    yield f"acknowledged and lost, with the time before the cut: {first}{named}"
 
 
-def _last_requests(space: StateSpace, instant: int) -> tuple[str, ...]:
+def _last_durable(space: StateSpace, instant: int, acks: I64, places: NamesWrites) -> Iterator[str]:
+    """The last write and the last flush that were done before the last of the lost acks, or else
+    before the cut."""
+    end = int(acks[-1]) if len(acks) else instant
+    what = "the cut"
+    if len(acks):
+        what = "that acknowledgement" if len(acks) == 1 else "the last of these acknowledgements"
     requests = space.timeline.requests
     told = []
     for flush, name in ((False, "write"), (True, "flush")):
         kind = (requests.kind == RequestKind.FLUSH) == flush
-        done = requests.completed_ns[kind & (requests.completed_ns < min(instant, int(NEVER)))]
-        told.append(f"the last {name} was done {_before(instant, done.max())}" if len(done) else
-                    f"no {name} was done")  # fmt: skip
-    return (", ".join(told),)
+        done = np.flatnonzero(kind & (requests.completed_ns < min(end, int(NEVER))))
+        if not len(done):
+            told.append(f"no {name} was done")
+            continue
+        last = int(done[np.argmax(requests.completed_ns[done])])
+        where = "" if flush else _held(space, last, places)
+        told.append(f"the last {name}{where} {_before(end, requests.completed_ns[last])} earlier")
+    yield f"before {what}: {', '.join(told)}"
 
 
-def _missing(space: StateSpace, state: CrashState, places: Places, *, acknowledged: bool) -> str:
+def _held(space: StateSpace, write: int, places: NamesWrites) -> str:
+    if space.timeline.requests.data_offset[write] < 0:
+        return ""
+    return f" ({_names(space, write, places)[0]})"
+
+
+def _names(space: StateSpace, write: int, places: NamesWrites) -> list[str]:
+    """What a write holds, a name for each of its parts."""
+    offset = int(space.timeline.requests.offset[write])
+    payload = space.timeline.payload(write).tobytes()
+    return [part.what for part in places.parts(offset, payload)]
+
+
+def _missing(
+    space: StateSpace, state: CrashState, places: NamesWrites, *, acknowledged: bool
+) -> str:
     kept = set(state.survivors)
     missing = [write for write in space.volatile(state.instant).tolist() if write not in kept]
     if not missing:
@@ -71,12 +116,15 @@ def _missing(space: StateSpace, state: CrashState, places: Places, *, acknowledg
     found: Counter[str] = Counter()
     for write in missing:
         if space.timeline.requests.data_offset[write] >= 0:
-            offset = int(space.timeline.requests.offset[write])
-            payload = space.timeline.payload(write).tobytes()
-            found.update({part.what for part in places.parts(offset, payload)})
-    told = ", ".join(f"{what} ({count})" for what, count in found.most_common(_PLACES_MAX))
-    return f"missing writes by what they hold: {told}" if told else "missing: discards and zeroes"
+            found.update(dict.fromkeys(_names(space, write, places), 1))
+    told = [what + (f" ({count:,} writes)" if count > 1 else "") for what, count in
+            found.most_common(_PLACES_MAX)]  # fmt: skip
+    more = len(found) - len(told)
+    told += [f"and {more:,} more places"] if more > 0 else []
+    return f"missing writes by what they hold: {', '.join(told)}" if told else (
+        "missing: discards and zeroes"
+    )  # fmt: skip
 
 
 def _before(instant: int, then: int) -> str:
-    return f"{(instant - int(then)) / 1e6:,.1f} ms before the cut"
+    return milliseconds((instant - int(then)) / 1e6)

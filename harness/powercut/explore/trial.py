@@ -297,4 +297,5 @@ def _finding(result: ExploreResult, found: ExplorationFinding) -> Finding:
             "confirmed": first.confirmed,
         },
         Origin.EXPLORATION,
+        difference=first.difference,
     )

@@ -108,12 +108,38 @@ def merged_ranges(spans: Iterable[LsnRange]) -> tuple[LsnRange, ...]:
     return tuple(ranges)
 
 
+def count_in(spans: Iterable[LsnRange]) -> int:
+    """How many numbers `spans` hold, which share none; `len` ends at 2^63."""
+    return sum(span.last - span.first + 1 for span in spans)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What a program's check found in a store, against what was acknowledged.
+
+    `acknowledged` operations had to be there; `found` are there and right.  `missing` are
+    acknowledged and not there, `changed` there and wrong; of those found `unacknowledged` had
+    been tried without an ack, and `never_tried` not even that.  `words` are the check's own on
+    what is wrong.  A check that did not look at everything is not `complete`: what it does not
+    name may be there, and nothing is `missing`.
+    """
+
+    acknowledged: int
+    found: int
+    missing: tuple[LsnRange, ...] = ()
+    changed: tuple[LsnRange, ...] = ()
+    unacknowledged: tuple[LsnRange, ...] = ()
+    never_tried: tuple[LsnRange, ...] = ()
+    words: tuple[str, ...] = ()
+    complete: bool = True
+
+
 @dataclass(frozen=True)
 class Finding:
     """One thing that a checker has to say; `verdict` is what it implies by itself.
 
     `unreachable` are those of `lsns` whose bytes are on the medium all the same: what led to them
-    is gone.
+    is gone.  `difference` is all that the check of a program found in the same state.
     """
 
     kind: FindingKind
@@ -123,6 +149,7 @@ class Finding:
     detail: dict[str, object] = field(default_factory=dict)
     origin: Origin = Origin.CUT
     unreachable: tuple[LsnRange, ...] = ()
+    difference: Difference | None = None
 
 
 def losses(findings: Iterable[Finding]) -> set[tuple[FindingKind, int]]:

@@ -85,6 +85,11 @@ def unit_of(parameters: Parameters) -> Unit:
     return OPERATIONS if isinstance(parameters.workload, ProgramSettings) else RECORDS
 
 
+def any_records(cells: Sequence[CellResult]) -> bool:
+    """Whether some cell's records are recognised, so that their bytes can have been exposed."""
+    return any(unit_of(cell.parameters) is RECORDS for cell in cells)
+
+
 def mark(verdict: Verdict) -> str:
     """A sign for `verdict`, so that nothing depends on colour."""
     return _MARKS[verdict]

@@ -39,7 +39,7 @@ class Trigger:
             case TriggerKind.AFTER:
                 return f"after {format_duration(self.value)}"
             case TriggerKind.ACKS:
-                return f"once record {self.value} is acknowledged"
+                return f"once {self.value} commits are acknowledged"
             case TriggerKind.FLUSHES:
                 return f"at flush {self.value}"
 

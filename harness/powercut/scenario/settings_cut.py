@@ -45,7 +45,7 @@ class TriggerSettings(Settings):
         if self.after is not None:
             return f"after {format_duration(self.after)}"
         if self.acks is not None:
-            return f"once record {self.acks} is acknowledged"
+            return f"once {self.acks} commits are acknowledged"
         if self.flushes is not None:
             return f"at flush {self.flushes}"
         first, last = self.random or (0, 0)

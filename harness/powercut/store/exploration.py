@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from powercut.model.verdict import Confirmed, FindingKind, LsnRange
+from powercut.model.verdict import Confirmed, Difference, FindingKind, LsnRange
 from powercut.store.files import write_atomic
 from powercut.store.record import Record, find_model
 from powercut.store.trial_dir import TrialDir
@@ -35,6 +35,10 @@ class FoundState(Record):
 
     message: str
     """What the checker said."""
+
+    difference: Difference | None = None
+    """All that a program's check found there, against what was acknowledged; null for other
+    workloads, and in older results."""
 
     confirmed: Confirmed = "not tried"
     """Whether the recorded system itself (the recorded kernel in a guest; for a raw log

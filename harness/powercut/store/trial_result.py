@@ -8,15 +8,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, Final, Self
 
-from pydantic import (
-    Field,
-    model_validator,
-)
+from pydantic import Field, model_validator
 
 from powercut.model import timeline
 from powercut.model.acks import AckBasis, AckProof
 from powercut.model.latency import LatencyHistogram
 from powercut.model.verdict import (
+    Difference,
     EvidenceLevel,
     Finding,
     FindingKind,
@@ -79,6 +77,10 @@ class FindingRecord(Record):
     unreachable: tuple[LsnRange, ...] = ()
     """The records of `lsns` whose bytes are on the medium: what led to them is gone."""
 
+    difference: Difference | None = None
+    """All that a program's check found, against what was acknowledged; null for other workloads,
+    and in older results."""
+
     @model_validator(mode="before")
     @classmethod
     def _with_fields(cls, value: Any) -> Any:
@@ -104,6 +106,7 @@ class FindingRecord(Record):
             detail=dict(finding.detail),
             origin=finding.origin,
             unreachable=finding.unreachable,
+            difference=finding.difference,
         )
 
     def finding(self) -> Finding:
@@ -116,6 +119,7 @@ class FindingRecord(Record):
             dict(self.detail),
             self.origin,
             self.unreachable,
+            self.difference,
         )
 
 

@@ -177,8 +177,8 @@ def test_an_intact_recording_acquits_and_convicts(recorded):
     result = judged(recorded(one_early))
     assert (result.verdict, result.reasons) == ("LOSSY", ())
     when, requests, missing = result.findings[0].story
-    assert when.startswith("it was acknowledged ")
-    assert requests.startswith("the last write was done ")
+    assert when.startswith("operation 20 was acknowledged ")
+    assert requests.startswith("before that acknowledgement: the last write")
     assert missing.startswith(("missing writes by what they hold: ", "no write that the disk"))
     assert {finding.operations for finding in result.findings} == {((20, 20),)}
 

@@ -209,7 +209,7 @@ def test_a_plan_shows_seeds_cuts_and_machines(make):
     assert "  disk.flush: ignored\n" in text
     assert "  machine: qemu cell=lying 'a b'\n" in text
     seed = make.plan.cells[0].trials[0].seed
-    assert f"  trial 1: seed {seed}, cut once record 300 is acknowledged\n" in text
+    assert f"  trial 1: seed {seed}, cut once 300 commits are acknowledged\n" in text
 
 
 def test_a_program_acknowledges_operations_and_a_log_records():

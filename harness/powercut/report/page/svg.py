@@ -33,7 +33,7 @@ BUCKETS: Final = 320
 def timeline_svg(view: RecordingView, lost: Sequence[LsnRange], name: str) -> str:
     """The drawing, as an <svg> element; empty if there is nothing to draw."""
     span = view.end_ns - view.start_ns
-    instants, lsns = view.acks()
+    instants, lsns = view.curve()
     if span <= 0 or not len(instants):
         return ""
     writes, flushes = view.submitted(flushes=False), view.submitted(flushes=True)
@@ -42,15 +42,16 @@ def timeline_svg(view: RecordingView, lost: Sequence[LsnRange], name: str) -> st
     lanes = [("flushes", flushes), ("writes", writes)]
     bottom = top + len(lanes) * (LANE_HEIGHT + LANE_GAP)
     flushed = f"{len(flushes):,} flush{'' if len(flushes) == 1 else 'es'}"
+    unit = words.RECORDS if view.operations is None else words.OPERATIONS
     summary = (
-        f"{name}: {words.count(highest, 'record')} acknowledged in {span / 1e6:.0f} ms; "
+        f"{name}: {words.count(highest, unit.noun)} acknowledged in {span / 1e6:.0f} ms; "
         f"{words.count(len(writes), 'write')} and {flushed} at the disk before the cut"
     )
     parts = [
         f'<svg class="timeline" viewBox="0 0 {WIDTH} {bottom + 30}" role="img" '
         f'aria-label="{escape(summary)}">',
         f"<title>{escape(summary)}</title>",
-        *_lost_bands(lost, highest),
+        *_lost_bands(view.on_curve(lost), lost, highest, unit),
         *_curve(view, instants, lsns, highest),
     ]
     for index, (label, at) in enumerate(lanes):
@@ -70,19 +71,22 @@ def _y(lsn: int, highest: int) -> float:
     return round(CURVE_TOP + CURVE_HEIGHT * (1 - lsn / highest), 1)
 
 
-def _lost_bands(lost: Sequence[LsnRange], highest: int) -> Iterator[str]:
-    """Hatched bands over the LSNs that are gone."""
-    for span in lost:
+def _lost_bands(
+    places: Sequence[LsnRange], lost: Sequence[LsnRange], highest: int, unit: words.Unit
+) -> Iterator[str]:
+    """Hatched bands over the acks of what is gone; `places` says where they stand."""
+    for span in places:
         top, bottom = _y(span.last, highest), _y(span.first - 1, highest)
         yield (
             f'<rect class="lost" x="{LEFT}" y="{top}" width="{PLOT}" '
             f'height="{max(bottom - top, 1.5):.1f}" fill="url(#hatch)"/>'
         )
-    if lost:
-        first, last = lost[0].first, lost[-1].last
+    if places:
         number = sum(len(span) for span in lost)
-        y = min(max((_y(first, highest) + _y(last, highest)) / 2, CURVE_TOP + 10), 140)
-        text = f"lost: {words.count(number, 'record')}, LSN {first}-{last}"
+        middle = (_y(places[0].first, highest) + _y(places[-1].last, highest)) / 2
+        y = min(max(middle, CURVE_TOP + 10), 140)
+        whole = LsnRange(lost[0].first, lost[-1].last)
+        text = f"lost: {words.count(number, unit.noun)}, {unit.place(str(whole))}"
         width = round(7 * len(text)) + 14
         yield (
             f'<rect class="label" x="{LEFT + 12}" y="{y - 11:.1f}" width="{width}" '

@@ -10,8 +10,10 @@ from typing import Final
 from markupsafe import Markup
 
 from powercut.model.errors import PowercutError
+from powercut.report.difference import difference_lines
 from powercut.report.page.sequence import loss_svg, witness_svg
 from powercut.report.page.svg import timeline_svg
+from powercut.report.program_cut import FindingStory, ProgramCut
 from powercut.report.recording_view import view_of
 from powercut.report.terminal.story import last_moments
 from powercut.store.trial_dir import TrialDir
@@ -33,6 +35,14 @@ class TrialStory:
     witness: Witness | None = None
     witness_drawing: Markup = _EMPTY
     problems: tuple[str, ...] = ()
+    since: str = "the first attempt"
+    """From when the times of `moments` count."""
+
+    found: tuple[tuple[str, str], ...] = ()
+    """What a program's check found after the cut, a name and a text each."""
+
+    findings: tuple[FindingStory, ...] = ()
+    """What a program lost, told."""
 
 
 def tell_trial(
@@ -46,6 +56,7 @@ def tell_trial(
     except PowercutError as error:
         said.append(str(error))
     view = view_of(trial)
+    is_program = view.operations is not None
     said += [problem for problem in view.problems if problem not in said]
     # All three drawings escape what they are given; everything else in them is their own.
     return TrialStory(
@@ -59,4 +70,7 @@ def tell_trial(
         witness=witness,
         witness_drawing=Markup(witness_svg(witness)) if witness is not None else _EMPTY,
         problems=tuple(said),
+        since="it was ready" if is_program else "the first attempt",
+        found=tuple(difference_lines(view.difference)) if view.difference is not None else (),
+        findings=tuple(ProgramCut.read(trial, result).told()) if is_program else (),
     )

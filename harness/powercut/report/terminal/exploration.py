@@ -17,6 +17,8 @@ from powercut.model.contract import ATOMIC_UNIT
 from powercut.model.exposure import ExposureReport
 from powercut.model.units import NEVER, milliseconds
 from powercut.report import words
+from powercut.report.program_cut import FindingStory
+from powercut.report.terminal.program import print_sentences
 from powercut.report.terminal.table import STYLES
 from powercut.store.exploration import ExplorationFinding, ExploreResult
 
@@ -26,11 +28,14 @@ _EDGES_MS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000, 10_000)
 
 
 def print_exploration(
-    console: Console, result: ExploreResult, unit: words.Unit = words.RECORDS
+    console: Console,
+    result: ExploreResult,
+    unit: words.Unit = words.RECORDS,
+    stories: Sequence[FindingStory] = (),
 ) -> None:
     """What was found in the crash states of one recording, and in how many of them.
 
-    `unit` is what its workload acknowledges.
+    `unit` is what its workload acknowledges; `stories` tell of the first state of a kind of loss.
     """
     style = STYLES[result.verdict]
     console.print(
@@ -44,6 +49,9 @@ def print_exploration(
         for finding in result.findings:
             first = finding.examples[0]
             console.print(f"{finding.kind.value}: {escape(first.message)}", highlight=False)
+            for story in stories:
+                if (story.kind, story.verdict) == (finding.kind.value, finding.verdict):
+                    print_sentences(console, story)
             if finding.torn_within:
                 console.print(f"  {_torn_within(finding)}", highlight=False)
             if first.confirmed != "not tried":

@@ -8,15 +8,8 @@ from pathlib import Path
 from rich.console import Console
 
 from powercut.model.verdict import Verdict
-from powercut.report.terminal.program import (
-    FindingStory,
-    after_cut,
-    disk_text,
-    print_facts,
-    print_title,
-    print_told,
-    rate_text,
-)
+from powercut.report.program_cut import FindingStory, after_cut, rate_text
+from powercut.report.terminal.program import disk_text, print_facts, print_title, print_told
 from powercut.store.program import ProgramFinding, ProgramRecord, ProgramResult
 
 

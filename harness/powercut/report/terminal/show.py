@@ -16,7 +16,10 @@ from powercut.model.verdict import Verdict
 from powercut.paths import command, from_here
 from powercut.recording.bound import binding_text
 from powercut.report import words
+from powercut.report.difference import difference_lines
+from powercut.report.program_cut import ProgramCut
 from powercut.report.recording_view import RecordingView, view_of
+from powercut.report.terminal.program import print_facts, print_told
 from powercut.report.terminal.story import last_moments
 from powercut.report.terminal.table import STYLES, print_run
 from powercut.report.terminal.witness import print_witness
@@ -126,7 +129,9 @@ def _print_trial(console: Console, result: ResultDir, trial: TrialResult, unit: 
             highlight=False,
         )
     for finding in trial.findings:
-        place = f" ({unit.place(words.ranges(finding.lsns))})" if finding.lsns else ""
+        # A program's findings name their operations themselves.
+        named = finding.lsns and unit is words.RECORDS
+        place = f" ({unit.place(words.ranges(finding.lsns))})" if named else ""
         console.print(f"  {finding.kind.value}: {escape(finding.message)}{place}", highlight=False)
     if not trial.result_directory:
         return
@@ -134,7 +139,10 @@ def _print_trial(console: Console, result: ResultDir, trial: TrialResult, unit: 
     view = view_of(directory)
     for problem in view.problems:
         console.print(f"  not readable: {escape(problem)}", style="yellow", highlight=False)
-    if view.observation is not None:
+    if view.operations is not None:
+        _print_check(console, view)
+        print_told(console, ProgramCut.read(directory, trial).told())
+    elif view.observation is not None:
         _print_observation(console, view.observation)
     _print_moments(console, view)
     witness = read_witness(directory)
@@ -142,6 +150,18 @@ def _print_trial(console: Console, result: ResultDir, trial: TrialResult, unit: 
         console.print()
         print_witness(console, witness, directory.path)
     _print_seal(console, directory)
+
+
+def _print_check(console: Console, view: RecordingView) -> None:
+    """What a program's check found after the cut."""
+    seen = view.observation
+    if seen is not None and not seen.recovered:
+        console.print("\nAfter the cut the store did not come back:")
+    elif view.difference is not None:
+        console.print("\nWhat the program's check found after the cut:")
+        print_facts(console, difference_lines(view.difference))
+    if seen is not None and seen.failure:
+        console.print(f"  {escape(seen.failure)}", style="red", highlight=False)
 
 
 def _print_observation(console: Console, observation: Observation) -> None:
@@ -173,7 +193,8 @@ def _print_moments(console: Console, view: RecordingView) -> None:
     moments = last_moments(view)
     if not moments:
         return
-    console.print("\nThe last moments (ms since the first attempt):")
+    since = "it was ready" if view.operations is not None else "the first attempt"
+    console.print(f"\nThe last moments (ms since {since}):")
     for moment in moments:
         at_ms = (moment.at - view.start_ns) / 1e6
         console.print(f"{at_ms:12.3f}  {escape(moment.text)}", soft_wrap=True, highlight=False)

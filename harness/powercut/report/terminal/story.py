@@ -26,7 +26,7 @@ class Moment:
 def last_moments(view: RecordingView, shown: int = LAST_EVENTS) -> list[Moment]:
     """The last `shown` events up to the cut, and the cut."""
     end = view.end_ns
-    moments = [*_acks(view, shown), *_requests(view.timeline, end, shown)]
+    moments = [*_claims(view, shown), *_requests(view.timeline, end, shown)]
     moments.sort(key=lambda moment: moment.at)
     moments = moments[-shown:]
     if view.cut_ns is not None:
@@ -34,10 +34,21 @@ def last_moments(view: RecordingView, shown: int = LAST_EVENTS) -> list[Moment]:
     return moments
 
 
-def _acks(view: RecordingView, shown: int) -> Iterator[Moment]:
+def _claims(view: RecordingView, shown: int) -> Iterator[Moment]:
     instants, lsns = view.acks()
+    what = "the workload acknowledges record"
+    if view.operations is not None:
+        what = "the program acknowledges operation"
+        tried = view.operations.attempt_ns <= view.end_ns
+        attempts = zip(
+            view.operations.attempt_ns[tried][-shown:],
+            view.operations.attempted[tried][-shown:],
+            strict=True,
+        )
+        for at, operation in attempts:
+            yield Moment(int(at), f"the program tries operation {int(operation)}")
     for at, lsn in zip(instants[-shown:], lsns[-shown:], strict=True):
-        yield Moment(int(at), f"the workload acknowledges record {int(lsn)}")
+        yield Moment(int(at), f"{what} {int(lsn)}")
 
 
 def _requests(timeline: Timeline | None, end: int, shown: int) -> Iterator[Moment]:

@@ -80,7 +80,9 @@ def _table(cells: list[CellResult]) -> Table:
         table.add_column("cuts", justify="right")
     table.add_column("commits\nacked", justify="right", min_width=7)
     table.add_column("of these\nlost", justify="right", no_wrap=True)
-    table.add_column("bytes\ntoo early", justify="right", no_wrap=True)
+    records = words.any_records(cells)
+    if records:
+        table.add_column("bytes\ntoo early", justify="right", no_wrap=True)
     table.add_column("states\nrecovered", justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     table.add_column("expected", min_width=8)
@@ -92,11 +94,10 @@ def _table(cells: list[CellResult]) -> Table:
         row += [
             f"{cell.commits_acked:,}",
             _stacked(f"{cell.commits_lost:,}", words.lost_place(cell, unit)),
-            _exposure(cell),
-            _states(cell),
-            _verdict(cell),
-            expectation(cell),
         ]
+        if records:
+            row.append(_exposure(cell))
+        row += [_states(cell), _verdict(cell), expectation(cell)]
         table.add_row(*row)
     return table
 

@@ -15,12 +15,23 @@ remain; and what it leaves out makes the verdict INCONCLUSIVE at best.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from itertools import pairwise
 
 from powercut.model.operations import OperationHistory, Sighting
-from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict, lsn_ranges
+from powercut.model.verdict import (
+    Difference,
+    Finding,
+    FindingKind,
+    LsnRange,
+    Verdict,
+    count_in,
+    lsn_ranges,
+    merged_ranges,
+)
 
 _NAMED_MAX = 4
+_WORDS_MAX = 100
 
 
 def check_operations(
@@ -39,6 +50,7 @@ def check_operations(
     required = history.acked_before(instant) | promised
     attempted = history.attempted_before(instant) | tried
     wrong = {operation for operation, _ in sighting.wrong}
+    difference = difference_of(required, attempted, sighting)
     findings = [
         Finding(FindingKind.NOT_RECOVERED, Verdict.LOSSY, f"the program's check says: {text}")
         for text in sighting.bad
@@ -55,7 +67,31 @@ def check_operations(
         Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, f"the program's check: {why}")
         for why in sighting.incomplete
     ]
-    return findings
+    return [
+        replace(one, difference=difference) if one.verdict is Verdict.LOSSY else one
+        for one in findings
+    ]
+
+
+def difference_of(
+    required: frozenset[int], attempted: frozenset[int], sighting: Sighting
+) -> Difference:
+    """What the check found, against the operations that had to be there and those that might."""
+    wrong = {operation for operation, _ in sighting.wrong}
+    present = merged_ranges(sighting.present)
+    there = {one for one in attempted | required if sighting.is_present(one)}
+    missing = set() if sighting.incomplete else required - there - wrong
+    words = [*sighting.bad, *(f"{number}: {text}" for number, text in sighting.wrong)]
+    return Difference(
+        acknowledged=len(required),
+        found=count_in(present),
+        missing=lsn_ranges(missing),
+        changed=lsn_ranges(wrong),
+        unacknowledged=lsn_ranges(there - required),
+        never_tried=tuple(_phantoms(present, attempted | required)),
+        words=tuple(words[:_WORDS_MAX]),
+        complete=not sighting.incomplete,
+    )
 
 
 def _never_tried(

@@ -10,9 +10,9 @@ from typing import Final
 from powercut.model.observation import Continuation, Observation
 from powercut.model.operations import OperationHistory, Packet, Sighting
 from powercut.model.units import NEVER
-from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict, lsn_ranges
+from powercut.model.verdict import Difference, Finding, FindingKind, LsnRange, Verdict, lsn_ranges
 from powercut.workload.port import LaterClaims, StateClaims
-from powercut.workload.program.check import check_operations
+from powercut.workload.program.check import check_operations, difference_of
 from powercut.workload.program.claims import history_of, sighting_of
 
 _LATER: Final = "life after recovery"
@@ -71,6 +71,13 @@ class ProgramPromises:
             return tuple(findings)
         later = self._check_later(claims, seen, observation.later)
         return (*findings, *later)
+
+    def difference(self, claims: StateClaims, observation: Observation) -> Difference:
+        """What its check found, against the claims: also where nothing is wrong with it."""
+        history, later = self.requirements, claims.later
+        required = history.acked_before(claims.instant) | _operations(later.promised)
+        attempted = history.attempted_before(claims.instant) | _operations(later.tried)
+        return difference_of(required, attempted, sighting_of(observation))
 
     def claims_after(self, later: Continuation) -> LaterClaims:
         """The operations that it tried and acknowledged, of those that it may try."""
