@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from powercut.channel.lines import header, pack, unpack
+from powercut.channel.lines import LINE_MAX, header, pack, unpack
 from powercut.model.binding import Binding
 from powercut.model.errors import DamagedRecording
 from powercut.model.operations import Packet
@@ -39,6 +39,24 @@ def test_however_it_is_cut_into_packets_the_same_is_said(claims, sizes):
     for (word, operation), line in zip(claims, read.lines, strict=True):
         done += len(f"{word} {operation}\n")
         assert line.at_ns == next(n for n, end in enumerate(ends) if end >= done)
+
+
+@given(st.lists(st.integers(1, 3000), max_size=12))
+def test_the_end_of_a_line_that_is_too_long_is_no_line(sizes):
+    data = b"? 1\n" + b"x" * LINE_MAX + b"+ 1\n+ 1\n"
+    packets, at = [], 0
+    for size in (*sizes, len(data)):
+        packets.append(Packet(0, data[at : at + size]))
+        at += size
+    read = lines_of_run(packets)
+    assert [(line.kind.value, line.first) for line in read.lines] == [("?", 1), ("+", 1)]
+    assert len(read.problems) == 1
+
+
+def test_a_packet_that_begins_within_a_line_says_no_claim():
+    read = lines_of_run([Packet(1, b"? 1\n" + b"x" * 5000), Packet(2, b"+ 1\n? 2\n")])
+    assert [(line.kind.value, line.first) for line in read.lines] == [("?", 1), ("?", 2)]
+    assert len(read.problems) == 1
 
 
 @given(st.binary(max_size=200))

@@ -19,7 +19,7 @@ from typing import Final, Self
 from powercut.channel.history_file import HistoryWriter
 from powercut.channel.listener import listen_tcp, listen_unix
 from powercut.channel.pinger import Pinger
-from powercut.channel.port import CommandResult, GuestFailed
+from powercut.channel.port import CommandResult, EndedEarly, GuestFailed
 from powercut.channel.receiver import Receiver
 from powercut.channel.wire import Message, MessageType, command_payload, encode
 from powercut.closing import Closing
@@ -155,7 +155,7 @@ class GuestChannel(Closing):
         def ended() -> None:
             self._raise_if_failed()
             if started in self._ledger.results:
-                raise GuestFailed(f"{self._verbs[started]} ended before it was ready")
+                raise EndedEarly(f"{self._verbs[started]} ended before it was ready")
 
         if not self._wait(ready, ended, deadline):
             raise DeadlineExceeded(f"the workload was not ready within {timeout_s:g} s")

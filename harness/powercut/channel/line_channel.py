@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Final, Self
 
 from powercut.channel.line_sources import LineSource, ListeningSource, StreamSource
-from powercut.channel.lines import LineCounter, header, pack
+from powercut.channel.lines import GUEST_PORT, LineCounter, header, pack
 from powercut.channel.listener import connect_unix, listen_tcp, listen_unix
-from powercut.channel.port import GuestFailed
+from powercut.channel.port import EndedEarly, GuestFailed
 from powercut.closing import Closing
 from powercut.model.binding import Binding
 from powercut.model.errors import DeadlineExceeded, HostError
@@ -33,12 +33,16 @@ _WATCH_S: Final = 0.02
 class LineChannel(Closing):
     """`channel.port.Acks` by lines.  `acked` counts acks, each of an operation.
 
-    What arrives is appended to `file` (powercut.channel.lines) before it counts.
+    What arrives is appended to `file` (powercut.channel.lines) before it counts.  The source is
+    closed with the channel, or at once if the file cannot be made.
     """
 
     def __init__(self, source: LineSource, file: Path, binding: Binding) -> None:
         self.watch: Callable[[], bool] | None = None
-        """Whether the program has ended in order; raises PowercutError if it has failed."""
+        """Whether the program has ended in order; raises PowercutError if it has failed.
+
+        It is not asked again once it has said so.
+        """
         self.address: Path | tuple[str, int] | None = None
         """Where it listens, if it does."""
         self._source = source
@@ -46,12 +50,14 @@ class LineChannel(Closing):
         self._changed = threading.Condition()
         self._heard_s = time.monotonic()
         self._ended = False
+        self._over = False
         self._failure: Exception | None = None
         self._size = 0
         try:
             self._file = file.open("xb")
             self._file.write(header(binding))
         except OSError as error:
+            source.close()
             raise HostError(f"cannot keep lines in {file}: {error.strerror}") from error
         self._thread = threading.Thread(target=self._receive, name="lines", daemon=True)
         self._thread.start()
@@ -59,9 +65,7 @@ class LineChannel(Closing):
     @classmethod
     def on_port(cls, path: Path, file: Path, binding: Binding) -> Self:
         """Connects to the port for lines of a machine that runs.  Raises HostError."""
-        return cls._on(
-            StreamSource(connect_unix(path, "the guest's port for lines")), file, binding
-        )
+        return cls(StreamSource(connect_unix(path, GUEST_PORT)), file, binding)
 
     @classmethod
     def on_unix(cls, path: Path, file: Path, binding: Binding, *, token: str = "") -> Self:
@@ -81,17 +85,9 @@ class LineChannel(Closing):
         cls, listener: socket.socket, path: Path | None, token: str, file: Path, binding: Binding
     ) -> Self:
         source = ListeningSource(listener, path=path, token=token)
-        made = cls._on(source, file, binding)
+        made = cls(source, file, binding)
         made.address = source.address
         return made
-
-    @classmethod
-    def _on(cls, source: LineSource, file: Path, binding: Binding) -> Self:
-        try:
-            return cls(source, file, binding)
-        except BaseException:
-            source.close()
-            raise
 
     # What the port promises
 
@@ -105,7 +101,7 @@ class LineChannel(Closing):
         """Returns once the program has said that it is ready, or has acknowledged something."""
         if not self._wait(lambda: self._counter.begun, time.monotonic() + timeout_s):
             if self._has_ended():
-                raise GuestFailed("the program ended before it was ready")
+                raise EndedEarly("the program ended before it was ready")
             there = "was not ready" if self._source.connected else "has not connected"
             raise DeadlineExceeded(f"the program {there} within {timeout_s:g} s")
 
@@ -169,7 +165,10 @@ class LineChannel(Closing):
 
     def _has_ended(self) -> bool:
         """In order, by what its starter or its guest's agent says."""
-        return self._source.said_end if self.watch is None else self.watch()
+        if self.watch is None:
+            return self._source.said_end
+        self._over = self._over or self.watch()
+        return self._over
 
     def _raise_if_not_kept(self) -> None:
         if self._failure is not None:

@@ -20,6 +20,9 @@ MAGIC: Final = b"PCLINES1"
 END_OF_LINES: Final = b"\0\n"
 """What the guest's agent says after a program's last line (guests/agent/child.c)."""
 
+GUEST_PORT: Final = "the guest's port for lines"
+"""As messages speak of it."""
+
 LINE_MAX: Final = 4096
 """Bytes of a line that counts, without its end."""
 

@@ -17,6 +17,10 @@ class GuestFailed(HostError):
     """The guest, or what runs in it, stopped before it was asked to; the message says how."""
 
 
+class EndedEarly(GuestFailed):
+    """The workload ended in order before it was ready."""
+
+
 @dataclass(frozen=True)
 class GuestError:
     """A call that failed in the guest: what it is about, its errno, and its words."""
@@ -70,7 +74,7 @@ class Acks(Protocol):
         """How far it has come: by wire the highest LSN acknowledged, by lines the acks so far."""
 
     def wait_ready(self, *, timeout_s: float) -> None:
-        """The workload has begun.  Raises DeadlineExceeded."""
+        """The workload has begun.  Raises DeadlineExceeded, or EndedEarly if it never will."""
 
     def wait_acks(self, count: int, *, timeout_s: float) -> bool:
         """True once `acked` is `count` at least; False if that did not happen in time, or cannot

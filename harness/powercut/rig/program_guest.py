@@ -26,7 +26,6 @@ from powercut.recover.uml.boot import OutsideDisk, UmlProcess, initramfs, unavai
 from powercut.recover.uml.configure import plan_text
 from powercut.recover.uml.kernel import host_kernel
 from powercut.recover.uml.share import Answer, Flag, Share, Step, Verb
-from powercut.rig.line_receiver import LineReceiver
 
 DISK_BRIDGE: Final = "qemu-storage-daemon"
 """What gives a disk that is served by NBD to User-Mode Linux."""
@@ -44,8 +43,9 @@ _NO_FLAG: Final = Flag(0)
 class ProgramGuest(Closing):
     """One guest on the disk that `nbd` serves.  A context manager; leaving it kills the guest."""
 
-    def __init__(self, nbd: Path, plan: RecoveryPlan, folder: Path, lines: LineReceiver) -> None:
-        """`folder` is for sockets.  Nothing is started yet."""
+    def __init__(self, nbd: Path, plan: RecoveryPlan, folder: Path, lines: socket.socket) -> None:
+        """`folder` is for sockets; `lines` is the end on which programs say theirs, and the guest's
+        from `start` on.  Nothing is started yet."""
         self._nbd = nbd
         self._plan = plan
         self._folder = folder
@@ -74,7 +74,6 @@ class ProgramGuest(Closing):
                 self._folder / "storage-daemon.txt",
                 pass_fds=[listener.fileno()],
             )
-        assert self._lines.theirs is not None
         self._share.prepare_boot(_NO_ORIGIN, 64)
         kernel = host_kernel()
         self._process = UmlProcess(
@@ -83,10 +82,10 @@ class ProgramGuest(Closing):
             self._share.fd,
             memory_mib=_MEMORY_MIB,
             need=_NEED_BYTES,
-            outside=OutsideDisk(vhost, self._lines.theirs.fileno()),
+            outside=OutsideDisk(vhost, self._lines.fileno()),
             host_files=True,
         )
-        self._lines.theirs.close()  # so that its end is seen when the guest ends
+        self._lines.close()  # so that its end is seen when the guest ends
         self._wait(deadline)
         text = plan_text(self._plan)
         self._share.put(text)

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from powercut.channel.check_lines import CheckLines
 from powercut.channel.port import CommandResult, Commands
 from powercut.disk.root_image import FILESYSTEM as ROOT_FILESYSTEM
 from powercut.machine.port import LINES, Machine
@@ -40,7 +41,6 @@ from powercut.recover.plan import (
     Unmount,
 )
 from powercut.recover.port import NO_SUCH_SLOT
-from powercut.rig.line_receiver import CheckLines, guest_port
 from powercut.wal.slots import SlotState
 
 Left = Callable[[], float]
@@ -81,8 +81,8 @@ def recover_in_guest(
         with ExitStack() as stack:
             guest = _Guest(channel, plan, left)
             if plan.root is not None:
-                port = guest_port(folder / LINES)
-                guest.enter_root(stack.enter_context(CheckLines(port)))
+                lines = stack.enter_context(CheckLines.on_port(folder / LINES))
+                guest.enter_root(lines)
             guest.forget_device()
             facts = channel.run("facts", plan.device, timeout_s=left()).facts
             seen = guest.recover(plan)

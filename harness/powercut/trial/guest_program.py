@@ -12,11 +12,11 @@ stopped: its answer comes after all that the guest had given it to send.
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from powercut.channel.line_channel import LineChannel
 from powercut.channel.port import Channel
 from powercut.disk.capture import CaptureDisk
 from powercut.disk.image_format import ensure_formatted_image
@@ -27,23 +27,18 @@ from powercut.model.contract import DeviceContract
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.model.failure import Failure
 from powercut.model.observation import Observation
-from powercut.model.operations import Packet
 from powercut.recover.plan import GuestRoot
 from powercut.rig import commands
 from powercut.rig.guest_engine import GuestEngine
 from powercut.rig.image_difference import changed_parts
-from powercut.rig.line_receiver import LineReceiver, guest_port
 from powercut.rig.scratch import scratch
 from powercut.rig.set_up import guest_command, prepare_disk
-from powercut.scenario.plan import TriggerKind
-from powercut.scenario.settings import ProgramSettings
-from powercut.trial.ack_counter import AckCounter
 from powercut.trial.disks import TrialDisk
 from powercut.trial.in_guest import GuestRecording
 from powercut.trial.job import GRACE_S
+from powercut.trial.trigger import wait_trigger
 from powercut.workload.port import AcksByLines
 
-_POLL_S: Final = 0.02
 _BOOT_S: Final = 60.0
 _ASKED: Final = 2  # one turn of QEMU's loop may be under way already
 _SHOWN: Final = 3  # lines of what a verb printed
@@ -52,15 +47,14 @@ _SHOWN: Final = 3  # lines of what a verb printed
 class GuestProgramRecording(GuestRecording):
     """A recording of a workload that acknowledges by lines, in a virtual machine."""
 
-    receiver: LineReceiver | None = None
+    lines: LineChannel | None = None
 
     def make(self) -> None:
         """Set up, run, cut, recover."""
-        self.counter = AckCounter()
         try:
             super().make()
         finally:
-            self._close_lines()
+            self._hear_the_rest()
 
     def _prepared(self) -> Path:
         parameters = self.job.parameters
@@ -90,9 +84,7 @@ class GuestProgramRecording(GuestRecording):
             machine.start(timeout_s=self.deadline.remaining_s)
             channel.wait_hello(timeout_s=self.deadline.remaining_s)
             self._enter_root(channel)
-            receiver = LineReceiver(
-                sockets / "setup-lines", Binding(), _ignored, guest_port(folder / LINES)
-            )
+            lines = LineChannel.on_port(folder / LINES, sockets / "setup-lines", Binding())
             try:
                 argv = self.workload.preparation(self.run)
                 done = channel.run(*self._in_root(argv), timeout_s=self.deadline.remaining_s)
@@ -104,7 +96,7 @@ class GuestProgramRecording(GuestRecording):
                 machine.crash(timeout_s=self.deadline.remaining_s)
             finally:
                 machine.kill(timeout_s=GRACE_S)
-                receiver.close()
+                lines.close()
 
     @property
     def _mount_point(self) -> str:
@@ -126,45 +118,30 @@ class GuestProgramRecording(GuestRecording):
 
     def _set_up(self, channel: Channel, folder: Path) -> None:
         self._enter_root(channel)
-        self.receiver = LineReceiver(
-            self.directory.lines, self.binding, self.counter.take, guest_port(folder / LINES)
-        )
+        self.lines = LineChannel.on_port(folder / LINES, self.directory.lines, self.binding)
 
     def _write_until_trigger(self, channel: Channel, disk: TrialDisk) -> None:
         """Returns when the power is to be cut; raises if that moment does not come."""
         del disk
-        argv = self.workload.writer(self.run)
-        settings = self.workload.settings
-        assert isinstance(settings, ProgramSettings)
-        channel.start(*self._in_root(argv, unsynced=settings.syncs == "dropped"))
-        began: float | None = None
-        while True:
-            if began is None and self.counter.begun:
-                began = time.monotonic()
-            if began is not None and self._is_time(time.monotonic() - began):
-                return
-            if self.deadline.over:
-                what = "acknowledged too little" if began is not None else "was not ready"
-                raise DeadlineExceeded(
-                    f"the program {what} before the deadline of the trial",
-                    hint="raise `deadline` in the scenario",
-                )
+        workload, lines = self.workload, self.lines
+        assert isinstance(workload, AcksByLines)
+        assert lines is not None, "the guest was not set up"
+        argv = workload.writer(self.run)
+        channel.start(*self._in_root(argv, unsynced=workload.drops_syncs))
+
+        def ended() -> bool:
             try:
-                done = channel.wait_done(timeout_s=_POLL_S)
+                done = channel.wait_done(timeout_s=0)
             except DeadlineExceeded:
-                continue
+                return False
             if done.status or done.error:
                 said = " / ".join(done.texts[-_SHOWN:]) or "it printed nothing"
                 raise HostError(f"{' '.join(argv)} ended with status {done.status}: {said}")
-            return  # it has done its work, and the power goes a little later
+            return True
 
-    def _is_time(self, seconds: float) -> bool:
+        lines.watch = ended
         trigger = self.job.trial.trigger
-        if trigger.kind is TriggerKind.AFTER:
-            return seconds >= trigger.value / 1e9
-        settings = self.workload.settings
-        assert isinstance(settings, ProgramSettings)
-        return self.counter.acks >= trigger.value or seconds >= settings.at_most / 1e9
+        wait_trigger(lines, trigger, self.deadline, at_most_s=workload.at_most_s)
 
     def _last_words(self, machine: Machine) -> None:
         if not isinstance(machine, CountsRequests):
@@ -172,18 +149,16 @@ class GuestProgramRecording(GuestRecording):
         for _ in range(_ASKED):
             machine.requests(timeout_s=self.deadline.at_least(GRACE_S))
 
-    def _close_lines(self) -> None:
-        if self.receiver is None:
+    def _hear_the_rest(self) -> None:
+        if self.lines is None:
             return
-        receiver, self.receiver = self.receiver, None
-        try:
-            receiver.close()
-        except HostError as error:
-            self.damage.append(str(error))
+        lines, self.lines = self.lines, None
+        with lines:
+            self.drain(lines)
 
     def _recover(self, disk: TrialDisk, sockets: Path) -> Observation:
         """What the program's check finds at power-on, and on the medium, twice."""
-        self._close_lines()
+        self._hear_the_rest()
         assert isinstance(self.workload, AcksByLines)
         plan = commands.recovery_plan(self.job.parameters, self.run.run_id, self.run.seed)
         timeout_s = self.workload.recovery_s + _BOOT_S
@@ -199,7 +174,3 @@ class GuestProgramRecording(GuestRecording):
                 words = "the same disk was recovered twice, and the check did not say the same"
                 return Observation.failed(Failure.NOT_REPEATED, words)
         return seen
-
-
-def _ignored(packet: Packet) -> None:
-    del packet

@@ -11,10 +11,12 @@ again is not known.
 
 from __future__ import annotations
 
+import socket
 import time
 from pathlib import Path
-from typing import Final
 
+from powercut.channel.line_channel import LineChannel
+from powercut.channel.line_sources import PacketSource
 from powercut.disk.base import ensure_base_image
 from powercut.disk.capture import CaptureDisk
 from powercut.disk.capture_config import CaptureConfig
@@ -24,21 +26,15 @@ from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
 from powercut.model.events import Phase
 from powercut.model.failure import Failure
 from powercut.model.observation import Observation
-from powercut.model.operations import Packet
 from powercut.recover.uml.engine import UmlEngine
 from powercut.rig import commands
 from powercut.rig.image_difference import changed_parts
-from powercut.rig.line_receiver import LineReceiver
 from powercut.rig.program_guest import ProgramGuest
 from powercut.rig.scratch import scratch
-from powercut.scenario.plan import TriggerKind
-from powercut.scenario.settings import ProgramSettings
-from powercut.trial.ack_counter import AckCounter
 from powercut.trial.disks import CapturedDisk
 from powercut.trial.job import GRACE_S, RecordingInProgress
+from powercut.trial.trigger import wait_trigger
 from powercut.workload.port import AcksByLines
-
-_POLL_S: Final = 0.02
 
 
 class HostFilesRecording(RecordingInProgress):
@@ -77,14 +73,14 @@ class HostFilesRecording(RecordingInProgress):
             scratch() as folder,
             CaptureDisk(CaptureConfig(image, None, plain, sockets=folder)) as disk,
         ):
-            receiver = LineReceiver(folder / "lines", Binding(), _ignored)
-            try:
-                with self._guest(disk, folder, receiver) as guest:
-                    guest.start(timeout_s=self.deadline.remaining_s)
-                    self._set_up(guest, argv)
-                    guest.unmount(timeout_s=self.deadline.remaining_s)
-            finally:
-                receiver.close()
+            source = PacketSource()
+            with (
+                LineChannel(source, folder / "lines", Binding()),
+                self._guest(disk, folder, source.theirs) as guest,
+            ):
+                guest.start(timeout_s=self.deadline.remaining_s)
+                self._set_up(guest, argv)
+                guest.unmount(timeout_s=self.deadline.remaining_s)
             disk.snapshot(prepared)
         base = self.directory.adopt_base(prepared)
         prepared.unlink()
@@ -104,69 +100,49 @@ class HostFilesRecording(RecordingInProgress):
                 hint="try it by hand: powercut check-program",
             )
 
-    def _guest(self, disk: CaptureDisk, folder: Path, receiver: LineReceiver) -> ProgramGuest:
+    def _guest(self, disk: CaptureDisk, folder: Path, lines: socket.socket) -> ProgramGuest:
         plan = commands.recovery_plan(self.job.parameters, self.run.run_id, self.run.seed)
-        return ProgramGuest(disk.socket, plan, folder, receiver)
+        return ProgramGuest(disk.socket, plan, folder, lines)
 
     def _run_until_cut(self, disk: CaptureDisk, sockets: Path) -> None:
-        counter = AckCounter()
-        receiver = LineReceiver(self.directory.lines, self.binding, counter.take)
         folder = sockets / "run"
         folder.mkdir()
-        guest = self._guest(disk, folder, receiver)
-        with guest:
-            try:
-                with self.watch.phase(Phase.BOOT):
-                    guest.start(timeout_s=self.deadline.remaining_s)
-                    self.came_up = True
-                with self.watch.phase(Phase.WORKLOAD):
-                    self._run_until_trigger(guest, counter)
-            except PowercutError as error:
-                # What was acknowledged until now counts all the same.
-                self.trouble.append(f"{error}")
-            with self.watch.phase(Phase.CUT):
-                self._cut(guest, disk)
-        self.directory.write_text("console.txt", guest.console)
-        try:
-            receiver.close()
-        except HostError as error:
-            self.damage.append(str(error))
+        source = PacketSource()
+        with LineChannel(source, self.directory.lines, self.binding) as lines:
+            guest = self._guest(disk, folder, source.theirs)
+            with guest:
+                try:
+                    with self.watch.phase(Phase.BOOT):
+                        guest.start(timeout_s=self.deadline.remaining_s)
+                        self.came_up = True
+                    with self.watch.phase(Phase.WORKLOAD):
+                        self._run_until_trigger(guest, lines)
+                except PowercutError as error:
+                    # What was acknowledged until now counts all the same.
+                    self.trouble.append(f"{error}")
+                with self.watch.phase(Phase.CUT):
+                    self._cut(guest, disk)
+            self.directory.write_text("console.txt", guest.console)
+            self.drain(lines)
 
-    def _run_until_trigger(self, guest: ProgramGuest, counter: AckCounter) -> None:
+    def _run_until_trigger(self, guest: ProgramGuest, lines: LineChannel) -> None:
         """Returns when the power is to be cut; raises if that moment does not come."""
-        argv = self.workload.writer(self.run)
-        settings = self.job.parameters.workload
-        assert isinstance(settings, ProgramSettings)
-        guest.begin(argv, unsynced=settings.syncs == "dropped")
-        began: float | None = None
-        while True:
-            now = time.monotonic()
-            if began is None and counter.begun:
-                began = now
-            if began is not None and self._is_time(now - began, counter.acks):
-                return
-            if self.deadline.over:
-                what = "acknowledged too little" if began is not None else "was not ready"
-                raise DeadlineExceeded(
-                    f"the program {what} before the deadline of the trial",
-                    hint="raise `deadline` in the scenario",
-                )
+        workload = self.workload
+        assert isinstance(workload, AcksByLines)
+        argv = workload.writer(self.run)
+        guest.begin(argv, unsynced=workload.drops_syncs)
+
+        def ended() -> bool:
             guest.trim_console()
-            status = guest.wait_end(now + _POLL_S)
-            if status is None:
-                continue
+            status = guest.wait_end(time.monotonic())
             if status:
                 said = guest.console_now
                 raise HostError(f"{' '.join(argv)} ended with status {status}: {said}")
-            return  # it has done its work, and the power goes a little later
+            return status == 0
 
-    def _is_time(self, seconds: float, acks: int) -> bool:
+        lines.watch = ended
         trigger = self.job.trial.trigger
-        if trigger.kind is TriggerKind.AFTER:
-            return seconds >= trigger.value / 1e9
-        settings = self.workload.settings
-        assert isinstance(settings, ProgramSettings)
-        return acks >= trigger.value or seconds >= settings.at_most / 1e9
+        wait_trigger(lines, trigger, self.deadline, at_most_s=workload.at_most_s)
 
     def _cut(self, guest: ProgramGuest, disk: CaptureDisk) -> None:
         captured = CapturedDisk(disk, self.job)
@@ -189,7 +165,3 @@ class HostFilesRecording(RecordingInProgress):
                 words = "the same disk was recovered twice, and the check did not say the same"
                 seen = Observation.failed(Failure.NOT_REPEATED, words)
         self.directory.write_observation(seen)
-
-
-def _ignored(packet: Packet) -> None:
-    del packet

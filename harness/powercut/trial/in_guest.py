@@ -3,16 +3,14 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Final, NoReturn
 
 from powercut.channel.port import Channel
 from powercut.disk.image_format import ensure_formatted_image
 from powercut.machine.port import Ended, LosesPower, Machine, OwnDisk
 from powercut.model.contract import CutKind
-from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
+from powercut.model.errors import HostError, PowercutError
 from powercut.model.events import Phase
 from powercut.model.failure import Failure
 from powercut.model.machine import ImageFormat
@@ -24,12 +22,10 @@ from powercut.rig.image_open import open_after_cut
 from powercut.rig.recovery import agreed, must_repeat, recover_in_guest
 from powercut.rig.scratch import scratch
 from powercut.rig.set_up import mount_disk, prepare_disk
-from powercut.scenario.plan import Trigger, TriggerKind
+from powercut.scenario.plan import TriggerKind
 from powercut.trial.disks import CapturedDisk, TrialDisk, UnseenDisk, captured
 from powercut.trial.job import GRACE_S, RecordingInProgress
-
-_POLL_S: Final = 0.25
-"""How often a wait for the disk looks after the guest."""
+from powercut.trial.trigger import wait_flush, wait_trigger
 
 
 class GuestRecording(RecordingInProgress):
@@ -106,37 +102,9 @@ class GuestRecording(RecordingInProgress):
             disk.stop_at_flush(trigger.value)
         channel.start("exec", *self.workload.writer(self.run))
         if trigger.kind is TriggerKind.FLUSHES:
-            self._wait_flush(channel, disk, trigger)
-            return
-        channel.wait_ready(timeout_s=self.deadline.remaining_s)
-        if trigger.kind is TriggerKind.AFTER:
-            self._wait_moment(channel, trigger)
-        elif not channel.wait_acks(trigger.value, timeout_s=self.deadline.remaining_s):
-            self._raise_never_came(trigger)
-
-    def _wait_moment(self, channel: Channel, trigger: Trigger) -> None:
-        """Lets the time go by, with an eye on the workload."""
-        end = time.monotonic() + trigger.value / 1e9
-        if trigger.value / 1e9 > self.deadline.remaining_s:
-            raise HostError(f"the cut {trigger} lies beyond the deadline of the trial")
-        # No LSN is that high: this returns early only if the workload has ended in order.
-        channel.wait_acks(2**62, timeout_s=end - time.monotonic())
-        time.sleep(max(end - time.monotonic(), 0))
-
-    def _raise_never_came(self, trigger: Trigger) -> NoReturn:
-        if self.deadline.over:
-            raise DeadlineExceeded(
-                f"the cut {trigger} did not come before the deadline of the trial",
-                hint="raise `deadline` in the scenario",
-            )
-        raise HostError(f"the cut {trigger} never came: the workload had ended before")
-
-    def _wait_flush(self, channel: Channel, disk: TrialDisk, trigger: Trigger) -> None:
-        """The disk stops at the flush; meanwhile the workload is watched."""
-        while not disk.wait_stopped(timeout_s=_POLL_S):
-            channel.wait_acks(2**62, timeout_s=0)  # raises if the workload has failed
-            if self.deadline.over:
-                self._raise_never_came(trigger)
+            wait_flush(channel, disk, trigger, self.deadline)
+        else:
+            wait_trigger(channel, trigger, self.deadline)
 
     def _cut(self, machine: Machine, channel: Channel, disk: TrialDisk) -> None:
         """Takes away what the kind of the cut says, then collects what had been said."""

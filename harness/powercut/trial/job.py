@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
+from powercut.channel.port import Acks
+from powercut.model.errors import PowercutError
 from powercut.model.events import Phase
 from powercut.rig.rig import Rig
 from powercut.rig.set_up import Deadline
@@ -75,6 +77,13 @@ class RecordingInProgress:
         self.versions: dict[str, str] = {}
         self.facts: dict[str, str] = {}
         self.recovery_facts: dict[str, str] = {}
+
+    def drain(self, acks: Acks) -> None:
+        """Hears the rest of what was said before the cut; what was not kept is damage."""
+        try:
+            acks.drain(timeout_s=self.deadline.at_least(GRACE_S))
+        except PowercutError as error:
+            self.damage.append(str(error))
 
     def make(self) -> None:
         """Records.  Raises PowercutError for what keeps it from being whole."""

@@ -233,6 +233,14 @@ class AcksByWire(Protocol):
 class AcksByLines(Protocol):
     """A workload that says what it does in lines of text."""
 
+    @property
+    def at_most_s(self) -> float:
+        """The power goes at the latest so many seconds after it has begun."""
+
+    @property
+    def drops_syncs(self) -> bool:
+        """Whether the kernel that it runs in is to drop its syncs."""
+
     def promises_by_lines(self, packets: Sequence[Packet], cut_ns: int) -> Promises:
         """What it claimed before `cut_ns`."""
 

@@ -20,13 +20,16 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *program(
-        f"{_P}/rig/line_receiver.py",
+        f"{_P}/channel/line_channel.py",
         (
             "receiver-fails-in-silence",
-            "            self._failure = error\n\n    def _packet",
-            "            del error\n\n    def _packet",
+            "            self._failure = error\n",
+            "            del error\n",
             "lines that could not be kept are not missed",
         ),
+    ),
+    *program(
+        f"{_P}/channel/check_lines.py",
         (
             "check-cut-off",
             "        if not self._ended:",

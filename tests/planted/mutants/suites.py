@@ -32,7 +32,7 @@ PROGRAMS = Suite(
         pytest("tests/unit/workload"),
         pytest("tests/unit/workloads/test_files_oracle.py"),
         pytest("tests/unit/trial/test_contract.py"),
-        pytest("tests/unit/rig/test_lines_received.py"),
+        pytest("tests/unit/channel/test_lines_received.py"),
         pytest("tests/unit/campaign/test_program_recordings.py"),
     ),
 )

@@ -65,7 +65,8 @@ def once_acked(monkeypatch):
                 assert wait(1, timeout_s=timeout_s)
                 act()
                 if seconds is not None:
-                    self.deadline, timeout_s = Deadline(seconds), seconds
+                    vars(self.deadline).update(vars(Deadline(seconds)))
+                    timeout_s = seconds
                 return wait(lsn, timeout_s=timeout_s)
 
             monkeypatch.setattr(channel, "wait_acks", first)

@@ -30,9 +30,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from powercut.channel.lines import LINE_MAX
 from powercut.model.operations import Packet
 
-LINE_MAX: Final = 4096
 OPERATION_MAX: Final = 2**63 - 1
 _PROBLEMS_MAX: Final = 8
 _RANGE: Final = re.compile(r"([0-9]{1,19})(?:-([0-9]{1,19}))?")
@@ -93,14 +93,17 @@ def _read(
 ) -> Lines:
     lines: list[Line] = []
     problems: list[str] = []
-    rest = b""
+    rest, too_long = b"", False
     for packet in packets:
         *whole, rest = (rest + packet.data).split(b"\n")
+        if too_long and whole:  # this is its end, and no line of its own
+            whole, too_long = whole[1:], False
         for raw in whole:
             _take(raw, packet.at_ns, kinds, lines, problems)
-        if len(rest) > LINE_MAX:
+        if len(rest) > LINE_MAX and not too_long:
             problems.append(f"a line of more than {LINE_MAX} bytes")
-            rest = b""
+            too_long = True
+        rest = b"" if too_long else rest
     if rest and unfinished_is_a_problem:
         problems.append(f"the last line has no end: {_shown(rest)}")
     more = len(problems) - _PROBLEMS_MAX

@@ -53,6 +53,16 @@ class ProgramWorkload:
         return self.settings.state_timeout / 1e9
 
     @property
+    def at_most_s(self) -> float:
+        """As the scenario says."""
+        return self.settings.at_most / 1e9
+
+    @property
+    def drops_syncs(self) -> bool:
+        """As the scenario says, or the control."""
+        return self.settings.syncs == "dropped"
+
+    @property
     def executable(self) -> str:
         """The program itself: a path below the scenario's folder, or what PATH has."""
         command = self.settings.command[0]

@@ -12,13 +12,16 @@ import time
 
 import pytest
 
-from powercut.channel.lines import unpack
+from powercut.channel.check_lines import CheckLines
+from powercut.channel.line_channel import LineChannel
+from powercut.channel.line_sources import PacketSource
+from powercut.channel.lines import END_OF_LINES, unpack
 from powercut.model.binding import Binding
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.recover.uml.boot import stamp_library
-from powercut.rig.line_receiver import END_OF_LINES, CheckLines, LineReceiver
 
 LINES = 3000
+SOON_S = 20
 WRITER = """
 import os, sys
 for number in range(int(sys.argv[2])):
@@ -50,44 +53,40 @@ def test_the_guest_waits_for_a_controller_that_is_behind():
     assert instants == sorted(instants)
 
 
-def received(tmp_path, on_packet):
-    receiver = LineReceiver(tmp_path / "lines.bin", Binding(), on_packet)
+def said(source):
     for number in range(3):
-        receiver.theirs.send((number + 1).to_bytes(8, "little") + b"+ %d\n" % number)
-    return receiver
+        source.theirs.send((number + 1).to_bytes(8, "little") + b"+ %d\n" % number)
 
 
-def test_every_packet_is_kept(tmp_path):
-    seen = []
-    received(tmp_path, seen.append).close()
-    assert [packet.at_ns for packet in seen] == [1, 2, 3]
-    assert unpack((tmp_path / "lines.bin").read_bytes(), Binding()) == tuple(seen)
+def test_every_packet_is_kept_with_the_instant_at_which_it_was_written(tmp_path):
+    source = PacketSource()
+    with LineChannel(source, tmp_path / "lines.bin", Binding()) as lines:
+        said(source)
+        lines.drain(timeout_s=SOON_S)
+        assert lines.acked == 3
+    packets = unpack((tmp_path / "lines.bin").read_bytes(), Binding())
+    assert [(one.at_ns, one.data) for one in packets] == [
+        (1, b"+ 0\n"), (2, b"+ 1\n"), (3, b"+ 2\n"),
+    ]  # fmt: skip
 
 
-def test_a_listener_that_fails_loses_no_line_in_silence(tmp_path):
-    def fails(packet):
+def test_a_receiver_that_fails_loses_no_line_in_silence(tmp_path, monkeypatch):
+    def fails(self, packet):
         raise ValueError(f"no room for {packet.data!r}")
 
-    with pytest.raises(HostError, match="could not be kept: no room for"):
-        received(tmp_path, fails).close()
+    monkeypatch.setattr(LineChannel, "_keep", fails)
+    source = PacketSource()
+    with LineChannel(source, tmp_path / "lines.bin", Binding()) as lines:
+        said(source)
+        with pytest.raises(HostError, match="could not be kept: no room for"):
+            lines.drain(timeout_s=SOON_S)
 
 
-def test_lines_of_a_guest_count_from_their_receipt_and_whole_ones_alone(tmp_path):
-    ours, theirs = socket.socketpair()
-    seen = []
-    receiver = LineReceiver(tmp_path / "lines.bin", Binding(), seen.append, ours)
-    begun = time.monotonic_ns()
-    theirs.sendall(b"? 1\n+ ")
-    while not seen:
-        time.sleep(0.001)
-    between = time.monotonic_ns()
-    theirs.sendall(b"1\n" + END_OF_LINES + b"? 2\n? 3")  # the last one is never finished
-    theirs.close()
-    receiver.close()
-    packets = unpack((tmp_path / "lines.bin").read_bytes(), Binding())
-    assert list(packets) == seen
-    assert b"".join(packet.data for packet in packets) == b"? 1\n+ 1\n? 2\n"
-    assert begun <= packets[0].at_ns <= between <= packets[1].at_ns
+def test_a_file_that_cannot_be_made_is_said_and_nothing_stays_open(tmp_path):
+    source = PacketSource()
+    with pytest.raises(HostError, match=r"cannot keep lines in .*: No such file"):
+        LineChannel(source, tmp_path / "absent" / "lines.bin", Binding())
+    assert source.theirs.fileno() == -1
 
 
 def test_what_a_check_says_is_whole_or_nothing():

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When the power is cut: one rule for what acknowledges by wire and by lines."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from powercut.channel.port import EndedEarly
+from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.rig.set_up import Deadline
+from powercut.scenario.plan import Trigger, TriggerKind
+from powercut.trial.trigger import wait_trigger
+
+AMPLE_S = 3600.0  # no test waits for it
+ACKS_5 = Trigger(TriggerKind.ACKS, 5)
+A_MOMENT = Trigger(TriggerKind.AFTER, 50_000_000)
+AN_HOUR = Trigger(TriggerKind.AFTER, 3500 * 10**9)
+
+
+class Said:
+    """A workload that has acknowledged so much, and has ended in order or goes on for ever."""
+
+    def __init__(self, acked=0, *, ended=False, ready=True):
+        self.acked = acked
+        self._ended = ended
+        self._ready = ready
+        self.waited = []
+
+    def wait_ready(self, *, timeout_s):
+        if not self._ready:
+            raise EndedEarly("ended before it was ready")
+
+    def wait_acks(self, count, *, timeout_s):
+        self.waited.append(timeout_s)
+        if self.acked < count and not self._ended:
+            time.sleep(min(timeout_s, 0.1))
+        return self.acked >= count
+
+    def drain(self, *, timeout_s):
+        """Nothing is on its way."""
+
+
+@pytest.mark.parametrize("at_most_s", [None, AMPLE_S])
+def test_so_many_acks(at_most_s):
+    wait_trigger(Said(5), ACKS_5, Deadline(AMPLE_S), at_most_s=at_most_s)
+
+
+def test_a_prefix_must_get_there():
+    with pytest.raises(HostError, match="never came: the workload had ended"):
+        wait_trigger(Said(4, ended=True), ACKS_5, Deadline(AMPLE_S))
+    with pytest.raises(EndedEarly):
+        wait_trigger(Said(ended=True, ready=False), ACKS_5, Deadline(AMPLE_S))
+
+
+def test_a_program_that_has_done_its_work_is_cut():
+    done = Said(4, ended=True)
+    wait_trigger(done, ACKS_5, Deadline(AMPLE_S), at_most_s=AMPLE_S)
+    wait_trigger(done, AN_HOUR, Deadline(AMPLE_S), at_most_s=AMPLE_S)
+    wait_trigger(Said(ready=False), ACKS_5, Deadline(AMPLE_S), at_most_s=AMPLE_S)
+
+
+def test_a_slow_program_is_cut_in_time():
+    slow = Said(4)
+    wait_trigger(slow, ACKS_5, Deadline(AMPLE_S), at_most_s=0.01)
+    assert slow.waited == [0.01]
+
+
+@pytest.mark.parametrize("at_most_s", [None, AMPLE_S])
+def test_the_deadline_of_the_trial_is_over_first(at_most_s):
+    with pytest.raises(DeadlineExceeded, match="did not come before the deadline") as error:
+        wait_trigger(Said(4), ACKS_5, Deadline(0.05), at_most_s=at_most_s)
+    assert "deadline" in error.value.hint
+    with pytest.raises(HostError, match="beyond the deadline"):
+        wait_trigger(Said(4), AN_HOUR, Deadline(60), at_most_s=at_most_s)
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_moment_is_waited_for_whole_even_if_the_log_is_full(ended):
+    begun = time.monotonic()
+    wait_trigger(Said(4, ended=ended), A_MOMENT, Deadline(AMPLE_S))
+    assert time.monotonic() - begun >= 0.05
