@@ -15,6 +15,7 @@ from pathlib import Path
 
 DAEMON = shutil.which("libvirtd", path=os.environ.get("PATH", "") + ":/usr/sbin")
 START_S = 120
+NAMESPACE = ("unshare", "--mount", "--propagation", "private")
 
 ALONE = """
 set -e
@@ -42,6 +43,9 @@ def absent() -> str:
         reasons.append("no libvirtd (apt-get install libvirt-daemon libvirt-daemon-driver-qemu)")
     if importlib.util.find_spec("libvirt") is None:
         reasons.append("no Python module libvirt (pip install libvirt-python)")
+    if not reasons:
+        tried = subprocess.run([*NAMESPACE, "true"], capture_output=True, text=True, check=False)
+        reasons += [tried.stderr.strip()] if tried.returncode else []
     return "; ".join(reasons)
 
 
@@ -50,7 +54,7 @@ def own_libvirtd() -> Iterator[str]:
     """One that answers; yields the connection's URI."""
     with tempfile.TemporaryDirectory(prefix="pc-libvirt-") as name:
         log = Path(name, "libvirtd.log")
-        alone = ["unshare", "--mount", "--propagation", "private", "sh", "-c", ALONE, "sh"]
+        alone = [*NAMESPACE, "sh", "-c", ALONE, "sh"]
         with log.open("wb") as output:
             process = subprocess.Popen(
                 [*alone, name, str(DAEMON)], stdout=output, stderr=output, start_new_session=True

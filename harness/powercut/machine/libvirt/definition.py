@@ -66,12 +66,13 @@ def read_kept(text: str) -> Kept:
     if disk is None or kind is None:
         raise UsageError("machine.like: it has no disk, or no type of machine")
     checked = _reduced(domain, disk)
+    reduced = checked.find("devices/disk")
     return Kept(
         machine=kind.get("machine", "pc"),
         features=tuple(feature.tag for feature in checked.iterfind("features/*")),
         cpu=checked.find("cpu"),
         iothreads=_text_of(checked, "iothreads"),
-        disk=checked.find("devices/disk") or disk,
+        disk=disk if reduced is None else reduced,
         controllers=tuple(checked.iterfind("devices/controller")),
     )
 
