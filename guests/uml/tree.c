@@ -18,6 +18,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define BLOCK 4096u
+#define BUFFER (1 << 20)
+#define DIRECT_MIN (64 << 10) /* a shorter file is read as usual: measured */
+
 static int by_name(const FTSENT **left, const FTSENT **right)
 {
     return strcmp((*left)->fts_name, (*right)->fts_name);
@@ -45,20 +49,101 @@ static int put(const void *data, size_t size)
     return 0;
 }
 
-/* Reads one part of a file into the archive. */
-static int put_part(int fd, off_t begin, off_t end)
-{
-    struct pcu_part part = {(uint64_t)begin, (uint64_t)(end - begin)};
-    uint8_t *at;
-    ssize_t got;
+/* The part that the archive ends with. */
+struct writer {
+    uint64_t header; /* where it stands, 0: there is none yet */
+    struct pcu_part part;
+    uint32_t parts;
+};
 
-    if (put(&part, sizeof part) != 0 || (at = room(part.length)) == NULL)
+/* Appends bytes of a file, to the last part if they follow it. */
+static int put_block(struct writer *writer, uint64_t offset, const uint8_t *data, size_t size)
+{
+    struct pcu_part *part = &writer->part;
+
+    if (writer->header == 0 || part->offset + part->length != offset) {
+        writer->header = page->answer;
+        writer->parts++;
+        *part = (struct pcu_part){.offset = offset};
+        if (put(part, sizeof *part) != 0)
+            return -1;
+    }
+    if (put(data, size) != 0)
         return -1;
-    for (; begin < end; begin += got, at += got) {
-        got = pread(fd, at, (size_t)(end - begin), begin);
+    part->length += size;
+    memcpy(area + writer->header, part, sizeof *part);
+    return 0;
+}
+
+/* Appends what is not zero, by blocks: where a file system keeps zeroes is not content. */
+static int put_blocks(struct writer *writer, uint64_t offset, const uint8_t *data, size_t size)
+{
+    static const uint8_t zeroes[BLOCK];
+    size_t at, length;
+
+    for (at = 0; at < size; at += length) {
+        length = size - at < BLOCK ? size - at : BLOCK;
+        if (memcmp(data + at, zeroes, length) != 0 &&
+            put_block(writer, offset + at, data + at, length) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Reads what lies between `begin`, a multiple of BLOCK, and `end` into the archive. */
+static int put_stretch(struct writer *writer, int fd, off_t begin, off_t end)
+{
+    static uint8_t buffer[BUFFER] __attribute__((aligned(BLOCK))); /* `area` is I/O memory */
+    ssize_t got;
+    size_t size;
+
+    for (; begin < end; begin += got) {
+        got = pread(fd, buffer, sizeof buffer, begin);
         if (got == 0)
             errno = EIO; /* it ends before its size */
         if (got <= 0)
+            return -1;
+        if (got > end - begin)
+            got = end - begin;
+        size = (size_t)got;
+        if (got < end - begin && size % BLOCK != 0) /* only what is whole: the rest comes again */
+            got = (ssize_t)(size -= size % BLOCK);
+        if (got == 0) {
+            errno = EIO;
+            return -1;
+        }
+        if (put_blocks(writer, (uint64_t)begin, buffer, size) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* A large file past the page cache, which costs several times what reading costs. */
+static int open_file(const char *path, off_t size)
+{
+    const int flags = O_RDONLY | O_CLOEXEC | O_NOATIME;
+    int fd = -1;
+
+    if (size >= DIRECT_MIN)
+        fd = open(path, flags | O_DIRECT);
+    return fd >= 0 ? fd : open(path, flags);
+}
+
+/* Reads a file that may have large holes. */
+static int put_data(struct writer *writer, int fd, off_t size)
+{
+    off_t begin, end;
+
+    for (end = 0; end < size;) {
+        begin = lseek(fd, end, SEEK_DATA);
+        if (begin < 0 && errno == ENXIO) /* only a hole follows */
+            return 0;
+        if (begin < 0 || (end = lseek(fd, begin, SEEK_HOLE)) < 0)
+            return -1;
+        begin -= begin % BLOCK;
+        end += (BLOCK - end % BLOCK) % BLOCK; /* whole blocks, so that stretches do not overlap */
+        end = end < size ? end : size;
+        if (put_stretch(writer, fd, begin, end) != 0)
             return -1;
     }
     return 0;
@@ -67,19 +152,12 @@ static int put_part(int fd, off_t begin, off_t end)
 /* Counts the parts into the archive, whose entry is there already, at `entry`. */
 static int put_file(int fd, off_t size, uint64_t entry)
 {
-    uint32_t parts = 0;
-    off_t begin, end;
+    struct writer writer = {0};
 
-    for (end = 0; end < size; parts++) {
-        begin = lseek(fd, end, SEEK_DATA);
-        if (begin < 0 && errno == ENXIO) /* only a hole follows */
-            break;
-        if (begin < 0 || (end = lseek(fd, begin, SEEK_HOLE)) < 0)
-            return -1;
-        if (put_part(fd, begin, end < size ? end : size) != 0)
-            return -1;
-    }
-    memcpy(area + entry + offsetof(struct pcu_entry, parts), &parts, sizeof parts);
+    /* A call of the system costs more than reading zeroes does. */
+    if ((size <= BUFFER ? put_stretch(&writer, fd, 0, size) : put_data(&writer, fd, size)) != 0)
+        return -1;
+    memcpy(area + entry + offsetof(struct pcu_entry, parts), &writer.parts, sizeof writer.parts);
     return 0;
 }
 
@@ -115,7 +193,9 @@ static int put_entry(const FTSENT *found, size_t root)
         errno = ENOTSUP;
         return -1;
     }
-    fd = open(found->fts_accpath, O_RDONLY | O_CLOEXEC | O_NOATIME);
+    if (status->st_size == 0)
+        return 0;
+    fd = open_file(found->fts_accpath, status->st_size);
     if (fd < 0)
         return -1;
     result = put_file(fd, status->st_size, at);

@@ -57,7 +57,8 @@ class StateImages:
                 else ImageWrite(applied.offset, applied.length, applied.data)
                 for applied in space.image_writes(state)
             ]
-        whole = [self._of(write) for write in space.application_order(state).tolist()]
+        order, known = space.application_order(state).tolist(), self._whole
+        whole = [known.get(write) or self._of(write) for write in order]
         return whole + [
             ImageWrite(offset, len(data), np.frombuffer(data, dtype=np.uint8))
             for offset, data in (state.again.overlay if state.again else ())
@@ -93,14 +94,14 @@ class AnswerCache:
         """Makes `writes` the current state."""
         changed = self._origin.advance(writes)
         self._whole -= self._digest[changed].sum(axis=0, dtype=np.uint64)
-        base = self._origin.base_pages(0, len(self._digest))
-        for page, data in zip(changed.tolist(), self._origin.content(changed), strict=True):
-            if np.array_equal(data, base[page]):
-                self._digest[page] = 0
-                continue
-            key = page.to_bytes(8, "little")
-            digest = hashlib.blake2b(data.data, digest_size=16, key=key).digest()
-            self._digest[page] = np.frombuffer(digest, dtype=np.uint64)
+        content = self._origin.content(changed)
+        base = self._origin.base_pages(0, len(self._digest))[changed]
+        other = (content != base).any(axis=1)
+        self._digest[changed[~other]] = 0
+        for page, data in zip(changed[other].tolist(), content[other], strict=True):
+            digest = hashlib.sha256(page.to_bytes(8, "little"))
+            digest.update(data.data)
+            self._digest[page] = np.frombuffer(digest.digest()[:16], dtype=np.uint64)
         self._whole += self._digest[changed].sum(axis=0, dtype=np.uint64)
 
     @property

@@ -209,13 +209,14 @@ class LocalWorker(ResourceOwner):
             observation = expected if expected and again else self._states.recover(writes)
             doubts = self._new_doubts()
             short = again or self._was_short
-            if short and _loses(found(observation)):  # nothing is a loss by the shorter way alone
+            judged = found(observation)
+            if short and _loses(judged):  # nothing is a loss by the shorter way alone
                 first, observation, short = observation, self._states.look_again(writes), False
+                judged = found(observation)
                 if not self._are_same(first, observation):
                     doubts += (_shorter_way_differs(),)
         except HostError as error:
             return StateJudgement((_engine_failed(error),), disk=disk)
-        judged = found(observation)
         judged = replace(judged, findings=(*judged.findings, *doubts), disk=disk)
         if self._decided is None:
             return judged

@@ -6,6 +6,7 @@ Operations are numbers; they may be tried in parallel and acknowledged in any or
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -87,10 +88,14 @@ class Sighting:
     bad: tuple[str, ...] = ()
     incomplete: tuple[str, ...] = ()
 
-    def is_present(self, operation: int) -> bool:
-        """Whether it is there and right."""
-        at = int(np.searchsorted(self._starts, operation, side="right")) - 1
-        return at >= 0 and operation <= int(self._ends[at])
+    def those_present(self, operations: Collection[int]) -> frozenset[int]:
+        """Those of `operations` that are there and right."""
+        if not self.present or not operations:
+            return frozenset()
+        numbers = np.fromiter(operations, dtype=np.int64, count=len(operations))
+        at = np.searchsorted(self._starts, numbers, side="right") - 1
+        there = (at >= 0) & (numbers <= self._ends[at])
+        return frozenset(numbers[there].tolist())
 
     @cached_property
     def _order(self) -> list[LsnRange]:
@@ -103,4 +108,4 @@ class Sighting:
     @cached_property
     def _ends(self) -> I64:
         lasts = np.array([span.last for span in self._order], dtype=np.int64)
-        return np.maximum.accumulate(lasts) if len(lasts) else lasts
+        return np.maximum.accumulate(lasts)

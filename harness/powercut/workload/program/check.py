@@ -14,6 +14,7 @@ remain; and what it leaves out makes the verdict INCONCLUSIVE at best.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection
 from dataclasses import replace
 from itertools import pairwise
@@ -59,7 +60,7 @@ def check_operations(
         told = "; ".join(f"{number}: {text}" for number, text in sighting.wrong[:_NAMED_MAX])
         findings.append(_of(FindingKind.CORRUPT, wrong, f"there and wrong ({told})"))
     if not sighting.incomplete:
-        lost = {one for one in required - wrong if not sighting.is_present(one)}
+        lost = required - wrong - sighting.those_present(required)
         if lost:
             findings.append(_of(FindingKind.LOST, lost, "acknowledged and not there"))
     findings += _never_tried(history, attempted, sighting)
@@ -107,7 +108,7 @@ def _never_tried(
         silent = history.trouble or history.by_receipt
         verdict = Verdict.INCONCLUSIVE if silent else Verdict.LOSSY
         findings.append(Finding(FindingKind.NEVER_ATTEMPTED, verdict, message, tuple(phantoms)))
-    late = [one for one in history.names - attempted if sighting.is_present(one)]
+    late = sighting.those_present(history.names - attempted)
     if late:
         message = (
             f"{len(late)} operations are there whose attempt was announced later: "
@@ -129,7 +130,7 @@ def _phantoms(present: Collection[LsnRange], attempted: frozenset[int]) -> list[
     tried = sorted(attempted)
     gaps: list[LsnRange] = []
     for span in present:
-        inside = [one for one in tried if span.first <= one <= span.last]
+        inside = tried[bisect_left(tried, span.first) : bisect_right(tried, span.last)]
         edges = [span.first - 1, *inside, span.last + 1]
         gaps += [LsnRange(low + 1, high - 1) for low, high in pairwise(edges) if high - low > 1]
     return gaps

@@ -93,7 +93,7 @@ class ProgramPromises:
         That it could not go on is no loss; nor is what it says of itself then.
         """
         went_on = history_of([Packet(0, later.lines)])
-        again = sorted(one for one in went_on.names if before.is_present(one))
+        again = sorted(before.those_present(went_on.names))
         trouble = [f"the program tries operation {one} again, which is there" for one in again[:1]]
         trouble += went_on.trouble
         if later.failure and not later.no_room:
