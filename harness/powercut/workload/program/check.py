@@ -80,7 +80,7 @@ def difference_of(
     """What the check found, against the operations that had to be there and those that might."""
     wrong = {operation for operation, _ in sighting.wrong}
     present = merged_ranges(sighting.present)
-    there = {one for one in attempted | required if sighting.is_present(one)}
+    there = sighting.those_present(attempted | required)
     missing = set() if sighting.incomplete else required - there - wrong
     words = [*sighting.bad, *(f"{number}: {text}" for number, text in sighting.wrong)]
     return Difference(
