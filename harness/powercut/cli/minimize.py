@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import click
@@ -21,10 +22,9 @@ from powercut.cli.options import (
 @click.option("--lsn", type=click.IntRange(1), help="The record that must stay lost.")
 @click.option(
     "--budget",
-    type=click.IntRange(1, 1_000_000),
-    default=2000,
+    default="2000",
     show_default=True,
-    help="States to recover at most.",
+    help="States to recover at most, or a time (30s, 5m) for all of it.",
 )
 @click.option(
     "--confirm/--no-confirm",
@@ -38,18 +38,21 @@ def minimize(
     recording: Path,
     state: str | None,
     lsn: int | None,
-    budget: int,
+    budget: str,
     confirm: bool,
     engine: str,
     recovery_kernel: str,
 ) -> int:
     """Finds the smallest set of lost writes that still loses a record, and explains it."""
     from powercut.cli.console import PlainConsole
+    from powercut.explore.request import Budget
     from powercut.recording.materialize import open_recording
     from powercut.report.terminal.witness import print_witness
     from powercut.store.witness import write_witness
     from powercut.witness.minimize import minimize as search
 
+    begun = time.monotonic()
+    allowed = Budget.parse(budget)
     opened = open_recording(recording)
     console = PlainConsole()
     with console.status("booting the recovery engine") as status:
@@ -57,7 +60,8 @@ def minimize(
             opened,
             state,
             lsn=lsn,
-            budget=budget,
+            budget=allowed,
+            begun=begun,
             confirm=confirm,
             engine=engine,
             kernel=recovery_kernel,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps an exploration within its budget of time, all of it included.
+"""Keeps an exploration, or the search for a witness, within its budget of time, all included.
 
 The budget runs from when the recording is opened: starting engines is a part of it, and so is
 the confirmation of losses in guests, for which time is set aside as soon as there are any.  Work
@@ -10,7 +10,7 @@ is begun that would not end in time.  Only the first piece is always done.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from powercut.explore.request import Budget
@@ -23,6 +23,14 @@ _PIECE: Final = 0.05
 
 _SET_ASIDE_MAX: Final = 0.5
 """Confirmations get no more than this share of the budget."""
+
+_CONFIRMATION_S: Final = 10.0
+"""Where the recording does not say how long a guest takes."""
+
+
+def confirmation_s(timings_s: Mapping[str, float]) -> float:
+    """Seconds that recovery in a guest will take, by what the recording's own guest took."""
+    return (timings_s.get("boot", 0.0) + timings_s.get("recover", 0.0)) or _CONFIRMATION_S
 
 
 class Clock:

@@ -29,7 +29,7 @@ from powercut.crash.explore import Exploration, InstantKind, events
 from powercut.crash.states import CrashState, Model
 from powercut.crash.survey import Survey
 from powercut.explore.after import what_can_go_on
-from powercut.explore.clock import BATCH_MAX, Clock
+from powercut.explore.clock import BATCH_MAX, Clock, confirmation_s
 from powercut.explore.exposure_agreement import contradictions
 from powercut.explore.findings import NO_STATE, FindingCollector, torn_within
 from powercut.explore.pool import OneWorker, WorkerPool
@@ -61,7 +61,6 @@ from powercut.store.trial_dir import TrialDir
 
 _BLOCK: Final = 16  # instants that stay together when they are shuffled
 _EVENT_S: Final = 0.2
-_CONFIRMATION_S: Final = 10.0  # where the recording does not say how long a guest takes
 
 
 def explore(
@@ -295,9 +294,7 @@ class _Run:
         """Seconds that the confirmation of what was found will take, by the recorded guest."""
         if not self.wanted.confirm or not self._needs_confirmation:
             return 0.0
-        took = self.recorded.record.timings_s
-        guest = took.get("boot", 0.0) + took.get("recover", 0.0)
-        return self.collected.kinds_of_loss * (guest or _CONFIRMATION_S)
+        return self.collected.kinds_of_loss * confirmation_s(self.recorded.record.timings_s)
 
     def _tell(self, doing: str, *, force: bool = False) -> None:
         now = time.monotonic()

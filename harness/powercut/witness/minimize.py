@@ -24,6 +24,8 @@ from powercut.checkers.judge import confirms
 from powercut.crash.exposure import exposure
 from powercut.crash.legality import why_illegal
 from powercut.crash.states import CrashState, Kept, Move, StateSpace
+from powercut.explore.clock import Clock, confirmation_s
+from powercut.explore.request import Budget
 from powercut.explore.state_judge import (
     Judgement,
     StateJudge,
@@ -47,8 +49,8 @@ from powercut.workload.port import Recognised
 __all__ = ["Drop", "minimize"]
 
 _SECTOR = 512
-BUDGET = 2000
-"""States that a search may recover."""
+BUDGET = Budget(states=2000)
+"""What a search may take."""
 
 Progress = Callable[[int, int], None]
 """Told after each state: how many were recovered, how many writes are still dropped."""
@@ -119,8 +121,9 @@ def minimize(
     state_name: str | None = None,
     *,
     lsn: int | None = None,
-    budget: int = BUDGET,
+    budget: Budget = BUDGET,
     confirm: bool = False,
+    begun: float | None = None,
     engine: str = "auto",
     kernel: str = HOST,
     progress: Progress = lambda _tests, _left: None,
@@ -131,18 +134,23 @@ def minimize(
     what an exploration found, or what the exposure analysis names.  With `lsn` that record
     must stay lost, else any one of those lost at the beginning.  `engine` recovers the states, and
     `kernel` is its User-Mode Linux: the host's, or that of a Debian suite.
-    `confirm` also recovers the witness with the recorded kernel, in a guest.
+    `confirm` also recovers the witness with the recorded kernel, in a guest.  A budget of time runs
+    from `begun` (time.monotonic), by default from now, and includes start and confirmation.
 
     Raises UsageError if nothing is lost, and HostError if no engine can recover a state.
     """
+    clock = Clock(budget, budget, 1, begun=begun)
     with open_judge(recording, engine, kernel=kernel) as judge:
+        clock.work()
         name, state, first = _start(recording, judge, state_name)
         if lsn is not None and lsn not in first.lsns:
             raise UsageError(
                 f"state {name} does not lose record {lsn}",
                 hint=f"it loses {', '.join(map(str, first.lost)) or 'none'}",
             )
-        search = _Search(recording.space, state.instant, judge, first, lsn, budget, progress)
+        aside = _guest_s(recording, judge.choice.name) if confirm else 0.0
+        limit = SearchLimit(budget, clock, aside)
+        search = _Search(recording.space, state.instant, judge, first, lsn, limit, progress)
         items = search.run(items_of(recording.space, state))
         witness_state = state_of(recording.space, state.instant, items)
         judgement = judge.judge(witness_state)
@@ -182,6 +190,21 @@ def minimize(
     )
 
 
+@dataclass(frozen=True)
+class SearchLimit:
+    """How far a search may go; `set_aside` are the seconds that confirmation will take."""
+
+    budget: Budget
+    clock: Clock
+    set_aside: float
+
+    def allows_one_more(self, tests: int) -> bool:
+        """Whether another state may be recovered after `tests`, and the witness at the end."""
+        if self.budget.states is not None and tests >= self.budget.states:
+            return False
+        return self.clock.has_time(2, tests, self.set_aside)
+
+
 @dataclass
 class _Search:
     """ddmin over items, then over the atomic units of each write that is left."""
@@ -191,7 +214,7 @@ class _Search:
     judge: StateJudge
     first: Judgement
     lsn: int | None
-    budget: int
+    limit: SearchLimit
     progress: Progress
     first_items: list[Item] = field(default_factory=list)
     out_of_budget: bool = False
@@ -229,7 +252,7 @@ class _Search:
             if why_illegal(self.space, state):
                 self._known[key] = False
             else:
-                if self.judge.tests >= self.budget:
+                if not self.limit.allows_one_more(self.judge.tests):
                     self.out_of_budget = True
                     raise OutOfBudget
                 judgement = self.judge.judge(state)
@@ -249,6 +272,14 @@ class _Search:
         if self.lsn is not None:
             return any(lsn == self.lsn for _, lsn in common)
         return bool(common)
+
+
+def _guest_s(recording: Recording, engine: str) -> float:
+    """How long confirmation will take, where it boots a guest."""
+    settled = recording.known_promises is not None or recording.imported
+    if settled or reader_alone(engine) or boots_recorded_kernel(engine):
+        return 0.0
+    return confirmation_s(recording.directory.read_record().timings_s)
 
 
 def _confirmed(

@@ -13,6 +13,8 @@ from recordings_by_hand import RECORD, SIZE, record, three_records
 from powercut.crash.handmade import Handmade
 from powercut.crash.legality import why_illegal
 from powercut.crash.states import CrashState, Kept, Move, StateSpace
+from powercut.explore.clock import Clock
+from powercut.explore.request import Budget
 from powercut.explore.state_judge import Judgement, StateJudge
 from powercut.model.contract import DeviceContract, Honour
 from powercut.model.errors import DamagedRecording, UsageError
@@ -21,7 +23,7 @@ from powercut.paths import WAL_BINARY
 from powercut.recording import state_ref
 from powercut.report.terminal.witness import time_line
 from powercut.store.witness import read_witness, write_witness
-from powercut.witness.minimize import Drop, items_of, minimize, state_of
+from powercut.witness.minimize import Drop, SearchLimit, items_of, minimize, state_of
 
 ACKS = [(1, 50), (2, 150), (3, 250)]
 
@@ -132,9 +134,36 @@ def test_a_log_of_unknown_layout_is_not_judged(make_recording) -> None:
 
 def test_out_of_budget_is_said(make_recording) -> None:
     recording = make_recording(three_records().timeline(), ACKS)
-    witness = minimize(recording, "durable@500", lsn=3, budget=2)
+    witness = minimize(recording, "durable@500", lsn=3, budget=Budget(states=2))
     assert not witness.minimal
     assert 3 in {lsn for span in witness.lost for lsn in range(span.first, span.last + 1)}
+
+
+@pytest.mark.parametrize("starts", [0.1, 2.0, 5.0])
+@pytest.mark.parametrize("each", [0.002, 0.3, 1.5])
+@pytest.mark.parametrize("guest", [0.0, 3.0, 8.0])
+def test_a_budget_of_time_holds_within_a_fifth(each, starts, guest) -> None:
+    """The engine's start, all states, that of the witness, and its confirmation in a guest."""
+    time = 1000.0
+    clock = Clock(Budget(seconds=20), Budget(seconds=20), 1, now=lambda: time)
+    limit = SearchLimit(Budget(seconds=20), clock, guest)
+    time += starts
+    clock.work()
+    time += each
+    tests = 1
+    while limit.allows_one_more(tests):
+        time += each
+        tests += 1
+    time += each + guest
+    assert 16 <= clock.taken <= 24
+
+
+def test_a_search_out_of_time_is_said(make_recording) -> None:
+    recording = make_recording(three_records().timeline(), ACKS)
+    witness = minimize(recording, "durable@500", lsn=3, budget=Budget(seconds=1e-6))
+    assert not witness.minimal
+    assert (witness.dropped_before, witness.tests) == (len(witness.dropped), 2)
+    assert minimize(recording, "durable@500", lsn=3, budget=Budget(seconds=3600)).minimal
 
 
 def test_what_could_not_be_judged_may_lose_the_record(make_recording, monkeypatch) -> None:
