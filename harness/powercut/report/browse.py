@@ -20,8 +20,11 @@ from urllib.parse import quote, unquote, urlsplit
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.verdict import Verdict
 from powercut.report import words
+from powercut.report.examined import Unchanged
+from powercut.report.history import Night
 from powercut.report.history_reader import read_history
 from powercut.report.page.certificate import REPORT, certificate_html
+from powercut.report.page.glossary import GLOSSARY
 from powercut.report.page.history import history_html
 from powercut.report.page.pages import page
 from powercut.report.page.run import html_report
@@ -62,6 +65,7 @@ def index_html(root: Path) -> str:
         certificates=sorted(_certificates(root), key=lambda one: one.started, reverse=True),
         history=_HISTORY,
         words=words,
+        glossary=GLOSSARY,
     )
 
 
@@ -108,8 +112,12 @@ def _certificates(root: Path) -> Iterator[Listed]:
         yield Listed(one.title, link, one.started, worst, one.as_expected, said)
 
 
-def answer(root: Path, target: str) -> tuple[str, bytes] | None:
+def answer(
+    root: Path, target: str, unchanged: Unchanged[Night] | None = None
+) -> tuple[str, bytes] | None:
     """Type and bytes of what lies at `target`, a path of a URL; None if there is nothing to show.
+
+    `unchanged` keeps the certificates that were examined before.
 
     Raises PowercutError if what is stored there cannot be read.
     """
@@ -117,7 +125,7 @@ def answer(root: Path, target: str) -> tuple[str, bytes] | None:
     if not name:
         return _HTML, index_html(root).encode()
     if name == _HISTORY:
-        return _HTML, history_html(read_history(root), root).encode()
+        return _HTML, history_html(read_history(root, unchanged=unchanged), root).encode()
     path = Path() if "\0" in name else (root / name).resolve()
     return _file(path) if path.is_relative_to(root.resolve()) else None
 
@@ -148,6 +156,8 @@ def _certificate_page(folder: Path) -> str:
 def server(root: Path, port: int) -> ThreadingHTTPServer:
     """A server of `root` on this host alone; port 0 takes one that is free.  Raises HostError."""
 
+    unchanged: Unchanged[Night] = Unchanged()
+
     class Handler(BaseHTTPRequestHandler):
         server_version = "powercut"
         sys_version = ""
@@ -159,7 +169,7 @@ def server(root: Path, port: int) -> ThreadingHTTPServer:
                 self.send_error(HTTPStatus.FORBIDDEN, "only localhost is answered")
                 return
             try:
-                page = answer(root, self.path)
+                page = answer(root, self.path, unchanged)
             except (PowercutError, OSError) as error:
                 self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR, "not readable", str(error))
                 return

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from powercut.certify.verify import examine
 from powercut.model.errors import DamagedRecording, PowercutError, UsageError
 from powercut.model.verdict import Verdict
 from powercut.report import words
+from powercut.report.examined import Unchanged
 from powercut.report.history import CellThen, Night, Series
 from powercut.store.certificate import Certificate, Component
 from powercut.store.certify_order import CERTIFICATE, read_components
@@ -40,19 +42,23 @@ class History:
     damaged: tuple[tuple[Path, str], ...]
 
 
-def read_history(results: Path, *, profile: str | None = None) -> History:
+def read_history(
+    results: Path, *, profile: str | None = None, unchanged: Unchanged[Night] | None = None
+) -> History:
     """Reads every certificate and every run below `results`.
 
     The folder that holds the folders of certificates names their profile, a scenario its runs; with
-    `profile` all others are left out.  Raises UsageError if there is nothing that can be read.
+    `profile` all others are left out.  Who asks again and again keeps `unchanged`, so that only
+    certificates that changed are examined again.  Raises UsageError if nothing can be read.
     """
+    unchanged = unchanged or Unchanged()
     damaged: list[tuple[Path, str]] = []
     certified: defaultdict[str, list[Night]] = defaultdict(list)
     for path in _certificates(results):
         name = path.parent.parent.name
         if profile in (None, name):
             try:
-                night = _certified(path, name)
+                night = unchanged.read(path, partial(_certified, path, name))
             except PowercutError as error:
                 damaged.append((path, str(error).removeprefix(f"{path}: ")))
             else:

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import html
 import http.client
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +16,8 @@ from runs_by_hand import make_run
 
 from powercut.model.verdict import Verdict
 from powercut.report.browse import ADDRESS, answer, server
+from powercut.report.examined import Unchanged
+from powercut.report.page.glossary import GLOSSARY
 from powercut.store.layout import ResultDir
 
 TIMEOUT_S = 60
@@ -73,6 +77,13 @@ def test_the_index_leads_to_runs_and_certificates(root, run, get, tmp_path):
     assert sorted(root.rglob("*")) == before, "nothing is written"
 
 
+def test_the_index_explains_its_words(get):
+    index = get("/")[1]
+    assert '<a href="#glossary">' in index
+    for word, meaning in GLOSSARY:
+        assert f"<dt>{word}</dt><dd>{html.escape(meaning)}</dd>" in index.replace("&#39;", "&#x27;")
+
+
 @pytest.mark.parametrize(
     "path",
     ["/../secret.json", "/by-hand/%2e%2e/%2e%2e/secret.json", "/%2fetc%2fpasswd", "/a%00.json",
@@ -109,3 +120,41 @@ def test_damage_is_said_and_hides_nothing_else(tmp_path):
     found = answer(tmp_path, "/")
     assert found is not None
     assert "not readable" in found[1].decode()
+
+
+def test_a_folder_that_has_not_changed_is_read_once(tmp_path):
+    now = [0]
+    unchanged: Unchanged[str] = Unchanged(lambda: now[0])
+    file, beside = tmp_path / "certificate.json", tmp_path / "runs/verdict.json"
+    beside.parent.mkdir()
+    for path in (file, beside):
+        path.write_text("{}")
+    read: list[str] = []
+
+    def asked() -> int:
+        unchanged.read(file, lambda: read.append("") or "")
+        return len(read)
+
+    assert [asked(), asked()] == [1, 2], "it has just changed, and may change again unseen"
+    now[0] = beside.stat().st_ctime_ns + 3_000_000_000
+    assert [asked(), asked(), asked()] == [3, 3, 3]
+    times = beside.stat()
+    beside.write_text("[]")
+    os.utime(beside, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert asked() == 4, "its size and its date are as before"
+    (beside.parent / "new").touch()
+    assert asked() == 5
+
+
+def test_a_change_while_it_is_read_is_not_missed(tmp_path):
+    unchanged: Unchanged[str] = Unchanged(lambda: 1 << 62)
+    file = tmp_path / "certificate.json"
+    file.write_text("{}")
+
+    def reads() -> str:
+        said = file.read_text()
+        file.write_text("[]")
+        return said
+
+    assert unchanged.read(file, reads) == "{}"
+    assert unchanged.read(file, file.read_text) == "[]"
