@@ -148,8 +148,7 @@ def minimize(
                 f"state {name} does not lose record {lsn}",
                 hint=f"it loses {', '.join(map(str, first.lost)) or 'none'}",
             )
-        aside = _guest_s(recording, judge.choice.name) if confirm else 0.0
-        limit = SearchLimit(budget, clock, aside)
+        limit = SearchLimit(budget, clock, _set_aside(recording, judge.choice.name, confirm))
         search = _Search(recording.space, state.instant, judge, first, lsn, limit, progress)
         items = search.run(items_of(recording.space, state))
         witness_state = state_of(recording.space, state.instant, items)
@@ -274,10 +273,10 @@ class _Search:
         return bool(common)
 
 
-def _guest_s(recording: Recording, engine: str) -> float:
-    """How long confirmation will take, where it boots a guest."""
+def _set_aside(recording: Recording, engine: str, confirm: bool) -> float:
+    """Seconds that confirmation will take, where it boots a guest."""
     settled = recording.known_promises is not None or recording.imported
-    if settled or reader_alone(engine) or boots_recorded_kernel(engine):
+    if not confirm or settled or reader_alone(engine) or boots_recorded_kernel(engine):
         return 0.0
     return confirmation_s(recording.directory.read_record().timings_s)
 
