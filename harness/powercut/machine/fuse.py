@@ -50,6 +50,8 @@ _PRIVATE_PROC: Final = 'mount --make-rprivate /proc && exec "$@"'
 class NbdFuse:
     """A file, `path`, whose bytes are those of an NBD server; made by its constructor.
 
+    In the mount namespace of the process `pid` it is called `inside`.
+
     `folder` receives an empty folder, `export`, and what nbdfuse says, `nbdfuse.log`.
     """
 
@@ -58,11 +60,13 @@ class NbdFuse:
         self._log = folder / "nbdfuse.log"
         if shutil.which("nbdfuse") is None:
             raise HostError("nbdfuse is not installed", hint="apt-get install libnbd-bin")
-        mountpoint = _IN_CHROOT if _root_is_no_mount() else folder.absolute() / "export"
+        mountpoint = _IN_CHROOT if root_is_no_mount() else folder.absolute() / "export"
         mountpoint.mkdir(exist_ok=mountpoint == _IN_CHROOT)
         self._argv = _argv(mountpoint / "disk", socket)
         self._process = spawn(self._argv, self._log)
-        self.path = Path(f"/proc/{self._process.pid}/root{mountpoint}/disk")
+        self.pid = self._process.pid
+        self.inside = mountpoint / "disk"
+        self.path = Path(f"/proc/{self.pid}/root{self.inside}")
         try:
             self._wait_served(time.monotonic() + timeout_s)
         except BaseException:
@@ -115,7 +119,7 @@ class NbdFuse:
             time.sleep(_POLL_S)
 
 
-def _root_is_no_mount() -> bool:
+def root_is_no_mount() -> bool:
     """Whether this is a chroot into an ordinary folder (proc(5): mountinfo, field 5)."""
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     return all(line.split()[4] != "/" for line in lines)
@@ -124,7 +128,7 @@ def _root_is_no_mount() -> bool:
 def alone_argv() -> list[str]:
     """The command that runs another one, whose words follow, in a mount namespace of its own."""
     alone = ["unshare", "--mount", "--propagation"]
-    if _root_is_no_mount():
+    if root_is_no_mount():
         # Only root: the kernel makes no user namespace for a process in a chroot.
         return [*alone, "unchanged", "sh", "-c", _PRIVATE_PROC, "sh"]
     return [*alone, "private", *(["--map-root-user"] if os.geteuid() else [])]

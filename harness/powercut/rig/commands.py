@@ -19,6 +19,7 @@ from powercut.scenario.settings import (
     GuestWriteCache,
     MachineSettings,
     Parameters,
+    ProgramSettings,
 )
 from powercut.workload.port import MOUNT_POINT, HostFiles, RootFiles, Run
 from powercut.workload.table import workload_of
@@ -110,6 +111,12 @@ def recovery_plan(parameters: Parameters, run_id: bytes, seed: int = 0) -> Recov
 def on_host_files(parameters: Parameters) -> bool:
     """Whether the workload runs on this host's own files: no virtual machine comes into it."""
     return isinstance(workload_of(parameters).contents(Run(bytes(16))), HostFiles)
+
+
+def on_loop_device(parameters: Parameters) -> bool:
+    """Whether a program runs on this host's own kernel, on a loop device over its disk."""
+    workload = parameters.workload
+    return isinstance(workload, ProgramSettings) and workload.where == "loop"
 
 
 def evidence_level(parameters: Parameters) -> EvidenceLevel:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import platform
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Final
 
 from powercut.model.errors import HostError
 from powercut.recover.uml.kernel import host_kernel
+from powercut.rig import commands
 from powercut.scenario.settings import Parameters, ProgramSettings
 from powercut.workload.port import Run
 from powercut.workload.table import workload_of
@@ -27,7 +29,9 @@ def executable_of(parameters: Parameters) -> Path:
 def versions_on_host_files(parameters: Parameters) -> dict[str, str]:
     """The kernel and the program, with digests.  Raises HostError if one cannot be read."""
     program, kernel = executable_of(parameters), host_kernel().program
+    host = {"host_kernel": platform.release()} if commands.on_loop_device(parameters) else {}
     return {
+        **host,
         "kernel_release": uml_release(kernel),
         "kernel_sha256": sha256_of(kernel),
         "program": str(program),

@@ -29,7 +29,7 @@ from powercut.model.errors import HostError, UsageError
 from powercut.model.machine import Aio, Bus, ImageFormat
 from powercut.paths import CACHE
 from powercut.recover.uml.boot import unavailable
-from powercut.rig import commands
+from powercut.rig import commands, loop_guest
 from powercut.rig.host_files import versions_on_host_files
 from powercut.scenario.machines import USUAL
 from powercut.scenario.plan import Plan
@@ -106,6 +106,8 @@ class Rig:
                 )
             if commands.on_host_files(cell.parameters) and (reasons := unavailable()):
                 raise HostError("programs cannot be run here: " + "; ".join(reasons))
+            if commands.on_loop_device(cell.parameters) and (why := loop_guest.unavailable()):
+                raise HostError("a program cannot run on a loop device: " + "; ".join(why))
             self.root_image(cell.parameters)
         for machine in dict.fromkeys(_machines_of(plan)):
             self._refuse(machine)

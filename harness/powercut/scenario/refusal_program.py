@@ -3,19 +3,32 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from powercut.model.contract import CutKind
 from powercut.model.versions import SUITES
-from powercut.scenario.choices import ExploreEngine, FilesystemType
+from powercut.scenario.choices import ControlKind, ExploreEngine, FilesystemType
 from powercut.scenario.settings import MachineSettings, Parameters, ProgramSettings
 from powercut.scenario.settings_program import ON_HOST, suite_of
 
 Reason = tuple[str, str]
 
 _USUAL: Final = MachineSettings()
+
+_FLAGS_ON_HOST: Final = (
+    *("barrier", "nobarrier", "delalloc", "nodelalloc", "auto_da_alloc", "noauto_da_alloc"),
+    *("noatime", "relatime", "lazytime", "sync", "dirsync"),
+    *("inode64", "wsync", "largeio", "autodefrag", "flushoncommit"),
+)
+_VALUES_ON_HOST: Final = ("data", "commit", "barrier", "logbufs", "logbsize", "compress")
+_MOUNT_ON_HOST: Final = re.compile(
+    f"{'|'.join(_FLAGS_ON_HOST)}|({'|'.join(_VALUES_ON_HOST)})=[a-z0-9:-]+"
+)
+"""Mount options that the host's own kernel is given: they name no other device, and do not let it
+panic on an I/O error, of which each cut makes some."""
 
 
 def refusals_of_program(parameters: Parameters) -> Iterator[Reason]:
@@ -32,6 +45,8 @@ def refusals_of_program(parameters: Parameters) -> Iterator[Reason]:
         yield "workload.root", f"there is no Debian suite {suite!r} here; use {', '.join(SUITES)}"
     if program.packages and suite is None:
         yield "workload.packages", "packages go with `root: debian` alone"
+    if program.where == "loop":
+        yield from _refusals_on_loop(p, program)
     if program.bring and (on_host or Path(program.command[0]).is_absolute()):
         yield "workload.bring", "it goes with a relative command and a root of its own"
     if not on_host:
@@ -52,6 +67,22 @@ def refusals_of_program(parameters: Parameters) -> Iterator[Reason]:
         )
     if on_host and p.explore.engine not in (ExploreEngine.AUTO, ExploreEngine.UML):
         yield "explore.engine", "a program's check runs in User-Mode Linux: leave it out"
+
+
+def _refusals_on_loop(p: Parameters, program: ProgramSettings) -> Iterator[Reason]:
+    if program.root != ON_HOST:
+        yield "workload.where", "`loop` goes with `root: host`"
+    if program.syncs != "kept":
+        yield "workload.syncs", "powercut takes no syncs from a program with `where: loop`"
+    if ControlKind.NO_SYNC in (p.controls or ()):
+        yield "controls", "powercut takes no syncs from a program with `where: loop`"
+    for option in p.filesystem.mount:
+        if _MOUNT_ON_HOST.fullmatch(option) is None:
+            yield (
+                "filesystem.mount",
+                f"{option!r}: with `where: loop` the host mounts; it takes options that name no "
+                f"other device: {', '.join(_FLAGS_ON_HOST)}; {', '.join(_VALUES_ON_HOST)}=",
+            )
 
 
 def _refusals_in_guest(p: Parameters, program: ProgramSettings) -> Iterator[Reason]:

@@ -94,6 +94,12 @@ class ProgramSettings(Settings):
     """The folder that comes into a root of its own with a relative `command`, and in which that
     lies; by default the folder of the command alone.  Begins at the scenario's folder."""
 
+    where: Literal["uml", "loop"] = "uml"
+    """The kernel that it runs on with `root: host`: `uml`, User-Mode Linux, or `loop`, this
+    host's own, with its folder on a loop device over the disk under test: faster, and for root
+    alone.  The program is then the user nobody, without any capability.  Crash states are
+    recovered in User-Mode Linux either way."""
+
     packages: tuple[Package, ...] = ()
     """Debian packages that `root: debian` has besides the essential ones, with all that they depend
     on."""

@@ -29,12 +29,15 @@ from powercut.model.observation import Observation
 from powercut.recover.uml.engine import UmlEngine
 from powercut.rig import commands
 from powercut.rig.image_difference import changed_parts
+from powercut.rig.loop_guest import LoopGuest, StreamPair
 from powercut.rig.program_guest import ProgramGuest
 from powercut.rig.scratch import scratch
 from powercut.trial.disks import CapturedDisk
 from powercut.trial.job import GRACE_S, RecordingInProgress
 from powercut.trial.trigger import wait_trigger
 from powercut.workload.port import AcksByLines
+
+Guest = ProgramGuest | LoopGuest
 
 
 class HostFilesRecording(RecordingInProgress):
@@ -73,7 +76,7 @@ class HostFilesRecording(RecordingInProgress):
             scratch() as folder,
             CaptureDisk(CaptureConfig(image, None, plain, sockets=folder)) as disk,
         ):
-            source = PacketSource()
+            source = self._source()
             with (
                 LineChannel(source, folder / "lines", Binding()),
                 self._guest(disk, folder, source.theirs) as guest,
@@ -86,7 +89,7 @@ class HostFilesRecording(RecordingInProgress):
         prepared.unlink()
         return base
 
-    def _set_up(self, guest: ProgramGuest, argv: tuple[str, ...]) -> None:
+    def _set_up(self, guest: Guest, argv: tuple[str, ...]) -> None:
         try:
             status = guest.run(argv, timeout_s=self.deadline.remaining_s)
         except DeadlineExceeded as error:
@@ -100,14 +103,18 @@ class HostFilesRecording(RecordingInProgress):
                 hint="try it by hand: powercut check-program",
             )
 
-    def _guest(self, disk: CaptureDisk, folder: Path, lines: socket.socket) -> ProgramGuest:
+    def _guest(self, disk: CaptureDisk, folder: Path, lines: socket.socket) -> Guest:
         plan = commands.recovery_plan(self.job.parameters, self.run.run_id, self.run.seed)
-        return ProgramGuest(disk.socket, plan, folder, lines)
+        guest = LoopGuest if commands.on_loop_device(self.job.parameters) else ProgramGuest
+        return guest(disk.socket, plan, folder, lines)
+
+    def _source(self) -> PacketSource | StreamPair:
+        return StreamPair() if commands.on_loop_device(self.job.parameters) else PacketSource()
 
     def _run_until_cut(self, disk: CaptureDisk, sockets: Path) -> None:
         folder = sockets / "run"
         folder.mkdir()
-        source = PacketSource()
+        source = self._source()
         with LineChannel(source, self.directory.lines, self.binding) as lines:
             guest = self._guest(disk, folder, source.theirs)
             with guest:
@@ -125,7 +132,7 @@ class HostFilesRecording(RecordingInProgress):
             self.directory.write_text("console.txt", guest.console)
             self.drain(lines)
 
-    def _run_until_trigger(self, guest: ProgramGuest, lines: LineChannel) -> None:
+    def _run_until_trigger(self, guest: Guest, lines: LineChannel) -> None:
         """Returns when the power is to be cut; raises if that moment does not come."""
         workload = self.workload
         assert isinstance(workload, AcksByLines)
@@ -144,7 +151,7 @@ class HostFilesRecording(RecordingInProgress):
         trigger = self.job.trial.trigger
         wait_trigger(lines, trigger, self.deadline, at_most_s=workload.at_most_s)
 
-    def _cut(self, guest: ProgramGuest, disk: CaptureDisk) -> None:
+    def _cut(self, guest: Guest, disk: CaptureDisk) -> None:
         captured = CapturedDisk(disk, self.job)
         captured.stop()
         guest.kill()

@@ -96,7 +96,7 @@ def judge_lines(directory: TrialDir, record: TrialRecord, workload: AcksByLines)
 
 
 def _how_well_dated(promises: Promises) -> AckInstants | None:
-    """Lines from User-Mode Linux have the disk's clock; others count from their receipt on."""
+    """Lines from User-Mode Linux have the disk's clock; others count from their receipt."""
     history = promises.requirements
     if not isinstance(history, OperationHistory) or not history.by_receipt:
         return None
@@ -106,7 +106,7 @@ def _how_well_dated(promises: Promises) -> AckInstants | None:
         usual_window_us=None,
         gained_us=0.0,
         shortest_sync_us=None,
-        reason="a program's lines from a guest carry no clock",
+        reason="the program's lines carry no clock",
     )
 
 

@@ -9,7 +9,7 @@ from powercut.campaign.assemble import same_run
 from powercut.model.contract import Honour
 from powercut.model.errors import UsageError
 from powercut.model.verdict import Verdict
-from powercut.rig.commands import recovery_plan
+from powercut.rig.commands import on_loop_device, recovery_plan
 from powercut.rig.engine_choice import choose_engine
 from powercut.scenario.load import parse_scenario
 from powercut.scenario.settings import (
@@ -150,6 +150,7 @@ def test_a_program_in_a_root_of_its_own_has_a_machine():
         (ROOTED.replace("../root", "debian:woody"), "no Debian suite 'woody'"),
         (ROOTED.replace("../root", "'debian:'"), "no Debian suite ''"),
         (ROOTED.replace("../root", "host, bring: .."), "workload.bring"),
+        (ROOTED.replace("root:", "where: loop, root:"), "workload.where"),
         (ROOTED.replace("./prog", "/prog").replace("root:", "bring: .., root:"), "workload.bring"),
         *(
             (
@@ -163,6 +164,29 @@ def test_a_program_in_a_root_of_its_own_has_a_machine():
 def test_what_a_root_of_its_own_does_not_go_with(text, says):
     with pytest.raises(UsageError, match=says):
         cells(text)
+
+
+ON_LOOP = "workload: {kind: program, command: ./prog, where: loop}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (ON_LOOP.replace("where", "syncs: dropped, where"), "workload.syncs"),
+        (f"controls: [no-sync]\n{ON_LOOP}", "controls"),
+        *(
+            (f"filesystem: {{mount: ['{option}']}}\n{ON_LOOP}", "name no other device")
+            for option in (
+                "journal_path=/dev/sda", "logdev=/dev/sda", "device=/dev/sda", "loop=/dev/loop3",
+                "bind", "remount", "errors=panic", "fatal_errors=panic", "data=/dev/sda", "suid",
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_what_the_hosts_own_kernel_is_not_asked_for(text, says):
+    with pytest.raises(UsageError, match=says):
+        cells(text)
+    assert on_loop_device(program(f"filesystem: {{mount: [noatime, commit=1]}}\n{ON_LOOP}"))
 
 
 def test_a_root_of_debians_packages_names_its_suite():

@@ -171,7 +171,8 @@ class ProgramWorkload:
     def promises_by_lines(self, packets: Sequence[Packet], cut_ns: int) -> ProgramPromises:
         """What it claimed before `cut_ns`."""
         history = history_of(packets, cut_ns)
-        return ProgramPromises(replace(history, by_receipt=not self._on_host))
+        stamped = self._on_host and self.settings.where == "uml"
+        return ProgramPromises(replace(history, by_receipt=not stamped))
 
     def check_untouched(self, observation: Observation) -> tuple[Finding, ...]:
         """Its check must look at everything and find nothing: only `setup` has run."""

@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program on this host's own kernel, its folder on a loop device over the capture disk: for root.
+
+    capture disk (nbdkit)  <- NBD -  nbdfuse  <- FUSE -  /dev/loopN, DIR in a file system on it
+
+A loop device passes a flush on as fsync(2) of its file, FUSE passes that on as FLUSH.  Nothing of
+it is seen on the host, and nothing outlives the controller, even one that is killed:
+
+- The file system is mounted in a mount namespace of its own, in which no process is but those of a
+  PID namespace; all of them die with the first of them, and that with the controller.  The
+  mount goes with the last process, and the loop device, which is set to go with its last user,
+  with the mount.
+- nbdfuse lives in another mount namespace.  In the same one it could be the last process, so that
+  the kernel unmounts the file system in its exit and waits for an answer of the process that is
+  exiting: for ever (seen with Linux 6.18).  Where powercut ends both, nbdfuse dies first.
+
+The program runs in a sandbox (bubblewrap): the host's files read-only, no other process, no network
+but loopback, and it is the user nobody without any capability, to whom DIR belongs.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from powercut.channel.line_sources import StreamSource
+from powercut.closing import Closing
+from powercut.machine.fuse import NbdFuse, root_is_no_mount
+from powercut.machine.process import spawn
+from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.recover.plan import HostRoot, Mount, RecoveryPlan
+from powercut.sandbox.confined import find_tool
+from powercut.workload.port import MOUNT_POINT
+
+_NOBODY: Final = 65534
+_LINES: Final = 3  # the descriptor for lines, as everywhere (POWERCUT_FD)
+_EMPTY: Final = ("/tmp", "/run", "/var/tmp", "/dev/shm")  # as in User-Mode Linux
+_TOOLS: Final = ("nbdfuse", "losetup", "unshare", "nsenter", "setpriv", "bwrap")
+_KILL_S: Final = 20.0
+_POLL_S: Final = 0.005
+_CONSOLE_LINES: Final = 5
+_CONSOLE_MAX: Final = 1 << 20
+_LOOP_GET_STATUS64: Final = 0x4C05  # linux/loop.h
+_LOOP_INFO64_BYTES: Final = 232
+
+# `read` is the shell's own, so that the number is that of the shell, in the host's /proc.
+_FIRST: Final = """\
+disk=$1 point=$2 owner=$3 type=$4 options=$5
+read pid rest </proc/self/stat || exit
+mount -i -t "$type" -o "loop,nosuid,nodev$options" "$disk" "$point" || exit
+[ -d "$point/data" ] || { mkdir "$point/data" && chown "$owner:$owner" "$point/data"; } || exit
+echo "$pid $(findmnt -n -o SOURCE --mountpoint "$point")"
+read word || exit
+umount "$point" && echo unmounted
+"""
+
+
+def unavailable() -> tuple[str, ...]:
+    """Why no program can run so on this host; empty if one can."""
+    if os.geteuid():
+        return ("`where: loop` needs root: it mounts a file system",)
+    reasons = [f"{tool} is not installed" for tool in _TOOLS if find_tool(tool) is None]
+    missing = [path for path in ("/dev/fuse", "/dev/loop-control") if not Path(path).exists()]
+    reasons += [f"there is no {path}" for path in missing]
+    if root_is_no_mount():
+        reasons.append("a chroot into an ordinary folder could not keep the mount to itself")
+    return tuple(reasons)
+
+
+class StreamPair(StreamSource):
+    """Lines of a program of this host.  `theirs` is its end."""
+
+    def __init__(self) -> None:
+        ours, self.theirs = socket.socketpair()
+        super().__init__(ours)
+
+    def refuse_others(self) -> None:
+        """Only the program's processes hold the other end from now on."""
+        self.theirs.close()
+
+    def hang_up(self) -> None:
+        """Nothing more comes in."""
+        self.theirs.close()
+        super().hang_up()
+
+    def close(self) -> None:
+        """Closes both ends."""
+        self.theirs.close()
+        super().close()
+
+
+class LoopGuest(Closing):
+    """One program on the disk that `nbd` serves.  A context manager; leaving it kills all of it."""
+
+    def __init__(self, nbd: Path, plan: RecoveryPlan, folder: Path, lines: socket.socket) -> None:
+        """`folder` is for mount points and what is printed; `lines` is the end on which the program
+        says its own, and its from `begin` on.  Nothing is started yet."""
+        self._nbd = nbd
+        self._plan = plan
+        self._folder = folder
+        self._lines = lines
+        self._log = folder / "program.txt"
+        self._point = folder / "mnt"
+        self._fuse: NbdFuse | None = None
+        self._first: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._pid = 0
+        self.loop = NO_LOOP
+        """The loop device, and the number of the file system in which its file lies."""
+        self._verb: subprocess.Popen[bytes] | None = None
+        self.console = ""
+
+    def close(self) -> None:
+        """Ends it; idempotent."""
+        self.kill()
+
+    def start(self, *, timeout_s: float) -> None:
+        """Mounts the disk and makes the program's folder.  Raises HostError."""
+        if reasons := unavailable():
+            raise HostError("; ".join(reasons))
+        deadline = time.monotonic() + timeout_s
+        self._point.mkdir()
+        self._fuse = NbdFuse(self._nbd, self._folder, timeout_s=timeout_s)
+        device = self._fuse.path.stat().st_dev
+        mount = self._plan.find(Mount)
+        assert mount is not None
+        self._control, theirs = socket.socketpair()
+        # Of the namespace with nbdfuse's file a copy is made: nbdfuse is not in that.
+        alone = ["unshare", "--mount", "--propagation", "private", "--pid", "--fork"]
+        argv = ["nsenter", f"--mount=/proc/{self._fuse.pid}/ns/mnt", "--", *alone]
+        argv += ["--kill-child", "sh", "-c", _FIRST, "sh"]
+        argv += [str(self._fuse.inside), str(self._point), str(_NOBODY), mount.filesystem]
+        argv += [_options(mount)]
+        with theirs:
+            control = theirs.fileno()
+            self._first = spawn(_handing(control, (0, 1), argv), self._log, pass_fds=[control])
+        pid, _, node = self._answer(deadline).partition(" ")
+        self._pid, self.loop = int(pid), (node, device)
+        self.trim_console()
+
+    def run(self, argv: tuple[str, ...], *, timeout_s: float) -> int:
+        """Runs a verb to its end; its exit status.  Raises HostError, DeadlineExceeded."""
+        self.begin(argv)
+        answer = self.wait_end(time.monotonic() + timeout_s)
+        if answer is None:
+            raise DeadlineExceeded(f"{' '.join(argv)} did not end within {timeout_s:g} s")
+        return answer
+
+    def begin(self, argv: tuple[str, ...], *, unsynced: bool = False) -> None:
+        """Starts a verb and returns at once."""
+        if unsynced:
+            raise HostError("`where: loop` takes no syncs from a program")
+        host = self._plan.host
+        assert host is not None
+        number = self._lines.fileno()
+        enter = ["nsenter", f"--mount=/proc/{self._pid}/ns/mnt", f"--pid=/proc/{self._pid}/ns/pid"]
+        words = [*enter, "--", *_sandbox(host, self._point), *argv]
+        self._verb = spawn(_handing(number, (_LINES,), words), self._log, pass_fds=[number])
+        self._lines.close()  # so that its end is seen when the program ends
+
+    def wait_end(self, deadline: float) -> int | None:
+        """The exit status of what was begun; None if it has not ended by `deadline`."""
+        assert self._verb is not None
+        try:
+            return self._verb.wait(max(deadline - time.monotonic(), 0.0))
+        except subprocess.TimeoutExpired:
+            return None
+
+    def trim_console(self) -> None:
+        """Forgets what was printed if it is more than a person would read."""
+        if self._log.stat().st_size > _CONSOLE_MAX:
+            os.truncate(self._log, 0)
+
+    def unmount(self, *, timeout_s: float) -> None:
+        """A clean unmount: everything that was written is durable then."""
+        assert self._control is not None
+        self._control.sendall(b"unmount\n")
+        if self._answer(time.monotonic() + timeout_s) != "unmounted":
+            raise HostError(f"the file system could not be unmounted: {self.console_now}")
+
+    def kill(self) -> None:
+        """Ends everything at once, and waits until the loop device is gone; idempotent.
+
+        Raises HostError if it is still there after a while.
+        """
+        if self._fuse is not None:
+            self._fuse.kill()  # first: see above
+            self._fuse = None
+        for process in (self._first, self._verb):
+            if process is not None:
+                process.kill()
+                process.wait(_KILL_S)
+        self._first = self._verb = None
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if self._log.exists():
+            self.console = self._log.read_text(errors="replace")
+        loop, self.loop = self.loop, NO_LOOP
+        _wait_gone(loop, time.monotonic() + _KILL_S)
+
+    @property
+    def console_now(self) -> str:
+        """The last lines that the program printed, for a message."""
+        lines = self._log.read_text(errors="replace").splitlines()
+        return " / ".join(lines[-_CONSOLE_LINES:]) or "it printed nothing"
+
+    def _answer(self, deadline: float) -> str:
+        """One line of the first process in the namespace."""
+        assert self._control is not None
+        answer = b""
+        while not answer.endswith(b"\n"):
+            self._control.settimeout(max(deadline - time.monotonic(), 0.001))
+            try:
+                data = self._control.recv(4096)
+            except TimeoutError:
+                raise DeadlineExceeded("the loop device was not mounted in time") from None
+            if not data:
+                said = self.console_now
+                raise HostError(f"the disk could not be mounted over a loop device: {said}")
+            answer += data
+        return answer.decode().strip()
+
+
+NO_LOOP: Final = ("", 0)
+
+
+def _options(mount: Mount) -> str:
+    """What stands behind others; an ext4 may have been made so that an I/O error is a panic."""
+    words = [option for option in mount.options.split(",") if option]
+    if mount.filesystem == "ext4":
+        words.append("errors=remount-ro")
+    return "".join(f",{word}" for word in words)
+
+
+def _handing(number: int, targets: Sequence[int], argv: Sequence[str]) -> list[str]:
+    """`argv` with the descriptor `number` as others: shells know none above 9."""
+    become = "import os, sys; n = int(sys.argv[1])\n"
+    become += "for target in sys.argv[2].split(','): os.dup2(n, int(target))\n"
+    become += "os.execvp(sys.argv[3], sys.argv[3:])"
+    return [
+        sys.executable,
+        "-I",
+        "-S",
+        "-c",
+        become,
+        str(number),
+        ",".join(map(str, targets)),
+        *argv,
+    ]
+
+
+def _sandbox(host: HostRoot, point: Path) -> list[str]:
+    argv = ["bwrap", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
+    argv += ["--die-with-parent", "--new-session", "--clearenv"]
+    argv += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+    argv += ["--ro-bind", "/proc/sys", "/proc/sys"]
+    # Before /tmp is covered, in which it may lie.
+    argv += ["--bind", str(point), MOUNT_POINT]
+    for path in _EMPTY:
+        argv += ["--perms", "1777", "--tmpfs", path]
+    for path in host.visible:
+        if any(Path(path).is_relative_to(empty) for empty in _EMPTY):
+            argv += ["--ro-bind", path, path]
+    for pair in host.environment:
+        argv += ["--setenv", *pair.split("=", 1)]
+    argv += ["--chdir", host.folder, "--"]
+    argv += ["setpriv", f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups"]
+    return [*argv, "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", "--"]
+
+
+def _wait_gone(loop: tuple[str, int], deadline: float) -> None:
+    node, device = loop
+    while node and is_backed_by(node, device):
+        if time.monotonic() > deadline:
+            raise HostError(
+                f"{node} is still there, though nothing uses it", hint=f"losetup --detach {node}"
+            )
+        time.sleep(_POLL_S)
+
+
+def is_backed_by(node: str, device: int) -> bool:
+    """Whether a loop device is (still) over a file of that file system."""
+    try:
+        handle = os.open(node, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ENXIO, errno.ENOENT):
+            return False
+        raise
+    try:
+        info = fcntl.ioctl(handle, _LOOP_GET_STATUS64, bytes(_LOOP_INFO64_BYTES))
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # it is over nothing
+            return False
+        raise
+    finally:
+        os.close(handle)
+    (found,) = struct.unpack_from("=Q", info)
+    return bool(found == device)

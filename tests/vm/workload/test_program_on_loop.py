@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program on this host's own kernel: honest, on a liar, in its sandbox, and gone when killed."""
+
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from powercut.campaign.runner import run_scenarios
+from powercut.channel.line_channel import LineChannel
+from powercut.disk.base import BaseImageSpec, ensure_base_image
+from powercut.disk.capture import CaptureDisk
+from powercut.disk.capture_config import CaptureConfig
+from powercut.model.binding import Binding
+from powercut.model.contract import DeviceContract
+from powercut.model.verdict import Verdict
+from powercut.paths import CACHE, ROOT
+from powercut.recover.plan import HostRoot, RecoveryPlan
+from powercut.rig import loop_guest
+from powercut.rig.loop_guest import LoopGuest, StreamPair, is_backed_by
+
+WHY_NOT = "; ".join(loop_guest.unavailable())
+pytestmark = [pytest.mark.vm, pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)]
+
+WAIT_S = 120
+SCENARIO = f"""
+powercut: 1
+name: on-loop
+workload: {{kind: program, command: {ROOT}/workloads/examples/append.sh, where: loop}}
+cut: {{trigger: {{acks: 20}}}}
+explore: {{budget: 32}}
+disk: {{model: none}}
+deadline: 5min
+"""
+SURROUNDINGS = """
+id -u; grep -E '^(CapEff|CapBnd|NoNewPrivs)' /proc/self/status | cut -f2
+touch /etc/powercut-was-here 2>/dev/null && echo etc
+{ cat /proc/sys/kernel/pid_max >/proc/sys/kernel/pid_max; } 2>/dev/null && echo settings
+ls /dev | grep -E 'loop|sd|vd|nvme|mem'
+touch /mnt/data/mine && stat -c %u /mnt/data/mine
+"""
+
+
+def made(folder: Path) -> tuple[CaptureDisk, LoopGuest, LineChannel]:
+    base = ensure_base_image(BaseImageSpec("ext4", 64 << 20), CACHE)
+    disk = CaptureDisk(CaptureConfig(base, folder / "log", DeviceContract(), sockets=folder))
+    disk.start()
+    host = HostRoot("/", ("PATH=/usr/bin:/bin",))
+    plan = RecoveryPlan.of("ext4", "", "/host/mnt", ("x",), host=host)
+    source = StreamPair()
+    lines = LineChannel(source, folder / "lines", Binding())
+    return disk, LoopGuest(disk.socket, plan, folder, source.theirs), lines
+
+
+def traces(folder: Path) -> list[str]:
+    """Processes of `folder`, and such as see a mount in it."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if str(folder) in (process / "cmdline").read_text() + (process / "mounts").read_text():
+                found.append(process.name)
+        except OSError:  # it has ended
+            continue
+    return found
+
+
+def test_one_that_syncs_is_safe_and_loses_all_on_a_liar(tmp_path: Path) -> None:
+    (tmp_path / "on-loop.yaml").write_text(SCENARIO)
+    outcome = run_scenarios([tmp_path / "on-loop.yaml"], seed=7, results=tmp_path / "results")
+    (cell,) = outcome.runs[0].cells
+    assert cell.verdict is Verdict.SAFE, outcome.runs[0].model_dump_json(indent=1)
+    assert cell.commits_acked >= 20
+    (control,) = cell.controls
+    assert (control.kind.value, control.verdict) == ("lying-disk", Verdict.LOSSY)
+    assert cell.states is not None
+    assert (cell.states.states, cell.states.lossy) == (32, 0)
+
+
+def test_the_program_has_no_rights_and_reaches_its_folder_alone(tmp_path: Path) -> None:
+    disk, guest, lines = made(tmp_path)
+    with closing(disk), closing(lines), guest:
+        guest.start(timeout_s=WAIT_S)
+        assert guest.run(("/bin/sh", "-c", SURROUNDINGS), timeout_s=WAIT_S) == 0
+        said = guest.console_now
+        guest.unmount(timeout_s=WAIT_S)
+    assert said == " / ".join(["65534", "0" * 16, "0" * 16, "1", "65534"])
+    assert not Path("/etc/powercut-was-here").exists()
+    assert traces(tmp_path) == []
+
+
+def test_a_controller_that_is_killed_leaves_no_loop_device_behind(tmp_path: Path) -> None:
+    """Its program writes all the while, and so has much to lose."""
+    script = f"""
+import os, signal, sys, time
+sys.path[:0] = {sys.path!r}
+from pathlib import Path
+from test_program_on_loop import WAIT_S, made
+disk, guest, _ = made(Path({str(tmp_path)!r}))
+guest.start(timeout_s=WAIT_S)
+write = "while dd if=/dev/zero of=/mnt/data/f bs=64k count=16 conv=fsync 2>/dev/null; do :; done"
+guest.begin(("/bin/sh", "-c", write))
+print(*guest.loop, flush=True)
+end = time.monotonic() + WAIT_S
+while disk.statistics().flushes < 20 and time.monotonic() < end:
+    time.sleep(0.01)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], timeout=WAIT_S * 2, check=False, text=True,
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert done.returncode == -9
+    node, device = done.stdout.split()
+    end = time.monotonic() + WAIT_S
+    while is_backed_by(node, int(device)) or traces(tmp_path):
+        assert time.monotonic() < end, traces(tmp_path)
+        time.sleep(0.02)
