@@ -88,6 +88,9 @@ int root_setup(char *const visible[]);
 /* tree.c: what is mounted, as an archive. */
 int tree_put(void);
 
+/* files.c: where the files of what is mounted lie on the disk. */
+int files_put(void);
+
 /* live.c: makes LIVE ready to be mounted. */
 int live_setup(void);
 

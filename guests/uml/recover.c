@@ -149,6 +149,8 @@ static int recover_mounted(void)
     time = lap(PCU_STEP_MOUNT, time);
     if ((page->flags & PCU_FLAG_TREE) != 0)
         tree_put();
+    else if ((page->flags & PCU_FLAG_FILES) != 0)
+        files_put();
     else
         reader_run(PCU_STEP_READ);
     time = lap(PCU_STEP_READ, time);

@@ -77,7 +77,9 @@ enum pcu_flag {
     /* Instead of the reader: the files below the mount point as an archive (tree.c). */
     PCU_FLAG_TREE = 8,
     /* EXEC: the program's calls to sync succeed and do nothing (unsynced.c). */
-    PCU_FLAG_UNSYNCED = 16
+    PCU_FLAG_UNSYNCED = 16,
+    /* Instead of the reader: where the files below the mount point lie on the disk (files.c). */
+    PCU_FLAG_FILES = 32
 };
 
 /* How far the workload came after recovery. */
@@ -156,6 +158,22 @@ struct pcu_part {
     uint64_t length;
 };
 static_assert(sizeof(struct pcu_part) == 16, "no padding");
+
+/* The answer of PCU_FLAG_FILES: a file or a folder, its path, and its extents. */
+struct pcu_file {
+    uint32_t mode;    /* as in struct stat: type and permissions */
+    uint32_t path;    /* bytes of the path, relative to the mount point */
+    uint32_t extents;
+    uint32_t reserved;
+};
+static_assert(sizeof(struct pcu_file) == 16, "no padding");
+
+struct pcu_extent {
+    uint64_t disk; /* where it begins on the disk */
+    uint64_t file; /* and in the file */
+    uint64_t length;
+};
+static_assert(sizeof(struct pcu_extent) == 24, "no padding");
 
 /* Ways to the disk that BARE compares.  The engine uses the first. */
 enum pcu_path {

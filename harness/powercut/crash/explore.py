@@ -38,6 +38,8 @@ I64 = npt.NDArray[np.int64]
 _ENDLESS = frozenset({"random-subsets"})
 """Policies that draw states without end."""
 
+_BLOCK = 16  # instants that stay together when they are shuffled
+
 
 class InstantKind(enum.Enum):
     """After which events the power is cut."""
@@ -72,6 +74,13 @@ def events(space: StateSpace, kinds: Sequence[InstantKind]) -> I64:
     instants = np.concatenate(instants_of_kinds)
     instants = instants[instants < _end_ns(space)] + 1
     return np.unique(instants)
+
+
+def in_blocks(instants: I64, seed: int) -> I64:
+    """Neighbours stay together, so that states differ little; blocks come in random order."""
+    blocks = [instants[at : at + _BLOCK] for at in range(0, len(instants), _BLOCK)]
+    order = np.random.default_rng(seed).permutation(len(blocks))
+    return np.concatenate([blocks[i] for i in order]) if blocks else instants
 
 
 def sample(instants: I64, count: int, seed: int) -> I64:

@@ -19,18 +19,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import Any, Final
-
-import numpy as np
+from typing import Final
 
 from powercut import __version__
 from powercut.checkers.judge import confirms
-from powercut.crash.explore import Exploration, InstantKind, events
+from powercut.crash.explore import Exploration, InstantKind, events, in_blocks
 from powercut.crash.states import CrashState, Model
 from powercut.crash.survey import Survey
 from powercut.explore.after import what_can_go_on
 from powercut.explore.clock import BATCH_MAX, Clock, confirmation_s
 from powercut.explore.exposure_agreement import contradictions
+from powercut.explore.file_maps import map_losses
 from powercut.explore.findings import NO_STATE, FindingCollector, torn_within
 from powercut.explore.pool import OneWorker, WorkerPool
 from powercut.explore.raw import RawExploration, RawOptions
@@ -59,7 +58,6 @@ from powercut.store.exploration import ExploreResult, write_exploration
 from powercut.store.packed import has_evidence
 from powercut.store.trial_dir import TrialDir
 
-_BLOCK: Final = 16  # instants that stay together when they are shuffled
 _EVENT_S: Final = 0.2
 
 
@@ -90,14 +88,8 @@ def explore(
     result = run.explore()
     if keep:
         write_exploration(trial, result)
+        map_losses(recorded, result)
     return result
-
-
-def in_blocks(instants: np.ndarray[Any, Any], seed: int) -> np.ndarray[Any, Any]:
-    """Neighbours stay together, so that states differ little; blocks come in random order."""
-    blocks = [instants[at : at + _BLOCK] for at in range(0, len(instants), _BLOCK)]
-    order = np.random.default_rng(seed).permutation(len(blocks))
-    return np.concatenate([blocks[i] for i in order]) if blocks else instants
 
 
 class _Run:

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Final, Protocol
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -15,17 +15,10 @@ from powercut.model.operations import OperationHistory
 from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER, milliseconds
 from powercut.model.verdict import LsnRange
-from powercut.recording.disk_places import Part
+from powercut.recording.disk_places import NamesWrites, Part
 
 _PLACES_MAX: Final = 6
 _NAMED_MAX: Final = 4
-
-
-class NamesWrites(Protocol):
-    """Says what lies where on the disk: `Places`."""
-
-    def parts(self, offset: int, payload: bytes) -> list[Part]:
-        """What the write of `payload` at `offset` (bytes) holds, in order."""
 
 
 def story_of(
@@ -92,16 +85,35 @@ def _last_durable(space: StateSpace, instant: int, acks: I64, places: NamesWrite
 
 
 def _held(space: StateSpace, write: int, places: NamesWrites) -> str:
+    parts = _parts(space, write, places)
+    more = f" and {len(parts) - 1} more places" if len(parts) > 1 else ""
+    return f" ({parts[0]}{more})" if parts else ""
+
+
+def _parts(space: StateSpace, write: int, places: NamesWrites) -> list[Part]:
+    """What a write holds; nothing of a discard or of zeroes."""
     if space.timeline.requests.data_offset[write] < 0:
-        return ""
-    return f" ({_names(space, write, places)[0]})"
-
-
-def _names(space: StateSpace, write: int, places: NamesWrites) -> list[str]:
-    """What a write holds, a name for each of its parts."""
+        return []
     offset = int(space.timeline.requests.offset[write])
-    payload = space.timeline.payload(write).tobytes()
-    return [part.what for part in places.parts(offset, payload)]
+    return places.parts(offset, space.timeline.payload(write).tobytes())
+
+
+@dataclass
+class _Place:
+    """What missing writes have hit: a file between two places of it, or another place."""
+
+    writes: int = 0
+    begin: int | None = None
+    end: int | None = None
+
+    def add(self, part: Part) -> None:
+        if part.at is not None and part.next_at is not None:
+            self.begin = part.at if self.begin is None else min(self.begin, part.at)
+            self.end = part.next_at if self.end is None else max(self.end, part.next_at)
+
+    def told(self, name: str) -> str:
+        where = "" if self.begin is None else f", bytes {self.begin:,} to {self.end:,}"
+        return name + where + (f" ({self.writes:,} writes)" if self.writes > 1 else "")
 
 
 def _missing(
@@ -113,17 +125,20 @@ def _missing(
         why = "what was acknowledged had not been sent to it"
         then = why if acknowledged else "the next one had not been sent to it"
         return f"no write that the disk was given is missing: {then}"
-    found: Counter[str] = Counter()
+    found: dict[str, _Place] = {}
     for write in missing:
-        if space.timeline.requests.data_offset[write] >= 0:
-            found.update(dict.fromkeys(_names(space, write, places), 1))
-    told = [what + (f" ({count:,} writes)" if count > 1 else "") for what, count in
-            found.most_common(_PLACES_MAX)]  # fmt: skip
-    more = len(found) - len(told)
+        parts = _parts(space, write, places)
+        for what in {part.what for part in parts}:
+            found.setdefault(what, _Place()).writes += 1
+        for part in parts:
+            found[part.what].add(part)
+    if not found:
+        return "missing: discards and zeroes"
+    ranked = sorted(found, key=lambda name: (-found[name].writes, name))
+    told = [found[name].told(name) for name in ranked[:_PLACES_MAX]]
+    more = len(ranked) - len(told)
     told += [f"and {more:,} more places"] if more > 0 else []
-    return f"missing writes by what they hold: {', '.join(told)}" if told else (
-        "missing: discards and zeroes"
-    )  # fmt: skip
+    return f"missing writes by what they hold: {'; '.join(told)}"
 
 
 def _before(instant: int, then: int) -> str:

@@ -17,6 +17,7 @@ leads to the bytes (a file system, an image format) is there after a cut, only r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -26,6 +27,7 @@ from powercut.crash.legality import why_illegal
 from powercut.crash.states import Model
 from powercut.crash.survey import FIRST
 from powercut.explore.explorer import explore
+from powercut.explore.file_maps import map_losses
 from powercut.explore.request import Budget, ExploreProgress, ExploreRequest
 from powercut.model.contract import ATOMIC_UNIT
 from powercut.model.errors import DamagedRecording, PowercutError
@@ -179,14 +181,11 @@ def explored(
     spent = seen and ((read_exploration(trial) if again else None) or seen).seconds_in_all
     if not convicted:
         findings += _missing(record, result.commits_acked, states)
+    elif seen is None and not again:
+        _map_cut(trial, record)
     every = [*(record.finding() for record in result.findings), *findings]
     # What a workload was promised that went on after a recovery is no record of this trial.
-    acked = result.commits_acked
-    lost = tuple(
-        LsnRange(span.first, min(span.last, acked))
-        for span in lost_lsns(every)
-        if span.first <= acked
-    )
+    lost = _up_to(result.commits_acked, lost_lsns(every))
     return result.model_copy(
         update={
             "findings": tuple(FindingRecord.of(finding) for finding in every),
@@ -199,6 +198,20 @@ def explored(
             "timings_s": result.timings_s | ({} if spent is None else {"explore": spent}),
         }
     )
+
+
+def _up_to(last: int, lost: tuple[LsnRange, ...]) -> tuple[LsnRange, ...]:
+    """The part of `lost` that ends with `last`."""
+    return tuple(LsnRange(one.first, min(one.last, last)) for one in lost if one.first <= last)
+
+
+def _map_cut(trial: TrialDir, record: TrialRecord) -> None:
+    """Keeps where the files of a program lay at a cut that lost something; its states were not
+    looked at.  Without, the story names fewer writes; the verdict stands.
+    """
+    if isinstance(workload_of(record.parameters), AcksByLines):
+        with suppress(PowercutError):
+            map_losses(open_trial(trial))
 
 
 def _believable(trial: TrialDir, record: TrialRecord) -> bool:

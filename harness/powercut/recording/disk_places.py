@@ -15,7 +15,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 FilesystemName = Literal["", "xfs", "ext4", "btrfs"]
 
@@ -65,11 +65,35 @@ _BTRFS_OWNERS: Final = {
 
 @dataclass(frozen=True)
 class Part:
-    """The bytes `begin` to `end` - 1 of the disk hold `what`."""
+    """The bytes `begin` to `end` - 1 of the disk hold `what`; of a file those from `at` on."""
 
     begin: int
     end: int
     what: str
+    at: int | None = None
+
+    @property
+    def next_at(self) -> int | None:
+        """Where in the file the bytes lie that follow."""
+        return None if self.at is None else self.at + self.end - self.begin
+
+    def within(self, begin: int, end: int) -> Part:
+        """The part of it between two places of the disk; empty if they do not meet."""
+        low, high = max(begin, self.begin), min(end, self.end)
+        at = None if self.at is None else self.at + low - self.begin
+        return Part(low, high, self.what, at)
+
+    def __str__(self) -> str:
+        return (
+            self.what if self.at is None else f"{self.what}, bytes {self.at:,} to {self.next_at:,}"
+        )
+
+
+class NamesWrites(Protocol):
+    """Says what lies where on the disk."""
+
+    def parts(self, offset: int, payload: bytes) -> list[Part]:
+        """What the write of `payload` at `offset` (bytes) holds, in order."""
 
 
 class Places:

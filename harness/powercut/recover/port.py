@@ -35,6 +35,24 @@ class ImageWrite:
     data: npt.NDArray[np.uint8] | None
 
 
+@dataclass(frozen=True)
+class FileExtent:
+    """`length` bytes of a file from `file` on lie on the disk from `disk` on."""
+
+    disk: int
+    file: int
+    length: int
+
+
+@dataclass(frozen=True)
+class FilePlace:
+    """A file or a folder, by its path below the mount point, and where it lies."""
+
+    path: str
+    folder: bool
+    extents: tuple[FileExtent, ...]
+
+
 class RecoveryEngine(Protocol):
     """A sandboxed system that recovers one disk state after the other.
 
@@ -81,6 +99,14 @@ class RecordsRecoveries(Protocol):
         self, writes: Sequence[ImageWrite], *, timeout_s: float
     ) -> tuple[Observation, bytes | None]:
         """As `recover`; also a log as dm-log-writes keeps it, None if the kernel died."""
+
+
+@runtime_checkable
+class MapsFiles(Protocol):
+    """An engine that can tell where the files of a recovered state lie on its disk."""
+
+    def files(self, writes: Sequence[ImageWrite], *, timeout_s: float) -> tuple[FilePlace, ...]:
+        """Of the base image with `writes` laid over it.  Raises HostError."""
 
 
 @runtime_checkable

@@ -17,7 +17,7 @@ from powercut.model.timeline import RequestKind
 from powercut.model.verdict import Difference, LsnRange, Origin, Verdict
 from powercut.paths import command, from_here
 from powercut.recording import state_ref
-from powercut.recording.disk_places import places_of
+from powercut.recording.disk_files import names_of
 from powercut.recording.materialize import cut_state
 from powercut.recording.trial_recording import TrialRecording, open_trial
 from powercut.report import words
@@ -160,7 +160,7 @@ class ProgramCut:
         where = after_cut(at_ms, state.policy, volatile - len(state.survivors), volatile)
         history = recording.promises.requirements
         assert isinstance(history, OperationHistory)
-        places = places_of(recording.base)
+        places = names_of(recording, state.instant)
         found = () if difference is None else _found(difference)
         return (where, *story_of(history, recording.space, state, operations, places), *found)
 

@@ -8,13 +8,15 @@ from typing import Literal
 
 import numpy as np
 
+from powercut.explore.file_maps import keep_file_maps
 from powercut.model.contract import Honour
 from powercut.model.machine import ImageFormat
 from powercut.model.operations import OperationHistory
 from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER
 from powercut.model.verdict import LsnRange, lsn_ranges
-from powercut.recording.disk_places import UNKNOWN, Places, places_of
+from powercut.recording.disk_files import names_of
+from powercut.recording.disk_places import UNKNOWN, NamesWrites, Places, places_of
 from powercut.recording.open_recording import Recording
 from powercut.store.witness import DroppedWrite, WitnessEvent, WitnessPart
 from powercut.wal.record import CHUNK
@@ -32,11 +34,14 @@ def dropped_writes(
     recording: Recording, instant: int, drops: Sequence[tuple[int, int, int]]
 ) -> tuple[DroppedWrite, ...]:
     """The writes of `drops`, given as (write, begin, end), each with all that is known of it."""
-    places = (
-        places_of(recording.base)
-        if recording.image_format is ImageFormat.RAW
-        else Places("", [], unknown=f"{recording.image_format.value} image")
-    )
+    places: NamesWrites
+    if recording.image_format is not ImageFormat.RAW:
+        places = Places("", [], unknown=f"{recording.image_format.value} image")
+    elif recording.known_promises is not None:
+        keep_file_maps(recording, [instant])
+        places = names_of(recording, instant)
+    else:
+        places = places_of(recording.base)
     by_write: dict[int, list[tuple[int, int]]] = {}
     for write, begin, end in drops:
         by_write.setdefault(write, []).append((begin, end))
@@ -48,7 +53,7 @@ def dropped_writes(
 
 def _dropped(
     recording: Recording,
-    places: Places,
+    places: NamesWrites,
     instant: int,
     write: int,
     ranges: tuple[tuple[int, int], ...],
@@ -96,7 +101,7 @@ def why_volatile(recording: Recording, instant: int, write: int) -> str:
 
 
 def parts_of(
-    recording: Recording, places: Places, write: int, ranges: Sequence[tuple[int, int]]
+    recording: Recording, places: NamesWrites, write: int, ranges: Sequence[tuple[int, int]]
 ) -> list[WitnessPart]:
     """What stands in the given ranges of `write`: records where there are any, else by place."""
     timeline = recording.timeline
@@ -108,9 +113,9 @@ def parts_of(
     parts: list[WitnessPart] = []
     for begin, end in ranges:
         for part in named:
-            low, high = max(begin, part.begin), min(end, part.end)
-            if low < high:
-                parts += _with_records(recording, write, low, high, part.what)
+            held = part.within(begin, end)
+            if held.begin < held.end:
+                parts += _with_records(recording, write, held.begin, held.end, str(held))
     if len(parts) > _SHOWN_PARTS:
         rest = parts[_SHOWN_PARTS:]
         more = f"{len(rest)} more stretches"

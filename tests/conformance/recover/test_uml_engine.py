@@ -18,9 +18,10 @@ from powercut.model.errors import HostError
 from powercut.model.failure import Failure
 from powercut.model.observation import Extent
 from powercut.recover.plan import RecoveryPlan
-from powercut.recover.port import ImageWrite
+from powercut.recover.port import FilePlace, ImageWrite
 from powercut.recover.uml.engine import UmlEngine, unavailable
 from powercut.recover.uml.log import log_bytes
+from powercut.wal.record import CHUNK, HEADER
 from powercut.wal.slots import SlotState
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))
@@ -116,6 +117,49 @@ def test_the_view_after_a_recovery_is_the_state_again(disk, engine):
         for a, b in zip(mounted, long, strict=False)
     ), "recovery wrote nothing: the state was not dirty"
     assert engine.recover(long, timeout_s=STATE_S).extents == intact(200)
+
+
+def read_through(disk: np.ndarray, place: FilePlace) -> bytes:
+    """What lies where the file is said to lie."""
+    content = bytearray(max((one.file + one.length for one in place.extents), default=0))
+    for one in place.extents:
+        content[one.file : one.file + one.length] = disk[one.disk : one.disk + one.length].tobytes()
+    return bytes(content)
+
+
+def test_files_lie_where_the_engine_says(disk, engine):
+    _, base, _, long = disk
+    image = np.fromfile(base, dtype=np.uint8)
+    for write in long:
+        image[write.offset : write.offset + write.length] = 0 if write.data is None else write.data
+    places = {place.path: place for place in engine.files(long, timeout_s=STATE_S)}
+    assert places[""].folder
+    assert not places["wal"].folder
+    content = read_through(image, places["wal"])
+    headers = np.frombuffer(content, dtype=np.uint8).reshape(-1, 4096)[:200, :CHUNK]
+    assert np.ascontiguousarray(headers).view(HEADER)["lsn"].ravel().tolist() == [*range(1, 201)]
+    assert engine.recover(long, timeout_s=STATE_S).extents == intact(200)
+
+
+def test_files_of_btrfs_lie_where_its_chunks_do(tmp_path):
+    """btrfs says where files lie in addresses of its own, which are not those of the disk."""
+    tool = shutil.which("mkfs.btrfs", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+    if tool is None:
+        pytest.skip("mkfs.btrfs is not installed")
+    content = np.random.default_rng(5).bytes(300_000)
+    (tmp_path / "root" / "below").mkdir(parents=True)
+    (tmp_path / "root" / "below" / "file").write_bytes(content)
+    base = tmp_path / "base"
+    base.touch()
+    os.truncate(base, 128 << 20)
+    argv = [tool, "-q", "--rootdir", str(tmp_path / "root"), str(base)]
+    subprocess.run(argv, check=True, capture_output=True, timeout=60)
+    with UmlEngine(base, plan("btrfs")) as engine:
+        engine.start(timeout_s=BOOT_S)
+        places = {place.path: place for place in engine.files((), timeout_s=STATE_S)}
+    assert places["below"].folder
+    image = np.fromfile(base, dtype=np.uint8)
+    assert read_through(image, places["below/file"])[: len(content)] == content
 
 
 def test_a_state_that_does_not_mount_says_so_and_the_engine_goes_on(disk, engine):

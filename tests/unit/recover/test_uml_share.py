@@ -5,10 +5,14 @@ import re
 import subprocess
 
 import numpy as np
+import pytest
 
+from powercut.model.errors import HostError
 from powercut.model.observation import Extent
 from powercut.paths import ROOT
+from powercut.recover.port import FileExtent, FilePlace
 from powercut.recover.uml import share as uml_share
+from powercut.recover.uml.files import places_in
 from powercut.recover.uml.share import PAGE, PATCH_DTYPE, After, BarePath, Flag, Share, Step, Verb
 from powercut.wal.slots import SlotState
 
@@ -38,6 +42,11 @@ int main(void)
     fwrite(u.bytes, sizeof u.bytes, 1, stdout);
     fwrite(&patch, sizeof patch, 1, stdout);
     fwrite(&extent, sizeof extent, 1, stdout);
+    struct pcu_file file = {.mode = 0100644, .path = 4, .extents = 1};
+    struct pcu_extent place = {.disk = 8192, .file = 512, .length = 1024};
+    fwrite(&file, sizeof file, 1, stdout);
+    fwrite("a/b\xff", 4, 1, stdout);
+    fwrite(&place, sizeof place, 1, stdout);
     return 0;
 }
 """
@@ -62,7 +71,18 @@ def test_the_page_the_patch_and_the_extent_have_one_layout(tmp_path):
     assert raw[:size] == packed
     patch = np.array([(0x1111, 0x2222, 0x3333)], dtype=PATCH_DTYPE)
     assert raw[size : size + 24] == patch.tobytes()
-    assert raw[size + 24 :] == uml_share.EXTENT_FORMAT.pack(5, 6, 7, SlotState.TORN, 9)
+    extent = uml_share.EXTENT_FORMAT.pack(5, 6, 7, SlotState.TORN, 9)
+    assert raw[size + 24 : size + 24 + len(extent)] == extent
+    listed = raw[size + 24 + len(extent) :]
+    place = FilePlace("a/b\N{REPLACEMENT CHARACTER}", False, (FileExtent(8192, 512, 1024),))
+    assert places_in(memoryview(listed)) == (place,)
+    assert places_in(memoryview(b"")) == ()
+    for cut in range(1, len(listed)):
+        with pytest.raises(HostError, match="list of files"):
+            places_in(memoryview(listed[:cut]))
+    far = listed[:-8] + (1 << 63).to_bytes(8, "little")
+    with pytest.raises(HostError, match="no disk has"):
+        places_in(memoryview(far))
 
 
 def test_requests_land_where_c_looks_for_them(tmp_path):

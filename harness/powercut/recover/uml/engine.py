@@ -29,11 +29,12 @@ from powercut.model.units import SECTOR
 from powercut.paths import WAL_BINARY
 from powercut.recover.order import EngineOrder
 from powercut.recover.plan import GoOn, RecoveryPlan
-from powercut.recover.port import ImageWrite, Reads
+from powercut.recover.port import FilePlace, ImageWrite, Reads
 from powercut.recover.uml.answer import Trouble, observe
 from powercut.recover.uml.boot import UbdDisk, UmlProcess, initramfs, unavailable
 from powercut.recover.uml.configure import plan_text
 from powercut.recover.uml.dialogue import GuestDied, ask, wait_ring
+from powercut.recover.uml.files import places_in
 from powercut.recover.uml.kernel import UmlKernel, host_kernel
 from powercut.recover.uml.log import STEP as LOG_STEP
 from powercut.recover.uml.log import log_bytes
@@ -201,6 +202,14 @@ class UmlEngine(Closing):
         assert self.last is not None
         return observation, self._memory().view(self.last.answer)
 
+    def files(self, writes: Sequence[ImageWrite], *, timeout_s: float) -> tuple[FilePlace, ...]:
+        """Where the files lie after recovery, sorted by path.  Raises HostError if it fails."""
+        observation = self._recover(writes, timeout_s, Flag.FILES)
+        if not observation.complete or not observation.recovered:
+            raise HostError(f"the files of a state cannot be listed: {observation.failure}")
+        assert self.last is not None
+        return places_in(self._memory().view(self.last.answer))
+
     def _recover(self, writes: Sequence[ImageWrite], timeout_s: float, flags: Flag) -> Observation:
         seen = self._ask(writes, timeout_s, flags)
         if seen.recovered and seen.complete:
@@ -335,7 +344,7 @@ class UmlEngine(Closing):
         self._process.clear_console()
         self._reads = None
         rest = self._patch(changed, deadline, keep_last=True)
-        if self._plan.find(GoOn) is not None and Flag.TREE not in flags:
+        if self._plan.find(GoOn) is not None and not flags & (Flag.TREE | Flag.FILES):
             flags |= Flag.AFTER
         answer = self._call(
             Verb.RECOVER, deadline, count=self._put(rest), track=self._granule, flags=flags
@@ -347,7 +356,7 @@ class UmlEngine(Closing):
             answer,
             said,
             program=self._plan.host is not None,
-            tree=Flag.TREE in flags,
+            tree=bool(flags & (Flag.TREE | Flag.FILES)),
         )
         if self._granule:
             begin = answer.answer + answer.after_answer

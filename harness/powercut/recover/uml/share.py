@@ -70,6 +70,7 @@ class Flag(enum.IntFlag):
     LIVE = 4
     TREE = 8
     UNSYNCED = 16
+    FILES = 32
 
 
 class After(enum.IntEnum):

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which file a lost write belongs to: asked of the file system that held it.
+
+A crash state may lack what leads to a file, so it is not asked itself, but the state of the same
+instant in which everything that was issued has survived, and that of the cut.  They are mounted in
+User-Mode Linux, as for a recovery, and the kernel says where each file lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import ExitStack
+from typing import Final
+
+import numpy as np
+
+from powercut.crash.states import CrashState
+from powercut.explore.state_images import StateImages
+from powercut.model.errors import HostError
+from powercut.model.machine import ImageFormat
+from powercut.model.operations import OperationHistory
+from powercut.model.timeline import RequestKind
+from powercut.model.units import NEVER
+from powercut.model.verdict import Verdict
+from powercut.recording.open_recording import Recording
+from powercut.recover.order import EngineOrder
+from powercut.recover.plan import Mount, Read, RecoveryPlan
+from powercut.recover.port import FilePlace, MapsFiles
+from powercut.rig.engines import open_engine, start_engine
+from powercut.store.exploration import ExploreResult
+from powercut.store.file_map import (
+    FileMaps,
+    FilesAt,
+    MappedFile,
+    read_file_maps,
+    write_file_maps,
+)
+
+_ENGINE: Final = "uml"
+_POINT: Final = "/mnt"
+_START_S: Final = 180.0
+_STATE_S: Final = 60.0
+_INSTANTS_MAX: Final = 24
+_FLUSHES: Final = 2
+
+
+def map_losses(recording: Recording, explored: ExploreResult | None = None) -> None:
+    """Keeps the files at the cut and in the states of a program that lose something.
+
+    A map that cannot be had is no fault of the recording's: files.json says why not.
+    """
+    if not isinstance(recording.promises.requirements, OperationHistory):
+        return
+    found = () if explored is None else explored.findings
+    lossy = [one for one in found if one.verdict is Verdict.LOSSY]
+    if lossy or explored is None:
+        instants = [example.instant for one in lossy for example in one.examples if example.id]
+        keep_file_maps(recording, instants)
+
+
+def keep_file_maps(recording: Recording, instants: Iterable[int]) -> None:
+    """Sees to it that files.json has the files at `instants` and at the cut.
+
+    What is there already is not asked again.
+    """
+    if recording.image_format is not ImageFormat.RAW or not recording.filesystem:
+        return
+    known = read_file_maps(recording.directory)
+    maps = {} if known is None else {one.instant: one for one in known.maps}
+    cut = recording.timeline.cut
+    wanted = ([] if cut is None else [int(cut.at)]) + [*instants]
+    wanted += [later for instant in wanted for later in _after_flushes(recording, instant)]
+    missing = [one for one in dict.fromkeys(wanted) if one not in maps][:_INSTANTS_MAX]
+    if not missing:
+        return
+    problem = ""
+    try:
+        maps |= {one.instant: one for one in _ask(recording, missing)}
+    except HostError as error:
+        problem = str(error)
+    ordered = tuple(maps[instant] for instant in sorted(maps))
+    write_file_maps(recording.directory, FileMaps(maps=ordered, problem=problem))
+
+
+def _after_flushes(recording: Recording, instant: int) -> list[int]:
+    """Instants after the next flushes were done: by then a file that is being made has its name."""
+    requests = recording.timeline.requests
+    done = recording.space.completed_ns[requests.kind == RequestKind.FLUSH]
+    cut = recording.timeline.cut
+    end = int(NEVER) if cut is None else int(cut.at)
+    after = np.sort(done[(done >= instant) & (done < end)])
+    return [int(one) + 1 for one in after[:_FLUSHES]]
+
+
+def _ask(recording: Recording, instants: Iterable[int]) -> list[FilesAt]:
+    plan = recording.plan
+    assert plan is not None
+    mount = plan.find(Mount)
+    options = "" if mount is None else mount.options
+    steps = (Mount(recording.filesystem, options, _POINT), Read(("/bin/wal",)))
+    order = EngineOrder(recording.base, RecoveryPlan(steps), recording.system.parameters)
+    images = StateImages(recording.space)
+    found = []
+    with ExitStack() as stack:
+        engine = open_engine(_ENGINE, order)
+        assert isinstance(engine, MapsFiles)
+        start_engine(engine, stack, timeout_s=_START_S)
+        for instant in instants:
+            volatile = tuple(recording.space.volatile(instant).tolist())
+            writes = images.writes(CrashState(instant, volatile))
+            files = engine.files(writes, timeout_s=_STATE_S)
+            found.append(FilesAt(instant=instant, files=tuple(map(_mapped, files))))
+    return found
+
+
+def _mapped(place: FilePlace) -> MappedFile:
+    extents = tuple((one.disk, one.file, one.length) for one in place.extents)
+    return MappedFile(path=place.path, folder=place.folder, extents=extents)

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names writes by the file that they belong to, where files.json says so, else as `Places` does.
+
+A block may belong to one file after the other.  The map of the state's own instant is asked first,
+then those nearest to it: a file that was being made at an instant stands in a later map only.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import replace
+from pathlib import PurePath
+from typing import Final
+
+from powercut.model.operations import OperationHistory
+from powercut.recording.disk_places import Part, Places, places_of
+from powercut.recording.open_recording import Recording
+from powercut.store.file_map import FilesAt, read_file_maps
+from powercut.workload.program.workload import DIR
+
+_ROOT: Final = "the root folder"
+
+_Extent = tuple[int, int, int, str, bool]  # begin and end on the disk, in the file, name, folder
+
+
+class FilePlaces:
+    """The parts of writes by file; `maps` in the order in which they are asked."""
+
+    def __init__(self, places: Places, maps: list[FilesAt], below: str = "") -> None:
+        self.filesystem = places.filesystem
+        self._places = places
+        self._maps = [_sorted(one, below) for one in maps]
+        self._begins = [[extent[0] for extent in extents] for extents in self._maps]
+
+    def parts(self, offset: int, payload: bytes) -> list[Part]:
+        """What the write of `payload` at `offset` (bytes) holds, in order."""
+        parts: list[Part] = []
+        at, end = offset, offset + len(payload)
+        while at < end:
+            found, until = self._at(at, end)
+            if found is not None:
+                parts.append(found)
+            else:
+                parts += self._places.parts(at, payload[at - offset : until - offset])
+            at = until
+        return _merged(parts)
+
+    def _at(self, at: int, end: int) -> tuple[Part | None, int]:
+        """The stretch of a file that begins at `at`, or None and where the next one begins."""
+        nearest = end
+        for extents, begins in zip(self._maps, self._begins, strict=True):
+            index = bisect_right(begins, at) - 1
+            if index >= 0 and at < extents[index][1]:
+                begin, stop, inside, name, folder = extents[index]
+                until = min(stop, nearest)
+                return Part(at, until, name, None if folder else inside + at - begin), until
+            if index + 1 < len(begins):
+                nearest = min(nearest, begins[index + 1])
+        return None, nearest
+
+
+def _sorted(files: FilesAt, below: str) -> list[_Extent]:
+    extents = []
+    for file in files.files:
+        path = file.path.removeprefix(f"{below}/") if below else file.path
+        name = path or _ROOT
+        if file.folder and path:
+            name = f"folder {path}"
+        extents += [
+            (disk, disk + length, inside, name, file.folder)
+            for disk, inside, length in file.extents
+            if length
+        ]
+    return sorted(extents)
+
+
+def _merged(parts: list[Part]) -> list[Part]:
+    merged: list[Part] = []
+    for part in parts:
+        last = merged[-1] if merged else None
+        follows = last is not None and (last.end, last.what) == (part.begin, part.what)
+        if last is not None and follows and last.next_at == part.at:
+            merged[-1] = replace(last, end=part.end)
+        else:
+            merged.append(part)
+    return merged
+
+
+def names_of(recording: Recording, instant: int) -> FilePlaces:
+    """What names the writes of a state at `instant`; a program's paths begin at its own folder.
+
+    Raises DamagedRecording for a files.json that is none.
+    """
+    is_program = isinstance(recording.promises.requirements, OperationHistory)
+    below = PurePath(DIR).name if is_program else ""
+    known = read_file_maps(recording.directory)
+    maps = [] if known is None else sorted(known.maps, key=lambda one: abs(one.instant - instant))
+    return FilePlaces(places_of(recording.base), maps, below)
