@@ -27,8 +27,8 @@ import numpy.typing as npt
 
 from powercut.crash.states import NO_REQUEST, CrashState, StateSpace
 from powercut.model.observation import Observation
-from powercut.recover.port import ImageWrite, Reads
-from powercut.recover.uml.origin import PAGE, Origin
+from powercut.recover.port import ImageWrite, Reads, RecoveryEngine
+from powercut.recover.uml.origin import PAGE, Origin, SharesOrigin
 
 _READ_SETS_MAX: Final = 48
 """Read sets that are compared with; the ones used longest ago are forgotten."""
@@ -82,8 +82,10 @@ def _only(space: StateSpace, write: int) -> CrashState:
 class AnswerCache:
     """Answers of earlier states, by the content of what they depend on."""
 
-    def __init__(self, base: Path) -> None:
-        self._origin = Origin(base)
+    def __init__(self, base: Path, engine: RecoveryEngine | None = None) -> None:
+        """Without an `engine` that shares its disk's content it is kept here, too."""
+        self._origin = engine.origin if isinstance(engine, SharesOrigin) else Origin(base)
+        self._changes = self._origin.watch()
         pages = self._origin.size // PAGE
         self._digest = np.zeros((pages, 2), dtype=np.uint64)  # the base's pages count as 0
         self._whole = np.zeros(2, dtype=np.uint64)
@@ -92,7 +94,8 @@ class AnswerCache:
 
     def advance(self, writes: Sequence[ImageWrite]) -> None:
         """Makes `writes` the current state."""
-        changed = self._origin.advance(writes)
+        self._origin.advance(writes)
+        changed = self._changes.take()
         self._whole -= self._digest[changed].sum(axis=0, dtype=np.uint64)
         content = self._origin.content(changed)
         base = self._origin.base_pages(0, len(self._digest))[changed]

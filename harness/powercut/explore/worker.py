@@ -52,8 +52,7 @@ class LocalWorker(ResourceOwner):
             track_reads=work.prune is Prune.READS,
             shelf=shelf,
         )
-        base = self._recorded.directory.base_image
-        self._decided = AnswerCache(base) if work.prune is not Prune.NOTHING else None
+        self._decided: AnswerCache | None = None
         self._doubts: tuple[str, ...] = ()
         self._short: set[bytes] = set()  # disks that the engine has decided in its shorter way
         self._rerun = random.Random(f"{work.seed}/rerun")
@@ -64,6 +63,8 @@ class LocalWorker(ResourceOwner):
     def _open(self, stack: ExitStack) -> None:
         self._folder = stack.enter_context(scratch())
         stack.enter_context(self._states)
+        if self._work.prune is not Prune.NOTHING:
+            self._decided = AnswerCache(self._recorded.directory.base_image, self._states.engine)
 
     def answer(self, batch: Batch) -> Answers:
         """Does what `batch` asks for."""

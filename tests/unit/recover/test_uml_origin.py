@@ -57,6 +57,26 @@ def test_each_state_is_exactly_base_and_writes_and_the_changed_pages_are_enough(
         assert (guest != before).any(axis=1).sum() == len(changed), "a page was sent in vain"
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_each_who_watches_misses_no_page_however_seldom_it_asks(base, seed):
+    rng = random.Random(seed)
+    pool = [random_write(rng) for _ in range(30)]
+    origin = Origin(base)
+    start = np.frombuffer(base.read_bytes(), dtype=np.uint8).reshape(-1, PAGE)
+    watching = [(origin.watch(), start.copy())]
+    for turn in range(60):
+        writes = [write for write in pool if rng.random() < 0.7]
+        origin.advance(writes)
+        if turn % 20 == 10:  # whoever comes late begins with the base image, too
+            watching.append((origin.watch(), start.copy()))
+        for changes, copy in watching:
+            if rng.random() < 0.3:
+                pages = changes.take()
+                copy[pages] = origin.content(pages)
+                assert copy.tobytes() == plain(base, writes)
+                assert not len(changes.take())
+
+
 def test_an_empty_guest_gets_all_that_is_not_zero(base):
     origin = Origin(base)
     writes = [ImageWrite(6 * PAGE + 512, 512, np.ones(512, dtype=np.uint8))]

@@ -15,6 +15,7 @@ from powercut.model.observation import Observation
 from powercut.recover.native.check import CheckSandbox, unavailable
 from powercut.recover.plan import GoOn, RecoveryPlan
 from powercut.recover.port import ImageWrite, RecordsRecoveries, RecoveryEngine
+from powercut.recover.uml.origin import Origin
 
 SAMPLE: Final = 32
 """One in so many trees is checked in the guest as well, and the first `SAMPLE_FIRST`."""
@@ -24,6 +25,10 @@ SAMPLE_FIRST: Final = 2
 
 class Guest(RecoveryEngine, RecordsRecoveries, Protocol):
     """An engine that can hand over what it has mounted: `UmlEngine`."""
+
+    @property
+    def origin(self) -> Origin:
+        """What stands on its disk."""
 
     @property
     def memory_fd(self) -> int:
@@ -62,6 +67,11 @@ class NativeEngine(Closing):
     def base(self) -> Path:
         """The image under every state; never modified."""
         return self._guest.base
+
+    @property
+    def origin(self) -> Origin:
+        """What stands on the guest's disk."""
+        return self._guest.origin
 
     def close(self) -> None:
         """Ends both."""

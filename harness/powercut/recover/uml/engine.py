@@ -81,6 +81,7 @@ class UmlEngine(Closing):
         usual = {} if plan.host is not None else {"/bin/wal": WAL_BINARY}
         self._programs = usual if programs is None else dict(programs)
         self._origin = Origin(base)
+        self._unsent = self._origin.watch()
         self._memory_mib = memory_mib or _GUEST_MIB + 3 * -(-self._origin.size >> 20)
         self._chunk = chunk_sectors
         self._disk = None if disk_fd is None else UbdDisk(disk_fd, disk_flags)
@@ -105,6 +106,11 @@ class UmlEngine(Closing):
     def base(self) -> Path:
         """The image under every state; never modified."""
         return self._base
+
+    @property
+    def origin(self) -> Origin:
+        """What stands on its disk: the base image with the writes of the last state."""
+        return self._origin
 
     @property
     def pid(self) -> int | None:
@@ -225,19 +231,18 @@ class UmlEngine(Closing):
         return self._ask(writes, timeout_s, flags)
 
     def _ask(self, writes: Sequence[ImageWrite], timeout_s: float, flags: Flag) -> Observation:
-        changed = self._origin.advance(writes)
+        self._origin.advance(writes)
         if self._process is None:
             self.start(timeout_s=timeout_s)
-            changed = changed[:0]
         try:
-            return self._attempt(changed, timeout_s, flags)
+            return self._attempt(timeout_s, flags)
         except (GuestDied, Trouble) as first:
             if isinstance(first, Trouble) and first.lasting:
                 raise HostError(str(first), hint=first.cause.remedy) from first
             self._stop()
         self.start(timeout_s=max(timeout_s, 30.0))
         try:
-            return self._attempt(changed[:0], timeout_s, flags)
+            return self._attempt(timeout_s, flags)
         except GuestDied as dead:
             self._stop()
             self.hung = dead.hung
@@ -319,6 +324,7 @@ class UmlEngine(Closing):
         share = self._memory()
         share.prepare_boot(self._origin.size, self._chunk)
         filled = self._origin.filled()
+        self._unsent.take()  # all of it is sent now
         self._process = UmlProcess(
             self._kernel,
             self._archive,
@@ -338,12 +344,12 @@ class UmlEngine(Closing):
         self._memory().put(text)
         self._checked(Verb.CONFIGURE, deadline, length=len(text))
 
-    def _attempt(self, changed: Pages, timeout_s: float, flags: Flag) -> Observation:
+    def _attempt(self, timeout_s: float, flags: Flag) -> Observation:
         deadline = time.monotonic() + timeout_s
         assert self._process is not None
         self._process.clear_console()
         self._reads = None
-        rest = self._patch(changed, deadline, keep_last=True)
+        rest = self._patch(self._unsent.take(), deadline, keep_last=True)
         if self._plan.find(GoOn) is not None and not flags & (Flag.TREE | Flag.FILES):
             flags |= Flag.AFTER
         answer = self._call(

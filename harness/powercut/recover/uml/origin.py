@@ -12,9 +12,10 @@ from __future__ import annotations
 import mmap
 import operator
 import os
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +28,28 @@ PAGE: Final = 4096
 Pages = npt.NDArray[np.int64]
 
 
+class Changes:
+    """The pages that have changed since somebody last asked, whoever has changed them."""
+
+    def __init__(self, pages: int) -> None:
+        self._mask = np.zeros(pages, dtype=np.bool_)
+
+    def add(self, pages: Pages) -> None:
+        """These have changed."""
+        self._mask[pages] = True
+
+    def take(self) -> Pages:
+        """What has changed, rising; from now on nothing has."""
+        pages = np.flatnonzero(self._mask)
+        self._mask[pages] = False
+        return pages
+
+
 class Origin:
-    """The base image with the writes of the current state, page by page."""
+    """The base image with the writes of the current state, page by page.
+
+    Several may look at one: each has `Changes` of its own.
+    """
 
     def __init__(self, base: Path) -> None:
         size = base.stat().st_size
@@ -47,6 +68,14 @@ class Origin:
         self._writes: list[ImageWrite] = []
         self._first: Pages = np.empty(0, dtype=np.int64)
         self._last: Pages = np.empty(0, dtype=np.int64)
+        self._watched: weakref.WeakSet[Changes] = weakref.WeakSet()
+
+    def watch(self) -> Changes:
+        """What will have changed since the base image, from the current state on."""
+        changes = Changes(len(self._mask))
+        changes.add(self._touched(self._first, self._last))
+        self._watched.add(changes)
+        return changes
 
     def advance(self, writes: Sequence[ImageWrite]) -> Pages:
         """Makes `writes` the current state; returns the pages whose bytes changed, rising.
@@ -54,6 +83,8 @@ class Origin:
         A write that is the same object as one of the state before is taken to be
         unchanged.  Raises ValueError for a write that is not on the disk.
         """
+        if len(writes) == len(self._writes) and all(map(operator.is_, writes, self._writes)):
+            return np.empty(0, dtype=np.int64)
         fresh = list(writes)  # the caller may change the list afterwards, not its elements
         first, last = self._spans(fresh)
         stale_old, stale_new = _differences(self._writes, fresh)
@@ -65,8 +96,10 @@ class Origin:
         self._image[touched] = self._base[touched]
         self._replay(fresh, first, last, touched)
         self._writes, self._first, self._last = fresh, first, last
-        changed = (self._image[touched] != before).any(axis=1)
-        return np.asarray(touched[changed], dtype=np.int64)
+        changed = np.asarray(touched[(self._image[touched] != before).any(axis=1)], dtype=np.int64)
+        for watching in self._watched:
+            watching.add(changed)
+        return changed
 
     def filled(self) -> Pages:
         """The pages that are not all zeroes or may not be: what an empty origin needs."""
@@ -119,6 +152,15 @@ class Origin:
             self._flat[begin:end] = 0
         else:
             self._flat[begin:end] = write.data[begin - write.offset : end - write.offset]
+
+
+@runtime_checkable
+class SharesOrigin(Protocol):
+    """An engine at whose disk others may look, too, instead of keeping it a second time."""
+
+    @property
+    def origin(self) -> Origin:
+        """What stands on its disk: the base image with the writes of the last state."""
 
 
 def _differences(old: list[ImageWrite], new: list[ImageWrite]) -> tuple[Pages, Pages]:
