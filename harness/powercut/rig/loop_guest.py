@@ -20,17 +20,15 @@ but loopback, and it is the user nobody without any capability, to whom DIR belo
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import socket
-import struct
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from powercut.channel.line_sources import StreamSource
 from powercut.closing import Closing
@@ -49,8 +47,6 @@ _KILL_S: Final = 20.0
 _POLL_S: Final = 0.005
 _CONSOLE_LINES: Final = 5
 _CONSOLE_MAX: Final = 1 << 20
-_LOOP_GET_STATUS64: Final = 0x4C05  # linux/loop.h
-_LOOP_INFO64_BYTES: Final = 232
 
 # `read` is the shell's own, so that the number is that of the shell, in the host's /proc.
 _FIRST: Final = """\
@@ -114,8 +110,7 @@ class LoopGuest(Closing):
         self._first: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._pid = 0
-        self.loop = NO_LOOP
-        """The loop device, and the number of the file system in which its file lies."""
+        self.loop: LoopDevice | None = None
         self._verb: subprocess.Popen[bytes] | None = None
         self.console = ""
 
@@ -130,7 +125,6 @@ class LoopGuest(Closing):
         deadline = time.monotonic() + timeout_s
         self._point.mkdir()
         self._fuse = NbdFuse(self._nbd, self._folder, timeout_s=timeout_s)
-        device = self._fuse.path.stat().st_dev
         mount = self._plan.find(Mount)
         assert mount is not None
         self._control, theirs = socket.socketpair()
@@ -144,7 +138,7 @@ class LoopGuest(Closing):
             control = theirs.fileno()
             self._first = spawn(_handing(control, (0, 1), argv), self._log, pass_fds=[control])
         pid, _, node = self._answer(deadline).partition(" ")
-        self._pid, self.loop = int(pid), (node, device)
+        self._pid, self.loop = int(pid), LoopDevice.of(node)
         self.trim_console()
 
     def run(self, argv: tuple[str, ...], *, timeout_s: float) -> int:
@@ -205,8 +199,9 @@ class LoopGuest(Closing):
             self._control = None
         if self._log.exists():
             self.console = self._log.read_text(errors="replace")
-        loop, self.loop = self.loop, NO_LOOP
-        _wait_gone(loop, time.monotonic() + _KILL_S)
+        loop, self.loop = self.loop, None
+        if loop is not None:
+            loop.wait_gone(timeout_s=_KILL_S)
 
     @property
     def console_now(self) -> str:
@@ -229,9 +224,6 @@ class LoopGuest(Closing):
                 raise HostError(f"the disk could not be mounted over a loop device: {said}")
             answer += data
         return answer.decode().strip()
-
-
-NO_LOOP: Final = ("", 0)
 
 
 def _options(mount: Mount) -> str:
@@ -278,31 +270,40 @@ def _sandbox(host: HostRoot, point: Path) -> list[str]:
     return [*argv, "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", "--"]
 
 
-def _wait_gone(loop: tuple[str, int], deadline: float) -> None:
-    node, device = loop
-    while node and is_backed_by(node, device):
-        if time.monotonic() > deadline:
-            raise HostError(
-                f"{node} is still there, though nothing uses it", hint=f"losetup --detach {node}"
-            )
-        time.sleep(_POLL_S)
+@dataclass(frozen=True)
+class LoopDevice:
+    """A loop device in one of its uses, which have numbers since Linux 5.15 (diskseq)."""
+
+    name: str
+    use: str
+
+    @classmethod
+    def of(cls, node: str) -> Self:
+        """The one that has the node /dev/loopN, in its use of now."""
+        name = Path(node).name
+        return cls(name, _first_line(Path(f"/sys/block/{name}/diskseq")))
+
+    @property
+    def there(self) -> bool:
+        """Whether it still is in that use.  Nothing is asked of its file: that may be dead."""
+        backed = bool(_first_line(Path(f"/sys/block/{self.name}/loop/backing_file")))
+        return backed and self.use == _first_line(Path(f"/sys/block/{self.name}/diskseq"))
+
+    def wait_gone(self, *, timeout_s: float) -> None:
+        """Returns once its last user has left it.  Raises HostError."""
+        deadline = time.monotonic() + timeout_s
+        while self.there:
+            if time.monotonic() > deadline:
+                raise HostError(
+                    f"/dev/{self.name} is still there, though nothing uses it",
+                    hint=f"losetup --detach /dev/{self.name}",
+                )
+            time.sleep(_POLL_S)
 
 
-def is_backed_by(node: str, device: int) -> bool:
-    """Whether a loop device is (still) over a file of that file system."""
+def _first_line(path: Path) -> str:
+    """Empty if there is no such file, or nothing in it."""
     try:
-        handle = os.open(node, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        if error.errno in (errno.ENXIO, errno.ENOENT):
-            return False
-        raise
-    try:
-        info = fcntl.ioctl(handle, _LOOP_GET_STATUS64, bytes(_LOOP_INFO64_BYTES))
-    except OSError as error:
-        if error.errno == errno.ENXIO:  # it is over nothing
-            return False
-        raise
-    finally:
-        os.close(handle)
-    (found,) = struct.unpack_from("=Q", info)
-    return bool(found == device)
+        return path.read_text().strip()
+    except OSError:
+        return ""

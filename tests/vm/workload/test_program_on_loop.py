@@ -20,7 +20,7 @@ from powercut.model.verdict import Verdict
 from powercut.paths import CACHE, ROOT
 from powercut.recover.plan import HostRoot, RecoveryPlan
 from powercut.rig import loop_guest
-from powercut.rig.loop_guest import LoopGuest, StreamPair, is_backed_by
+from powercut.rig.loop_guest import LoopDevice, LoopGuest, StreamPair
 
 WHY_NOT = "; ".join(loop_guest.unavailable())
 pytestmark = [pytest.mark.vm, pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)]
@@ -102,7 +102,7 @@ disk, guest, _ = made(Path({str(tmp_path)!r}))
 guest.start(timeout_s=WAIT_S)
 write = "while dd if=/dev/zero of=/mnt/data/f bs=64k count=16 conv=fsync 2>/dev/null; do :; done"
 guest.begin(("/bin/sh", "-c", write))
-print(*guest.loop, flush=True)
+print(guest.loop.name, guest.loop.use, flush=True)
 end = time.monotonic() + WAIT_S
 while disk.statistics().flushes < 20 and time.monotonic() < end:
     time.sleep(0.01)
@@ -113,8 +113,8 @@ os.kill(os.getpid(), signal.SIGKILL)
         stdout=subprocess.PIPE,
     )  # fmt: skip
     assert done.returncode == -9
-    node, device = done.stdout.split()
+    loop = LoopDevice(*done.stdout.split())
     end = time.monotonic() + WAIT_S
-    while is_backed_by(node, int(device)) or traces(tmp_path):
+    while loop.there or traces(tmp_path):
         assert time.monotonic() < end, traces(tmp_path)
         time.sleep(0.02)
