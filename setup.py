@@ -24,7 +24,7 @@ SHIPPED = Path("powercut", "_shipped")
 MAKEFILES = ("workloads", "harness/capture", "harness/rawread", "guests/agent", "guests/uml")
 DATA = ("scenarios", "workloads/examples", "workloads/programs", "docs/schema")
 BUILT = (
-    *("bin/agent", "bin/dmlog", "bin/uml-guard", "bin/uml-init", "bin/wal"),
+    *("bin/agent", "bin/dmlog", "bin/synctrace", "bin/uml-guard", "bin/uml-init", "bin/wal"),
     *("lib/uml-stamp.so", "lib/uml-xstate.so", "libwal-slots.so"),
     *("nbdkit-capture-hangup.so", "nbdkit-capture-plugin.so"),
 )

@@ -42,6 +42,7 @@ COMMANDS = {
     "manual": "powercut.cli.manual:manual",
     "materialize": "powercut.cli.materialize:materialize",
     "minimize": "powercut.cli.minimize:minimize",
+    "mutate-syncs": "powercut.cli.mutate_syncs:mutate_syncs",
     "plan": "powercut.cli.plan:plan",
     "presets": "powercut.cli.presets:presets",
     "probe": "powercut.cli.probe:probe",

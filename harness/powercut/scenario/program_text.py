@@ -6,7 +6,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +15,7 @@ from powercut.scenario.load import Scenario, parse_scenario
 from powercut.scenario.settings import ProgramSettings
 
 _NAME_MAX: Final = 64
+_WITHOUT: Final = "-syncs"
 
 
 @dataclass(frozen=True)
@@ -34,11 +36,18 @@ class RecordOptions:
     budget: str
     state_timeout: float
     deadline: float
+    dropped: Mapping[str, str] = field(default_factory=dict)
+    """Call sites of syncs, each with the name of the cell that is to run without it."""
 
 
 def program_scenario(program: ProgramSettings, options: RecordOptions) -> Scenario:
-    """One cell: `program`, cut once.  Raises UsageError that names the key of what is wrong."""
+    """One cell: `program`, cut once; or one for each sync that is dropped, without controls.
+
+    Raises UsageError that names the key of what is wrong.
+    """
     name = name_of(program.command[0])
+    if options.dropped:
+        name = name[: _NAME_MAX - len(_WITHOUT)].strip("-") + _WITHOUT
     return parse_scenario(_text(name, program, options), Path(program.folder, f"{name}.yaml"))
 
 
@@ -54,8 +63,10 @@ def _text(name: str, program: ProgramSettings, options: RecordOptions) -> str:
     budget = budget if budget.isdecimal() else json.dumps(budget)
     deadline = options.deadline + options.seconds
     said = shlex.join(program.command).replace("\n", " ")
+    syncs = "" if program.syncs == "kept" else f"  syncs: {program.syncs}\n"
+    verb = "mutate-syncs" if options.dropped else "record"
     return f"""\
-# What `powercut record -- {said}` did.  Edit a copy, and run it: powercut run COPY.yaml
+# What `powercut {verb} -- {said}` did.  Edit a copy, and run it: powercut run COPY.yaml
 powercut: 1
 name: {name}
 workload:
@@ -64,7 +75,7 @@ workload:
   folder: {json.dumps(program.folder)}   # where the program starts, and its path begins
   at_most: {options.seconds:g}s
   state_timeout: {options.state_timeout:g}s
-disk: {{size: {json.dumps(options.size)}, atomic_unit: {options.atomic_unit}, model: none}}
+{syncs}disk: {{size: {json.dumps(options.size)}, atomic_unit: {options.atomic_unit}, model: none}}
 filesystem:
   type: {options.filesystem}
   mkfs: {json.dumps(options.mkfs)}
@@ -73,4 +84,15 @@ cut:
   trigger: {{acks: {options.acks}}}   # or so many seconds after it began: {{after: 2s}}
 explore: {{budget: {budget}}}   # crash states to recover, or how long: 5min
 deadline: {deadline:g}s
-"""
+{_cells(options.dropped)}"""
+
+
+def _cells(dropped: Mapping[str, str]) -> str:
+    """A cell for each call site; the program with all its syncs is what vouches for them."""
+    if not dropped:
+        return ""
+    cells = [
+        f"  - {{name: {name}, workload.dropped_sync: {json.dumps(key)}}}\n"
+        for name, key in dropped.items()
+    ]
+    return f"controls: []\ncells:\n{''.join(cells)}"

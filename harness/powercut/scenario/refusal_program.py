@@ -58,6 +58,7 @@ def refusals_of_program(parameters: Parameters) -> Iterator[Reason]:
                 "with `root: host` a program runs in User-Mode Linux, without a virtual machine; "
                 "leave it out",
             )
+    yield from _refusals_of_tracing(program)
     if p.cut.kind is not CutKind.POWER_LOSS:
         yield "cut.kind", "a program is cut by power-loss; leave it out"
     if p.cut.trigger.flushes is not None:
@@ -69,11 +70,18 @@ def refusals_of_program(parameters: Parameters) -> Iterator[Reason]:
         yield "explore.engine", "a program's check runs in User-Mode Linux: leave it out"
 
 
+def _refusals_of_tracing(program: ProgramSettings) -> Iterator[Reason]:
+    if program.dropped_sync and program.syncs != "traced":
+        yield "workload.dropped_sync", "one call site is dropped with `syncs: traced`"
+    if program.syncs == "traced" and program.root != ON_HOST:
+        yield "workload.syncs", "powercut traces the syncs of a program with `root: host` alone"
+
+
 def _refusals_on_loop(p: Parameters, program: ProgramSettings) -> Iterator[Reason]:
     if program.root != ON_HOST:
         yield "workload.where", "`loop` goes with `root: host`"
     if program.syncs != "kept":
-        yield "workload.syncs", "powercut takes no syncs from a program with `where: loop`"
+        yield "workload.syncs", "powercut neither takes nor traces syncs with `where: loop`"
     if ControlKind.NO_SYNC in (p.controls or ()):
         yield "controls", "powercut takes no syncs from a program with `where: loop`"
     for option in p.filesystem.mount:

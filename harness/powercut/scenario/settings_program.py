@@ -108,10 +108,17 @@ class ProgramSettings(Settings):
     """How long it runs at most once it is ready: the power goes then even if so many operations
     as `cut.trigger.acks` says were not acknowledged yet."""
 
-    syncs: Literal["kept", "dropped"] = "kept"
+    syncs: Literal["kept", "dropped", "traced"] = "kept"
     """`dropped`: while it runs its calls that make data durable (fsync, fdatasync, sync, syncfs,
     sync_file_range, msync) succeed and do nothing, in every process of it, as in the control
-    no-sync.  Files opened with O_SYNC or O_DSYNC still sync."""
+    no-sync.  Files opened with O_SYNC or O_DSYNC still sync.  `traced`: it runs under ptrace(2),
+    and the recording says when each of these calls was made, and from where; opening files with
+    O_SYNC or O_DSYNC and writing with RWF_DSYNC are such calls, too.  `powercut audit` then says
+    who asked for each flush."""
+
+    dropped_sync: Annotated[str, Field(pattern=r"^([0-9a-f]{16} [!-~]+)?$")] = ""
+    """With `syncs: traced`: the one call site whose calls succeed and do nothing, as `powercut
+    mutate-syncs` names it: a hash of its stack, and the file."""
 
     state_timeout: Annotated[Duration, Field(gt=0)] = 60 * 10**9
     """What one recovery with the program's `check` may take."""

@@ -17,8 +17,12 @@ from powercut.workload.program.lines import Line, LineKind, lines_of_check, line
 _SHOWN_MAX: Final = 4
 
 
-def history_of(packets: Sequence[Packet], cut_ns: int = int(NEVER)) -> OperationHistory:
+def history_of(
+    packets: Sequence[Packet], cut_ns: int = int(NEVER), *, tracer: str = ""
+) -> OperationHistory:
     """What the program claimed before the cut, and what it attempted at any time.
+
+    `tracer` is the key of the tracer's notes, if one ran the program.
 
     Claims that cannot be are its trouble: an ack of what was never tried or has failed, a second
     ack, a second attempt of what was acknowledged.
@@ -46,6 +50,10 @@ def history_of(packets: Sequence[Packet], cut_ns: int = int(NEVER)) -> Operation
                 acks.setdefault(line.first, line.at_ns)
             case LineKind.FAILED:
                 failed.add(line.first)
+            case LineKind.NOTE if tracer and line.text.startswith(f"{tracer} "):
+                pass
+            case LineKind.NOTE:
+                trouble.append(f"no line of the contract: {f'~ {line.text[:60]}'!r}")
             case _:
                 trouble.append(f"the program says: {line.text}")
     more = len(trouble) - _SHOWN_MAX

@@ -15,6 +15,8 @@ Its `check` says what it finds after a crash:
     x N TEXT     N is there, and wrong
     bad TEXT     the store contradicts itself
 
+What begins with `~` is a note of the tracer (sync_trace.py), if one runs the program.
+
 N is a number from 0 to 2^63 - 1 in decimal digits.  A line is ASCII or UTF-8, ends with a
 newline and has at most 4,096 bytes.  Whatever else comes is a mistake of the program, and makes
 what it says incomplete: never a loss.
@@ -49,10 +51,18 @@ class LineKind(enum.Enum):
     PRESENT = "="
     WRONG = "x"
     BAD = "bad"
+    NOTE = "~"
 
 
 _OF_RUN: Final = frozenset(
-    {LineKind.READY, LineKind.ATTEMPT, LineKind.ACK, LineKind.FAILED, LineKind.TROUBLE}
+    {
+        LineKind.READY,
+        LineKind.ATTEMPT,
+        LineKind.ACK,
+        LineKind.FAILED,
+        LineKind.TROUBLE,
+        LineKind.NOTE,
+    }
 )
 _OF_CHECK: Final = frozenset(
     {LineKind.PRESENT, LineKind.WRONG, LineKind.BAD, LineKind.TROUBLE, LineKind.READY}
@@ -132,7 +142,7 @@ def _parse(raw: bytes, at_ns: int) -> Line | None:
     match kind:
         case LineKind.READY:
             return None if text else Line(kind, at_ns=at_ns)
-        case LineKind.TROUBLE | LineKind.BAD:
+        case LineKind.TROUBLE | LineKind.BAD | LineKind.NOTE:
             return Line(kind, text=text.strip(), at_ns=at_ns)
         case LineKind.WRONG:
             number, _, reason = text.partition(" ")

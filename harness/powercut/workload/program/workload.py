@@ -26,6 +26,7 @@ from powercut.workload.port import (
 )
 from powercut.workload.program.claims import history_of, sighting_of
 from powercut.workload.program.promises import ProgramPromises
+from powercut.workload.program.sync_trace import TRACER, read_trace, traced
 
 DIR: Final = f"{MOUNT_POINT}/data"
 """The program's folder: on the disk under test, in the root that the program sees."""
@@ -87,6 +88,10 @@ class ProgramWorkload:
         return Path(os.path.normpath(Path(self.settings.folder, self.settings.root)))
 
     @property
+    def _traced(self) -> bool:
+        return self.settings.syncs == "traced"
+
+    @property
     def _brought(self) -> Path | None:
         """The program on this host that comes into a root of its own; None if it is there."""
         command = self.settings.command[0]
@@ -111,6 +116,11 @@ class ProgramWorkload:
         program = self._brought or Path(self.executable)
         if self._brought is not None and not program.is_relative_to(self._bring):
             return (f"workload.bring: {self._bring}: {program} does not lie in it",)
+        return self._problems_on_host(program)
+
+    def _problems_on_host(self, program: Path) -> tuple[str, ...]:
+        if self._traced and not TRACER.is_file():
+            return (f"{TRACER} is not built (make -C workloads)",)
         if not Path(self.settings.folder).is_dir():
             return (f"{self.settings.folder}: there is no such folder to start in",)
         if not program.is_file():
@@ -135,7 +145,9 @@ class ProgramWorkload:
         if not self._on_host:
             brought = None if self._brought is None else self._bring
             return RootFiles(self._root, brought, "/", environment)
-        visible = (str(Path(os.path.realpath(program)).parent), folder, str(program.parent))
+        visible = [str(Path(os.path.realpath(program)).parent), folder, str(program.parent)]
+        if self._traced:
+            visible.append(str(TRACER.parent))
         return HostFiles(folder, environment, tuple(dict.fromkeys(visible)))
 
     def preparation(self, run: Run) -> tuple[str, ...]:
@@ -144,9 +156,10 @@ class ProgramWorkload:
         return self.argv("setup")
 
     def writer(self, run: Run) -> tuple[str, ...]:
-        """`run`."""
+        """`run`, under the tracer where its syncs are traced."""
         del run
-        return self.argv("run")
+        argv = self.argv("run")
+        return traced(argv, DIR, self.settings.dropped_sync) if self._traced else argv
 
     def reader(self, run: Run) -> tuple[str, ...]:
         """`check`."""
@@ -169,8 +182,17 @@ class ProgramWorkload:
         return self.settings.model_copy(update={"syncs": "dropped"})
 
     def promises_by_lines(self, packets: Sequence[Packet], cut_ns: int) -> ProgramPromises:
-        """What it claimed before `cut_ns`."""
-        history = history_of(packets, cut_ns)
+        """What it claimed before `cut_ns`.
+
+        Where one call site was to be dropped, nothing follows if the tracer could not do that.
+        """
+        trace = read_trace(packets) if self._traced else None
+        history = history_of(packets, cut_ns, tracer=trace.key if trace else "")
+        if trace and self.settings.dropped_sync:
+            doubts = list(trace.beyond)
+            if not any(call.dropped for call in trace.calls):
+                doubts.append("no call came from the site that was to be dropped")
+            history = replace(history, trouble=(*history.trouble, *doubts))
         stamped = self._on_host and self.settings.where == "uml"
         return ProgramPromises(replace(history, by_receipt=not stamped))
 

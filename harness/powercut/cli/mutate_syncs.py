@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`powercut mutate-syncs -- PROGRAM`: who notices if one sync is missing?"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from powercut.cli.options import json_option, results_option, seed_option
+from powercut.cli.output import console_beside, write_json
+from powercut.cli.program_options import recording_options
+
+if TYPE_CHECKING:
+    from powercut.scenario.program_text import RecordOptions
+
+_EPILOG = (
+    "PROGRAM is one executable with the verbs `setup DIR`, `run DIR` and `check DIR` "
+    "(docs/adding-a-program.md), linked however, in whatever language. Its call sites of fsync, "
+    "fdatasync, sync, syncfs, sync_file_range, msync, of files opened with O_SYNC or O_DSYNC, and "
+    "of pwritev2 with RWF_DSYNC come from a run with all of them; each differs from the others by "
+    "its stack or its file. docs/flush-audit.md says what follows, and what does not."
+)
+
+
+@click.command("mutate-syncs", epilog=_EPILOG, context_settings={"ignore_unknown_options": True})
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- PROGRAM...")
+@click.option(
+    "--test",
+    metavar="COMMAND",
+    default="",
+    help="Your own test of the program. It runs on this host as you would run it, once as it is "
+    "and once without each sync, and notices by an exit status other than 0.",
+)
+@click.option(
+    "--test-timeout",
+    type=click.FloatRange(1, 36000),
+    default=600.0,
+    show_default=True,
+    help="What that may take each time, in seconds.",
+)
+@click.option(
+    "--sites",
+    type=click.IntRange(1, 1000),
+    default=24,
+    show_default=True,
+    help="How many call sites to try at most; those left out are named.",
+)
+@click.option(
+    "--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="Runs at once."
+)
+@recording_options
+@seed_option
+@results_option
+@json_option("the table")
+def mutate_syncs(
+    command: Sequence[str],
+    test: str,
+    test_timeout: float,
+    sites: int,
+    jobs: int,
+    options: RecordOptions,
+    seed: int | None,
+    results: Path,
+    json_file: Path | None,
+) -> int:
+    """Drops one sync of a program at a time, by its call site: does powercut notice, does your
+    own test?
+
+    Exit status: 0 each sync is missed by somebody, 1 one is missed by nobody, or the program
+    loses data as it is; 3 not known of one.
+    """
+    from powercut.campaign.sync_mutants import MutationOptions
+    from powercut.campaign.sync_mutants import mutate_syncs as run
+    from powercut.model.verdict import Verdict
+    from powercut.report.terminal.progress import ProgressView
+    from powercut.report.terminal.sync_mutants import print_sync_mutants
+    from powercut.workload.program.find import find_program
+
+    wanted = MutationOptions(options, tuple(shlex.split(test)), test_timeout, sites, jobs)
+    console = console_beside(json_file)
+    with ProgressView(console) as view:
+        result = run(find_program(command), wanted, seed=seed, results=results, listener=view)
+    print_sync_mutants(console, result)
+    write_json(result.model_dump_json(indent=1), json_file)
+    said = {one.verdict for one in result.mutants}
+    if result.verdict is Verdict.LOSSY or "nobody" in said:
+        return 1
+    return 0 if result.verdict is Verdict.SAFE and said <= _SOMEBODY else 3
+
+
+_SOMEBODY = {"powercut", "test", "powercut and test"}

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of the commands that record anybody's program."""
+
+from __future__ import annotations
+
+import functools
+import shlex
+from collections.abc import Callable
+from typing import Any, Final
+
+import click
+
+_OPTIONS: Final = (
+    click.option(
+        "--filesystem",
+        type=click.Choice(["ext4", "xfs", "btrfs"]),
+        default="ext4",
+        show_default=True,
+        help="What DIR lies on.",
+    ),
+    click.option("--size", default="512MiB", show_default=True, help="Size of the disk."),
+    click.option(
+        "--atomic-unit",
+        type=click.Choice(["1", "512", "4096"]),
+        default="4096",
+        show_default=True,
+        help="Bytes that the disk writes whole or not at all; a write tears at multiples of it.",
+    ),
+    click.option("--mkfs", default="", help="Options for mkfs, in one string."),
+    click.option("--mount", default="", help="Mount options, with commas between them."),
+    click.option(
+        "--acks",
+        type=click.IntRange(1, 1_000_000),
+        default=500,
+        show_default=True,
+        help="Cut after so many acknowledged operations ...",
+    ),
+    click.option(
+        "--seconds",
+        type=click.FloatRange(0.1, 3600),
+        default=10.0,
+        show_default=True,
+        help="... or after so long, whichever comes first.",
+    ),
+    click.option(
+        "--budget",
+        default="64",
+        show_default=True,
+        help="How many crash states to recover, or how long (30s, 5m).",
+    ),
+    click.option(
+        "--state-timeout",
+        type=click.FloatRange(1, 3600),
+        default=60.0,
+        show_default=True,
+        help="What one recovery with its check may take, in seconds.",
+    ),
+    click.option(
+        "--deadline",
+        type=click.FloatRange(1, 3600),
+        default=120.0,
+        show_default=True,
+        help="What `setup`, start, cut and recovery may take together, in seconds.",
+    ),
+)
+
+
+def recording_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator: the options of a recording; the argument is `options`, a RecordOptions."""
+
+    @functools.wraps(command)
+    def taken(
+        *,
+        filesystem: str,
+        size: str,
+        atomic_unit: str,
+        mkfs: str,
+        mount: str,
+        acks: int,
+        seconds: float,
+        budget: str,
+        state_timeout: float,
+        deadline: float,
+        **others: Any,
+    ) -> Any:
+        from powercut.scenario.program_text import RecordOptions
+
+        options = RecordOptions(
+            filesystem, size, int(atomic_unit), tuple(shlex.split(mkfs)), mount, acks, seconds,
+            budget, state_timeout, deadline,
+        )  # fmt: skip
+        return command(options=options, **others)
+
+    for option in reversed(_OPTIONS):
+        taken = option(taken)
+    return taken

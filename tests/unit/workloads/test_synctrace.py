@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tracer of syncs, on this host: every call site of planted programs, and no other."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from powercut.model.operations import Packet
+from powercut.rig.code_names import name_places
+from powercut.workload.program.sync_trace import TRACER, CallSite, SyncTrace, read_trace
+
+SOURCE = Path(__file__).with_name("synctrace_planted.c")
+KNOWN = [
+    ("fsync", "log", 1),
+    ("fsync", "log", 1),
+    ("fdatasync", "log", 3),
+    ("fsync", ".", 1),
+    ("msync", "log", 1),
+    ("open(O_DSYNC)", "part-#", 1),
+    ("pwritev2(RWF_DSYNC)", "part-#", 1),
+    ("fsync", "part-#", 1),
+    ("fsync", "log", 1),
+    ("fsync", "log", 1),
+]
+"""Call, file and how often, in the order of the program."""
+
+KILLED = 137
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("planted")
+    built = {}
+    for name, options in {
+        "dynamic": ["-O2", "-g", "-fomit-frame-pointer"],
+        "static": ["-O2", "-g", "-static"],
+        "stripped": ["-O2", "-s", "-static-pie"],
+        "pointers": ["-O1", "-fno-asynchronous-unwind-tables", "-fno-omit-frame-pointer"],
+    }.items():
+        built[name] = folder / name
+        compiler = ["cc", "-D_GNU_SOURCE", *options, "-o", built[name], SOURCE, "-lpthread"]
+        subprocess.run(compiler, check=True)
+    return built
+
+
+def trace(tmp_path: Path, *argv: str | Path, words: tuple[str, ...] = ()) -> tuple[int, SyncTrace]:
+    """The exit status of a program, and what the tracer noted."""
+    log = tmp_path / "notes"
+    log.unlink(missing_ok=True)
+    command = [
+        TRACER,
+        f"dir={os.path.realpath(tmp_path / 'data')}",
+        f"log={log}",
+        *words,
+        "--",
+        *argv,
+    ]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    (tmp_path / "said").write_text(done.stdout)
+    return done.returncode, read_trace([Packet(0, log.read_bytes())])
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    (tmp_path / "data").mkdir()
+    return tmp_path / "data"
+
+
+def seen(found: SyncTrace) -> list[tuple[str, str, int]]:
+    return [(site.call, site.file, found.count(site.number)) for site in found.sites]
+
+
+@pytest.mark.parametrize("kind", ["dynamic", "static", "stripped", "pointers"])
+def test_each_call_site_is_one(programs, tmp_path, data, kind):
+    status, found = trace(tmp_path, programs[kind], data)
+    assert (status, seen(found), found.beyond) == (7, KNOWN, ())
+    assert all(call.result >= 0 for call in found.calls)
+    assert len({site.stack for site in found.sites}) == len(KNOWN)
+    again = trace(tmp_path, programs[kind], data)[1]
+    assert [site.key for site in again.sites] == [site.key for site in found.sites]
+
+
+@pytest.mark.parametrize("kind", ["dynamic", "static"])
+def test_one_site_is_dropped_and_no_other(programs, tmp_path, data, kind):
+    _, found = trace(tmp_path, programs[kind], data)
+    for site in found.sites:
+        stack, _, path = site.key.partition(" ")
+        status, without = trace(
+            tmp_path, programs[kind], data, words=(f"drop={stack}", f"path={path}")
+        )
+        counts = [count for _, _, count in KNOWN]
+        made = [n * (at != site.number) for at, n in enumerate(counts)]
+        dropped = [n * (at == site.number) for at, n in enumerate(counts)]
+        assert status == 7
+        assert [without.count(one.number) for one in without.sites] == made
+        assert [without.count(one.number, dropped=True) for one in without.sites] == dropped
+        opened = "0" if site.call.startswith("open") else "1"
+        assert (tmp_path / "said").read_text() == opened
+
+
+def test_a_site_has_the_names_of_its_callers(programs, tmp_path, data):
+    _, found = trace(tmp_path, programs["dynamic"], data)
+
+    def names(site: CallSite) -> list[str]:
+        told = name_places((frame.module, frame.address) for frame in site.frames)
+        places = [told.get((one.module, one.address), one.text) for one in site.frames]
+        return [place.partition(" ")[0] for place in places]
+
+    first, second, *_, child = [names(site) for site in found.sites]
+    assert first[1:4] == ["save", "known", "main"]
+    assert second[1:4] == ["save", "known", "main"]
+    assert child[1:4] == ["save", "known", "main"]
+    assert "in_thread" in names(found.sites[8])
+
+
+def test_a_shell_script_is_followed_into_its_commands(tmp_path, data):
+    script = tmp_path / "script"
+    script.write_text(
+        '#!/bin/sh\nfor n in 1 2; do echo $n > "$1/f$n"; sync "$1/f$n"; done\nsync "$1"\n'
+    )
+    script.chmod(0o755)
+    status, found = trace(tmp_path, script, data)
+    assert (status, seen(found)) == (0, [("fsync", "f#", 2), ("fsync", ".", 1)])
+
+
+@pytest.mark.campaign  # builds Go's library
+@pytest.mark.parametrize("go", [tool] if (tool := shutil.which("go")) else [])
+def test_go_is_followed_by_its_frame_pointers(tmp_path, data, go):
+    (tmp_path / "main.go").write_text(
+        'package main\nimport "os"\n'
+        "//go:noinline\nfunc save(f *os.File) { if f.Sync() != nil { panic(1) } }\n"
+        'func main() { f, _ := os.Create(os.Args[1] + "/log"); save(f); save(f)\n'
+        "c := make(chan int); go func() { save(f); c <- 1 }(); <-c }\n"
+    )
+    environment = dict(os.environ, GOCACHE=str(tmp_path / "cache"), GOFLAGS="-mod=mod")
+    argv = [go, "build", "-o", tmp_path / "program", tmp_path / "main.go"]
+    subprocess.run(argv, check=True, env=environment)
+    status, found = trace(tmp_path, tmp_path / "program", data)
+    assert (status, seen(found)) == (0, [("fsync", "log", 1)] * 3)
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "beyond"),
+    [
+        ("untraced", 0, "the program starts a process with CLONE_UNTRACED"),
+        ("filter", 0, "the program has a filter of system calls of its own"),
+        ("ptrace", 0, "the program calls ptrace(2)"),
+        ("ring", 0, ""),
+        ("daemon", 0, ""),
+    ],
+)
+def test_what_would_not_be_followed_is_followed_or_said(
+    programs, tmp_path, data, how, status, beyond
+):
+    ended, found = trace(tmp_path, programs["static"], data, how)
+    assert (ended, seen(found)) == (status, [("fsync", "log", 1)])
+    assert found.beyond == ((beyond,) if beyond else ())
+
+
+def test_who_kills_its_tracer_dies_with_it(programs, tmp_path, data):
+    ended, found = trace(tmp_path, programs["static"], data, "kill")
+    assert ended == -9
+    assert seen(found) == []
+
+
+def test_the_status_is_that_of_the_program(tmp_path, data):
+    assert trace(tmp_path, "sh", "-c", "exit 3")[0] == 3
+    assert trace(tmp_path, "sh", "-c", "kill -9 $$")[0] == KILLED
+    assert trace(tmp_path, data / "none")[0] == 127

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "synctrace.h"
+
+#include <ctype.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/aio_abi.h>
+#include <linux/fs.h>
+#include <linux/seccomp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define HASH_DIGITS 8 /* so many hexadecimal digits in a row are a number, too */
+#define CONTROL_BLOCKS_MAX 4096
+#define SYNCED_WRITE (RWF_DSYNC | RWF_SYNC)
+
+/* The length of the number at the start of `text`: digits, or many hexadecimal ones. */
+static size_t number_length(const char *text)
+{
+    size_t digits = strspn(text, "0123456789"), hex = strspn(text, "0123456789abcdefABCDEF");
+
+    return hex >= HASH_DIGITS && hex > digits ? hex : digits;
+}
+
+/* The path of a file, as sites have it: below `dir`, with # for numbers. */
+static void put_path(struct call *call, const char *path, const char *dir)
+{
+    char plain[PATH_MAX];
+    size_t at = 0, length = dir == NULL ? 0 : strlen(dir);
+
+    if (length > 0 && strncmp(path, dir, length) == 0 &&
+        (path[length] == '/' || path[length] == '\0'))
+        path = path[length] == '\0' ? "." : path + length + 1;
+    while (*path != '\0' && at + 1 < sizeof plain) {
+        size_t number = number_length(path);
+
+        plain[at++] = number > 0 ? '#' : *path;
+        path += number > 0 ? number : 1;
+    }
+    plain[at] = '\0';
+    call->path[0] = '\0';
+    text_escaped(call->path, sizeof call->path, plain);
+}
+
+static void put_descriptor(struct call *call, pid_t task, int fd, const char *dir)
+{
+    char link[64], path[PATH_MAX];
+    ssize_t length;
+
+    snprintf(link, sizeof link, "/proc/%d/fd/%d", task, fd);
+    length = readlink(link, path, sizeof path - 1);
+    if (length <= 0)
+        return;
+    path[length] = '\0';
+    put_path(call, path, dir);
+}
+
+/* The path that a call names, in its own memory. */
+static void put_name(struct call *call, pid_t task, uint64_t address, const char *dir)
+{
+    char path[PATH_MAX] = "";
+    size_t at;
+
+    for (at = 0; at + 1 < sizeof path; at++)
+        if (!memory_read(task, address + at, path + at, 1) || path[at] == '\0')
+            break;
+    path[at] = '\0';
+    if (path[0] != '\0')
+        put_path(call, path, dir);
+}
+
+/* The file that is mapped at `address`. */
+static void put_mapped(struct call *call, pid_t task, uint64_t address, const char *dir)
+{
+    char name[64], line[PATH_MAX + 128], path[PATH_MAX];
+    unsigned long begin, end;
+    FILE *maps;
+
+    snprintf(name, sizeof name, "/proc/%d/maps", task);
+    maps = fopen(name, "re");
+    if (maps == NULL)
+        return;
+    while (fgets(line, sizeof line, maps) != NULL)
+        if (sscanf(line, "%lx-%lx %*s %*s %*s %*s %4095[^\n]", &begin, &end, path) == 3 &&
+            address >= begin && address < end) {
+            put_path(call, path, dir);
+            break;
+        }
+    fclose(maps);
+}
+
+static void take_sync(struct call *call, const char *name)
+{
+    call->kind = CALL_SYNC;
+    call->name = name;
+}
+
+static void take_flags(struct call *call, const char *name, unsigned long long *flags,
+                       unsigned long long clear)
+{
+    call->kind = CALL_FLAGS;
+    call->name = name;
+    call->flags = flags;
+    call->cleared = *flags & ~clear;
+}
+
+static void take_open(struct call *call, unsigned long long *flags)
+{
+    take_flags(call, (*flags & O_SYNC) == O_SYNC ? "open(O_SYNC)" : "open(O_DSYNC)", flags, O_SYNC);
+}
+
+static void take_beyond(struct call *call, const char *why)
+{
+    call->kind = CALL_BEYOND;
+    call->name = why;
+}
+
+/* libaio has syncs of its own: an operation, or flags of a write. */
+static void read_submission(struct call *call, pid_t task, uint64_t count, uint64_t list)
+{
+    struct iocb block;
+    uint64_t address;
+
+    if (count > CONTROL_BLOCKS_MAX)
+        count = CONTROL_BLOCKS_MAX;
+    for (; count > 0; count--, list += sizeof address) {
+        if (!memory_read(task, list, &address, sizeof address) ||
+            !memory_read(task, address, &block, sizeof block))
+            return; /* the call will fail */
+        if (block.aio_lio_opcode == IOCB_CMD_FSYNC || block.aio_lio_opcode == IOCB_CMD_FDSYNC ||
+            (block.aio_rw_flags & SYNCED_WRITE) != 0) {
+            take_beyond(call, "syncs through io_submit(2)");
+            return;
+        }
+    }
+}
+
+static void read_rare(pid_t task, struct user_regs_struct *regs, struct call *call)
+{
+    switch (regs->orig_rax) {
+    case SYS_clone:
+        take_beyond(call, "starts a process with CLONE_UNTRACED");
+        break;
+    case SYS_ptrace:
+        take_beyond(call, "calls ptrace(2)");
+        break;
+    case SYS_seccomp:
+        if (regs->rdi == SECCOMP_SET_MODE_FILTER || regs->rdi == SECCOMP_SET_MODE_STRICT)
+            take_beyond(call, "has a filter of system calls of its own");
+        break;
+    case SYS_prctl:
+        if (regs->rdi == PR_SET_SECCOMP)
+            take_beyond(call, "has a filter of system calls of its own");
+        break;
+    case SYS_io_submit:
+        read_submission(call, task, regs->rsi, regs->rdx);
+        break;
+    default:
+        break;
+    }
+}
+
+void call_read(pid_t task, struct user_regs_struct *regs, bool foreign, const char *dir,
+               struct call *call)
+{
+    memset(call, 0, sizeof *call);
+    strcpy(call->path, "-");
+    if (foreign) {
+        take_beyond(call, "makes system calls of another architecture");
+        return;
+    }
+    switch (regs->orig_rax) {
+    case SYS_fsync:
+        take_sync(call, "fsync");
+        break;
+    case SYS_fdatasync:
+        take_sync(call, "fdatasync");
+        break;
+    case SYS_syncfs:
+        take_sync(call, "syncfs");
+        break;
+    case SYS_sync_file_range:
+        take_sync(call, "sync_file_range");
+        break;
+    case SYS_sync:
+        take_sync(call, "sync");
+        return;
+    case SYS_msync:
+        take_sync(call, "msync");
+        put_mapped(call, task, regs->rdi, dir);
+        return;
+    case SYS_open:
+        take_open(call, &regs->rsi);
+        put_name(call, task, regs->rdi, dir);
+        return;
+    case SYS_openat:
+        take_open(call, &regs->rdx);
+        put_name(call, task, regs->rsi, dir);
+        return;
+    case SYS_open_by_handle_at:
+        take_open(call, &regs->rdx);
+        return;
+    case SYS_pwritev2:
+        take_flags(call, "pwritev2(RWF_DSYNC)", &regs->r9, SYNCED_WRITE);
+        break;
+    default:
+        read_rare(task, regs, call);
+        return;
+    }
+    put_descriptor(call, task, (int)regs->rdi, dir);
+}
+
+bool call_has_name(const char *path, const char *name)
+{
+    const char *slash = strrchr(path, '/');
+
+    return strcmp(name, ".") == 0 || strcmp(slash == NULL ? path : slash + 1, name) == 0;
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * synctrace: runs a program and notes each of its calls that make data durable, with its stack;
+ * or drops those of one call site.
+ *
+ *     synctrace [dir=DIR] [drop=STACK] [path=PATH] [name=NAME] [log=FILE] -- PROGRAM...
+ *
+ * The program runs under ptrace(2); a filter of the kernel (filter.c) stops it at those calls
+ * alone, so that all others cost what they did.  What forks, threads and execs is followed, and
+ * dies with the tracer (PTRACE_O_EXITKILL).  Notes are lines, one write() each, to the descriptor
+ * POWERCUT_FD or to the file LOG:
+ *
+ *     ~ KEY trace 1                              the first; KEY is 16 hexadecimal digits, drawn
+ *     ~ KEY site N STACK CALL PATH FRAME...      call site N, when it is first seen
+ *     ~ KEY begin N THREAD                       the call is about to be made
+ *     ~ KEY end N THREAD RESULT                  it has returned: 0 or more, or -errno
+ *     ~ KEY drop N THREAD                        it was not made, and the program told 0
+ *     ~ KEY beyond TEXT                          something that the tracer does not follow
+ *
+ * Later lines have the KEY of the first, which was written before the program began: what else
+ * begins with `~` is the program's.  STACK is a hash of CALL and FRAMEs.  PATH is of the file, with
+ * `#` for each number in it, below DIR where it lies there; `-` if the call has none.  A FRAME is
+ * MODULE+OFFSET, innermost first: the file, and the address as its symbols have it; of the function
+ * that makes the system call (a C library's has two instructions for it, with threads and without),
+ * then return addresses.  Blanks and what is not ASCII stand as %XX.
+ */
+#ifndef POWERCUT_SYNCTRACE_H
+#define POWERCUT_SYNCTRACE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/user.h>
+
+#define FRAMES_MAX 12
+#define PATH_TEXT 512
+
+/* --- filter.c --- */
+
+#define FILTER_FOREIGN 1 /* the event's message: a call that is numbered in another way */
+
+/* Lets the kernel stop the calling process, and what it becomes, at the calls of calls.c. */
+int filter_begin(void);
+
+/* --- calls.c --- */
+
+enum call_kind {
+    CALL_OTHER,  /* no sync, by its arguments */
+    CALL_SYNC,   /* makes data durable: dropping it is not making it */
+    CALL_FLAGS,  /* opens a file, or writes, such that data is durable: dropping it clears flags */
+    CALL_BEYOND, /* what the tracer cannot see through */
+};
+
+struct call {
+    enum call_kind kind;
+    const char *name;           /* of a sync; why not, of CALL_BEYOND */
+    char path[PATH_TEXT];       /* of the file, normalised and escaped; "-" if none */
+    unsigned long long *flags;  /* of CALL_FLAGS: the register with them, in the caller's copy */
+    unsigned long long cleared; /* ... and its value without them */
+};
+
+/* What the call is that `task` is about to make with `regs`; `dir` as above, or NULL. */
+void call_read(pid_t task, struct user_regs_struct *regs, bool foreign, const char *dir,
+               struct call *call);
+
+/* Whether the last part of the path `path` is `name`; "." stands for any. */
+bool call_has_name(const char *path, const char *name);
+
+/* --- memory.c --- */
+
+/* Reads memory of a task; whether all of it was there. */
+bool memory_read(pid_t task, uint64_t address, void *into, size_t size);
+
+/* Appends `text` to what `into` holds, escaped; what does not fit is left out. */
+void text_escaped(char *into, size_t size, const char *text);
+
+/* --- module.c --- */
+
+struct function; /* the unwinding rules of one */
+
+struct module {
+    char *path;
+    uint64_t device, inode;
+    const uint8_t *file; /* mapped; NULL if it could not be */
+    size_t size;
+    uint64_t frame_address; /* of .eh_frame */
+    const uint8_t *frame;
+    size_t frame_size;
+    struct function *functions; /* sorted, by cfi.c */
+    size_t function_count;
+    struct module *next;
+};
+
+struct place {
+    struct module *module; /* NULL: no file */
+    uint64_t address;      /* as the module's symbols have it */
+    uint64_t function;     /* where its function begins; the same if no rule says */
+};
+
+/* Where `pc` lies in `task`; false if nothing executable is there. */
+bool module_find(pid_t task, uint64_t pc, struct place *place);
+
+/* The task's address space is another one, or gone. */
+void module_forget(pid_t task);
+
+/* --- cfi.c --- */
+
+enum saved { SAVED_NOT, SAVED_AT_CFA, SAVED_AT_RBP };
+
+/* How to get from a frame to its caller's (DWARF 5, section 6.4). */
+struct unwind_rule {
+    bool known;
+    bool last;        /* nobody called it */
+    bool from_rbp;    /* the canonical frame address: rbp + offset, or rsp + offset */
+    bool indirect;    /* ... stands in memory there */
+    int64_t offset;
+    enum saved rbp;   /* where the caller's rbp is */
+    int64_t rbp_offset;
+    uint64_t function; /* where it begins */
+};
+
+/* The rule at `address` of a module. */
+void cfi_rule(struct module *module, uint64_t address, struct unwind_rule *rule);
+
+/* --- stack.c --- */
+
+/* The frames of a task that stopped with `regs`, innermost first; how many. */
+int stack_walk(pid_t task, const struct user_regs_struct *regs, struct place frames[FRAMES_MAX]);
+
+/* --- note.c --- */
+
+/* Opens the channel for notes, and writes the first.  -1 and errno. */
+int note_begin(const char *log);
+/* Writes a note; format without KEY and newline. */
+void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+struct site {
+    int number;
+    uint64_t stack;
+    char path[PATH_TEXT];
+};
+
+/* The site of a call; noted when it is new. */
+const struct site *note_site(const struct call *call, const struct place *frames, int count);
+
+#endif
