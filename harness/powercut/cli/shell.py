@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`powercut shell`: a guest with a crash state mounted, and a prompt on its console."""
+"""`powercut shell`: a crash state mounted, and a prompt: of a program among this host's files, else
+on the console of a guest."""
 
 from __future__ import annotations
 
@@ -22,17 +23,27 @@ from powercut.model.errors import UsageError
     help="Take commands from a pipe or a file; the guest ends with them.",
 )
 def shell(recording: Path, state: str, no_terminal: bool) -> int:
-    """Boots a guest with a crash state mounted, and a prompt on its console."""
+    """Mounts a crash state and gives a prompt in it: in a guest with busybox, or, of a program,
+    in User-Mode Linux among this host's files, with the program and its tools at hand.
+    """
     if not no_terminal and not sys.stdin.isatty():
         raise UsageError(
             "standard input is no terminal",
             hint="--no-terminal takes commands from it all the same",
         )
+    from powercut.recording import program_shell
     from powercut.recording.materialize import open_recording, resolve_state, state_text
     from powercut.recording.shell import LEAVE, open_shell
 
     opened = open_recording(recording)
     chosen = resolve_state(opened, state)
+    if opened.plan is not None and opened.plan.host is not None:
+        echo(f"{opened.title}: {state_text(opened, chosen)}", err=True)
+        commands = sys.stdin.read() if no_terminal else None
+        failure = program_shell.open_program_shell(opened, chosen, commands=commands)
+        if failure:
+            echo(f"THE STATE DOES NOT MOUNT: {failure}", err=True)
+        return 3 if failure else 0
     echo(f"{opened.title}: {state_text(opened, chosen)}\nbooting; {LEAVE}", err=True)
     status = open_shell(opened, chosen)
     return 0 if status == 0 else 3

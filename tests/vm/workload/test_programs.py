@@ -88,10 +88,54 @@ def test_a_rename_without_sync_loses_every_operation_in_some_state(tmp_path):
     assert trial["findings"][0]["kind"] == "lost"
     written = load_scenario(folder / "scenario.yaml").settings.workload
     assert (written.command[1:], written.at_most) == (("unsafe",), 300 * 10**9)
+    a_loss_is_told_with_files(folder, trial)
+    a_shell_has_the_state_and_the_program(folder)
     next(folder.glob("cells/*/*/lines.bin")).write_bytes(b"PCLINES1")
     again = powercut("verify", folder)
     assert again.returncode not in (0, 1)
     assert "lines.bin" in again.stderr
+
+
+def a_loss_is_told_with_files(folder, trial):
+    """Operations by name, the check against what was acknowledged, and the file; no WAL words."""
+    difference = trial["findings"][-1]["difference"]
+    assert difference["missing"]
+    assert difference["complete"]
+    shown = powercut("show", folder).stdout
+    assert "the check misses" in shown
+    assert "What the program's check found after the cut:" in shown
+    for word in ("history.bin", "slot", "LSN", "record "):
+        assert word not in shown
+    # What the program had renamed without a sync was on its way when the power went.
+    names = {file["path"] for one in file_maps(folder) for file in one["files"]}
+    assert any(name.startswith("data/") for name in names)
+
+
+def file_maps(folder):
+    (maps,) = folder.glob("cells/*/*/files.json")
+    return json.loads(maps.read_text())["maps"]
+
+
+def a_shell_has_the_state_and_the_program(folder):
+    """The state's folder, the program's own check, the host's tools; nothing of it is kept."""
+    (cell,) = folder.glob("cells/*/*/lines.bin")
+    before = {path.name: path.read_bytes() for path in cell.parent.glob("*.json")}
+    argv = [sys.executable, "-m", "powercut.cli.main", "shell", str(cell.parent), "cut"]
+    refused = subprocess.run(argv, input="", capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "standard input is no terminal" in refused.stderr
+    check = f"{EXAMPLES / 'rename.py'} unsafe check /mnt/data"
+    commands = f"pwd; ls; echo new > own && cat own\n{check} && echo checked\ntouch /usr/x\n"
+    done = subprocess.run(
+        [*argv, "--no-terminal"],
+        input=commands, capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "/mnt/data"
+    assert {"new", "checked"} <= set(lines)
+    assert "Read-only file system" in done.stdout
+    assert {path.name: path.read_bytes() for path in cell.parent.glob("*.json")} == before
 
 
 def test_a_database_with_honest_settings_and_with_none(tmp_path):

@@ -144,6 +144,14 @@ class UbdDisk:
 
 
 @dataclass(frozen=True)
+class Terminal:
+    """Descriptors that are a person's keyboard and screen: /dev/ttyS2 in the guest."""
+
+    keyboard: int
+    screen: int
+
+
+@dataclass(frozen=True)
 class OutsideDisk:
     """A disk that another process serves, over vhost-user, and who runs on it.
 
@@ -164,6 +172,7 @@ def uml_argv(
     line: int,
     disk: UbdDisk | None = None,
     outside: OutsideDisk | None = None,
+    terminal: Terminal | None = None,
     host_files: bool = False,
 ) -> list[str]:
     """The command line of UML.  Numbers are file descriptors that it inherits.
@@ -196,6 +205,8 @@ def uml_argv(
         argv.append(f"ubd0{disk.flags}=/proc/self/fd/{disk.fd}")
     if outside is not None:
         argv += [f"virtio_uml.device={outside.socket}:{_VIRTIO_BLOCK}", f"ssl1=fd:{outside.lines}"]
+    if terminal is not None:
+        argv.append(f"ssl2=fd:{terminal.keyboard},fd:{terminal.screen}")
     return argv
 
 
@@ -212,6 +223,7 @@ class UmlProcess:
         need: int,
         disk: UbdDisk | None = None,
         outside: OutsideDisk | None = None,
+        terminal: Terminal | None = None,
         host_files: bool = False,
     ) -> None:
         folder = memory_folder(need)
@@ -235,9 +247,10 @@ class UmlProcess:
                 line=line.fileno(),
                 disk=disk,
                 outside=outside,
+                terminal=terminal,
                 host_files=host_files,
             )
-            inherited = [initrd, share, line.fileno(), *([] if disk is None else [disk.fd])]
+            inherited = [initrd, share, line.fileno(), *_passed(disk, terminal)]
             preloaded, environment = str(xstate_library()), {"TMPDIR": str(folder)}
             if outside is not None:
                 inherited.append(outside.lines)
@@ -321,6 +334,12 @@ class UmlProcess:
             self._alive = -1
         self._line.close()
         os.close(self._console)
+
+
+def _passed(disk: UbdDisk | None, terminal: Terminal | None) -> list[int]:
+    """The descriptors of what UML finds open."""
+    keyboard_and_screen = [] if terminal is None else [terminal.keyboard, terminal.screen]
+    return [*([] if disk is None else [disk.fd]), *keyboard_and_screen]
 
 
 def _guard_argv(kernel: UmlKernel, preloaded: str, folder: Path, disk: UbdDisk | None) -> list[str]:

@@ -31,13 +31,12 @@ from powercut.recover.order import EngineOrder
 from powercut.recover.plan import GoOn, RecoveryPlan
 from powercut.recover.port import FilePlace, ImageWrite, Reads
 from powercut.recover.uml.answer import Trouble, observe
-from powercut.recover.uml.boot import UbdDisk, UmlProcess, initramfs, unavailable
+from powercut.recover.uml.boot import Terminal, UbdDisk, UmlProcess, initramfs, unavailable
 from powercut.recover.uml.configure import plan_text
 from powercut.recover.uml.dialogue import GuestDied, ask, wait_ring
 from powercut.recover.uml.files import places_in
 from powercut.recover.uml.kernel import UmlKernel, host_kernel
-from powercut.recover.uml.log import STEP as LOG_STEP
-from powercut.recover.uml.log import log_bytes
+from powercut.recover.uml.log import whole_log
 from powercut.recover.uml.origin import PAGE, Origin, Pages
 from powercut.recover.uml.read_map import ReadMap, read_granule
 from powercut.recover.uml.share import PATCHED_AT, Answer, BarePath, Flag, Share, Step, Verb
@@ -75,11 +74,13 @@ class UmlEngine(Closing):
         disk_fd: int | None = None,
         disk_flags: str = "",
         kernel: UmlKernel | None = None,
+        terminal: Terminal | None = None,
     ) -> None:
+        self._terminal = terminal  # for programs that `execute` starts
         self._base = base
         self._plan = plan
         usual = {} if plan.host is not None else {"/bin/wal": WAL_BINARY}
-        self._programs = usual if programs is None else dict(programs)
+        self._programs = dict(usual if programs is None else programs)
         self._origin = Origin(base)
         self._unsent = self._origin.watch()
         self._memory_mib = memory_mib or _GUEST_MIB + 3 * -(-self._origin.size >> 20)
@@ -202,19 +203,22 @@ class UmlEngine(Closing):
         The archive is good until the next call; None if the tree cannot be had as one, or the
         state was not recovered.  Only for plans on the host's files.
         """
-        observation = self._recover(writes, timeout_s, Flag.TREE)
-        if not observation.complete or not observation.recovered:
-            return observation, None
-        assert self.last is not None
-        return observation, self._memory().view(self.last.answer)
+        return self._handed_over(writes, timeout_s, Flag.TREE)
 
     def files(self, writes: Sequence[ImageWrite], *, timeout_s: float) -> tuple[FilePlace, ...]:
         """Where the files lie after recovery, sorted by path.  Raises HostError if it fails."""
-        observation = self._recover(writes, timeout_s, Flag.FILES)
-        if not observation.complete or not observation.recovered:
+        observation, answer = self._handed_over(writes, timeout_s, Flag.FILES)
+        if answer is None:
             raise HostError(f"the files of a state cannot be listed: {observation.failure}")
-        assert self.last is not None
-        return places_in(self._memory().view(self.last.answer))
+        return places_in(answer)
+
+    def _handed_over(
+        self, writes: Sequence[ImageWrite], timeout_s: float, flag: Flag
+    ) -> tuple[Observation, memoryview | None]:
+        """What is read instead of a log; None if it is not all there."""
+        seen = self._recover(writes, timeout_s, flag)
+        there = seen.complete and seen.recovered
+        return seen, self._memory().view(self.last.answer) if there and self.last else None
 
     def _recover(self, writes: Sequence[ImageWrite], timeout_s: float, flags: Flag) -> Observation:
         seen = self._ask(writes, timeout_s, flags)
@@ -255,17 +259,13 @@ class UmlEngine(Closing):
             ) from trouble
 
     def _log(self, deadline: float) -> bytes:
-        """The log of the last recovery, read until it says that it ends."""
-        parts = bytearray()
-        needed = LOG_STEP
-        while len(parts) < needed:
-            length = min(_SHARE_BYTES, -(-(needed - len(parts)) // LOG_STEP) * LOG_STEP)
-            if len(parts) + length > self._origin.size:
-                raise HostError("a recovery wrote more than the disk is large: not recorded whole")
-            answer = self._checked(Verb.LOG, deadline, offset=len(parts), length=length)
-            parts += self._memory().area[: answer.answer].tobytes()
-            needed = log_bytes(parts)
-        return bytes(parts[:needed])
+        """The log of the last recovery."""
+
+        def read(offset: int, length: int) -> bytes:
+            answer = self._checked(Verb.LOG, deadline, offset=offset, length=length)
+            return self._memory().bytes(answer.answer)
+
+        return whole_log(read, load=_SHARE_BYTES, most=self._origin.size)
 
     def capture(self, *, timeout_s: float) -> tuple[ImageWrite, ...]:
         """What the disk is now, beyond the base: the crash state of a cut at this instant.
@@ -332,6 +332,7 @@ class UmlEngine(Closing):
             memory_mib=self._memory_mib,
             need=(_GUEST_MIB << 20) + 2 * PAGE * len(filled),
             disk=self._disk,
+            terminal=self._terminal,
             host_files=self._plan.host is not None,
         )
         self.boots += 1
@@ -340,8 +341,7 @@ class UmlEngine(Closing):
         self._patch(filled, deadline)
 
     def _configure(self, deadline: float) -> None:
-        text = plan_text(self._plan)
-        self._memory().put(text)
+        self._memory().put(text := plan_text(self._plan))
         self._checked(Verb.CONFIGURE, deadline, length=len(text))
 
     def _attempt(self, timeout_s: float, flags: Flag) -> Observation:

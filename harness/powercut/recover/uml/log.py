@@ -9,6 +9,7 @@ log to fetch.  Whoever reads the log checks it.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Final
 
 from powercut.model.errors import HostError
@@ -21,6 +22,22 @@ _MAGIC: Final = 0x6A736677736872
 _SUPER: Final = struct.Struct("<QQQI")  # magic, version, entries, sector size
 _ENTRY: Final = struct.Struct("<QQQQ")  # sector, sectors, flags, bytes of data
 _DISCARD: Final = 4
+
+
+def whole_log(read: Callable[[int, int], bytes], *, load: int, most: int) -> bytes:
+    """A log, read until it says that it ends; `read` is given an offset and a length.
+
+    `load` bytes are read at once at most, and `most` in all.  Raises HostError.
+    """
+    parts = bytearray()
+    needed = STEP
+    while len(parts) < needed:
+        length = min(load, -(-(needed - len(parts)) // STEP) * STEP)
+        if len(parts) + length > most:
+            raise HostError("a recovery wrote more than the disk is large: not recorded whole")
+        parts += read(len(parts), length)
+        needed = log_bytes(parts)
+    return bytes(parts[:needed])
 
 
 def log_bytes(begin: bytes | bytearray) -> int:

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A shell in the recovered state of a program that runs on this host's files.
+
+The state is mounted in User-Mode Linux as for a recovery.  Around it are the host's own files,
+read-only, so that the program under test and its tools (`psql`, `sqlite3`) are at hand.  What is
+written to the disk is gone afterwards, and the recording is not touched.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from powercut.crash.states import CrashState
+from powercut.model.errors import HostError
+from powercut.recording.open_recording import Recording
+from powercut.recover.plan import HostRoot, Mount, Read, RecoveryPlan
+from powercut.recover.port import ImageWrite
+from powercut.recover.uml.boot import Terminal
+from powercut.recover.uml.engine import UmlEngine
+from powercut.rig.scratch import scratch
+from powercut.workload.program.workload import DIR, ProgramWorkload
+from powercut.workload.table import workload_of
+
+LEAVE: Final = "`exit` leaves"
+_START_S: Final = 180.0
+_STATE_S: Final = 120.0
+_PERSON_S: Final = 7 * 86_400.0
+_NOTHING: Final = "/bin/true"
+_TTY: Final = "/dev/ttyS2"
+_COMMANDS: Final = "commands"
+
+
+def open_program_shell(recording: Recording, state: CrashState, *, commands: str | None) -> str:
+    """Mounts `state` and gives its folder to a person; or runs `commands` there, in a shell.
+
+    Returns why the state does not mount, empty if it does.  Raises HostError if this host cannot
+    do it.
+    """
+    assert recording.plan is not None
+    assert recording.plan.host is not None
+    with scratch() as folder, _screen(interactive=commands is None) as terminal:
+        if commands is not None:
+            (folder / _COMMANDS).write_text(commands)
+        plan = _plan(recording.plan, recording.plan.host, folder)
+        writes = [
+            ImageWrite(one.offset, one.length, one.data)
+            for one in recording.space.image_writes(state)
+        ]
+        with UmlEngine(recording.base, plan, terminal=terminal) as engine:
+            engine.start(timeout_s=_START_S)
+            seen = engine.recover(writes, timeout_s=_STATE_S)
+            if not seen.recovered:
+                return seen.failure
+            engine.mount(timeout_s=_STATE_S)
+            said = _greeting(recording) if commands is None else ""
+            script = folder / _COMMANDS if commands is not None else None
+            engine.execute(_shell(script, said), timeout_s=_PERSON_S)
+    return ""
+
+
+def _plan(recovery: RecoveryPlan, host: HostRoot, folder: Path) -> RecoveryPlan:
+    """The mount of a recovery, with nothing to read, and what a shell wants to know."""
+    mount = recovery.find(Mount)
+    if mount is None:
+        raise HostError("a recording of a program without a file system: a bug in powercut")
+    told = ("POWERCUT_FD=1", f"TERM={os.environ.get('TERM', 'vt100')}", r"PS1=powercut:\w# ")
+    kept = tuple(one for one in host.environment if not one.startswith("POWERCUT_FD="))
+    root = replace(host, environment=(*kept, *told), visible=(*host.visible, str(folder)))
+    return replace(recovery, steps=(mount, Read((_NOTHING,))), host=root)
+
+
+def _greeting(recording: Recording) -> str:
+    """What a person is told who has come in."""
+    workload = workload_of(recording.system.parameters)
+    assert isinstance(workload, ProgramWorkload)
+    check = shlex.join(workload.argv("check"))
+    return (
+        f"Recovered by {recording.filesystem} and mounted: you are in {DIR}. Around it are this "
+        f"host's files, read-only.\nThe program's check:  {check}\nChanges are lost when you "
+        f"leave: {LEAVE}.\n"
+    )
+
+
+def _shell(script: Path | None, greeting: str) -> tuple[str, ...]:
+    """What PID 1 is told to start: a shell of its own session, on the person's terminal."""
+    size = shutil.get_terminal_size()
+    if script is None:
+        shell = "bash --norc --noprofile -i || sh -i"
+        lines = [
+            f"exec <>{_TTY} >&0 2>&1",
+            f"stty sane rows {size.lines} cols {size.columns}",
+            f"printf %s {shlex.quote(greeting)}",
+        ]
+    else:
+        shell = f"sh {shlex.quote(str(script))}"
+        lines = [f"stty raw -echo <{_TTY}", f"exec </dev/null >{_TTY} 2>&1"]
+    # The program's folder is there unless its `setup` made none.
+    lines += [f"cd {DIR} || cd {Path(DIR).parent}", shell, "exit 0"]
+    return ("/usr/bin/setsid", "-w", "/bin/sh", "-c", "\n".join(lines))
+
+
+@contextmanager
+def _screen(*, interactive: bool) -> Iterator[Terminal]:
+    """This process's own terminal; its settings are put back, since the guest is killed."""
+    stdin, stdout = os.dup(0), os.dup(1)
+    before = termios.tcgetattr(stdin) if interactive else None
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    try:
+        yield Terminal(stdin if interactive else nothing, stdout)
+    finally:
+        if before is not None:
+            termios.tcsetattr(stdin, termios.TCSADRAIN, before)
+        for fd in (stdin, stdout, nothing):
+            os.close(fd)
