@@ -32,20 +32,14 @@ from powercut.model.errors import UsageError
 from powercut.model.operations import Packet
 from powercut.model.verdict import Verdict
 from powercut.recording.bound import read_lines
-from powercut.rig.code_names import name_places
+from powercut.rig.sync_sites import named_sites
 from powercut.scenario.program_text import RecordOptions, program_scenario
 from powercut.scenario.settings import ProgramSettings
 from powercut.store.layout import ResultDir
 from powercut.store.results import CellResult, RunResult
-from powercut.store.sync_mutants import (
-    CalledFrom,
-    Noticed,
-    SyncMutant,
-    SyncMutants,
-    SyncSite,
-    WithoutSync,
-)
-from powercut.workload.program.sync_trace import TRACER, CallSite, SyncTrace, read_trace
+from powercut.store.sync_mutants import Noticed, SyncMutant, SyncMutants, WithoutSync
+from powercut.store.sync_site import SyncSite
+from powercut.workload.program.sync_trace import TRACER, SyncTrace, read_trace
 
 STATES_MIN: Final = 32
 """Recovered states below which nothing follows from finding no loss."""
@@ -125,37 +119,16 @@ def _trace_of(run: RunResult, cell: CellResult) -> SyncTrace:
 
 
 def _planned(trace: SyncTrace, sites_max: int) -> tuple[SyncMutant, ...]:
-    names = name_places(
-        (frame.module, frame.address) for site in trace.sites for frame in site.frames
-    )
     planned, tried = [], 0
-    for site in trace.sites:
+    for site in named_sites(trace):
         skipped = ""
         if site.path.startswith("/"):
             skipped = "its file is not on the disk under test"
         elif tried == sites_max:
             skipped = f"only {sites_max} call sites were to be tried"
         tried += not skipped
-        planned.append(SyncMutant(site=_site(site, trace, names), skipped=skipped))
+        planned.append(SyncMutant(site=site, skipped=skipped))
     return tuple(planned)
-
-
-def _site(site: CallSite, trace: SyncTrace, names: dict[tuple[str, int], str]) -> SyncSite:
-    return SyncSite(
-        number=site.number + 1,
-        key=site.key,
-        call=site.call,
-        path=site.file,
-        calls=trace.count(site.number),
-        stack=tuple(
-            CalledFrom(
-                module=frame.module,
-                address=frame.address,
-                name=names.get((frame.module, frame.address), frame.text),
-            )
-            for frame in site.frames
-        ),
-    )
 
 
 def _recorded(

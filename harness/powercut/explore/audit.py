@@ -37,6 +37,7 @@ from powercut.crash.explore import InstantKind, events
 from powercut.crash.exposure import exposure
 from powercut.crash.states import CrashState, StateSpace
 from powercut.crash.survey import spread
+from powercut.explore.audit_callers import callers_of
 from powercut.explore.request import Budget
 from powercut.explore.state_judge import StateJudge
 from powercut.model.errors import HostError
@@ -116,7 +117,7 @@ def audit(
         else _by_states(one, looks.seen.get(one.request))
         for one in before
     ]
-    record = recorded.record
+    record, callers = recorded.record, callers_of(recorded)
     return Audit(
         powercut=__version__,
         scenario=record.scenario,
@@ -125,8 +126,11 @@ def audit(
         counted="record" if evidence else "operation",
         acknowledged=claimed.acked,
         run_ms=round((last_event_ns(timeline) - recorded.start_ns) / 1e6, 3),
-        promises=tuple(audited),
+        promises=tuple(callers.asked(timeline, audited)),
         late=_late(evidence, hang) if evidence else (),
+        sites=callers.sites,
+        unsynced=callers.unsynced,
+        untraced=callers.beyond,
         engine=looks.engine,
         states_from=len(looks.seen),
         states=looks.states,

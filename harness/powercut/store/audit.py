@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from powercut.model.verdict import LsnRange
 from powercut.store.record import Record
+from powercut.store.sync_site import SyncSite
 
 AUDIT_FORMAT: Final = "powercut-audit/1"
 
@@ -38,6 +39,21 @@ class PromiseKind(enum.Enum):
     FUA = "FUA write"
 
 
+class Asker(enum.Enum):
+    """Who asked for a promise, as far as a trace of the program's syncs says."""
+
+    NOT_TRACED = "not traced"
+    BEFORE = "before the program ran"
+    """Mounting, and making its folder."""
+
+    CALL = "a call"
+    """It came and went while a sync of the program was under way."""
+
+    NO_CALL = "no sync of the program's"
+    """No call was under way that it could belong to: the kernel's own, or a write to a file that
+    was opened with O_SYNC or O_DSYNC."""
+
+
 class AuditedPromise(Record):
     """One flush, or one write with FUA, and the disk that ignores just this one."""
 
@@ -58,6 +74,10 @@ class AuditedPromise(Record):
     hanging_bytes: int
     holds: tuple[str, ...]
     """What those writes hold, by the file system's structures: `journal`, `inodes`, ..."""
+
+    asker: Asker = Asker.NOT_TRACED
+    sites: tuple[int, ...] = ()
+    """The numbers of the call sites that asked; of several one did, or each."""
 
     lsns: tuple[LsnRange, ...] = ()
     """Records that are lost without it."""
@@ -110,6 +130,16 @@ class Audit(Record):
 
     late: tuple[LatePromise, ...]
     """What was acknowledged too early as it is, with no promise taken away."""
+
+    sites: tuple[SyncSite, ...] = ()
+    """Where the program asks for its data to be durable; empty if that was not traced."""
+
+    unsynced: tuple[LsnRange, ...] = ()
+    """Operations between whose attempt and acknowledgement no sync of the program was under
+    way."""
+
+    untraced: tuple[str, ...] = ()
+    """What the tracer does not follow, so that more may have asked than it says."""
 
     engine: str = ""
     """What recovered states; empty if none were."""

@@ -10,6 +10,7 @@ import enum
 from typing import Final, Literal
 
 from powercut.store.record import Record
+from powercut.store.sync_site import SyncSite
 from powercut.store.verdict_name import VerdictName
 
 SYNC_MUTANTS_FORMAT: Final = "powercut-sync-mutants/1"
@@ -24,58 +25,6 @@ class Noticed(enum.Enum):
 
     UNKNOWN = "not known"
     """Nothing follows from what was tried, and `why` says why."""
-
-
-class CalledFrom(Record):
-    """One frame of a call's stack."""
-
-    module: str
-    """The file; `[memory]` for code that is in none."""
-
-    address: int
-    """As the module's symbols have it."""
-
-    name: str
-    """Function and line, as far as symbols say; else module and address."""
-
-
-class SyncSite(Record):
-    """Where a program asks for its data to be durable."""
-
-    number: int
-    """From 1, in the order in which they were first seen."""
-
-    key: str
-    """What `workload.dropped_sync` calls it."""
-
-    call: str
-    """The system call."""
-
-    path: str
-    """The file, below the program's folder where it lies there, with # for numbers; empty if the
-    call has none."""
-
-    calls: int
-    """How often it was made in the run with all syncs."""
-
-    stack: tuple[CalledFrom, ...] = ()
-    """Innermost first."""
-
-    @property
-    def caller(self) -> str:
-        """The innermost function that is not the C library's or the language's own."""
-        own = [frame for frame in self.stack[1:] if not _is_library(frame)]
-        chosen = own or self.stack[1:] or self.stack
-        return chosen[0].name if chosen else "?"
-
-
-_LIBRARIES: Final = ("libc.so", "libc-", "libpthread", "ld-linux", "ld-musl")
-_RUNTIMES: Final = ("syscall.", "internal/", "os.(*File)", "runtime.")
-
-
-def _is_library(frame: CalledFrom) -> bool:
-    module = frame.module.rpartition("/")[2]
-    return module.startswith(_LIBRARIES) or frame.name.startswith(_RUNTIMES)
 
 
 class WithoutSync(Record):

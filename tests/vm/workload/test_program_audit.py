@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program of a scenario that syncs once too seldom and once too often: both are named."""
+"""A program of a scenario that syncs once too seldom and once too often: both are named, and where
+it asked."""
 
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from powercut.explore.request import Budget
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.recording.trial_recording import open_trial
 from powercut.recover.uml.engine import unavailable
-from powercut.store.audit import Worth
+from powercut.store.audit import Asker, Worth
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))
 
@@ -40,7 +41,7 @@ powercut: 1
 name: syncs
 description: One sync is missing, one is superfluous.
 controls: none
-workload: {{kind: program, command: ./syncs, at_most: 60s}}
+workload: {{kind: program, command: ./syncs, at_most: 60s, syncs: traced}}
 cut: {{trigger: {{acks: {ALL}}}}}
 explore: {{budget: 60, policies: [durable-only]}}
 cells:
@@ -67,5 +68,10 @@ def test_the_missing_sync_and_the_superfluous_one_are_named(tmp_path):
     # The flush before it ended the first sync of the same operation.
     before = [one for one in audited.promises if one.request < idle.request]
     assert idle.request - before[-1].request == 1
+    (site,) = audited.sites
+    assert (site.call, site.path, site.calls) == ("fsync", "log", ALL)  # one less and one more
+    assert (idle.asker, idle.sites) == (Asker.CALL, (site.number,))
+    assert audited.unsynced == (LsnRange(MISSING, MISSING),)
+    assert audited.untraced == ()
     assert audited.states == 4
     assert audited.undecided == ()

@@ -3,17 +3,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from powercut.model.units import milliseconds
 from powercut.report import words
-from powercut.store.audit import Audit, AuditedPromise, PromiseKind, Worth
+from powercut.store.audit import Asker, Audit, AuditedPromise, PromiseKind, Worth
+from powercut.store.sync_site import SyncSite
+
+_WhoAsked = tuple[Asker, tuple[int, ...]]
 
 _SHOWN: Final = 3
 
@@ -44,6 +48,7 @@ def print_audit(console: Console, audit: Audit) -> None:
             if audit.of(worth):
                 console.print(f"{worth.value}: {_MEANING[worth]}", highlight=False)
         console.print(_by_content(audit))
+        _print_callers(console, audit)
     _print_missing(console, audit)
     _print_examples(console, audit)
     console.print(_states_line(audit), highlight=False)
@@ -99,6 +104,87 @@ def _by_content(audit: Audit) -> Table:
     return table
 
 
+def _print_callers(console: Console, audit: Audit) -> None:
+    """Who asked for what, if the program's syncs were traced; then who asked for nothing needed."""
+    if all(one.asker is Asker.NOT_TRACED for one in audit.promises):
+        if audit.counted == "operation":
+            console.print("who asked: not traced; record it with --trace-syncs", style="dim")
+        return
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("asked by", overflow="fold")
+    for name in ("calls", "all", *(_COLUMN[worth] for worth in Worth), "share"):
+        table.add_column(name, justify="right")
+    sites = {site.number: site for site in audit.sites}
+    for asker, promises in _by_asker(audit).items():
+        counts = [sum(one.worth is worth for one in promises) for worth in Worth]
+        told = [f"{number:,}" if number else "-" for number in counts]
+        calls = f"{sum(sites[number].calls for number in asker[1]):,}" if asker[1] else "-"
+        share = _share(promises, audit)
+        table.add_row(_asker(asker, sites), calls, f"{len(promises):,}", *told, share)
+    for site in audit.sites:
+        if not any(site.number in one.sites for one in audit.promises):
+            blank = [""] * (len(Worth) + 1)
+            table.add_row(
+                _asker((Asker.CALL, (site.number,)), sites), f"{site.calls:,}", "-", *blank
+            )
+    console.print(table)
+    for why in audit.untraced:
+        console.print(f"not traced: {escape(why)}", style="yellow", highlight=False)
+    _print_for_nothing(console, audit, sites)
+
+
+def _by_asker(audit: Audit) -> dict[_WhoAsked, list[AuditedPromise]]:
+    groups: dict[_WhoAsked, list[AuditedPromise]] = {}
+    for one in audit.promises:
+        groups.setdefault((one.asker, one.sites), []).append(one)
+    return dict(sorted(groups.items(), key=lambda item: -len(item[1])))
+
+
+def _asker(asker: _WhoAsked, sites: Mapping[int, SyncSite]) -> Text:
+    kind, numbers = asker
+    if kind is not Asker.CALL:
+        return Text(kind.value)
+    told = Text()
+    for at, number in enumerate(numbers):
+        site = sites[number]
+        told += Text.assemble("\n" * (at > 0), (site.what, "bold"), f"\n{site.caller}")
+    return told
+
+
+def _print_for_nothing(console: Console, audit: Audit, sites: Mapping[int, SyncSite]) -> None:
+    """The sentence that says where time could be saved."""
+    unasked = sum(_is_unasked(one) for one in audit.promises)
+    idle = [
+        one
+        for one in audit.promises
+        if one.worth is Worth.IDLE or (one.worth is Worth.UNSEEN and one.states)
+    ]
+    if unasked:
+        console.print(
+            f"of {words.count(unasked, 'promise')} no state was looked at (--budget)",
+            style="yellow",
+            highlight=False,
+        )
+    if not idle:
+        return
+    groups = _by_asker(audit.model_copy(update={"promises": tuple(idle)}))
+    told = [
+        f"{' or '.join(sites[number].what for number in numbers) or kind.value} ({len(group):,})"
+        for (kind, numbers), group in groups.items()
+    ]
+    console.print(
+        f"{len(idle):,} of {words.count(len(audit.promises), 'promise')} carried nothing in the "
+        f"states looked at: {_share(idle, audit)} of the time in them; they come from "
+        f"{', '.join(told)}",
+        highlight=False,
+    )
+
+
+def _is_unasked(one: AuditedPromise) -> bool:
+    """Whether something hung on it, and no state without it was recovered."""
+    return one.worth is Worth.UNSEEN and not one.states
+
+
 def _print_missing(console: Console, audit: Audit) -> None:
     for late in audit.late[:_SHOWN]:
         end = "nothing made it durable" if late.promise < 0 else (
@@ -111,6 +197,13 @@ def _print_missing(console: Console, audit: Audit) -> None:
         )
     if len(audit.late) > _SHOWN:
         console.print(f"and {len(audit.late) - _SHOWN:,} more like this")
+    if audit.unsynced:
+        console.print(
+            f"a sync is missing: no call of the program was under way between the attempt and the "
+            f"acknowledgement of {audit.counted} {words.ranges(audit.unsynced)}",
+            style="red",
+            highlight=False,
+        )
 
 
 def _print_examples(console: Console, audit: Audit) -> None:

@@ -83,8 +83,7 @@ def _table(result: SyncMutants) -> Table:
 
 
 def _site(one: SyncMutant) -> Text:
-    file = f" {one.site.path}" if one.site.path else ""
-    return Text.assemble((f"{one.site.call}{file}", "bold"), f"\n{one.site.caller}")
+    return Text.assemble((one.site.what, "bold"), f"\n{one.site.caller}")
 
 
 def _noticed(said: WithoutSync | None) -> Text:

@@ -82,9 +82,13 @@ class SyncCall:
 
 @dataclass(frozen=True)
 class SyncTrace:
-    """All calls in the order in which they began, and what the tracer does not follow."""
+    """All calls in the order in which they began, and what the tracer does not follow.
+
+    `begin_ns` is when the tracer began, before the program did.
+    """
 
     key: str
+    begin_ns: int
     sites: tuple[CallSite, ...]
     calls: tuple[SyncCall, ...]
     beyond: tuple[str, ...]
@@ -111,7 +115,7 @@ def trace_of(lines: Sequence[Line]) -> SyncTrace:
     notes = [line for line in lines if line.kind is LineKind.NOTE]
     begin = _BEGIN.fullmatch(notes[0].text) if notes and notes[0] is lines[0] else None
     if begin is None:
-        return SyncTrace("", (), (), ("the tracer did not begin",))
+        return SyncTrace("", int(NEVER), (), (), ("the tracer did not begin",))
     reader = _Reader()
     for line in notes[1:]:
         key, _, text = line.text.partition(" ")
@@ -119,7 +123,8 @@ def trace_of(lines: Sequence[Line]) -> SyncTrace:
             reader.take(text, line.at_ns)
     calls = sorted(reader.calls, key=lambda call: call.begin_ns)
     beyond = tuple(dict.fromkeys(reader.beyond))
-    return SyncTrace(begin.group(1), tuple(reader.sites), tuple(calls), beyond)
+    sites = tuple(reader.sites)
+    return SyncTrace(begin.group(1), notes[0].at_ns, sites, tuple(calls), beyond)
 
 
 class _Reader:

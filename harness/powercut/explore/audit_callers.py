@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who asked for each flush: the syncs of a program, on the clock of the disk's log.
+
+The tracer says when a call begins, before it is made, and when it has returned, before the program
+goes on.  So a flush that a call waits for is submitted and completed between the two, and:
+
+1. A flush that fits into one call is that call's.  A journal that a thread of the kernel commits
+   for the call is counted so, too.
+2. A flush that fits into calls of several threads is one of theirs, or all of theirs: they are
+   named together.
+3. A flush that fits into none is nobody's: the kernel's own (its timers, writeback), or of a write
+   to a file that was opened with O_SYNC or O_DSYNC, of which the tracer sees the opening alone.
+4. What was submitted before the tracer began comes from mounting and making the folder.
+
+An operation is *unsynced* if no call was under way at any time between its attempt and its
+acknowledgement: then nothing can have made it durable by request.  With files opened with O_SYNC or
+O_DSYNC that cannot be said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from powercut.model.operations import OperationHistory
+from powercut.model.timeline import Timeline
+from powercut.model.verdict import LsnRange, lsn_ranges
+from powercut.recording.bound import read_lines
+from powercut.recording.trial_recording import TrialRecording
+from powercut.rig.sync_sites import named_sites
+from powercut.scenario.settings import ProgramSettings
+from powercut.store.audit import Asker, AuditedPromise
+from powercut.store.sync_site import SyncSite
+from powercut.workload.program.sync_trace import SyncCall, SyncTrace, read_trace
+
+I64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Callers:
+    """Who asked in one recording; empty if its syncs were not traced."""
+
+    sites: tuple[SyncSite, ...] = ()
+    unsynced: tuple[LsnRange, ...] = ()
+    beyond: tuple[str, ...] = ()
+    trace: SyncTrace | None = None
+
+    def asked(self, timeline: Timeline, audited: Sequence[AuditedPromise]) -> list[AuditedPromise]:
+        """The promises, each with who asked for it."""
+        if self.trace is None:
+            return list(audited)
+        requests = timeline.requests
+        windows = _Windows(self.trace)
+        return [
+            one.model_copy(
+                update=windows.asker(
+                    int(requests.submitted_ns[one.request]), int(requests.completed_ns[one.request])
+                )
+            )
+            for one in audited
+        ]
+
+
+def callers_of(recorded: TrialRecording) -> Callers:
+    """What the trace of a recording says."""
+    settings = recorded.parameters.workload
+    if not isinstance(settings, ProgramSettings) or settings.syncs != "traced":
+        return Callers()
+    trace = read_trace(read_lines(recorded.directory))
+    history = recorded.promises.requirements
+    assert isinstance(history, OperationHistory)
+    return Callers(named_sites(trace), unsynced(trace, history), trace.beyond, trace)
+
+
+def unsynced(trace: SyncTrace, history: OperationHistory) -> tuple[LsnRange, ...]:
+    """The operations that were acknowledged without any sync, by the module's words."""
+    if trace.beyond or any(site.call.startswith("open(") for site in trace.sites):
+        return ()
+    windows = _Windows(trace)
+    attempt_ns = dict(zip(history.attempted.tolist(), history.attempt_ns.tolist(), strict=True))
+    return lsn_ranges(
+        operation
+        for operation, ack_ns in zip(history.acked.tolist(), history.ack_ns.tolist(), strict=True)
+        if not windows.any_between(attempt_ns[operation], ack_ns)
+    )
+
+
+class _Windows:
+    """The calls that were made, by when they began."""
+
+    def __init__(self, trace: SyncTrace) -> None:
+        self._trace = trace
+        self._calls = [call for call in trace.calls if not call.dropped]
+        self._begin: I64 = np.array([call.begin_ns for call in self._calls], dtype=np.int64)
+        self._end: I64 = np.array([call.end_ns for call in self._calls], dtype=np.int64)
+
+    def asker(self, submitted_ns: int, completed_ns: int) -> dict[str, object]:
+        """The fields of a promise that say who asked for it."""
+        if submitted_ns < self._trace.begin_ns:
+            return {"asker": Asker.BEFORE}
+        within = np.flatnonzero((self._begin <= submitted_ns) & (self._end >= completed_ns))
+        calls: list[SyncCall] = [self._calls[at] for at in within.tolist()]
+        sites = tuple(sorted({call.site + 1 for call in calls}))
+        return {"asker": Asker.CALL if sites else Asker.NO_CALL, "sites": sites}
+
+    def any_between(self, from_ns: int, until_ns: int) -> bool:
+        """Whether some call was under way in that time."""
+        return bool(np.any((self._begin <= until_ns) & (self._end >= from_ns)))

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who asked for a flush, by the windows of calls; and what was acknowledged without any."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from powercut.explore.audit_callers import Callers, unsynced
+from powercut.model.operations import OperationHistory
+from powercut.model.units import NEVER
+from powercut.model.verdict import LsnRange
+from powercut.store.audit import Asker, AuditedPromise, PromiseKind, Worth
+from powercut.workload.program.sync_trace import CallSite, SyncCall, SyncTrace
+
+FSYNC = CallSite(0, "a" * 16, "fsync", "log")
+OTHER = CallSite(1, "b" * 16, "fdatasync", "other")
+OPENED = CallSite(2, "c" * 16, "open(O_DSYNC)", "wal")
+
+
+class _Requests:
+    """One flush; of a timeline only these two are asked."""
+
+    def __init__(self, submitted_ns: int, completed_ns: int) -> None:
+        self.submitted_ns = np.array([submitted_ns])
+        self.completed_ns = np.array([completed_ns])
+
+
+class _Timeline:
+    def __init__(self, *instants: int) -> None:
+        self.requests = _Requests(*instants)
+
+
+def trace(*calls: SyncCall, sites=(FSYNC, OTHER), beyond=()) -> SyncTrace:
+    return SyncTrace("k", 50, tuple(sites), tuple(calls), tuple(beyond))
+
+
+def asked(found: SyncTrace, submitted_ns: int, completed_ns: int):
+    promise = AuditedPromise(
+        request=0, kind=PromiseKind.FLUSH, at_ms=0, took_us=1, worth=Worth.UNSEEN, hanging=1,
+        hanging_bytes=1, holds=(),
+    )  # fmt: skip
+    timeline = _Timeline(submitted_ns, completed_ns)
+    (one,) = Callers(trace=found).asked(timeline, [promise])  # type: ignore[arg-type]  # as above
+    return one.asker, one.sites
+
+
+@pytest.mark.parametrize(
+    ("instants", "asker", "sites"),
+    [
+        ((100, 200), Asker.CALL, (1,)),
+        ((120, 180), Asker.CALL, (1,)),
+        ((99, 150), Asker.NO_CALL, ()),  # begun before the call
+        ((150, 201), Asker.NO_CALL, ()),  # the call did not wait for it
+        ((40, 45), Asker.BEFORE, ()),
+        ((250, 260), Asker.NO_CALL, ()),
+        ((320, 330), Asker.CALL, (1, 2)),  # two threads wait
+        ((310, 312), Asker.CALL, (1,)),
+        ((600, 900), Asker.CALL, (2,)),  # the cut came first
+        ((450, 460), Asker.NO_CALL, ()),  # dropped: it was not made
+    ],
+)
+def test_a_flush_is_of_the_calls_into_which_it_fits(instants, asker, sites):
+    found = trace(
+        SyncCall(0, 7, 100, 200), SyncCall(0, 7, 300, 400), SyncCall(1, 8, 315, 500 - 60),
+        SyncCall(0, 7, 445, 470, dropped=True), SyncCall(1, 8, 550, int(NEVER)),
+    )  # fmt: skip
+    assert asked(found, *instants) == (asker, sites)
+
+
+def history(*claims: tuple[int, int, int]) -> OperationHistory:
+    """Operation, attempt, ack."""
+    operations, attempts, acks = (np.array(column, dtype=np.int64) for column in zip(*claims))  # noqa: B905  # columns
+    return OperationHistory(operations, attempts, operations, acks)
+
+
+def test_an_operation_without_any_call_in_its_time_is_unsynced():
+    claims = history((1, 90, 210), (2, 220, 230), (3, 240, 320), (4, 410, 420))
+    calls = (SyncCall(0, 7, 100, 200), SyncCall(1, 8, 300, 400))
+    assert unsynced(trace(*calls), claims) == (LsnRange(2, 2), LsnRange(4, 4))
+
+
+def test_nothing_is_said_where_the_tracer_does_not_see_all():
+    claims = history((1, 10, 20))
+    assert unsynced(trace(), claims) == (LsnRange(1, 1),)
+    assert unsynced(trace(beyond=["syncs through io_submit(2)"]), claims) == ()
+    assert unsynced(trace(sites=[FSYNC, OPENED]), claims) == ()
