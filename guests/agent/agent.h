@@ -108,11 +108,18 @@ bool root_mount(const char *serial, const char *type);
 
 /* Where a child lives: the agent's own root, without an environment and with the port as fd 3; or
  * AGENT_ROOT, where it starts in `folder`, and fd 3 is the port for lines. */
+struct enough {
+    unsigned long acks, ms;
+};
 struct place {
     const char *folder;
     char *const *environment;
-    bool unsynced; /* its calls to sync succeed and do nothing */
+    bool unsynced;               /* its calls to sync succeed and do nothing */
+    const struct enough *enough; /* it is ended after so many acks, or so long; NULL: it is not */
 };
+
+/* acks.c: runs a program until it has acknowledged enough; its exit status, or 0 for enough. */
+int acks_run(char *const argv[], char *const environment[], int port, const struct enough *enough);
 
 /* child.c: one child at a time. */
 bool child_run(char *const argv[], const struct place *place, int *status);

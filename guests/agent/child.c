@@ -74,8 +74,13 @@ static _Noreturn void child_become(char *const argv[], const struct place *place
     if (null > CHILD_PORT)
         close(null);
     if (!place || (chroot(AGENT_ROOT) == 0 && chdir(place->folder) == 0 &&
-                   (!place->unsynced || unsynced_begin() == 0)))
+                   (!place->unsynced || unsynced_begin() == 0))) {
+        if (place && place->enough) {
+            close(report);
+            _exit(acks_run(argv, place->environment, port, place->enough));
+        }
         execve(argv[0], argv, place ? place->environment : environ);
+    }
     int error = errno;
     if (write(report, &error, sizeof error) < 0)
         _exit(126);

@@ -13,11 +13,13 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "../common/mount_options.h"
 
 #define DEVICE_TIMEOUT_MS 10000
+#define FULL_BYTES (1u << 20) /* room below which a program may fail for the lack of it */
 
 typedef bool verb_function(const struct command *command, int *status);
 
@@ -73,27 +75,42 @@ static bool verb_root(const struct command *command, int *status)
 }
 
 /* FOLDER COUNT NAME=VALUE... PATH ARG... */
-static bool run_program(const struct command *command, bool unsynced, int *status)
+static bool run_program(const struct command *command, int at, struct place place, int *status)
 {
     char *environment[AGENT_ARGUMENTS_MAX + 1] = {NULL};
-    int count = atoi(command->argv[2]);
+    int count = atoi(command->argv[at + 1]);
 
-    if (count < 0 || count > command->argc - 4)
-        return failed(EINVAL, "%s with %s variables in %d words", command->argv[0], command->argv[2],
+    if (count < 0 || count > command->argc - at - 3)
+        return failed(EINVAL, "%s with %s variables in %d words", command->argv[0], command->argv[at + 1],
                       command->argc);
-    memcpy(environment, command->argv + 3, (size_t)count * sizeof *environment);
-    struct place place = {command->argv[1], environment, unsynced};
-    return child_run(command->argv + 3 + count, &place, status);
+    memcpy(environment, command->argv + at + 2, (size_t)count * sizeof *environment);
+    place.folder = command->argv[at];
+    place.environment = environment;
+    return child_run(command->argv + at + 2 + count, &place, status);
 }
 
 static bool verb_program(const struct command *command, int *status)
 {
-    return run_program(command, false, status);
+    return run_program(command, 1, (struct place){0}, status);
 }
 
 static bool verb_unsynced(const struct command *command, int *status)
 {
-    return run_program(command, true, status);
+    return run_program(command, 1, (struct place){.unsynced = true}, status);
+}
+
+/* acks COUNT MILLISECONDS POINT and the words of `program`; POINT is where its data are. */
+static bool verb_acks(const struct command *command, int *status)
+{
+    struct enough enough = {strtoul(command->argv[1], NULL, 10), strtoul(command->argv[2], NULL, 10)};
+    struct statvfs room;
+
+    if (!run_program(command, 4, (struct place){.enough = &enough}, status))
+        return false;
+    if (*status && statvfs(command->argv[3], &room) == 0 &&
+        (uint64_t)room.f_bavail * room.f_frsize < FULL_BYTES)
+        return failed(ENOSPC, "find room on %s", command->argv[3]);
+    return true;
 }
 
 static bool verb_mkdir(const struct command *command, int *status)
@@ -204,6 +221,7 @@ static const struct verb {
     {"exec", 1, AGENT_ARGUMENTS_MAX, verb_exec},
     {"root", 2, 2, verb_root},
     {"program", 3, AGENT_ARGUMENTS_MAX, verb_program},
+    {"acks", 6, AGENT_ARGUMENTS_MAX, verb_acks},
     {"unsynced", 3, AGENT_ARGUMENTS_MAX, verb_unsynced},
     {"mkdir", 1, 1, verb_mkdir},
     {"write", 2, 2, verb_write},

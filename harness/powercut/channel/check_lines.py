@@ -9,21 +9,23 @@ from pathlib import Path
 from typing import Final, Self
 
 from powercut.channel.lines import END_OF_LINES, GUEST_PORT
-from powercut.channel.listener import connect_unix
+from powercut.channel.listener import connect_unix, shut_down
 from powercut.closing import Closing
 from powercut.model.errors import DeadlineExceeded, HostError
 
 _RECEIVE_BYTES: Final = 1 << 20
 _SAID_MAX: Final = 64 << 20
+_CLOSE_S: Final = 20.0
 
 
 class CheckLines(Closing):
-    """What one check in a guest says, up to the end that its agent tells."""
+    """What programs in a guest say one after the other, each up to the end that its agent tells."""
 
     def __init__(self, port: socket.socket) -> None:
         self._port = port
         self._said = b""
-        self._ended = False
+        self._changed = threading.Condition()
+        self._hung_up = False
         self._thread = threading.Thread(target=self._receive, name="check lines", daemon=True)
         self._thread.start()
 
@@ -35,22 +37,34 @@ class CheckLines(Closing):
     def _receive(self) -> None:
         try:
             while len(self._said) < _SAID_MAX and (data := self._port.recv(_RECEIVE_BYTES)):
-                self._said += data
-                if self._said.endswith(END_OF_LINES):
-                    self._ended = True
-                    return
+                with self._changed:
+                    self._said += data
+                    self._changed.notify()
         except OSError:
-            return  # the guest is gone, and whoever waits hears that there was no end
+            pass  # the guest is gone, and whoever waits hears that there was no end
+        with self._changed:
+            self._hung_up = True
+            self._changed.notify()
 
     def wait_end(self, timeout_s: float) -> bytes:
-        """All of it.  Raises HostError if the end did not come, DeadlineExceeded."""
-        self._thread.join(max(timeout_s, 0.0))
-        if self._thread.is_alive():
-            raise DeadlineExceeded("the end of what the check said did not come in time")
-        if not self._ended:
-            raise HostError("what the check said has no end")
-        return self._said.removesuffix(END_OF_LINES)
+        """All that the program has said which has ended now.
+
+        The next one must not be started before.  Raises HostError if the end did not come,
+        DeadlineExceeded.
+        """
+        with self._changed:
+            if not self._changed.wait_for(self._is_over, max(timeout_s, 0.0)):
+                raise DeadlineExceeded("the end of what the check said did not come in time")
+            if not self._said.endswith(END_OF_LINES):
+                raise HostError("what the check said has no end")
+            said, self._said = self._said, b""
+        return said.removesuffix(END_OF_LINES)
+
+    def _is_over(self) -> bool:
+        return self._hung_up or self._said.endswith(END_OF_LINES)
 
     def close(self) -> None:
         """Hangs up; idempotent."""
+        shut_down(self._port)
+        self._thread.join(_CLOSE_S)
         self._port.close()

@@ -43,6 +43,9 @@ def going_on(
     if plan.host is not None and how.environment:
         told = replace(plan.host, environment=(*plan.host.environment, *how.environment))
         plan = replace(plan, host=told)
+    if plan.root is not None and how.environment:
+        root = replace(plan.root, environment=(*plan.root.environment, *how.environment))
+        plan = replace(plan, root=root)
     return plan.going_on(how.command, records, how.seconds) if records else plan
 
 
@@ -76,7 +79,7 @@ def _problem_of_going_on(recording: Recording, kernel: UmlKernel | None, records
         plan = plan.going_on((), 0)
     order = EngineOrder(recording.base, plan, parameters, kernel)
     with ExitStack() as stack:
-        engine = open_engine("uml", order)
+        engine = open_engine("uml" if plan.root is None else "guest", order)
         start_engine(engine, stack, timeout_s=_START_S)
         seen = engine.recover([], timeout_s=workload_of(parameters).recovery_s)
     claims = recording.promises.claims_at(0)

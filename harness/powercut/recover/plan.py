@@ -107,7 +107,15 @@ class GuestRoot:
     def command(self, *argv: str, unsynced: bool = False) -> tuple[str, ...]:
         """What the agent is told to run `argv` there; `unsynced` takes its syncs away."""
         verb = "unsynced" if unsynced else "program"
-        return (verb, self.folder, str(len(self.environment)), *self.environment, *argv)
+        return (verb, *self._words(argv))
+
+    def command_for_acks(self, step: GoOn, point: str) -> tuple[str, ...]:
+        """The same for a program that goes on, with its data below `point`."""
+        limits = (str(step.records), str(int(step.seconds * 1000)), point)
+        return ("acks", *limits, *self._words(step.command))
+
+    def _words(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        return (self.folder, str(len(self.environment)), *self.environment, *argv)
 
 
 @dataclass(frozen=True)

@@ -53,10 +53,10 @@ def choose_engine(
                 f"the program's check runs in a root of its own, which engine {name} does not have",
                 hint="--engine guest, or leave it out",
             )
-        if after or depth:
+        if depth:
             raise UsageError(
-                "in a root of its own a program does not go on after recovery",
-                hint="leave out --after and --depth for this recording",
+                "in a root of its own a program's recovery cannot be cut again",
+                hint="leave out --depth for this recording; --after works",
             )
         return EngineChoice("guest")
     image_format = parameters.machine.format

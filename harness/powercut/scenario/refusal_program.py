@@ -104,8 +104,7 @@ def _refusals_in_guest(p: Parameters, program: ProgramSettings) -> Iterator[Reas
         yield "machine.bus", "a program in a guest keeps its data on a block device"
     if p.machine.backend != _USUAL.backend:
         yield "machine.backend", "a root file system of its own is a disk that QEMU is given"
-    if p.explore.after or p.explore.depth:
-        key = "after" if p.explore.after else "depth"
-        yield f"explore.{key}", "life after recovery and second cuts of programs need `root: host`"
+    if p.explore.depth:
+        yield "explore.depth", "second cuts of programs need `root: host`"
     if p.explore.engine not in (ExploreEngine.AUTO, ExploreEngine.GUEST):
         yield "explore.engine", "with a root of its own the check runs in guests: leave it out"

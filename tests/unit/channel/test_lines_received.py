@@ -106,3 +106,12 @@ def test_a_check_whose_end_does_not_come_is_late():
     ours, theirs = socket.socketpair()
     with theirs, CheckLines(ours) as lines, pytest.raises(DeadlineExceeded):
         lines.wait_end(0.01)
+
+
+def test_programs_in_a_guest_are_told_apart_by_their_ends():
+    ours, theirs = socket.socketpair()
+    with theirs, CheckLines(ours) as lines:
+        for said in (b"= 1\n", b"? 2\n+ 2\n", b"", b"= 1-2\n"):
+            theirs.sendall(said[:2])
+            theirs.sendall(said[2:] + END_OF_LINES)
+            assert lines.wait_end(30) == said

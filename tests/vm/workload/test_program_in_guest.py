@@ -7,8 +7,15 @@ from pathlib import Path
 import pytest
 
 from powercut.campaign.runner import run_scenarios
+from powercut.disk.base import ensure_base_image
+from powercut.explore.after import going_on
 from powercut.model.verdict import LsnRange, Verdict
+from powercut.paths import CACHE
+from powercut.rig.commands import base_image, recovery_plan
+from powercut.rig.guest_engine import GuestEngine
+from powercut.scenario.load import load_scenario
 
+WAIT_S = 180
 BUSYBOX = shutil.which("busybox")
 pytestmark = [
     pytest.mark.vm,
@@ -21,14 +28,15 @@ say() { echo "$@" >&"$POWERCUT_FD"; }
 case $1 in
 setup) busybox mkdir "$2" && : >"$2/log" && busybox sync ;;
 run)
-    say ready; n=1
+    busybox mkdir -p "$2"; : >>"$2/log"
+    say ready; n=$(($(busybox wc -l <"$2/log") + 1))
     while :; do
         say "? $n"
         echo "$n" >>"$2/log" || exit 4
         [ -n "$unsafe" ] || busybox sync "$2/log" || exit 5
         say "+ $n"; n=$((n + 1))
     done ;;
-check) while read -r n; do say "= $n"; done <"$2/log" ;;
+check) [ ! -e "$2/log" ] || while read -r n; do say "= $n"; done <"$2/log" ;;
 esac
 """
 SCENARIO = """
@@ -52,15 +60,37 @@ cells:
 """
 
 
-def test_one_that_syncs_is_safe_and_one_that_does_not_loses_all(tmp_path: Path) -> None:
+def made(folder: Path) -> Path:
     assert BUSYBOX is not None
     for name in ("root/bin", "program"):
-        (tmp_path / name).mkdir(parents=True)
-    shutil.copy(BUSYBOX, tmp_path / "root/bin/busybox")
-    (tmp_path / "program/log.sh").write_text(PROGRAM)
-    (tmp_path / "program/log.sh").chmod(0o755)
-    (tmp_path / "in-guest.yaml").write_text(SCENARIO)
-    outcome = run_scenarios([tmp_path / "in-guest.yaml"], seed=7, results=tmp_path / "results")
+        (folder / name).mkdir(parents=True)
+    shutil.copy(BUSYBOX, folder / "root/bin/busybox")
+    (folder / "program/log.sh").write_text(PROGRAM)
+    (folder / "program/log.sh").chmod(0o755)
+    (folder / "in-guest.yaml").write_text(SCENARIO)
+    return folder / "in-guest.yaml"
+
+
+def test_one_that_goes_on_after_a_recovery_is_ended_after_its_acks(tmp_path: Path) -> None:
+    _, parameters = load_scenario(made(tmp_path)).cells[0]
+    base = ensure_base_image(base_image(parameters), CACHE)
+    plan = going_on(recovery_plan(parameters, bytes(16)), parameters, bytes(16), 4)
+    with GuestEngine(base, parameters, plan) as engine:
+        engine.start(timeout_s=WAIT_S)
+        seen = engine.recover([], timeout_s=WAIT_S)
+    assert (seen.lines, seen.complete, seen.later is not None) == (b"", True, True), seen
+    assert seen.later is not None
+    assert seen.later.failure == ""
+    said = seen.later.lines.split(b"\n")
+    assert said[:3] == [b"ready", b"? 1", b"+ 1"]
+    acked = {line[2:] for line in said if line.startswith(b"+ ")}
+    assert {b"1", b"2", b"3", b"4"} <= acked
+    found = {line[2:] for line in seen.later.observation.lines.splitlines()}
+    assert acked <= found <= {line[2:] for line in said if line.startswith(b"? ")}
+
+
+def test_one_that_syncs_is_safe_and_one_that_does_not_loses_all(tmp_path: Path) -> None:
+    outcome = run_scenarios([made(tmp_path)], seed=7, results=tmp_path / "results")
     (run,) = outcome.runs
     synced, unsafe = run.cells
     assert synced.verdict is Verdict.SAFE, run.model_dump_json(indent=1)
