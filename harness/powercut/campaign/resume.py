@@ -126,14 +126,21 @@ def find_interrupted(path: Path) -> InterruptedRun:
 def check_same_host(then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Raises UsageError if a run would go on under other conditions than it began with."""
     for key in now:
-        # How the accelerator was proved may differ.
-        name = key == "accelerator"
-        before, value = (dict(side[key])["name"] if name else side.get(key) for side in (then, now))
+        before, value = _condition(key, then.get(key)), _condition(key, now[key])
         if before != value:
             raise UsageError(
                 f"{key} was {before!r} when the run began and is {value!r} now",
                 hint="one run has one environment: start a new one",
             )
+
+
+def _condition(key: str, value: Any) -> Any:
+    """What must stay of a part of the environment: how an accelerator was proved may differ."""
+    if not isinstance(value, Mapping):
+        return value
+    if key == "accelerator":
+        return value["name"]
+    return {name: _condition(name, part) for name, part in value.items()}
 
 
 def check_same_components(run: ResultDir, now: RunComponents) -> None:

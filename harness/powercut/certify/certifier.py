@@ -23,7 +23,7 @@ from powercut.certify.words import untested
 from powercut.measure.cells import is_measurable
 from powercut.measure.measure import measure_cell
 from powercut.model.errors import UsageError
-from powercut.model.events import CellMeasured, CertifyStarted, Notice
+from powercut.model.events import CellMeasured, CertifyStarted, Notice, TrialFinished
 from powercut.rig.components import components_of
 from powercut.rig.load_meter import LoadMeter
 from powercut.rig.rig import Rig
@@ -35,8 +35,9 @@ from powercut.store.certificate import Certificate, NotTested
 from powercut.store.certify_order import CertificateDir, Order
 from powercut.store.files import locked, remove_tree, write_atomic
 from powercut.store.issuer import Issuer
-from powercut.store.layout import ResultDir
+from powercut.store.layout import CONTROLS, ResultDir
 from powercut.store.measured import drop_measured_evidence, read_measured
+from powercut.store.results import wanted_verdict
 from powercut.witness.confirm import confirm, is_analysed
 
 _COMMITS: Final = 100
@@ -182,6 +183,7 @@ def _run(
     elif run.ended:
         check_same_host(run.read_environment(), rig.environment(plan))
         check_same_components(run, components_of(rig, plan.cells))
+        _count_earlier(run, options.on_event)
     else:
         resume_run(run.path, options, rig)
     ended = directory.run_of(plan.scenario)
@@ -195,6 +197,43 @@ def _run(
         if order.measure and is_measurable(cell.parameters):
             _measure(rig, ended, order, plan.scenario, cell, options)
     return ended
+
+
+def _count_earlier(run: ResultDir, on_event: Listener) -> None:
+    """What a run has made that came to its end is done, too, for whoever counts."""
+    told = run.read_verdict()
+    for cell in told.cells:
+        for trial in cell.trials:
+            as_expected = trial.verdict is wanted_verdict(cell.expected)
+            on_event(
+                TrialFinished(
+                    cell.cell,
+                    trial.trial,
+                    trial.verdict,
+                    trial.commits_acked,
+                    trial.commits_lost,
+                    seconds=0.0,
+                    as_expected=as_expected,
+                    earlier=True,
+                )
+            )
+    own = {one.result_directory: one for cell in told.cells for one in cell.controls}
+    for folder, one in own.items():
+        if folder.startswith(f"{CONTROLS}/"):  # another one is a trial of a cell
+            name = Path(folder).parent.name
+            on_event(
+                TrialFinished(
+                    name,
+                    1,
+                    one.verdict,
+                    acked=0,
+                    lost=0,
+                    seconds=0.0,
+                    control=True,
+                    as_expected=one.behaved,
+                    earlier=True,
+                )
+            )
 
 
 def _measured(plan: Plan, order: Order) -> int:

@@ -34,7 +34,7 @@ from powercut.model.errors import PowercutError, UsageError
 from powercut.model.verdict import EvidenceLevel, Verdict
 from powercut.rig.commands import evidence_level, is_bare
 from powercut.scenario.flat import flat, was_default
-from powercut.scenario.settings import Expect, WalSettings
+from powercut.scenario.settings import Expect
 from powercut.store.certificate import Certificate, CertifiedCell, SealedRecording
 from powercut.store.certify_order import (
     SIGNATURE,
@@ -44,6 +44,7 @@ from powercut.store.certify_order import (
 from powercut.store.results import wanted_verdict
 from powercut.store.trial_dir import TrialDir
 from powercut.trial.controls import EXPECTED, controls_for
+from powercut.workload.table import is_recognised
 
 _SHOWN_MAX: Final = 60
 _CLOSE: Final = 1e-9
@@ -332,13 +333,14 @@ def _says_what_differs(cell: CertifiedCell) -> bool:
 def _rests_on_bytes(cell: CertifiedCell) -> bool:
     """Whether it is SAFE although nothing shows that recovery finds its way to the bytes."""
     seen = cell.coverage is not None and cell.coverage.checked
-    return cell.verdict is Verdict.SAFE and not seen and not is_bare(cell.parameters)
+    bytes_are_all = is_bare(cell.parameters) and is_recognised(cell.parameters)
+    return cell.verdict is Verdict.SAFE and not seen and not bytes_are_all
 
 
 def _is_exposed(cell: CertifiedCell) -> bool:
     """Whether bytes were acknowledged too early, or nobody knows although they are recognised."""
     if cell.exposure is None:
-        return isinstance(cell.parameters.workload, WalSettings)
+        return is_recognised(cell.parameters)
     return cell.exposure.records > 0
 
 

@@ -17,11 +17,11 @@ from powercut.scenario.settings import (
     Engine,
     FilesystemType,
     Parameters,
-    ProgramSettings,
     SyncMode,
     WalSettings,
 )
 from powercut.store.certificate import CertifiedCell, NotTested
+from powercut.workload.table import is_recognised
 
 _AXES: Final[dict[str, type[enum.Enum]]] = {
     "machine.cache": CacheMode,
@@ -131,7 +131,7 @@ def _safe_means(safe: Sequence[CertifiedCell]) -> str:
             + " and ".join(words for kind, words in _TWINS.items() if kind not in common)
             + ")"
         )
-    programs = [cell for cell in safe if isinstance(cell.parameters.workload, ProgramSettings)]
+    programs = [cell for cell in safe if not is_recognised(cell.parameters)]
     durable = (
         ""
         if len(programs) == len(safe)

@@ -16,18 +16,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Final
 
 from powercut import __version__
-from powercut.checkers.judge import confirms
 from powercut.crash.explore import Exploration, InstantKind, events, in_blocks
 from powercut.crash.states import CrashState, Model
 from powercut.crash.survey import Survey
 from powercut.explore.after import what_can_go_on
 from powercut.explore.clock import BATCH_MAX, Clock, confirmation_s
+from powercut.explore.confirmation import confirmation
 from powercut.explore.exposure_agreement import contradictions
 from powercut.explore.file_maps import map_losses
 from powercut.explore.findings import NO_STATE, FindingCollector, torn_within
@@ -41,22 +40,20 @@ from powercut.explore.request import (
     Listener,
     Reservoir,
 )
-from powercut.explore.state_judge import Judgement, StateJudge, judge_in_guest
 from powercut.explore.tally import Tally
 from powercut.explore.work import Answers, Deepen, Work
 from powercut.explore.worker import LocalWorker
-from powercut.model.errors import HostError
-from powercut.model.verdict import Confirmed, Finding, FindingKind, Verdict
+from powercut.model.verdict import Finding, FindingKind, Verdict
 from powercut.recording import state_ref
 from powercut.recording.trial_recording import TrialRecording, open_trial
-from powercut.rig import commands
 from powercut.rig.engine_choice import choose_engine
 from powercut.rig.engine_shelf import EngineShelf
-from powercut.rig.engines import boots_recorded_kernel, reader_alone, records_recoveries
+from powercut.rig.engines import reader_alone, records_recoveries
 from powercut.rig.scratch import scratch
 from powercut.store.exploration import ExploreResult, write_exploration
 from powercut.store.packed import has_evidence
 from powercut.store.trial_dir import TrialDir
+from powercut.workload.table import is_recognised
 
 _EVENT_S: Final = 0.2
 
@@ -119,6 +116,7 @@ class _Run:
         )
         self.choice = choice
         self.engine, self.engine_reason = choice.name, choice.reason
+        self._last_word = confirmation(recorded, choice, after=wanted.after)
         self.collected = FindingCollector(torn_within(recorded.space))
         self.tally = Tally()
         self.asked = 0
@@ -141,6 +139,11 @@ class _Run:
         )
 
     @property
+    def _in_bulk(self) -> bool:
+        """Whether states are read by the slots of a log, and not one after the other."""
+        return reader_alone(self.engine) and is_recognised(self.recorded.parameters)
+
+    @property
     def per_recovery(self) -> int:
         """States that are checked of each recovery on record: one is that of its end."""
         return PER_RECOVERY if self.wanted.depth else 1
@@ -152,7 +155,7 @@ class _Run:
                 Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, f"the recording: {gap}")
             )
         self._tell("starting", force=True)
-        if reader_alone(self.engine):
+        if self._in_bulk:
             self._explore_raw()
         else:
             self._explore_with_engines()
@@ -283,8 +286,8 @@ class _Run:
 
     @property
     def _set_aside(self) -> float:
-        """Seconds that the confirmation of what was found will take, by the recorded guest."""
-        if not self.wanted.confirm or not self._needs_confirmation:
+        """Seconds that the last word on what was found will take, by the recorded guest."""
+        if not self.wanted.confirm or self._last_word is None:
             return 0.0
         return self.collected.kinds_of_loss * confirmation_s(self.recorded.record.timings_s)
 
@@ -315,25 +318,10 @@ class _Run:
         ):
             self.collected.add_general(finding)
 
-    def _confirm(self, state: CrashState, found: Finding) -> tuple[Confirmed, str]:
-        """Whether the recorded kernel loses a record of `found`, too, in `state`; where that is
-        what has recovered it already, whether it does so again.
-        """
-        try:
-            if commands.on_host_files(self.recorded.parameters):
-                guest = replace(self.choice, name="uml")  # all of it, nothing on the host
-                with StateJudge(self.recorded, guest) as states:
-                    seen = states.judge(state, received=False)
-            else:
-                seen = judge_in_guest(self.recorded, state, after=self.wanted.after, received=False)
-        except HostError as error:
-            return "not tried", str(error)
-        return confirms(seen.findings, [found]), _said(seen)
-
     def _result(self, seconds: float) -> ExploreResult:
         recorded, wanted = self.recorded, self.wanted
         record = recorded.record
-        confirm = self._confirm if wanted.confirm and self._needs_confirmation else None
+        confirm = self._last_word if wanted.confirm else None
         findings = self.collected.findings(
             partial(state_ref.save, recorded.directory) if self.keep else state_ref.state_id,
             confirm,
@@ -355,7 +343,7 @@ class _Run:
             seed=wanted.seed,
             after=wanted.after,
             depth=wanted.depth,
-            jobs=1 if reader_alone(self.engine) else wanted.jobs,
+            jobs=1 if self._in_bulk else wanted.jobs,
             seconds=round(seconds, 3),
             seconds_in_all=round(self.clock.taken, 3),
             engine_boots=self.tally.boots,
@@ -369,20 +357,10 @@ class _Run:
         )
 
     @property
-    def _needs_confirmation(self) -> bool:
-        """Whether the recorded kernel, or a program's check a second time, has to have its say."""
-        own = commands.in_root_of_its_own(self.recorded.parameters) is not None
-        return own or not (reader_alone(self.engine) or boots_recorded_kernel(self.engine))
-
-    @property
     def _not_recorded(self) -> str:
         """The engine, if second cuts were wanted in recoveries that it cannot record."""
         wanted = bool(self.wanted.after or self.wanted.depth)
         return self.engine if wanted and not records_recoveries(self.engine) else ""
-
-
-def _said(seen: Judgement) -> str:
-    return "; ".join(finding.message for finding in seen.findings) or "nothing is missing"
 
 
 def _same(state: CrashState) -> CrashState:

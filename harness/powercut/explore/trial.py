@@ -52,7 +52,7 @@ from powercut.store.exploration import ExplorationFinding, ExploreResult, read_e
 from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.store.trial_result import FindingRecord, StatesRecovered, TrialResult, lost_lsns
 from powercut.workload.port import AcksByLines, Continues
-from powercut.workload.table import workload_of
+from powercut.workload.table import is_recognised, workload_of
 
 AUTO_STATES: Final = 64
 """States of one recording that budget `auto` recovers."""
@@ -249,7 +249,8 @@ def _states(seen: ExploreResult) -> StatesRecovered:
 
 def _missing(record: TrialRecord, acked: int, states: StatesRecovered | None) -> Iterator[Finding]:
     """What a SAFE on a file system or in an image format would lack."""
-    if commands.is_bare(record.parameters):
+    recognised = is_recognised(record.parameters)
+    if commands.is_bare(record.parameters) and recognised:
         return
     if states is None or not states.states:
         off = record.parameters.explore.budget == "off"
@@ -257,8 +258,10 @@ def _missing(record: TrialRecord, acked: int, states: StatesRecovered | None) ->
         yield _unknown(
             f"no crash state was recovered{why}: that the bytes of each record were durable does "
             "not show that recovery finds its way to them"
+            if recognised
+            else f"no crash state was recovered{why}, and bytes are not recognised"
         )
-    elif states.states < _STATES_MIN and isinstance(workload_of(record.parameters), AcksByLines):
+    elif states.states < _STATES_MIN and not recognised:
         yield _unknown(f"only {states.states} states were recovered, and bytes are not recognised")
     elif acked and not states.by_policy.get(FIRST):
         yield _unknown(

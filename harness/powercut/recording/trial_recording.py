@@ -23,8 +23,8 @@ from powercut.recover.plan import RecoveryPlan
 from powercut.rig import commands
 from powercut.scenario.settings import Parameters
 from powercut.store.trial_dir import TrialDir, TrialRecord
-from powercut.workload.port import AcksByLines, Promises
-from powercut.workload.table import workload_of
+from powercut.workload.port import AcksByLines, AcksByWire, Promises, Run
+from powercut.workload.table import is_recognised, workload_of
 from powercut.workload.wal.commands import wal_layout
 
 
@@ -134,9 +134,14 @@ def open_trial(trial: TrialDir) -> TrialRecording:
         gaps.append(f"the workload failed: {recorded.history.error}")
     if not trial.base_image.is_file():
         raise DamagedRecording(f"{trial.base_image}: the disk at power-on is missing")
-    layout = wal_layout(record.parameters)
     timeline = under_cut(timeline, record.parameters.cut.kind)
     run_id = bytes.fromhex(record.run_id)
+    if isinstance(workload, AcksByWire) and not is_recognised(record.parameters):
+        run = Run(run_id, record.trial.seed)
+        promises = workload.promises_by_wire(run, timeline, recorded.history)
+        gaps += promises.gaps
+        return TrialRecording.of_promises(trial, record, timeline, promises, gaps)
+    layout = wal_layout(record.parameters)
     evidence = gather(timeline, recorded.history, run_id, layout, deep=True)
     return TrialRecording.of(trial, record, evidence, gaps)
 

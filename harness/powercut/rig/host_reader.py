@@ -8,28 +8,45 @@ not there, is this host's failure and says nothing about the disk under test.
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from powercut.channel.ledger import Collection, Ledger
 from powercut.channel.wire import Decoder
-from powercut.model.errors import HostError, PowercutError
+from powercut.model.errors import HostError, PowercutError, UsageError
 from powercut.model.failure import Failure
 from powercut.model.observation import Extent, Observation
-from powercut.paths import REBUILD, WAL_BINARY
+from powercut.paths import REBUILD
 from powercut.scenario.settings import Parameters
 from powercut.wal.slots import SlotState
-from powercut.workload.wal.commands import layout_arguments
+from powercut.workload.port import ReadsBareDisk, Run
+from powercut.workload.table import workload_of
 
 
 def read_on_host(
     parameters: Parameters, run_id: bytes, medium: Path, *, timeout_s: float
 ) -> Observation:
-    """Reads a raw log from an image of the surviving medium, without a guest."""
-    arguments = layout_arguments(parameters, run_id, str(medium))
-    return run_reader([str(WAL_BINARY), "read", *arguments, "channel=fd:1"], timeout_s=timeout_s)
+    """Reads what lies on a bare disk from an image of the surviving medium, without a guest."""
+    reader = workload_of(parameters).reader(Run(run_id))
+    return run_reader(reader_on_host(parameters, reader, medium), timeout_s=timeout_s)
 
 
-def run_reader(argv: list[str], *, timeout_s: float) -> Observation:
+def reader_on_host(parameters: Parameters, reader: Sequence[str], image: Path) -> tuple[str, ...]:
+    """The command line of a recorded `reader` for the bare disk in `image`.
+
+    Raises UsageError if it runs in a guest alone.
+    """
+    workload = workload_of(parameters)
+    if not isinstance(workload, ReadsBareDisk):
+        raise UsageError(
+            f"what a workload of kind {parameters.workload.kind} leaves on a bare disk can only be "
+            "read in a guest",
+            hint="--engine guest; or give it a file system",
+        )
+    return workload.reader_on_host(reader, image)
+
+
+def run_reader(argv: Sequence[str], *, timeout_s: float) -> Observation:
     """Runs the log reader on this host and decodes what it reports.
 
     Raises HostError if the reader cannot be run.

@@ -19,20 +19,25 @@ import numpy.typing as npt
 from powercut.closing import ResourceOwner
 from powercut.model.errors import HostError, UsageError
 from powercut.model.observation import Observation
-from powercut.paths import WAL_BINARY
 from powercut.recover.order import EngineOrder
 from powercut.recover.plan import OpenDevice, Read, RecoveryPlan
 from powercut.recover.port import ImageWrite
 from powercut.recover.uml.origin import PAGE, Origin
-from powercut.rig.host_reader import run_reader
+from powercut.rig.host_reader import reader_on_host, run_reader
 from powercut.rig.scratch import scratch
+from powercut.scenario.settings import Parameters
 
 
 class RawEngine(ResourceOwner):
     """Reads states of `base` from a file that is patched from one to the next."""
 
-    def __init__(self, base: Path, plan: RecoveryPlan) -> None:
-        """Raises UsageError for a recovery that is more than reading."""
+    def __init__(
+        self, base: Path, plan: RecoveryPlan, parameters: Parameters | None = None
+    ) -> None:
+        """`parameters` say whose the reader is; by default the usual workload's.
+
+        Raises UsageError for a recovery that is more than reading.
+        """
         super().__init__()
         if any(not isinstance(step, OpenDevice | Read) for step in plan.steps):
             raise UsageError(
@@ -42,13 +47,14 @@ class RawEngine(ResourceOwner):
         self._origin = Origin(base)
         self._base = base
         self._words = plan.reader
+        self._parameters = parameters or Parameters()
         self._image: Path | None = None
-        self._argv: list[str] = []
+        self._argv: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, order: EngineOrder) -> Self:
         """The engine for an order."""
-        return cls(order.base, order.plan)
+        return cls(order.base, order.plan, order.parameters)
 
     @property
     def base(self) -> Path:
@@ -62,7 +68,7 @@ class RawEngine(ResourceOwner):
 
     def _open(self, stack: ExitStack) -> None:
         self._image = stack.enter_context(scratch()) / "disk"
-        self._argv = [str(WAL_BINARY), *(_here(word, self._image) for word in self._words[1:])]
+        self._argv = reader_on_host(self._parameters, self._words, self._image)
 
     def start(self, *, timeout_s: float) -> None:
         """Makes the image.  Raises HostError if there is no room."""
@@ -90,9 +96,3 @@ class RawEngine(ResourceOwner):
     def _put(self, fd: int, pages: npt.NDArray[np.int64]) -> None:
         for page, data in zip(pages.tolist(), self._origin.content(pages), strict=True):
             os.pwrite(fd, data.tobytes(), page * PAGE)
-
-
-def _here(word: str, image: Path) -> str:
-    if word.startswith("path="):
-        return f"path={image}"
-    return "channel=fd:1" if word.startswith("channel=") else word

@@ -31,6 +31,7 @@ from powercut.paths import CACHE
 from powercut.recover.uml.boot import unavailable
 from powercut.rig import commands, loop_guest
 from powercut.rig.host_files import versions_on_host_files
+from powercut.rig.scratch import require_room_for_sockets
 from powercut.scenario.machines import USUAL
 from powercut.scenario.plan import Plan
 from powercut.scenario.settings import MachineSettings, Parameters
@@ -98,6 +99,7 @@ class Rig:
         Raises HostError with a remedy if something cannot be had, UsageError for a program that
         is not there.
         """
+        require_room_for_sockets()
         for cell in plan.cells:
             if problems := workload_of(cell.parameters).problems():
                 raise UsageError(

@@ -9,6 +9,7 @@ the folder.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -17,14 +18,34 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from powercut.model.errors import HostError
+
 _JANITOR: Final = 'cat >/dev/null; exec rm -rf -- "$0"'
 _TIMEOUT_S: Final = 10.0
+_PREFIX: Final = "powercut-"
+_RANDOM: Final = 8  # what mkdtemp adds
+_SOCKET_PATH_MAX: Final = 107  # unix(7)
+_BELOW_MAX: Final = 32
+"""Bytes of the longest path below a scratch folder: /recovery-again/lines, and room for more."""
+
+
+def require_room_for_sockets() -> None:
+    """Raises HostError if the path of a scratch folder would be too long for sockets in it."""
+    base = tempfile.gettempdir()
+    most = _SOCKET_PATH_MAX - _BELOW_MAX - len(_PREFIX) - _RANDOM - 1
+    length = len(os.fsencode(base))
+    if length > most:
+        raise HostError(
+            f"the folder for temporary files has a path of {length} bytes, and sockets are made in "
+            f"it whose paths may have {_SOCKET_PATH_MAX} at most: {base}",
+            hint=f"set TMPDIR to a folder with a path of {most} bytes or fewer, such as /tmp",
+        )
 
 
 @contextmanager
 def scratch() -> Iterator[Path]:
     """A new folder with a short path (a unix socket's has at most 107 bytes)."""
-    folder = Path(tempfile.mkdtemp(prefix="powercut-"))
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
     janitor = subprocess.Popen(
         ["/bin/sh", "-c", _JANITOR, str(folder)],
         stdin=subprocess.PIPE,

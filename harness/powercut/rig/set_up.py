@@ -8,9 +8,9 @@ import time
 from powercut.channel.port import CommandResult, Commands
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.rig import commands
-from powercut.scenario.settings import Layout, Parameters, wal_settings
-from powercut.workload.port import MOUNT_POINT
-from powercut.workload.wal.commands import log_path
+from powercut.scenario.settings import Parameters
+from powercut.workload.port import MOUNT_POINT, GuestPrograms, Run
+from powercut.workload.table import workload_of
 
 
 class Deadline:
@@ -60,12 +60,13 @@ def prepare_disk(channel: Commands, parameters: Parameters, deadline: Deadline) 
 
 
 def mount_disk(channel: Commands, parameters: Parameters, deadline: Deadline) -> None:
-    """Mounts what is to be mounted and makes the folder of the log; raises HostError."""
+    """Mounts what is to be mounted and makes the workload's folders; raises HostError."""
     if commands.is_raw(parameters):
         return
     filesystem, device = parameters.filesystem, f"/dev/{parameters.machine.bus.device}"
     options = ",".join(filesystem.mount)
     mount = (filesystem.type.value, device, MOUNT_POINT, options)
     guest_command(channel, deadline, "mount", *mount)
-    if wal_settings(parameters).layout is Layout.SEGMENTS:
-        guest_command(channel, deadline, "mkdir", log_path(parameters))
+    contents = workload_of(parameters).contents(Run(bytes(16)))
+    for folder in contents.folders if isinstance(contents, GuestPrograms) else ():
+        guest_command(channel, deadline, "mkdir", folder)

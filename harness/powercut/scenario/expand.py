@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from powercut.scenario.settings import GROUPS, SINGLE, setting_paths
-from powercut.scenario.settings_workload import USUAL
+from powercut.scenario.workloads import USUAL
 from powercut.scenario.yaml_file import Fault
 from powercut.scenario.yaml_file import KeyPath as Path
 
@@ -75,11 +75,12 @@ def _imply(merged: dict[str, Any]) -> None:
     """Fills in what follows from other settings where nobody said otherwise."""
     filesystem, workload = merged.get("filesystem"), merged.get("workload", {})
     raw = isinstance(filesystem, dict) and filesystem.get("type") == "raw"
-    if isinstance(workload, dict) and workload.get("kind", USUAL) == "program":
+    kind = workload.get("kind", USUAL) if isinstance(workload, dict) else None
+    if kind == "program":
         disk = merged.get("disk", {})
         if isinstance(disk, dict):
             merged["disk"] = {"size": PROGRAM_DISK, **disk}
-    elif raw and isinstance(workload, dict):
+    elif raw and kind == "wal":
         merged["workload"] = {"layout": "raw", **workload}
     cut = merged.get("cut")
     if isinstance(cut, dict) and cut.get("kind") in ("guest-crash", "vm-kill"):

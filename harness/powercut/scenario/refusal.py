@@ -16,8 +16,6 @@ from powercut.scenario.format_options import refused_format_options
 from powercut.scenario.mkfs_options import refused_mkfs_options
 from powercut.scenario.quantity import format_size
 from powercut.scenario.refusal_live import refusals_of_level
-from powercut.scenario.refusal_program import refusals_of_program
-from powercut.scenario.refusal_wal import refusals_of_wal, refusals_of_wal_in_cuts
 from powercut.scenario.settings import (
     DiskModel,
     FilesystemType,
@@ -25,8 +23,10 @@ from powercut.scenario.settings import (
     Parameters,
     Switch,
 )
+from powercut.scenario.workloads import WORKLOADS, load
 
 Reason = tuple[str, str]
+Rule = Callable[[Parameters], Iterator[Reason]]
 
 SMALLEST_DISK: Final = {
     FilesystemType.XFS: 16 << 20,  # mkfs.xfs --unsupported, xfsprogs 6.1
@@ -39,8 +39,9 @@ SMALLEST_DISK: Final = {
 
 def refusals(parameters: Parameters) -> tuple[Reason, ...]:
     """Why `parameters` cannot be run: (dotted key, reason) each; empty if they can."""
-    first, *others = _OF_WORKLOAD[parameters.workload.kind]
-    rules = (_sizes, first, refusals_of_level, *_RULES, *others)
+    rows = WORKLOADS[parameters.workload.kind].refusals
+    of_workload: list[Rule] = [load(place) for place in rows]
+    rules = (_sizes, *of_workload[:1], refusals_of_level, *_RULES, *of_workload[1:])
     return tuple(reason for rule in rules for reason in rule(parameters))
 
 
@@ -164,7 +165,7 @@ def _format(p: Parameters) -> Iterator[Reason]:
         yield "machine.format_options", reason
 
 
-_RULES: Final[tuple[Callable[[Parameters], Iterator[Reason]], ...]] = (
+_RULES: Final[tuple[Rule, ...]] = (
     _disk,
     _machine,
     _pmem,
@@ -172,9 +173,3 @@ _RULES: Final[tuple[Callable[[Parameters], Iterator[Reason]], ...]] = (
     _format,
     _cut,
 )
-
-_OF_WORKLOAD: Final[dict[str, tuple[Callable[[Parameters], Iterator[Reason]], ...]]] = {
-    "wal": (refusals_of_wal, refusals_of_wal_in_cuts),
-    "program": (refusals_of_program,),
-}
-"""The rules of each kind of workload; the first is asked before those of machine and cut."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings of the workload: a union, told apart by `workload.kind`.
+"""The settings of the workload: the union of those of all rows, told apart by `workload.kind`.
 
 `wal` is meant where nothing says what runs, in scenarios and in recordings alike.
 """
@@ -7,19 +7,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Union, cast
 
 from pydantic import Discriminator, Tag
 
 from powercut.scenario.settings_base import Settings
 from powercut.scenario.settings_program import ProgramSettings
 from powercut.scenario.settings_wal import WalSettings
+from powercut.scenario.workloads import USUAL, WORKLOADS, load
 
-KINDS: Final[dict[str, type[Settings]]] = {"wal": WalSettings, "program": ProgramSettings}
+KINDS: Final[dict[str, type[Settings]]] = {
+    kind: cast(type[Settings], load(row.settings)) for kind, row in WORKLOADS.items()
+}
 """The settings of each kind of workload, the usual one first."""
-
-USUAL: Final = "wal"
-"""The kind of a workload that does not say which it is."""
 
 
 def kind_of(workload: Any) -> Any:
@@ -36,11 +36,15 @@ def _tag(workload: Any) -> str:
 
 _CHOICES: Final = ", ".join(f"'{kind}'" for kind in KINDS)
 
-WorkloadSettings = Annotated[
-    Annotated[WalSettings, Tag("wal")] | Annotated[ProgramSettings, Tag("program")],
-    Discriminator(
-        _tag,
-        custom_error_type="workload_kind",
-        custom_error_message=f"kind should be one of {_CHOICES}",
-    ),
-]
+if TYPE_CHECKING:
+    WorkloadSettings = WalSettings | ProgramSettings
+else:
+    _MEMBERS = tuple(Annotated[settings, Tag(kind)] for kind, settings in KINDS.items())
+    WorkloadSettings = Annotated[
+        Union[_MEMBERS],  # noqa: UP007  # of as many as there are rows
+        Discriminator(
+            _tag,
+            custom_error_type="workload_kind",
+            custom_error_message=f"kind should be one of {_CHOICES}",
+        ),
+    ]

@@ -53,6 +53,9 @@ from powercut.store.record import read_model
 from powercut.store.results import RunResult
 from powercut.store.trial_dir import TrialDir
 
+CONTROLS: Final = "controls"
+"""The folder of a run in which its controls lie."""
+
 _NAME_MAX: Final = 120
 _SAME_SECOND_MAX: Final = 1000
 
@@ -113,7 +116,7 @@ class ResultDir:
 
     def place_of(self, name: str, number: int, *, control: bool = False) -> TrialDir:
         """The folder of that trial, whether it is there or not."""
-        group = "controls" if control else "cells"
+        group = CONTROLS if control else "cells"
         return TrialDir(self.path / group / folder_name(name) / f"{number:04d}", self.path)
 
     def measurement(self, cell: str) -> Path:

@@ -39,11 +39,12 @@ from powercut.store.results import AckInstants, Exposure, TrialResult
 from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.store.trial_result import lost_lsns
 from powercut.trial.judge_lines import judge_lines
+from powercut.trial.judge_wire import judge_wire
 from powercut.trial.loss_story import story_of
 from powercut.trial.observation import observation_of
 from powercut.wal.layout import WalLayout
-from powercut.workload.port import AcksByLines
-from powercut.workload.table import workload_of
+from powercut.workload.port import AcksByLines, AcksByWire
+from powercut.workload.table import is_recognised, workload_of
 from powercut.workload.wal.commands import wal_layout
 
 T = TypeVar("T")
@@ -72,6 +73,9 @@ def judge_trial(directory: TrialDir) -> TrialResult:
     workload = workload_of(record.parameters)
     if isinstance(workload, AcksByLines):
         return judge_lines(directory, record, workload)
+    if not is_recognised(record.parameters):
+        assert isinstance(workload, AcksByWire), "each workload acknowledges in one way"
+        return judge_wire(directory, record, workload)
     check_level(directory, record)
     loaded = _load(directory, record)
     if record.evidence_level is EvidenceLevel.LIVE_ONLY:

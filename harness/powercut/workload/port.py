@@ -6,6 +6,7 @@ it claimed becomes `Promises`, against which every disk that came back is held. 
 can do is a protocol of its own, asked for with isinstance:
 
 - `AcksByWire` and `AcksByLines`: how its claims come in; each workload is one of them;
+- `ReadsBareDisk`: what it wrote without a file system is read on the host;
 - `Continues`: it can go on writing after a recovery;
 - `HasUnsyncedTwin`: it can be run without its syncs, as a control;
 - `Recognised`, of promises: its bytes are known in captured writes, so that exposure analysis
@@ -46,9 +47,11 @@ class Run:
 
 @dataclass(frozen=True)
 class GuestPrograms:
-    """Contents: programs of powercut's own in its small guest, by their paths there."""
+    """Contents: programs of powercut's own in its small guest, by their paths there; `folders` are
+    made before one works."""
 
     programs: Mapping[str, Path] = field(default_factory=dict)
+    folders: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -226,7 +229,10 @@ class AcksByWire(Protocol):
     """A workload that speaks the wire format of powercut's own programs."""
 
     def promises_by_wire(self, run: Run, timeline: Timeline, history: History) -> Promises:
-        """What it claimed.  Raises UsageError for claims that nobody can hold in memory."""
+        """What it claimed.  A cut swallows messages: more may have been tried than was heard.
+
+        Raises UsageError for claims that nobody can hold in memory.
+        """
 
 
 @runtime_checkable
@@ -252,6 +258,17 @@ class AcksByLines(Protocol):
 
     def same(self, one: Observation, other: Observation) -> bool:
         """Whether its reader said the same of a disk twice, the words aside."""
+
+
+@runtime_checkable
+class ReadsBareDisk(Protocol):
+    """A workload whose reader runs on the host, too, on an image of a disk without a file system.
+
+    It speaks the wire format there as it does in the guest, on its standard output.
+    """
+
+    def reader_on_host(self, reader: Sequence[str], image: Path) -> tuple[str, ...]:
+        """The command line of `reader` (`Workload.reader`) for the disk in `image`."""
 
 
 @runtime_checkable

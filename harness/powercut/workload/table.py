@@ -1,24 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which workload a cell has: a table of import strings by `workload.kind`, loaded when used."""
+"""Which workload a cell has: the rows of powercut.scenario.workloads, loaded when used."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib import import_module
-from typing import Final, cast
-
 from powercut.scenario.settings import Parameters
+from powercut.scenario.workloads import WORKLOADS, load
 from powercut.workload.port import Workload
-
-WORKLOADS: Final = {
-    "wal": "powercut.workload.wal.workload:WalWorkload",
-    "program": "powercut.workload.program.workload:ProgramWorkload",
-}
-"""A callable for each kind, which takes the parameters of a cell."""
 
 
 def workload_of(parameters: Parameters) -> Workload:
     """The workload of a cell."""
-    module, _, name = WORKLOADS[parameters.workload.kind].partition(":")
-    make = cast(Callable[[Parameters], Workload], getattr(import_module(module), name))
-    return make(parameters)
+    made: Workload = load(WORKLOADS[parameters.workload.kind].workload)(parameters)
+    return made
+
+
+def is_recognised(parameters: Parameters) -> bool:
+    """Whether the bytes of its workload are known in captured writes."""
+    return WORKLOADS[parameters.workload.kind].recognised

@@ -17,8 +17,8 @@ from powercut.model.verdict import FindingKind, Verdict
 from powercut.scenario.choices import ControlKind
 from powercut.scenario.settings import Parameters
 from powercut.scenario.settings_workload import KINDS
+from powercut.scenario.workloads import WORKLOADS, WorkloadRow
 from powercut.wal.slots import SlotState
-from powercut.workload import table
 from powercut.workload.port import (
     AcksByLines,
     AcksByWire,
@@ -32,7 +32,7 @@ from powercut.workload.port import (
     Workload,
 )
 from powercut.workload.program.workload import ProgramWorkload
-from powercut.workload.table import WORKLOADS, workload_of
+from powercut.workload.table import workload_of
 
 RUN = Run(bytes(range(16)), 7)
 RECORD = 512
@@ -95,7 +95,8 @@ ACKS = [(1, 10), (2, 20), (3, 30)]
 def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Backend:
     made: Backend = request.param
     if made.name == "fake":
-        monkeypatch.setitem(table.WORKLOADS, "program", f"{__name__}:FakeWorkload")
+        place = WORKLOADS["program"].settings
+        monkeypatch.setitem(WORKLOADS, "program", WorkloadRow(place, f"{__name__}:FakeWorkload"))
     return made
 
 

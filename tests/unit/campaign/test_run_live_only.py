@@ -18,11 +18,17 @@ from fake_machine import FAKE_LIVE, FakeLiveBackend
 from powercut.campaign.resume import Selection
 from powercut.campaign.runner import run_scenarios
 from powercut.campaign.verify import verify
-from powercut.certify.certifier import CertifyRunOptions, Request, certify
+from powercut.certify.certifier import (
+    CertifyRunOptions,
+    Request,
+    certify,
+    resume_certificate,
+)
 from powercut.certify.verify import contradictions, examine
 from powercut.cli.main import cli
 from powercut.model.confidence import upper_bound
 from powercut.model.errors import PowercutError
+from powercut.model.events import CertifyStarted, TrialFinished
 from powercut.model.verdict import EvidenceLevel, Verdict
 from powercut.report.junit import junit_xml
 from powercut.scenario.load import parse_scenario
@@ -106,6 +112,16 @@ def test_a_person_and_a_ci_read_how_far_it_goes(made):
     xml = junit_xml(made.run).decode()
     assert '<property name="evidence_level" value="live-only"' in xml
     assert "up to 64 % of such cuts" in xml
+
+
+def test_who_goes_on_with_a_certificate_counts_what_was_made(certificate):
+    seen = []
+    resume_certificate(certificate.directory.path, CertifyRunOptions(on_event=seen.append))
+    (begun,) = [event for event in seen if isinstance(event, CertifyStarted)]
+    made = [event for event in seen if isinstance(event, TrialFinished)]
+    assert len(made) == begun.trials == CUTS + 1
+    assert all(event.earlier and event.as_expected for event in made)
+    assert [event.control for event in made] == [False] * CUTS + [True]
 
 
 def test_judged_again_it_is_the_same(made):

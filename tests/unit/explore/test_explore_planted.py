@@ -15,6 +15,7 @@ from powercut.crash.states import CrashState, StateSpace
 from powercut.explore import explorer as explore
 from powercut.explore import state_judge
 from powercut.explore import worker as explore_worker
+from powercut.explore.confirmation import confirmation
 from powercut.explore.explorer import _Run
 from powercut.explore.pool import OneWorker
 from powercut.explore.request import Budget, ExploreRequest, Prune
@@ -349,11 +350,11 @@ def test_a_guest_that_hangs_contradicts_nobody(world, monkeypatch, seen, told):
             return seen
 
     monkeypatch.setattr(state_judge, "open_engine", lambda *_: Guest(recorded))
-    run = _Run(recorded, ExploreRequest(), lambda _: None)
+    last_word = confirmation(recorded, EngineChoice("uml"), after=0)
     state = CrashState(int(recorded.evidence.claims.ack_ns[0]) + 1, ())
     assert recorded.evidence.claims.required(state.instant) == LsnRange(1, 1)
     lost = Finding(FindingKind.LOST, Verdict.LOSSY, "lost", (LsnRange(1, 1),))
-    assert run._confirm(state, lost)[0] == told
+    assert last_word(state, lost)[0] == told
 
 
 @pytest.mark.parametrize(

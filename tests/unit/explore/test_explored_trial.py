@@ -217,7 +217,8 @@ def test_states_that_hold_more_than_what_is_durable_are_not_enough(world, monkey
 def test_only_the_recorded_kernel_convicts(world, monkeypatch, told, verdict):
     """User-Mode Linux is another build of the kernel."""
     recorded = on_file_system(world, monkeypatch, Forgetful, name="uml")
-    monkeypatch.setattr(explorer._Run, "_confirm", lambda *_: (told, "said so"))
+    last_word = lambda *_: (told, "said so")  # noqa: E731
+    monkeypatch.setattr(explorer, "confirmation", lambda *_, **__: last_word)
     result = explore_trial.explored(recorded.directory, live(recorded))
     assert result.verdict is verdict
     assert (result.commits_lost > 0) is (told == "yes")

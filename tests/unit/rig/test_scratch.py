@@ -4,12 +4,17 @@
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
+from fake_machine import FakeBackend
 
-from powercut.rig.scratch import scratch
+from powercut.model.errors import HostError
+from powercut.rig.rig import Rig
+from powercut.rig.scratch import require_room_for_sockets, scratch
+from powercut.scenario.plan import Plan
 
 HOLDER = """
 import sys
@@ -56,3 +61,16 @@ def test_a_signal_to_the_holder_does_not_keep_it(sig):
         holder.send_signal(sig)
         holder.wait(timeout=10)
     wait_gone(folder)
+
+
+def test_a_folder_that_is_too_deep_for_sockets_is_refused_before_anything_starts(
+    tmp_path, monkeypatch
+):
+    short, deep = "/" + "t" * 40, "/" + "t" * 90
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: short)
+    require_room_for_sockets()
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: deep)
+    plan = Plan("deep", "", 1, ())
+    with pytest.raises(HostError, match="a path of 91 bytes") as error:
+        Rig(tmp_path, FakeBackend()).prepare(plan)
+    assert "TMPDIR" in error.value.hint

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from powercut.model.history import History
 from powercut.model.timeline import Timeline
 from powercut.paths import WAL_BINARY
-from powercut.scenario.choices import ControlKind, SyncMode
+from powercut.scenario.choices import ControlKind, Layout, SyncMode
 from powercut.scenario.settings import Parameters, WalSettings, wal_settings
 from powercut.workload.port import GoingOn, GuestPrograms, Run
 from powercut.workload.wal import commands
@@ -34,9 +36,11 @@ class WalWorkload:
         return ()
 
     def contents(self, run: Run) -> GuestPrograms:
-        """Its one program."""
+        """Its one program, and the folder of segments."""
         del run
-        return GuestPrograms({commands.WAL_IN_GUEST: WAL_BINARY})
+        segments = self.settings.layout is Layout.SEGMENTS
+        folders = (commands.log_path(self._parameters),) if segments else ()
+        return GuestPrograms({commands.WAL_IN_GUEST: WAL_BINARY}, folders)
 
     def preparation(self, run: Run) -> tuple[str, ...]:
         """None: the log is made by the run."""
@@ -50,6 +54,12 @@ class WalWorkload:
     def reader(self, run: Run) -> tuple[str, ...]:
         """The reader."""
         return commands.read_arguments(self._parameters, run.run_id)
+
+    def reader_on_host(self, reader: Sequence[str], image: Path) -> tuple[str, ...]:
+        """The same program, built for the host alike."""
+        path = {"path": f"path={image}", "channel": "channel=fd:1"}
+        words = (path.get(word.partition("=")[0], word) for word in reader[1:])
+        return (str(WAL_BINARY), *words)
 
     def control(self, kind: ControlKind) -> WalSettings:
         """Without a planted fault; the honest one syncs."""
