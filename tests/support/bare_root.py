@@ -20,17 +20,15 @@ from pathlib import Path
 _MNT_DETACH = 2
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _CERTIFICATES = "etc/ssl/certs/ca-certificates.crt"
-DEBIAN = "http://deb.debian.org/debian"
-UBUNTU = "http://archive.ubuntu.com/ubuntu"
 UBUNTU_KEYS = "usr/share/keyrings/ubuntu-archive-keyring.gpg"
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """`suite` as its mirror calls it; `may_be_old` if its lists expire and mirrors lag behind."""
+    """`suite` names it to its mirror; `may_be_old`: its lists expire, and mirrors lag behind."""
 
     suite: str
-    mirror: str = DEBIAN
+    ubuntu: bool = False
     may_be_old: bool = False
 
 
@@ -38,7 +36,7 @@ DISTRIBUTIONS = {
     "debian-12": Distribution("bookworm"),
     "debian-13": Distribution("trixie"),
     "debian-sid": Distribution("sid", may_be_old=True),
-    "ubuntu-24.04": Distribution("noble", UBUNTU),
+    "ubuntu-24.04": Distribution("noble", ubuntu=True),
 }
 
 
@@ -52,19 +50,16 @@ def absent() -> str:
 def make(name: str, folder: Path) -> str:
     """Makes in `folder` a root with apt and nothing else; says why not, or nothing."""
     one = DISTRIBUTIONS[name]
-    more = ["--aptopt=Acquire::Check-Valid-Until false"] if one.may_be_old else []
-    if one.mirror == UBUNTU:
-        # Debian vouches for Ubuntu's keys by a package.
-        keys = folder.with_name("keys")
-        keyring = ["--variant=extract", "--include=ubuntu-keyring", "trixie", str(keys), DEBIAN]
-        if why := _mmdebstrap(keyring):
+    more = ['--aptopt=Acquire::Check-Valid-Until "false"'] if one.may_be_old else []
+    if one.ubuntu:
+        keys = folder.with_name("keys")  # Debian vouches for them with a package
+        if why := _mmdebstrap("--variant=extract", "--include=ubuntu-keyring", "trixie", str(keys)):
             return why
         more = [f"--keyring={keys / UBUNTU_KEYS}", "--components=main,universe"]
-    arguments = ["--variant=apt", "--include=ca-certificates", *more]
-    return _mmdebstrap([*arguments, one.suite, str(folder), one.mirror])
+    return _mmdebstrap("--variant=apt", "--include=ca-certificates", *more, one.suite, str(folder))
 
 
-def _mmdebstrap(arguments: list[str]) -> str:
+def _mmdebstrap(*arguments: str) -> str:
     done = subprocess.run(
         ["mmdebstrap", "--quiet", *arguments], capture_output=True, text=True, check=False
     )

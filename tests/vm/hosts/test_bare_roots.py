@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""powercut in root file systems that have nothing but apt: as a wheel, and as a checkout.
+
+A campaign of some ten minutes a distribution.  What is said there goes to build/bare-roots, with the
+seconds since its root was made before each line.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import bare_root
+import pytest
+
+from powercut.paths import BUILD, ROOT
+
+pytestmark = pytest.mark.campaign
+
+TIMEOUT_S = 3600
+
+WHEEL = """
+set -eux
+apt-get -q update
+apt-get -q -y install --no-install-recommends pipx python3-venv
+pipx install /wheels/*.whl
+apt-get -q -y install --no-install-recommends $(/root/.local/bin/powercut doctor --packages)
+mkdir /mine && cd /mine
+/root/.local/bin/powercut init
+/root/.local/bin/powercut run --seed 1
+/root/.local/bin/powercut doctor
+/root/.local/bin/powercut test -q
+"""
+
+CHECKOUT = """
+set -eux
+cd /src
+./powercut run first-light --seed 1
+./powercut test -q {tests}
+"""
+
+TELLING = (
+    "tests/unit/test_linters.py",
+    "tests/unit/test_house_rules.py",
+    "tests/unit/machine",
+    "tests/unit/launcher",
+    "tests/unit/sandbox",
+    "tests/conformance",
+    "tests/planted/explore",
+    "tests/vm/hosts",
+    "tests/vm/machine/test_machine_cache_modes.py",
+)
+"""The types, what asks this host's programs for their versions, FUSE, User-Mode Linux, QEMU."""
+
+UNTRIED = {"ubuntu-24.04": "the launcher of a checkout speaks of Debian's suites"}
+
+
+@dataclass(frozen=True)
+class BareRoot:
+    name: str
+    path: Path
+    made: float
+
+    def run(self, script: str, log: Path) -> list[str]:
+        """What `script` says there, line by line; it must end well."""
+        command = bare_root.command_in(self.path, "sh", "-c", script)
+        said = []
+        with (
+            log.open("a") as kept,
+            subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            ) as process,
+        ):
+            late = threading.Timer(TIMEOUT_S, process.kill)
+            late.start()
+            assert process.stdout is not None
+            for line in process.stdout:
+                kept.write(f"{time.monotonic() - self.made:7.1f} {line}")
+                kept.flush()
+                said.append(line.rstrip())
+            late.cancel()
+        assert process.returncode == 0, f"{log}\n" + "\n".join(said[-60:])
+        return said
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("wheel")
+    source = tmp_path_factory.mktemp("source")
+    subprocess.run(["git", "clone", "-q", ROOT, source], check=True)
+    pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "-w", target, source], check=True)
+    (made,) = target.iterdir()
+    return made
+
+
+@pytest.fixture(scope="module", params=bare_root.DISTRIBUTIONS)
+def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator:
+    if why := bare_root.absent():
+        pytest.skip(why)
+    path = tmp_path_factory.mktemp("bare") / request.param
+    if why := bare_root.make(request.param, path):
+        pytest.skip(f"{request.param} cannot be had: {why.splitlines()[-1]}")
+    yield BareRoot(request.param, path, time.monotonic())
+    subprocess.run(["rm", "-rf", "--one-file-system", path], check=True)
+
+
+@pytest.fixture(scope="module")
+def log(root: BareRoot) -> Path:
+    path = BUILD / "bare-roots" / f"{root.name}.log"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("")
+    return path
+
+
+def test_the_wheel_and_what_init_writes(root, log, wheel):
+    (root.path / "wheels").mkdir()
+    (root.path / "wheels" / wheel.name).write_bytes(wheel.read_bytes())
+    said = root.run(WHEEL, log)
+    assert any(line.startswith("All as expected. 3 power cuts in ") for line in said)
+    assert any(" 4 passed in " in f" {line}" for line in said)
+
+
+def test_a_checkout(root, log):
+    if root.name in UNTRIED:
+        pytest.skip(UNTRIED[root.name])
+    subprocess.run(["git", "clone", "-q", ROOT, root.path / "src"], check=True)
+    said = root.run(CHECKOUT.format(tests=" ".join(TELLING)), log)
+    assert any(line.startswith("All as expected. 3 power cuts in ") for line in said)
+    assert any(" passed" in line and "failed" not in line for line in said[-3:])
