@@ -105,8 +105,8 @@ def _survived_means(survived: Sequence[CertifiedCell]) -> str:
     return (
         f"{_number(len(survived), 'combination')} more SURVIVED, which is less than SAFE: the disk "
         "was not recorded, so that nothing but their cuts was looked at. None of these lost an "
-        f"acknowledged record, up to {percent(worst)} of such cuts could still lose one (95 % "
-        "confidence), and of what other cuts may leave nothing is known."
+        "acknowledged record, which by itself only shows (95 % confidence) that fewer than "
+        f"{percent(worst)} of such cuts lose one; of what other cuts may leave nothing is known."
     )
 
 

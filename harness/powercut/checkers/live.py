@@ -38,7 +38,8 @@ def live_words(cuts: int, bound: float | None) -> str:
     said = f"no acknowledged record was lost in {count(cuts, 'cut')}"
     if bound is not None:
         said += (
-            f", and up to {percent(bound)} of such cuts could still lose one (at 95 % confidence)"
+            f", which by itself only shows (95 % confidence) that fewer than {percent(bound)} of "
+            "such cuts lose one"
         )
     return (
         f"{LIVE_ONLY[:1].upper()}{LIVE_ONLY[1:]}; {said}. Of what another cut may leave, and of "

@@ -21,10 +21,16 @@ from powercut.cli.output import console_beside, write_json
     help="A number of states or a time (60s) for recoveries, 0 for none: bytes alone are asked.",
 )
 @engine_option
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**63 - 1),
+    default=0,
+    show_default=True,
+    help="Root of every random choice.",
+)
 @json_option("the audit")
 def audit(recording: Path, budget: str, engine: str, seed: int, json_file: Path | None) -> int:
-    """Tells for each flush and FUA write what a disk that ignores just it would lose.
+    """Shows for each flush and FUA write what would be lost if the disk ignored it alone.
 
     Which carry acknowledged records, which lead to them, which are idle; and which records were
     acknowledged without any.

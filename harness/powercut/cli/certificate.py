@@ -15,7 +15,7 @@ from powercut.model.errors import UsageError
 
 @click.group()
 def certificate() -> None:
-    """What `certify` drew up: shows it, and finds out whether it is what it claims to be."""
+    """Shows a certificate that `certify` drew up, or verifies it."""
 
 
 @certificate.command()
@@ -31,21 +31,21 @@ def show(file: Path) -> int:
 
 @certificate.command()
 @click.argument("file", type=FILE)
-@click.option("--deep", is_flag=True, help="Judge every recording again; each has to be there.")
+@click.option("--deep", is_flag=True, help="Judge every recording again; none may be missing.")
 @click.option(
-    "--allow-missing", is_flag=True, help="With --deep: recordings that were not kept are no fault."
+    "--allow-missing", is_flag=True, help="With --deep: accept recordings that were not kept."
 )
-@click.option("--jobs", type=click.IntRange(1, 256), help="Recordings at the same time.")
+@click.option("--jobs", type=click.IntRange(1, 256), help="Recordings to judge in parallel.")
 @click.option(
     "--allowed-signers",
     type=FILE,
     metavar="FILE",
-    help="Whom to trust, as ssh-keygen(1) has it; without it any key will do.",
+    help="Trusted signers, in the format of ssh-keygen(1); without it any key is accepted.",
 )
 def verify(
     file: Path, deep: bool, allow_missing: bool, jobs: int | None, allowed_signers: Path | None
 ) -> int:
-    """Whether a certificate follows from its evidence, and its signature fits.
+    """Verifies that a certificate follows from its evidence, and its signature.
 
     Exit status: 0 it does; 1 something is wrong; 2 there is none.
     """

@@ -55,30 +55,30 @@ PROFILES = ("quick", "nightly", "full")
     "disks",
     multiple=True,
     type=click.Choice(DISKS),
-    help="A kind of disk on which the cost is measured; may be repeated.  By default sata-ssd.",
+    help="Kind of disk to measure costs on; may be repeated.  By default sata-ssd.",
 )
 @domain_options
 @click.option("--profile", type=click.Choice(PROFILES), help="A set of scenarios by name.")
-@click.option("--title", "heading", default="", help="What the certificate is headed by.")
-@click.option("--issuer", default="", help="Who hands it over: a person or an organisation.")
-@click.option("--contact", default="", help="Where a reader may ask the issuer.")
+@click.option("--title", "heading", default="", help="Heading of the certificate.")
+@click.option("--issuer", default="", help="The person or organisation that issues it.")
+@click.option("--contact", default="", help="How to reach the issuer.")
 @click.option("--logo", type=FILE, metavar="FILE", help="The issuer's logo: a small PNG or JPEG.")
 @seed_option
 @trials_option
 @confidence_option
 @at_most_option
-@click.option("--jobs", type=click.IntRange(1, 256), help="Trials at the same time.")
+@click.option("--jobs", type=click.IntRange(1, 256), help="Trials to run in parallel.")
 @click.option(
     "--keep",
     type=click.Choice(["all", "evidence", "notable", "none"]),
     default="evidence",
     show_default=True,
-    help="Recordings that stay: all that a verdict rests on, packed (`evidence`); only those that "
-    "were not simply well; none; or all as they were recorded, measurements included.",
+    help="Recordings to keep: `evidence`, what verdicts rest on, packed; `notable`, of that only "
+    "losses and surprises; `all`, unpacked and with measurements; or none.",
 )
 @results_option
-@click.option("--resume", type=FILE, metavar="DIR", help="Go on with one that was interrupted.")
-@click.option("--sign", "key", type=FILE, metavar="KEY", help="Sign with this key of ssh-keygen.")
+@click.option("--resume", type=FILE, metavar="DIR", help="Resume an interrupted certification.")
+@click.option("--sign", "key", type=FILE, metavar="KEY", help="Sign with this SSH private key.")
 @click.option(
     "--compare",
     nargs=2,

@@ -12,7 +12,9 @@ from powercut.cli.options import json_option
 
 @click.command()
 @json_option("the findings")
-@click.option("--fresh", is_flag=True, help="Prove again what was proved since this host booted.")
+@click.option(
+    "--fresh", is_flag=True, help="Repeat the probes whose outcome is kept until this host reboots."
+)
 @click.option(
     "--packages",
     is_flag=True,

@@ -60,9 +60,11 @@ class DomainChoice:
 def domain_options(command: Callable[..., _Returned]) -> Callable[..., _Returned]:
     """Adds the options; the command gets them as `domain`, None without any."""
 
-    @click.option("--domain", metavar="NAME", help="The disks of a domain of libvirt's.")
-    @click.option("--domain-xml", type=FILE, metavar="FILE", help="The same, by its definition.")
-    @click.option("--connect", metavar="URI", help="libvirt's connection, for --domain.")
+    @click.option("--domain", metavar="NAME", help="Certify the disks of this libvirt domain.")
+    @click.option(
+        "--domain-xml", type=FILE, metavar="FILE", help="The same, for a domain's XML definition."
+    )
+    @click.option("--connect", metavar="URI", help="URI of libvirt's connection, for --domain.")
     @functools.wraps(command)
     def with_domain(
         *arguments: object,

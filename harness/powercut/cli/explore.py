@@ -49,20 +49,20 @@ INSTANTS = ("flush", "fua", "ack", "completion", "submission")
     type=click.Choice(["exact", "epoch", "prefix"]),
     default="exact",
     show_default=True,
-    help="Which states count as legal.",
+    help="Crash model: which states are legal.",
 )
 @click.option(
     "--policy",
     "policies",
     multiple=True,
     type=click.Choice(POLICIES),
-    help="Who draws states; may be given again. By default all of them.",
+    help="State-selection policy; may be repeated. By default all of them.",
 )
 @click.option(
     "--at",
     multiple=True,
     type=click.Choice(INSTANTS),
-    help="After which events the power is cut; may be given again. By default all.",
+    help="Cut after events of this kind; may be repeated. By default all.",
 )
 @click.option(
     "--atomic-unit",
@@ -75,14 +75,21 @@ INSTANTS = ("flush", "fua", "ack", "completion", "submission")
 )
 @engine_option
 @recovery_kernel_option
-@click.option("--jobs", type=click.IntRange(1, 256), help="Engines at the same time.")
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
+@click.option("--jobs", type=click.IntRange(1, 256), help="Recovery engines to run in parallel.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**63 - 1),
+    default=0,
+    show_default=True,
+    help="Root of every random choice.",
+)
 @click.option(
     "--prune",
     type=click.Choice(["bytes", "reads", "nothing"]),
     default="bytes",
     show_default=True,
-    help="Which states an earlier one decides: same disk, or same as far as it was read.",
+    help="Skip states that an earlier one decides: with the same bytes everywhere, or wherever its "
+    "recovery read; or skip none.",
 )
 @click.option(
     "--confirm/--no-confirm",
@@ -96,15 +103,15 @@ INSTANTS = ("flush", "fua", "ack", "completion", "submission")
     is_flag=False,
     flag_value=16,
     metavar="[N]",
-    help="After each recovery the workload goes on by N records (16), then a clean unmount; "
-    "in some states a second cut instead. What was acknowledged before and after must be there.",
+    help="After each recovery the workload writes N more records (16) and unmounts; in some states "
+    "a second cut comes instead. Everything acknowledged must be there.",
 )
 @click.option(
     "--depth",
     type=click.IntRange(0, 8),
     default=0,
     show_default=True,
-    help="Cut again during recoveries, and in recoveries from that, so many times.",
+    help="Further cuts, each during the recovery from the cut before.",
 )
 @json_option("the outcome")
 def explore(

@@ -26,7 +26,7 @@ from powercut.model.errors import UsageError
     "--sector", type=click.Choice(["512", "4096"]), default="512", help="Bytes of its sectors."
 )
 @click.option(
-    "--as-seen", is_flag=True, help="Of a disk that lies: as the stack above it believed it."
+    "--as-seen", is_flag=True, help="Of a lying disk: as the stack above believed it to be."
 )
 def export(recording: Path, log_format: str, output: Path, sector: str, as_seen: bool) -> int:
     """Writes a recording as a log for replay-log and its like.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     "--dialect",
     type=click.Choice(["auto", "kernel", "qemu"]),
     default="auto",
-    help="Who wrote the log: the kernel's dm-log-writes or QEMU's blklogwrites.",
+    help="Writer of the log: the kernel's dm-log-writes or QEMU's blklogwrites.",
 )
 @click.option(
     "--atomic-unit",
@@ -35,16 +35,20 @@ if TYPE_CHECKING:
     help="Bytes that the disk is trusted not to tear; the log does not say.",
 )
 @click.option("--salvage", is_flag=True, help="Take what stands before the damage in the log.")
-@click.option("--closed", is_flag=True, help="QEMU ended in order (qemu only).")
+@click.option("--closed", is_flag=True, help="QEMU was shut down cleanly (qemu only).")
 @click.option("--no-fua", is_flag=True, help="The guest's disk never got FUA (qemu only).")
-@click.option("--run-id", help="Of the WAL workload, 32 hexadecimal digits.")
-@click.option("--layout", help="Of its log: append, prealloc, prewritten, recycled, segments, raw.")
+@click.option("--run-id", help="Run id of the WAL workload: 32 hexadecimal digits.")
+@click.option(
+    "--layout", help="Layout of its log: append, prealloc, prewritten, recycled, segments, raw."
+)
 @click.option("--record", type=int, default=512, show_default=True, help="Bytes of a record.")
-@click.option("--align", type=int, default=0, show_default=True)
-@click.option("--capacity", type=int, default=0, show_default=True)
-@click.option("--segment", type=int, default=0, show_default=True)
+@click.option(
+    "--align", type=int, default=0, show_default=True, help="Alignment of records, in bytes."
+)
+@click.option("--capacity", type=int, default=0, show_default=True, help="Bytes of the log.")
+@click.option("--segment", type=int, default=0, show_default=True, help="Bytes of a segment.")
 @click.option("--offset", type=int, default=0, help="Where a raw log begins on the disk.")
-@click.option("--path", "inside", default="log", help="The log below the root of its file system.")
+@click.option("--path", "inside", default="log", help="Path of the log in its file system.")
 def import_(
     log: Path,
     base: Path,

@@ -21,6 +21,7 @@ import click
 
 from powercut import __version__
 from powercut.cli.output import INTERRUPTED, TROUBLE, echo
+from powercut.cli.summary import SECTIONS
 from powercut.model.errors import PowercutError
 from powercut.paths import NOT_WRITABLE
 
@@ -78,6 +79,14 @@ class CommandTable(click.Group):
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """A section for each need, and a line for each command."""
+        del ctx
+        widest = max(len(name) for name in COMMANDS)
+        for title, lines in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(widest), said) for name, said in lines.items()])
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from powercut.cli.output import echo, echo_gaps
 @click.option("-o", "--output", type=FILE, required=True, help="The image to write.")
 @force_option
 def materialize(recording: Path, state: str, output: Path, force: bool) -> int:
-    """Writes the disk that a crash state is, as an image file."""
+    """Writes the disk of a crash state to an image file."""
     from powercut.recording import materialize as run
 
     opened = run.open_recording(recording)

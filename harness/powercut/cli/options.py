@@ -47,10 +47,12 @@ seed_option = click.option(
     "--seed", type=click.IntRange(0, 2**63 - 1), help="Root of every random choice."
 )
 only_option = click.option(
-    "--only", multiple=True, metavar="CELL", help="Only this cell; may be a glob."
+    "--only", multiple=True, metavar="CELL", help="Only cells of this name; a glob will do."
 )
 trials_option = click.option(
-    "--trials", type=click.IntRange(1, 1_000_000), help="Trials of each cell, instead of its own."
+    "--trials",
+    type=click.IntRange(1, 1_000_000),
+    help="Trials of each cell, instead of what the scenario says.",
 )
 results_option = click.option(
     "--results", type=FILE, default=RESULTS, help="Where results are kept."
@@ -59,13 +61,14 @@ confidence_option = click.option(
     "--confidence",
     type=_CHANCE,
     metavar="P",
-    help="Cut cells that should be SAFE as often as it takes to be so sure, such as 0.999.",
+    help="Repeat cells that are expected to be SAFE until --at-most is shown with this confidence, "
+    "such as 0.999.",
 )
 at_most_option = click.option(
     "--at-most",
     type=_CHANCE,
     metavar="P",
-    help="Upper bound on the loss probability to show, by default 0.01.",
+    help="Upper bound on the loss probability that --confidence is to show, by default 0.01.",
 )
 preset_option = click.option(
     "--preset",

@@ -44,14 +44,14 @@ if TYPE_CHECKING:
 @only_option
 @trials_option
 @results_option
-@click.option("--jobs", type=click.IntRange(1, 256), default=1, help="Trials at the same time.")
+@click.option("--jobs", type=click.IntRange(1, 256), default=1, help="Trials to run in parallel.")
 @confidence_option
 @at_most_option
 @click.option(
     "--resume",
     type=FILE,
     metavar="DIR",
-    help="Go on with a run that was interrupted: what it had recorded is not made again.",
+    help="Resume an interrupted run; power cuts that are done are kept.",
 )
 def run(
     scenarios: Sequence[str],

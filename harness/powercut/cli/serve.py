@@ -15,7 +15,13 @@ from powercut.paths import RESULTS
 
 @click.command()
 @click.argument("results", type=FILE, default=RESULTS, metavar="[RESULTS]")
-@click.option("--port", type=click.IntRange(0, 65535), default=8437, show_default=True)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8437,
+    show_default=True,
+    help="Port to listen on; 0 takes one that is free.",
+)
 def serve(results: Path, port: int) -> int:
     """Shows all results below RESULTS in a browser on this host, until it is interrupted.
 

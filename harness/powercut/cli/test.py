@@ -27,11 +27,11 @@ def _chooses(argument: str) -> bool:
 def test(arguments: Sequence[str]) -> int:
     """Runs pytest with powercut's plugin, and takes its arguments.
 
-    In a checkout on powercut's own tests.  Installed, on the folder that you are in: each cell of
-    a scenario in it is a test.
+    In a checkout these are powercut's own tests; installed, those of the current folder, where each
+    cell of a scenario is a test.
 
-    The whole of powercut's own tests runs in two processes, of which one has every test that boots
-    something: those would be in each other's way.  -n 0 runs them one after the other.
+    powercut's own tests run in two processes, one of which has all that boot a guest: two guests at
+    a time slow each other down.  -n 0 runs one test after the other.
     """
     import os
     import subprocess

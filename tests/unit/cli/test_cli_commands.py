@@ -9,10 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from powercut.cli import main as cli
 from powercut.cli import scenarios
+from powercut.cli.summary import SECTIONS
 from powercut.model.errors import HostError, UsageError
 from powercut.paths import SCENARIOS
 
@@ -34,6 +36,23 @@ def status_of(monkeypatch: pytest.MonkeyPatch, *argv: str) -> int:
         cli.main()
     assert isinstance(caught.value.code, int)
     return caught.value.code
+
+
+def test_every_command_has_a_line_in_the_summary():
+    lines = [line for section in SECTIONS.values() for line in section.items()]
+    assert sorted(name for name, _ in lines) == sorted(cli.COMMANDS)
+    shown = powercut("--help", COLUMNS="80").stdout
+    for name, said in lines:
+        assert f"  {name:<13}  {said}\n" in shown
+
+
+def test_every_option_is_explained():
+    for name in cli.COMMANDS:
+        command = cli.cli.get_command(click.Context(cli.cli), name)
+        members = command.commands.values() if isinstance(command, click.Group) else [command]
+        for one in members:
+            options = (option for option in one.params if isinstance(option, click.Option))
+            assert [option.opts for option in options if not option.help] == [], name
 
 
 def test_help_and_version():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """powercut in root file systems that have nothing but apt: as a wheel, and as a checkout.
 
-A campaign of some ten minutes a distribution.  What is said there goes to build/bare-roots, with the
-seconds since its root was made before each line.
+A campaign of some ten minutes a distribution.  What is said there goes to build/bare-roots, each
+line after the seconds since its root was made.
 """
 
 from __future__ import annotations
