@@ -116,5 +116,5 @@ def _confirm_again(trial: TrialDir, problems: list[str], unchecked: list[str]) -
     else:
         if (again.confirmed, again.lsns) == (True, known.lsns):
             return True
-        problems.append(f"{trial.path}: the confirmation does not come out again: {again.how}")
+        problems.append(f"{trial.path}: the confirmation gives another outcome: {again.how}")
     return False

@@ -79,7 +79,9 @@ def check_signature(
     principals = _run(["-Y", "find-principals", *trust, "-s", str(signature)], timeout_s)
     names = principals.stdout.split()
     if principals.returncode or not names:
-        return Signature(False, False, f"{signature}: its key is of nobody in {allowed_signers}")
+        return Signature(
+            False, False, f"{signature}: its key belongs to no signer in {allowed_signers}"
+        )
     done = _run(["-Y", "verify", *trust, "-I", names[0], *common], timeout_s, data)
     if done.returncode:
         return Signature(False, False, f"{signature}: does not fit {file.name}: {_last(done)}")

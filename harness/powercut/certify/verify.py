@@ -347,7 +347,7 @@ def _is_exposed(cell: CertifiedCell) -> bool:
 def _safe_contradictions(cell: CertifiedCell) -> Iterator[str]:
     """SAFE asks for the most: also nothing exposed, and no crash state that loses anything."""
     if _is_exposed(cell):
-        yield "it is safe, and bytes were acknowledged too early, or nobody knows"
+        yield "it is safe, and bytes were acknowledged too early, or whether they were is not known"
     if cell.coverage is not None and cell.coverage.lossy:
         yield "it is safe, and crash states lose records"
 
@@ -375,7 +375,7 @@ def _control_contradictions(cell: CertifiedCell) -> Iterator[str]:
     for control in cell.controls:
         wanted = EXPECTED[control.kind]
         if control.expected is not (Expect.SAFE if wanted is Verdict.SAFE else Expect.LOSSY):
-            yield f"control {control.kind.value} must come out {wanted.name}, it says otherwise"
+            yield f"control {control.kind.value} must be {wanted.name}, and another verdict was expected"
         if control.behaved != (control.verdict is wanted):
             yield f"control {control.kind.value}: behaved contradicts its verdict"
         if control.evidence is None and control.behaved:

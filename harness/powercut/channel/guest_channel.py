@@ -275,7 +275,7 @@ class GuestChannel(Closing):
 
         if not self._wait(connected, self._raise_if_lost, deadline):
             raise DeadlineExceeded(
-                f"nobody connected to the guest's channel in time for {purpose}",
+                f"the guest's channel was not opened in time for {purpose}",
                 hint="the machine has not started; its diagnosis says why",
             )
 

@@ -120,7 +120,7 @@ def history_of(path: Path, raw: bytes) -> RecordedHistory:
             ledger.apply(message, receipt_ns)
         at = start + length
     if complete and at != len(raw):
-        raise DamagedRecording(f"{path} goes on for {len(raw) - at} bytes after its end")
+        raise DamagedRecording(f"{path} continues for {len(raw) - at} bytes after its end")
     return RecordedHistory(ledger.history(), complete, decoder.unfinished, ledger.latency, digest)
 
 

@@ -46,7 +46,7 @@ def check_exposure(
             Finding(
                 FindingKind.INCOMPLETE,
                 Verdict.INCONCLUSIVE,
-                "the recording of the disk was not closed in order: its end is missing",
+                "the disk log was not closed properly: its end is missing",
             )
         )
     return findings

@@ -135,7 +135,7 @@ def _losses(reading: LogReading) -> list[Finding]:
         (FindingKind.STALE, ranges_of(stale[stale < last_intact]),
          f"gone and an older generation is back, although record {last_intact} came back", {}),
         (FindingKind.TORN, reading.ranges(Fate.TORN), "there in part only", {}),
-        (FindingKind.CORRUPT, reading.ranges(Fate.CORRUPT), "altered: nobody wrote these bytes",
+        (FindingKind.CORRUPT, reading.ranges(Fate.CORRUPT), "altered to bytes that were never written",
          {}),
         (FindingKind.MISDIRECTED, reading.ranges(Fate.MISDIRECTED), "in another record's place",
          {}),
@@ -157,13 +157,13 @@ def _bystanders(reading: LogReading) -> list[Finding]:
     kinds = FindingKind
     bystanders = [
         (kinds.NEVER_ATTEMPTED, lossy, others.never_attempted,
-         "records came back that nobody had attempted", True),
+         "records came back that were never attempted", True),
         (kinds.NEVER_ATTEMPTED, unknown, others.never_attempted_part,
-         "parts of records came back that nobody had attempted", True),
+         "parts of records came back that were never attempted", True),
         (kinds.MISDIRECTED, unknown, others.misdirected,
          "records stand where they do not belong, none of them missing", True),
         (kinds.CORRUPT, unknown, others.corrupt_slots,
-         "bytes that nobody wrote, where no required record belongs, in slots", False),
+         "bytes that were never written, where no required record belongs, in slots", False),
         (kinds.UNREADABLE, unknown, others.unreadable_slots,
          "cannot be read, but no required record belongs there: slots", False),
     ]  # fmt: skip

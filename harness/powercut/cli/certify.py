@@ -174,8 +174,8 @@ def _certify(
 
 def _resumes_with_options() -> UsageError:
     return UsageError(
-        "--resume goes on with what was asked for then",
-        hint="leave everything out that says what to certify",
+        "--resume takes its options from the interrupted run",
+        hint="leave out everything that says what to certify",
     )
 
 

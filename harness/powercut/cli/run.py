@@ -84,7 +84,7 @@ def run(
         or (seed, trials, confidence, at_most) != (None,) * 4
     ):
         raise UsageError(
-            "--resume goes on with what was asked for then",
+            "--resume takes its options from the interrupted run",
             hint="leave everything out that says what to run",
         )
     aim = confidence_aim(confidence, at_most, trials)

@@ -214,7 +214,7 @@ def judge_in_guest(
     if this host cannot run it, or has another kernel for it.
     """
     if recording.imported:
-        raise UsageError("nobody knows what guest wrote an imported log")
+        raise UsageError("the guest that wrote an imported log is not known")
     guest = EngineChoice("guest")
     require_recorded_kernel(recording, guest.name)
     with StateJudge(recording, guest, after=after, state_s=_GUEST_STATE_S) as states:

@@ -104,7 +104,7 @@ class LocalWorker(ResourceOwner):
         first = cut_state(recorded.space)
         timeline = read_recovery_log(recorded.directory, recorded.record, verify_payloads=True)
         if not timeline.complete:
-            raise HostError("the log of the live recovery was not closed in order")
+            raise HostError("the log of the live recovery was not closed properly")
         return first, Recovered(timeline, tuple(self._states.writes(first)))
 
     def _record(self, writes: Sequence[ImageWrite], claims: StateClaims) -> Recovered | None:

@@ -113,7 +113,7 @@ class Failure(enum.Enum):
     NOT_REPEATED = (
         "not-repeated",
         Side.TROUBLE,
-        "the system failed on this disk once, and another boot of it did otherwise",
+        "the system failed on this disk once, and it came back when it was booted again",
         "repeat the trial on a host with less load",
     )
     # The reader

@@ -183,7 +183,7 @@ def limit_of(medium: Medium) -> Limit:
         case Kind.MEMORY:
             return Limit(0, 0, "what lies in memory is gone when the power is")
         case Kind.UNKNOWN:
-            why = "nobody knows what keeps the bytes; the slowest disks turn 90 times a second"
+            why = "what stores the bytes is not known; the slowest disks turn 90 times a second"
             return Limit(90 * _TOLERANCE, _NVME_PER_S, why)
         case _:
             return _rotating(medium)
@@ -323,10 +323,10 @@ def _about_direct(rows: Sequence[Row], medium: Medium, limit: Limit) -> list[str
             "disk declares, so that without a sync they are not durable."
         ]
     if medium.write_cache is None:
-        return [f"{said}, faster than the medium: somebody keeps those writes in a cache."]
+        return [f"{said}, faster than the medium: a cache holds those writes."]
     return [
-        f"{said}, although there is no volatile cache and {limit.because}: whoever completed "
-        "those writes had not written them."
+        f"{said}, although there is no volatile cache and {limit.because}: those writes were "
+        "completed before they were written."
     ]
 
 

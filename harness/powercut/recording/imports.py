@@ -321,7 +321,7 @@ def _verdict(
     """The rules at the head of this file."""
     gaps = list(_gaps(imported))
     if record.log is None:
-        gaps.append("nobody said how the records of this log lie")
+        gaps.append("the layout of the records in this log was not given")
     elif not imported.history.acked:
         gaps.append("nothing was acknowledged: the log has no mark `ack N`")
     elif unknown:
@@ -338,7 +338,7 @@ def _verdict(
 def _gaps(imported: Imported) -> tuple[str, ...]:
     gaps = list(imported.log.doubts)
     if not imported.log.complete:
-        gaps.append("the log was not closed in order: later entries may be missing")
+        gaps.append("the log was not closed properly: later entries may be missing")
     return tuple(gaps)
 
 

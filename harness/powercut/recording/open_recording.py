@@ -81,7 +81,7 @@ class Recording:
             )
         if self.layout is None:
             raise UsageError(
-                f"{self.directory.path}: nobody said how the records of this log lie",
+                f"{self.directory.path}: the layout of the records in this log was not given",
                 hint="import it again with --run-id, --layout and --record",
             )
         return gather(self.timeline, self.history, self.run_id, self.layout, deep=True)

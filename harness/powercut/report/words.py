@@ -46,7 +46,7 @@ _CAME_BACK = {
     FindingKind.LOST: "did not come back",
     FindingKind.UNSERIALIZABLE: "did not come back, although later ones did",
     FindingKind.TORN: "came back in part",
-    FindingKind.CORRUPT: "came back with bytes that nobody wrote",
+    FindingKind.CORRUPT: "came back with bytes that were never written",
     FindingKind.STALE: "came back as an older generation",
     FindingKind.MISDIRECTED: "turned up in the wrong place",
     FindingKind.UNREADABLE: "could not be read",
@@ -350,7 +350,7 @@ def _how_often(bad: int, trials: Sequence[TrialResult]) -> str:
 def _what_came_back(trial: TrialResult, unit: Unit) -> str:
     if not trial.commits_lost:
         if any(f.kind is FindingKind.NEVER_ATTEMPTED for f in trial.findings):
-            return f"{with_article(unit.noun).capitalize()} came back that nobody had written."
+            return f"{with_article(unit.noun).capitalize()} came back that was never written."
         if trial.exposure is not None and trial.exposure.records:
             return "Every acknowledged record came back this time, by luck."
         return ""

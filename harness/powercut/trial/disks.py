@@ -106,7 +106,7 @@ class UnseenDisk:
     def stop_at_flush(self, number: int) -> None:
         """Nobody sees its flushes."""
         raise HostError(
-            f"nobody sees flush {number} of a disk that the machine keeps to itself",
+            f"flush {number} cannot be seen on a disk that is not captured",
             hint="cut.trigger: acks, after or random",
         )
 

@@ -124,7 +124,9 @@ class GuestRecording(RecordingInProgress):
         else:
             machine.kill(timeout_s=timeout_s)
         if machine.ended is Ended.BY_ITSELF and cut.kind is not CutKind.GUEST_CRASH:
-            self.trouble.append("the machine had ended before the cut, and an end in order flushes")
+            self.trouble.append(
+                "the machine had shut down before the cut, and a clean shutdown flushes"
+            )
         self.cut_ns = disk.cut(self.directory.recovery_log, timeout_s=timeout_s)
         channel.drain(timeout_s=timeout_s)
 

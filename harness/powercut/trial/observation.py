@@ -22,7 +22,7 @@ def observation_of(directory: TrialDir, record: TrialRecord) -> Observation:
         return observation
     during = read_recovery_log(directory, record, verify_payloads=False)
     reasons = [*host_failures(during)]
-    reasons += [] if during.complete else ["its log was not closed in order"]
+    reasons += [] if during.complete else ["its log was not closed properly"]
     if reasons:
         raise DamagedRecording(f"the disk failed during recovery: {'; '.join(reasons)}")
     return observation

@@ -151,7 +151,7 @@ def test_a_consistent_certificate_has_no_contradiction():
         ({"lost": 1}, "it is safe and has lost records"),
         ({"lost": 11}, "11 of 10 records cannot be lost"),
         ({"controls": ()}, "without the controls that vouch"),
-        ({"exposure": None}, "or nobody knows"),
+        ({"exposure": None}, "or whether they were is not known"),
         ({"loss_probability_upper_95": 0.5}, "no number of its 1 cuts gives the bound"),
         ({"components": (1,)}, "a component is not in the list"),
         ({"confirmed": True}, "confirmed is for lossy cells"),

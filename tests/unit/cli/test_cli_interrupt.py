@@ -112,4 +112,4 @@ def test_show_says_that_a_run_is_not_finished(tmp_path):
     (run.path / "verdict.json").unlink()
     with pytest.raises(UsageError, match="not come to its end; recorded so far: 4 power cuts") as e:
         print_story(PlainConsole(), run, cell=None, trial=None)
-    assert f"run --resume {run.path} goes on with it" in e.value.hint
+    assert f"run --resume {run.path} resumes it" in e.value.hint

@@ -94,7 +94,7 @@ def test_with_a_file_system_between_nothing_is_safe_without_recovery(tmp_path: P
     ("change", "verdict", "reason"),
     [
         ({"run_id": "ff" * 16}, Verdict.INCONCLUSIVE, "the run id or the layout may be wrong"),
-        (None, Verdict.INCONCLUSIVE, "nobody said how the records"),
+        (None, Verdict.INCONCLUSIVE, "the layout of the records"),
     ],
 )
 def test_what_is_not_known_is_not_judged(tmp_path: Path, change, verdict, reason) -> None:

@@ -128,7 +128,7 @@ def test_a_record_that_the_state_does_not_lose(make_recording) -> None:
 
 def test_a_log_of_unknown_layout_is_not_judged(make_recording) -> None:
     recording = replace(make_recording(three_records().timeline(), ACKS), layout=None, plan=None)
-    with pytest.raises(UsageError, match="nobody said how the records of this log lie"):
+    with pytest.raises(UsageError, match="the layout of the records in this log was not given"):
         minimize(recording, "durable@500")
 
 

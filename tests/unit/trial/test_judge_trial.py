@@ -173,7 +173,7 @@ def test_a_recovery_log_that_was_not_closed_acquits_nobody(played):
     drop_last_event(made.directory.recovery_log)
     result = made.judged()
     assert kinds(result) == [INCOMPLETE]
-    assert "its log was not closed in order" in messages(result)
+    assert "its log was not closed properly" in messages(result)
 
 
 @pytest.mark.parametrize("mark", ["failing reads: EIO", "refusing requests: ENOSPC"])

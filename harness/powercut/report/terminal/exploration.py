@@ -92,7 +92,7 @@ def coverage_lines(result: ExploreResult, unit: words.Unit = words.RECORDS) -> l
         f"{coverage.instants:,} of {words.count(coverage.instants_all, 'instant')}",
         f"   with: engine {engine}, {words.count(result.jobs, 'job')}, "
         f"{result.seconds:.1f} s, {rate}, seed {result.seed}",
-        f"     by: {policies or 'nobody'}",
+        f"     by: {policies or 'none'}",
     ]
     if coverage.pruned:
         lines.append(

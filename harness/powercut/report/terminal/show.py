@@ -44,7 +44,7 @@ def print_story(
     if not result.ended:
         raise UsageError(
             unfinished(result),
-            hint=f"{command()} run --resume {from_here(result.path)} goes on with it",
+            hint=f"{command()} run --resume {from_here(result.path)} resumes it",
         )
     run = result.read_verdict()
     if cell is None:
