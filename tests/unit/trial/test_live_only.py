@@ -131,7 +131,7 @@ def test_a_machine_that_died_before_its_cut_survived_nothing(record):
 
 def test_a_cut_at_a_flush_that_nobody_sees_is_refused(record):
     directory = record(trigger="flushes", value=3)
-    assert "nobody sees flush 3" in directory.read_record().trouble
+    assert "flush 3 cannot be seen" in directory.read_record().trouble
     assert judge_trial(directory).verdict is Verdict.INCONCLUSIVE
 
 

@@ -124,7 +124,7 @@ def test_a_machine_that_dies_is_inconclusive_and_what_was_acked_counts(tried):
 
 def test_a_machine_that_ended_in_order_was_not_cut(tried):
     result, record = tried(behaviour=Behaviour(ends_after=12), value=1000)
-    assert "the machine had ended before the cut" in record.trouble
+    assert "the machine had shut down before the cut" in record.trouble
     assert result.verdict is Verdict.INCONCLUSIVE
 
 
