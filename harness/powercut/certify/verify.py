@@ -375,7 +375,7 @@ def _control_contradictions(cell: CertifiedCell) -> Iterator[str]:
     for control in cell.controls:
         wanted = EXPECTED[control.kind]
         if control.expected is not (Expect.SAFE if wanted is Verdict.SAFE else Expect.LOSSY):
-            yield f"control {control.kind.value} must be {wanted.name}, and another verdict was expected"
+            yield f"control {control.kind.value} must be {wanted.name}, not what it expects"
         if control.behaved != (control.verdict is wanted):
             yield f"control {control.kind.value}: behaved contradicts its verdict"
         if control.evidence is None and control.behaved:

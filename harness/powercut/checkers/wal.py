@@ -135,7 +135,7 @@ def _losses(reading: LogReading) -> list[Finding]:
         (FindingKind.STALE, ranges_of(stale[stale < last_intact]),
          f"gone and an older generation is back, although record {last_intact} came back", {}),
         (FindingKind.TORN, reading.ranges(Fate.TORN), "there in part only", {}),
-        (FindingKind.CORRUPT, reading.ranges(Fate.CORRUPT), "altered to bytes that were never written",
+        (FindingKind.CORRUPT, reading.ranges(Fate.CORRUPT), "altered: never written so",
          {}),
         (FindingKind.MISDIRECTED, reading.ranges(Fate.MISDIRECTED), "in another record's place",
          {}),

@@ -16,7 +16,7 @@ _OPTIONS: Final = (
         type=click.Choice(["ext4", "xfs", "btrfs"]),
         default="ext4",
         show_default=True,
-        help="What DIR lies on.",
+        help="File system that DIR is on.",
     ),
     click.option("--size", default="512MiB", show_default=True, help="Size of the disk."),
     click.option(
@@ -27,7 +27,7 @@ _OPTIONS: Final = (
         help="Bytes that the disk writes whole or not at all; a write tears at multiples of it.",
     ),
     click.option("--mkfs", default="", help="Options for mkfs, in one string."),
-    click.option("--mount", default="", help="Mount options, with commas between them."),
+    click.option("--mount", default="", help="Mount options, separated by commas."),
     click.option(
         "--acks",
         type=click.IntRange(1, 1_000_000),
@@ -53,14 +53,14 @@ _OPTIONS: Final = (
         type=click.FloatRange(1, 3600),
         default=60.0,
         show_default=True,
-        help="What one recovery with its check may take, in seconds.",
+        help="Deadline of one recovery with its check, in seconds.",
     ),
     click.option(
         "--deadline",
         type=click.FloatRange(1, 3600),
         default=120.0,
         show_default=True,
-        help="What `setup`, start, cut and recovery may take together, in seconds.",
+        help="Deadline of `setup`, start, cut and recovery together, in seconds.",
     ),
 )
 

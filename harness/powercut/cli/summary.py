@@ -11,6 +11,7 @@ SECTIONS: Final[dict[str, dict[str, str]]] = {
         "plan": "Shows what a run would do, without doing it",
         "record": "Tests your own program, without a virtual machine",
         "check-program": "Tries a program's setup, run and check without a cut",
+        "mutate-syncs": "Tests a program without one of its syncs at a time",
         "certify": "Draws up a certificate: which settings keep writes",
         "cost": "Measures what durable commits send, and cost",
         "probe": "Measures whether a folder's syncs can be true",
