@@ -24,7 +24,8 @@ struct log {
 };
 
 /* Creates PREFIX.log and PREFIX.data, which must not exist yet.  Without a prefix,
- * payloads go to an unnamed file in `scratch`.  Fills in the header's fixed fields.
+ * payloads go to an unnamed file in `scratch`.  Fills in the header's fixed fields,
+ * its version if it has none.
  * Returns 0 or an errno. */
 int log_create(struct log *log, const char *prefix, const char *scratch,
                struct pclog_header *header);

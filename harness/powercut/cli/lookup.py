@@ -55,6 +55,11 @@ def is_program(path: Path) -> bool:
     return (path / "program.json").is_file()
 
 
+def is_capture(path: Path) -> bool:
+    """Whether `path` is the recording of a captured folder."""
+    return (path / "capture.json").is_file()
+
+
 def is_bundle(path: Path) -> bool:
     """Whether `path` is a bundle and not a folder."""
     if not path.is_file():

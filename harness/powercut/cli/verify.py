@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 
 from powercut.cli.bundle import verify_bundle
-from powercut.cli.lookup import find_result, is_bundle, is_program
+from powercut.cli.capture import verify_capture
+from powercut.cli.lookup import find_result, is_bundle, is_capture, is_program
 from powercut.cli.options import FILE, json_option
 from powercut.cli.output import console_beside, write_json
 from powercut.cli.program_recording import verify_program
@@ -21,6 +22,8 @@ def verify(directory: Path, json_file: Path | None) -> int:
     """Judges a result, or a bundle, again, offline, from its recordings alone."""
     if is_program(directory):
         return verify_program(directory, json_file)
+    if is_capture(directory):
+        return verify_capture(directory, json_file)
     if is_bundle(directory):
         return verify_bundle(directory, json_file)
     from powercut.campaign.verify import verify as judge_again

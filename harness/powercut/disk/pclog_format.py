@@ -154,15 +154,15 @@ def read_header(prefix: Path) -> LogHeader:
     return header_of(path, map_file(path))
 
 
-def header_of(path: Path, log: Bytes) -> LogHeader:
+def header_of(path: Path, log: Bytes, version: int = VERSION) -> LogHeader:
     """The header of the log whose events are `log`; `path` is for messages.  As `read_header`."""
     raw = log[:HEADER_SIZE].tobytes()
     if len(raw) < HEADER_SIZE or raw[:8] != MAGIC:
         raise DamagedRecording(f"{path}: this is not a disk log: it does not start with a header")
     row = np.frombuffer(raw, dtype=HEADER)[0]
-    if int(row["version"]) != VERSION or int(row["header_size"]) != HEADER_SIZE:
+    if int(row["version"]) != version or int(row["header_size"]) != HEADER_SIZE:
         raise DamagedRecording(
-            f"{path}: a disk log of version {int(row['version'])}; version {VERSION} can be read",
+            f"{path}: a disk log of version {int(row['version'])}; version {version} can be read",
             hint="read it with the powercut that wrote it",
         )
     if google_crc32c.value(raw[: HEADER_SIZE - 4]) != int(row["crc"]):

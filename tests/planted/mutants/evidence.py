@@ -153,7 +153,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *log(
-        f"{_P}/disk/pclog.py",
+        f"{_P}/disk/event_log.py",
         (
             "always-closed",
             '        return bool(len(self._events)) and int(self._events["type"][-1]) == EventType.END',
@@ -185,6 +185,15 @@ MUTANTS: tuple[Mutant, ...] = (
             "events may go back in time",
         ),
         (
+            "after-the-cut",
+            "        if misplaced.any():",
+            "        if False:",
+            "requests may follow the cut",
+        ),
+    ),
+    *log(
+        f"{_P}/disk/pclog.py",
+        (
             "requests-missing",
             '        if self._closed and int(events["request"][-1]) != count:',
             "        if False:",
@@ -207,12 +216,6 @@ MUTANTS: tuple[Mutant, ...] = (
             "        if not inside.all():",
             "        if False:",
             "a cut may leave bytes that no write had",
-        ),
-        (
-            "after-the-cut",
-            "        if misplaced.any():",
-            "        if False:",
-            "requests may follow the cut",
         ),
         (
             "fua-forgotten",

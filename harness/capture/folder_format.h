@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The log of a captured folder, version 2 of the disk log (log_format.h): the same two files, header,
+ * events and checksums, with other requests.  `disk_size` of the header is 0.
+ *
+ * An *object* is a file, a folder or a symbolic link; it has a number from 1 (the folder itself),
+ * which it keeps under all its names and which is never given again.  Requests are submitted and
+ * completed as a disk's are; COMPLETE repeats `op` and, with PCLOG_FAILED, has the errno in `length`.
+ *
+ * | op of SUBMIT | connection | offset | length | payload |
+ * | --- | --- | --- | --- | --- |
+ * | WRITE | file | first byte | bytes | the bytes; PCLOG_FUA: the file or the call is O_DSYNC or O_SYNC |
+ * | ZERO | file | first byte | bytes | of a hole or of zeroes; the size stays |
+ * | FLUSH | file, folder; 0: all | 0 | 0 | fsync; with FOLDER_DATA_ONLY fdatasync; of 0 sync, syncfs |
+ * | TRUNCATE | file | 0 | new size | |
+ * | GROW | file | 0 | new size, which is larger (fallocate) | |
+ * | CREATE, MKDIR | folder | new object | of the payload | NAME; `flags` are the mode |
+ * | SYMLINK | folder | new object | of the payload | NAME NUL TARGET |
+ * | LINK | folder | object | of the payload | NAME |
+ * | UNLINK, RMDIR | folder | 0 | of the payload | NAME |
+ * | RENAME | from folder | to folder | of the payload | NAME NUL NEW NAME; FOLDER_EXCHANGE |
+ *
+ * What the folder held at first stands before the event BEGIN, as if it had just been made.  An
+ * event LINES has what the program wrote to its POWERCUT_FD, a write(2) each, as its payload.
+ * CUT is the instant at which the power went, and END follows.
+ *
+ * The Python side is harness/powercut/disk/folder_log.py.
+ */
+#ifndef POWERCUT_FOLDER_FORMAT_H
+#define POWERCUT_FOLDER_FORMAT_H
+
+#include "log_format.h"
+
+#define FOLDER_VERSION 2u
+#define FOLDER_ROOT 1u
+
+enum folder_op {
+    FOLDER_TRUNCATE = 5,
+    FOLDER_CREATE = 6,
+    FOLDER_MKDIR = 7,
+    FOLDER_SYMLINK = 8,
+    FOLDER_LINK = 9,
+    FOLDER_UNLINK = 10,
+    FOLDER_RMDIR = 11,
+    FOLDER_RENAME = 12,
+    FOLDER_GROW = 13
+};
+
+enum folder_type { FOLDER_BEGIN = 10, FOLDER_LINES = 11 };
+
+enum folder_flags { FOLDER_DATA_ONLY = 8, FOLDER_EXCHANGE = 16 };
+
+#endif

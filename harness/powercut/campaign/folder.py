@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`powercut capture`: a command in a captured folder, recorded, cut, sealed and judged."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from powercut import __version__
+from powercut.crash.folder_rows import Promise
+from powercut.disk.folder_log import read_folder_log
+from powercut.explore.folder import FolderExplorer, Limits, Listener
+from powercut.explore.request import Budget
+from powercut.model.errors import DamagedRecording, HostError
+from powercut.model.observation import Observation
+from powercut.recording.folder import open_capture
+from powercut.recover.native.folder import check_folder
+from powercut.rig.folder import CapturedFolder
+from powercut.store.folder import CaptureDir, CaptureRecord, CaptureResult
+
+_POLL_S = 0.01
+
+
+@dataclass(frozen=True)
+class CaptureOrder:
+    """What is to be captured.
+
+    The cut comes after `acks` operations, after `seconds`, or when the command ends, whichever
+    is first; 0 `acks` are none.
+    """
+
+    folder: Path
+    command: tuple[str, ...]
+    check: tuple[str, ...]
+    acks: int
+    seconds: float
+    atomic_unit: int
+    seed: int
+
+
+class _Acks:
+    """Counts the lines that begin with `+`, and wakes who waits for so many."""
+
+    def __init__(self, wanted: int) -> None:
+        self._left = wanted
+        self._rest = b""
+        self.enough = threading.Event()
+
+    def hear(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        self._left -= sum(line.startswith(b"+ ") for line in lines)
+        if self._left <= 0:
+            self.enough.set()
+
+
+def record_folder(order: CaptureOrder, directory: CaptureDir) -> CaptureRecord:
+    """Runs the command until the cut, and seals what was recorded.  Raises HostError."""
+    acks = _Acks(order.acks)
+    status: int | None = None
+    damage: list[str] = []
+    captured = CapturedFolder(
+        order.folder,
+        directory.log,
+        atomic_unit=order.atomic_unit,
+        seed=order.seed,
+        output=directory.console,
+        on_said=acks.hear if order.acks else lambda _: None,
+    )
+    with captured:
+        captured.run(order.command)
+        deadline = time.monotonic() + order.seconds
+        while status is None and time.monotonic() < deadline:
+            if acks.enough.wait(_POLL_S):
+                break
+            status = captured.wait_ended(timeout_s=0)
+        try:
+            captured.cut()
+        except HostError as error:
+            damage.append(str(error))
+    timeline = read_folder_log(directory.log)
+    if timeline.cut_ns is None:
+        raise DamagedRecording(f"{directory.path}: the log has no cut: its recorder was killed")
+    record = CaptureRecord(
+        powercut=__version__,
+        folder=str(order.folder),
+        where=str(Path.cwd()),
+        command=order.command,
+        check=order.check,
+        atomic_unit=order.atomic_unit,
+        seed=order.seed,
+        cut_ns=int(timeline.cut_ns),
+        status=status,
+        damage=tuple(damage),
+    )
+    directory.write_record(record)
+    return record
+
+
+def judge_folder(
+    directory: CaptureDir,
+    promise: Promise,
+    limits: Limits,
+    listener: Listener = lambda _states, _lossy: None,
+) -> CaptureResult:
+    """Judges a recording by its check; does not write the result.
+
+    Raises DamagedRecording, HostError.
+    """
+    recording = open_capture(directory)
+    record = recording.record
+    if not record.check:
+        raise HostError("this recording has no check", hint="give one with --check when it is made")
+    with TemporaryDirectory(prefix="powercut-folder-") as scratch:
+        check = partial(
+            _check, record.check, Path(record.folder), Path(record.where), limits.state_s
+        )
+        explorer = FolderExplorer(recording, promise, check, Path(scratch), listener)
+        return explorer.judge(limits)
+
+
+def _check(
+    command: Sequence[str], folder: Path, where: Path, state_s: float, state: Path
+) -> Observation:
+    return check_folder(command, state, folder, where, timeout_s=state_s)
+
+
+def limits_of(result: CaptureResult) -> Limits:
+    """Those of an earlier verdict."""
+    return Limits(Budget.parse(result.budget), result.state_s, result.seed)
+
+
+def same_outcome(one: CaptureResult, other: CaptureResult) -> bool:
+    """Whether two verdicts on one recording agree; a budget of time may see other states."""
+    return one.verdict == other.verdict

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`powercut capture DIR -- COMMAND`: any program, on files of which every request is recorded."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from powercut.cli.options import FILE, json_option, results_option, seed_option
+from powercut.cli.output import console_beside, write_json
+
+_EPILOG = (
+    "COMMAND runs on this host with DIR captured: each write, sync, change of size and of names is "
+    "recorded. At the cut the folder loses its power, then COMMAND and all that it has started "
+    "are killed. It says what it has made durable on POWERCUT_FD, as docs/adding-a-program.md has "
+    "it (`? N`, `+ N`). The command of --check finds at DIR what a cut may have left there, and "
+    "says what it finds (`= N`, `bad reason`). docs/captured-folders.md has the crash model, and "
+    "the lines to type for hypervisors."
+)
+
+
+@click.command(epilog=_EPILOG, context_settings={"ignore_unknown_options": True})
+@click.argument("folder", type=FILE, metavar="DIR")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+@click.option(
+    "--check",
+    default="",
+    metavar="COMMAND",
+    help="What says what is there after a cut, in one string. Without it there is no verdict.",
+)
+@click.option(
+    "--promise",
+    type=click.Choice(["journal", "posix"]),
+    default="journal",
+    show_default=True,
+    help="What the host promises of names: what a journalling file system keeps, or POSIX alone.",
+)
+@click.option(
+    "--acks",
+    type=click.IntRange(0, 1_000_000),
+    default=0,
+    help="Cut after so many acknowledged operations, ...",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.01, 86400),
+    default=60.0,
+    show_default=True,
+    help="... after so long, or when COMMAND ends, whichever comes first.",
+)
+@click.option(
+    "--atomic-unit",
+    type=click.Choice(["1", "512", "4096"]),
+    default="4096",
+    show_default=True,
+    help="Bytes that are written whole or not at all; a write tears at multiples of it.",
+)
+@click.option(
+    "--budget",
+    default="128",
+    show_default=True,
+    help="How many crash states to look at, or how long (30s, 5m).",
+)
+@click.option(
+    "--state-timeout",
+    type=click.FloatRange(0.1, 3600),
+    default=60.0,
+    show_default=True,
+    help="What one check may take, in seconds.",
+)
+@seed_option
+@results_option
+@json_option("the result")
+def capture(
+    folder: Path,
+    command: Sequence[str],
+    check: str,
+    promise: str,
+    acks: int,
+    seconds: float,
+    atomic_unit: str,
+    budget: str,
+    state_timeout: float,
+    seed: int | None,
+    results: Path,
+    json_file: Path | None,
+) -> int:
+    """Records what a command does to the files in a folder, cuts the power, and judges.
+
+    Exit status: 0 SAFE, or recorded without --check; 1 LOSSY, 3 INCONCLUSIVE.
+    """
+    from powercut.campaign.folder import CaptureOrder, judge_folder, record_folder
+    from powercut.crash.folder_rows import Promise
+    from powercut.explore.folder import Limits
+    from powercut.explore.request import Budget
+    from powercut.report.terminal.folder import print_capture, print_recorded
+    from powercut.store.folder import CaptureDir
+
+    limits = Limits(Budget.parse(budget), state_timeout, seed or 0)
+    order = CaptureOrder(
+        folder=folder.resolve(),
+        command=tuple(command),
+        check=tuple(shlex.split(check)),
+        acks=acks,
+        seconds=seconds,
+        atomic_unit=int(atomic_unit),
+        seed=seed or 0,
+    )
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
+    directory = CaptureDir.create(results.absolute() / "capture" / stamp)
+    console = console_beside(json_file)
+    with console.status("recording"):
+        record = record_folder(order, directory)
+    if not order.check:
+        print_recorded(console, record, directory.path)
+        return 0
+    with console.status("looking at crash states") as status:
+        result = judge_folder(
+            directory,
+            Promise(promise),
+            limits,
+            lambda done, lossy: status.update(f"{done:,} states, {lossy:,} lose something"),
+        )
+    directory.write_result(result)
+    print_capture(console, record, result, directory.path)
+    write_json(result.model_dump_json(indent=1), json_file)
+    return exit_status(result.verdict)
+
+
+def exit_status(verdict: str) -> int:
+    """0 SAFE, 1 LOSSY, else 3."""
+    return {"SAFE": 0, "LOSSY": 1}.get(verdict, 3)
+
+
+def verify_capture(folder: Path, json_file: Path | None) -> int:
+    """Judges a recording again, by the promise and the limits of its result."""
+    from powercut.campaign.folder import judge_folder, limits_of, same_outcome
+    from powercut.crash.folder_rows import Promise
+    from powercut.report.terminal.folder import print_capture
+    from powercut.store.folder import CaptureDir
+
+    directory = CaptureDir(folder.resolve())
+    before = directory.read_result()
+    console = console_beside(json_file)
+    after = judge_folder(directory, Promise(before.promise), limits_of(before))
+    print_capture(console, directory.read_record(), after, directory.path)
+    write_json(after.model_dump_json(indent=1), json_file)
+    if not same_outcome(before, after):
+        console.print(f"DIFFERS: it was {before.verdict}", style="red")
+        return 1
+    return exit_status(after.verdict)

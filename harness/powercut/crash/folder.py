@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The crash states of a folder: what a host that loses its power may leave of its files.
+
+Each file is a disk of its own, and all have one clock and one cut.  A crash state at an instant is
+a choice, within rules 1 to 3 of powercut.crash.states, of:
+
+1. contents: of each file the writes that completed before an fsync or fdatasync *of that file*
+   was submitted which has completed are there, and those with O_DSYNC or O_SYNC that completed.
+   Of the other writes any subset, torn at the atomic unit.  Which writes are there says nothing of
+   other files.  Holes that were punched and ranges that were zeroed are writes of zeroes.
+2. size: where a write, a truncation or fallocate changes a file's size, that change is there or
+   not, whatever became of the bytes.  What makes contents durable makes all earlier changes of
+   size durable, too: they are needed to read them.  Bytes that never came but lie below the
+   size read as zeroes; bytes beyond it are not there.
+3. names: what the calls that make, remove, link or rename change.  One call's change of a folder is
+   there or not, never half.
+
+What fsync promises of names is a matter of the host's file system, and is stated (`Promise`):
+
+POSIX: what POSIX.1-2017 (fsync, fdatasync) and Linux's fsync(2) say and not more.  A change of
+    names is durable when an fsync of *the folder* covers it: "Calling fsync() does not necessarily
+    ensure that the entry in the directory containing the file has also reached disk.  For that
+    an explicit fsync() on a file descriptor for the directory is also needed."  Until then
+    any subset of the changes is there.  A rename into another folder is two changes: the new name
+    in one, the end of the old name in the other.
+
+JOURNAL: what a file system with one journal (XFS; ext4 but for fast_commit; not btrfs) does.
+    Names and truncations are there in the order in which they were made: a beginning of all
+    that have happened since the last that is durable.  A rename is one change.  fsync makes
+    durable whatever the file or folder itself was last changed by, and so everything before that;
+    fdatasync, which may leave a changed name for later, does so up to the making of the file
+    and its truncations.  What is written beyond a truncation is there only if the truncation is,
+    since the blocks are others.  No rename waits for the contents of the file: that
+    (ext4's auto_da_alloc) is a habit and no promise.
+
+So every state of JOURNAL is one of POSIX.  Attributes (mode, owner, times) are in no state.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from powercut.crash.folder_rows import (
+    REGION,
+    NameChange,
+    Promise,
+    Row,
+    SizeChange,
+    folder_rows,
+    is_ordered,
+    truncations,
+)
+from powercut.crash.folder_sets import folder_sets
+from powercut.crash.states import CrashState, Model, Requirements, StateSpace
+from powercut.model.contract import DeviceContract
+from powercut.model.folder import (
+    MAKING,
+    ROOT_OBJECT,
+    FolderOp,
+    FolderTimeline,
+)
+from powercut.model.timeline import Requests, Timeline
+
+I64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class FileState:
+    """One file of a state: `parts` are applied in order; `size` is what is left in the end.
+
+    A part is a row and the bytes of it that survived (begin, end), or a truncation to a size.
+    """
+
+    number: int
+    mode: int
+    size: int
+    parts: tuple[tuple[int, int, int] | int, ...]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A state as a person would see it: paths below the folder, parents first.
+
+    `files` may be the same file under several paths.
+    """
+
+    folders: tuple[tuple[str, int], ...]
+    files: tuple[tuple[str, FileState], ...]
+    links: tuple[tuple[str, str], ...]
+
+
+class FolderSpace(StateSpace):
+    """All crash states of a captured folder, under one promise.
+
+    With `lying` no sync makes anything durable: the control, of the same recording.
+    """
+
+    def __init__(
+        self,
+        folder: FolderTimeline,
+        promise: Promise,
+        claims: Requirements | None = None,
+        *,
+        lying: bool = False,
+    ) -> None:
+        self.folder = folder
+        self.promise = promise
+        self.rows = folder_rows(folder, promise)
+        timeline = _timeline(folder, self.rows)
+        super().__init__(timeline, claims, folder_sets(folder, self.rows, promise, lying=lying))
+        self._made = {
+            row.request.other: row.request for row in self.rows if row.request.op in MAKING
+        }
+        self._ordered = np.array(
+            [index for index, row in enumerate(self.rows) if is_ordered(row)], dtype=np.int64
+        )
+        self._truncations = truncations(self.rows)
+
+    def legal(self, state: CrashState) -> CrashState:
+        """`state`, with the changes added without which its own could not be there (JOURNAL)."""
+        if self.promise is Promise.POSIX or not state.survivors:
+            return state
+        kept = set(state.survivors)
+        last = -1
+        for index in state.survivors:
+            row = self.rows[index]
+            if is_ordered(row):
+                last = max(last, index)
+            elif row.change is None:
+                before = self._truncations.get(row.request.object, ())
+                beyond = [at for at, size in before if at < index and size < self._end_of(row)]
+                last = max([last, *beyond])
+        needed = self._ordered[self._ordered <= last]
+        volatile = needed[self.sets.durable_ns[needed] >= state.instant]
+        missing = set(volatile.tolist()) - kept
+        if not missing:
+            return state
+        return replace(state, survivors=tuple(sorted(kept | missing)))
+
+    def legal_log2(self, instant: int, model: Model = Model.EXACT) -> float:
+        """An upper bound: each change, and each atomic unit of a write, is there or not.
+
+        Only for Model.EXACT; under JOURNAL changes of names have an order, and are fewer.
+        """
+        if model is not Model.EXACT:
+            raise ValueError("a folder has no weaker models")
+        return float(sum(self.touched_units(row) for row in self.volatile(instant).tolist()))
+
+    def touched_units(self, write: int) -> int:
+        """How many atomic units `write` touches; a change of a size or of names is one."""
+        return 1 if self.rows[write].change is not None else super().touched_units(write)
+
+    def _volatile(self, instant: int) -> I64:
+        # Without a look at what is hidden: a text file's writes begin at any byte.
+        issued = self.sets.issued(instant) & ~self.sets.durable(instant)
+        return np.flatnonzero(issued & (self.end > self.begin))
+
+    def _end_of(self, row: Row) -> int:
+        return row.offset % REGION + row.length
+
+    def tree(self, state: CrashState) -> Tree:
+        """What is there after the cut."""
+        torn: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for kept in state.torn:
+            torn[kept.write].append((kept.begin, kept.end))
+        entries: dict[int, dict[str, int]] = defaultdict(dict)
+        sizes: dict[int, int] = defaultdict(int)
+        parts: dict[int, list[tuple[int, int, int] | int]] = defaultdict(list)
+        for index in self.application_order(state).tolist():
+            row = self.rows[index]
+            match row.change:
+                case NameChange(changed):
+                    for parent, name, number in changed:
+                        entries[parent].pop(name, None)
+                        if number is not None:
+                            entries[parent][name] = number
+                case SizeChange(file, size, at_least):
+                    sizes[file] = max(sizes[file], size) if at_least else size
+                    if not at_least:
+                        parts[file].append(size)
+                case None:
+                    base = row.request.object * REGION
+                    whole = [(row.offset, row.offset + row.length)]
+                    for begin, end in torn.get(index, whole):
+                        parts[row.request.object].append((index, begin - base, end - base))
+        return self._walk(entries, sizes, parts)
+
+    def _walk(
+        self,
+        entries: dict[int, dict[str, int]],
+        sizes: dict[int, int],
+        parts: dict[int, list[tuple[int, int, int] | int]],
+    ) -> Tree:
+        folders: list[tuple[str, int]] = []
+        files: list[tuple[str, FileState]] = []
+        links: list[tuple[str, str]] = []
+        seen = {ROOT_OBJECT}
+        left = [(ROOT_OBJECT, "")]
+        while left:
+            parent, path = left.pop()
+            for name, number in sorted(entries[parent].items()):
+                made, below = self._made[number], f"{path}{name}"
+                if made.op is FolderOp.CREATE:
+                    state = FileState(number, made.mode, sizes[number], tuple(parts[number]))
+                    files.append((below, state))
+                elif made.op is FolderOp.SYMLINK:
+                    links.append((below, made.names[1]))
+                elif number not in seen:  # one that a lost rename has left in two places
+                    seen.add(number)
+                    folders.append((below, made.mode))
+                    left.append((number, below + "/"))
+        return Tree(tuple(folders), tuple(files), tuple(links))
+
+
+def _timeline(folder: FolderTimeline, rows: list[Row]) -> Timeline:
+    def column(values: list[int]) -> I64:
+        return np.array(values, dtype=np.int64)
+
+    requests = [row.request for row in rows]
+    return Timeline(
+        disk_size=REGION * (1 + max([ROOT_OBJECT, *(request.object for request in requests)])),
+        contract=DeviceContract(atomic_unit=folder.atomic_unit),
+        requests=Requests(
+            kind=np.array([row.kind for row in rows], dtype=np.uint8),
+            fua=np.array([request.at_once for request in requests], dtype=np.bool_),
+            offset=column([row.offset for row in rows]),
+            length=column([row.length for row in rows]),
+            submitted_ns=column([request.submitted_ns for request in requests]),
+            completed_ns=column([request.completed_ns for request in requests]),
+            data_offset=column([request.data_offset for request in requests]),
+            failed=np.zeros(len(rows), dtype=np.bool_),
+        ),
+        data=folder.data,
+        marks=folder.marks,
+        complete=folder.complete,
+        start_ns=folder.begin_ns,
+    )

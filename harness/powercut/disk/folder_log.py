@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the log of a captured folder (harness/capture/folder_format.h) into a `FolderTimeline`.
+
+A log comes from elsewhere as easily as a recording does.  What it says of names is checked here:
+each is one component of a path, each object is made once and before it is used, and what is used
+as a folder is one.  Whether a name was there before it was removed is not checked: a state in which
+it was not is as good as any.
+"""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from powercut.disk.event_log import EventReader, Events, Mask
+from powercut.disk.pclog_format import EventFlag, EventType, map_file
+from powercut.model.folder import (
+    MAKING,
+    NAMING,
+    ROOT_OBJECT,
+    FolderOp,
+    FolderRequest,
+    FolderTimeline,
+)
+from powercut.model.operations import Packet
+from powercut.model.units import Instant
+
+VERSION: Final = 2
+OBJECTS_MAX: Final = 1 << 18
+FILE_SIZE_MAX: Final = 1 << 44
+"""Bytes."""
+
+_NAME_MAX: Final = 255
+_TARGET_MAX: Final = 4096
+
+
+class _Type(enum.IntEnum):
+    BEGIN = 10
+    LINES = 11
+
+
+class _Flag(enum.IntFlag):
+    AT_ONCE = 1
+    DATA_ONLY = 8
+    EXCHANGE = 16
+
+
+_CARRIERS: Final = (FolderOp.WRITE, *NAMING)
+
+
+def read_folder_log(prefix: Path) -> FolderTimeline:
+    """The recording in PREFIX.log and PREFIX.data, every event and payload of it checked.
+
+    Raises DamagedRecording, naming file and event.
+    """
+    return _FolderReader(prefix, map_file).folder()
+
+
+class _FolderReader(EventReader):
+    _version = VERSION
+    _types = (
+        EventType.SUBMIT,
+        EventType.COMPLETE,
+        EventType.CUT,
+        EventType.MARK,
+        EventType.END,
+        *_Type,
+    )
+
+    def _carries_payload(self, events: Events) -> Mask:
+        request = (events["type"] == EventType.SUBMIT) & np.isin(events["op"], _CARRIERS)
+        other = np.isin(events["type"], (EventType.MARK, _Type.LINES))
+        return np.asarray(request | other)
+
+    def folder(self) -> FolderTimeline:
+        """All of it."""
+        self._check_events(verify_payloads=True)
+        self._kinds: dict[int, FolderOp] = {ROOT_OBJECT: FolderOp.MKDIR}
+        self._open: dict[int, int] = {}
+        requests: list[FolderRequest] = []
+        said: list[Packet] = []
+        marks: list[tuple[Instant, str]] = []
+        begin: int | None = None
+        cut: int | None = None
+        for index, row in enumerate(self._events):
+            instant = int(row["time_ns"])
+            match int(row["type"]):
+                case EventType.SUBMIT:
+                    requests.append(self._request(index, row, len(requests)))
+                case EventType.COMPLETE:
+                    self._complete(index, row, requests)
+                case _Type.BEGIN:
+                    if begin is not None:
+                        self._damaged(index, "begins for the second time")
+                    begin = instant
+                case _Type.LINES:
+                    said.append(Packet(instant, self._payload(row)))
+                case EventType.MARK:
+                    marks.append((Instant(instant), self._payload(row).decode(errors="replace")))
+                case EventType.CUT:
+                    cut = instant
+                case _:
+                    if int(row["request"]) != len(requests):
+                        self._damaged(index, f"ends a log of other than {len(requests)} requests")
+        if begin is None:
+            self._damaged(len(self._events), "is missing: the folder's first contents are not all")
+        unit = self._header.contract.atomic_unit
+        return FolderTimeline(
+            requests=tuple(requests),
+            data=self._data,
+            begin_ns=Instant(begin),
+            atomic_unit=unit,
+            said=tuple(said),
+            cut_ns=None if cut is None else Instant(cut),
+            marks=tuple(marks),
+            complete=self._closed,
+        )
+
+    def _payload(self, row: np.void) -> bytes:
+        start, length = int(row["data"]), int(row["length"])
+        return self._data[start : start + length].tobytes()
+
+    def _request(self, index: int, row: np.void, count: int) -> FolderRequest:
+        if int(row["request"]) != count:
+            self._damaged(index, "is out of order")
+        try:
+            op = FolderOp(int(row["op"]))
+        except ValueError:
+            self._damaged(index, "submits an unknown request")
+        flags, instant = int(row["flags"]), int(row["time_ns"])
+        target = int(row["connection"])
+        self._open[count] = index
+        if op in NAMING:
+            return self._naming(index, row, op)
+        if op is FolderOp.FLUSH:
+            if target and target not in self._kinds:
+                self._damaged(index, f"syncs object {target}, which was never made")
+            return FolderRequest(op, target, instant, data_only=bool(_Flag.DATA_ONLY & flags))
+        if self._kinds.get(target) is not FolderOp.CREATE:
+            self._damaged(index, f"changes object {target}, which is no file")
+        offset, length = int(row["offset"]), int(row["length"])
+        if min(offset, length) < 0 or offset > FILE_SIZE_MAX - length:
+            self._damaged(index, "lies beyond the end of any file")
+        if op in (FolderOp.TRUNCATE, FolderOp.GROW):
+            return FolderRequest(op, target, instant, size=length)
+        return FolderRequest(
+            op,
+            target,
+            instant,
+            offset=offset,
+            length=length,
+            at_once=bool(_Flag.AT_ONCE & flags),
+            data_offset=int(row["data"]) if op is FolderOp.WRITE else -1,
+        )
+
+    def _naming(self, index: int, row: np.void, op: FolderOp) -> FolderRequest:
+        target, other = int(row["connection"]), int(row["offset"])
+        self._require_folder(index, target)
+        names = self._names(index, op, self._payload(row))
+        if op in MAKING:
+            if other in self._kinds or not ROOT_OBJECT < other < OBJECTS_MAX:
+                self._damaged(index, f"makes object {other}, which is there, or no number")
+            self._kinds[other] = op
+        elif op is FolderOp.LINK:
+            if self._kinds.get(other) not in (FolderOp.CREATE, FolderOp.SYMLINK):
+                self._damaged(index, f"links object {other}, which is no file")
+        elif op is FolderOp.RENAME:
+            self._require_folder(index, other)
+        return FolderRequest(
+            op,
+            target,
+            int(row["time_ns"]),
+            other=other,
+            names=names,
+            mode=int(row["flags"]) & 0o7777 if op in MAKING else 0,
+            exchange=op is FolderOp.RENAME and bool(int(row["flags"]) & _Flag.EXCHANGE),
+        )
+
+    def _require_folder(self, index: int, number: int) -> None:
+        if self._kinds.get(number) is not FolderOp.MKDIR:
+            self._damaged(index, f"changes names in object {number}, which is no folder")
+
+    def _names(self, index: int, op: FolderOp, payload: bytes) -> tuple[str, ...]:
+        parts = payload.split(b"\0")
+        if len(parts) != (2 if op in (FolderOp.SYMLINK, FolderOp.RENAME) else 1):
+            self._damaged(index, "has another number of names than it needs")
+        components = parts[:1] if op is FolderOp.SYMLINK else parts
+        for name in components:
+            if name in (b"", b".", b"..") or b"/" in name or len(name) > _NAME_MAX:
+                self._damaged(index, f"has a name that is none: {name[:40]!r}")
+        if len(parts[-1]) > _TARGET_MAX:
+            self._damaged(index, "has a target that is too long")
+        return tuple(part.decode(errors="surrogateescape") for part in parts)
+
+    def _complete(self, index: int, row: np.void, requests: list[FolderRequest]) -> None:
+        number = int(row["request"])
+        if number not in self._open:
+            self._damaged(index, "completes a request that is not under way")
+        del self._open[number]
+        request = requests[number]
+        if int(row["op"]) != request.op:
+            self._damaged(index, "completes another kind of request")
+        if not int(row["flags"]) & EventFlag.FAILED:
+            object.__setattr__(request, "completed_ns", int(row["time_ns"]))

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything that happened in a captured folder, on one clock."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from powercut.model.operations import Packet
+from powercut.model.units import NEVER, Instant
+
+ROOT_OBJECT: Final = 1
+"""The number of the folder itself."""
+
+
+class FolderOp(enum.IntEnum):
+    """What a request asks for.  The numbers are those of the log."""
+
+    WRITE = 1
+    ZERO = 2
+    FLUSH = 4
+    TRUNCATE = 5
+    CREATE = 6
+    MKDIR = 7
+    SYMLINK = 8
+    LINK = 9
+    UNLINK = 10
+    RMDIR = 11
+    RENAME = 12
+    GROW = 13
+
+
+MAKING: Final = frozenset({FolderOp.CREATE, FolderOp.MKDIR, FolderOp.SYMLINK})
+"""What makes an object."""
+
+NAMING: Final = MAKING | {FolderOp.LINK, FolderOp.UNLINK, FolderOp.RMDIR, FolderOp.RENAME}
+"""What changes names."""
+
+
+@dataclass(frozen=True)
+class FolderRequest:
+    """One request.  Offsets, lengths and sizes are bytes.
+
+    `object` is the file that is written, truncated or synced, or the folder whose names change; 0
+    for a sync of everything.  `other` is the object that is made or linked, or the folder that a
+    rename goes to.  `names` are the name, and the target of a symbolic link or the new name.
+    `size` is the file's new size, for TRUNCATE and GROW.  `completed_ns` is NEVER for
+    what was in flight at the cut, or failed.
+    """
+
+    op: FolderOp
+    object: int
+    submitted_ns: int
+    completed_ns: int = int(NEVER)
+    other: int = 0
+    offset: int = 0
+    length: int = 0
+    size: int = 0
+    names: tuple[str, ...] = ()
+    mode: int = 0
+    at_once: bool = False  # O_DSYNC or O_SYNC: durable when it completes
+    data_only: bool = False  # fdatasync
+    exchange: bool = False
+    data_offset: int = -1
+
+
+@dataclass(frozen=True)
+class FolderTimeline:
+    """A captured folder's recording.
+
+    `requests` are in the order of their submission; those submitted before `begin_ns` are what it
+    held at first.  `data` holds the payloads.  `said` is what the program wrote to its
+    POWERCUT_FD, with the instants.  `complete` is False if the log was not closed in order.
+    """
+
+    requests: tuple[FolderRequest, ...]
+    data: npt.NDArray[np.uint8]
+    begin_ns: Instant
+    atomic_unit: int
+    said: tuple[Packet, ...] = ()
+    cut_ns: Instant | None = None
+    marks: tuple[tuple[Instant, str], ...] = ()
+    complete: bool = True
+
+    def payload(self, request: FolderRequest) -> npt.NDArray[np.uint8]:
+        """The bytes that a write carries."""
+        return self.data[request.data_offset : request.data_offset + request.length]

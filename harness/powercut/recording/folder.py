@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recording of a captured folder: opened, and its states made into folders."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from powercut.crash.folder import FileState, FolderSpace, Tree
+from powercut.crash.folder_rows import Promise
+from powercut.disk.folder_log import read_folder_log
+from powercut.disk.pclog import failing_marks
+from powercut.model.errors import DamagedRecording, HostError
+from powercut.model.folder import FolderTimeline
+from powercut.model.operations import OperationHistory
+from powercut.store.folder import CaptureDir, CaptureRecord
+from powercut.workload.program.claims import history_of
+
+
+@dataclass(frozen=True)
+class CaptureRecording:
+    """What was recorded.  `doubts` keep even a loss from being certain; `gaps` a SAFE."""
+
+    directory: CaptureDir
+    record: CaptureRecord
+    folder: FolderTimeline
+    history: OperationHistory
+    gaps: tuple[str, ...]
+    doubts: tuple[str, ...]
+
+    def space(self, promise: Promise, *, lying: bool = False) -> FolderSpace:
+        """Its crash states."""
+        return FolderSpace(self.folder, promise, self.history, lying=lying)
+
+
+def open_capture(directory: CaptureDir) -> CaptureRecording:
+    """Reads a sealed recording.  Raises DamagedRecording."""
+    record = directory.read_record()
+    folder = read_folder_log(directory.log)
+    if folder.cut_ns is None or int(folder.cut_ns) != record.cut_ns:
+        raise DamagedRecording(f"{directory.path}: the log is not that of this cut")
+    if folder.atomic_unit != record.atomic_unit:
+        raise DamagedRecording(f"{directory.path}: the log is of another atomic unit")
+    history = history_of(folder.said, record.cut_ns)
+    doubts = (*record.damage, *(f"the recorder: {name}" for name in failing_marks(folder.marks)))
+    if not folder.complete:
+        doubts = (*doubts, "the log was not closed in order: its end is missing")
+    return CaptureRecording(directory, record, folder, history, (*history.trouble, *doubts), doubts)
+
+
+def fingerprint(tree: Tree) -> bytes:
+    """What two trees have in common if and only if they are made of the same writes."""
+    return hashlib.blake2b(repr(tree).encode(errors="surrogateescape"), digest_size=16).digest()
+
+
+def build_tree(space: FolderSpace, tree: Tree, target: Path) -> None:
+    """Makes the folder `target`, which must be empty.  Raises HostError.
+
+    Names are single components by `read_folder_log`, and symbolic links are made last, so that
+    nothing is written through one.
+    """
+    made: dict[int, Path] = {}
+    try:
+        for name, mode in tree.folders:
+            (target / name).mkdir(mode=mode | 0o700)
+        for name, state in tree.files:
+            if state.number in made:
+                os.link(made[state.number], target / name)
+                continue
+            made[state.number] = target / name
+            _build_file(space, state, target / name)
+        for name, to in tree.links:
+            (target / name).symlink_to(to)
+    except OSError as error:
+        raise HostError(f"cannot make a crash state in {target}: {error}") from error
+
+
+def _build_file(space: FolderSpace, state: FileState, path: Path) -> None:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, state.mode | 0o600)
+    try:
+        for part in state.parts:
+            if isinstance(part, int):
+                os.ftruncate(descriptor, part)
+                continue
+            row, begin, end = part
+            request = space.rows[row].request
+            if request.data_offset < 0:
+                data = memoryview(bytes(end - begin))
+            else:
+                start = begin - request.offset
+                data = space.folder.payload(request)[start : start + end - begin].data
+            while data:
+                done = os.pwrite(descriptor, data, begin)
+                data, begin = data[done:], begin + done
+        os.ftruncate(descriptor, state.size)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verdict on a captured folder, for a person."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+
+from powercut.model.verdict import Verdict
+from powercut.paths import command, from_here
+from powercut.report.program_cut import FindingStory, after_cut
+from powercut.report.terminal.program import print_facts, print_title, print_told
+from powercut.store.folder import CaptureRecord, CaptureResult
+
+PROMISES: Final = {
+    "posix": "POSIX alone: names are durable when their folder is synced",
+    "journal": "of a journalling file system: names and truncations keep their order",
+}
+
+
+def print_capture(
+    console: Console, record: CaptureRecord, result: CaptureResult, folder: Path
+) -> None:
+    """The verdict first, then what it rests on, then what was lost."""
+    print_title(console, result.outcome, record.command, f"files in {record.folder}")
+    print_facts(console, _facts(record, result))
+    print_facts(console, [("not known", reason) for reason in result.reasons])
+    stories = []
+    for finding in result.findings:
+        where = after_cut(
+            finding.at_ms, finding.policy, finding.missing_writes, finding.volatile_writes
+        )
+        verdict = Verdict[finding.verdict]
+        stories.append(FindingStory(finding.kind, verdict, finding.message, (where,)))
+    print_told(console, stories)
+    console.print()
+    here = from_here(folder)
+    facts = [("recording", str(here)), ("again", f"{command()} verify {here}")]
+    print_facts(console, facts, whole=True)
+
+
+def print_recorded(console: Console, record: CaptureRecord, folder: Path) -> None:
+    """What there is where nothing was to be judged."""
+    ended = "the cut ended it" if record.status is None else f"its status was {record.status}"
+    console.print(f"recorded: {' '.join(record.command)} ({ended})", markup=False)
+    facts = [
+        ("recording", str(from_here(folder))),
+        ("verdict", "none: without --check nobody can say what must be there"),
+    ]
+    print_facts(console, facts, whole=True)
+
+
+def _facts(record: CaptureRecord, result: CaptureResult) -> list[tuple[str, str]]:
+    policies = ", ".join(f"{name} {count:,}" for name, count in result.by_policy.items())
+    told = [
+        (
+            "operations",
+            f"{result.acknowledged:,} acknowledged of {result.attempted:,} tried in "
+            f"{result.run_s:.3g} s; {result.writes:,} writes, {result.changes:,} changes of sizes "
+            f"and names, {result.syncs:,} syncs",
+        ),
+        ("the promise", PROMISES[result.promise]),
+        (
+            "looked at",
+            f"{result.states:,} of 2^{result.legal_log2:.0f} legal states, {result.distinct:,} "
+            f"different folders, at {result.instants:,} instants: {policies or 'none'}",
+        ),
+        ("losing", f"{result.lossy_states:,} of these states lose or contradict something"),
+    ]
+    if result.control:
+        must = "as it must be" if result.control == "LOSSY" else "and it should be LOSSY"
+        told.append(("control", f"on a host that ignores every sync: {result.control}, {must}"))
+    unit = f"writes tear at multiples of {record.atomic_unit} bytes"
+    return [*told, ("the host", unit)]

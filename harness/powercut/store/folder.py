@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The recording of a captured folder, and what was found out about it.
+
+DIR/capture.json    what was run, where, and what went wrong (sealed)
+    folder.log, .data  every request to the folder, with what it held at first (sealed)
+    console.txt     what the command printed (sealed)
+    manifest.json   the seal
+    result.json     the verdict, which can be made again from the rest
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from powercut.model.errors import DamagedRecording, UsageError
+from powercut.model.verdict import Verdict
+from powercut.store import manifest
+from powercut.store.files import write_atomic
+from powercut.store.program import ProgramFinding
+
+RECORD: Final = "capture.json"
+RESULT: Final = "result.json"
+_SEALED: Final = (RECORD, "folder.log", "folder.data", "console.txt")
+
+
+class CaptureRecord(BaseModel):
+    """capture.json.  `cut_ns` is the instant of the cut, on the log's clock.
+
+    `folder` is the absolute path that was captured, `where` the folder from which the command was
+    called.  `status` is the command's exit status; None if the cut ended it.  `damage` is what went
+    wrong with the recording.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal["powercut-capture/1"] = "powercut-capture/1"
+    powercut: str
+    folder: str
+    where: str
+    command: tuple[str, ...]
+    check: tuple[str, ...] = ()
+    atomic_unit: int
+    seed: int
+    cut_ns: int
+    status: int | None = None
+    damage: tuple[str, ...] = ()
+
+
+class CaptureResult(BaseModel):
+    """result.json: the verdict under one promise, with what it rests on.
+
+    `distinct` counts the states that differ in what a person would see; the others were decided by
+    these.  `changes` counts those of sizes and names.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal["powercut-capture-result/1"] = "powercut-capture-result/1"
+    verdict: str
+    promise: Literal["posix", "journal"]
+    attempted: int
+    acknowledged: int
+    run_s: float
+    writes: int
+    syncs: int
+    changes: int
+    states: int
+    distinct: int
+    lossy_states: int
+    by_policy: dict[str, int]
+    instants: int
+    legal_log2: float
+    seconds: float
+    budget: str
+    seed: int
+    state_s: float
+    findings: tuple[ProgramFinding, ...] = ()
+    reasons: tuple[str, ...] = ()
+    control: str = ""
+
+    @property
+    def outcome(self) -> Verdict:
+        """The verdict as what it is."""
+        return Verdict[self.verdict]
+
+
+@dataclass(frozen=True)
+class CaptureDir:
+    """Where one recording lies."""
+
+    path: Path
+
+    @staticmethod
+    def create(path: Path) -> CaptureDir:
+        """A new folder.  Raises UsageError if there is one."""
+        try:
+            path.mkdir(parents=True)
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror}", hint="name another folder") from error
+        return CaptureDir(path)
+
+    @property
+    def log(self) -> Path:
+        """The log, without its suffixes."""
+        return self.path / "folder"
+
+    @property
+    def console(self) -> Path:
+        """What the command printed."""
+        return self.path / "console.txt"
+
+    def write_record(self, record: CaptureRecord) -> None:
+        """Writes capture.json and seals the evidence.  Raises HostError."""
+        write_atomic(self.path / RECORD, record.model_dump_json(indent=1).encode() + b"\n")
+        manifest.seal(self.path, _SEALED)
+
+    def read_record(self) -> CaptureRecord:
+        """capture.json, of a recording that is as it was sealed.  Raises DamagedRecording."""
+        manifest.check(self.path, only=_SEALED)
+        try:
+            return CaptureRecord.model_validate_json((self.path / RECORD).read_bytes())
+        except (OSError, ValidationError) as error:
+            raise DamagedRecording(f"{self.path / RECORD}: {error}") from error
+
+    def write_result(self, result: CaptureResult) -> None:
+        """Writes result.json.  Raises HostError."""
+        write_atomic(self.path / RESULT, result.model_dump_json(indent=1).encode() + b"\n")
+
+    def read_result(self) -> CaptureResult:
+        """result.json.  Raises DamagedRecording if there is none that can be read."""
+        try:
+            return CaptureResult.model_validate_json((self.path / RESULT).read_bytes())
+        except (OSError, ValidationError) as error:
+            raise DamagedRecording(f"{self.path / RESULT}: {error}") from error

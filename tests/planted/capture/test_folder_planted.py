@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that forget a sync, in a captured folder: each loses what it must, its twin nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from powercut.campaign.folder import CaptureOrder, record_folder
+from powercut.crash.folder_rows import Promise
+from powercut.crash.states import CrashState
+from powercut.explore.folder import FolderExplorer, Limits
+from powercut.explore.request import Budget
+from powercut.model.observation import Observation
+from powercut.recording.folder import CaptureRecording, build_tree, open_capture
+from powercut.store.folder import CaptureDir, CaptureResult
+
+PROGRAM = Path(__file__).parents[2] / "support" / "folder_program.py"
+JOURNAL, POSIX = Promise.JOURNAL, Promise.POSIX
+ALL = "1-12"
+PATIENCE_S = 60
+
+
+def order_of(folder: Path, command: list[str], **changes: object) -> CaptureOrder:
+    values = {"check": ("check",), "acks": 0, "seconds": 120.0, "atomic_unit": 4096, "seed": 1}
+    return CaptureOrder(folder=folder, command=tuple(command), **(values | changes))  # type: ignore[arg-type]  # the fields by name
+
+
+def record(tmp_path: Path, *command: str) -> CaptureRecording:
+    folder = tmp_path / "folder"
+    folder.mkdir(exist_ok=True)
+    directory = CaptureDir.create(tmp_path / "recording")
+    found = record_folder(order_of(folder, list(command)), directory)
+    assert found.status == 0, directory.console.read_text()
+    return open_capture(directory)
+
+
+def keep(tmp_path: Path, way: str) -> CaptureRecording:
+    """The recording of the program that keeps numbers in this way."""
+    folder = str(tmp_path / "folder")
+    return record(tmp_path, sys.executable, "-I", "-S", str(PROGRAM), way, folder)
+
+
+def numbers_in(state: Path) -> Observation:
+    """The check: the numbers in the file `log`, as far as they are in order."""
+    log = state / "log"
+    lines = log.read_text(errors="replace").split("\n") if log.exists() else []
+    kept = [n for n, line in enumerate(lines, 1) if line == f"{n:3}"]
+    return Observation((), lines="".join(f"= {n}\n" for n in kept).encode())
+
+
+def judged(tmp_path: Path, recording: CaptureRecording, promise: Promise) -> CaptureResult:
+    scratch = tmp_path / f"states-{promise.value}"
+    scratch.mkdir()
+    explorer = FolderExplorer(recording, promise, numbers_in, scratch)
+    return explorer.judge(Limits(Budget(states=400), 10.0, seed=1))
+
+
+def lost_at_the_end(tmp_path: Path, recording: CaptureRecording, promise: Promise) -> str:
+    """What the program had acknowledged, and the state with nothing but what is durable lacks."""
+    space = recording.space(promise)
+    target = tmp_path / f"end-{promise.value}"
+    target.mkdir()
+    state = CrashState(recording.record.cut_ns, ())
+    build_tree(space, space.tree(state), target)
+    there = {int(line.split()[1]) for line in numbers_in(target).lines.decode().splitlines()}
+    missing = sorted(set(recording.history.acked.tolist()) - there)
+    return f"{missing[0]}-{missing[-1]}" if missing else ""
+
+
+@pytest.mark.parametrize(
+    ("way", "in_journal", "in_posix"),
+    [
+        ("append", "", ""),
+        ("append-dsync", "", ""),
+        ("append-sync-all", "", ""),
+        ("append-unsynced", ALL, ALL),
+        ("append-last-unsynced", "12-12", "12-12"),
+        ("append-name-unsynced", "", ALL),
+        ("replace", "", ""),
+        ("replace-name-unsynced", "12-12", ALL),
+        ("replace-contents-unsynced", ALL, ALL),
+    ],
+)
+def test_what_is_lost(tmp_path: Path, way: str, in_journal: str, in_posix: str) -> None:
+    recording = keep(tmp_path, way)
+    assert not recording.gaps
+    assert recording.history.acked.tolist() == list(range(1, 13))
+    for promise, lost in ((JOURNAL, in_journal), (POSIX, in_posix)):
+        assert lost_at_the_end(tmp_path, recording, promise) == lost, promise
+        result = judged(tmp_path, recording, promise)
+        assert result.control == "LOSSY", result.reasons
+        assert result.verdict == ("LOSSY" if lost else "SAFE"), (result.reasons, result.findings)
+
+
+def test_a_file_that_is_truncated_and_written_again(tmp_path: Path) -> None:
+    """At the end all is durable, but between truncation and sync everything may be gone."""
+    recording = keep(tmp_path, "replace-truncating")
+    for promise in Promise:
+        assert lost_at_the_end(tmp_path, recording, promise) == ""
+        result = judged(tmp_path, recording, promise)
+        assert result.verdict == "LOSSY"
+        lost = {finding.operations for finding in result.findings}
+        assert any(spans[0][0] == 1 for spans in lost), lost
+
+
+def test_what_programs_may_do_to_files(tmp_path: Path) -> None:
+    """Whatever a shell's tools do comes out in the state with everything as it was left."""
+    folder = tmp_path / "folder"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "first").write_text("first")
+    os.link(folder / "first", folder / "sub" / "second")
+    (folder / "link").symlink_to("first")
+    (folder / "sparse").write_bytes(b"")
+    os.truncate(folder / "sparse", 1 << 20)
+    script = f"""set -e; cd {folder}; echo ready >&3
+        echo more >> first; mkdir -p a/b; mv sub/second a/b/third; rmdir sub; ln a/b/third a/four
+        dd if=/dev/zero of=direct bs=4096 count=3 oflag=direct 2>/dev/null; truncate -s 5000 direct
+        fallocate -l 8192 sparse; printf x | dd of=sparse bs=1 seek=70000 conv=notrunc 2>/dev/null
+        fallocate -p -o 65536 -l 4096 sparse; ln -s nowhere dangling; rm link; cp direct copy
+        exec 4>gone; rm gone; echo lost >&4; mkfifo pipe 2>/dev/null && exit 9; : > empty"""
+    recording = record(tmp_path, "sh", "-c", script)
+    for promise in Promise:
+        space = recording.space(promise)
+        cut = recording.record.cut_ns
+        state = CrashState(cut, tuple(space.volatile(cut).tolist()))
+        target = tmp_path / promise.value
+        target.mkdir()
+        build_tree(space, space.tree(state), target)
+        argv = ["diff", "-r", "--no-dereference", folder, target]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
+        assert (target / "first").stat().st_ino == (target / "a" / "four").stat().st_ino
+
+
+def test_a_mapping_is_written_when_it_is_synced(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "log").write_bytes(b"    " * 1024)
+    script = """if True:
+        import mmap, os, sys
+        lines = int(os.environ["POWERCUT_FD"])
+        file = os.open(sys.argv[1] + "/log", os.O_RDWR)
+        memory = mmap.mmap(file, 4096)
+        for n in range(1, 13):
+            os.write(lines, b"? %d\\n" % n)
+            memory[4 * n - 4 : 4 * n] = b"%3d\\n" % n
+            memory.flush()
+            os.write(lines, b"+ %d\\n" % n)"""
+    recording = record(tmp_path, sys.executable, "-I", "-S", "-c", script, str(tmp_path / "folder"))
+    assert lost_at_the_end(tmp_path, recording, POSIX) == ""
+    result = judged(tmp_path, recording, POSIX)
+    assert result.verdict == "SAFE", (result.reasons, result.findings)
+
+
+def test_what_a_command_leaves_behind_ends_with_the_cut(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    left = f"powercut-left-{os.getpid()}"
+    record(tmp_path, "bash", "-c", f"setsid bash -c 'exec -a {left} sleep 1000' &")
+    assert left not in processes()
+    assert str(tmp_path) not in Path("/proc/self/mounts").read_text()
+
+
+def processes() -> str:
+    found = []
+    for line in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found.append(line.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        except OSError:
+            continue
+    return "\n".join(found)
+
+
+def test_nothing_is_left_of_a_controller_that_is_killed(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    mark = folder / "started"
+    script = f"""
+from pathlib import Path
+from powercut.campaign.folder import CaptureOrder, record_folder
+from powercut.store.folder import CaptureDir
+command = ("sh", "-c", "touch {mark}; sleep 1000")
+order = CaptureOrder(Path({str(folder)!r}), command, (), 0, 900, 4096, 1)
+record_folder(order, CaptureDir.create(Path({str(tmp_path / "recording")!r})))
+"""
+    controller = subprocess.Popen([sys.executable, "-c", script])
+    try:
+        wait_until(mark.exists)
+    finally:
+        controller.send_signal(signal.SIGKILL)
+        controller.wait()
+    wait_until(lambda: str(folder) not in processes())
+    assert str(folder) not in Path("/proc/self/mounts").read_text()
+    assert sorted(path.name for path in folder.iterdir()) == ["started"]
+
+
+def wait_until(condition: object) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():  # type: ignore[operator]  # a function without arguments
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
