@@ -20,10 +20,12 @@ but loopback, and it is the user nobody without any capability, to whom DIR belo
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,9 +34,11 @@ from typing import Final, Self
 
 from powercut.channel.line_sources import StreamSource
 from powercut.closing import Closing
+from powercut.disk.base import BaseImageSpec, ensure_base_image
 from powercut.machine.fuse import NbdFuse, root_is_no_mount
 from powercut.machine.process import spawn
 from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.paths import CACHE
 from powercut.recover.plan import HostRoot, Mount, RecoveryPlan
 from powercut.sandbox.confined import find_tool
 from powercut.workload.port import MOUNT_POINT
@@ -44,6 +48,8 @@ _LINES: Final = 3  # the descriptor for lines, as everywhere (POWERCUT_FD)
 _EMPTY: Final = ("/tmp", "/run", "/var/tmp", "/dev/shm")  # as in User-Mode Linux
 _TOOLS: Final = ("nbdfuse", "losetup", "unshare", "nsenter", "setpriv", "bwrap")
 _KILL_S: Final = 20.0
+_TRY_S: Final = 30.0
+_TRIED_BYTES: Final = 16 << 20
 _POLL_S: Final = 0.005
 _CONSOLE_LINES: Final = 5
 _CONSOLE_MAX: Final = 1 << 20
@@ -60,6 +66,13 @@ umount "$point" && echo unmounted
 """
 
 
+_TRY: Final = """\
+mount -i -t ext4 -o loop,ro "$1" "$2" || exit
+shift 2
+exec "$@"
+"""
+
+
 def unavailable() -> tuple[str, ...]:
     """Why no program can run so on this host; empty if one can."""
     if os.geteuid():
@@ -69,7 +82,26 @@ def unavailable() -> tuple[str, ...]:
     reasons += [f"there is no {path}" for path in missing]
     if root_is_no_mount():
         reasons.append("a chroot into an ordinary folder could not keep the mount to itself")
-    return tuple(reasons)
+    return tuple(reasons) or _tried()
+
+
+@functools.cache
+def _tried() -> tuple[str, ...]:
+    """What keeps a mount over a loop device, and the sandbox, from working: of containers only a
+    try can tell."""
+    base = ensure_base_image(BaseImageSpec("ext4", _TRIED_BYTES), CACHE)
+    with tempfile.TemporaryDirectory(prefix="powercut-loop-") as folder:
+        argv = ["unshare", "--mount", "--propagation", "private", "--pid", "--fork"]
+        argv += ["--kill-child", "sh", "-c", _TRY, "sh", str(base), folder]
+        argv += [*_sandbox(HostRoot("/", ()), Path(folder)), "true"]
+        try:
+            done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=_TRY_S)
+        except subprocess.TimeoutExpired:
+            return ("a mount over a loop device was not made in time",)
+    if done.returncode:
+        said = done.stderr.strip() or f"status {done.returncode}"
+        return (f"this host mounts nothing over a loop device: {said}",)
+    return ()
 
 
 class StreamPair(StreamSource):
@@ -227,10 +259,12 @@ class LoopGuest(Closing):
 
 
 def _options(mount: Mount) -> str:
-    """What stands behind others; an ext4 may have been made so that an I/O error is a panic."""
+    """What stands behind others.  An ext4 may have been made so that an I/O error is a panic."""
     words = [option for option in mount.options.split(",") if option]
     if mount.filesystem == "ext4":
         words.append("errors=remount-ro")
+    if mount.filesystem == "xfs":
+        words.append("nouuid")  # all base images have the same, and another may be mounted
     return "".join(f",{word}" for word in words)
 
 

@@ -84,6 +84,12 @@ def _refusals_on_loop(p: Parameters, program: ProgramSettings) -> Iterator[Reaso
         yield "workload.syncs", "powercut neither takes nor traces syncs with `where: loop`"
     if ControlKind.NO_SYNC in (p.controls or ()):
         yield "controls", "powercut takes no syncs from a program with `where: loop`"
+    if p.filesystem.type is FilesystemType.BTRFS:
+        yield (
+            "filesystem.type",
+            "a kernel knows each btrfs by its UUID, and all of powercut's have the same: with "
+            "`where: loop` take ext4 or xfs",
+        )
     for option in p.filesystem.mount:
         if _MOUNT_ON_HOST.fullmatch(option) is None:
             yield (
