@@ -70,6 +70,9 @@ PARTS: Final = (
 SCENARIOS: Final = ROOT / "scenarios"
 """The scenarios that powercut brings."""
 
+PROGRAMS: Final = ROOT / "workloads" / "programs"
+"""The databases under test that powercut brings."""
+
 RESULTS: Final = ROOT / "results" if not INSTALLED and _inside(ROOT) else Path("results")
 """Where runs land by default: in the folder that the caller is in, or in the checkout around it."""
 

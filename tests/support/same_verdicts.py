@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parents[2]
-TIMES = {"seconds", "seconds_in_all", "engine_boots", "powercut"}
+TIMES = {"seconds", "seconds_in_all", "processor_seconds", "engine_boots", "powercut"}
 
 
 def tell(text: str) -> None:

@@ -115,11 +115,12 @@ def _capture_server(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _file_server(folder: Path) -> Iterator[Path]:
+def serve_file(image: Path) -> Iterator[Path]:
+    """Serves an image with nbdkit's own plugin; yields its socket.  Raises HostError."""
     with tempfile.TemporaryDirectory(prefix="pcfile-") as short:
         socket = Path(short) / "nbd"
         argv = ["nbdkit", "--foreground", "--exit-with-parent", "--unix", str(socket)]
-        process = subprocess.Popen([*argv, "file", str(folder / "image")])
+        process = subprocess.Popen([*argv, "file", str(image)])
         try:
             deadline = time.monotonic() + _TIMEOUT_S
             while not socket.exists():
@@ -130,6 +131,10 @@ def _file_server(folder: Path) -> Iterator[Path]:
         finally:
             process.kill()
             process.wait()
+
+
+def _file_server(folder: Path) -> AbstractContextManager[Path]:
+    return serve_file(folder / "image")
 
 
 def _elapsed_s(load: DiskLoad, socket: Path) -> float:

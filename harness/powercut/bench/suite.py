@@ -24,6 +24,7 @@ from powercut.bench.analyze import bench_analyze
 from powercut.bench.disk import measure as measure_disk
 from powercut.bench.explore import bench_explore
 from powercut.bench.figure import Figure
+from powercut.bench.program_states import bench_program_states
 from powercut.bench.programs import bench_programs
 from powercut.bench.raw import bench_raw
 from powercut.campaign.runner import run_scenarios
@@ -150,6 +151,7 @@ BENCHMARKS: Final[dict[str, Callable[[], list[Figure]]]] = {
     "explore": lambda: [*bench_raw(), *bench_explore()],
     "analyze": bench_analyze,
     "programs": bench_programs,
+    "program-states": bench_program_states,
 }
 """What `powercut bench` measures, by name."""
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from powercut.explore.request import Budget
+from powercut.rig.processor_time import processor_seconds
 
 BATCH_MAX: Final = 16
 """States of one piece of work."""
@@ -50,10 +51,18 @@ class Clock:
         self._budget = budget.seconds
         self._first_share = first_share.seconds
         self.begun = self.working = now() if begun is None else begun
+        self._processor_s = 0.0
+        self.processor_s = 0.0
+        """Seconds of processor time, engines included, from `work` to the last `pause`."""
 
     def work(self) -> None:
         """The engines have started."""
         self.working = self._now()
+        self._processor_s = processor_seconds()
+
+    def pause(self) -> None:
+        """The engines are still there, and have nothing to do."""
+        self.processor_s = processor_seconds() - self._processor_s
 
     @property
     def worked(self) -> float:

@@ -229,6 +229,7 @@ class _Run:
                 if named < 0:  # whoever has named some must not change what is drawn
                     self.chosen.offer(state, judged.disk)
             self._tell("exploring")
+        self.clock.pause()
 
     def _cut_again(self, workers: OneWorker | WorkerPool) -> None:
         """Second cuts, in recoveries of states that were checked."""
@@ -245,6 +246,7 @@ class _Run:
             states = states[len(round_of) :]
             for worker, task, answers in workers.answers(self._in_time(round_of)):
                 self._add_recoveries(worker, task, answers)
+        self.clock.pause()
 
     def _round(self, states: Sequence[CrashState | None]) -> list[Deepen]:
         """As many recoveries as the budget would have room for if each had all its states."""
@@ -346,6 +348,7 @@ class _Run:
             jobs=1 if self._in_bulk else wanted.jobs,
             seconds=round(seconds, 3),
             seconds_in_all=round(self.clock.taken, 3),
+            processor_seconds=round(self.clock.processor_s, 2),
             engine_boots=self.tally.boots,
             coverage=self.tally.coverage(
                 self.exploration.coverage(),

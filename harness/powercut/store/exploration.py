@@ -209,6 +209,9 @@ class ExploreResult(Record):
     seconds_in_all: float = 0.0
     """The same with what came before and after: starting engines, confirming."""
 
+    processor_seconds: float = 0.0
+    """Processor time of `seconds`, on all processors and with all engines; 0: not measured."""
+
     engine_boots: int = 0
     """How often an engine's kernel was started."""
 
@@ -225,6 +228,12 @@ class ExploreResult(Record):
     def states_per_s(self) -> float:
         """States decided per second."""
         return self.coverage.distinct / self.seconds if self.seconds else 0.0
+
+    @property
+    def states_per_processor_s(self) -> float:
+        """States decided per second of processor time; 0 if that was not measured."""
+        busy = self.processor_seconds
+        return self.coverage.distinct / busy if busy else 0.0
 
 
 def write_exploration(trial: TrialDir, result: ExploreResult) -> None:

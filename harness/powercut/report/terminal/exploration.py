@@ -83,6 +83,8 @@ def coverage_lines(result: ExploreResult, unit: words.Unit = words.RECORDS) -> l
     coverage = result.coverage
     policies = ", ".join(f"{name} {n:,}" for name, n in coverage.by_policy.items())
     rate = f"{result.states_per_s:,.0f}/s" if result.seconds else "-"
+    if result.states_per_processor_s:
+        rate += f" ({result.states_per_processor_s:,.1f} a second of processor time)"
     engine = result.engine
     if result.engine_kernel:
         engine += f" of {result.engine_kernel}"
