@@ -25,8 +25,10 @@ T = TypeVar("T")
 
 def find(name: str, remedy: str, folders: Sequence[str] = ()) -> str:
     """Where it is, `folders` before others; ends this program with `remedy` if nowhere."""
-    found = shutil.which(name, path=os.pathsep.join([*folders, _PATH]))
-    return found or stop(f"{name} is not installed; {remedy}")
+    before = [str(Path(folder).absolute()) for folder in folders]
+    found = shutil.which(name, path=os.pathsep.join([*before, _PATH]))
+    # Not resolved: what redis-server is depends on the name of the link.
+    return str(Path(found).absolute()) if found else stop(f"{name} is not installed; {remedy}")
 
 
 def free_port() -> int:

@@ -82,11 +82,19 @@ def _last_durable(space: StateSpace, instant: int, acks: I64, places: NamesWrite
         where = "" if flush else _held(space, last, places)
         told.append(f"the last {name}{where} {_before(end, requests.completed_ns[last])} earlier")
     yield f"before {what}: {', '.join(told)}"
+    if len(acks) > 1 and not _any_flush(space, int(acks[0]), end):
+        yield "no flush reached the disk between the first of these acknowledgements and the last"
+
+
+def _any_flush(space: StateSpace, begin: int, end: int) -> bool:
+    requests = space.timeline.requests
+    flushes = requests.submitted_ns[requests.kind == RequestKind.FLUSH]
+    return bool(((flushes >= begin) & (flushes < end)).any())
 
 
 def _held(space: StateSpace, write: int, places: NamesWrites) -> str:
     parts = _parts(space, write, places)
-    more = f" and {len(parts) - 1} more places" if len(parts) > 1 else ""
+    more = f" and {_places(len(parts) - 1)}" if len(parts) > 1 else ""
     return f" ({parts[0]}{more})" if parts else ""
 
 
@@ -137,8 +145,12 @@ def _missing(
     ranked = sorted(found, key=lambda name: (-found[name].writes, name))
     told = [found[name].told(name) for name in ranked[:_PLACES_MAX]]
     more = len(ranked) - len(told)
-    told += [f"and {more:,} more places"] if more > 0 else []
+    told += [f"and {_places(more)}"] if more > 0 else []
     return f"missing writes by what they hold: {'; '.join(told)}"
+
+
+def _places(more: int) -> str:
+    return "1 more place" if more == 1 else f"{more:,} more places"
 
 
 def _before(instant: int, then: int) -> str:

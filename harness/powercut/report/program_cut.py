@@ -44,8 +44,12 @@ def rate_text(acked: int, attempted: int, seconds: float, writes: int, flushes: 
     rate = acked / seconds if seconds > 0 else 0.0
     return (
         f"{acked:,} acknowledged of {attempted:,} tried in {seconds:.1f} s ({rate:,.0f}/s); the "
-        f"disk saw {writes:,} writes and {flushes:,} flushes"
+        f"disk saw {words.count(writes, 'write')} and {_flushes(flushes)}"
     )
+
+
+def _flushes(number: int) -> str:
+    return "1 flush" if number == 1 else f"{number:,} flushes"
 
 
 def after_cut(at_ms: float, policy: str, missing: int, volatile: int) -> str:

@@ -161,6 +161,7 @@ UNTRIED = APPEND.replace('say "? $n"; ', "")
         ("say ready; sleep 300", "exit 0", IDLE),
         (f"say ready; say nonsense; {APPEND}; sleep 300", LOG, "no line of the contract"),
         (UNTRIED, LOG, "never tried"),
+        (APPEND.replace("say \"+ $n\"", "say \"+ $n\"; say \"+ $n\""), LOG, "operation 1 twice"),
         (APPEND, f"{LOG}; exit 3", "ended with status 3"),
         (APPEND, "say '= 1-1000'", "on which only `setup` has run"),
         (APPEND, "exit 0", ""),
@@ -169,8 +170,8 @@ UNTRIED = APPEND.replace('say "? $n"; ', "")
         (f"(setsid sh -c 'exec sleep 300' &) ; {APPEND.replace('80', '5')}", LOG, "5 operations"),
     ],
     ids=[
-        "idle", "garbage", "never-tried", "check-fails", "check-lies", "check-blind", "full",
-        "network", "forks-away",
+        "idle", "garbage", "never-tried", "acks-twice", "check-fails", "check-lies", "check-blind",
+        "full", "network", "forks-away",
     ],
 )  # fmt: skip
 def test_a_program_that_misbehaves_is_never_safe(tmp_path, run, check, reason):
