@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One suite over recovery engines that read a log on the device itself, a fake among them.
+"""One suite over recovery engines, a fake among them, on a bare disk and on a file system.
 
 What every engine owes: the states that it is given and nothing of those before, a base that stays
-as it is, and nothing left running.  User-Mode Linux, which mounts file systems, owes the same:
-test_uml_engine.py asks for it there.
+as it is, and nothing left running.  User-Mode Linux is there to mount, so it has a file system; the
+raw engine has none.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +22,12 @@ from powercut.model.errors import HostError
 from powercut.model.observation import Extent, Observation
 from powercut.recover.order import EngineOrder
 from powercut.recover.port import ImageWrite, RecoveryEngine
+from powercut.recover.uml.boot import unavailable
 from powercut.rig import commands
 from powercut.rig.engines import ENGINES, EngineRow, open_engine
+from powercut.rig.image_difference import changed_parts
 from powercut.scenario.settings import DiskSettings, FilesystemSettings, Parameters, WalSettings
+from powercut.wal.layout import WalLayout
 from powercut.wal.record import record_bytes
 from powercut.wal.slots import SlotState
 from powercut.workload.wal.commands import wal_layout
@@ -38,19 +44,75 @@ PARAMETERS = Parameters(
 LAYOUT = wal_layout(PARAMETERS)
 
 
-def record(lsn: int) -> bytes:
-    generation = int(LAYOUT.generations_of(np.array([lsn], dtype=np.uint64))[0])
+IN_FILE = Parameters(
+    disk=DiskSettings(size=16 << 20),
+    filesystem=FilesystemSettings(type="ext4"),
+    workload=WalSettings(layout="append", record=RECORD, align=0),
+)
+UUID = "00112233-4455-6677-8899-aabbccddeeff"
+MKFS = ("-q", "-F", "-U", UUID, "-E", f"hash_seed={UUID}")
+
+
+def record(lsn: int, layout: WalLayout = LAYOUT) -> bytes:
+    generation = int(layout.generations_of(np.array([lsn], dtype=np.uint64))[0])
     return record_bytes(
         RUN_ID, 0, lsn, prev_lsn=lsn - 1, generation=generation,
-        position=LAYOUT.position_of(lsn), record_size=RECORD,
+        position=layout.position_of(lsn), record_size=RECORD,
     )  # fmt: skip
 
 
-def writes(*lsns: int) -> list[ImageWrite]:
-    return [
-        ImageWrite(LAYOUT.position_of(lsn), RECORD, np.frombuffer(record(lsn), dtype=np.uint8))
-        for lsn in lsns
-    ]
+class OnDisk:
+    """Records on the bare disk."""
+
+    parameters = PARAMETERS
+
+    def __init__(self, folder: Path) -> None:
+        self.base = folder / "base.img"
+        with self.base.open("wb") as file:
+            file.truncate(PARAMETERS.disk.size)
+
+    def up_to(self, last: int) -> list[ImageWrite]:
+        return [
+            ImageWrite(LAYOUT.position_of(lsn), RECORD, np.frombuffer(record(lsn), dtype=np.uint8))
+            for lsn in range(1, last + 1)
+        ]
+
+    def place_of(self, lsn: int) -> int:
+        return LAYOUT.position_of(lsn)
+
+
+class InFile:
+    """Records in a file of an ext4 that mkfs has filled."""
+
+    parameters = IN_FILE
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.base = self._made(0)
+
+    def _made(self, last: int) -> Path:
+        image, files = self._folder / f"{last}.img", self._folder / f"files-{last}"
+        if not image.exists():
+            files.mkdir()
+            layout = wal_layout(IN_FILE)
+            log = b"".join(record(lsn, layout) for lsn in range(1, last + 1))
+            (files / "log").write_bytes(log)
+            with image.open("wb") as file:
+                file.truncate(IN_FILE.disk.size)
+            tool = shutil.which("mkfs.ext4", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+            if tool is None:
+                pytest.skip("mkfs.ext4 is not installed")
+            argv = [tool, *MKFS, "-d", str(files), str(image)]
+            subprocess.run(argv, check=True, capture_output=True, timeout=60)
+        return image
+
+    def up_to(self, last: int) -> list[ImageWrite]:
+        return list(changed_parts(self.base, self._made(last)))
+
+    def place_of(self, lsn: int) -> int:
+        found = self._made(2).read_bytes().find(record(lsn, wal_layout(IN_FILE)))
+        assert found > 0
+        return found
 
 
 class FakeEngine(ResourceOwner):
@@ -88,24 +150,27 @@ class FakeEngine(ResourceOwner):
         return Observation(tuple(found))
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("base") / "base.img"
-    with path.open("wb") as file:
-        file.truncate(PARAMETERS.disk.size)
-    path.chmod(0o444)
-    return path
+NO_UML = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))
+ENGINES_AND_DISKS = [
+    pytest.param(("fake", OnDisk), id="fake"),
+    pytest.param(("raw", OnDisk), id="raw"),
+    pytest.param(("guest", OnDisk), id="guest", marks=pytest.mark.vm),
+    pytest.param(("uml", InFile), id="uml", marks=NO_UML),
+]
 
 
-@pytest.fixture(scope="module", params=["fake", "raw", pytest.param("guest", marks=pytest.mark.vm)])
-def opened(request, base):
-    """An engine that has been started, and opened by its row of the table."""
+@pytest.fixture(scope="module", params=ENGINES_AND_DISKS)
+def opened(request, tmp_path_factory):
+    """An engine that has been started, opened by its row of the table, and its disk."""
+    name, kind = request.param
+    disk = kind(tmp_path_factory.mktemp(name))
+    disk.base.chmod(0o444)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(ENGINES, "fake", EngineRow(f"{__name__}:FakeEngine"))
-        plan = commands.recovery_plan(PARAMETERS, RUN_ID)
-        with open_engine(request.param, EngineOrder(base, plan, PARAMETERS)) as engine:
+        plan = commands.recovery_plan(disk.parameters, RUN_ID)
+        with open_engine(name, EngineOrder(disk.base, plan, disk.parameters)) as engine:
             engine.start(timeout_s=START_S)
-            yield engine
+            yield engine, disk
 
 
 def back(engine: RecoveryEngine, laid: list[ImageWrite]) -> list[int]:
@@ -115,26 +180,29 @@ def back(engine: RecoveryEngine, laid: list[ImageWrite]) -> list[int]:
     return [extent.lsn + n for extent in whole for n in range(extent.count)]
 
 
-def test_each_state_comes_back_as_it_is_and_nothing_of_the_one_before(opened, base):
-    before = hashlib.sha256(base.read_bytes()).hexdigest()
-    assert back(opened, writes(1, 2, 3)) == [1, 2, 3]
-    assert back(opened, writes(1)) == [1], "what the state before held is gone"
-    zeroes = ImageWrite(LAYOUT.position_of(1), RECORD, None)
-    assert back(opened, [*writes(1, 2), zeroes]) == [2], "writes are laid over in their order"
-    assert opened.base == base
-    assert hashlib.sha256(base.read_bytes()).hexdigest() == before
-    assert opened.boots >= 0
+def test_each_state_comes_back_as_it_is_and_nothing_of_the_one_before(opened):
+    engine, disk = opened
+    before = hashlib.sha256(disk.base.read_bytes()).hexdigest()
+    assert back(engine, disk.up_to(3)) == [1, 2, 3]
+    assert back(engine, disk.up_to(1)) == [1], "what the state before held is gone"
+    zeroes = ImageWrite(disk.place_of(1), RECORD, None)
+    assert back(engine, [*disk.up_to(2), zeroes]) == [2], "writes are laid over in their order"
+    assert back(engine, []) == []
+    assert engine.base == disk.base
+    assert hashlib.sha256(disk.base.read_bytes()).hexdigest() == before
+    assert engine.boots >= 0
 
 
 @pytest.mark.parametrize("name", ["fake", "raw"])
-def test_an_engine_that_was_not_started_or_has_ended_refuses(name, base, monkeypatch):
+def test_an_engine_that_was_not_started_or_has_ended_refuses(name, tmp_path, monkeypatch):
     monkeypatch.setitem(ENGINES, "fake", EngineRow(f"{__name__}:FakeEngine"))
+    disk = OnDisk(tmp_path)
     plan = commands.recovery_plan(PARAMETERS, RUN_ID)
-    engine = open_engine(name, EngineOrder(base, plan, PARAMETERS))
+    engine = open_engine(name, EngineOrder(disk.base, plan, PARAMETERS))
     with pytest.raises(HostError, match="not been"):
         engine.recover([], timeout_s=STATE_S)
     with engine:
         engine.start(timeout_s=START_S)
-        assert back(engine, writes(1)) == [1]
+        assert back(engine, disk.up_to(1)) == [1]
     with pytest.raises(HostError, match="not been"):
         engine.recover([], timeout_s=STATE_S)
