@@ -14,8 +14,8 @@ from typing import Any
 
 from powercut.certify.causes import explanation_of
 from powercut.certify.words import statement_of
-from powercut.crash.explore import log2_sum
 from powercut.model.errors import DamagedRecording, UsageError
+from powercut.model.log2 import log2_sum
 from powercut.model.verdict import EvidenceLevel, FindingKind, Verdict
 from powercut.scenario.flat import differing, flat
 from powercut.store.certificate import (

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from powercut.crash.arrays import expand
 from powercut.crash.claims import Claims, claims_of
 from powercut.crash.dating import AckDating, date_acks
-from powercut.crash.places import expand
 from powercut.crash.scan import Runs, scan
 from powercut.crash.sets import DurabilitySets, durability_sets
 from powercut.model.history import History

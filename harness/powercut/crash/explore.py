@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import enum
 import hashlib
-import math
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -30,6 +29,7 @@ from powercut.crash.legality import why_illegal
 from powercut.crash.policies import POLICIES
 from powercut.crash.states import CrashState, Model, Move, StateSpace
 from powercut.model.errors import UsageError
+from powercut.model.log2 import log2_sum
 from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER
 
@@ -263,14 +263,6 @@ class Exploration:
                 if name not in _ENDLESS and self.model is Model.EXACT
             ),
         )
-
-
-def log2_sum(logs: Sequence[float]) -> float:
-    """The binary logarithm of a sum, of the binary logarithms of its parts; 0 for none."""
-    if not logs:
-        return 0.0
-    most = max(logs)
-    return most + math.log2(sum(2.0 ** (log - most) for log in logs))
 
 
 class _Fingerprints:

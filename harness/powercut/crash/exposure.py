@@ -37,17 +37,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from powercut.crash.arrays import expand, sorted_unique
 from powercut.crash.evidence import Evidence, gather, last_event_ns
-from powercut.crash.places import (
-    OTHER,
-    CoverIndex,
-    Pieces,
-    clip,
-    expand,
-    pieces_of,
-    sorted_unique,
-    windows,
-)
+from powercut.crash.places import OTHER, CoverIndex, Pieces, clip, pieces_of, windows
 from powercut.crash.sets import DurabilitySets
 from powercut.model.exposure import ExposureReport
 from powercut.model.history import History

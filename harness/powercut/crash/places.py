@@ -23,12 +23,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from powercut.crash.arrays import I64, expand, sorted_unique
 from powercut.crash.scan import Runs
 from powercut.crash.sets import DurabilitySets
 from powercut.model.timeline import Timeline
 from powercut.wal.record import CHUNK
-
-I64 = npt.NDArray[np.int64]
 
 OTHER: Final = -1
 WINDOW_CHUNKS: Final = 1 << 21
@@ -54,13 +53,6 @@ class Pieces:
         first = np.ones(len(self.unit), dtype=np.bool_)
         first[1:] = self.unit[1:] != self.unit[:-1]
         return first
-
-
-def expand(start: I64, count: I64) -> tuple[I64, I64]:
-    """For each range of `count` numbers from `start`: its index, repeated, and the numbers."""
-    owner = np.repeat(np.arange(len(count)), count)
-    before = np.cumsum(count) - count
-    return owner, np.arange(len(owner)) - before[owner] + start[owner]
 
 
 class CoverIndex:
@@ -163,14 +155,6 @@ def clip(runs: Runs, first: int, until: int) -> Runs:
     count = np.minimum(runs.chunk + runs.count, until) - runs.chunk - skip
     clipped = Runs(runs.write, runs.place + skip, runs.chunk + skip, count, runs.bytes_scanned)
     return clipped.select(count > 0)
-
-
-def sorted_unique(values: I64) -> I64:
-    """As `np.unique`, which takes a hash table and is slow where values are almost sorted."""
-    values = np.sort(values, kind="stable")
-    new = np.ones(len(values), dtype=np.bool_)
-    new[1:] = values[1:] != values[:-1]
-    return values[new]
 
 
 def pieces_of(index: CoverIndex, runs: Runs, until: int | None = None) -> Pieces:

@@ -42,7 +42,7 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from powercut.crash.places import expand, sorted_unique
+from powercut.crash.arrays import expand, sorted_unique
 from powercut.crash.sets import DurabilitySets, durability_sets
 from powercut.model.timeline import RequestKind, Timeline
 from powercut.model.units import NEVER

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from powercut.crash.arrays import expand
 from powercut.crash.evidence import Evidence, gather
-from powercut.crash.places import OTHER, CoverIndex, Pieces, clip, expand, pieces_of, windows
+from powercut.crash.places import OTHER, CoverIndex, Pieces, clip, pieces_of, windows
 from powercut.model.exposure import Survival, ranges_of
 from powercut.model.history import History
 from powercut.model.timeline import Timeline

@@ -24,12 +24,13 @@ from typing import Final
 
 import numpy as np
 
-from powercut.crash.explore import Exploration, InstantKind, events, log2_sum, sample
+from powercut.crash.explore import Exploration, InstantKind, events, sample
 from powercut.crash.states import CrashState
 from powercut.explore.program_story import story_of
 from powercut.explore.request import Budget
 from powercut.explore.state_images import AnswerCache, StateImages
 from powercut.model.errors import HostError
+from powercut.model.log2 import log2_sum
 from powercut.model.observation import Observation
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from powercut.crash.places import I64
+from powercut.crash.arrays import I64
 from powercut.crash.states import CrashState, StateSpace
 from powercut.model.operations import OperationHistory
 from powercut.model.timeline import RequestKind

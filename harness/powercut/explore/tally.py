@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from powercut.crash.explore import Coverage, log2_sum
+from powercut.crash.explore import Coverage
 from powercut.explore.work import Answers, Recoveries
+from powercut.model.log2 import log2_sum
 from powercut.store.exploration import ExploreCoverage
 
 

@@ -28,7 +28,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from powercut.crash.places import expand
+from powercut.crash.arrays import expand
 from powercut.crash.states import CrashState, Kept, StateSpace
 from powercut.model.observation import Observation
 from powercut.model.timeline import RequestKind
