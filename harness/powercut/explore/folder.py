@@ -26,11 +26,12 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from powercut.crash.explore import Exploration, InstantKind, events, log2_sum, sample
+from powercut.crash.explore import Exploration, InstantKind, events, sample
 from powercut.crash.folder import FolderSpace
 from powercut.crash.folder_rows import Promise
 from powercut.crash.states import CrashState
 from powercut.explore.request import Budget
+from powercut.model.log2 import log2_sum
 from powercut.model.observation import Observation
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict

@@ -32,8 +32,8 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/channel/check_lines.py",
         (
             "check-cut-off",
-            "        if not self._ended:",
-            "        if False:",
+            "            if not self._said.endswith(END_OF_LINES):",
+            "            if False:",
             "what a check said is taken for whole although its end never came",
         ),
     ),
