@@ -67,7 +67,7 @@ def test_every_flipped_bit_is_damage_or_a_truncation(written):
 
 def test_bytes_after_the_end_are_damage(written):
     written.write_bytes(written.read_bytes() + b"x")
-    with pytest.raises(DamagedRecording, match="goes on for 1 bytes"):
+    with pytest.raises(DamagedRecording, match="continues for 1 bytes"):
         read_history(written)
 
 
