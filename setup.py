@@ -24,7 +24,8 @@ SHIPPED = Path("powercut", "_shipped")
 MAKEFILES = ("workloads", "harness/capture", "harness/rawread", "guests/agent", "guests/uml")
 DATA = ("scenarios", "workloads/examples", "workloads/programs", "docs/schema")
 BUILT = (
-    *("bin/agent", "bin/dmlog", "bin/synctrace", "bin/uml-guard", "bin/uml-init", "bin/wal"),
+    *("bin/agent", "bin/dmlog", "bin/synctrace", "bin/uml-guard", "bin/uml-init"),
+    *("bin/unsynced", "bin/wal"),
     *("bin/powercut-folder", "bin/powercut-in-folder"),
     *("lib/uml-stamp.so", "lib/uml-xstate.so", "libwal-slots.so"),
     *("nbdkit-capture-hangup.so", "nbdkit-capture-plugin.so"),

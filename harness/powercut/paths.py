@@ -82,6 +82,7 @@ NOT_WRITABLE: Final = (
 """What to do about a folder that this user may not write to."""
 
 WAL_BINARY: Final = PARTS / "bin" / "wal"
+UNSYNCED_BINARY: Final = PARTS / "bin" / "unsynced"
 CAPTURE_PLUGIN: Final = PARTS / "nbdkit-capture-plugin.so"
 
 REBUILD: Final = (

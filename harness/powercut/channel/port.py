@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from powercut.model.errors import HostError
 from powercut.model.failure import GuestFault
@@ -116,3 +117,14 @@ class Channel(Commands, Acks, Protocol):
     def drain(self, *, timeout_s: float) -> History:
         """After the cut: reads what is still in the socket to its end; an unfinished last
         message is dropped.  Everything that was received counts."""
+
+
+@runtime_checkable
+class TakesFiles(Protocol):
+    """A channel to a system that files of this host can be brought to."""
+
+    def bring(self, path: Path, to: str, *, timeout_s: float) -> None:
+        """Brings a file of this host, or all that is in a folder, to the folder `to` there.
+
+        Raises HostError.
+        """

@@ -34,7 +34,7 @@ LIVE_ONLY: Final = "live only: its disk was not recorded"
 
 def live_words(cuts: int, bound: float | None) -> str:
     """What it means that `cuts` cuts lost nothing; `bound` is the upper limit of the probability
-    that such a cut does, at 95 %."""
+    that such a cut does, at 95 %.  Without a control that lost something nothing of it is said."""
     said = f"no acknowledged record was lost in {count(cuts, 'cut')}"
     if bound is not None:
         said += (
@@ -43,7 +43,8 @@ def live_words(cuts: int, bound: float | None) -> str:
         )
     return (
         f"{LIVE_ONLY[:1].upper()}{LIVE_ONLY[1:]}; {said}. Of what another cut may leave, and of "
-        "records acknowledged too early, nothing is known"
+        "records acknowledged too early, nothing is known. Such a cut takes what was not synced, "
+        "as the control without syncs shows; nothing shows whether it takes the disk's own cache"
     )
 
 

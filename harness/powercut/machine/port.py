@@ -66,11 +66,12 @@ class NbdFile:
 class OwnDisk:
     """A disk that the machine keeps to itself: powercut sees no request of it.
 
-    It begins as `base`, an image file that never changes.  Whatever of it outlives a machine lies
-    in `folder`, or where the backend has its machines: the next one on the same `folder` finds it.
+    It begins as `base`, an image file that never changes; None: as the machine has it.  Whatever
+    of it outlives a machine lies in `folder`, or where the backend has its machines: the next one
+    on the same `folder` finds it.
     """
 
-    base: Path
+    base: Path | None
     folder: Path
 
 

@@ -21,7 +21,7 @@ from powercut.scenario.settings import (
     Parameters,
     ProgramSettings,
 )
-from powercut.workload.port import MOUNT_POINT, HostFiles, RootFiles, Run
+from powercut.workload.port import MOUNT_POINT, HostFiles, MachineFiles, RootFiles, Run
 from powercut.workload.table import workload_of
 
 DEVICE: Final = Bus.VIRTIO_BLK.device
@@ -133,6 +133,12 @@ def in_root_of_its_own(parameters: Parameters) -> RootFiles | None:
     """The root file system of a program in a guest; None for what runs in another way."""
     contents = workload_of(parameters).contents(Run(bytes(16)))
     return contents if isinstance(contents, RootFiles) else None
+
+
+def on_own_system(parameters: Parameters) -> MachineFiles | None:
+    """Where a program is on a machine that is there already; None for what runs elsewhere."""
+    contents = workload_of(parameters).contents(Run(bytes(16)))
+    return contents if isinstance(contents, MachineFiles) else None
 
 
 def write_cache_file(machine: MachineSettings) -> str:

@@ -15,7 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from powercut.scenario.machines import MACHINES
 from powercut.scenario.settings import GROUPS, SINGLE, setting_paths
+from powercut.scenario.settings_program import ON_MACHINE
 from powercut.scenario.workloads import USUAL
 from powercut.scenario.yaml_file import Fault
 from powercut.scenario.yaml_file import KeyPath as Path
@@ -80,11 +82,20 @@ def _imply(merged: dict[str, Any]) -> None:
         disk = merged.get("disk", {})
         if isinstance(disk, dict):
             merged["disk"] = {"size": PROGRAM_DISK, **disk}
+        if isinstance(workload, dict) and _has_own_system(merged):
+            merged["workload"] = {"root": ON_MACHINE, **workload}
     elif raw and kind == "wal":
         merged["workload"] = {"layout": "raw", **workload}
     cut = merged.get("cut")
     if isinstance(cut, dict) and cut.get("kind") in ("guest-crash", "vm-kill"):
         merged["cut"] = {"policy": "keep", **cut}
+
+
+def _has_own_system(merged: Mapping[str, Any]) -> bool:
+    machine = merged.get("machine")
+    backend = machine.get("backend") if isinstance(machine, dict) else None
+    row = MACHINES.get(backend) if isinstance(backend, str) else None
+    return row is not None and row.own_system
 
 
 @dataclass(frozen=True)

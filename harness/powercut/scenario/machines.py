@@ -15,13 +15,23 @@ from powercut.model.verdict import EvidenceLevel
 
 @dataclass(frozen=True)
 class MachineRow:
-    """A backend: its class as `module:name`, and what its machines leave to be judged."""
+    """A backend: its class as `module:name`, and what its machines leave to be judged.
+
+    `own_system`: its machines are there already, with a system of their own on which programs run
+    and a disk that nobody else makes.
+    """
 
     place: str
     evidence_level: EvidenceLevel = EvidenceLevel.RECORDED
+    own_system: bool = False
 
 
 MACHINES: Final[dict[str, MachineRow]] = {
+    "foreign": MachineRow(
+        "powercut.machine.foreign.backend:ForeignBackend",
+        EvidenceLevel.LIVE_ONLY,
+        own_system=True,
+    ),
     "libvirt": MachineRow("powercut.machine.libvirt.backend:LibvirtBackend"),
     "qemu": MachineRow("powercut.machine.qemu.backend:QemuBackend"),
 }

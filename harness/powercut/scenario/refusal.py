@@ -15,6 +15,7 @@ from powercut.model.machine import Aio, Bus, CacheMode, ImageFormat, Start, is_d
 from powercut.scenario.format_options import refused_format_options
 from powercut.scenario.mkfs_options import refused_mkfs_options
 from powercut.scenario.quantity import format_size
+from powercut.scenario.refusal_foreign import refusals_of_place
 from powercut.scenario.refusal_live import refusals_of_level
 from powercut.scenario.settings import (
     DiskModel,
@@ -41,7 +42,7 @@ def refusals(parameters: Parameters) -> tuple[Reason, ...]:
     """Why `parameters` cannot be run: (dotted key, reason) each; empty if they can."""
     rows = WORKLOADS[parameters.workload.kind].refusals
     of_workload: list[Rule] = [load(place) for place in rows]
-    rules = (_sizes, *of_workload[:1], refusals_of_level, *_RULES, *of_workload[1:])
+    rules = (_sizes, *of_workload[:1], refusals_of_place, refusals_of_level, *_RULES, *of_workload[1:])
     return tuple(reason for rule in rules for reason in rule(parameters))
 
 

@@ -11,8 +11,9 @@ from typing import Final
 from powercut.model.contract import CutKind
 from powercut.model.versions import SUITES
 from powercut.scenario.choices import ControlKind, ExploreEngine, FilesystemType
+from powercut.scenario.refusal_foreign import has_own_system, refusals_on_machine
 from powercut.scenario.settings import MachineSettings, Parameters, ProgramSettings
-from powercut.scenario.settings_program import ON_HOST, suite_of
+from powercut.scenario.settings_program import ON_HOST, ON_MACHINE, suite_of
 
 Reason = tuple[str, str]
 
@@ -40,6 +41,9 @@ def refusals_of_program(parameters: Parameters) -> Iterator[Reason]:
     if p.filesystem.type is FilesystemType.RAW:
         yield "filesystem.type", "a program keeps its data in a folder, which takes a file system"
     on_host = program.root == ON_HOST
+    if has_own_system(p) or program.root == ON_MACHINE:
+        yield from refusals_on_machine(p, program)
+        return
     suite = suite_of(program.root)
     if suite is not None and suite not in SUITES:
         yield "workload.root", f"there is no Debian suite {suite!r} here; use {', '.join(SUITES)}"

@@ -16,6 +16,7 @@ from powercut.scenario.choices import AcceleratorChoice, GuestWriteCache, Switch
 from powercut.scenario.machines import MACHINES, USUAL
 from powercut.scenario.quantity import Size
 from powercut.scenario.settings_base import Settings, is_printable
+from powercut.scenario.settings_power import Folder, Host, PowerSettings
 
 _NAMED = 3
 """Backends that an error names: those most like the one that was written."""
@@ -62,8 +63,19 @@ class MachineSettings(Settings):
     backend: Annotated[
         StrictStr, AfterValidator(_is_backend), WithJsonSchema({"enum": list(MACHINES)})
     ] = USUAL
-    """What runs it: `qemu`, started by powercut; or `libvirt`, whose domain is made for the trial
-    and gone after it."""
+    """What runs it: `qemu`, started by powercut; `libvirt`, whose domain is made for the trial
+    and gone after it; or `foreign`: a machine that is there, reached by ssh, whose power goes by
+    commands (docs/foreign-machines.md)."""
+
+    host: Host | None = None
+    """Of a foreign machine: where ssh finds it, `[USER@]NAME[:PORT]` or a name of
+    `~/.ssh/config`."""
+
+    folder: Folder | None = None
+    """Of a foreign machine: a folder there on the disk under test, which is to be new or empty."""
+
+    power: PowerSettings | None = None
+    """Of a foreign machine: the commands `off`, `on` and `status`."""
 
     connect: Annotated[StrictStr, AfterValidator(is_printable)] | None = None
     """libvirt's connection, of this host: `qemu:///system`, `qemu:///session`.  By default root's

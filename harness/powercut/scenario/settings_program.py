@@ -41,6 +41,9 @@ Command = Annotated[
 ON_HOST: Final = "host"
 """The root that is this host's own files."""
 
+ON_MACHINE: Final = "machine"
+"""The root that is the system of a machine which is there already."""
+
 DEBIAN: Final = "debian"
 """The root that is made from Debian's packages; `debian:SUITE` names the suite."""
 

@@ -77,7 +77,9 @@ def controls_for(parameters: Parameters, verdict: Verdict) -> tuple[Control, ...
             workload = workload_of(parameters)
             # A program may make its data durable in ways that cannot be taken away (O_DSYNC): its
             # twin without syncs is for who knows that it does not, and asks for it.
-            asked = not isinstance(workload, AcksByLines) or parameters.controls is not None
+            # Where a machine has its own disk nothing else shows that its cuts lose anything.
+            live = commands.evidence_level(parameters) is EvidenceLevel.LIVE_ONLY
+            asked = live or not isinstance(workload, AcksByLines) or parameters.controls is not None
             if isinstance(workload, HasUnsyncedTwin) and asked:
                 wanted.add(ControlKind.NO_SYNC)
         case Verdict.LOSSY:

@@ -56,7 +56,7 @@ class GuestProgramRecording(GuestRecording):
         finally:
             self._hear_the_rest()
 
-    def _prepared(self) -> Path:
+    def _prepared(self) -> Path | None:
         parameters = self.job.parameters
         image = ensure_formatted_image(
             commands.base_image(parameters), commands.image_format(parameters), self.rig.cache

@@ -48,17 +48,18 @@ class GuestRecording(RecordingInProgress):
                 observation = self._recover(disk, sockets)
             self.directory.write_observation(observation)
 
-    def _disk(self, base: Path, sockets: Path) -> AbstractContextManager[TrialDisk]:
+    def _disk(self, base: Path | None, sockets: Path) -> AbstractContextManager[TrialDisk]:
         """The disk under test, of the kind that the level of the evidence says."""
         if self.level is EvidenceLevel.LIVE_ONLY:
             own = sockets / "disk"
             own.mkdir()
             return nullcontext(UnseenDisk(OwnDisk(base, own)))
         log = self.directory.disk_log
+        assert base is not None, "what is recorded begins as a disk of ours"
         return captured(self.job, binding=self.binding, base=base, log=log, sockets=sockets)
 
-    def _prepared(self) -> Path:
-        """The disk at power-on, adopted by the recording."""
+    def _prepared(self) -> Path | None:
+        """The disk at power-on, adopted by the recording; None if the machine has made it."""
         parameters = self.job.parameters
         image = ensure_formatted_image(
             commands.base_image(parameters), commands.image_format(parameters), self.rig.cache

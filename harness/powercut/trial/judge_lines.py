@@ -16,7 +16,7 @@ from powercut.model.errors import PowercutError
 from powercut.model.observation import Observation
 from powercut.model.operations import OperationHistory
 from powercut.model.units import NEVER
-from powercut.model.verdict import Finding, FindingKind, Verdict
+from powercut.model.verdict import EvidenceLevel, Finding, FindingKind, Verdict
 from powercut.recording.bound import check_level, doubts_of, read_disk_log, read_lines
 from powercut.scenario.settings import ControlKind
 from powercut.store.results import AckInstants, TrialResult
@@ -26,6 +26,8 @@ from powercut.workload.port import AcksByLines, Promises
 
 OPERATIONS_MIN: Final = 10
 """Acknowledged operations below which a run proves nothing."""
+
+_MUST_LOSE: Final = (ControlKind.LYING_DISK, ControlKind.NO_SYNC)
 
 T = TypeVar("T")
 
@@ -46,7 +48,10 @@ def judge_lines(directory: TrialDir, record: TrialRecord, workload: AcksByLines)
             return None
 
     doubts: tuple[str, ...] = ()
-    timeline = attempt(lambda: read_disk_log(directory, record, verify_payloads=True))
+    live = record.evidence_level is EvidenceLevel.LIVE_ONLY
+    timeline = (
+        None if live else attempt(lambda: read_disk_log(directory, record, verify_payloads=True))
+    )
     packets = attempt(lambda: read_lines(directory))
     observation = attempt(lambda: observation_of(directory, record))
     untouched = attempt(directory.read_untouched)
@@ -55,35 +60,31 @@ def judge_lines(directory: TrialDir, record: TrialRecord, workload: AcksByLines)
         gaps += [_gap(why) for why in doubts]
         if timeline.cut is None or int(timeline.cut.at) != record.cut_ns:
             gaps.append(_gap("the disk log is not that of this cut"))
+    elif live:
+        doubts = record.damage
+        gaps += [_gap(why) for why in (*doubts, *_no_cut(record))]
     promises = None
     if packets is not None:
-        cut_ns = record.cut_ns if record.cut_ns is not None else int(NEVER)
+        # Of a machine that nobody sees the power go, all counts that has come.
+        cut_ns = int(NEVER) if live or record.cut_ns is None else record.cut_ns
         promises = workload.promises_by_lines(packets, cut_ns)
-        gaps += [_gap(why) for why in promises.gaps]
-        if promises.acked < OPERATIONS_MIN:
-            gaps.append(
-                _gap(
-                    f"{promises.acked} operations were acknowledged, and fewer than "
-                    f"{OPERATIONS_MIN} prove nothing"
-                )
-            )
+        gaps += _gaps_of(promises)
     checkers: dict[str, Checker] = {"recording": lambda: gaps}
     if untouched is not None:
         unbelievable = list(workload.check_untouched(untouched))
         checkers["untouched"] = lambda: unbelievable
         if not unbelievable and promises is not None and observation is not None:
             known, seen = promises, observation
-            checkers["operations"] = lambda: _after_cut(known, seen)
+            checkers["operations"] = lambda: _after_cut(known, seen, live=live)
     judgement = run_checkers(checkers)
     if doubts:
         judgement = without_conviction(judgement, "; ".join(doubts))
-    elif record.control in (ControlKind.LYING_DISK, ControlKind.NO_SYNC) and not _noticed(
-        judgement
-    ):
+    elif record.control in _MUST_LOSE and not _noticed(judgement):
         judgement = without_conviction(judgement, "its check has missed nothing")
     return TrialResult.judged(
         record.trial,
-        verdict=judgement.verdict,
+        verdict=max(judgement.verdict, Verdict.SURVIVED) if live else judgement.verdict,
+        evidence_level=record.evidence_level,
         acked=promises.acked if promises is not None else 0,
         attempted=promises.attempted if promises is not None else 0,
         findings=judgement.findings,
@@ -93,6 +94,18 @@ def judge_lines(directory: TrialDir, record: TrialRecord, workload: AcksByLines)
         result_directory=directory.relative,
         binding=directory.read_binding().name,
     )
+
+
+def _no_cut(record: TrialRecord) -> list[str]:
+    return ["there was no cut"] if record.cut_ns is None else []
+
+
+def _gaps_of(promises: Promises) -> list[Finding]:
+    gaps = [_gap(why) for why in promises.gaps]
+    if promises.acked < OPERATIONS_MIN:
+        few = f"{promises.acked} operations were acknowledged, and fewer than {OPERATIONS_MIN}"
+        gaps.append(_gap(f"{few} prove nothing"))
+    return gaps
 
 
 def _how_well_dated(promises: Promises) -> AckInstants | None:
@@ -116,8 +129,14 @@ def _noticed(judgement: Judgement) -> bool:
     return not kinds.isdisjoint({FindingKind.LOST, FindingKind.CORRUPT})
 
 
-def _after_cut(promises: Promises, observation: Observation) -> list[Finding]:
-    return list(promises.check(promises.claims_received(), observation))
+def _after_cut(promises: Promises, observation: Observation, *, live: bool) -> list[Finding]:
+    """Against all that was received.
+
+    Where nothing but the cut is seen, what came back was attempted, even if the cut swallowed the
+    announcement (as in powercut.checkers.live).
+    """
+    found = promises.check(promises.claims_received(), observation)
+    return [one for one in found if not live or one.kind is not FindingKind.NEVER_ATTEMPTED]
 
 
 def _gap(message: str) -> Finding:

@@ -17,6 +17,7 @@ from powercut.rig.rig import Rig
 from powercut.scenario.settings import Parameters
 from powercut.store.binding import new_recording
 from powercut.store.trial_dir import TrialDir, TrialRecord
+from powercut.trial.foreign import ForeignRecording
 from powercut.trial.guest_program import GuestProgramRecording
 from powercut.trial.host_files import HostFilesRecording
 from powercut.trial.in_guest import GuestRecording
@@ -72,6 +73,8 @@ def record_trial(
 def _kind_of(parameters: Parameters) -> type[RecordingInProgress]:
     if commands.on_host_files(parameters):
         return HostFilesRecording
+    if commands.on_own_system(parameters) is not None:
+        return ForeignRecording
     if isinstance(workload_of(parameters), AcksByLines):
         return GuestProgramRecording
     return GuestRecording

@@ -90,7 +90,24 @@ class RootFiles:
     environment: tuple[str, ...]
 
 
-Contents = GuestPrograms | HostFiles | RootFiles
+@dataclass(frozen=True)
+class MachineFiles:
+    """Contents: the files of a machine that is there already.
+
+    Programs start in `start` with `environment` (NAME=VALUE each) and keep their data in `data`;
+    the folder `program` of this host, if there is one, is brought to `brought`.  All of it lies in
+    `folder`, which is powercut's alone.
+    """
+
+    folder: str
+    data: str
+    start: str
+    environment: tuple[str, ...]
+    program: Path | None
+    brought: str
+
+
+Contents = GuestPrograms | HostFiles | RootFiles | MachineFiles
 
 
 @dataclass(frozen=True)

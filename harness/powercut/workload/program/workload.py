@@ -15,11 +15,12 @@ from powercut.model.operations import Packet
 from powercut.model.verdict import Finding, FindingKind, Verdict, merged_ranges
 from powercut.scenario.choices import ControlKind
 from powercut.scenario.settings import Parameters, ProgramSettings
-from powercut.scenario.settings_program import ON_HOST, suite_of
+from powercut.scenario.settings_program import ON_HOST, ON_MACHINE, suite_of
 from powercut.workload.port import (
     MOUNT_POINT,
     GoingOn,
     HostFiles,
+    MachineFiles,
     RootFiles,
     Run,
     SuitePackages,
@@ -47,6 +48,8 @@ class ProgramWorkload:
         if not isinstance(settings, ProgramSettings):
             raise TypeError(f"the workload is {settings.kind}, and no program")
         self.settings: ProgramSettings = settings
+        self._place = parameters.machine.folder or "" if settings.root == ON_MACHINE else ""
+        """The folder of a machine that is there already; empty for what has a root."""
 
     @property
     def recovery_s(self) -> float:
@@ -70,11 +73,19 @@ class ProgramWorkload:
         if not self._on_host:
             if self._brought is None:
                 return command
-            return f"/{PROGRAM}/{os.path.relpath(self._brought, self._bring)}"
+            return f"{self._brought_to}/{os.path.relpath(self._brought, self._bring)}"
         beside = Path(self.settings.folder) / command
         if "/" in command or beside.is_file():
             return os.path.normpath(beside)
         return shutil.which(command, path=_PATH) or command
+
+    @property
+    def _brought_to(self) -> str:
+        return f"{self._place}/program" if self._place else f"/{PROGRAM}"
+
+    @property
+    def _data(self) -> str:
+        return f"{self._place}/data" if self._place else DIR
 
     @property
     def _on_host(self) -> bool:
@@ -109,7 +120,7 @@ class ProgramWorkload:
     def problems(self) -> tuple[str, ...]:
         """Why it cannot be started."""
         root = self._root
-        if not self._on_host and isinstance(root, Path) and not root.exists():
+        if not self._on_host and not self._place and isinstance(root, Path) and not root.exists():
             return (f"workload.root: {root}: there is no such file or folder",)
         if not self._on_host and self._brought is None:
             return ()
@@ -127,11 +138,11 @@ class ProgramWorkload:
             return (f"{self.settings.command[0]}: there is no such program",)
         return () if os.access(program, os.X_OK) else (f"{program}: it is not executable",)
 
-    def argv(self, verb: str, folder: str = DIR) -> tuple[str, ...]:
-        """The command line of a verb."""
-        return (self.executable, *self.settings.command[1:], verb, folder)
+    def argv(self, verb: str, folder: str = "") -> tuple[str, ...]:
+        """The command line of a verb; `folder` is by default the one on the disk under test."""
+        return (self.executable, *self.settings.command[1:], verb, folder or self._data)
 
-    def contents(self, run: Run) -> HostFiles | RootFiles:
+    def contents(self, run: Run) -> HostFiles | RootFiles | MachineFiles:
         """The root's files, where it starts, and what it finds in its environment."""
         program, folder = Path(self.executable), self.settings.folder
         environment = (
@@ -142,8 +153,17 @@ class ProgramWorkload:
             f"POWERCUT_SEED={run.seed}",
             f"POWERCUT_RUN={run.run_id.hex()}",
         )
+        brought = None if self._brought is None else self._bring
+        if self._place:
+            return MachineFiles(
+                folder=self._place,
+                data=self._data,
+                start="/" if brought is None else self._brought_to,
+                environment=environment,
+                program=brought,
+                brought=self._brought_to,
+            )
         if not self._on_host:
-            brought = None if self._brought is None else self._bring
             return RootFiles(self._root, brought, "/", environment)
         visible = [str(Path(os.path.realpath(program)).parent), folder, str(program.parent)]
         if self._traced:

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records a program on a machine that is there already: bring, set up, run, cut, boot, check.
+
+Nothing of its disk is seen, so that the recording holds lines, what the check finds, and facts.
+What is said after the next boot counts only if the same file system is there again: a folder in
+whose place another one is mounted, or none, has lost nothing.  The program is brought anew then,
+since a disk that lies may have lost that, too.
+
+A machine that never got as far as the workload keeps its power.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Final
+
+from powercut.channel.check_lines import CheckLines
+from powercut.channel.line_channel import LineChannel
+from powercut.channel.listener import connect_unix
+from powercut.channel.port import Channel, CommandResult, TakesFiles
+from powercut.machine.port import LINES, Machine
+from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
+from powercut.model.failure import Failure
+from powercut.model.observation import Observation
+from powercut.paths import UNSYNCED_BINARY
+from powercut.scenario.settings import ProgramSettings
+from powercut.trial.disks import TrialDisk
+from powercut.trial.guest_program import GuestProgramRecording
+from powercut.trial.job import GRACE_S
+from powercut.workload.port import AcksByLines, MachineFiles
+
+_POLL_S: Final = 0.5
+_BOOT_S: Final = 60.0
+_MOUNT_S: Final = 60.0  # from the first answer on
+_SHOWN: Final = 3
+_PORT: Final = "the machine's port for lines"
+
+_OURS: Final = "program data unsynced"
+"""What powercut makes in its folder there."""
+
+_EMPTY: Final = f"""
+mkdir -p "$1" && cd "$1" || exit 1
+for one in {_OURS}; do rm -rf "./$one" || exit 1; done
+[ -z "$(ls -A)" ] || {{ echo "it holds files that are not powercut's" >&2; exit 1; }}
+"""
+_MOUNTED: Final = """
+at=$1
+while [ ! -d "$at" ]; do at=$(dirname "$at"); done
+cd "$at" || exit 1
+df -P . | tail -n 1 | sed 's/ .*//' >&3
+where=$(df -P . | tail -n 1 | sed 's/.*% *//')
+awk -v at="$where" '$2 == at { kind = $3; how = $4 } END { print kind; print how }' /proc/mounts >&3
+stat -f -c %i . >&3
+"""
+_FACTS: Final = ("device", "filesystem", "mount_options", "filesystem_id")
+_NOT_KEPT: Final = frozenset({"tmpfs", "ramfs", "overlay", "rootfs", ""})
+_CACHE: Final = """
+name=$(basename "$(readlink -f "$1")")
+while [ -n "$name" ] && [ ! -e "/sys/block/$name/queue/write_cache" ]; do
+    up=$(basename "$(dirname "$(readlink -f "/sys/class/block/$name")")")
+    [ "$up" != "$name" ] && [ "$up" != block ] || break
+    name=$up
+done
+cat "/sys/block/$name/queue/write_cache" >&3
+"""
+
+
+class ForeignRecording(GuestProgramRecording):
+    """A recording of a program on a machine of somebody else's."""
+
+    def _prepared(self) -> None:
+        """The machine has its disk."""
+
+    @property
+    def _files(self) -> MachineFiles:
+        contents = self.workload.contents(self.run)
+        assert isinstance(contents, MachineFiles)
+        return contents
+
+    def _in_root(self, argv: tuple[str, ...], *, unsynced: bool = False) -> tuple[str, ...]:
+        files = self._files
+        helper = (f"{files.folder}/unsynced/{UNSYNCED_BINARY.name}",) if unsynced else ()
+        enter = ("sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", files.start)
+        return (*enter, "env", *files.environment, *helper, *argv)
+
+    def _set_up(self, channel: Channel, folder: Path) -> None:
+        """Up to a folder that holds what `setup` made, durable as far as sync(1) goes."""
+        hello = channel.wait_hello(timeout_s=self.deadline.remaining_s)
+        try:
+            self._sh(channel, _EMPTY, self._files.folder)
+            self.facts = {**hello, **self._mounted(channel, folder)}
+            self._refuse_place()
+            self._bring(channel)
+            self._run_verb(channel, self.workload.preparation(self.run))
+            self._sh(channel, "sync")
+            self.directory.write_untouched(self._checked(channel, folder))
+        except PowercutError:
+            self._clean(channel)
+            raise
+        self.lines = LineChannel.on_port(folder / LINES, self.directory.lines, self.binding)
+
+    def _refuse_place(self) -> None:
+        found, named = self.facts["filesystem"], self.job.parameters.filesystem.type.value
+        where = f"{self._files.folder} there"
+        if found in _NOT_KEPT:
+            raise HostError(
+                f"{where} is on {found or 'no file system'}, which no power cut leaves anything of",
+                hint="machine.folder: a folder on the disk under test",
+            )
+        if found != named:
+            raise HostError(
+                f"{where} is on {found}, and the scenario says {named}",
+                hint=f"say filesystem.type: {found}, if powercut knows it",
+            )
+
+    def _bring(self, channel: Channel) -> None:
+        files, settings = self._files, self.workload.settings
+        assert isinstance(channel, TakesFiles), "a machine with a system of its own takes files"
+        assert isinstance(settings, ProgramSettings)
+        timeout_s = self.deadline.at_least(GRACE_S)
+        if files.program is not None:
+            channel.bring(files.program, files.brought, timeout_s=timeout_s)
+        if settings.syncs == "dropped":
+            to = f"{files.folder}/unsynced"
+            channel.bring(UNSYNCED_BINARY, to, timeout_s=timeout_s)
+            self._sh(channel, f'"$1"/{UNSYNCED_BINARY.name} true', to)
+
+    def _sh(self, channel: Channel, script: str, *words: str) -> None:
+        self._run_verb(channel, ("sh", "-c", script, "sh", *words), enter=False)
+
+    def _run_verb(
+        self, channel: Channel, argv: tuple[str, ...], *, enter: bool = True
+    ) -> CommandResult:
+        """Raises HostError if it fails."""
+        line = self._in_root(argv) if enter else argv
+        done = channel.run(*line, timeout_s=self.deadline.remaining_s)
+        if done.status:
+            said = " / ".join(done.texts[-_SHOWN:]) or "it printed nothing"
+            what = " ".join(argv) if enter else self._files.folder
+            raise HostError(f"{what} failed there, status {done.status}: {said}")
+        return done
+
+    def _mounted(self, channel: Channel, folder: Path) -> dict[str, str]:
+        """On which file system the folder lies, and how."""
+        where = self._files.folder
+        told = self._said(channel, folder, ("sh", "-c", _MOUNTED, "sh", where))
+        found = dict(zip(_FACTS, told.splitlines(), strict=False))
+        device = found.get("device", "")
+        cache = self._said(channel, folder, ("sh", "-c", _CACHE, "sh", device))
+        return {**dict.fromkeys(_FACTS, ""), **found, "write_cache": cache.strip() or "not known"}
+
+    def _said(self, channel: Channel, folder: Path, argv: tuple[str, ...]) -> str:
+        with CheckLines(connect_unix(folder / LINES, _PORT)) as lines:
+            channel.run(*argv, timeout_s=self.deadline.at_least(GRACE_S))
+            return lines.wait_end(GRACE_S).decode(errors="replace")
+
+    def _checked(self, channel: Channel, folder: Path) -> Observation:
+        """What the program's check says."""
+        with CheckLines(connect_unix(folder / LINES, _PORT)) as lines:
+            argv = self._in_root(self.workload.reader(self.run))
+            done = channel.run(*argv, timeout_s=self.workload.recovery_s)
+            said = lines.wait_end(GRACE_S)
+        failure = f"check ended with status {done.status}" if done.status else ""
+        printed = " / ".join(done.texts[-_SHOWN:])
+        told = f"{failure}: {printed}" if failure and printed else failure
+        return Observation((), complete=not failure, failure=told, lines=said)
+
+    def _cut(self, machine: Machine, channel: Channel, disk: TrialDisk) -> None:
+        """Only what has come as far as the workload loses its power."""
+        if self.came_up:
+            super()._cut(machine, channel, disk)
+
+    def _last_words(self, machine: Machine) -> None:
+        """Its lines are said when they have come; nothing stands between."""
+
+    def _recover(self, disk: TrialDisk, sockets: Path) -> Observation:
+        """What the program's check finds after the next boot, twice."""
+        self._hear_the_rest()
+        assert isinstance(self.workload, AcksByLines)
+        folder = sockets / "recovery"
+        folder.mkdir()
+        spec = self.rig.machine_spec(self.job.parameters, disk.attached)
+        with self.rig.backend_of(self.job.parameters).open(spec, folder) as (machine, channel):
+            try:
+                machine.start(timeout_s=self.deadline.at_least(_BOOT_S))
+                self.recovery_facts = channel.wait_hello(timeout_s=GRACE_S)
+                self._wait_mounted(channel, folder)
+                self._bring(channel)
+                self._sh(channel, 'mkdir -p "$1"', self._files.data)
+                seen = self._checked(channel, folder)
+                if not self.workload.same(seen, self._checked(channel, folder)):
+                    words = "it was checked twice after the cut, and the check did not say the same"
+                    seen = Observation.failed(Failure.NOT_REPEATED, words)
+                self._clean(channel)
+            finally:
+                self.directory.write_text("recovery-console.txt", machine.diagnosis)
+        return seen
+
+    def _wait_mounted(self, channel: Channel, folder: Path) -> None:
+        """Until the file system is there again on which the folder was.
+
+        Raises DeadlineExceeded: whether it is lost, or merely not mounted, is not known.
+        """
+        end = time.monotonic() + _MOUNT_S
+        key = ("filesystem", "filesystem_id")
+        while True:
+            now = self._mounted(channel, folder)
+            if all(now[one] == self.facts[one] for one in key):
+                return
+            if time.monotonic() >= end:
+                raise DeadlineExceeded(
+                    f"{self._files.folder} there is not on the file system that it was on before "
+                    f"the cut ({self.facts['filesystem']} on {self.facts['device']}), but on "
+                    f"{now['filesystem'] or 'none'}: what came back is not known",
+                    hint="does the machine mount it at boot?",
+                )
+            time.sleep(_POLL_S)
+
+    def _clean(self, channel: Channel) -> None:
+        """Takes away what was brought and made."""
+        try:
+            self._sh(channel, f'cd "$1" && rm -rf {_OURS}', self._files.folder)
+        except PowercutError as error:
+            self.recovery_facts["left_behind"] = f"{self._files.folder}: {error}"

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real machine that powercut knows nothing of: its kernel, its ssh server, its volatile cache.
+
+What powercut does to it, it does over ssh and by the switch; the disk under it drops what was not
+flushed, or lies about that.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+import ssh_hosts
+from foreign_guest import ForeignGuest
+from ssh_hosts import Home
+
+from powercut.campaign.runner import run_scenarios
+from powercut.campaign.verify import verify
+from powercut.model.verdict import LsnRange, Verdict
+from powercut.paths import ROOT
+from powercut.scenario.load import load_scenario
+from powercut.scenario.settings import ControlKind
+
+pytestmark = [
+    pytest.mark.vm,
+    pytest.mark.skipif(bool(ssh_hosts.missing()), reason=ssh_hosts.missing()),
+]
+
+
+@pytest.fixture
+def folder():
+    with tempfile.TemporaryDirectory(prefix="pc-") as name:
+        yield Path(name)
+
+
+def run_on(guest, folder, expect, cut):
+    brought = folder / "program"
+    brought.mkdir()
+    shutil.copy(ROOT / "workloads/examples/append.sh", brought)
+    power = {word: guest.switch.command(word) for word in ("off", "on", "status")}
+    machine = {"backend": "foreign", "host": "machine", "folder": "/data/pc"}
+    if cut == "power-loss":
+        machine["power"] = power
+    scenario = brought / "foreign.yaml"
+    scenario.write_text(
+        f"powercut: 1\nname: foreign\nmachine: {json.dumps(machine)}\n"
+        "filesystem: {type: ext4}\nworkload: {kind: program, command: ./append.sh}\n"
+        f"cut: {{kind: {cut}, trigger: {{acks: 20}}}}\ndeadline: 5min\nexpect: {expect}\n"
+    )
+    (done,) = run_scenarios([load_scenario(scenario)], seed=7, results=folder / "results").runs
+    (cell,) = done.cells
+    (trial,) = cell.trials
+    assert trial.commits_acked >= 20, cell.reasons
+    assert verify(Path(done.result_directory)).cells[0].trials[0].findings == trial.findings
+    return cell, trial
+
+
+@pytest.mark.parametrize("lies", [False, True], ids=["honest", "lying"])
+def test_a_machine_loses_its_power(folder, monkeypatch, lies):
+    home = Home.make(folder / "home")
+    monkeypatch.setenv("HOME", str(home.path))
+    with ForeignGuest(folder, home, lies=lies) as guest:
+        expect = "lossy" if lies else "survived"
+        cell, trial = run_on(guest, folder, expect, "power-loss")
+        cuts = guest.cuts
+    if lies:
+        assert (cell.verdict, cuts) == (Verdict.LOSSY, 1)
+        assert trial.lost_lsns == (LsnRange(1, trial.commits_acked),)
+        return
+    assert (cell.verdict, cuts) == (Verdict.SURVIVED, 2), cell.reasons
+    (control,) = cell.controls
+    assert (control.kind, control.verdict) == (ControlKind.NO_SYNC, Verdict.LOSSY)
