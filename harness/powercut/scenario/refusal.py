@@ -42,7 +42,14 @@ def refusals(parameters: Parameters) -> tuple[Reason, ...]:
     """Why `parameters` cannot be run: (dotted key, reason) each; empty if they can."""
     rows = WORKLOADS[parameters.workload.kind].refusals
     of_workload: list[Rule] = [load(place) for place in rows]
-    rules = (_sizes, *of_workload[:1], refusals_of_place, refusals_of_level, *_RULES, *of_workload[1:])
+    rules = (
+        _sizes,
+        *of_workload[:1],
+        refusals_of_place,
+        refusals_of_level,
+        *_RULES,
+        *of_workload[1:],
+    )
     return tuple(reason for rule in rules for reason in rule(parameters))
 
 

@@ -63,6 +63,8 @@ def refusals_on_machine(p: Parameters, program: ProgramSettings) -> Iterator[Rea
         yield "workload.root", "the machine has a system of its own; leave it out"
     if program.packages:
         yield "workload.packages", "packages go with `root: debian` alone"
+    if program.where == "loop":
+        yield "workload.where", "`loop` goes with `root: host`"
     if program.bring and program.command[0].startswith("/"):
         yield "workload.bring", "it goes with a relative command"
     if "/" not in program.command[0]:

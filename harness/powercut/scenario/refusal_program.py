@@ -40,10 +40,16 @@ def refusals_of_program(parameters: Parameters) -> Iterator[Reason]:
         yield "workload.folder", "a program starts in a folder: give an absolute path"
     if p.filesystem.type is FilesystemType.RAW:
         yield "filesystem.type", "a program keeps its data in a folder, which takes a file system"
-    on_host = program.root == ON_HOST
+    yield from _refusals_of_tracing(program)
     if has_own_system(p) or program.root == ON_MACHINE:
         yield from refusals_on_machine(p, program)
-        return
+    else:
+        yield from _refusals_elsewhere(p, program)
+
+
+def _refusals_elsewhere(p: Parameters, program: ProgramSettings) -> Iterator[Reason]:
+    """Where powercut makes what the program runs on, or it is this host's."""
+    on_host = program.root == ON_HOST
     suite = suite_of(program.root)
     if suite is not None and suite not in SUITES:
         yield "workload.root", f"there is no Debian suite {suite!r} here; use {', '.join(SUITES)}"
@@ -62,7 +68,6 @@ def refusals_of_program(parameters: Parameters) -> Iterator[Reason]:
                 "with `root: host` a program runs in User-Mode Linux, without a virtual machine; "
                 "leave it out",
             )
-    yield from _refusals_of_tracing(program)
     if p.cut.kind is not CutKind.POWER_LOSS:
         yield "cut.kind", "a program is cut by power-loss; leave it out"
     if p.cut.trigger.flushes is not None:

@@ -17,7 +17,6 @@ from typing import Final
 
 from powercut.channel.check_lines import CheckLines
 from powercut.channel.line_channel import LineChannel
-from powercut.channel.listener import connect_unix
 from powercut.channel.port import Channel, CommandResult, TakesFiles
 from powercut.machine.port import LINES, Machine
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
@@ -34,7 +33,6 @@ _POLL_S: Final = 0.5
 _BOOT_S: Final = 60.0
 _MOUNT_S: Final = 60.0  # from the first answer on
 _SHOWN: Final = 3
-_PORT: Final = "the machine's port for lines"
 
 _OURS: Final = "program data unsynced"
 """What powercut makes in its folder there."""
@@ -151,13 +149,13 @@ class ForeignRecording(GuestProgramRecording):
         return {**dict.fromkeys(_FACTS, ""), **found, "write_cache": cache.strip() or "not known"}
 
     def _said(self, channel: Channel, folder: Path, argv: tuple[str, ...]) -> str:
-        with CheckLines(connect_unix(folder / LINES, _PORT)) as lines:
+        with CheckLines.on_port(folder / LINES) as lines:
             channel.run(*argv, timeout_s=self.deadline.at_least(GRACE_S))
             return lines.wait_end(GRACE_S).decode(errors="replace")
 
     def _checked(self, channel: Channel, folder: Path) -> Observation:
         """What the program's check says."""
-        with CheckLines(connect_unix(folder / LINES, _PORT)) as lines:
+        with CheckLines.on_port(folder / LINES) as lines:
             argv = self._in_root(self.workload.reader(self.run))
             done = channel.run(*argv, timeout_s=self.workload.recovery_s)
             said = lines.wait_end(GRACE_S)
