@@ -120,7 +120,7 @@ def test_without_its_control_nothing_has_survived(host, tmp_path):
 @pytest.mark.parametrize(
     ("trouble", "words"),
     [
-        ({"orderly": True}, "had ended before the cut, and an end in order flushes"),
+        ({"orderly": True}, "had shut down before the cut, and a clean shutdown flushes"),
         ({"remounts": False}, "is not on the file system that it was on before the cut"),
         ({"filesystem": "tmpfs"}, "is on tmpfs, which no power cut leaves anything of"),
         ({"filesystem": "xfs"}, "is on xfs, and the scenario says ext4"),
