@@ -29,7 +29,8 @@ WAIT_S = 120
 SCENARIO = f"""
 powercut: 1
 name: on-loop
-workload: {{kind: program, command: {ROOT}/workloads/examples/append.sh, where: loop}}
+workload:
+  {{kind: program, command: {ROOT}/workloads/examples/append.sh, where: loop, at_most: 1min}}
 cut: {{trigger: {{acks: 20}}}}
 explore: {{budget: 32}}
 disk: {{model: none}}
