@@ -49,9 +49,13 @@ class SyncSite(Record):
     @property
     def caller(self) -> str:
         """The innermost function that is not the C library's or the language's own."""
+        return self.callers[0]
+
+    @property
+    def callers(self) -> tuple[str, ...]:
+        """That function, and those that called it, innermost first; one at least."""
         own = [frame for frame in self.stack[1:] if not _is_library(frame)]
-        chosen = own or self.stack[1:] or self.stack
-        return chosen[0].name if chosen else "?"
+        return tuple(frame.name for frame in own or self.stack[1:] or self.stack) or ("?",)
 
     @property
     def what(self) -> str:

@@ -3,21 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
-from rich.text import Text
 
 from powercut.model.units import milliseconds
 from powercut.report import words
 from powercut.store.audit import Asker, Audit, AuditedPromise, PromiseKind, Worth
 from powercut.store.sync_site import SyncSite
-
-_WhoAsked = tuple[Asker, tuple[int, ...]]
 
 _SHOWN: Final = 3
 
@@ -114,44 +112,41 @@ def _print_callers(console: Console, audit: Audit) -> None:
     table.add_column("asked by", overflow="fold")
     for name in ("calls", "all", *(_COLUMN[worth] for worth in Worth), "share"):
         table.add_column(name, justify="right")
-    sites = {site.number: site for site in audit.sites}
-    for asker, promises in _by_asker(audit).items():
+    calls: Counter[str] = Counter()
+    for site in audit.sites:
+        calls[_told(site)] += site.calls
+    groups = _by_asker(audit, _told)
+    for asker, promises in groups.items():
         counts = [sum(one.worth is worth for one in promises) for worth in Worth]
         told = [f"{number:,}" if number else "-" for number in counts]
-        calls = f"{sum(sites[number].calls for number in asker[1]):,}" if asker[1] else "-"
-        share = _share(promises, audit)
-        table.add_row(_asker(asker, sites), calls, f"{len(promises):,}", *told, share)
-    for site in audit.sites:
-        if not any(site.number in one.sites for one in audit.promises):
-            blank = [""] * (len(Worth) + 1)
-            table.add_row(
-                _asker((Asker.CALL, (site.number,)), sites), f"{site.calls:,}", "-", *blank
-            )
-    console.print(table)
+        made = f"{calls[asker]:,}" if asker in calls else "-"
+        table.add_row(escape(asker), made, f"{len(promises):,}", *told, _share(promises, audit))
+    for asker in calls:
+        if not any(asker in group for group in groups):
+            table.add_row(escape(asker), f"{calls[asker]:,}", "-", *[""] * (len(Worth) + 1))
+    console.print(table, highlight=False)
     for why in audit.untraced:
         console.print(f"not traced: {escape(why)}", style="yellow", highlight=False)
-    _print_for_nothing(console, audit, sites)
+    _print_for_nothing(console, audit)
 
 
-def _by_asker(audit: Audit) -> dict[_WhoAsked, list[AuditedPromise]]:
-    groups: dict[_WhoAsked, list[AuditedPromise]] = {}
-    for one in audit.promises:
-        groups.setdefault((one.asker, one.sites), []).append(one)
+def _told(site: SyncSite) -> str:
+    return f"{site.what}\n{site.caller}"
+
+
+def _by_asker(
+    audit: Audit, told: Callable[[SyncSite], str], promises: Sequence[AuditedPromise] | None = None
+) -> dict[str, list[AuditedPromise]]:
+    """The promises by who asked, in the words of `told`; the largest group first."""
+    sites = {site.number: told(site) for site in audit.sites}
+    groups: dict[str, list[AuditedPromise]] = {}
+    for one in audit.promises if promises is None else promises:
+        askers = dict.fromkeys(sites[number] for number in one.sites)
+        groups.setdefault("\nor ".join(askers) or one.asker.value, []).append(one)
     return dict(sorted(groups.items(), key=lambda item: -len(item[1])))
 
 
-def _asker(asker: _WhoAsked, sites: Mapping[int, SyncSite]) -> Text:
-    kind, numbers = asker
-    if kind is not Asker.CALL:
-        return Text(kind.value)
-    told = Text()
-    for at, number in enumerate(numbers):
-        site = sites[number]
-        told += Text.assemble("\n" * (at > 0), (site.what, "bold"), f"\n{site.caller}")
-    return told
-
-
-def _print_for_nothing(console: Console, audit: Audit, sites: Mapping[int, SyncSite]) -> None:
+def _print_for_nothing(console: Console, audit: Audit) -> None:
     """The sentence that says where time could be saved."""
     unasked = sum(_is_unasked(one) for one in audit.promises)
     idle = [
@@ -167,15 +162,13 @@ def _print_for_nothing(console: Console, audit: Audit, sites: Mapping[int, SyncS
         )
     if not idle:
         return
-    groups = _by_asker(audit.model_copy(update={"promises": tuple(idle)}))
-    told = [
-        f"{' or '.join(sites[number].what for number in numbers) or kind.value} ({len(group):,})"
-        for (kind, numbers), group in groups.items()
-    ]
+    groups = _by_asker(audit, lambda site: site.what, idle)
+    told = [f"{' '.join(asker.split())} ({len(group):,})" for asker, group in groups.items()]
     console.print(
         f"{len(idle):,} of {words.count(len(audit.promises), 'promise')} carried nothing in the "
         f"states looked at: {_share(idle, audit)} of the time in them; they come from "
         f"{', '.join(told)}",
+        markup=False,
         highlight=False,
     )
 

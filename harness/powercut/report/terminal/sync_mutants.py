@@ -17,6 +17,7 @@ from powercut.report.terminal.table import STYLES
 from powercut.store.sync_mutants import Noticed, SyncMutant, SyncMutants, WithoutSync
 
 _STYLE: Final = {Noticed.YES: "green", Noticed.NO: "yellow", Noticed.UNKNOWN: "dim"}
+_CALLERS_SHOWN: Final = 3
 _DOUBT: Final = (
     "Not noticed is not needless: this was one file system, one disk and one workload, and "
     "{states} of the legal crash states each."
@@ -83,7 +84,8 @@ def _table(result: SyncMutants) -> Table:
 
 
 def _site(one: SyncMutant) -> Text:
-    return Text.assemble((one.site.what, "bold"), f"\n{one.site.caller}")
+    callers = " < ".join(one.site.callers[:_CALLERS_SHOWN])
+    return Text.assemble((one.site.what, "bold"), f"\n{callers}")
 
 
 def _noticed(said: WithoutSync | None) -> Text:
