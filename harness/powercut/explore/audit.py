@@ -9,8 +9,9 @@ writes.  For these, states are recovered that are legal only on a disk that igno
 1. at acks between its completion and the instant at which what hangs on it is durable anyway,
    the last first, since most is promised then; then at the completions of other promises in
    that time, for an order between two writes can be what it is there for;
-2. at each, the state of nothing but what is durable, and the one in which everything survives
-   but what hangs on it;
+2. at each, the state of nothing but what is durable, the one in which everything survives but
+   what hangs on it, and one in which half of the rest survives, drawn: a journal of undo records
+   is missed only by those who wrote a part of what it undoes;
 3. a state that loses something is recovered once more with what hangs on the promise, which
    makes it a state of the real disk.  Only if that loses nothing was the promise needed.
 
@@ -110,7 +111,7 @@ def audit(
     open_ones = [one for one in before if one.hanging and one.request not in bytes_of]
     if open_ones and budget.states != 0 and not commands.is_bare(recorded.parameters):
         order = _in_turns(open_ones, seed)
-        looks = _StateAudit(recorded, hang, engine, listener).look(order, budget)
+        looks = _StateAudit(recorded, hang, engine, seed, listener).look(order, budget)
     audited = [
         _by_bytes(one, bytes_of[one.request])
         if one.request in bytes_of
@@ -237,8 +238,14 @@ class _StateAudit:
     """Recovers states that only the lack of one promise makes legal, and judges them."""
 
     def __init__(
-        self, recorded: TrialRecording, hang: Dependence, engine: str, listener: Listener
+        self,
+        recorded: TrialRecording,
+        hang: Dependence,
+        engine: str,
+        seed: int,
+        listener: Listener,
     ) -> None:
+        self._seed = seed
         self._recorded = recorded
         self._hang = hang
         self._events = {
@@ -282,6 +289,10 @@ class _StateAudit:
             rest = np.setdiff1d(space.volatile(instant), hanging)
             if len(rest):
                 yield space, CrashState(instant, tuple(rest.tolist()), policy="all-but-hanging")
+            if len(rest) > 1:
+                draw = np.random.default_rng([self._seed, promise, instant])
+                half = np.sort(draw.choice(rest, size=len(rest) // 2, replace=False))
+                yield space, CrashState(instant, tuple(half.tolist()), policy="half-but-hanging")
 
     def _instants(self, promise: int) -> list[int]:
         hanging = self._hang.hanging(promise)
