@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from rich import box
@@ -18,6 +18,8 @@ from powercut.store.audit import Asker, Audit, AuditedPromise, PromiseKind, Wort
 from powercut.store.sync_site import SyncSite
 
 _SHOWN: Final = 3
+_ASKERS_SHOWN: Final = 10
+_NAMED: Final = 5
 
 _MEANING: Final = {
     Worth.CARRIES: "without it, bytes of an acknowledged record are not durable",
@@ -116,18 +118,48 @@ def _print_callers(console: Console, audit: Audit) -> None:
     for site in audit.sites:
         calls[_told(site)] += site.calls
     groups = _by_asker(audit, _told)
-    for asker, promises in groups.items():
-        counts = [sum(one.worth is worth for one in promises) for worth in Worth]
-        told = [f"{number:,}" if number else "-" for number in counts]
+    for asker, promises in list(groups.items())[:_ASKERS_SHOWN]:
         made = f"{calls[asker]:,}" if asker in calls else "-"
-        table.add_row(escape(asker), made, f"{len(promises):,}", *told, _share(promises, audit))
-    for asker in calls:
-        if not any(asker in group for group in groups):
-            table.add_row(escape(asker), f"{calls[asker]:,}", "-", *[""] * (len(Worth) + 1))
+        table.add_row(escape(asker), made, *_counts(promises, audit))
+    rest = list(groups.values())[_ASKERS_SHOWN:]
+    if rest:
+        promises = [one for group in rest for one in group]
+        table.add_row(f"{len(rest):,} others", "", *_counts(promises, audit))
     console.print(table, highlight=False)
+    _print_without_flush(console, audit)
     for why in audit.untraced:
         console.print(f"not traced: {escape(why)}", style="yellow", highlight=False)
     _print_for_nothing(console, audit)
+
+
+def _counts(promises: Sequence[AuditedPromise], audit: Audit) -> list[str]:
+    """The columns after the calls."""
+    counts = [sum(one.worth is worth for one in promises) for worth in Worth]
+    told = [f"{number:,}" if number else "-" for number in counts]
+    return [f"{len(promises):,}", *told, _share(promises, audit)]
+
+
+def _print_without_flush(console: Console, audit: Audit) -> None:
+    """Call sites to which no flush belongs."""
+    asked = {number for one in audit.promises for number in one.sites}
+    calls: Counter[str] = Counter()
+    for site in audit.sites:
+        if site.number not in asked:
+            calls[site.what] += site.calls
+    if calls:
+        console.print(
+            f"{words.count(calls.total(), 'call')} sent no flush: {_named(calls)}",
+            markup=False,
+            highlight=False,
+        )
+
+
+def _named(counts: Mapping[str, int]) -> str:
+    """The largest, each with its number; how many others there are."""
+    order = sorted(counts.items(), key=lambda item: -item[1])
+    told = [f"{' '.join(name.split())} ({number:,})" for name, number in order[:_NAMED]]
+    others = sum(number for _, number in order[_NAMED:])
+    return ", ".join(told) + (f", others ({others:,})" if others else "")
 
 
 def _told(site: SyncSite) -> str:
@@ -163,11 +195,11 @@ def _print_for_nothing(console: Console, audit: Audit) -> None:
     if not idle:
         return
     groups = _by_asker(audit, lambda site: site.what, idle)
-    told = [f"{' '.join(asker.split())} ({len(group):,})" for asker, group in groups.items()]
+    told = _named({asker: len(group) for asker, group in groups.items()})
     console.print(
         f"{len(idle):,} of {words.count(len(audit.promises), 'promise')} carried nothing in the "
         f"states looked at: {_share(idle, audit)} of the time in them; they come from "
-        f"{', '.join(told)}",
+        f"{told}",
         markup=False,
         highlight=False,
     )
