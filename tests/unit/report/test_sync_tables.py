@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a person reads of syncs: who asked for flushes, and who would miss which call."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from powercut.model.verdict import LsnRange, Verdict
+from powercut.report.terminal.audit import print_audit
+from powercut.report.terminal.sync_mutants import print_sync_mutants
+from powercut.store.audit import Asker, Audit, AuditedPromise, PromiseKind, Worth
+from powercut.store.sync_mutants import Noticed, SyncMutant, SyncMutants, WithoutSync
+from powercut.store.sync_site import CalledFrom, SyncSite
+
+
+def site(number: int, call: str, path: str, *callers: str, calls: int = 3) -> SyncSite:
+    libc = CalledFrom(module="/usr/lib/libc.so.6", address=1, name="fsync")
+    own = [CalledFrom(module="/opt/prog", address=2, name=name) for name in callers]
+    return SyncSite(
+        number=number, key="a" * 16 + " x", call=call, path=path, calls=calls, stack=(libc, *own)
+    )
+
+
+def promise(request: int, worth: Worth, *sites: int, states: int = 1) -> AuditedPromise:
+    return AuditedPromise(
+        request=request, kind=PromiseKind.FLUSH, at_ms=request, took_us=100, worth=worth,
+        hanging=int(worth is not Worth.IDLE), hanging_bytes=1, holds=(), states=states,
+        asker=Asker.CALL if sites else Asker.NO_CALL, sites=sites,
+    )  # fmt: skip
+
+
+def printed(show, value) -> str:
+    out = io.StringIO()
+    show(Console(file=out, width=300), value)
+    return "\n".join(" ".join(line.split()) for line in out.getvalue().splitlines())
+
+
+def test_the_audit_says_who_asked_and_of_what_nothing_is_known():
+    audit = Audit(
+        powercut="0", scenario="s", cell="c", trial=1, counted="operation", acknowledged=3,
+        run_ms=1, late=(), engine="program", states=3, states_from=3,
+        promises=(
+            promise(1, Worth.LEADS, 1), promise(2, Worth.IDLE, 2), promise(3, Worth.UNSEEN, 2),
+            promise(4, Worth.UNSEEN, states=0), promise(5, Worth.LEADS, 1, 2),
+        ),
+        sites=(
+            site(1, "fsync", "log", "save"), site(2, "fdatasync", "[b]", "count"),
+            site(3, "fsync", ".", "save", calls=7), site(4, "sync", "", "end", calls=1),
+        ),
+        unsynced=(LsnRange(7, 7),), untraced=("the program calls ptrace(2)",),
+    )  # fmt: skip
+    text = printed(print_audit, audit)
+    assert "fdatasync [b] 3 2 - - 1 1 40 %\ncount" in text
+    assert "fsync log 3 1 - 1 - - 20 %\nsave" in text
+    assert "no sync of the program's - 1 - - - 1 20 %" in text
+    assert "8 calls sent no flush: fsync . (7), sync (1)" in text
+    assert "of 1 promise no state was looked at (--budget)" in text
+    assert (
+        "2 of 5 promises carried nothing in the states looked at: 40 % of the time in them; they "
+        "come from fdatasync [b] (2)"
+    ) in text
+    assert "not traced: the program calls ptrace(2)" in text
+    assert "acknowledgement of operation 7" in text
+
+
+def without(noticed: Noticed, **more: object) -> WithoutSync:
+    return WithoutSync(noticed=noticed, dropped=3, **more)
+
+
+def test_the_table_of_mutants_says_who_missed_what_and_what_is_not_known():
+    yes = without(Noticed.YES, states=40, states_lost=9, result="results/x")
+    no = without(Noticed.NO, states=40)
+    unknown = without(Noticed.UNKNOWN, why="the test does not come there")
+    result = SyncMutants(
+        powercut="0", program=("./p",), filesystem="xfs", seed=1, verdict=Verdict.SAFE,
+        acknowledged=12, states=40, test=("./t",),
+        mutants=(
+            SyncMutant(site=site(1, "fsync", "log", "save", "run"), powercut=yes, test=unknown),
+            SyncMutant(site=site(2, "fsync", "b", "count"), powercut=no, test=without(Noticed.NO)),
+            SyncMutant(site=site(3, "fsync", "c", "end"), powercut=no, test=unknown),
+            SyncMutant(site=site(4, "fsync", "/tmp/x", "end"), skipped="elsewhere"),
+        ),
+    )  # fmt: skip
+    assert [one.verdict for one in result.mutants] == [
+        "powercut",
+        "nobody",
+        "not known",
+        "not tried",
+    ]
+    text = printed(print_sync_mutants, result)
+    assert "1 fsync log 3 noticed not known powercut\nsave < run 9 of 40 states" in text
+    assert (
+        "Nobody misses:\n2: fsync of b in count, 3 calls dropped\nNot noticed is not needless"
+        in text
+    )
+    assert "sync 3, test: not known: the test does not come there" in text
+    assert "sync 4: not tried: elsewhere" in text
