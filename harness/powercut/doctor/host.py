@@ -29,6 +29,7 @@ from powercut.machine.guest.suites import CachedSuite, cached_suites
 from powercut.machine.qemu.accelerator import accelerator_proof, qemu_version
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.machine import Accelerator
+from powercut.model.units import count
 from powercut.paths import (
     BUILD,
     CACHE,
@@ -297,7 +298,7 @@ def _memory(*, fresh: bool) -> Probe:
     fields = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
     available = int(fields["MemAvailable"].split()[0]) * 1024
     processors = len(os.sched_getaffinity(0))
-    memory_text = f"{available / _GIB:.1f} GiB available, {processors} processors"
+    memory_text = f"{available / _GIB:.1f} GiB available, {count(processors, 'processor')}"
     if available >= _MEMORY_NEEDED:
         return Probe("memory", True, memory_text, needed=True)
     limit = f"less than {_MEMORY_NEEDED >> 20} MiB: a guest and its disk may not fit"

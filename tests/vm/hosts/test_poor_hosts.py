@@ -115,7 +115,10 @@ done
 
 
 def test_everything_that_a_container_lacks_at_once(tmp_path):
-    """Docker's profile, so no user namespaces and no io_uring; noexec; read-only; no fuse."""
+    """Docker's profile, so no user namespaces and no io_uring; noexec; read-only; no fuse.
+
+    And one processor with 4 GiB.
+    """
     environment = {
         "HOME": str(ROOT),
         "TMPDIR": "/tmp",
@@ -123,8 +126,9 @@ def test_everything_that_a_container_lacks_at_once(tmp_path):
         "POWERCUT_CACHE": str(tmp_path / "cache"),
     }
     mounts = NOEXEC + NO_FUSE + READ_ONLY
-    host = PoorHost(tmp_path, mounts, container=True, environment=environment)
+    host = PoorHost(tmp_path, mounts, container=True, small=True, environment=environment)
     found = probes(host)
+    assert found["memory"]["found"].endswith(" 1 processor")
     assert {name for name, probe in found.items() if not probe["ok"]} <= {"kvm", "fuse", "libvirt"}
     assert found["sandbox"]["found"] == "tools that work on images run in Landlock"
     for probe in found.values():
