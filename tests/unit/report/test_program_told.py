@@ -18,9 +18,9 @@ from powercut.model.timeline import DiskCut, RequestKind, Requests, Timeline
 from powercut.model.units import Instant
 from powercut.model.verdict import Difference, LsnRange, Verdict
 from powercut.recording.disk_places import Places
+from powercut.recording.view import RecordingView
 from powercut.report.difference import check_words, difference_lines, difference_sentence
 from powercut.report.page.svg import timeline_svg
-from powercut.report.recording_view import RecordingView
 from powercut.report.terminal.story import last_moments
 from powercut.store.trial_result import FindingRecord
 from powercut.workload.port import StateClaims

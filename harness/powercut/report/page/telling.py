@@ -10,11 +10,11 @@ from typing import Final
 from markupsafe import Markup
 
 from powercut.model.errors import PowercutError
+from powercut.recording.view import view_of
 from powercut.report.difference import difference_lines
 from powercut.report.page.sequence import loss_svg, witness_svg
 from powercut.report.page.svg import timeline_svg
 from powercut.report.program_cut import FindingStory, ProgramCut
-from powercut.report.recording_view import view_of
 from powercut.report.terminal.story import last_moments
 from powercut.store.trial_dir import TrialDir
 from powercut.store.trial_result import TrialResult

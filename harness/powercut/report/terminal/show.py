@@ -15,10 +15,10 @@ from powercut.model.observation import Observation
 from powercut.model.verdict import Verdict
 from powercut.paths import command, from_here
 from powercut.recording.bound import binding_text
+from powercut.recording.view import RecordingView, view_of
 from powercut.report import words
 from powercut.report.difference import difference_lines
 from powercut.report.program_cut import ProgramCut
-from powercut.report.recording_view import RecordingView, view_of
 from powercut.report.terminal.program import print_facts, print_told
 from powercut.report.terminal.story import last_moments
 from powercut.report.terminal.table import STYLES, print_run
