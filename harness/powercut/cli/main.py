@@ -41,6 +41,7 @@ COMMANDS = {
     "history": "powercut.cli.history:history",
     "init": "powercut.cli.init:init",
     "import": "powercut.cli.import_:import_",
+    "listen": "powercut.cli.listen:listen",
     "manual": "powercut.cli.manual:manual",
     "materialize": "powercut.cli.materialize:materialize",
     "minimize": "powercut.cli.minimize:minimize",

@@ -11,6 +11,7 @@ SECTIONS: Final[dict[str, dict[str, str]]] = {
         "plan": "Shows what a run would do, without doing it",
         "record": "Tests your own program, without a virtual machine",
         "capture": "Tests any program on files that are recorded",
+        "listen": "Hears a workload that runs anywhere, and judges it",
         "check-program": "Tries a program's setup, run and check without a cut",
         "mutate-syncs": "Tests a program without one of its syncs at a time",
         "certify": "Draws up a certificate: which settings keep writes",

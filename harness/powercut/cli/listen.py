@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`powercut listen FOLDER`: lines of a workload that runs anywhere, and its check after a cut."""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+from pathlib import Path
+
+import click
+
+from powercut.cli.options import FILE
+from powercut.cli.output import TROUBLE, echo
+from powercut.model.errors import UsageError
+
+_LOSSY = 1
+_POLL_S = 0.5
+_NEVER = 2**62
+_QUIET_S = 0.2
+_DRAIN_S = 10.0
+
+
+@click.command()
+@click.argument("folder", type=FILE)
+@click.option(
+    "--address",
+    default="127.0.0.1:0",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where to listen; port 0 takes a free one. Nothing is encrypted: from another machine use "
+    "a tunnel of ssh's (ssh -R).",
+)
+@click.option(
+    "--check",
+    metavar="COMMAND",
+    help="Does not listen: runs COMMAND twice and judges what it says on its standard output.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.1, 86400),
+    default=600.0,
+    show_default=True,
+    help="What one run of COMMAND may take.",
+)
+def listen(folder: Path, address: str, check: str | None, seconds: float) -> int:
+    """Hears what a workload acknowledges that you start anywhere, until you interrupt it.
+
+    The workload connects, says the token, and then lines: `? N` before it tries operation N,
+    `+ N` once N is durable. Cut its power, press Ctrl-C here, bring the machine back, then run the
+    same command with --check.
+
+    Exit status: 0 heard, or survived; 1 lossy; 3 inconclusive.
+    """
+    if check is not None:
+        return _judge(folder, check, seconds)
+    return _hear(folder, *_parsed(address))
+
+
+def _parsed(address: str) -> tuple[str, int]:
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise UsageError(f"--address {address}: write HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
+def _hear(folder: Path, host: str, port: int) -> int:
+    from powercut.channel.line_channel import LineChannel
+    from powercut.channel.port import GuestFailed
+    from powercut.paths import command
+    from powercut.recording.listened import Listened
+
+    token = secrets.token_hex(16)
+    listened = Listened.make(folder)
+    with LineChannel.on_tcp(host, port, listened.lines, listened.binding, token=token) as lines:
+        assert isinstance(lines.address, tuple)
+        try:
+            echo(f"listening on {lines.address[0]} port {lines.address[1]}")
+            echo(f"token: {token}")
+            while not lines.wait_acks(_NEVER, timeout_s=_POLL_S):
+                continue
+        except GuestFailed:
+            echo("the connection has ended")
+        except KeyboardInterrupt:
+            echo("")
+            lines.drain(timeout_s=_DRAIN_S, quiet_s=_QUIET_S)
+    promises = listened.promises
+    echo(f"{promises.acked} operations acknowledged of {promises.attempted} tried")
+    for why in promises.gaps:
+        echo(f"  beware: {why}")
+    echo(f"after the cut: {command()} listen {shlex.quote(str(folder))} --check COMMAND")
+    return 0
+
+
+def _judge(folder: Path, check: str, seconds: float) -> int:
+    from powercut.model.confidence import percent, upper_bound
+    from powercut.model.verdict import Verdict
+    from powercut.recording.listened import Listened, judge_listened, run_check
+
+    try:
+        words = shlex.split(check)
+    except ValueError as error:
+        raise UsageError(f"--check: {error}") from None
+    if not words:
+        raise UsageError("--check: give a command")
+    promises = Listened.open(folder).promises
+    seen = run_check(words, timeout_s=seconds)
+    judgement = judge_listened(promises, seen, run_check(words, timeout_s=seconds))
+    echo(f"{judgement.verdict.name}: {promises.acked} operations were acknowledged")
+    for finding in judgement.findings:
+        echo(f"  {finding.message}")
+    if judgement.verdict is Verdict.SURVIVED:
+        bound = percent(upper_bound(0, 1))
+        echo(
+            "  None of them was lost in this cut; by itself this only shows (95 % confidence) "
+            f"that fewer than {bound} of such cuts lose data. That the power went is your word, "
+            "and nothing shows what the cut takes: run the workload once without its syncs, which "
+            "has to be LOSSY."
+        )
+    return {Verdict.SURVIVED: 0, Verdict.LOSSY: _LOSSY}.get(judgement.verdict, TROUBLE)

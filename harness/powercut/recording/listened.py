@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a workload said that runs anywhere, and what a check found after a cut by hand.
+
+A folder holds `listen.json`, which names the recording, and `lines.bin` (powercut.channel.lines).
+Who cut the power, and whether it went at all, nothing here shows: SURVIVED at best.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from powercut.channel.lines import unpack
+from powercut.checkers.judge import Judgement, run_checkers
+from powercut.model.binding import Binding
+from powercut.model.errors import DamagedRecording, DeadlineExceeded, HostError, UsageError
+from powercut.model.observation import Observation
+from powercut.model.verdict import Finding, FindingKind, Verdict
+from powercut.workload.program.claims import history_of, sighting_of
+from powercut.workload.program.promises import ProgramPromises
+
+FORMAT: Final = "powercut-listen/1"
+OPERATIONS_MIN: Final = 10
+"""Acknowledged operations below which a cut proves nothing."""
+
+
+@dataclass(frozen=True)
+class Listened:
+    """A folder of what was heard."""
+
+    path: Path
+    binding: Binding
+
+    @classmethod
+    def make(cls, path: Path) -> Listened:
+        """A new one.  Raises UsageError if the folder is there, HostError."""
+        text = json.dumps({"format": FORMAT, "recording": secrets.token_hex(16)}) + "\n"
+        try:
+            path.mkdir(parents=True)
+            (path / "listen.json").write_text(text)
+        except FileExistsError:
+            raise UsageError(f"{path}: it is there already", hint="name a new folder") from None
+        except OSError as error:
+            raise HostError(f"{path}: {error.strerror}") from None
+        return cls(path, _binding(text))
+
+    @classmethod
+    def open(cls, path: Path) -> Listened:
+        """One that was made.  Raises UsageError, DamagedRecording."""
+        try:
+            text = (path / "listen.json").read_text()
+        except OSError:
+            raise UsageError(
+                f"{path}: nothing was heard there", hint="`powercut listen FOLDER` listens"
+            ) from None
+        try:
+            known = json.loads(text)["format"] == FORMAT
+        except (ValueError, KeyError, TypeError):
+            known = False
+        if not known:
+            raise DamagedRecording(f"{path / 'listen.json'}: not of format {FORMAT}")
+        return cls(path, _binding(text))
+
+    @property
+    def lines(self) -> Path:
+        """The history."""
+        return self.path / "lines.bin"
+
+    @property
+    def promises(self) -> ProgramPromises:
+        """What was claimed.  Raises DamagedRecording."""
+        try:
+            packets = unpack(self.lines.read_bytes(), self.binding)
+        except OSError as error:
+            raise DamagedRecording(f"{self.lines}: {error.strerror}") from None
+        return ProgramPromises(replace(history_of(packets), by_receipt=True))
+
+
+def _binding(text: str) -> Binding:
+    return Binding(digest=hashlib.sha256(text.encode()).digest())
+
+
+def run_check(command: Sequence[str], *, timeout_s: float) -> Observation:
+    """What the check says on its standard output, and whether it ended with status 0.
+
+    Raises HostError if it cannot be started, DeadlineExceeded.
+    """
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "POWERCUT_FD": "1"},
+            timeout=timeout_s,
+            check=False,
+        )
+    except OSError as error:
+        raise HostError(f"{command[0]}: cannot be started: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise DeadlineExceeded(
+            f"{command[0]}: it did not end within {timeout_s:g} s", hint="--seconds gives it more"
+        ) from None
+    failure = f"it ended with status {done.returncode}" if done.returncode else ""
+    return Observation((), complete=not failure, failure=failure, lines=done.stdout)
+
+
+def judge_listened(promises: ProgramPromises, seen: Observation, again: Observation) -> Judgement:
+    """What two runs of the check after the cut come to; SURVIVED at best.
+
+    An operation that is there and was never announced is no phantom: the announcement may have
+    been under way when the power went.
+    """
+    first, second = sighting_of(seen), sighting_of(again)
+    gaps = [_unknown(why) for why in promises.gaps]
+    if promises.acked < OPERATIONS_MIN:
+        few = f"{promises.acked} operations were acknowledged, and fewer than {OPERATIONS_MIN}"
+        gaps.append(_unknown(f"{few} prove nothing"))
+    if first != second:
+        gaps.append(_unknown("the check was run twice and did not say the same"))
+        checkers = {"recording": lambda: gaps}
+    else:
+        checkers = {"recording": lambda: gaps, "operations": lambda: _found(promises, seen)}
+    judgement = run_checkers(checkers)
+    return replace(judgement, verdict=max(judgement.verdict, Verdict.SURVIVED))
+
+
+def _found(promises: ProgramPromises, seen: Observation) -> list[Finding]:
+    found = promises.check(promises.claims_received(), seen)
+    return [one for one in found if one.kind is not FindingKind.NEVER_ATTEMPTED]
+
+
+def _unknown(message: str) -> Finding:
+    return Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message)
