@@ -32,7 +32,7 @@ class LossStep(Record):
 
 
 class LossStory(Record):
-    """How the record `lsn` was lost."""
+    """How the record or operation `lsn` was lost."""
 
     lsn: int
     """Which record."""
@@ -42,3 +42,6 @@ class LossStory(Record):
 
     steps: tuple[LossStep, ...]
     """What happened, in order."""
+
+    unit: Literal["record", "operation"] = "record"
+    """What `lsn` numbers."""

@@ -15,12 +15,16 @@ from powercut.model.acks import AckBasis
 from powercut.model.errors import PowercutError
 from powercut.model.observation import Observation
 from powercut.model.operations import OperationHistory
+from powercut.model.timeline import Timeline
 from powercut.model.units import NEVER
 from powercut.model.verdict import EvidenceLevel, Finding, FindingKind, Verdict
 from powercut.recording.bound import check_level, doubts_of, read_disk_log, read_lines
 from powercut.scenario.settings import ControlKind
+from powercut.store.loss_story import LossStory
 from powercut.store.results import AckInstants, TrialResult
 from powercut.store.trial_dir import TrialDir, TrialRecord
+from powercut.store.trial_result import lost_lsns
+from powercut.trial.loss_story import program_story_of
 from powercut.trial.observation import observation_of
 from powercut.workload.port import AcksByLines, Promises
 
@@ -93,6 +97,7 @@ def judge_lines(directory: TrialDir, record: TrialRecord, workload: AcksByLines)
         timings_s=record.timings_s,
         result_directory=directory.relative,
         binding=directory.read_binding().name,
+        loss=_story(timeline, promises, judgement),
     )
 
 
@@ -106,6 +111,19 @@ def _gaps_of(promises: Promises) -> list[Finding]:
         few = f"{promises.acked} operations were acknowledged, and fewer than {OPERATIONS_MIN}"
         gaps.append(_gap(f"{few} prove nothing"))
     return gaps
+
+
+def _story(
+    timeline: Timeline | None, promises: Promises | None, judgement: Judgement
+) -> LossStory | None:
+    """How one of the operations was lost that the cut has taken."""
+    if timeline is None or promises is None or judgement.verdict is not Verdict.LOSSY:
+        return None
+    history = promises.requirements
+    if not isinstance(history, OperationHistory):
+        return None
+    lost = [one for one in judgement.findings if one.kind is FindingKind.LOST]
+    return program_story_of(timeline, history, lost_lsns(lost))
 
 
 def _how_well_dated(promises: Promises) -> AckInstants | None:

@@ -20,9 +20,11 @@ from powercut.model.verdict import Difference, LsnRange, Verdict
 from powercut.recording.disk_places import Places
 from powercut.recording.view import RecordingView
 from powercut.report.difference import check_words, difference_lines, difference_sentence
+from powercut.report.page.sequence import loss_svg
 from powercut.report.page.svg import timeline_svg
 from powercut.report.terminal.story import last_moments
 from powercut.store.trial_result import FindingRecord
+from powercut.trial.loss_story import program_story_of
 from powercut.workload.port import StateClaims
 from powercut.workload.program.claims import history_of
 from powercut.workload.program.promises import ProgramPromises
@@ -159,3 +161,38 @@ def test_the_story_names_each_operation_and_what_was_durable_before(survivors):
     # The flush was sent at 3 ms, before both acks.
     assert told[2].startswith("no flush reached the disk between the first of these")
     assert told[3] == (nothing if survivors else missing)
+
+
+def test_how_one_operation_was_lost_is_drawn_by_what_the_disk_was_given():
+    """5 was tried at 2 ms: a flush, then a write that no flush followed, then its ack."""
+    story = program_story_of(timeline(), promises().requirements, [LsnRange(5, 5)])
+    assert story is not None
+    assert (story.lsn, story.unit, story.start_ns) == (5, "operation", 2 * MS)
+    told = [(step.at_ns and step.at_ns // 1000, step.lane, step.text) for step in story.steps]
+    assert told == [
+        (2000, "workload", "the program announces operation 5"),
+        (2000, "write", "the disk takes write 0: 4,096 bytes at 0"),
+        (2500, "write", "write 0 is reported done"),
+        (3000, "flush", "a flush reaches the disk"),
+        (3500, "flush", "the flush is reported done"),
+        (5000, "write", "the disk takes write 2: 512 bytes at 4,096"),
+        (5500, "write", "write 2 is reported done"),
+        (7000, "workload", "operation 5 is acknowledged as durable"),
+        (9000, "power", "the power is cut, 2 ms after the ack"),
+        (None, "workload", "after recovery operation 5 is gone, as the program's check says"),
+    ]
+    assert "how operation 5 was lost" in loss_svg(story)
+
+
+def test_an_operation_without_a_write_or_a_flush_says_so():
+    nothing = program_story_of(timeline(), late(b"? 3\n"), [LsnRange(3, 3)])
+    assert nothing is not None
+    assert nothing.steps[1].text == (
+        "operation 3 is acknowledged as durable, although nothing was written to the disk since "
+        "its announcement"
+    )
+    assert program_story_of(timeline(), late(b"? 3\n"), [LsnRange(4, 4)]) is None
+
+
+def late(line: bytes) -> OperationHistory:
+    return history_of([Packet(6 * MS, line), Packet(7 * MS, b"+ 3\n")])

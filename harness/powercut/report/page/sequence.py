@@ -51,7 +51,7 @@ class Step:
 
 def loss_svg(story: LossStory) -> str:
     """How a record was lost, as a drawing."""
-    summary = f"how record {story.lsn} was lost"
+    summary = f"how {story.unit} {story.lsn} was lost"
     steps = [Step(step.at_ns, step.lane, step.sign, step.text) for step in story.steps]
     return sequence_svg(steps, LANES, story.start_ns, summary)
 
