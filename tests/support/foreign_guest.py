@@ -16,6 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import ssh_hosts
 from ssh_hosts import DROPBEAR, Home, free_port, host_key
 from switches import Switch
 
@@ -68,6 +69,19 @@ def _modules() -> dict[str, bytes]:
     usual = [name for name in kernel.orders[""] if "console" not in name and "xfs" not in name]
     found = {name: (kernel.folder / "modules" / name).read_bytes() for name in usual}
     return found | {file.name: file.read_bytes() for file in files}
+
+
+def unavailable() -> str:
+    """Why there is no such machine here; empty if there is one."""
+    if why := ssh_hosts.missing():
+        return why
+    if shutil.which("busybox") is None:
+        return "no busybox: apt-get install busybox-static"
+    try:
+        _modules()
+    except subprocess.CalledProcessError as error:
+        return f"no network for the guest's kernel: {error.stderr.decode()[-200:]}"
+    return ""
 
 
 def _fetch(package: str, kept: Path) -> None:

@@ -13,8 +13,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-import ssh_hosts
-from foreign_guest import ForeignGuest
+from foreign_guest import ForeignGuest, unavailable
 from ssh_hosts import Home
 
 from powercut.campaign.runner import run_scenarios
@@ -24,14 +23,13 @@ from powercut.paths import ROOT
 from powercut.scenario.load import load_scenario
 from powercut.scenario.settings import ControlKind
 
-pytestmark = [
-    pytest.mark.vm,
-    pytest.mark.skipif(bool(ssh_hosts.missing()), reason=ssh_hosts.missing()),
-]
+pytestmark = pytest.mark.vm
 
 
 @pytest.fixture
 def folder():
+    if why := unavailable():
+        pytest.skip(why)
     with tempfile.TemporaryDirectory(prefix="pc-") as name:
         yield Path(name)
 

@@ -71,7 +71,8 @@ class FabricRemote(Closing):
             if "known_hosts" in str(error):
                 hint = f"connect once by hand and compare the key: ssh {self._host} true"
                 self._fail(WrongKey, str(error), hint)
-            self._fail(Unreachable, str(error) or type(error).__name__, "")
+            words = str(error).removeprefix("[Errno None] ") or type(error).__name__
+            self._fail(Unreachable, words, f"is it on? `ssh {self._host} true` has to work")
         self._connection.transport.set_keepalive(_KEEPALIVE_S)
 
     def _fail(self, kind: type[HostError], words: str, hint: str) -> None:
