@@ -131,7 +131,7 @@ class ProgramWorkload:
 
     def _problems_on_host(self, program: Path) -> tuple[str, ...]:
         if self._traced and not TRACER.is_file():
-            return (f"{TRACER} is not built (make -C workloads)",)
+            return (f"{TRACER} is not built (make -C workloads; x86-64 alone)",)
         if not Path(self.settings.folder).is_dir():
             return (f"{self.settings.folder}: there is no such folder to start in",)
         if not program.is_file():
