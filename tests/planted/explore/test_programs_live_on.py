@@ -232,7 +232,7 @@ def test_the_smallest_loss_of_an_operation_is_found_and_told(tmp_path):
     assert ended is not None
     state = CrashState(ended + 1, (), policy="durable-only")
     name = state_ref.save(recorded.directory, state)
-    witness = minimize(recorded, name, budget=60)
+    witness = minimize(recorded, name, budget=Budget(states=60))
     lost = LsnRange(OPERATIONS, OPERATIONS)
     assert acknowledged(recorded) == LsnRange(1, OPERATIONS)
     assert (witness.unit, witness.lost, witness.minimal) == ("operation", (lost,), True)
