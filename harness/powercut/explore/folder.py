@@ -45,6 +45,8 @@ OPERATIONS_MIN: Final = 10
 STATES_MIN: Final = 32
 _FIRST_INSTANTS: Final = 256
 _PER_POLICY: Final = 1024
+_A_FEW: Final = 4
+_AT_ONCE: Final = 8
 _KINDS_MAX: Final = 8
 _NOTICED: Final = (FindingKind.LOST, FindingKind.CORRUPT)
 
@@ -152,9 +154,19 @@ class FolderExplorer:
         yield from Exploration(space, acks, ("durable-only",), seed=limits.seed)
 
     def _all_states(self, seed: int) -> Iterator[CrashState]:
-        instants = self._after_start(events(self._space, list(InstantKind)))
+        """All policies at a few instants, then at the next few, in random order.
+
+        Those at which nothing is volatile have one state, which comes with the acks.
+        """
+        space = self._space
+        instants = self._after_start(events(space, list(InstantKind)))
         order = np.random.default_rng(seed + 1).permutation(instants)
-        yield from Exploration(self._space, order, seed=seed + 1, per_policy=_PER_POLICY)
+        choice = order[[bool(len(space.volatile(int(one)))) for one in order]]
+        for per_policy in (_A_FEW, _PER_POLICY):
+            for begin in range(0, len(choice), _AT_ONCE):
+                chosen = choice[begin : begin + _AT_ONCE]
+                yield from Exploration(space, chosen, seed=seed + 1, per_policy=per_policy)
+        yield from Exploration(space, instants, seed=seed + 1, per_policy=_PER_POLICY)
 
     def _after_start(self, instants: np.ndarray) -> np.ndarray:
         # No event is later than the cut, and after it nothing happens.
