@@ -148,11 +148,15 @@ def io(kind: str, file: Path, commands: list[str]) -> subprocess.CompletedProces
 
 
 def checked(kind: str, file: Path) -> int:
-    """What `qemu-img check` says: its status 2 is corruption, 3 leaks, 63 no such check."""
+    """What `qemu-img check` says: its status 2 is corruption, 3 leaks, 63 no such check.
+
+    Of a vdi whose header counts more blocks than are used it says corruption, and that is a leak.
+    """
     argv = ["qemu-img", "check", "-f", kind, str(file)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    if done.returncode == 2:
-        say(f"bad qemu-img check: {one_line(done.stdout + done.stderr)}")
+    said = done.stdout + done.stderr
+    if done.returncode == 2 and (kind != "vdi" or "also used by" in said):
+        say(f"bad qemu-img check: {one_line(said)}")
     return 0 if done.returncode in (0, 2, 3, 63) else 1
 
 
