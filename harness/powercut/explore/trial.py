@@ -32,6 +32,7 @@ from powercut.explore.request import Budget, ExploreProgress, ExploreRequest
 from powercut.model.contract import ATOMIC_UNIT
 from powercut.model.errors import DamagedRecording, PowercutError
 from powercut.model.machine import ImageFormat
+from powercut.model.operations import OperationHistory
 from powercut.model.verdict import (
     EvidenceLevel,
     Finding,
@@ -185,7 +186,7 @@ def explored(
         _map_cut(trial, record)
     every = [*(record.finding() for record in result.findings), *findings]
     # What a workload was promised that went on after a recovery is no record of this trial.
-    lost = _up_to(result.commits_acked, lost_lsns(every))
+    lost = _of_this_run(trial, record, result.commits_acked, lost_lsns(every))
     return result.model_copy(
         update={
             "findings": tuple(FindingRecord.of(finding) for finding in every),
@@ -200,9 +201,22 @@ def explored(
     )
 
 
-def _up_to(last: int, lost: tuple[LsnRange, ...]) -> tuple[LsnRange, ...]:
-    """The part of `lost` that ends with `last`."""
-    return tuple(LsnRange(one.first, min(one.last, last)) for one in lost if one.first <= last)
+def _of_this_run(
+    trial: TrialDir, record: TrialRecord, last: int, lost: tuple[LsnRange, ...]
+) -> tuple[LsnRange, ...]:
+    """The part of `lost` that was acknowledged before the cut: up to `last`; of a program, whose
+    operations are names and no count, by its lines.
+    """
+    if not isinstance(workload_of(record.parameters), AcksByLines):
+        return tuple(LsnRange(one.first, min(one.last, last)) for one in lost if one.first <= last)
+    try:
+        claims = open_trial(trial).promises.requirements if lost else None
+    except PowercutError:
+        return lost
+    if not isinstance(claims, OperationHistory):
+        return lost
+    acked = frozenset(claims.acked.tolist())
+    return lsn_ranges(one for span in lost for one in span if one in acked)
 
 
 def _map_cut(trial: TrialDir, record: TrialRecord) -> None:
