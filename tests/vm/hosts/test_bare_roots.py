@@ -77,6 +77,7 @@ class BareRoot:
             ) as process,
         ):
             late = threading.Timer(TIMEOUT_S, process.kill)
+            late.daemon = True  # else it outlives an interrupt
             late.start()
             assert process.stdout is not None
             for line in process.stdout:
