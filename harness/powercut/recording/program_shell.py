@@ -9,11 +9,14 @@ written to the disk is gone afterwards, and the recording is not touched.
 from __future__ import annotations
 
 import os
+import select
 import shlex
 import shutil
 import termios
+import threading
+import tty
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -36,6 +39,7 @@ _PERSON_S: Final = 7 * 86_400.0
 _NOTHING: Final = "/bin/true"
 _TTY: Final = "/dev/ttyS2"
 _COMMANDS: Final = "commands"
+_LOAD: Final = 4096
 
 
 def open_program_shell(recording: Recording, state: CrashState, *, commands: str | None) -> str:
@@ -109,14 +113,42 @@ def _shell(script: Path | None, greeting: str) -> tuple[str, ...]:
 
 @contextmanager
 def _screen(*, interactive: bool) -> Iterator[Terminal]:
-    """This process's own terminal; its settings are put back, since the guest is killed."""
-    stdin, stdout = os.dup(0), os.dup(1)
-    before = termios.tcgetattr(stdin) if interactive else None
-    nothing = os.open(os.devnull, os.O_RDONLY)
+    """This process's own keyboard and screen, relayed.
+
+    UML is given pipes: for a terminal it would start a helper in a session of its own, which waits
+    for changes of its size and outlives it.
+    """
+    keyboard, typed = os.pipe()
+    shown, screen = os.pipe()
+    ended, end = os.pipe()
+    before = termios.tcgetattr(0) if interactive else None
+    if before is not None:
+        tty.setraw(0)
+    relays = [threading.Thread(target=_relay, args=(shown, 1, ended))]
+    if interactive:
+        relays.append(threading.Thread(target=_relay, args=(0, typed, ended)))
+    for relay in relays:
+        relay.start()
     try:
-        yield Terminal(stdin if interactive else nothing, stdout)
+        yield Terminal(keyboard, screen)
     finally:
+        os.close(screen)  # UML has gone, so that this is the end of what is shown
+        relays[0].join()
+        os.close(end)
+        for relay in relays:
+            relay.join()
         if before is not None:
-            termios.tcsetattr(stdin, termios.TCSADRAIN, before)
-        for fd in (stdin, stdout, nothing):
+            termios.tcsetattr(0, termios.TCSADRAIN, before)
+        for fd in (keyboard, typed, shown, ended):
             os.close(fd)
+
+
+def _relay(source: int, target: int, ended: int) -> None:
+    """Copies until there is no more, or nobody is left to read it."""
+    with suppress(OSError):  # a terminal that has gone
+        while source in select.select([source, ended], [], [])[0]:
+            data = os.read(source, _LOAD)
+            if not data:
+                return
+            while data:
+                data = data[os.write(target, data) :]
