@@ -138,9 +138,10 @@ def explore(
     from powercut.crash.explore import InstantKind
     from powercut.crash.states import Model
     from powercut.explore.explorer import explore as run
+    from powercut.explore.program_cut import ProgramCut
     from powercut.explore.request import Budget, ExploreRequest, Prune
     from powercut.report import words
-    from powercut.report.program_cut import ProgramCut
+    from powercut.report.program_cut import stories_of
     from powercut.report.terminal.exploration import print_exploration
     from powercut.rig.engine_choice import jobs_by_default
 
@@ -165,7 +166,9 @@ def explore(
         with _progress(console, trial, wanted) as listener:
             result = run(trial, wanted, on_event=listener)
         unit = words.unit_of(trial.read_record().parameters)
-        stories = ProgramCut.of_states(trial, result).told() if unit is words.OPERATIONS else ()
+        stories = (
+            stories_of(ProgramCut.of_states(trial, result)) if unit is words.OPERATIONS else ()
+        )
         print_exploration(console, result, unit, tuple(stories))
         results.append((trial, result))
     write_json(_as_json([result for _, result in results]), json_file)

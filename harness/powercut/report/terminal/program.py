@@ -15,10 +15,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from powercut.explore.program_cut import ProgramCut
 from powercut.model.verdict import Verdict
 from powercut.paths import command, from_here
 from powercut.report import words
-from powercut.report.program_cut import FindingStory, ProgramCut
+from powercut.report.program_cut import FindingStory, facts_of, stories_of
 from powercut.report.terminal.table import STYLES
 from powercut.scenario.settings import ProgramSettings
 from powercut.store.layout import ResultDir
@@ -36,11 +37,11 @@ def print_program_run(console: Console, run: RunResult) -> None:
     assert isinstance(settings, ProgramSettings)
     print_title(console, cell.verdict, settings.command, cell.parameters.filesystem.type.value)
     seen = [ProgramCut.read(ResultDir(folder).at(one.result_directory), one) for one in cell.trials]
-    facts = [fact for cut in seen for fact in cut.facts()]
+    facts = [fact for cut in seen for fact in facts_of(cut)]
     print_facts(console, [*facts, *_vouching(cell)])
     print_facts(console, [("not known", reason) for reason in cell.reasons])
     for cut in seen:
-        print_told(console, cut.told())
+        print_told(console, stories_of(cut))
     console.print()
     here, powercut = from_here(folder), command()
     ends = [

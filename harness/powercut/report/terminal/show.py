@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from powercut.explore.program_cut import ProgramCut
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.observation import Observation
 from powercut.model.verdict import Verdict
@@ -18,7 +19,7 @@ from powercut.recording.bound import binding_text
 from powercut.recording.view import RecordingView, view_of
 from powercut.report import words
 from powercut.report.difference import difference_lines
-from powercut.report.program_cut import ProgramCut
+from powercut.report.program_cut import stories_of
 from powercut.report.terminal.program import print_facts, print_told
 from powercut.report.terminal.story import last_moments
 from powercut.report.terminal.table import STYLES, print_run
@@ -141,7 +142,7 @@ def _print_trial(console: Console, result: ResultDir, trial: TrialResult, unit: 
         console.print(f"  not readable: {escape(problem)}", style="yellow", highlight=False)
     if view.operations is not None:
         _print_check(console, view)
-        print_told(console, ProgramCut.read(directory, trial).told())
+        print_told(console, stories_of(ProgramCut.read(directory, trial)))
     elif view.observation is not None:
         _print_observation(console, view.observation)
     _print_moments(console, view)
