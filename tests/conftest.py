@@ -38,13 +38,22 @@ MAY_SKIP_IN_CI: dict[str, str] = {
 BOOTING = ("vm",)
 """Areas whose tests boot guests: two at a time would be in each other's way."""
 
+WITHOUT_QEMU = (
+    "vm/workload/test_program_audit.py",
+    "vm/workload/test_programs.py",
+    "vm/workload/test_static_program.py",
+    "vm/workload/test_sync_mutants.py",
+)
+"""Files in them that boot User-Mode Linux alone, which is quick: the other process has them."""
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Campaigns run by name only; of two processes, one has every test that boots something."""
     for item in (one for one in items if TESTS in one.path.parents):
-        area = item.path.relative_to(TESTS).parts[0]
-        group = "boots" if area in BOOTING else str(item.path.relative_to(TESTS))
+        file = item.path.relative_to(TESTS)
+        boots = file.parts[0] in BOOTING and str(file) not in WITHOUT_QEMU
+        group = "boots" if boots else str(file)
         item.add_marker(pytest.mark.xdist_group(group))
     if "campaign" in (config.option.markexpr or ""):
         return
