@@ -129,9 +129,12 @@ def _on_loop_device(product: _Product) -> float:
         Path(folder).chmod(0o755)  # a server that root starts is another user
         shutil.copyfile(base, image)
         point.mkdir()
+        scratch = Path(folder, "tmp")  # what the program leaves when it is killed goes with it
+        scratch.mkdir()
+        scratch.chmod(0o1777)
         program = _WORKLOADS / "programs" / product.program
         alone = ["unshare", "--mount", "--propagation", "private", "--pid", "--fork"]
-        argv = [*alone, "--kill-child", "sh", "-c", _ON_LOOP, "sh"]
+        argv = ["env", f"TMPDIR={scratch}", *alone, "--kill-child", "sh", "-c", _ON_LOOP, "sh"]
         return _rate([*argv, str(image), str(point), str(program)], Path(folder, "log"))
 
 
