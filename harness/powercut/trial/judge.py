@@ -7,9 +7,7 @@ cannot differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
 from powercut.channel.history_file import RecordedHistory
 from powercut.checkers.acks import check_acks
@@ -32,7 +30,7 @@ from powercut.model.exposure import ExposureReport
 from powercut.model.observation import Observation
 from powercut.model.timeline import Timeline
 from powercut.model.verdict import EvidenceLevel, Finding, FindingKind, Verdict
-from powercut.recording.bound import check_level, read_acks, read_disk_log
+from powercut.recording.bound import check_level
 from powercut.recording.trial_recording import under_cut
 from powercut.rig import commands
 from powercut.store.results import AckInstants, Exposure, TrialResult
@@ -41,13 +39,11 @@ from powercut.store.trial_result import lost_lsns
 from powercut.trial.judge_lines import judge_lines
 from powercut.trial.judge_wire import judge_wire
 from powercut.trial.loss_story import story_of
-from powercut.trial.observation import observation_of
+from powercut.trial.reading import Gaps, read_wire
 from powercut.wal.layout import WalLayout
 from powercut.workload.port import AcksByLines, AcksByWire
 from powercut.workload.table import is_recognised, workload_of
 from powercut.workload.wal.commands import wal_layout
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -162,44 +158,19 @@ def _evidence(loaded: _Loaded, checkers: dict[str, Checker]) -> Evidence | None:
             deep=True,
         )
     except PowercutError as error:
-        gap = _gap(str(error))
+        gap = Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, str(error))
         checkers["evidence"] = lambda: [gap]
         return None
 
 
 def _load(directory: TrialDir, record: TrialRecord) -> _Loaded:
     """Reads what there is."""
-    gaps: list[Finding] = []
-    if record.trouble:
-        gaps.append(_gap(record.trouble))
-
-    def attempt(read: Callable[[], T]) -> T | None:
-        try:
-            return read()
-        except PowercutError as error:
-            gaps.append(_gap(str(error)))
-            return None
-
-    timeline = None
-    if record.evidence_level is EvidenceLevel.RECORDED:
-        timeline = attempt(lambda: read_disk_log(directory, record, verify_payloads=True))
-    recorded = attempt(lambda: read_acks(directory))
-    observation = attempt(lambda: observation_of(directory, record))
-    if timeline:
-        gaps.extend(
-            _gap(f"the disk under test was failed by its host: {why}")
-            for why in host_failures(timeline)
-        )
-    if recorded and not recorded.complete:
-        gaps.append(_gap("the history of acks was cut off: later ones may be missing"))
-    if recorded and recorded.history.error:
-        gaps.append(_gap(f"the workload failed: {recorded.history.error}"))
+    gaps = Gaps(record)
+    read = read_wire(directory, record, gaps)
     layout = wal_layout(record.parameters)
-    return _Loaded(record, timeline, recorded, observation, layout, tuple(gaps))
-
-
-def _gap(message: str) -> Finding:
-    return Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message)
+    return _Loaded(
+        record, read.timeline, read.recorded, read.observation, layout, tuple(gaps.findings)
+    )
 
 
 def _live_checkers(

@@ -7,12 +7,11 @@ after the cut and in crash states (powercut.explore.trial).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, TypeVar
+from collections.abc import Iterator
+from typing import Final
 
 from powercut.checkers.judge import Checker, Judgement, run_checkers, without_conviction
 from powercut.model.acks import AckBasis
-from powercut.model.errors import PowercutError
 from powercut.model.observation import Observation
 from powercut.model.operations import OperationHistory
 from powercut.model.timeline import Timeline
@@ -26,14 +25,13 @@ from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.store.trial_result import lost_lsns
 from powercut.trial.loss_story import program_story_of
 from powercut.trial.observation import observation_of
+from powercut.trial.reading import Gaps
 from powercut.workload.port import AcksByLines, Promises
 
 OPERATIONS_MIN: Final = 10
 """Acknowledged operations below which a run proves nothing."""
 
 _MUST_LOSE: Final = (ControlKind.LYING_DISK, ControlKind.NO_SYNC)
-
-T = TypeVar("T")
 
 
 def judge_lines(directory: TrialDir, record: TrialRecord, workload: AcksByLines) -> TrialResult:
@@ -42,38 +40,30 @@ def judge_lines(directory: TrialDir, record: TrialRecord, workload: AcksByLines)
     Raises DamagedRecording for a recording of another level than its settings make.
     """
     check_level(directory, record)
-    gaps: list[Finding] = [_gap(record.trouble)] if record.trouble else []
-
-    def attempt(read: Callable[[], T]) -> T | None:
-        try:
-            return read()
-        except PowercutError as error:
-            gaps.append(_gap(str(error)))
-            return None
-
+    gaps = Gaps(record)
     doubts: tuple[str, ...] = ()
     live = record.evidence_level is EvidenceLevel.LIVE_ONLY
     timeline = (
-        None if live else attempt(lambda: read_disk_log(directory, record, verify_payloads=True))
+        None if live else gaps.read(lambda: read_disk_log(directory, record, verify_payloads=True))
     )
-    packets = attempt(lambda: read_lines(directory))
-    observation = attempt(lambda: observation_of(directory, record))
-    untouched = attempt(directory.read_untouched)
+    packets = gaps.read(lambda: read_lines(directory))
+    observation = gaps.read(lambda: observation_of(directory, record))
+    untouched = gaps.read(directory.read_untouched)
     if timeline is not None:
         doubts = doubts_of(timeline, packets or (), record.damage)
-        gaps += [_gap(why) for why in doubts]
+        gaps.add(*doubts)
         if timeline.cut is None or int(timeline.cut.at) != record.cut_ns:
-            gaps.append(_gap("the disk log is not that of this cut"))
+            gaps.add("the disk log is not that of this cut")
     elif live:
         doubts = record.damage
-        gaps += [_gap(why) for why in (*doubts, *_no_cut(record))]
+        gaps.add(*doubts, *_no_cut(record))
     promises = None
     if packets is not None:
         # Of a machine that nobody sees the power go, all counts that has come.
         cut_ns = int(NEVER) if live or record.cut_ns is None else record.cut_ns
         promises = workload.promises_by_lines(packets, cut_ns)
-        gaps += _gaps_of(promises)
-    checkers: dict[str, Checker] = {"recording": lambda: gaps}
+        gaps.add(*_gaps_of(promises))
+    checkers: dict[str, Checker] = {"recording": lambda: gaps.findings}
     if untouched is not None:
         unbelievable = list(workload.check_untouched(untouched))
         checkers["untouched"] = lambda: unbelievable
@@ -105,12 +95,11 @@ def _no_cut(record: TrialRecord) -> list[str]:
     return ["there was no cut"] if record.cut_ns is None else []
 
 
-def _gaps_of(promises: Promises) -> list[Finding]:
-    gaps = [_gap(why) for why in promises.gaps]
+def _gaps_of(promises: Promises) -> Iterator[str]:
+    yield from promises.gaps
     if promises.acked < OPERATIONS_MIN:
         few = f"{promises.acked} operations were acknowledged, and fewer than {OPERATIONS_MIN}"
-        gaps.append(_gap(f"{few} prove nothing"))
-    return gaps
+        yield f"{few} prove nothing"
 
 
 def _story(
@@ -155,7 +144,3 @@ def _after_cut(promises: Promises, observation: Observation, *, live: bool) -> l
     """
     found = promises.check(promises.claims_received(), observation)
     return [one for one in found if not live or one.kind is not FindingKind.NEVER_ATTEMPTED]
-
-
-def _gap(message: str) -> Finding:
-    return Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message)

@@ -19,46 +19,16 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/trial/judge.py",
         ("shallow", "deep=True", "deep=False", "only one word in eight is compared"),
         (
-            "history-cut-short",
-            "    if recorded and not recorded.complete:",
-            "    if recorded and not recorded:",
-            "a history that was cut short is forgiven",
-        ),
-        (
-            "workload-error",
-            "    if recorded and recorded.history.error:",
-            "    if recorded and not recorded.history:",
-            "a workload that failed is forgiven",
-        ),
-        (
-            "trouble",
-            "    if record.trouble:",
-            "    if False:",
-            "trouble while recording is forgiven",
-        ),
-        (
             "log-not-closed",
             "report, timeline_complete=complete, recognised",
             "report, timeline_complete=True, recognised",
             "a disk log that was not closed is forgiven",
         ),
         (
-            "host-failed-disk",
-            "            for why in host_failures(timeline)",
-            "            for why in ()",
-            "a disk that its host failed is forgiven",
-        ),
-        (
             "host-failed-disk-convicts",
             "if loaded.timeline and (failed := host_failures(loaded.timeline)):",
             "if loaded.timeline and (failed := ()):",
             "what follows from a disk that its host failed is a loss",
-        ),
-        (
-            "payloads-unverified",
-            "read_disk_log(directory, record, verify_payloads=True)",
-            "read_disk_log(directory, record, verify_payloads=False)",
-            "payloads that were damaged on the host count as written",
         ),
         (
             "no-exposure",
@@ -119,6 +89,39 @@ MUTANTS: tuple[Mutant, ...] = (
             "if report is not None and recognised else None",
             "if report is not None else None",
             "exposures of bytes that were not judged are counted",
+        ),
+    ),
+    *judge(
+        f"{_P}/trial/reading.py",
+        (
+            "history-cut-short",
+            "    if recorded and not recorded.complete:",
+            "    if recorded and not recorded:",
+            "a history that was cut short is forgiven",
+        ),
+        (
+            "workload-error",
+            "    if recorded and recorded.history.error:",
+            "    if recorded and not recorded.history:",
+            "a workload that failed is forgiven",
+        ),
+        (
+            "trouble",
+            "    if record.trouble:",
+            "    if False:",
+            "trouble while recording is forgiven",
+        ),
+        (
+            "host-failed-disk",
+            "                for why in host_failures(timeline)",
+            "                for why in ()",
+            "a disk that its host failed is forgiven",
+        ),
+        (
+            "payloads-unverified",
+            "read_disk_log(directory, record, verify_payloads=True)",
+            "read_disk_log(directory, record, verify_payloads=False)",
+            "payloads that were damaged on the host count as written",
         ),
     ),
     *judge(
