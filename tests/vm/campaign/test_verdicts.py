@@ -15,7 +15,7 @@ from powercut.model.acks import AckBasis
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.paths import SCENARIOS
 from powercut.store.layout import ResultDir
-from powercut.trial import judge
+from powercut.trial import reading
 
 RAW = """
 filesystem: {type: raw}
@@ -253,7 +253,7 @@ def test_an_attempt_that_the_cut_swallowed_is_known_from_the_disk(run, monkeypat
         "controls: none\n"
     )
 
-    read_acks = judge.read_acks
+    read_acks = reading.read_acks
 
     def without_last_attempts(trial):
         recorded = read_acks(trial)
@@ -268,7 +268,7 @@ def test_an_attempt_that_the_cut_swallowed_is_known_from_the_disk(run, monkeypat
         assert fewer.attempted < history.acked
         return replace(recorded, history=fewer)
 
-    monkeypatch.setattr(judge, "read_acks", without_last_attempts)
+    monkeypatch.setattr(reading, "read_acks", without_last_attempts)
     again = verify(result_directory(result))
     assert only(again).findings == ()
     assert only(again).commits_attempted >= 300
