@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+from nbd_client import NbdClient
 
 from powercut.channel.guest_channel import GuestChannel
 from powercut.channel.wire import Decoder, Message, MessageType, encode
 from powercut.closing import Closing
-from powercut.disk.nbd_client import NbdClient
 from powercut.machine.port import Ended, MachineAndChannel, MachineSpec, NbdDisk, OwnDisk, Part
 from powercut.model.binding import NOT_BOUND
 from powercut.model.errors import HostError

@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nbd_client import NbdClient
+
 from powercut.campaign.assemble import cell_results
 from powercut.channel import wire
 from powercut.channel.history_file import HistoryWriter
 from powercut.channel.wire import Message, MessageType
 from powercut.disk.capture import CaptureDisk
-from powercut.disk.nbd_client import NbdClient
 from powercut.model.contract import CutPolicy
 from powercut.model.observation import Extent, Observation
 from powercut.rig import commands

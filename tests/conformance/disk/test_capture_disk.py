@@ -19,12 +19,13 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+import nbd_client
 import numpy as np
 import pytest
+from nbd_client import NbdClient, NbdError
 
 from powercut.disk.capture import CaptureDisk
 from powercut.disk.capture_config import CaptureConfig
-from powercut.disk.nbd_client import NbdClient, NbdError
 from powercut.disk.pclog import read_timeline, surviving_image
 from powercut.disk.pclog_format import EVENT, EventType
 from powercut.disk.port import Disk
@@ -640,12 +641,15 @@ def test_a_disk_that_does_not_answer_is_given_up(folder):
     assert sorted(p.name for p in folder.iterdir()) == ["base", "log.data", "log.log"]
 
 
+WITH_SUPPORT = os.environ | {"PYTHONPATH": str(Path(nbd_client.__file__).parent)}
+"""For a Python that is to import what tests share."""
+
 CONTROLLER = """
 import sys, time
 from pathlib import Path
 from powercut.disk.capture import CaptureDisk
 from powercut.disk.capture_config import CaptureConfig
-from powercut.disk.nbd_client import NbdClient
+from nbd_client import NbdClient
 folder = Path(sys.argv[1])
 disk = CaptureDisk(CaptureConfig(folder / "base", folder / "log", sockets=folder))
 disk.start()
@@ -662,7 +666,10 @@ time.sleep(600)
 def test_a_killed_controller_leaves_no_disk_and_no_socket(folder):
     """Even while the disk has stopped with a request in flight, and somebody else is connected."""
     controller = subprocess.Popen(
-        [sys.executable, "-c", CONTROLLER, str(folder)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", CONTROLLER, str(folder)],
+        env=WITH_SUPPORT,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     with controller:
         pid, path = controller.stdout.readline().split()
@@ -682,7 +689,7 @@ def test_a_killed_controller_leaves_no_disk_and_no_socket(folder):
 CLIENT = """
 import sys
 from pathlib import Path
-from powercut.disk.nbd_client import NbdClient
+from nbd_client import NbdClient
 client = NbdClient(Path(sys.argv[1]))
 for _ in range(32):
     client.begin_write(0, bytes(4096))
@@ -698,7 +705,7 @@ def test_a_killed_client_does_not_take_the_disk_with_it(folder):
     with running(folder, DeviceContract(flush_latency_ns=100_000)) as disk:
         for _ in range(8):
             argv = [sys.executable, "-c", CLIENT, str(disk.socket)]
-            with subprocess.Popen(argv, stdout=subprocess.PIPE) as client:
+            with subprocess.Popen(argv, env=WITH_SUPPORT, stdout=subprocess.PIPE) as client:
                 client.stdout.readline()
                 client.kill()
             disk.statistics()

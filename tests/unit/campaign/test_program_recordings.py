@@ -19,12 +19,12 @@ from pathlib import Path
 
 import google_crc32c
 import pytest
+from nbd_client import NbdClient
 
 from powercut.campaign.program import LYING, check_control, require_same_program, with_control
 from powercut.channel.lines import header, pack
 from powercut.disk.capture import CaptureDisk
 from powercut.disk.capture_config import CaptureConfig
-from powercut.disk.nbd_client import NbdClient
 from powercut.disk.pclog_format import EVENT
 from powercut.explore.program import ProgramExplorer
 from powercut.explore.request import Budget

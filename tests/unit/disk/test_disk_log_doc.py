@@ -7,10 +7,10 @@ from pathlib import Path
 
 import google_crc32c
 import numpy as np
+from nbd_client import NbdClient
 
 from powercut.disk.capture import CaptureDisk
 from powercut.disk.capture_config import CaptureConfig
-from powercut.disk.nbd_client import NbdClient
 from powercut.disk.pclog_format import EVENT, EventType
 from powercut.model.contract import CutPolicy
 from powercut.model.timeline import RequestKind

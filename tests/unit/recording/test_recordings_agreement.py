@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nbd_client import NbdClient
 from recordings_by_hand import recording_of
 
 from powercut.crash.legality import why_illegal
 from powercut.disk.capture import CaptureDisk
 from powercut.disk.capture_config import CaptureConfig
-from powercut.disk.nbd_client import NbdClient
 from powercut.disk.pclog import read_timeline
 from powercut.model.contract import CutPolicy, DeviceContract, Honour
 from powercut.paths import CAPTURE_PLUGIN

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from nbd_client import NbdClient
 
 from powercut.channel.history_file import HistoryWriter
 from powercut.channel.wire import Message, MessageType, encode
 from powercut.disk.capture import CaptureDisk
-from powercut.disk.nbd_client import NbdClient
 from powercut.model.contract import CutKind, CutPolicy
 from powercut.model.observation import Observation
 from powercut.rig import commands

@@ -11,10 +11,10 @@ import os
 import time
 
 import pytest
+from nbd_client import NbdClient
 
 from powercut.channel.lines import header, pack
 from powercut.disk.capture import CaptureDisk
-from powercut.disk.nbd_client import NbdClient
 from powercut.disk.pclog_format import EVENT
 from powercut.model.contract import CutPolicy
 from powercut.model.observation import Observation

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small NBD client, for tests and diagnosis: one request at a time, or many in flight.
+"""A small NBD client for tests: one request at a time, or many in flight.
 
 Follows doc/proto.md of the NBD project: fixed newstyle handshake with NBD_OPT_GO, then
 simple replies.
