@@ -130,7 +130,7 @@ _OF_A_LOSS: Final = (
         ),
         "ext4 without a journal takes blocks and inodes of synced files for free after a crash, "
         "until e2fsck has mended its maps; here it was mounted unchecked",
-        "docs/found/ext4-without-a-journal.md",
+        "docs/findings/ext4-without-a-journal.md",
         "e2fsck -p before each mount (the sixth field of /etc/fstab), or a journal: "
         "tune2fs -O has_journal",
         needs_cache=False,

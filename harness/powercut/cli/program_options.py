@@ -26,6 +26,14 @@ _OPTIONS: Final = (
         show_default=True,
         help="Bytes that the disk writes whole or not at all; a write tears at multiples of it.",
     ),
+    click.option(
+        "--disk-model",
+        type=click.Choice(["none", "nvme-plp", "sata-ssd-plp", "nvme", "sata-ssd", "hdd-7200"]),
+        default="none",
+        show_default=True,
+        help="How long a flush takes: no time, or as long as on such a disk (disk.model in "
+        "docs/scenario-reference.md). `audit` then says what each flush costs.",
+    ),
     click.option("--mkfs", default="", help="Options for mkfs, in one string."),
     click.option("--mount", default="", help="Mount options, separated by commas."),
     click.option(
@@ -74,6 +82,7 @@ def recording_options(command: Callable[..., Any]) -> Callable[..., Any]:
         filesystem: str,
         size: str,
         atomic_unit: str,
+        disk_model: str,
         mkfs: str,
         mount: str,
         acks: int,
@@ -87,7 +96,7 @@ def recording_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
         options = RecordOptions(
             filesystem, size, int(atomic_unit), tuple(shlex.split(mkfs)), mount, acks, seconds,
-            budget, state_timeout, deadline,
+            budget, state_timeout, deadline, disk_model=disk_model,
         )  # fmt: skip
         return command(options=options, **others)
 

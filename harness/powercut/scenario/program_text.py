@@ -36,6 +36,7 @@ class RecordOptions:
     budget: str
     state_timeout: float
     deadline: float
+    disk_model: str = "none"
     dropped: Mapping[str, str] = field(default_factory=dict)
     """Call sites of syncs, each with the name of the cell that is to run without it."""
 
@@ -64,6 +65,8 @@ def _text(name: str, program: ProgramSettings, options: RecordOptions) -> str:
     deadline = options.deadline + options.seconds
     said = shlex.join(program.command).replace("\n", " ")
     syncs = "" if program.syncs == "kept" else f"  syncs: {program.syncs}\n"
+    disk = f"size: {json.dumps(options.size)}, atomic_unit: {options.atomic_unit}"
+    disk += f", model: {options.disk_model}"
     verb = "mutate-syncs" if options.dropped else "record"
     return f"""\
 # What `powercut {verb} -- {said}` did.  Edit a copy, and run it: powercut run COPY.yaml
@@ -75,7 +78,7 @@ workload:
   folder: {json.dumps(program.folder)}   # where the program starts, and its path begins
   at_most: {options.seconds:g}s
   state_timeout: {options.state_timeout:g}s
-{syncs}disk: {{size: {json.dumps(options.size)}, atomic_unit: {options.atomic_unit}, model: none}}
+{syncs}disk: {{{disk}}}
 filesystem:
   type: {options.filesystem}
   mkfs: {json.dumps(options.mkfs)}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """User-Mode Linux's own block driver completes flushes and does nothing: no recordings over it.
 
-docs/found/uml-ubd-flush.md has the reason.  A version that flushes would fail the first test.
+docs/findings/uml-ubd-flush.md has the reason.  A version that flushes would fail the first test.
 """
 
 import contextlib

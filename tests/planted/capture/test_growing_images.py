@@ -40,7 +40,7 @@ def test_what_qemu_has_synced(tmp_path: Path, name: str, cache: str) -> None:
 
 
 def test_the_page_of_lazy_refcounts(tmp_path: Path) -> None:
-    """The lines of docs/found/qemu-qcow2-lazy-refcounts.md do what it says."""
+    """The lines of docs/findings/qemu-qcow2-lazy-refcounts.md do what it says."""
     image = str(tmp_path / "t.qcow2")
     options = ["-f", "qcow2"]
     subprocess.run(

@@ -37,7 +37,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = tmp_path_factory.mktemp("source")
     listed = call("git", "-C", ROOT, "ls-files", "-co", "--exclude-standard").stdout.splitlines()
     for name in listed:
-        if (ROOT / name).is_file() and not name.startswith(("tests/", "docs/found")):
+        if (ROOT / name).is_file() and not name.startswith(("tests/", "docs/findings")):
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             (source / name).symlink_to(ROOT / name)
     target = tmp_path_factory.mktemp("wheel")

@@ -4,6 +4,7 @@
 import pytest
 
 from powercut.model.errors import UsageError
+from powercut.scenario.choices import FLUSH_LATENCY_NS, DiskModel
 from powercut.scenario.load import parse_scenario
 from powercut.scenario.program_text import RecordOptions, name_of, program_scenario
 from powercut.scenario.settings import ProgramSettings
@@ -36,6 +37,11 @@ def test_every_option_is_a_key_of_the_text_that_is_kept():
         assert cell.explore.budget == "5min"
         assert cell.deadline == 62_500_000_000
     assert again.text == made.text
+
+
+def test_the_disk_takes_as_long_as_its_model():
+    ((_, cell),) = of(disk_model="hdd-7200").cells
+    assert cell.disk.contract().flush_latency_ns == FLUSH_LATENCY_NS[DiskModel.HDD_7200]
 
 
 def test_a_mistake_is_told_by_its_key():

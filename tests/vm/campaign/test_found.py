@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What docs/found says of other software is so with the versions at hand."""
+"""What docs/findings says of other software is so with the versions at hand."""
 
 from __future__ import annotations
 

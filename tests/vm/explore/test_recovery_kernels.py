@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailabl
 
 
 def test_kernels_of_two_suites_agree_that_ext4_does_not_mount(tmp_path):
-    """docs/found/ext4-fast-commit.md: Linux 6.1 says EIO, later ones EUCLEAN."""
+    """docs/findings/ext4-fast-commit.md: Linux 6.1 says EIO, later ones EUCLEAN."""
     outcome = run_scenarios(
         [SCENARIOS / "found" / "ext4-fast-commit.yaml"], seed=1, results=tmp_path, only=["full"]
     )
