@@ -43,6 +43,7 @@ from powercut.explore.request import (
 from powercut.explore.tally import Tally
 from powercut.explore.work import Answers, Deepen, Work
 from powercut.explore.worker import LocalWorker
+from powercut.model.machine import ImageFormat
 from powercut.model.verdict import Finding, FindingKind, Verdict
 from powercut.recording import state_ref
 from powercut.recording.trial_recording import TrialRecording, open_trial
@@ -53,7 +54,8 @@ from powercut.rig.scratch import scratch
 from powercut.store.exploration import ExploreResult, write_exploration
 from powercut.store.packed import has_evidence
 from powercut.store.trial_dir import TrialDir
-from powercut.workload.table import is_recognised
+from powercut.workload.port import AcksByLines
+from powercut.workload.table import is_recognised, workload_of
 
 _EVENT_S: Final = 0.2
 
@@ -237,9 +239,11 @@ class _Run:
             return
         self._tell("cutting again", force=True)
         log = self.recorded.directory.recovery_log.with_suffix(".log")
-        live = self.wanted.depth and self.engine != "program" and has_evidence(log)
+        # A program's disk was recovered as a copy, which is in no log.
+        by_lines = isinstance(workload_of(self.recorded.parameters), AcksByLines)
+        live = self.wanted.depth and not by_lines and has_evidence(log)
         states: list[CrashState | None] = [None] if live else []
-        states += self.chosen.drawn() if records_recoveries(self.engine) else []
+        states += self.chosen.drawn() if self._records else []
         # In rounds, as a recovery may have fewer states than it may be asked for; what is
         # asked for must not depend on who answers first.
         while states and (round_of := self._round(states)):
@@ -363,7 +367,14 @@ class _Run:
     def _not_recorded(self) -> str:
         """The engine, if second cuts were wanted in recoveries that it cannot record."""
         wanted = bool(self.wanted.after or self.wanted.depth)
-        return self.engine if wanted and not records_recoveries(self.engine) else ""
+        return self.engine if wanted and not self._records else ""
+
+    @property
+    def _records(self) -> bool:
+        """Whether the engine puts recoveries of this recording on record: the repair of an image
+        format comes before the boot."""
+        raw = self.recorded.image_format is ImageFormat.RAW
+        return raw and records_recoveries(self.engine)
 
 
 def _same(state: CrashState) -> CrashState:

@@ -3,8 +3,8 @@
 
 There are two sources.
 
-1. The live recovery of a trial, on the capture disk: recovery.log is a disk log like any
-   other.
+1. A recovery on the capture disk, the live one of a trial or one of the `guest` engine: its log is
+   a disk log like any other.
 2. A recovery that the `uml` engine has put on record (guests/uml/recorder.c): a log of
    dm-log-writes.  No entry of it has FUA, so that its entries stand in the order of their
    completion, but for one thing: the writes that completed while a flush was on its way
@@ -41,10 +41,8 @@ from powercut.model.errors import HostError
 from powercut.model.machine import Aio, Bus
 from powercut.model.timeline import RequestKind, Requests, Timeline
 from powercut.model.units import Instant
+from powercut.recover.port import AFTER_MARK
 from powercut.scenario.settings import GuestWriteCache, MachineSettings
-
-AFTER_MARK: Final = "after"
-"""The mark in a log that says that the workload which went on has ended."""
 
 _STEP: Final = 10  # instants from one entry to the next; they are no times
 

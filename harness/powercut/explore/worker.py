@@ -19,6 +19,7 @@ from powercut.explore.state_judge import StateJudge, claims_at
 from powercut.explore.work import Answers, Batch, Deepen, Recoveries, StateJudgement, Work
 from powercut.model.errors import HostError
 from powercut.model.observation import Observation
+from powercut.model.timeline import Timeline
 from powercut.model.verdict import Finding, FindingKind, Verdict
 from powercut.recording.bound import read_recovery_log
 from powercut.recording.materialize import cut_state
@@ -115,12 +116,15 @@ class LocalWorker(ResourceOwner):
         observation, raw = engine.record(writes, timeout_s=self._states.state_s)
         if raw is None:
             return None
-        timeline = timeline_of_record(
-            raw,
-            self._folder,
-            disk_size=self._recorded.space.timeline.disk_size,
-            durability=self._durability,
-        )
+        if isinstance(raw, Timeline):
+            timeline = raw
+        else:
+            timeline = timeline_of_record(
+                raw,
+                self._folder,
+                disk_size=self._recorded.space.timeline.disk_size,
+                durability=self._durability,
+            )
         later = observation.later
         promised = self._recorded.promises.claims_after(later) if later else NOTHING_LATER
         by_lines = isinstance(workload_of(self._recorded.parameters), AcksByLines)

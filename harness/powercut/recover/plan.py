@@ -51,9 +51,9 @@ class GoOn:
     """A writer that goes on by `records` records; the engine adds `first_lsn=N`, the record
     after the last one that came back.
 
-    On the host's files it is a program that begins where it will: it is killed once it has
-    acknowledged so many operations, or after `seconds`.  With 0 `records` nothing goes on, and
-    everything is read twice.
+    On the host's files, and in a root of its own, it is a program that begins where it will: it is
+    killed once it has acknowledged so many operations, or after `seconds`.  With 0 `records`
+    nothing goes on, and everything is read twice.
     """
 
     command: tuple[str, ...]
@@ -156,7 +156,8 @@ class RecoveryPlan:
 
         Raises ValueError for a plan that goes on already.
         """
-        if records < (self.host is None) or self.find(GoOn) is not None:
+        lines = self.host is not None or self.root is not None
+        if records < (not lines) or self.find(GoOn) is not None:
             raise ValueError(f"a writer that goes on by {records} records: {command}")
         again = tuple(step for step in self.steps if not isinstance(step, OpenImage))
         closed = tuple(

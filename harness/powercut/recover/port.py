@@ -16,11 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from powercut.model.observation import Observation
+from powercut.model.timeline import Timeline
 from powercut.recover.plan import RecoveryPlan
 
 NO_SUCH_SLOT: Final = 2
 """The exit status of a writer that has no slot for the LSN it is to go on with: of `wal`, for
 any arguments that cannot work (docs/adding-a-workload.md)."""
+
+AFTER_MARK: Final = "after"
+"""The mark in the record of a recovery that says that the workload which went on has ended."""
 
 Reads = tuple[tuple[int, int], ...]
 """(offset, length) in bytes, rising, whole pages but for the end of the disk."""
@@ -97,8 +101,9 @@ class RecordsRecoveries(Protocol):
 
     def record(
         self, writes: Sequence[ImageWrite], *, timeout_s: float
-    ) -> tuple[Observation, bytes | None]:
-        """As `recover`; also a log as dm-log-writes keeps it, None if the kernel died."""
+    ) -> tuple[Observation, bytes | Timeline | None]:
+        """As `recover`; also a log as dm-log-writes keeps it, or what powercut's own disk has
+        recorded; None if the kernel died."""
 
 
 @runtime_checkable

@@ -53,9 +53,10 @@ def choose_engine(
                 f"the program's check runs in a root of its own, which engine {name} does not have",
                 hint="--engine guest, or leave it out",
             )
-        if depth:
+        if depth and parameters.machine.format is not ImageFormat.RAW:
             raise UsageError(
-                "in a root of its own a program's recovery cannot be cut again",
+                "second cuts of a program need `machine.format: raw`: the repair of a "
+                f"{parameters.machine.format.value} image is not recorded",
                 hint="leave out --depth for this recording; --after works",
             )
         return EngineChoice("guest")

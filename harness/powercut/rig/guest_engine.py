@@ -8,23 +8,28 @@ written to a file of its own, which a new guest gets as its disk.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Self
 
 from powercut.closing import ResourceOwner
+from powercut.disk.capture import CaptureDisk
 from powercut.disk.foreign_files import refuse_foreign_files
 from powercut.disk.image_format import open_base, open_image_file
+from powercut.disk.pclog import host_failures, read_timeline
 from powercut.machine.port import FileDisk
+from powercut.model.binding import Binding
 from powercut.model.errors import HostError
 from powercut.model.failure import Failure
 from powercut.model.machine import ImageFormat
 from powercut.model.observation import Observation
+from powercut.model.timeline import Timeline
 from powercut.recover.order import EngineOrder
 from powercut.recover.plan import OpenImage, RecoveryPlan
-from powercut.recover.port import ImageWrite
+from powercut.recover.port import AFTER_MARK, ImageWrite
+from powercut.rig import commands
 from powercut.rig.image_file import write_image
 from powercut.rig.recovery import agreed, must_repeat, recover_in_guest
 from powercut.rig.rig import Rig
@@ -99,13 +104,34 @@ class GuestEngine(ResourceOwner):
                 seen = Observation.failed(Failure.MOUNT_UNPROVED, seen.failure)
         return seen
 
+    def record(
+        self, writes: Sequence[ImageWrite], *, timeout_s: float
+    ) -> tuple[Observation, Timeline | None]:
+        """As `recover`, once, on the capture disk; also what was done to that.
+
+        None if the guest did not come to the end of it, or an image format lies on the disk, whose
+        repair before the boot is not recorded.
+        """
+        if self._plan.find(OpenImage) is not None:
+            return self.recover(writes, timeout_s=timeout_s), None
+        with self._new_folder() as folder:
+            image, log = folder / "disk.img", folder / "recovery"
+            write_image(self._base, writes, image)
+            config = commands.capture_config(
+                self._parameters, Binding(), base=image, log=log, sockets=folder
+            )
+            with CaptureDisk(config) as disk:
+                observation = self._recover_on(
+                    disk.socket, folder, timeout_s, gone_on=lambda: disk.mark(AFTER_MARK)
+                )
+            timeline = read_timeline(log, verify_payloads=True)
+            if failed := host_failures(timeline):
+                raise HostError(f"the disk was failed by its host: {'; '.join(failed)}")
+        cut_short = observation.cause in (Failure.DEADLINE, Failure.SYSTEM_LOST)
+        return observation, None if cut_short or not timeline.complete else timeline
+
     def _boot(self, writes: Sequence[ImageWrite], *, timeout_s: float) -> Observation:
-        if self._rig is None or self._folder == Path():
-            raise HostError("the guest engine has not been started")
-        self.boots += 1
-        folder = self._folder / f"{self.boots}"
-        folder.mkdir()
-        try:
+        with self._new_folder() as folder:
             image = folder / "disk.img"
             write_image(self._base, writes, image)
             refuse_foreign_files(image, self._parameters.machine.format)
@@ -113,17 +139,40 @@ class GuestEngine(ResourceOwner):
             closed = self._does_not_open(image, layer.format, timeout_s) if layer else ""
             if closed:
                 return Observation.failed(Failure.IMAGE_REFUSED, closed)
-            spec = self._rig.machine_spec(self._parameters, FileDisk(image))
-            with self._rig.machines.open(spec, folder) as (machine, channel):
-                observation, _ = recover_in_guest(
-                    machine, channel, self._plan, timeout_s=timeout_s, folder=folder
-                )
-                machine.kill(timeout_s=_KILL_S)
-                if observation.failure:
-                    failure = f"{observation.failure}\n{machine.diagnosis}".strip()
-                    observation = replace(observation, failure=failure)
+            return self._recover_on(FileDisk(image), folder, timeout_s)
+
+    @contextmanager
+    def _new_folder(self) -> Iterator[Path]:
+        """One for the next boot."""
+        if self._folder == Path():
+            raise HostError("the guest engine has not been started")
+        self.boots += 1
+        folder = self._folder / f"{self.boots}"
+        folder.mkdir()
+        try:
+            yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _recover_on(
+        self,
+        disk: Path | FileDisk,
+        folder: Path,
+        timeout_s: float,
+        *,
+        gone_on: Callable[[], None] = lambda: None,
+    ) -> Observation:
+        if self._rig is None:
+            raise HostError("the guest engine has not been started")
+        spec = self._rig.machine_spec(self._parameters, disk)
+        with self._rig.machines.open(spec, folder) as (machine, channel):
+            observation, _ = recover_in_guest(
+                machine, channel, self._plan, timeout_s=timeout_s, folder=folder, gone_on=gone_on
+            )
+            machine.kill(timeout_s=_KILL_S)
+            if observation.failure:
+                failure = f"{observation.failure}\n{machine.diagnosis}".strip()
+                observation = replace(observation, failure=failure)
         return observation
 
     def _does_not_open(self, image: Path, image_format: ImageFormat, timeout_s: float) -> str:

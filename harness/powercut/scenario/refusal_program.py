@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from powercut.model.contract import CutKind
+from powercut.model.machine import ImageFormat
 from powercut.model.versions import SUITES
 from powercut.scenario.choices import ControlKind, ExploreEngine, FilesystemType
 from powercut.scenario.refusal_foreign import has_own_system, refusals_on_machine
@@ -119,7 +120,7 @@ def _refusals_in_guest(p: Parameters, program: ProgramSettings) -> Iterator[Reas
         yield "machine.bus", "a program in a guest keeps its data on a block device"
     if p.machine.backend != _USUAL.backend:
         yield "machine.backend", "a root file system of its own is a disk that QEMU is given"
-    if p.explore.depth:
-        yield "explore.depth", "second cuts of programs need `root: host`"
+    if p.explore.depth and p.machine.format is not ImageFormat.RAW:
+        yield "explore.depth", "second cuts of programs need `machine.format: raw`"
     if p.explore.engine not in (ExploreEngine.AUTO, ExploreEngine.GUEST):
         yield "explore.engine", "with a root of its own the check runs in guests: leave it out"

@@ -144,7 +144,7 @@ def test_a_program_in_a_root_of_its_own_has_a_machine():
         (f"machine: {{bus: nvdimm}}\n{ROOTED}", "machine.bus"),
         (f"machine: {{backend: libvirt}}\n{ROOTED}", "machine.backend"),
         (f"explore: {{engine: uml}}\n{ROOTED}", "explore.engine"),
-        (f"explore: {{depth: 1}}\n{ROOTED}", "second cuts"),
+        (f"machine: {{format: qcow2}}\nexplore: {{depth: 1}}\n{ROOTED}", "second cuts"),
         (f"cut: {{kind: vm-kill}}\n{ROOTED}", "power-loss"),
         (ROOTED.replace("root:", "packages: [python3], root:"), "`root: debian` alone"),
         (ROOTED.replace("../root", "debian:woody"), "no Debian suite 'woody'"),
@@ -215,6 +215,7 @@ def test_a_program_brings_the_folder_that_it_is_told():
 def test_engines_that_have_no_such_root_are_refused():
     with pytest.raises(UsageError, match="engine uml does not have"):
         choose_engine(program(ROOTED), "uml")
-    with pytest.raises(UsageError, match="cannot be cut again"):
-        choose_engine(program(ROOTED), "auto", depth=1)
+    with pytest.raises(UsageError, match="the repair of a qcow2 image is not recorded"):
+        choose_engine(program(f"machine: {{format: qcow2}}\n{ROOTED}"), "auto", depth=1)
+    assert choose_engine(program(ROOTED), "auto", depth=1).name == "guest"
     assert choose_engine(program(ROOTED), "auto", after=4).name == "guest"

@@ -7,13 +7,30 @@ from pathlib import Path
 import pytest
 
 from powercut.campaign.runner import run_scenarios
+from powercut.crash.explore import InstantKind, events
+from powercut.crash.states import CrashState, StateSpace
 from powercut.disk.base import ensure_base_image
+from powercut.disk.root_image import ensure_root_image
 from powercut.explore.after import going_on
-from powercut.model.verdict import LsnRange, Verdict
+from powercut.explore.depth import SecondState
+from powercut.explore.recovery_timeline import instant_after
+from powercut.explore.request import Prune
+from powercut.explore.state_images import StateImages
+from powercut.explore.state_judge import claims_at
+from powercut.explore.work import Deepen, Work
+from powercut.explore.worker import LocalWorker
+from powercut.model.operations import Packet
+from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.paths import CACHE
+from powercut.recording.trial_recording import TrialRecording
 from powercut.rig.commands import base_image, recovery_plan
 from powercut.rig.guest_engine import GuestEngine
 from powercut.scenario.load import load_scenario
+from powercut.scenario.plan import Trial, Trigger, TriggerKind
+from powercut.store.trial_dir import TrialDir, TrialRecord
+from powercut.workload.port import NOTHING_LATER
+from powercut.workload.program.claims import history_of
+from powercut.workload.program.promises import ProgramPromises
 
 WAIT_S = 180
 BUSYBOX = shutil.which("busybox")
@@ -71,22 +88,86 @@ def made(folder: Path) -> Path:
     return folder / "in-guest.yaml"
 
 
-def test_one_that_goes_on_after_a_recovery_is_ended_after_its_acks(tmp_path: Path) -> None:
-    _, parameters = load_scenario(made(tmp_path)).cells[0]
+# What `check` does to a store that is there: the pads make the middle of its writes lie in between.
+PADS = """i=0
+    while [ $i -lt 20 ]; do echo $i >>"$2/pad"; busybox sync "$2/pad"; i=$((i + 1)); done"""
+IN_PLACE = f"""busybox cp "$2/log" /tmp/log; : >"$2/log"; busybox sync "$2/log"
+    {PADS}
+    busybox cp /tmp/log "$2/log"; busybox sync "$2/log" """
+BESIDE = f"""busybox cp "$2/log" "$2/new"; busybox sync "$2/new"
+    {PADS}
+    busybox mv "$2/new" "$2/log"; busybox sync "$2" """
+
+
+@pytest.fixture(scope="module")
+def gone_on(tmp_path_factory: pytest.TempPathFactory) -> TrialRecording:
+    """What one wrote that had at least four acknowledged: a recovery on record is a recording."""
+    folder = tmp_path_factory.mktemp("gone-on")
+    _, parameters = load_scenario(made(folder)).cells[0]
     base = ensure_base_image(base_image(parameters), CACHE)
     plan = going_on(recovery_plan(parameters, bytes(16)), parameters, bytes(16), 4)
     with GuestEngine(base, parameters, plan) as engine:
         engine.start(timeout_s=WAIT_S)
-        seen = engine.recover([], timeout_s=WAIT_S)
+        seen, timeline = engine.record((), timeout_s=WAIT_S)
+    assert timeline is not None, seen
+    ended = instant_after(timeline)
     assert (seen.lines, seen.complete, seen.later is not None) == (b"", True, True), seen
     assert seen.later is not None
     assert seen.later.failure == ""
-    said = seen.later.lines.split(b"\n")
-    assert said[:3] == [b"ready", b"? 1", b"+ 1"]
-    acked = {line[2:] for line in said if line.startswith(b"+ ")}
-    assert {b"1", b"2", b"3", b"4"} <= acked
-    found = {line[2:] for line in seen.later.observation.lines.splitlines()}
-    assert acked <= found <= {line[2:] for line in said if line.startswith(b"? ")}
+    lines = seen.later.lines.splitlines(keepends=True)
+    assert lines[:3] == [b"ready\n", b"? 1\n", b"+ 1\n"]
+    tried, acked = ([line for line in lines if line[:1] == kind] for kind in (b"?", b"+"))
+    found = {line[2:] for line in seen.later.observation.lines.splitlines(keepends=True)}
+    assert len(acked) >= 4  # then it was ended
+    assert {line[2:] for line in acked} <= found <= {line[2:] for line in tried}
+    packets = [*(Packet(0, line) for line in tried), *(Packet(ended or 0, one) for one in acked)]
+    trial = TrialDir(folder, folder)
+    shutil.copy(base, trial.base_image)
+    first = Trial(1, 1, Trigger(TriggerKind.ACKS, 1), 1)
+    record = TrialRecord(
+        powercut="0", scenario="handmade", cell="guest", parameters=parameters, trial=first,
+        run_id="00" * 16,
+    )  # fmt: skip
+    return TrialRecording.of_promises(trial, record, timeline, ProgramPromises(history_of(packets)))
+
+
+def recovering(recorded: TrialRecording, how: str) -> tuple[CrashState, LocalWorker]:
+    """With another check: what was durable once all was acknowledged, and who recovers that."""
+    check = f'check) [ ! -e "$2/log" ] || {{\n    {how}\n    while'
+    program = recorded.directory.path / "program/log.sh"
+    text = PROGRAM.replace('check) [ ! -e "$2/log" ] || while', check)
+    program.write_text(text.replace('done <"$2/log" ;;\nesac', 'done <"$2/log"; } ;;\nesac'))
+    ensure_root_image.cache_clear()
+    at_the_end = CrashState((instant_after(recorded.timeline) or 0) + 1, (), policy="durable-only")
+    trial = recorded.directory
+    work = Work(trial.path, trial.run, "guest", Prune.NOTHING, 1, depth=1)
+    return at_the_end, LocalWorker(work, recorded)
+
+
+def test_a_recovery_in_a_guest_that_is_not_crash_safe_is_found(gone_on: TrialRecording) -> None:
+    state, worker = recovering(gone_on, IN_PLACE)
+    with worker:
+        recovered = worker._record(worker._states.writes(state), claims_at(gone_on, state))
+        assert recovered is not None
+        assert recovered.doubts == ()
+        space = StateSpace(recovered.timeline)
+        flushes = events(space, [InstantKind.FLUSH]).tolist()
+        middle = CrashState(flushes[len(flushes) // 2], (), policy="durable-only")
+        writes = (*recovered.writes, *StateImages(space).writes(middle))
+        second = SecondState(middle, writes, (), NOTHING_LATER, "a second cut")
+        judged = worker._judge_second(state, second, claims_at(gone_on, state))
+    (finding,) = judged.findings
+    assert (finding.kind, finding.verdict) == (FindingKind.LOST, Verdict.LOSSY)
+    assert finding.lsns == (LsnRange(1, gone_on.promises.acked),)
+
+
+def test_a_recovery_in_a_guest_that_writes_beside_survives_cuts(gone_on: TrialRecording) -> None:
+    state, worker = recovering(gone_on, BESIDE)
+    with worker:
+        answers = worker.deepen(Deepen(state, 1, 1, 5))
+    count = answers.recoveries
+    assert (count.recorded, count.unrecorded, count.states) == (1, 0, 1)
+    assert [finding for judged in answers.judged for finding in judged.findings] == []
 
 
 def test_one_that_syncs_is_safe_and_one_that_does_not_loses_all(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from powercut.closing import Closing
 from powercut.model.errors import HostError
 from powercut.model.observation import Observation
+from powercut.model.timeline import Timeline
 from powercut.recover.native.check import CheckSandbox, unavailable
 from powercut.recover.plan import GoOn, RecoveryPlan
 from powercut.recover.port import ImageWrite, RecordsRecoveries, RecoveryEngine
@@ -106,7 +107,7 @@ class NativeEngine(Closing):
 
     def record(
         self, writes: Sequence[ImageWrite], *, timeout_s: float
-    ) -> tuple[Observation, bytes | None]:
+    ) -> tuple[Observation, bytes | Timeline | None]:
         """As `recover`, all of it in the guest and on record."""
         self.was_short = False
         return self._guest.record(writes, timeout_s=timeout_s)
