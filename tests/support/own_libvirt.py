@@ -23,6 +23,13 @@ for folder in /run /etc/libvirt /var/lib/libvirt /var/cache/libvirt /var/log/lib
     mkdir -p "$folder" && mount -t tmpfs own "$folder"
 done
 mkdir /run/libvirt
+# Debian's libvirt 9 asks for this user and group before it reads whom to take instead.
+for kind in passwd group; do
+    getent $kind libvirt-qemu >/dev/null && continue
+    cp /etc/$kind /run/$kind
+    echo 'libvirt-qemu:x:64055:64055::/:/usr/sbin/nologin' >> /run/$kind
+    mount --bind /run/$kind /etc/$kind
+done
 cat > /etc/libvirt/qemu.conf <<'END'
 user = "root"
 group = "root"

@@ -206,6 +206,7 @@ class _Run:
 
     def _commit(self, guest: _Guest, commits: int, model: DiskModel) -> _Phase:
         """Lets the workload make about `commits` commits where it left off."""
+        self.deadline.renew()
         latency_ns = FLUSH_LATENCY_NS[model]
         guest.disk.set_latency(latency_ns, latency_ns)
         workload = wal_settings(self.parameters)

@@ -14,10 +14,19 @@ from powercut.workload.table import workload_of
 
 
 class Deadline:
-    """The end of a trial's time."""
+    """The end of the time that each phase of a trial has.
+
+    A guest that hangs does so in one phase, and costs one phase's time.  A busy host slows all of
+    them down, and has that time for each.
+    """
 
     def __init__(self, seconds: float) -> None:
-        self._end = time.monotonic() + seconds
+        self._seconds = seconds
+        self.renew()
+
+    def renew(self) -> None:
+        """Another phase begins."""
+        self._end = time.monotonic() + self._seconds
 
     @property
     def over(self) -> bool:

@@ -114,7 +114,8 @@ class Parameters(Settings):
     explore: ExploreSettings = ExploreSettings()
 
     deadline: Annotated[Duration, Field(gt=0)] = 60 * 10**9
-    """How long a trial may take before it counts as INCONCLUSIVE."""
+    """How long each phase of a trial may take (preparing, booting, working until the cut, the cut,
+    recovery) before the trial counts as INCONCLUSIVE."""
 
     controls: Controls = None
     """Which runs of known outcome go with the cell: `auto` for all that apply, a list of

@@ -45,7 +45,7 @@ class HostFilesRecording(RecordingInProgress):
 
     def make(self) -> None:
         """Set up, run, cut, recover.  Raises PowercutError for what keeps it from being whole."""
-        with self.watch.phase(Phase.PREPARE):
+        with self.phase(Phase.PREPARE):
             self.versions = self.rig.versions(self.job.parameters)
             base = self._prepared()
         with scratch() as sockets:
@@ -60,7 +60,7 @@ class HostFilesRecording(RecordingInProgress):
                 self._run_until_cut(disk, sockets)
                 if not self.came_up:
                     raise HostError("the system did not come up: nothing was cut")
-                with self.watch.phase(Phase.RECOVER):
+                with self.phase(Phase.RECOVER):
                     medium = sockets / "medium.img"
                     disk.snapshot(medium)
                     self._recover(base, medium)
@@ -119,15 +119,15 @@ class HostFilesRecording(RecordingInProgress):
             guest = self._guest(disk, folder, source.theirs)
             with guest:
                 try:
-                    with self.watch.phase(Phase.BOOT):
+                    with self.phase(Phase.BOOT):
                         guest.start(timeout_s=self.deadline.remaining_s)
                         self.came_up = True
-                    with self.watch.phase(Phase.WORKLOAD):
+                    with self.phase(Phase.WORKLOAD):
                         self._run_until_trigger(guest, lines)
                 except PowercutError as error:
                     # What was acknowledged until now counts all the same.
                     self.trouble.append(f"{error}")
-                with self.watch.phase(Phase.CUT):
+                with self.phase(Phase.CUT):
                     self._cut(guest, disk)
             self.directory.write_text("console.txt", guest.console)
             self.drain(lines)

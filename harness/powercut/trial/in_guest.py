@@ -34,7 +34,7 @@ class GuestRecording(RecordingInProgress):
     def make(self) -> None:
         """Run, cut, recover."""
         parameters = self.job.parameters
-        with self.watch.phase(Phase.PREPARE):
+        with self.phase(Phase.PREPARE):
             self.versions = self.rig.versions(parameters)
             base = self._prepared()
         with scratch() as sockets, self._disk(base, sockets) as disk:
@@ -44,7 +44,7 @@ class GuestRecording(RecordingInProgress):
                     "the system did not come up: what it makes of the disk afterwards "
                     "is nothing that a cut has done"
                 )
-            with self.watch.phase(Phase.RECOVER):
+            with self.phase(Phase.RECOVER):
                 observation = self._recover(disk, sockets)
             self.directory.write_observation(observation)
 
@@ -81,18 +81,18 @@ class GuestRecording(RecordingInProgress):
             spec, folder, history=self.directory.history, digest=self.binding.digest
         ) as (machine, channel):
             try:
-                with self.watch.phase(Phase.BOOT):
+                with self.phase(Phase.BOOT):
                     machine.start(timeout_s=self.deadline.remaining_s)
                     channel.wait_hello(timeout_s=self.deadline.remaining_s)
                     self._set_up(channel, folder)
                     self.came_up = True
-                with self.watch.phase(Phase.WORKLOAD):
+                with self.phase(Phase.WORKLOAD):
                     self._write_until_trigger(channel, disk)
             except PowercutError as error:
                 # What was acknowledged until now counts all the same.
                 self.trouble.append(f"{error}")
             try:
-                with self.watch.phase(Phase.CUT):
+                with self.phase(Phase.CUT):
                     self._cut(machine, channel, disk)
             finally:
                 self.directory.write_text("console.txt", machine.diagnosis)

@@ -78,6 +78,13 @@ class RecordingInProgress:
         self.facts: dict[str, str] = {}
         self.recovery_facts: dict[str, str] = {}
 
+    @contextmanager
+    def phase(self, phase: Phase) -> Iterator[None]:
+        """Times what happens inside, and gives it the whole of the scenario's `deadline`."""
+        self.deadline.renew()
+        with self.watch.phase(phase):
+            yield
+
     def drain(self, acks: Acks) -> None:
         """Hears the rest of what was said before the cut; what was not kept is damage."""
         try:

@@ -6,12 +6,15 @@ Channel, disk, recording and judge are the real ones.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fake_machine import Behaviour, FakeBackend, FakeMachine
 
 from powercut.model.contract import CutKind, CutPolicy
+from powercut.model.events import Phase
 from powercut.model.verdict import FindingKind, Verdict
 from powercut.paths import CACHE
 from powercut.rig.rig import Rig
@@ -138,6 +141,20 @@ def test_a_guest_that_hangs_meets_the_deadline(tried):
     result, record = tried(parameters(deadline_s=5.0), Behaviour(hangs_after=5), value=1000)
     assert "did not come before the deadline" in record.trouble
     assert (result.verdict, result.commits_acked) == (Verdict.INCONCLUSIVE, 5)
+
+
+def test_each_phase_has_the_deadline_to_itself(tmp_path, monkeypatch):
+    """A busy host slows all phases down; none of these misses its deadline, all together would."""
+    spent = []
+    late = SimpleNamespace(monotonic=lambda: time.monotonic() + 900 * len(spent))
+    monkeypatch.setattr("powercut.rig.set_up.time", late)
+    directory = TrialDir(tmp_path / "run" / "cells" / "cell" / "0001", tmp_path / "run")
+    directory.path.mkdir(parents=True)
+    settings = parameters(deadline_s=1000)
+    record_trial(Rig(CACHE, FakeBackend(None)), job(settings), directory, spent.append)
+    assert spent == [Phase.PREPARE, Phase.BOOT, Phase.WORKLOAD, Phase.CUT, Phase.RECOVER]
+    assert directory.read_record().trouble == ""
+    assert judge_trial(directory).live_losses == ()
 
 
 def test_a_guest_that_never_says_hello_meets_it_too(tried):
