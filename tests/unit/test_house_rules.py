@@ -38,6 +38,7 @@ ROOMS = {
     "witness": 6,
     "campaign": 7,
     "certify": 8,
+    "fleet": 8,
     "report": 9,
     "bench": 9,
     "probe": 9,

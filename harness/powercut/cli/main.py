@@ -39,6 +39,7 @@ COMMANDS = {
     "explore": "powercut.cli.explore:explore",
     "export": "powercut.cli.export:export",
     "history": "powercut.cli.history:history",
+    "hosts": "powercut.cli.hosts:hosts",
     "init": "powercut.cli.init:init",
     "import": "powercut.cli.import_:import_",
     "listen": "powercut.cli.listen:listen",

@@ -41,6 +41,7 @@ SECTIONS: Final[dict[str, dict[str, str]]] = {
     },
     "Set up": {
         "doctor": "Says what this host can do, and what to install",
+        "hosts": "Examines the hosts of a fleet, and makes them ready",
         "init": "Writes a first scenario, a test and CI recipes here",
         "scenarios": "Lists the scenarios that are known by name",
         "presets": "Lists how products treat a flush by default",

@@ -15,6 +15,7 @@ import shlex
 import threading
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,24 +41,51 @@ def fabric_module() -> Any:
     return module
 
 
-class FabricRemote(Closing):
-    """A connection to `host`, `[USER@]NAME[:PORT]` or a name of ~/.ssh/config."""
+@dataclass(frozen=True)
+class SshTarget:
+    """A host, and how to get there; what is None is as ~/.ssh/config says.
 
-    def __init__(self, host: str) -> None:
-        self._host = host
+    With `known_hosts` no other file with host keys counts.
+    """
+
+    host: str
+    user: str | None = None
+    port: int | None = None
+    identity: str | None = None
+    known_hosts: str | None = None
+
+    def __str__(self) -> str:
+        user = f"{self.user}@" if self.user else ""
+        return f"{user}{self.host}" + (f" port {self.port}" if self.port else "")
+
+
+class FabricRemote(Closing):
+    """A connection to a target, or to `[USER@]NAME[:PORT]` or a name of ~/.ssh/config."""
+
+    def __init__(self, host: str | SshTarget) -> None:
+        self._target = host if isinstance(host, SshTarget) else SshTarget(host)
+        self._host = str(self._target)
         self._connection: Any = None
 
     def connect(self, *, timeout_s: float) -> None:
         """Anew, if it was connected."""
         self.close()
         fabric, paramiko = fabric_module(), importlib.import_module("paramiko")
-        waits = dict.fromkeys(("banner_timeout", "auth_timeout", "channel_timeout"), timeout_s)
-        errors = paramiko.ssh_exception
+        target, errors = self._target, paramiko.ssh_exception
+        options: dict[str, Any] = dict.fromkeys(
+            ("banner_timeout", "auth_timeout", "channel_timeout"), timeout_s
+        )
+        if target.identity is not None:
+            options["key_filename"] = target.identity
         try:
             self._connection = fabric.Connection(
-                self._host, connect_timeout=timeout_s, connect_kwargs=waits
+                target.host,
+                user=target.user,
+                port=target.port,
+                connect_timeout=timeout_s,
+                connect_kwargs=options,
             )
-            _know_hosts(self._connection, paramiko)
+            _know_hosts(self._connection, paramiko, target.known_hosts)
             self._connection.open()
         except errors.BadHostKeyException as error:
             self._fail(
@@ -71,6 +99,8 @@ class FabricRemote(Closing):
             if "known_hosts" in str(error):
                 hint = f"connect once by hand and compare the key: ssh {self._host} true"
                 self._fail(WrongKey, str(error), hint)
+            if isinstance(error, FileNotFoundError) and error.filename == target.identity:
+                self._fail(NotLetIn, f"no key {target.identity}", "name a file that is there")
             words = str(error).removeprefix("[Errno None] ") or type(error).__name__
             self._fail(Unreachable, words, f"is it on? `ssh {self._host} true` has to work")
         self._connection.transport.set_keepalive(_KEEPALIVE_S)
@@ -118,7 +148,7 @@ class FabricRemote(Closing):
 
     def another(self) -> FabricRemote:
         """To the same host."""
-        return FabricRemote(self._host)
+        return FabricRemote(self._target)
 
     def close(self) -> None:
         """Hangs up."""
@@ -127,10 +157,16 @@ class FabricRemote(Closing):
             connection.close()
 
 
-def _know_hosts(connection: Any, paramiko: Any) -> None:
-    """Only hosts that are known are accepted, as of ssh with StrictHostKeyChecking=yes."""
+def _know_hosts(connection: Any, paramiko: Any, only: str | None) -> None:
+    """Only hosts that are known are accepted, as of ssh with StrictHostKeyChecking=yes.
+
+    With `only` that file must be there, and no other counts.
+    """
     client = connection.client
     client.set_missing_host_key_policy(paramiko.RejectPolicy())
+    if only is not None:
+        client.load_system_host_keys(only)
+        return
     named = connection.ssh_config.get("userknownhostsfile", "~/.ssh/known_hosts")
     for name in ("/etc/ssh/ssh_known_hosts", *shlex.split(named)):
         with contextlib.suppress(FileNotFoundError):
