@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -110,6 +111,55 @@ static void take_flags(struct call *call, const char *name, unsigned long long *
 static void take_open(struct call *call, unsigned long long *flags)
 {
     take_flags(call, (*flags & O_SYNC) == O_SYNC ? "open(O_SYNC)" : "open(O_DSYNC)", flags, O_SYNC);
+    call->kind = CALL_OPEN;
+}
+
+static const struct write {
+    unsigned long long number;
+    bool plain; /* the descriptor is its first argument; other arguments are the same elsewhere */
+    int which;  /* argument that has the descriptor */
+    const char *synced, *data_synced;
+} writes[] = {
+    {SYS_write, true, 0, "write(O_SYNC)", "write(O_DSYNC)"},
+    {SYS_pwrite64, true, 0, "pwrite(O_SYNC)", "pwrite(O_DSYNC)"},
+    {SYS_writev, true, 0, "writev(O_SYNC)", "writev(O_DSYNC)"},
+    {SYS_pwritev, true, 0, "pwritev(O_SYNC)", "pwritev(O_DSYNC)"},
+    {SYS_pwritev2, true, 0, "pwritev2(O_SYNC)", "pwritev2(O_DSYNC)"},
+    {SYS_fallocate, true, 0, "fallocate(O_SYNC)", "fallocate(O_DSYNC)"},
+    {SYS_sendfile, false, 0, "sendfile(O_SYNC)", "sendfile(O_DSYNC)"},
+    {SYS_splice, false, 2, "splice(O_SYNC)", "splice(O_DSYNC)"},
+    {SYS_copy_file_range, false, 2, "copy_file_range(O_SYNC)", "copy_file_range(O_DSYNC)"},
+};
+
+static const struct write *find_write(unsigned long long number)
+{
+    size_t index;
+
+    for (index = 0; index < sizeof writes / sizeof *writes; index++)
+        if (writes[index].number == number)
+            return &writes[index];
+    return NULL;
+}
+
+bool call_is_plain_write(const struct user_regs_struct *regs)
+{
+    const struct write *write = find_write(regs->orig_rax);
+
+    return write != NULL && write->plain;
+}
+
+/* A write is a sync if its file was opened so. */
+static void take_write(struct call *call, pid_t task, const struct user_regs_struct *regs,
+                       const struct write *write, const char *dir)
+{
+    int fd = (int)(write->which == 2 ? regs->rdx : regs->rdi);
+    unsigned flags = descriptor_flags(task, fd);
+
+    if ((flags & O_DSYNC) == 0)
+        return;
+    call->kind = CALL_WRITE;
+    call->name = (flags & O_SYNC) == O_SYNC ? write->synced : write->data_synced;
+    put_descriptor(call, task, fd, dir);
 }
 
 static void take_beyond(struct call *call, const char *why)
@@ -131,11 +181,43 @@ static void read_submission(struct call *call, pid_t task, uint64_t count, uint6
             !memory_read(task, address, &block, sizeof block))
             return; /* the call will fail */
         if (block.aio_lio_opcode == IOCB_CMD_FSYNC || block.aio_lio_opcode == IOCB_CMD_FDSYNC ||
-            (block.aio_rw_flags & SYNCED_WRITE) != 0) {
+            (block.aio_rw_flags & SYNCED_WRITE) != 0 ||
+            (writes_any() && (descriptor_flags(task, (int)block.aio_fildes) & O_DSYNC) != 0)) {
             take_beyond(call, "syncs through io_submit(2)");
             return;
         }
     }
+}
+
+/* Whether a message carries descriptors; `address` is of a struct msghdr. */
+static bool has_descriptors(pid_t task, uint64_t address)
+{
+    struct msghdr message;
+    struct cmsghdr head;
+    size_t at;
+
+    if (!memory_read(task, address, &message, sizeof message))
+        return false; /* the call will fail */
+    for (at = 0; at + sizeof head <= message.msg_controllen; at += CMSG_ALIGN(head.cmsg_len)) {
+        if (!memory_read(task, (uintptr_t)message.msg_control + at, &head, sizeof head) ||
+            head.cmsg_len < sizeof head)
+            return false;
+        if (head.cmsg_level == SOL_SOCKET && head.cmsg_type == SCM_RIGHTS)
+            return true;
+    }
+    return false;
+}
+
+static void read_messages(struct call *call, pid_t task, uint64_t address, uint64_t count)
+{
+    if (count > CONTROL_BLOCKS_MAX)
+        count = CONTROL_BLOCKS_MAX;
+    for (; count > 0; count--, address += sizeof(struct mmsghdr))
+        if (has_descriptors(task, address)) {
+            take_beyond(call, "has a file opened with O_SYNC or O_DSYNC, and sends descriptors "
+                              "to another process");
+            return;
+        }
 }
 
 static void read_rare(pid_t task, struct user_regs_struct *regs, struct call *call)
@@ -155,6 +237,15 @@ static void read_rare(pid_t task, struct user_regs_struct *regs, struct call *ca
         if (regs->rdi == PR_SET_SECCOMP)
             take_beyond(call, "has a filter of system calls of its own");
         break;
+    case SYS_pidfd_getfd:
+        take_beyond(call, "takes descriptors of another process");
+        break;
+    case SYS_sendmsg:
+        read_messages(call, task, regs->rsi, 1);
+        break;
+    case SYS_sendmmsg:
+        read_messages(call, task, regs->rsi, regs->rdx);
+        break;
     case SYS_io_submit:
         read_submission(call, task, regs->rsi, regs->rdx);
         break;
@@ -166,12 +257,19 @@ static void read_rare(pid_t task, struct user_regs_struct *regs, struct call *ca
 void call_read(pid_t task, struct user_regs_struct *regs, bool foreign, const char *dir,
                struct call *call)
 {
+    const struct write *write;
+
     memset(call, 0, sizeof *call);
     strcpy(call->path, "-");
     if (foreign) {
         take_beyond(call, "makes system calls of another architecture");
         return;
     }
+    write = find_write(regs->orig_rax);
+    if (write != NULL)
+        take_write(call, task, regs, write, dir);
+    if (call->kind != CALL_OTHER)
+        return;
     switch (regs->orig_rax) {
     case SYS_fsync:
         take_sync(call, "fsync");
@@ -204,6 +302,8 @@ void call_read(pid_t task, struct user_regs_struct *regs, bool foreign, const ch
         take_open(call, &regs->rdx);
         return;
     case SYS_pwritev2:
+        if ((regs->r9 & SYNCED_WRITE) == 0)
+            return;
         take_flags(call, "pwritev2(RWF_DSYNC)", &regs->r9, SYNCED_WRITE);
         break;
     default:

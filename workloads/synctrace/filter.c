@@ -6,9 +6,13 @@
  * gone, or a process is not traced, these calls fail with ENOSYS; so nothing syncs unseen.  Calls
  * whose flags lie behind a pointer (clone3, openat2), and io_uring, which does its own, are
  * refused as on a kernel that does not have them.
+ *
+ * A second filter stops writes, too.  It is added to a process that opens a file with O_SYNC or
+ * O_DSYNC (writes.c).
  */
 #include "synctrace.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -33,15 +37,39 @@
         BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, (bits), 0, 1), RETURN(what),          \
         RETURN(SECCOMP_RET_ALLOW)
 
+/* What is numbered otherwise is foreign; the number is loaded. */
+#define HEAD                                                                           \
+    LOAD(arch), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0),          \
+        RETURN(FOREIGN), LOAD(nr), BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, X32_BIT, 0, 1), \
+        RETURN(FOREIGN)
+
+const void *filter_of_writes(uint16_t *count)
+{
+    static const struct sock_filter rules[] = {
+        HEAD,
+        ON(SYS_write, TRACE),
+        ON(SYS_pwrite64, TRACE),
+        ON(SYS_writev, TRACE),
+        ON(SYS_pwritev, TRACE),
+        ON(SYS_pwritev2, TRACE),
+        ON(SYS_fallocate, TRACE),
+        ON(SYS_sendfile, TRACE),
+        ON(SYS_splice, TRACE),
+        ON(SYS_copy_file_range, TRACE),
+        ON(SYS_sendmsg, TRACE),
+        ON(SYS_sendmmsg, TRACE),
+        RETURN(SECCOMP_RET_ALLOW),
+    };
+
+    static_assert(sizeof *rules == FILTER_RULE_BYTES, "a rule is what others take it for");
+    *count = sizeof rules / sizeof *rules;
+    return rules;
+}
+
 int filter_begin(void)
 {
     static struct sock_filter rules[] = {
-        LOAD(arch),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0),
-        RETURN(FOREIGN),
-        LOAD(nr),
-        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, X32_BIT, 0, 1),
-        RETURN(FOREIGN),
+        HEAD,
         ON(SYS_fsync, TRACE),
         ON(SYS_fdatasync, TRACE),
         ON(SYS_sync, TRACE),
@@ -55,6 +83,7 @@ int filter_begin(void)
         ON_BITS(SYS_clone, 0, CLONE_UNTRACED, TRACE),
         ON(SYS_io_submit, TRACE),
         ON(SYS_ptrace, TRACE),
+        ON(SYS_pidfd_getfd, TRACE),
         ON(SYS_seccomp, TRACE),
         ON(SYS_prctl, TRACE),
         ON(SYS_clone3, NOT_HERE),

@@ -109,6 +109,18 @@ static void make(pid_t task, struct user_regs_struct *regs, const struct call *c
     go_on(PTRACE_SYSCALL, task, 0);
 }
 
+/* Has the task go on without what makes its call a sync. */
+static void drop(pid_t task, struct user_regs_struct *regs, const struct call *call,
+                 const struct site *site)
+{
+    if (call->kind == CALL_SYNC)
+        skip(task, regs, site);
+    else if (call->kind == CALL_WRITE && writes_drop(task, regs, site->number))
+        go_on(PTRACE_CONT, task, 0);
+    else
+        make(task, regs, call, site, call->kind != CALL_WRITE);
+}
+
 /* The kernel has stopped a task before a call of the filter. */
 static void begin_call(pid_t task)
 {
@@ -129,15 +141,17 @@ static void begin_call(pid_t task)
             ptrace(PTRACE_SETREGS, task, 0, &regs);
         }
     }
-    if (call.kind != CALL_SYNC && call.kind != CALL_FLAGS) {
+    if (call.kind == CALL_OTHER || call.kind == CALL_BEYOND) {
         go_on(PTRACE_CONT, task, 0);
         return;
     }
     site = note_site(&call, frames, stack_walk(task, &regs, frames));
-    if (is_wanted(site) && call.kind == CALL_SYNC)
-        skip(task, &regs, site);
+    if (is_wanted(site))
+        drop(task, &regs, &call, site);
+    else if (call.kind == CALL_OPEN && writes_begin(task))
+        go_on(PTRACE_CONT, task, 0);
     else
-        make(task, &regs, &call, site, is_wanted(site));
+        make(task, &regs, &call, site, false);
 }
 
 static void end_call(pid_t task)
@@ -162,16 +176,28 @@ static void forget(pid_t task)
 
     take_pending(task, &pending);
     module_forget(task);
+    writes_forget(task);
 }
 
 /* A task has become another program: so has the one that it was before, of several threads. */
 static void become(pid_t task)
 {
     unsigned long before = 0;
+    struct pending pending;
 
-    if (ptrace(PTRACE_GETEVENTMSG, task, 0, &before) == 0)
+    if (ptrace(PTRACE_GETEVENTMSG, task, 0, &before) == 0 && (pid_t)before != task)
         forget((pid_t)before);
-    forget(task);
+    take_pending(task, &pending);
+    module_forget(task);
+    go_on(PTRACE_CONT, task, 0);
+}
+
+static void start_child(pid_t task)
+{
+    unsigned long child = 0;
+
+    if (ptrace(PTRACE_GETEVENTMSG, task, 0, &child) == 0)
+        writes_inherit(task, (pid_t)child);
     go_on(PTRACE_CONT, task, 0);
 }
 
@@ -185,6 +211,11 @@ static void stopped(pid_t task, int status)
         break;
     case PTRACE_EVENT_EXEC:
         become(task);
+        break;
+    case PTRACE_EVENT_FORK:
+    case PTRACE_EVENT_VFORK:
+    case PTRACE_EVENT_CLONE:
+        start_child(task);
         break;
     case PTRACE_EVENT_STOP: /* a new task; or stopped by job control, and it stays so */
         go_on(signal == SIGTRAP ? PTRACE_CONT : PTRACE_LISTEN, task, 0);

@@ -15,6 +15,8 @@
  *     ~ KEY begin N THREAD                       the call is about to be made
  *     ~ KEY end N THREAD RESULT                  it has returned: 0 or more, or -errno
  *     ~ KEY drop N THREAD                        it was not made, and the program told 0
+ *     ~ KEY writes PROCESS                       its writes to files opened with O_SYNC or O_DSYNC
+ *                                                are calls, too, and those of its children
  *     ~ KEY beyond TEXT                          something that the tracer does not follow
  *
  * Later lines have the KEY of the first, which was written before the program began: what else
@@ -35,6 +37,7 @@
 
 #define FRAMES_MAX 12
 #define PATH_TEXT 512
+#define PAGE_BYTES 4096
 
 /* --- filter.c --- */
 
@@ -43,12 +46,19 @@
 /* Lets the kernel stop the calling process, and what it becomes, at the calls of calls.c. */
 int filter_begin(void);
 
+#define FILTER_RULE_BYTES 8
+
+/* The rules of a filter that stops a process at its writes. */
+const void *filter_of_writes(uint16_t *count);
+
 /* --- calls.c --- */
 
 enum call_kind {
     CALL_OTHER,  /* no sync, by its arguments */
     CALL_SYNC,   /* makes data durable: dropping it is not making it */
-    CALL_FLAGS,  /* opens a file, or writes, such that data is durable: dropping it clears flags */
+    CALL_OPEN,   /* opens a file such that writes to it are durable: dropping it clears flags */
+    CALL_FLAGS,  /* writes such that data is durable: dropping it clears flags */
+    CALL_WRITE,  /* writes to such a file: dropping it writes without */
     CALL_BEYOND, /* what the tracer cannot see through */
 };
 
@@ -56,7 +66,7 @@ struct call {
     enum call_kind kind;
     const char *name;           /* of a sync; why not, of CALL_BEYOND */
     char path[PATH_TEXT];       /* of the file, normalised and escaped; "-" if none */
-    unsigned long long *flags;  /* of CALL_FLAGS: the register with them, in the caller's copy */
+    unsigned long long *flags;  /* of CALL_OPEN, CALL_FLAGS: the register with them, in the caller's copy */
     unsigned long long cleared; /* ... and its value without them */
 };
 
@@ -66,6 +76,57 @@ void call_read(pid_t task, struct user_regs_struct *regs, bool foreign, const ch
 
 /* Whether the last part of the path `path` is `name`; "." stands for any. */
 bool call_has_name(const char *path, const char *name);
+
+/* Whether a write can be made on another descriptor of the same file, given as the first. */
+bool call_is_plain_write(const struct user_regs_struct *regs);
+
+/* --- writes.c --- */
+
+/* With which flags a descriptor was opened; 0 if there is none. */
+unsigned descriptor_flags(pid_t task, int fd);
+
+/* Has the process of `task`, which stopped before opening a file, stop at its writes from now on.
+ * Whether it is to run again, up to the same stop; false if its writes stop already. */
+bool writes_begin(pid_t task);
+
+/* Whether there is any such process. */
+bool writes_any(void);
+
+/* A process has another as its child. */
+void writes_inherit(pid_t parent, pid_t child);
+
+/* A process has ended. */
+void writes_forget(pid_t task);
+
+/* Makes the write before which a task stopped, such that nothing is durable for it.  Whether the
+ * task is to run on; false if this is not known of such a call, and nothing was done. */
+bool writes_drop(pid_t task, const struct user_regs_struct *regs, int site);
+
+/* --- inject.c --- */
+
+struct injection {
+    pid_t task;
+    struct user_regs_struct before; /* when it stopped */
+    uint64_t mask;                  /* of its signals */
+    uint64_t page;                  /* of its memory, for us alone; 0 if there is none */
+    int signal;                     /* one that came meanwhile; 0 if none */
+    bool gone;
+};
+
+/* Makes a task that stopped before a call ready for calls of ours.  False if it was killed. */
+bool injection_begin(struct injection *at, pid_t task);
+
+/* Has it make a call; the result, or -errno. */
+long long injection_call(struct injection *at, long number, uint64_t first, uint64_t second,
+                         uint64_t third, uint64_t fourth, uint64_t fifth, uint64_t sixth);
+
+/* Writes to our page. */
+bool injection_put(struct injection *at, size_t offset, const void *data, size_t size);
+
+/* Puts everything back; the task is about to make its call ... */
+void injection_repeat(struct injection *at);
+/* ... or has made it, with this result. */
+void injection_return(struct injection *at, long long result);
 
 /* --- memory.c --- */
 

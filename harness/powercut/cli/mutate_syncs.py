@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 _EPILOG = (
     "PROGRAM is one executable with the verbs `setup DIR`, `run DIR` and `check DIR` "
     "(docs/adding-a-program.md), linked however, in whatever language. Its call sites of fsync, "
-    "fdatasync, sync, syncfs, sync_file_range, msync, of files opened with O_SYNC or O_DSYNC, and "
-    "of pwritev2 with RWF_DSYNC come from a run with all of them; each differs from the others by "
-    "its stack or its file. docs/flush-audit.md says what follows, and what does not."
+    "fdatasync, sync, syncfs, sync_file_range, msync, of files opened with O_SYNC or O_DSYNC and "
+    "writes to them, and of pwritev2 with RWF_DSYNC come from a run with all of them; each differs "
+    "from the others by its stack or its file. docs/flush-audit.md says what follows, and what "
+    "does not."
 )
 
 
@@ -70,14 +71,16 @@ def mutate_syncs(
     """Drops one sync of a program at a time, by its call site: does powercut notice, does your
     own test?
 
-    Exit status: 0 each sync is missed by somebody, 1 one is missed by nobody, or the program
-    loses data as it is; 3 not known of one.
+    Exit status: 0 if powercut or your test noticed each sync that was dropped; 1 if one was
+    dropped and neither noticed, or the program loses data with all its syncs; 3 if this is not
+    known of at least one.
     """
     from powercut.campaign.sync_mutants import MutationOptions
     from powercut.campaign.sync_mutants import mutate_syncs as run
     from powercut.model.verdict import Verdict
     from powercut.report.terminal.progress import ProgressView
     from powercut.report.terminal.sync_mutants import print_sync_mutants
+    from powercut.store.sync_mutants import NEITHER
     from powercut.workload.program.find import find_program
 
     wanted = MutationOptions(options, tuple(shlex.split(test)), test_timeout, sites, jobs)
@@ -87,9 +90,9 @@ def mutate_syncs(
     print_sync_mutants(console, result)
     write_json(result.model_dump_json(indent=1), json_file)
     said = {one.verdict for one in result.mutants}
-    if result.verdict is Verdict.LOSSY or "nobody" in said:
+    if result.verdict is Verdict.LOSSY or NEITHER in said:
         return 1
-    return 0 if result.verdict is Verdict.SAFE and said <= _SOMEBODY else 3
+    return 0 if result.verdict is Verdict.SAFE and said <= _NOTICED else 3
 
 
-_SOMEBODY = {"powercut", "test", "powercut and test"}
+_NOTICED = {"powercut", "test", "powercut and test"}

@@ -8,13 +8,14 @@ goes on.  So a flush that a call waits for is submitted and completed between th
    for the call is counted so, too.
 2. A flush that fits into calls of several threads is one of theirs, or all of theirs: they are
    named together.
-3. A flush that fits into none is nobody's: the kernel's own (its timers, writeback), or of a write
-   to a file that was opened with O_SYNC or O_DSYNC, of which the tracer sees the opening alone.
+3. A flush that fits into none is the kernel's own (its timers, writeback).  Opening a file with
+   O_SYNC or O_DSYNC asks for nothing; each write to it is a call.  In older recordings the tracer
+   saw the opening alone, and the flushes of such writes fit into no call, either.
 4. What was submitted before the tracer began comes from mounting and making the folder.
 
 An operation is *unsynced* if no call was under way at any time between its attempt and its
-acknowledgement: then nothing can have made it durable by request.  With files opened with O_SYNC or
-O_DSYNC that cannot be said.
+acknowledgement: then nothing can have made it durable by request.  Of a recording that has opens
+with O_SYNC or O_DSYNC and not their writes, that cannot be said.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def callers_of(recorded: TrialRecording) -> Callers:
 
 def unsynced(trace: SyncTrace, history: OperationHistory) -> tuple[LsnRange, ...]:
     """The operations that were acknowledged without any sync, by the module's words."""
-    if trace.beyond or any(site.call.startswith("open(") for site in trace.sites):
+    if trace.beyond or (any(site.opens for site in trace.sites) and not trace.writes):
         return ()
     windows = _Windows(trace)
     attempt_ns = dict(zip(history.attempted.tolist(), history.attempt_ns.tolist(), strict=True))
@@ -93,7 +94,10 @@ class _Windows:
 
     def __init__(self, trace: SyncTrace) -> None:
         self._trace = trace
-        self._calls = [call for call in trace.calls if not call.dropped]
+        opening = {site.number for site in trace.sites if site.opens}
+        self._calls = [
+            call for call in trace.calls if not call.dropped and call.site not in opening
+        ]
         self._begin: I64 = np.array([call.begin_ns for call in self._calls], dtype=np.int64)
         self._end: I64 = np.array([call.end_ns for call in self._calls], dtype=np.int64)
 

@@ -15,6 +15,9 @@ from powercut.store.verdict_name import VerdictName
 
 SYNC_MUTANTS_FORMAT: Final = "powercut-sync-mutants/1"
 
+NEITHER: Final = "none"
+"""No check noticed."""
+
 
 class Noticed(enum.Enum):
     """Whether the lack of a sync was noticed."""
@@ -65,7 +68,7 @@ class SyncMutant(Record):
 
     @property
     def verdict(self) -> str:
-        """Who missed the sync, in a word or two."""
+        """Which checks noticed that the sync was gone, in a word or two."""
         if self.powercut is None:
             return "not tried"
         looked = [("powercut", self.powercut)] + ([("test", self.test)] if self.test else [])
@@ -73,7 +76,7 @@ class SyncMutant(Record):
         if who:
             return " and ".join(who)
         unknown = any(one.noticed is Noticed.UNKNOWN for _, one in looked)
-        return "not known" if unknown else "nobody"
+        return "not known" if unknown else NEITHER
 
 
 class SyncMutants(Record):

@@ -47,6 +47,11 @@ class SyncSite(Record):
     """Innermost first."""
 
     @property
+    def opens(self) -> bool:
+        """Whether it opens a file with O_SYNC or O_DSYNC: no sync by itself."""
+        return self.call.startswith("open(")
+
+    @property
     def caller(self) -> str:
         """The innermost function that is not the C library's or the language's own."""
         return self.callers[0]

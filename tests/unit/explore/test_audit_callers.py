@@ -16,6 +16,7 @@ from powercut.workload.program.sync_trace import CallSite, SyncCall, SyncTrace
 FSYNC = CallSite(0, "a" * 16, "fsync", "log")
 OTHER = CallSite(1, "b" * 16, "fdatasync", "other")
 OPENED = CallSite(2, "c" * 16, "open(O_DSYNC)", "wal")
+WRITTEN = CallSite(3, "d" * 16, "write(O_DSYNC)", "wal")
 
 
 class _Requests:
@@ -31,8 +32,8 @@ class _Timeline:
         self.requests = _Requests(*instants)
 
 
-def trace(*calls: SyncCall, sites=(FSYNC, OTHER), beyond=()) -> SyncTrace:
-    return SyncTrace("k", 50, tuple(sites), tuple(calls), tuple(beyond))
+def trace(*calls: SyncCall, sites=(FSYNC, OTHER), beyond=(), writes=False) -> SyncTrace:
+    return SyncTrace("k", 50, tuple(sites), tuple(calls), tuple(beyond), writes)
 
 
 def asked(found: SyncTrace, submitted_ns: int, completed_ns: int):
@@ -85,3 +86,13 @@ def test_nothing_is_said_where_the_tracer_does_not_see_all():
     assert unsynced(trace(), claims) == (LsnRange(1, 1),)
     assert unsynced(trace(beyond=["syncs through io_submit(2)"]), claims) == ()
     assert unsynced(trace(sites=[FSYNC, OPENED]), claims) == ()
+
+
+def test_opening_a_file_is_no_sync_and_writing_to_it_is_one():
+    sites = (FSYNC, OTHER, OPENED, WRITTEN)
+    calls = (SyncCall(2, 7, 100, 200), SyncCall(3, 7, 300, 400))
+    found = trace(*calls, sites=sites, writes=True)
+    assert asked(found, 120, 180) == (Asker.NO_CALL, ())
+    assert asked(found, 320, 380) == (Asker.CALL, (4,))
+    claims = history((1, 90, 210), (2, 290, 410))
+    assert unsynced(found, claims) == (LsnRange(1, 1),)

@@ -69,7 +69,7 @@ def without(noticed: Noticed, **more: object) -> WithoutSync:
     return WithoutSync(noticed=noticed, dropped=3, **more)
 
 
-def test_the_table_of_mutants_says_who_missed_what_and_what_is_not_known():
+def test_the_table_of_mutants_says_who_noticed_what_and_what_is_not_known():
     yes = without(Noticed.YES, states=40, states_lost=9, result="results/x")
     no = without(Noticed.NO, states=40)
     unknown = without(Noticed.UNKNOWN, why="the test does not come there")
@@ -85,15 +85,13 @@ def test_the_table_of_mutants_says_who_missed_what_and_what_is_not_known():
     )  # fmt: skip
     assert [one.verdict for one in result.mutants] == [
         "powercut",
-        "nobody",
+        "none",
         "not known",
         "not tried",
     ]
     text = printed(print_sync_mutants, result)
     assert "1 fsync log 3 noticed not known powercut\nsave < run 9 of 40 states" in text
-    assert (
-        "Nobody misses:\n2: fsync of b in count, 3 calls dropped\nNot noticed is not needless"
-        in text
-    )
+    unnoticed = "Dropped, and no check noticed:\n2: fsync of b in count, 3 calls dropped\n"
+    assert f"{unnoticed}Not noticed is not needless" in text
     assert "sync 3, test: not known: the test does not come there" in text
     assert "sync 4: not tried: elsewhere" in text

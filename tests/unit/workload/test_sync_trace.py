@@ -45,6 +45,12 @@ def test_begins_and_ends_make_calls_with_instants():
     ]  # fmt: skip
 
 
+def test_a_trace_says_whether_it_has_writes():
+    assert not read_trace(packets("*trace 1", "*" + SITE)).writes
+    trace = read_trace(packets("*trace 1", "*writes 7", "*" + SITE))
+    assert (trace.writes, trace.beyond, len(trace.sites)) == (True, (), 1)
+
+
 def test_a_program_cannot_write_the_tracers_notes():
     forged = [f"~ {'f' * 16} site 0 {STACK} fsync x", f"~ {'f' * 16} drop 0 1"]
     trace = read_trace(packets("*trace 1", *forged))

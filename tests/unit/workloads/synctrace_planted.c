@@ -60,8 +60,8 @@ static __attribute__((noinline)) void known(const char *folder)
     check(msync(memory, 4096, MS_ASYNC) == 0, "msync");                        /* none */
     other = open("part-0042", O_CREAT | O_WRONLY | O_DSYNC, 0600);             /* 6 */
     printf("%d", (fcntl(other, F_GETFL) & O_DSYNC) != 0);
-    check(pwritev2(other, &part, 1, 0, RWF_DSYNC) == 1, "pwritev2"); /* 7 */
-    check(pwritev2(other, &part, 1, 0, 0) == 1, "pwritev2");         /* none */
+    check(pwritev2(fd, &part, 1, 0, RWF_DSYNC) == 1, "pwritev2"); /* 7 */
+    check(pwritev2(fd, &part, 1, 0, 0) == 1, "pwritev2");         /* none */
     check(fsync(other) == 0, "fsync");                               /* 8 */
     check(pthread_create(&thread, NULL, in_thread, NULL) == 0, "thread");
     pthread_join(thread, NULL); /* 9 */

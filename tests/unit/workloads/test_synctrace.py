@@ -15,6 +15,7 @@ from powercut.rig.code_names import name_places
 from powercut.workload.program.sync_trace import TRACER, CallSite, SyncTrace, read_trace
 
 SOURCE = Path(__file__).with_name("synctrace_planted.c")
+WRITES = Path(__file__).with_name("synctrace_writes.c")
 KNOWN = [
     ("fsync", "log", 1),
     ("fsync", "log", 1),
@@ -22,12 +23,29 @@ KNOWN = [
     ("fsync", ".", 1),
     ("msync", "log", 1),
     ("open(O_DSYNC)", "part-#", 1),
-    ("pwritev2(RWF_DSYNC)", "part-#", 1),
+    ("pwritev2(RWF_DSYNC)", "log", 1),
     ("fsync", "part-#", 1),
     ("fsync", "log", 1),
     ("fsync", "log", 1),
 ]
 """Call, file and how often, in the order of the program."""
+
+KNOWN_WRITES = [
+    ("open(O_DSYNC)", "wal", 1),
+    ("open(O_SYNC)", "log-#", 1),
+    ("write(O_DSYNC)", "wal", 3),
+    ("pwrite(O_DSYNC)", "wal", 2),
+    ("write(O_SYNC)", "log-#", 1),
+    ("writev(O_DSYNC)", "wal", 1),
+    ("pwritev(O_DSYNC)", "wal", 1),
+    ("pwritev2(O_DSYNC)", "wal", 1),
+    ("pwritev2(O_DSYNC)", "wal", 1),
+    ("pwrite(O_DSYNC)", "wal", 1),
+    ("write(O_SYNC)", "log-#", 1),
+    ("fallocate(O_DSYNC)", "wal", 1),
+    ("sendfile(O_DSYNC)", "wal", 1),
+]
+"""The same of the program that writes to files opened with O_SYNC and O_DSYNC."""
 
 KILLED = 137
 
@@ -36,14 +54,19 @@ KILLED = 137
 def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("planted")
     built = {}
-    for name, options in {
-        "dynamic": ["-O2", "-g", "-fomit-frame-pointer"],
-        "static": ["-O2", "-g", "-static"],
-        "stripped": ["-O2", "-s", "-static-pie"],
-        "pointers": ["-O1", "-fno-asynchronous-unwind-tables", "-fno-omit-frame-pointer"],
+    for name, (source, options) in {
+        "dynamic": (SOURCE, ["-O2", "-g", "-fomit-frame-pointer"]),
+        "static": (SOURCE, ["-O2", "-g", "-static"]),
+        "stripped": (SOURCE, ["-O2", "-s", "-static-pie"]),
+        "pointers": (
+            SOURCE,
+            ["-O1", "-fno-asynchronous-unwind-tables", "-fno-omit-frame-pointer"],
+        ),
+        "writes-dynamic": (WRITES, ["-O2", "-g"]),
+        "writes-static": (WRITES, ["-O2", "-g", "-static"]),
     }.items():
         built[name] = folder / name
-        compiler = ["cc", "-D_GNU_SOURCE", *options, "-o", built[name], SOURCE, "-lpthread"]
+        compiler = ["cc", "-D_GNU_SOURCE", *options, "-o", built[name], source, "-lpthread"]
         subprocess.run(compiler, check=True)
     return built
 
@@ -103,6 +126,57 @@ def test_one_site_is_dropped_and_no_other(programs, tmp_path, data, kind):
         assert (tmp_path / "said").read_text() == opened
 
 
+@pytest.mark.parametrize("kind", ["writes-dynamic", "writes-static"])
+def test_each_write_to_a_file_opened_to_sync_is_a_call(programs, tmp_path, data, kind):
+    """Writes before the first such open, and to other files, are none."""
+    status, found = trace(tmp_path, programs[kind], data)
+    assert (status, seen(found), found.beyond) == (7, KNOWN_WRITES, ())
+    assert found.writes
+    assert all(call.result >= 0 for call in found.calls)
+
+
+def test_a_write_that_is_dropped_has_written_and_moved_on(programs, tmp_path, data):
+    """The program itself sees no difference, and its files are the same."""
+    _, found = trace(tmp_path, programs["writes-static"], data)
+    whole = {path.name: path.read_bytes() for path in data.iterdir()}
+    for site in found.sites[2:]:
+        stack, _, path = site.key.partition(" ")
+        words = (f"drop={stack}", f"path={path}")
+        status, without = trace(tmp_path, programs["writes-static"], data, words=words)
+        assert status == 7
+        assert {path.name: path.read_bytes() for path in data.iterdir()} == whole, site.call
+        counts = [count for _, _, count in KNOWN_WRITES]
+        kept = site.call == "sendfile(O_DSYNC)"  # of which no plain one is known
+        made = [n * (kept or at != site.number) for at, n in enumerate(counts)]
+        assert [without.count(one.number) for one in without.sites] == made
+        dropped = [n - m for n, m in zip(counts, made, strict=True)]
+        assert [without.count(one.number, dropped=True) for one in without.sites] == dropped
+
+
+def test_files_that_are_opened_plainly_have_plain_writes(programs, tmp_path, data):
+    """Dropping the open drops the sync of each write to it but one, which has a flag of its own."""
+    _, found = trace(tmp_path, programs["writes-static"], data)
+    stack, _, path = found.sites[0].key.partition(" ")
+    status, without = trace(
+        tmp_path, programs["writes-static"], data, words=(f"drop={stack}", f"path={path}")
+    )
+    calls = [site.call for site in without.sites[1:] if site.file == "wal"]
+    assert (status, calls) == (7, ["pwritev2(RWF_DSYNC)"])
+
+
+def test_the_filter_of_writes_outlives_exec_and_dup(tmp_path, data):
+    """dd opens with O_DSYNC and moves the descriptor to its standard output."""
+    tool = ["dd", "if=/dev/zero", f"of={data}/x", "bs=512", "count=3", "oflag=dsync"]
+    status, found = trace(tmp_path, *tool)
+    assert (status, seen(found)) == (0, [("open(O_DSYNC)", "x", 1), ("write(O_DSYNC)", "x", 3)])
+
+
+def test_a_descriptor_that_leaves_is_beyond(programs, tmp_path, data):
+    status, found = trace(tmp_path, programs["writes-static"], data, "sends")
+    sends = "has a file opened with O_SYNC or O_DSYNC, and sends descriptors to another process"
+    assert (status, found.beyond) == (0, (f"the program {sends}",))
+
+
 def test_a_site_has_the_names_of_its_callers(programs, tmp_path, data):
     _, found = trace(tmp_path, programs["dynamic"], data)
 
@@ -132,16 +206,22 @@ def test_a_shell_script_is_followed_into_its_commands(tmp_path, data):
 @pytest.mark.parametrize("go", [tool] if (tool := shutil.which("go")) else [])
 def test_go_is_followed_by_its_frame_pointers(tmp_path, data, go):
     (tmp_path / "main.go").write_text(
-        'package main\nimport "os"\n'
+        'package main\nimport ("os"; "syscall")\n'
         "//go:noinline\nfunc save(f *os.File) { if f.Sync() != nil { panic(1) } }\n"
-        'func main() { f, _ := os.Create(os.Args[1] + "/log"); save(f); save(f)\n'
-        "c := make(chan int); go func() { save(f); c <- 1 }(); <-c }\n"
+        "//go:noinline\nfunc put(f *os.File) { n, _ := f.Write([]byte{1}); "
+        "if n != 1 { panic(1) } }\n"
+        'func main() { f, _ := os.Create(os.Args[1] + "/log"); save(f); put(f); save(f)\n'
+        "c := make(chan int); go func() { save(f); c <- 1 }(); <-c\n"
+        "flags := os.O_CREATE|os.O_WRONLY|syscall.O_DSYNC\n"
+        'w, _ := os.OpenFile(os.Args[1] + "/wal", flags, 0600)\n'
+        "put(w); go func() { put(w); put(f); c <- 1 }(); <-c }\n"
     )
     environment = dict(os.environ, GOCACHE=str(tmp_path / "cache"), GOFLAGS="-mod=mod")
     argv = [go, "build", "-o", tmp_path / "program", tmp_path / "main.go"]
     subprocess.run(argv, check=True, env=environment)
     status, found = trace(tmp_path, tmp_path / "program", data)
-    assert (status, seen(found)) == (0, [("fsync", "log", 1)] * 3)
+    written = [("open(O_DSYNC)", "wal", 1), ("write(O_DSYNC)", "wal", 1)]
+    assert (status, seen(found)) == (0, [("fsync", "log", 1)] * 3 + [*written, written[1]])
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,10 @@ from powercut.store.audit import Asker, Worth
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))
 
-MISSING, TWICE, ALL = 7, 11, 16
+MISSING, TWICE, WRITTEN, ALL = 7, 11, 13, 16
 PROGRAM = f"""#!/bin/sh
-# Appends a line an operation and syncs it; not the {MISSING}th, and the {TWICE}th two times.
+# Appends a line an operation and syncs it; not the {MISSING}th, and the {TWICE}th two times.  The
+# {WRITTEN}th has no sync: it is written to a file opened with O_DSYNC.
 say() {{ echo "$1" >&"$POWERCUT_FD"; }}
 verb=$1 log=$2/log
 case $verb in
@@ -27,8 +28,11 @@ setup) mkdir -p "$2" && : > "$log" ;;
 run) say ready
     for n in $(seq {ALL}); do
         say "? $n"
-        echo "$n" >> "$log"
-        [ "$n" = {MISSING} ] || sync "$log"
+        case $n in
+        {MISSING}) echo "$n" >> "$log" ;;
+        {WRITTEN}) echo "$n" | dd of="$log" oflag=append,dsync conv=notrunc status=none ;;
+        *) echo "$n" >> "$log"; sync "$log" ;;
+        esac
         [ "$n" != {TWICE} ] || sync "$log"
         say "+ $n"
     done
@@ -68,8 +72,14 @@ def test_the_missing_sync_and_the_superfluous_one_are_named(tmp_path):
     # The flush before it ended the first sync of the same operation.
     before = [one for one in audited.promises if one.request < idle.request]
     assert idle.request - before[-1].request == 1
-    (site,) = audited.sites
-    assert (site.call, site.path, site.calls) == ("fsync", "log", ALL)  # one less and one more
+    site, _, written = audited.sites
+    assert [(one.call, one.path, one.calls) for one in audited.sites] == [
+        ("fsync", "log", ALL - 1),  # two less and one more
+        ("open(O_DSYNC)", "log", 1),
+        ("write(O_DSYNC)", "log", 1),
+    ]
+    asked = {number for one in audited.promises for number in one.sites}
+    assert asked == {site.number, written.number}
     assert (idle.asker, idle.sites) == (Asker.CALL, (site.number,))
     assert audited.unsynced == (LsnRange(MISSING, MISSING),)
     assert audited.untraced == ()

@@ -140,11 +140,11 @@ def _counts(promises: Sequence[AuditedPromise], audit: Audit) -> list[str]:
 
 
 def _print_without_flush(console: Console, audit: Audit) -> None:
-    """Call sites to which no flush belongs."""
+    """Call sites to which no flush belongs; opening a file asks for none."""
     asked = {number for one in audit.promises for number in one.sites}
     calls: Counter[str] = Counter()
     for site in audit.sites:
-        if site.number not in asked:
+        if site.number not in asked and not site.opens:
             calls[site.what] += site.calls
     if calls:
         console.print(

@@ -14,7 +14,7 @@ from rich.text import Text
 from powercut.paths import command
 from powercut.report import words
 from powercut.report.terminal.table import STYLES
-from powercut.store.sync_mutants import Noticed, SyncMutant, SyncMutants, WithoutSync
+from powercut.store.sync_mutants import NEITHER, Noticed, SyncMutant, SyncMutants, WithoutSync
 
 _STYLE: Final = {Noticed.YES: "green", Noticed.NO: "yellow", Noticed.UNKNOWN: "dim"}
 _CALLERS_SHOWN: Final = 3
@@ -25,7 +25,7 @@ _DOUBT: Final = (
 
 
 def print_sync_mutants(console: Console, result: SyncMutants) -> None:
-    """The table: call site, who noticed, in how many states; then what nobody misses."""
+    """The table: call site, who noticed, in how many states; then what went unnoticed."""
     console.print(
         f"{' '.join(result.program)} on {result.filesystem}, all syncs: ",
         end="", markup=False, highlight=False,
@@ -44,7 +44,7 @@ def print_sync_mutants(console: Console, result: SyncMutants) -> None:
     if all(one.powercut is None for one in result.mutants):
         console.print("Nothing follows from dropping a sync of such a run; its call sites:")
     console.print(_table(result))
-    _print_missed_by_nobody(console, result)
+    _print_unnoticed(console, result)
     for one in result.mutants:
         for who, said in (("powercut", one.powercut), ("test", one.test)):
             if said is not None and said.noticed is Noticed.UNKNOWN:
@@ -69,7 +69,7 @@ def _table(result: SyncMutants) -> Table:
     table.add_column("powercut", no_wrap=True)
     if result.test:
         table.add_column("own test", no_wrap=True)
-    table.add_column("missed by", no_wrap=True)
+    table.add_column("noticed by", no_wrap=True)
     for one in result.mutants:
         row: list[str | Text] = [
             str(one.site.number),
@@ -99,12 +99,12 @@ def _powercut(said: WithoutSync | None) -> Text:
     return text
 
 
-def _print_missed_by_nobody(console: Console, result: SyncMutants) -> None:
-    missed = [one for one in result.mutants if one.verdict == "nobody"]
+def _print_unnoticed(console: Console, result: SyncMutants) -> None:
+    missed = [one for one in result.mutants if one.verdict == NEITHER]
     if not missed:
         return
     states = [one.powercut.states for one in missed if one.powercut is not None]
-    console.print("Nobody misses:", style="bold")
+    console.print("Dropped, and no check noticed:", style="bold")
     for one in missed:
         file = f" of {one.site.path}" if one.site.path else ""
         dropped = one.powercut.dropped if one.powercut is not None else 0

@@ -59,6 +59,11 @@ class CallSite:
         return f"{self.stack} {self.path}"
 
     @property
+    def opens(self) -> bool:
+        """Whether it opens a file so that each write to it is a sync; by itself it is none."""
+        return self.call.startswith("open(")
+
+    @property
     def file(self) -> str:
         """The path for a person; empty if the call has none."""
         return "" if self.path == "-" else unquote(self.path)
@@ -84,7 +89,8 @@ class SyncCall:
 class SyncTrace:
     """All calls in the order in which they began, and what the tracer does not follow.
 
-    `begin_ns` is when the tracer began, before the program did.
+    `begin_ns` is when the tracer began, before the program did.  `writes` says that writes to files
+    opened with O_SYNC or O_DSYNC are among the calls; older recordings have only the opens.
     """
 
     key: str
@@ -92,6 +98,7 @@ class SyncTrace:
     sites: tuple[CallSite, ...]
     calls: tuple[SyncCall, ...]
     beyond: tuple[str, ...]
+    writes: bool = False
 
     def count(self, site: int, *, dropped: bool = False) -> int:
         """How many calls of a site were made, or dropped."""
@@ -124,7 +131,7 @@ def trace_of(lines: Sequence[Line]) -> SyncTrace:
     calls = sorted(reader.calls, key=lambda call: call.begin_ns)
     beyond = tuple(dict.fromkeys(reader.beyond))
     sites = tuple(reader.sites)
-    return SyncTrace(begin.group(1), notes[0].at_ns, sites, tuple(calls), beyond)
+    return SyncTrace(begin.group(1), notes[0].at_ns, sites, tuple(calls), beyond, reader.writes)
 
 
 class _Reader:
@@ -133,6 +140,7 @@ class _Reader:
     def __init__(self) -> None:
         self.sites: list[CallSite] = []
         self.beyond: list[str] = []
+        self.writes = False
         self._done: list[SyncCall] = []
         self._open: dict[int, tuple[int, int]] = {}
 
@@ -157,6 +165,8 @@ class _Reader:
                 self._done.append(SyncCall(int(site), int(thread), begin_ns, at_ns, int(result)))
             case ["drop", site, thread]:
                 self._done.append(SyncCall(int(site), int(thread), at_ns, at_ns, dropped=True))
+            case ["writes", _]:
+                self.writes = True
             case ["beyond", *words]:
                 self.beyond.append("the program " + " ".join(words))
             case _:
