@@ -143,15 +143,23 @@ struct pcu_patch {
 };
 static_assert(sizeof(struct pcu_patch) == 24, "no padding");
 
-/* The archive of PCU_FLAG_TREE: an entry, its path, and its parts each with its bytes. */
+/* The archive of PCU_FLAG_TREE: an entry, its path, its extended attributes (struct pcu_xattr, name,
+ * value; those of "user." alone), and its parts each with its bytes. */
+#define PCU_SAME_FILE UINT32_MAX /* `parts` of a further name: one part follows, the first name */
 struct pcu_entry {
     uint64_t size;  /* of a file */
     uint32_t mode;  /* as in struct stat: type and permissions */
     uint32_t path;  /* bytes of the path, relative to the mount point */
-    uint32_t parts; /* of a file; of a link one, its target */
-    uint32_t reserved;
+    uint32_t parts; /* of a file; of a symbolic link one, its target */
+    uint32_t xattrs;
 };
 static_assert(sizeof(struct pcu_entry) == 24, "no padding");
+
+struct pcu_xattr {
+    uint32_t name; /* bytes of the name, and of the value */
+    uint32_t value;
+};
+static_assert(sizeof(struct pcu_xattr) == 8, "no padding");
 
 struct pcu_part {
     uint64_t offset;

@@ -2,11 +2,11 @@
  *
  * The recovered file system as an archive, for a check that runs on the host.
  *
- * An entry is a struct pcu_entry, its path, and `parts` times a struct pcu_part with its bytes;
- * nothing is padded.  What lies between the parts of a file is zero.  Entries
+ * An entry is a struct pcu_entry, its path, `xattrs` times a struct pcu_xattr with name and value,
+ * and `parts` times a struct pcu_part with its bytes; nothing is padded.  What lies between the parts of a file is zero.  Entries
  * come in the order of their names, so that two trees with the same content are the same bytes.
- * A tree that an archive does not hold exactly (devices, sockets, hard links, files that cannot be
- * read) is refused: the check then runs here.
+ * A tree that an archive does not hold exactly (devices, sockets, very many hard links, files that
+ * cannot be read) is refused: the check then runs here.
  */
 #include "init.h"
 
@@ -15,12 +15,22 @@
 #include <fts.h>
 #include <stddef.h>
 #include <string.h>
+#include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #define BLOCK 4096u
 #define BUFFER (1 << 20)
 #define DIRECT_MIN (256 << 10) /* a shorter file is read as usual, with fewer calls */
+#define NAMED_MAX 4096         /* files with several names that one archive holds */
+
+/* Files with several names, and the first name of each. */
+static struct {
+    ino_t inode;
+    char *name;
+} named[NAMED_MAX];
+static size_t named_count;
 
 static int by_name(const FTSENT **left, const FTSENT **right)
 {
@@ -170,6 +180,65 @@ static int put_link(const char *path)
     return length < 0 || put(&part, sizeof part) != 0 ? -1 : put(target, (size_t)length);
 }
 
+/* The first name of a file with several; NULL if this is it, or there are too many. */
+static const char *first_name(const struct stat *status, const char *name)
+{
+    size_t at;
+
+    for (at = 0; at < named_count; at++)
+        if (named[at].inode == status->st_ino)
+            return named[at].name;
+    errno = ENOTSUP;
+    if (named_count == NAMED_MAX || (named[named_count].name = strdup(name)) == NULL)
+        return NULL;
+    named[named_count++].inode = status->st_ino;
+    errno = 0;
+    return NULL;
+}
+
+static void forget_names(void)
+{
+    while (named_count > 0)
+        free(named[--named_count].name);
+}
+
+/* A further name of a file; its entry is there already. */
+static int put_name(const char *first, uint64_t entry)
+{
+    static const uint32_t same = PCU_SAME_FILE;
+    struct pcu_part part = {0, strlen(first)};
+
+    memcpy(area + entry + offsetof(struct pcu_entry, parts), &same, sizeof same);
+    return put(&part, sizeof part) != 0 ? -1 : put(first, part.length);
+}
+
+/* Appends the attributes that any program may set; counts them into the entry. */
+static int put_xattrs(const char *path, uint64_t entry)
+{
+    static char names[65536], value[65536]; /* XATTR_LIST_MAX, XATTR_SIZE_MAX */
+    ssize_t length = llistxattr(path, names, sizeof names), size;
+    struct pcu_xattr head;
+    uint32_t count = 0;
+    const char *name;
+
+    if (length < 0)
+        return errno == ENOTSUP ? 0 : -1; /* a file system without any */
+    for (name = names; name < names + length; name += strlen(name) + 1) {
+        if (strncmp(name, "user.", 5) != 0)
+            continue;
+        size = lgetxattr(path, name, value, sizeof value);
+        if (size < 0)
+            return -1;
+        head = (struct pcu_xattr){(uint32_t)strlen(name), (uint32_t)size};
+        if (put(&head, sizeof head) != 0 || put(name, head.name) != 0 ||
+            put(value, head.value) != 0)
+            return -1;
+        count++;
+    }
+    memcpy(area + entry + offsetof(struct pcu_entry, xattrs), &count, sizeof count);
+    return 0;
+}
+
 static int put_entry(const FTSENT *found, size_t root)
 {
     const struct stat *status = found->fts_statp;
@@ -181,15 +250,26 @@ static int put_entry(const FTSENT *found, size_t root)
         .parts = S_ISLNK(status->st_mode) ? 1 : 0,
     };
     uint64_t at = page->answer;
+    const char *first;
     int fd, result;
 
     if (put(&entry, sizeof entry) != 0 || put(path, entry.path) != 0)
         return -1;
-    if (S_ISDIR(status->st_mode))
-        return 0;
     if (S_ISLNK(status->st_mode))
         return put_link(found->fts_accpath);
-    if (!S_ISREG(status->st_mode) || status->st_nlink != 1) {
+    if (S_ISREG(status->st_mode) && status->st_nlink > 1) {
+        errno = 0;
+        first = first_name(status, path);
+        if (first != NULL)
+            return put_name(first, at);
+        if (errno != 0)
+            return -1;
+    }
+    if (put_xattrs(found->fts_accpath, at) != 0)
+        return -1;
+    if (S_ISDIR(status->st_mode))
+        return 0;
+    if (!S_ISREG(status->st_mode)) {
         errno = ENOTSUP;
         return -1;
     }
@@ -228,5 +308,6 @@ int tree_put(void)
     }
     if (walk != NULL)
         fts_close(walk);
+    forget_names();
     return result;
 }

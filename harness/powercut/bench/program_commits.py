@@ -24,6 +24,7 @@ from powercut.disk.capture import CaptureDisk
 from powercut.disk.capture_config import CaptureConfig
 from powercut.model.binding import Binding
 from powercut.model.errors import HostError
+from powercut.recover.uml.kernel import host_kernel
 from powercut.rig import commands
 from powercut.rig.program_guest import ProgramGuest
 from powercut.rig.scratch import scratch
@@ -77,7 +78,7 @@ def _commits_per_second(parameters: Parameters, base: Path, serve: Serve) -> flo
         serve(base, Path(memory)) as nbd,
         scratch() as folder,
         LineChannel(source, folder / "lines", binding) as lines,
-        ProgramGuest(nbd, plan, folder, source.theirs) as guest,
+        ProgramGuest(host_kernel(), nbd, plan, folder, source.theirs) as guest,
     ):
         guest.start(timeout_s=_TIMEOUT_S)
         guest.begin(argv)

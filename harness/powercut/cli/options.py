@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from powercut.model.errors import UsageError
-from powercut.model.versions import GUEST, HOST, SUITES
+from powercut.model.versions import GUEST, HOST, SUITES, UML_SUITES
 from powercut.paths import RESULTS
 
 if TYPE_CHECKING:
@@ -86,10 +86,11 @@ engine_option = click.option(
 )
 recovery_kernel_option = click.option(
     "--recovery-kernel",
-    type=click.Choice([HOST, *SUITES]),
+    type=click.Choice([HOST, *UML_SUITES]),
     default=HOST,
     show_default=True,
-    help="Which User-Mode Linux recovers the states: the host's, or that of a Debian suite.",
+    help="Which User-Mode Linux recovers the states: the host's (for a program with a "
+    "workload.kernel, that one), or that of a Debian suite.",
 )
 force_option = click.option("--force", is_flag=True, help="Replace the file if it is there.")
 

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import click
 
+from powercut.model.versions import HOST, UML_SUITES
+
 _OPTIONS: Final = (
     click.option(
         "--filesystem",
@@ -17,6 +19,13 @@ _OPTIONS: Final = (
         default="ext4",
         show_default=True,
         help="File system that DIR is on.",
+    ),
+    click.option(
+        "--kernel",
+        type=click.Choice([HOST, *UML_SUITES]),
+        default=HOST,
+        show_default=True,
+        help="User-Mode Linux that runs the program: the host's, or that of a Debian suite.",
     ),
     click.option("--size", default="512MiB", show_default=True, help="Size of the disk."),
     click.option(
@@ -80,6 +89,7 @@ def recording_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def taken(
         *,
         filesystem: str,
+        kernel: str,
         size: str,
         atomic_unit: str,
         disk_model: str,
@@ -96,7 +106,7 @@ def recording_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
         options = RecordOptions(
             filesystem, size, int(atomic_unit), tuple(shlex.split(mkfs)), mount, acks, seconds,
-            budget, state_timeout, deadline, disk_model=disk_model,
+            budget, state_timeout, deadline, disk_model=disk_model, kernel=kernel,
         )  # fmt: skip
         return command(options=options, **others)
 

@@ -18,6 +18,9 @@ GUEST: Final = "guest"
 SUITES: Final = ("bookworm", "bookworm-backports", "trixie", "sid")
 """Debian suites whose QEMU and kernels can be used beside the host's."""
 
+UML_SUITES: Final = ("bullseye", *SUITES)
+"""Debian suites whose User-Mode Linux can be used; bullseye's has the faults of 2021."""
+
 
 def is_path(choice: str) -> bool:
     """Whether a version was given as a path."""

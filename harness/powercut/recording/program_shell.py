@@ -28,6 +28,7 @@ from powercut.recover.plan import HostRoot, Mount, Read, RecoveryPlan
 from powercut.recover.port import ImageWrite
 from powercut.recover.uml.boot import Terminal
 from powercut.recover.uml.engine import UmlEngine
+from powercut.rig.recovery_kernel import program_kernel, recovery_kernel
 from powercut.rig.scratch import scratch
 from powercut.workload.program.workload import DIR, ProgramWorkload
 from powercut.workload.table import workload_of
@@ -58,7 +59,8 @@ def open_program_shell(recording: Recording, state: CrashState, *, commands: str
             ImageWrite(one.offset, one.length, one.data)
             for one in recording.space.image_writes(state)
         ]
-        with UmlEngine(recording.base, plan, terminal=terminal) as engine:
+        kernel = recovery_kernel(program_kernel(recording.system.parameters))
+        with UmlEngine(recording.base, plan, kernel=kernel, terminal=terminal) as engine:
             engine.start(timeout_s=_START_S)
             seen = engine.recover(writes, timeout_s=_STATE_S)
             if not seen.recovered:

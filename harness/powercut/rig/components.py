@@ -15,11 +15,11 @@ from powercut.model.errors import PowercutError
 from powercut.model.events import Notice
 from powercut.model.verdict import EvidenceLevel
 from powercut.paths import CAPTURE_PLUGIN
-from powercut.recover.uml.kernel import host_kernel
+from powercut.recover.uml.kernel import UmlKernel, host_kernel
 from powercut.rig import commands
 from powercut.rig.engine_choice import EngineChoice, choose_engine
 from powercut.rig.engines import ENGINES, RECOVERY_KERNEL
-from powercut.rig.host_files import executable_of, sha256_of
+from powercut.rig.host_files import executable_of, kernel_of, sha256_of, uml_release
 from powercut.rig.program_guest import DISK_BRIDGE
 from powercut.rig.rig import Rig
 from powercut.scenario.plan import Cell
@@ -46,13 +46,13 @@ def components_of(rig: Rig, cells: Iterable[Cell]) -> RunComponents:
             parts += [_capture_disk(), _nbdkit()]
         parts.append(_host_kernel())
         if _boots_recovery_kernel(cell.parameters):
-            parts.append(_recovery_kernel())
+            parts.append(_recovery_kernel(host_kernel()))
         by_cell[cell.name] = tuple(components.setdefault(part, len(components)) for part in parts)
     return RunComponents(components=tuple(components), cells=by_cell)
 
 
 def _on_host_files(parameters: Parameters) -> list[Component]:
-    program = executable_of(parameters)
+    program, kernel = executable_of(parameters), kernel_of(parameters)
     digest = sha256_of(program)
     return [
         Component(
@@ -62,12 +62,12 @@ def _on_host_files(parameters: Parameters) -> list[Component]:
             package=package_of(program),
             sha256=digest,
         ),
-        _in_role(_recovery_kernel(), "guest kernel"),
+        _in_role(_recovery_kernel(kernel), "guest kernel"),
         _disk_bridge(),
         _capture_disk(),
         _nbdkit(),
         _host_kernel(),
-        _recovery_kernel(),
+        _recovery_kernel(kernel),
     ]
 
 
@@ -141,12 +141,12 @@ def engine_fallback(cells: Iterable[Parameters]) -> tuple[Notice, ...]:
 
 
 @functools.cache
-def _recovery_kernel() -> Component:
-    path = host_kernel().program
+def _recovery_kernel(kernel: UmlKernel) -> Component:
+    path = kernel.program
     return Component(
         role=RECOVERY_KERNEL,
         name="User-Mode Linux",
-        version=output_of([str(path), "--version"]),
+        version=uml_release(kernel),
         package=package_of(path),
         sha256=sha256_of_file(path),
     )

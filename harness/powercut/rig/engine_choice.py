@@ -18,7 +18,7 @@ from powercut.model.versions import HOST
 from powercut.recover.uml.kernel import UmlKernel
 from powercut.recover.uml.proof import uml_proof
 from powercut.rig import commands
-from powercut.rig.recovery_kernel import recovery_kernel
+from powercut.rig.recovery_kernel import program_kernel, recovery_kernel
 from powercut.scenario.settings import Parameters
 
 
@@ -42,11 +42,13 @@ def choose_engine(
 ) -> EngineChoice:
     """The engine that `auto` means for recordings of a cell; others as they are called.
 
-    `kernel` is the User-Mode Linux for `uml`: the host's, or that of a Debian suite.
+    `kernel` is the User-Mode Linux for `uml`: the host's, which for a program means the one that
+    ran it, or that of a Debian suite.
     Raises UsageError if `name` cannot do it, HostError if it does not work here.
     """
     if commands.on_host_files(parameters):
-        return _for_host_files(name, kernel)
+        recorded = program_kernel(parameters) if kernel == HOST else kernel
+        return _for_host_files(name, recorded)
     if commands.in_root_of_its_own(parameters) is not None:
         if name not in ("auto", "guest"):
             raise UsageError(

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from powercut.model.errors import HostError
-from powercut.recover.uml.kernel import host_kernel
+from powercut.recover.uml.kernel import UmlKernel
 from powercut.rig import commands
+from powercut.rig.recovery_kernel import program_kernel, recovery_kernel
 from powercut.scenario.settings import Parameters, ProgramSettings
 from powercut.workload.port import Run
 from powercut.workload.table import workload_of
@@ -26,14 +27,19 @@ def executable_of(parameters: Parameters) -> Path:
     return Path(workload_of(parameters).writer(Run(bytes(16)))[0])
 
 
+def kernel_of(parameters: Parameters) -> UmlKernel:
+    """The User-Mode Linux that runs a cell's program.  Raises HostError if it cannot be had."""
+    return recovery_kernel(program_kernel(parameters))
+
+
 def versions_on_host_files(parameters: Parameters) -> dict[str, str]:
     """The kernel and the program, with digests.  Raises HostError if one cannot be read."""
-    program, kernel = executable_of(parameters), host_kernel().program
+    program, kernel = executable_of(parameters), kernel_of(parameters)
     host = {"host_kernel": platform.release()} if commands.on_loop_device(parameters) else {}
     return {
         **host,
         "kernel_release": uml_release(kernel),
-        "kernel_sha256": sha256_of(kernel),
+        "kernel_sha256": sha256_of(kernel.program),
         "program": str(program),
         "program_sha256": sha256_of(program),
         "command_sha256": _digest_of_command(parameters),
@@ -81,18 +87,19 @@ def _is_file(path: Path) -> bool:
 
 
 @functools.cache
-def uml_release(kernel: Path) -> str:
+def uml_release(kernel: UmlKernel) -> str:
     """What a User-Mode Linux says that it is.  Raises HostError."""
     try:
         done = subprocess.run(
-            [str(kernel), "--version"],
+            [str(kernel.program), "--version"],
+            env={"LD_LIBRARY_PATH": kernel.libraries} if kernel.libraries else {},
             capture_output=True,
             text=True,
             timeout=_TIMEOUT_S,
             check=True,
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise HostError(f"`{kernel} --version` failed: {error}") from error
+        raise HostError(f"`{kernel.program} --version` failed: {error}") from error
     return done.stdout.strip()
 
 

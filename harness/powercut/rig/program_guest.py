@@ -24,7 +24,7 @@ from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.recover.plan import RecoveryPlan
 from powercut.recover.uml.boot import OutsideDisk, UmlProcess, initramfs, unavailable
 from powercut.recover.uml.configure import plan_text
-from powercut.recover.uml.kernel import host_kernel
+from powercut.recover.uml.kernel import UmlKernel
 from powercut.recover.uml.share import Answer, Flag, Share, Step, Verb
 
 DISK_BRIDGE: Final = "qemu-storage-daemon"
@@ -43,9 +43,12 @@ _NO_FLAG: Final = Flag(0)
 class ProgramGuest(Closing):
     """One guest on the disk that `nbd` serves.  A context manager; leaving it kills the guest."""
 
-    def __init__(self, nbd: Path, plan: RecoveryPlan, folder: Path, lines: socket.socket) -> None:
+    def __init__(
+        self, kernel: UmlKernel, nbd: Path, plan: RecoveryPlan, folder: Path, lines: socket.socket
+    ) -> None:
         """`folder` is for sockets; `lines` is the end on which programs say theirs, and the guest's
         from `start` on.  Nothing is started yet."""
+        self._kernel = kernel
         self._nbd = nbd
         self._plan = plan
         self._folder = folder
@@ -62,7 +65,7 @@ class ProgramGuest(Closing):
 
     def start(self, *, timeout_s: float) -> None:
         """Boots, mounts the disk and makes the program's folder.  Raises HostError."""
-        if reasons := unavailable():
+        if reasons := unavailable(self._kernel):
             raise HostError("programs cannot be run here: " + "; ".join(reasons))
         deadline = time.monotonic() + timeout_s
         vhost = self._folder / "vhost"
@@ -75,10 +78,9 @@ class ProgramGuest(Closing):
                 pass_fds=[listener.fileno()],
             )
         self._share.prepare_boot(_NO_ORIGIN, 64)
-        kernel = host_kernel()
         self._process = UmlProcess(
-            kernel,
-            initramfs({}, kernel),
+            self._kernel,
+            initramfs({}, self._kernel),
             self._share.fd,
             memory_mib=_MEMORY_MIB,
             need=_NEED_BYTES,

@@ -9,8 +9,15 @@ from typing import Final
 from powercut.machine.guest.suites import suite_uml
 from powercut.model.versions import HOST
 from powercut.recover.uml.kernel import UmlKernel, host_kernel
+from powercut.scenario.settings import Parameters, ProgramSettings
 
 _FETCH_S: Final = 900.0
+
+
+def program_kernel(parameters: Parameters) -> str:
+    """The name of the User-Mode Linux that runs a cell's program, if there is one."""
+    program = parameters.workload
+    return program.kernel if isinstance(program, ProgramSettings) else HOST
 
 
 def recovery_kernel(name: str) -> UmlKernel:

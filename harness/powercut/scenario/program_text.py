@@ -37,6 +37,7 @@ class RecordOptions:
     state_timeout: float
     deadline: float
     disk_model: str = "none"
+    kernel: str = "host"
     dropped: Mapping[str, str] = field(default_factory=dict)
     """Call sites of syncs, each with the name of the cell that is to run without it."""
 
@@ -64,7 +65,8 @@ def _text(name: str, program: ProgramSettings, options: RecordOptions) -> str:
     budget = budget if budget.isdecimal() else json.dumps(budget)
     deadline = options.deadline + options.seconds
     said = shlex.join(program.command).replace("\n", " ")
-    syncs = "" if program.syncs == "kept" else f"  syncs: {program.syncs}\n"
+    kernel = "" if options.kernel == "host" else f"  kernel: {options.kernel}\n"
+    chosen = kernel + ("" if program.syncs == "kept" else f"  syncs: {program.syncs}\n")
     disk = f"size: {json.dumps(options.size)}, atomic_unit: {options.atomic_unit}"
     disk += f", model: {options.disk_model}"
     verb = "mutate-syncs" if options.dropped else "record"
@@ -78,7 +80,7 @@ workload:
   folder: {json.dumps(program.folder)}   # where the program starts, and its path begins
   at_most: {options.seconds:g}s
   state_timeout: {options.state_timeout:g}s
-{syncs}disk: {{{disk}}}
+{chosen}disk: {{{disk}}}
 filesystem:
   type: {options.filesystem}
   mkfs: {json.dumps(options.mkfs)}

@@ -58,6 +58,8 @@ def _refusals_elsewhere(p: Parameters, program: ProgramSettings) -> Iterator[Rea
         yield "workload.packages", "packages go with `root: debian` alone"
     if program.where == "loop":
         yield from _refusals_on_loop(p, program)
+    if program.kernel != ON_HOST and (not on_host or program.where == "loop"):
+        yield "workload.kernel", "it goes with `root: host` in User-Mode Linux: leave it out"
     if program.bring and (on_host or Path(program.command[0]).is_absolute()):
         yield "workload.bring", "it goes with a relative command and a root of its own"
     if not on_host:

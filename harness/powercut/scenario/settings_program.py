@@ -103,6 +103,10 @@ class ProgramSettings(Settings):
     alone.  The program is then the user nobody, without any capability.  Crash states are
     recovered in User-Mode Linux either way."""
 
+    kernel: Literal["host", "bullseye", "bookworm", "bookworm-backports", "trixie", "sid"] = "host"
+    """The User-Mode Linux that runs it with `root: host`, and recovers its states: the one that
+    is installed, or that of a Debian suite, which is fetched once."""
+
     packages: tuple[Package, ...] = ()
     """Debian packages that `root: debian` has besides the essential ones, with all that they depend
     on."""

@@ -28,6 +28,7 @@ from powercut.model.failure import Failure
 from powercut.model.observation import Observation
 from powercut.recover.uml.engine import UmlEngine
 from powercut.rig import commands
+from powercut.rig.host_files import kernel_of
 from powercut.rig.image_difference import changed_parts
 from powercut.rig.loop_guest import LoopGuest, StreamPair
 from powercut.rig.program_guest import ProgramGuest
@@ -105,8 +106,9 @@ class HostFilesRecording(RecordingInProgress):
 
     def _guest(self, disk: CaptureDisk, folder: Path, lines: socket.socket) -> Guest:
         plan = commands.recovery_plan(self.job.parameters, self.run.run_id, self.run.seed)
-        guest = LoopGuest if commands.on_loop_device(self.job.parameters) else ProgramGuest
-        return guest(disk.socket, plan, folder, lines)
+        if commands.on_loop_device(self.job.parameters):
+            return LoopGuest(disk.socket, plan, folder, lines)
+        return ProgramGuest(kernel_of(self.job.parameters), disk.socket, plan, folder, lines)
 
     def _source(self) -> PacketSource | StreamPair:
         return StreamPair() if commands.on_loop_device(self.job.parameters) else PacketSource()
@@ -164,7 +166,8 @@ class HostFilesRecording(RecordingInProgress):
         plan = commands.recovery_plan(self.job.parameters, self.run.run_id, self.run.seed)
         timeout_s = self.workload.recovery_s
         left = changed_parts(base, medium)
-        with UmlEngine(base, plan) as engine:
+        kernel = kernel_of(self.job.parameters)
+        with UmlEngine(base, plan, kernel=kernel) as engine:
             engine.start(timeout_s=self.deadline.at_least(GRACE_S))
             self.directory.write_untouched(engine.recover([], timeout_s=timeout_s))
             seen = engine.recover(left, timeout_s=timeout_s)

@@ -16,7 +16,10 @@ pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailabl
 # Content, names and permissions; run in the guest and on the host.
 LIST = (
     "find . -path ./lost+found -prune -o -printf '%p %y %m %l\\n' | sort; "
-    "find . -type f ! -path './lost+found/*' | sort | xargs sha256sum"
+    "find . -type f ! -path './lost+found/*' | sort | xargs sha256sum; "
+    "find . -path ./lost+found -prune -o -type f -links +1 -printf '%p %n\\n' | sort; "
+    'python3 -c \'import os; print([os.getxattr(p, k) for p in ("one", "d", "d/other") '
+    'for k in sorted(os.listxattr(p)) if k.startswith("user.")])\''
 )
 # Tails that are no block, blocks of zeroes inside of data, holes, room that was never written,
 # files on both sides of every limit in guests/uml/tree.c.
@@ -31,6 +34,10 @@ head -c 70001 /dev/zero > zeroes
 truncate -s 9000000 hole; printf x | at hole 4500001; printf y | at hole 8999999
 fallocate -l 2000000 room; printf z | at room 1048577
 mkdir -m 700 d; random 300 > d/private; chmod 400 d/private; ln -s ../one d/link
+ln tail d/other; ln tail last; ln d/private private
+python3 -c 'import os
+for path in "one", "d", "tail":
+    os.setxattr(path, "user.b", path.encode()); os.setxattr(path, "user.a", b"")'
 sync
 """
 TOOLS = {"ext4": ["mkfs.ext4", "-q", "-F"], "xfs": ["mkfs.xfs", "-q", "-f"]}

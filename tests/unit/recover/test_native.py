@@ -31,12 +31,24 @@ def link(path: str, target: bytes) -> bytes:
     return head + inside.PART.pack(0, len(target)) + target
 
 
+def same(path: str, first: bytes) -> bytes:
+    head = inside.ENTRY.pack(0, stat.S_IFREG, len(path), inside.SAME_FILE, 0) + path.encode()
+    return head + inside.PART.pack(0, len(first)) + first
+
+
+def with_attribute(path: str, name: bytes, value: bytes, *, mode: int) -> bytes:
+    head = inside.ENTRY.pack(0, stat.S_IFREG | mode, len(path), 0, 1) + path.encode()
+    return head + inside.XATTR.pack(len(name), len(value)) + name + value
+
+
 def test_an_archive_becomes_the_files_that_it_holds(tmp_path):
     archive = (
         folder("data", 0o500)
         + file("data/sparse", 9000, (4096, b"x" * 10), (8999, b"y"), mode=0o600)
         + link("data/link", b"sparse")
         + file("empty", 0)
+        + same("other", b"data/sparse")
+        + with_attribute("marked", b"user.k", b"value", mode=0o400)
     )
     inside.unpack(memoryview(archive), str(tmp_path))
     assert (tmp_path / "data/sparse").read_bytes() == (
@@ -46,6 +58,9 @@ def test_an_archive_becomes_the_files_that_it_holds(tmp_path):
     assert stat.S_IMODE((tmp_path / "data/sparse").stat().st_mode) == 0o600
     assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o500
     assert (tmp_path / "empty").read_bytes() == b""
+    assert (tmp_path / "other").samefile(tmp_path / "data/sparse")
+    assert os.getxattr(tmp_path / "marked", "user.k") == b"value"
+    assert stat.S_IMODE((tmp_path / "marked").stat().st_mode) == 0o400
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from powercut.scenario.settings import ProgramSettings
 OPTIONS = RecordOptions(
     filesystem="btrfs", size="128MiB", atomic_unit=512, mkfs=("-O", "no-holes"),
     mount="noatime,commit=5", acks=70, seconds=2.5, budget="5m", state_timeout=9, deadline=60,
+    kernel="bullseye",
 )  # fmt: skip
 WORDS = ("./my prog", 'a"b', "#c: {d}", "- e", "%f\\n")
 
@@ -28,6 +29,7 @@ def test_every_option_is_a_key_of_the_text_that_is_kept():
         ((_, cell),) = scenario.cells
         assert (cell.workload.command, cell.workload.folder) == (WORDS, "/home/me #1")
         assert (cell.workload.at_most, cell.workload.state_timeout) == (2_500_000_000, 9 * 10**9)
+        assert cell.workload.kernel == "bullseye"
         assert (cell.disk.size, cell.disk.atomic_unit) == (128 << 20, 512)
         assert cell.disk.contract().flush_latency_ns == 0
         assert cell.filesystem.type.value == "btrfs"

@@ -151,6 +151,8 @@ def test_a_program_in_a_root_of_its_own_has_a_machine():
         (ROOTED.replace("../root", "'debian:'"), "no Debian suite ''"),
         (ROOTED.replace("../root", "host, bring: .."), "workload.bring"),
         (ROOTED.replace("root:", "where: loop, root:"), "workload.where"),
+        (ROOTED.replace("root:", "kernel: sid, root:"), "workload.kernel"),
+        (ROOTED.replace("../root", "host, where: loop, kernel: sid"), "workload.kernel"),
         (ROOTED.replace("./prog", "/prog").replace("root:", "bring: .., root:"), "workload.bring"),
         *(
             (

@@ -42,7 +42,7 @@ from powercut.machine.lock import locked
 from powercut.machine.qemu.build import PROGRAM, QemuBuild, examine_qemu
 from powercut.machine.tool import run_tool
 from powercut.model.errors import HostError, UsageError
-from powercut.model.versions import SUITES
+from powercut.model.versions import SUITES, UML_SUITES
 from powercut.paths import CACHE
 
 _QEMU_PACKAGE: Final = "qemu-system-x86"
@@ -51,6 +51,7 @@ _UML: Final = "linux.uml"
 _UML_MODULES: Final = "root/usr/lib/uml/modules"
 _USELESS: Final = ("doc", "man", "locale", "lintian", "info", "bash-completion")
 _LOADER: Final = "ld-linux-x86-64.so.2"
+_OLD_LOADER: Final = "ld-2.*.so"  # what the former was a link to until glibc 2.34
 _RECIPE: Final = 1  # raise it when other folders are made from the same packages
 
 _START: Final = """\
@@ -77,8 +78,9 @@ class CachedSuite:
 
 def suite_folder(suite: str) -> Path:
     """Where a suite is kept.  Raises UsageError for a name that is none."""
-    if suite not in SUITES:
-        raise UsageError(f"{suite!r} is no Debian suite that powercut knows: {', '.join(SUITES)}")
+    if suite not in UML_SUITES:
+        known = ", ".join(UML_SUITES)
+        raise UsageError(f"{suite!r} is no Debian suite that powercut knows: {known}")
     return CACHE / "suites" / suite
 
 
@@ -156,6 +158,10 @@ def suite_uml(suite: str, *, deadline: float) -> SuiteUml:
                     _replace(Path(temporary), place)
                 _tidy(place.parent)
     root = place / "root"
+    if suite not in SUITES:
+        # Older than what is preloaded into it (guests/uml): it runs with the host's libc, which
+        # still has all that the older one had.
+        return SuiteUml(root / "usr/bin" / _UML, place / _UML_MODULES, "")
     folders = [str(folder) for folder in _library_folders(root)]
     return SuiteUml(place / _UML, place / _UML_MODULES, ":".join(folders))
 
@@ -181,7 +187,7 @@ def _uml_is_there(place: Path) -> bool:
 def cached_suites() -> tuple[CachedSuite, ...]:
     """The suites of which something is there.  Reads a few small files; needs no network."""
     suites = []
-    for suite in SUITES:
+    for suite in UML_SUITES:
         folder = suite_folder(suite)
         about = _read_about(folder / "qemu")
         size = int(about["bytes"]) if about else 0
@@ -237,7 +243,8 @@ def _unpack(debs: Sequence[Path], root: Path, *, deadline: float) -> None:
 
 def _loader(root: Path) -> Path:
     # Older suites keep libc in /lib; a link from /lib64 would point out of the folder.
-    loaders = [path for path in sorted(root.rglob(_LOADER)) if not path.is_symlink()]
+    found = [*root.rglob(_LOADER), *root.rglob(_OLD_LOADER)]
+    loaders = [path for path in sorted(found) if not path.is_symlink()]
     if not loaders:
         raise HostError(f"the packages that were fetched hold no {_LOADER}")
     return loaders[0]
