@@ -27,6 +27,6 @@ def doctor(json_file: Path | None, fresh: bool, packages: bool) -> int:
 
         click.echo(" ".join((*NEEDED, *OPTIONAL)))
         return 0
-    from powercut.doctor.host import main as examine
+    from powercut.doctor.answers import main as examine
 
     return examine(json_file, fresh=fresh)

@@ -9,25 +9,20 @@ something ask `requirement` and quote its answer when they skip.
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from powercut.machine.fuse import alone_argv
 from powercut.machine.guest.image import current_guest_image
 from powercut.machine.guest.suites import CachedSuite, cached_suites
 from powercut.machine.qemu.accelerator import accelerator_proof, qemu_version
-from powercut.model.errors import HostError, PowercutError
+from powercut.model.errors import PowercutError
 from powercut.model.machine import Accelerator
 from powercut.model.units import count
 from powercut.paths import (
@@ -40,6 +35,7 @@ from powercut.paths import (
     command,
 )
 from powercut.recover.uml.proof import uml_proof
+from powercut.rig.folder import CapturedFolder
 from powercut.sandbox.confined import REMEDY as SANDBOX_REMEDY
 from powercut.sandbox.confined import try_sandboxes
 
@@ -253,6 +249,24 @@ def _fuse(*, fresh: bool) -> Probe:
     return Probe("fuse", True, f"{device} opens, nbdfuse can have a mount namespace of its own")
 
 
+def _captured_folder(*, fresh: bool) -> Probe:
+    del fresh
+    name, limit = "captured folder", "no `powercut capture`, no disk image of other hypervisors"
+    with TemporaryDirectory(prefix="pc-doctor-") as scratch:
+        folder = Path(scratch, "folder")
+        folder.mkdir()
+        log, output = Path(scratch, "log"), Path(scratch, "output")
+        try:
+            with CapturedFolder(
+                folder, log, atomic_unit=512, seed=1, output=output, on_said=lambda _: None
+            ) as captured:
+                captured.cut()
+        except PowercutError as error:
+            why = str(error).splitlines()[-1].removeprefix("output: ")
+            return Probe(name, False, "nothing usable", f"{why}: {limit}", error.hint)
+    return Probe(name, True, "a folder was mounted over by its recorder, and cut")
+
+
 def _xfsprogs(*, fresh: bool) -> Probe:
     del fresh
     return _tool("xfsprogs", "xfsprogs", "mkfs.xfs", "-V", needed=True)
@@ -316,6 +330,7 @@ _PROBES: Final[Mapping[str, Callable[..., Probe]]] = {
     "uml": _uml,
     "libvirt": _libvirt,
     "fuse": _fuse,
+    "captured folder": _captured_folder,
     "xfsprogs": _xfsprogs,
     "e2fsprogs": _e2fsprogs,
     "btrfs-progs": _btrfs_progs,
@@ -345,39 +360,3 @@ def requirement(name: str) -> Probe:
 def can_run(probes: Iterable[Probe]) -> bool:
     """Whether everything is there that every scenario needs."""
     return all(probe.ok for probe in probes if probe.needed)
-
-
-def table(probes: Iterable[Probe]) -> Table:
-    """The answers for a terminal: what is there, what is missing and how to mend it."""
-    result = Table(show_edge=False, pad_edge=False)
-    result.add_column("")
-    result.add_column("what", no_wrap=True)
-    result.add_column("found; why not more; what to do", overflow="fold")
-    for probe in probes:
-        if probe.ok:
-            mark = Text("ok", style="green")
-        elif probe.needed:
-            mark = Text("MISSING", style="bold red")
-        else:
-            mark = Text("without", style="yellow")
-        lines = [probe.found, probe.limit, f"remedy: {probe.remedy}" if probe.remedy else ""]
-        result.add_row(mark, Text(probe.name), Text("\n".join(line for line in lines if line)))
-    return result
-
-
-def main(json_file: Path | None = None, *, fresh: bool = False) -> int:
-    """Examines this host and shows the answers.
-
-    `json_file` gets them for programs (`-`: stdout, and the table goes to stderr).
-    Returns 0 if scenarios can run here, else HostError's status.
-    """
-    to_stdout = json_file == Path("-")
-    probes = examine(fresh=fresh)
-    Console(stderr=to_stdout).print(table(probes))
-    if json_file is not None:
-        text = json.dumps([asdict(probe) for probe in probes], indent=1) + "\n"
-        if to_stdout:
-            sys.stdout.write(text)
-        else:
-            json_file.write_text(text)
-    return 0 if can_run(probes) else HostError.exit_status

@@ -59,19 +59,23 @@ class CapturedFolder(Closing):
         for part in (RECORDER, _IN_FOLDER):
             if not part.exists():
                 raise HostError(f"the captured folder is not built: no {part}", hint=REBUILD)
+        recorder = [*alone_argv(), *guarded([str(RECORDER)])]
         self.folder = folder
         self._output = output
         self._control, control = socket.socketpair()
         self._syncs, syncs = socket.socketpair()
         said, lines = os.pipe()
         own = [control.fileno(), lines, syncs.fileno()]
-        words = [str(folder), str(log), str(atomic_unit), str(seed), *map(str, own)]
-        argv = [*alone_argv(), *guarded([str(RECORDER), *words])]
+        argv = [*recorder, str(folder), str(log), str(atomic_unit), str(seed), *map(str, own)]
         self._listener = threading.Thread(target=_listen, args=(said, on_said), daemon=True)
         self._command: subprocess.Popen[bytes] | None = None
         self._cut = False
         try:
             self._recorder = spawn(argv, output, pass_fds=own)
+        except HostError:
+            self._control.close()
+            self._syncs.close()
+            raise
         finally:
             control.close()
             syncs.close()

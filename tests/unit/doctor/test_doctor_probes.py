@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from powercut.doctor import answers
 from powercut.doctor import host as doctor
-from powercut.doctor.host import NAMES, Probe, can_run, examine, requirement, table
+from powercut.doctor.answers import table
+from powercut.doctor.host import NAMES, Probe, can_run, examine, requirement
 from powercut.machine.qemu.accelerator import Proof
 from powercut.model.errors import HostError
 from powercut.model.machine import Accelerator
@@ -80,6 +82,31 @@ def test_fuse_without_a_mount_namespace(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert "user namespaces" in fuse.remedy
 
 
+@pytest.mark.parametrize(
+    ("script", "limit", "remedy"),
+    [
+        ("#!/nowhere/sh\n", "not found", "/dev/fuse"),
+        (
+            "#!/bin/sh\necho no libfuse3.so.9 >&2\nexit 127\n",
+            "no libfuse3.so.9: ",
+            "fuse",
+        ),
+        (None, "is not built", "powercut"),
+    ],
+)
+def test_a_recorder_of_folders_that_does_not_start(script, limit, remedy, monkeypatch, tmp_path):
+    recorder = tmp_path / "powercut-folder"
+    if script is not None:
+        recorder.write_text(script)
+        recorder.chmod(0o755)
+    monkeypatch.setattr("powercut.rig.folder.RECORDER", recorder)
+    probe = requirement("captured folder")
+    assert not probe.ok
+    assert not probe.needed
+    assert limit in probe.limit
+    assert remedy in probe.remedy
+
+
 def test_plugin_that_does_not_load(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     plugin = tmp_path / "plugin.so"
     plugin.write_bytes(b"no library")
@@ -144,13 +171,13 @@ def test_table_says_everything() -> None:
 def test_json_for_programs(
     proofs: dict[Accelerator, Proof], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status = doctor.main(tmp_path / "found.json")
+    status = answers.main(tmp_path / "found.json")
     found = json.loads((tmp_path / "found.json").read_text())
     assert [entry["name"] for entry in found] == list(NAMES)
     assert set(found[0]) == {field.name for field in dataclasses.fields(Probe)}
     assert status == (0 if all(e["ok"] for e in found if e["needed"]) else 3)
     assert "nbdkit" in capsys.readouterr().out
-    doctor.main(Path("-"))
+    answers.main(Path("-"))
     captured = capsys.readouterr()
     assert [entry["name"] for entry in json.loads(captured.out)] == list(NAMES)
     assert "nbdkit" in captured.err

@@ -208,11 +208,37 @@ def test_apt_that_fails_is_tried_with_new_lists_then_explained(checkout: Checkou
     assert checkout.lines("made") == []
 
 
+def test_optional_packages_are_installed_in_one_call(checkout: Checkout) -> None:
+    checkout.stub(
+        "dpkg-query",
+        'case "$*" in *user-mode-linux | *-progs | *clang) exit 1 ;; esac; echo installed',
+    )
+    assert checkout.call("test")[0] == 0
+    (line,) = installs(checkout)
+    assert line.endswith(" user-mode-linux btrfs-progs clang")
+
+
 def test_missing_optional_package_is_no_obstacle(checkout: Checkout) -> None:
-    checkout.stub("dpkg-query", 'case "$*" in *user-mode-linux) exit 1 ;; esac; printf installed')
-    status, _, err = checkout.call(APT_STATUS="100")
+    checkout.stub(
+        "dpkg-query", 'case "$*" in *user-mode-linux | *-progs) exit 1 ;; esac; printf installed'
+    )
+    fails = 'case "$*" in *" user-mode-linux"*) exit 100 ;; esac'
+    checkout.stub("apt-get", RECORDER.format(name="apt-get") + fails)
+    status, _, err = checkout.call()
     assert status == 0
     assert "no package user-mode-linux: going on without" in err
+    assert installs(checkout)[-1].endswith(" btrfs-progs")
+
+
+def test_python_packages_that_cannot_be_had_stop_it(checkout: Checkout) -> None:
+    pip = 'case "$*" in *" install "*) echo no index >&2; exit 1 ;; esac'
+    program = checkout.folder / ".venv/bin/python"
+    program.write_text(RECORDER.format(name="python") + pip)
+    status, out, err = checkout.call()
+    assert (status, out) == (3, "")
+    assert "no index" in err
+    assert "remedy: the first call needs a Python package index" in err
+    assert checkout.lines("calls")[-1] != "python -m powercut.machine.guest.image"
 
 
 def test_build_that_fails_shows_its_end_and_is_tried_again(checkout: Checkout) -> None:

@@ -89,7 +89,7 @@ class BareRoot:
         return said
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("wheel")
     source = tmp_path_factory.mktemp("source")
@@ -100,8 +100,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.fixture(scope="module", params=bare_root.DISTRIBUTIONS)
-def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator:
+@pytest.fixture(params=bare_root.DISTRIBUTIONS)
+def root(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, wheel: Path
+) -> Iterator:
+    """One with nothing in it, so that the first lines of a log are those of a new user."""
     if why := bare_root.absent():
         pytest.skip(why)
     path = tmp_path_factory.mktemp("bare") / request.param
@@ -111,9 +114,10 @@ def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     subprocess.run(["rm", "-rf", "--one-file-system", path], check=True)
 
 
-@pytest.fixture(scope="module")
-def log(root: BareRoot) -> Path:
-    path = BUILD / "bare-roots" / f"{root.name}.log"
+@pytest.fixture
+def log(root: BareRoot, request: pytest.FixtureRequest) -> Path:
+    way = "checkout" if "checkout" in request.node.name else "wheel"
+    path = BUILD / "bare-roots" / f"{root.name}-{way}.log"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("")
     return path

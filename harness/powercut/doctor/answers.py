@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The doctor's answers for people and for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from powercut.doctor.host import Probe, can_run, examine
+from powercut.model.errors import HostError
+
+
+def table(probes: Iterable[Probe]) -> Table:
+    """The answers for a terminal: what is there, what is missing and how to mend it."""
+    result = Table(show_edge=False, pad_edge=False)
+    result.add_column("")
+    result.add_column("what", no_wrap=True)
+    result.add_column("found; why not more; what to do", overflow="fold")
+    for probe in probes:
+        if probe.ok:
+            mark = Text("ok", style="green")
+        elif probe.needed:
+            mark = Text("MISSING", style="bold red")
+        else:
+            mark = Text("without", style="yellow")
+        lines = [probe.found, probe.limit, f"remedy: {probe.remedy}" if probe.remedy else ""]
+        result.add_row(mark, Text(probe.name), Text("\n".join(line for line in lines if line)))
+    return result
+
+
+def main(json_file: Path | None = None, *, fresh: bool = False) -> int:
+    """Examines this host and shows the answers.
+
+    `json_file` gets them for programs (`-`: stdout, and the table goes to stderr).
+    Returns 0 if scenarios can run here, else HostError's status.
+    """
+    to_stdout = json_file == Path("-")
+    probes = examine(fresh=fresh)
+    Console(stderr=to_stdout).print(table(probes))
+    if json_file is not None:
+        text = json.dumps([asdict(probe) for probe in probes], indent=1) + "\n"
+        if to_stdout:
+            sys.stdout.write(text)
+        else:
+            json_file.write_text(text)
+    return 0 if can_run(probes) else HostError.exit_status
