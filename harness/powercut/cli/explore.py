@@ -39,6 +39,7 @@ POLICIES = (
     "reorder",
     "random-subsets",
 )
+GROUPED = "representatives"
 INSTANTS = ("flush", "fua", "ack", "completion", "submission")
 
 
@@ -55,8 +56,9 @@ INSTANTS = ("flush", "fua", "ack", "completion", "submission")
     "--policy",
     "policies",
     multiple=True,
-    type=click.Choice(POLICIES),
-    help="State-selection policy; may be repeated. By default all of them.",
+    type=click.Choice([*POLICIES, GROUPED]),
+    help="State-selection policy; may be repeated. By default all but `representatives`, which "
+    "takes one state of each group of like ones first.",
 )
 @click.option(
     "--at",

@@ -96,6 +96,16 @@ def _end_ns(space: StateSpace) -> int:
 
 
 @dataclass(frozen=True)
+class GroupCoverage:
+    """Of `all` groups of like states (powercut.crash.representatives) `seen` had a state drawn;
+    they are those of `stages` stages."""
+
+    seen: int
+    all: int
+    stages: int
+
+
+@dataclass(frozen=True)
 class Coverage:
     """What was drawn, and out of how much.
 
@@ -103,6 +113,7 @@ class Coverage:
     instants looked at (states legal at several instants count at each);
     `instants_all` is how many instants there are at which the legal states differ.
     `exhausted` says that every policy that ends came to its end at every instant.
+    `groups` is for a selection by groups.
     """
 
     model: Model
@@ -113,6 +124,7 @@ class Coverage:
     duplicates: int
     by_policy: dict[str, int]
     exhausted: bool
+    groups: GroupCoverage | None = None
 
     @property
     def text(self) -> str:
@@ -193,19 +205,26 @@ class Exploration:
         self, instant: int, names: Sequence[str], done: int, share: int
     ) -> Iterator[CrashState]:
         """What is new among the states that each policy draws from number `done` to `share`."""
-        required = self.space.required(instant)
-        asked = (required.first, required.last) if required else (0, 0)
         for state in self._draw(instant, names, done, share):
-            key = (self._prints.of(state), *asked)
-            if key in self._seen:
-                self._duplicates += 1
-                continue
-            if self.limit is not None and len(self._seen) >= self.limit:
-                self._full = True
+            if self._take(state):
+                yield state
+            elif self._full:
                 return
-            self._seen.add(key)
-            self._drawn[state.policy] += 1
-            yield state
+
+    def _take(self, state: CrashState) -> bool:
+        """Counts it, if it is a new one and the limit is not reached."""
+        required = self.space.required(state.instant)
+        asked = (required.first, required.last) if required else (0, 0)
+        key = (self._prints.of(state), *asked)
+        if key in self._seen:
+            self._duplicates += 1
+            return False
+        if self.limit is not None and len(self._seen) >= self.limit:
+            self._full = True
+            return False
+        self._seen.add(key)
+        self._drawn[state.policy] += 1
+        return True
 
     def _draw(
         self,

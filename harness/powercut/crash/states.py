@@ -256,6 +256,10 @@ class StateSpace:
         requests = self.timeline.requests
         return np.asarray(requests.submitted_ns[requests.kind == RequestKind.FLUSH])
 
+    def legal(self, state: CrashState) -> CrashState:
+        """`state`, with what has to be added for the contract to permit it: nothing, of a disk."""
+        return state
+
     # --- how many -----------------------------------------------------------------
 
     def legal_log2(self, instant: int, model: Model = Model.EXACT) -> float:

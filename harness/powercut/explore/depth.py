@@ -26,7 +26,8 @@ from typing import Final
 
 import numpy as np
 
-from powercut.crash.explore import Exploration, InstantKind, events, sample
+from powercut.crash.explore import InstantKind, events, sample
+from powercut.crash.selection import Selection
 from powercut.crash.states import Again, CrashState, Model, StateSpace
 from powercut.explore.recovery_timeline import instant_after
 from powercut.explore.state_images import StateImages
@@ -111,13 +112,9 @@ def states_of(
     few = max(1, (limit - made) // PER_INSTANT)
     number = random.Random(f"{seed}/instants").getrandbits(32)
     chosen = sample(instants, few, number)
-    exploration = Exploration(
-        space,
-        np.random.default_rng(number).permutation(chosen),
-        policies,
-        model=model,
-        seed=number,
-        limit=limit - made,
+    selection = Selection(tuple(policies), model, number, limit=limit - made)
+    exploration = selection.of(
+        space, np.random.default_rng(number).permutation(chosen), blocks=False
     )
     for state in exploration:
         yield _second(space, images, recovered, state, ended)

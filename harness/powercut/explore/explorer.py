@@ -21,15 +21,16 @@ from itertools import islice
 from typing import Final
 
 from powercut import __version__
-from powercut.crash.explore import Exploration, InstantKind, events, in_blocks
+from powercut.crash.explore import Exploration, InstantKind, events
+from powercut.crash.selection import Selection
 from powercut.crash.states import CrashState, Model
-from powercut.crash.survey import Survey
 from powercut.explore.after import what_can_go_on
 from powercut.explore.clock import BATCH_MAX, Clock, confirmation_s
 from powercut.explore.confirmation import confirmation
 from powercut.explore.exposure_agreement import contradictions
 from powercut.explore.file_maps import map_losses
 from powercut.explore.findings import NO_STATE, FindingCollector, torn_within
+from powercut.explore.place_names import names_of
 from powercut.explore.pool import OneWorker, WorkerPool
 from powercut.explore.raw import RawExploration, RawOptions
 from powercut.explore.request import (
@@ -127,18 +128,15 @@ class _Run:
         self.clock = Clock(wanted.budget, self.first_share, wanted.jobs, begun=begun)
         self._told = 0.0
         space = recorded.space
-        drawing = Survey if wanted.survey else Exploration
-        self.exploration: Exploration | RawExploration = drawing(
-            space,
-            events(space, wanted.at)
-            if wanted.survey
-            else in_blocks(events(space, wanted.at), wanted.seed),
+        self.exploration: Exploration | RawExploration = Selection(
             wanted.policies,
-            model=wanted.model,
-            seed=wanted.seed,
-            per_policy=wanted.per_policy,
-            limit=self.first_share.states,
-        )
+            wanted.model,
+            wanted.seed,
+            wanted.per_policy,
+            self.first_share.states,
+            wanted.survey,
+            names_of(recorded),
+        ).of(space, events(space, wanted.at))
 
     @property
     def _in_bulk(self) -> bool:

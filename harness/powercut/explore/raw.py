@@ -24,10 +24,11 @@ import numpy as np
 import numpy.typing as npt
 
 from powercut.checkers.wal import check_log
-from powercut.crash.explore import Coverage, Exploration, InstantKind, events
+from powercut.crash.explore import Coverage, GroupCoverage, InstantKind, events
 from powercut.crash.legality import why_illegal
+from powercut.crash.selection import Selection
+from powercut.crash.shapes import POLICY
 from powercut.crash.states import CrashState, Model
-from powercut.crash.survey import Survey
 from powercut.explore.findings import FindingCollector
 from powercut.explore.raw_policies import PIECES_MAX, RawPolicies, no_states
 from powercut.explore.state_images import StateImages
@@ -85,6 +86,7 @@ class RawExploration:
         self._rounds = 0
         self._instants = 0  # of states drawn one by one
         self._all_acks = False
+        self._groups: GroupCoverage | None = None
         self._sample = random.Random(f"{options.seed}/compare")
 
     @property
@@ -126,7 +128,7 @@ class RawExploration:
         return min(self.options.per_policy, max(fair, 16, 4 * done))
 
     def _one_by_one(self, policies: tuple[str, ...]) -> bool:
-        if self.options.survey:
+        if self.options.survey or POLICY in policies:
             return True
         ordered = self.space.timeline.contract.ordered
         return ordered or self.options.model is not Model.EXACT or not policies
@@ -269,16 +271,9 @@ class RawExploration:
     def _run_singly(self, policies: tuple[str, ...], more: Callable[[], bool]) -> None:
         options = self.options
         left = None if options.limit is None else options.limit - self.checked
-        drawing = Survey if options.survey else Exploration
-        drawn = drawing(
-            self.space,
-            self.instants,
-            policies,
-            model=options.model,
-            seed=options.seed,
-            per_policy=options.per_policy,
-            limit=left,
-        )
+        drawn = Selection(
+            policies, options.model, options.seed, options.per_policy, left, options.survey
+        ).of(self.space, self.instants, blocks=False)
         for state in drawn:
             self._judge_one(state)
             if not more():
@@ -286,6 +281,7 @@ class RawExploration:
                 break
         coverage = drawn.coverage()
         self._all_acks = drawn.saw_all_acks
+        self._groups = coverage.groups
         self._duplicates += coverage.duplicates
         self._open = not coverage.exhausted
         if not self._legal:
@@ -334,6 +330,7 @@ class RawExploration:
             duplicates=self._duplicates,
             by_policy=dict(self._drawn),
             exhausted=self._rounds > 0 and not (self._some_left or self._policies.some_left),
+            groups=self._groups,
         )
 
 

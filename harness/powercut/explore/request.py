@@ -12,6 +12,7 @@ from typing import Final
 
 from powercut.crash.explore import InstantKind
 from powercut.crash.policies import POLICIES
+from powercut.crash.selection import check_policies
 from powercut.crash.states import CrashState, Model
 from powercut.model.errors import UsageError
 from powercut.model.versions import HOST
@@ -129,11 +130,7 @@ class ExploreRequest:
     atomic_unit: int | None = None
 
     def __post_init__(self) -> None:
-        for name in self.policies:
-            if name not in POLICIES:
-                raise UsageError(
-                    f"there is no policy {name!r}", hint="choose from " + ", ".join(POLICIES)
-                )
+        check_policies(self.policies)
         if self.engine not in ENGINES:
             raise UsageError(
                 f"there is no engine {self.engine!r}", hint="choose from " + ", ".join(ENGINES)

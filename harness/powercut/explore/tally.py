@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from powercut.crash.explore import Coverage
+from powercut.crash.explore import Coverage, GroupCoverage
 from powercut.explore.work import Answers, Recoveries
 from powercut.model.log2 import log2_sum
-from powercut.store.exploration import ExploreCoverage
+from powercut.store.exploration import ExploreCoverage, StateGroups
 
 
 class Tally:
@@ -74,8 +74,13 @@ class Tally:
             recovery_depth=self.recoveries.deepest,
             recovery_log2=round(log2_sum(self.recoveries.legal_log2), 2),
             exhausted=drawn.exhausted,
+            groups=None if drawn.groups is None else _groups(drawn.groups),
             not_looked_at="; ".join(_not_looked_at(drawn, not_recorded)) or "nothing",
         )
+
+
+def _groups(groups: GroupCoverage) -> StateGroups:
+    return StateGroups(seen=groups.seen, groups=groups.all, stages=groups.stages)
 
 
 def _not_looked_at(drawn: Coverage, not_recorded: str) -> Iterator[str]:

@@ -77,6 +77,23 @@ class ExplorationFinding(Record):
     """The first state of each distinct finding, up to a limit."""
 
 
+class StateGroups(Record):
+    """Groups of like states: at one stage of the work, with the same kinds of writes missing.
+
+    Grouping assumes that one state of a group loses something if another one does.  Nothing makes
+    that so; no verdict rests on it.
+    """
+
+    seen: int
+    """Groups of which a state was drawn."""
+
+    groups: int
+    """All groups of the recording, at the instants asked for."""
+
+    stages: int
+    """Stages of the work to which they belong."""
+
+
 class ExploreCoverage(Record):
     """What was looked at, and out of how much."""
 
@@ -145,6 +162,9 @@ class ExploreCoverage(Record):
 
     exhausted: bool
     """Whether every policy that ends came to its end at every instant asked for."""
+
+    groups: StateGroups | None = None
+    """Groups of like states, if states were selected by them (policy `representatives`)."""
 
     not_looked_at: str
     """What was left out, in words."""

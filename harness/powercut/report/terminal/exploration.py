@@ -20,7 +20,7 @@ from powercut.report import words
 from powercut.report.program_cut import FindingStory
 from powercut.report.terminal.program import print_sentences
 from powercut.report.terminal.table import STYLES
-from powercut.store.exploration import ExplorationFinding, ExploreResult
+from powercut.store.exploration import ExplorationFinding, ExploreResult, StateGroups
 
 _ROWS_MAX = 20
 _BAR = 40
@@ -96,6 +96,8 @@ def coverage_lines(result: ExploreResult, unit: words.Unit = words.RECORDS) -> l
         f"{result.seconds:.1f} s, {rate}, seed {result.seed}",
         f"     by: {policies or 'none'}",
     ]
+    if coverage.groups is not None:
+        lines.append(f" groups: {group_text(coverage.groups)}")
     if coverage.pruned:
         lines.append(
             f"decided: {words.count(coverage.pruned, 'state')} by an earlier one that has the "
@@ -112,6 +114,15 @@ def coverage_lines(result: ExploreResult, unit: words.Unit = words.RECORDS) -> l
         lines.append(f"the disk has to promise: {words.promise(result.atomic_unit)}")
     lines.append(f"left out: {coverage.not_looked_at}")
     return lines
+
+
+def group_text(seen: StateGroups) -> str:
+    """How many groups of like states were seen, and what grouping assumes."""
+    return (
+        f"{seen.seen:,} of {seen.groups:,} seen, at {words.count(seen.stages, 'stage')} of the "
+        "work; grouping assumes that states lose alike if they were cut at one stage and lack the "
+        "same kinds of writes"
+    )
 
 
 def _life_after(result: ExploreResult, unit: words.Unit) -> list[str]:

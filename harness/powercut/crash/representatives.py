@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The policy `representatives`: one crash state of each group of like ones first, then more.
+
+A group is a stage of the recording's work (powercut.crash.stages) and a shape of the state
+(powercut.crash.shapes): the same work was being done, and the same kinds of writes are missing.
+
+1. Groups come in rounds.  A round goes on until each kind has been missing while each other kind
+   was there, missing just after an ack, and torn: the next group is always the one that shows most
+   of what the round has not shown.  So a few states show what depends on two kinds, as most bugs
+   do; later rounds show it at other stages, rare ones and common ones in turn.
+2. When each group has had its first state, each gets a second one, at another instant of its stage
+   or of other writes of the same kinds, and so on.
+
+A group may turn out to have no state at any of the instants at which it was looked for: then it is
+none.  A state that was drawn already, in another group, is not drawn again, and stands for both.
+
+Grouping assumes that one state of a group loses something if another one does.  Nothing makes that
+so: coverage counts groups, and no verdict rests on it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from powercut.crash.explore import Coverage, Exploration, GroupCoverage
+from powercut.crash.kinds import Kind, Names, kinds_of
+from powercut.crash.legality import why_illegal
+from powercut.crash.shapes import POLICY, Form, Pair, Shape, ShapeMaker, shapes_of
+from powercut.crash.stages import Stage, stages_of
+from powercut.crash.states import CrashState, Model
+from powercut.crash.survey import spread
+
+_TRIES: Final = 4
+"""Instants of a stage at which a state of a shape is looked for."""
+
+_NEIGHBOURS: Final = 32
+"""States are drawn in batches of up to so many, the first ones smaller, each in order of time:
+neighbours differ in little, which is what an engine has to be sent."""
+
+_FORMS: Final = {form: rank for rank, form in enumerate(Form)}
+
+
+@dataclass(frozen=True)
+class Group:
+    """States that are alike."""
+
+    stage: Stage
+    shape: Shape
+
+
+@dataclass
+class Representatives(Exploration):
+    """An iterator over distinct states, as `Exploration`; see the module for the order.
+
+    `per_policy` bounds the states of each group.  Of `policies`, those besides this one are swept
+    as `Exploration` does when all groups have their states.  `names` says what a file system
+    calls the place of a write.
+    """
+
+    names: Names | None = None
+    _seen_groups: int = field(default=0, init=False)
+    _void_groups: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self.policies = tuple(name for name in self.policies if name != POLICY)
+        super().__post_init__()
+
+    def __iter__(self) -> Iterator[CrashState]:
+        """The states, in the order of the module."""
+        if self.model is Model.EXACT:
+            for _, state in self.labelled():
+                yield state
+        if not self._full:
+            yield from super().__iter__()
+
+    def labelled(self) -> Iterator[tuple[Group, CrashState]]:
+        """The states of groups, each with its group."""
+        order: list[Group] = []
+        for group, state in self._drawn_at(self._in_rounds(), 0):
+            if state is None:
+                self._void_groups += 1
+                continue
+            self._seen_groups += 1
+            order.append(group)
+            if self._is_new(state):
+                yield group, state
+            if self._full:
+                return
+        for nth in range(1, self.per_policy):
+            some = False
+            for group, state in self._drawn_at(iter(order), nth):
+                if state is not None and self._is_new(state):
+                    some = True
+                    yield group, state
+                if self._full:
+                    return
+            if not some:
+                return
+
+    def coverage(self) -> Coverage:
+        """So far."""
+        drawn = super().coverage()
+        if self.model is not Model.EXACT:
+            return drawn
+        groups = GroupCoverage(
+            self._seen_groups, len(self._groups) - self._void_groups, len(self._stages)
+        )
+        return replace(drawn, groups=groups)
+
+    # --- groups -----------------------------------------------------------------------------
+
+    @cached_property
+    def _kinds(self) -> list[Kind]:
+        return kinds_of(self.space, self.names)
+
+    @cached_property
+    def _stages(self) -> tuple[Stage, ...]:
+        return stages_of(self.space, self.instants, self._kinds)[0]
+
+    @cached_property
+    def _maker(self) -> ShapeMaker:
+        return ShapeMaker(self.space, self._kinds)
+
+    @cached_property
+    def _groups(self) -> list[Group]:
+        units: dict[Kind, int] = {}
+        for write in np.flatnonzero(self.space.sets.is_write).tolist():
+            kind = self._kinds[write]
+            units[kind] = max(units.get(kind, 1), self.space.touched_units(write))
+        races = self.space.any_races
+        return [
+            Group(stage, shape)
+            for stage in self._stages
+            for shape in shapes_of(stage, units, races=races)
+        ]
+
+    def _in_rounds(self) -> Iterator[Group]:
+        """All groups, in the order of step 1."""
+        left = {
+            number: (group, group.shape.pairs(group.stage))
+            for number, group in enumerate(self._groups)
+        }
+        rare = True
+        while left:
+            chosen = list(_round(left, rare=rare))
+            for number in chosen:
+                yield left.pop(number)[0]
+            rare = not rare
+            if not chosen:
+                for number in sorted(left, key=lambda one: _preference(left[one][0], rare=rare)):
+                    yield left[number][0]
+                return
+
+    # --- states -----------------------------------------------------------------------------
+
+    def _drawn_at(
+        self, groups: Iterator[Group], nth: int
+    ) -> Iterator[tuple[Group, CrashState | None]]:
+        """State number `nth` of each group, batch by batch in order of time."""
+        batch: list[tuple[Group, CrashState | None]] = []
+        size = 1 if not nth else _NEIGHBOURS
+        for group in groups:
+            batch.append((group, self._member(group, nth)))
+            if len(batch) >= min(size, _NEIGHBOURS):
+                yield from sorted(batch, key=_instant)
+                batch, size = [], 2 * size
+        yield from sorted(batch, key=_instant)
+
+    def _member(self, group: Group, nth: int) -> CrashState | None:
+        instants = self._order_of(group.stage)
+        for turn in range(min(_TRIES, len(instants))):
+            at = nth * _TRIES + turn if nth else turn
+            instant = int(instants[at % len(instants)])
+            draw = random.Random(f"{self.seed}/{POLICY}/{group.stage.number}/{instant}/{nth}")
+            state = self._maker.make(group.shape, instant, draw, nth if nth >= len(instants) else 0)
+            if state is None:
+                continue
+            state = self.space.legal(state)
+            if not self.space.timeline.contract.ordered or not why_illegal(self.space, state):
+                return state
+        return None
+
+    def _order_of(self, stage: Stage) -> np.ndarray:
+        if stage.number not in self._orders:
+            self._orders[stage.number] = spread(stage.instants, self.seed + stage.number)
+        return self._orders[stage.number]
+
+    @cached_property
+    def _orders(self) -> dict[int, np.ndarray]:
+        return {}
+
+    def _is_new(self, state: CrashState) -> bool:
+        """Whether it was not drawn before; counts it, unless the limit is reached."""
+        if state.instant not in self._looked_at:
+            self._looked_at[state.instant] = self._legal(state.instant)
+        return self._take(state)
+
+
+def _instant(drawn: tuple[Group, CrashState | None]) -> int:
+    return -1 if drawn[1] is None else drawn[1].instant
+
+
+def _preference(group: Group, *, rare: bool) -> tuple[int, int, int]:
+    """Of groups that show as much the smallest comes first."""
+    count = len(group.stage.instants)
+    return (_FORMS[group.shape.form], count if rare else -count, group.stage.number)
+
+
+def _round(left: dict[int, tuple[Group, frozenset[Pair]]], *, rare: bool) -> Iterator[int]:
+    """Numbers of groups that show every pair at least once: greedily, the most new ones first.
+
+    What a group adds only shrinks while others are taken, so it is counted again only when it comes
+    to the top (lazy greedy).
+    """
+    shown: set[Pair] = set()
+    heap = [
+        (-len(pairs), _preference(group, rare=rare), number)
+        for number, (group, pairs) in left.items()
+        if pairs
+    ]
+    heapq.heapify(heap)
+    while heap:
+        promised, preference, number = heapq.heappop(heap)
+        adds = len(left[number][1] - shown)
+        if not adds:
+            continue
+        if adds < -promised:
+            heapq.heappush(heap, (-adds, preference, number))
+            continue
+        shown |= left[number][1]
+        yield number

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Groups of like crash states, on logs whose groups are counted by hand."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import numpy as np
+
+from powercut.crash.explore import GroupCoverage, InstantKind, events
+from powercut.crash.handmade import Handmade
+from powercut.crash.kinds import kinds_of
+from powercut.crash.representatives import Representatives
+from powercut.crash.states import StateSpace
+from powercut.model.operations import OperationHistory
+
+PAGE = 4096
+
+
+def numbers(values):
+    return np.array(values, dtype=np.int64)
+
+
+def commits(count, checkpoint=0):
+    """A log of one page a commit, synced; every `checkpoint` commits a page is written in place
+    and acknowledged without a sync.
+    """
+    made, now, acks = Handmade(1 << 24), 0, []
+    for number in range(1, count + 1):
+        made.write((100 + number) * PAGE, b"L" * PAGE, at=now + 1, done=now + 2)
+        made.flush(at=now + 3, done=now + 4)
+        if checkpoint and number % checkpoint == 0:
+            made.write(0, b"C" * PAGE, at=now + 5, done=now + 6)
+        acks.append(now + 7)
+        now += 10
+    tried = numbers(range(1, count + 1))
+    history = OperationHistory(tried, numbers([0] * count), tried, numbers(acks))
+    return StateSpace(made.timeline(), history)
+
+
+def drawn(space, **bounds):
+    return Representatives(space, events(space, list(InstantKind)), (), **bounds)
+
+
+def test_commits_that_are_alike_have_the_same_groups_however_many_they_are():
+    """A commit has five stages.  At three of them a write of eight units is outstanding: nothing,
+    all of it, its first, middle or last units.  The other two have one state.  The first commit is
+    of its own kind, since it continues nothing.
+    """
+    for count in (16, 500):
+        exploration = drawn(commits(count), per_policy=1)
+        states = list(exploration)
+        groups = exploration.coverage().groups
+        assert groups == GroupCoverage(seen=2 * (3 * 5 + 2), all=34, stages=10)
+        assert len(states) <= groups.all
+
+
+def lacks_the_checkpoint(space, kinds, group, state):
+    missing = set(space.volatile(state.instant).tolist()) - set(state.survivors)
+    return group.stage.after_ack and any("place 1" in kinds[write].name for write in missing)
+
+
+def test_a_rare_write_that_is_not_synced_is_missing_in_the_first_states():
+    space = commits(1000, checkpoint=250)
+    kinds = kinds_of(space)
+    for seed in range(5):
+        first = list(islice(drawn(space, seed=seed).labelled(), 8))
+        assert any(lacks_the_checkpoint(space, kinds, *one) for one in first)
+
+
+def test_coverage_counts_groups_only_where_states_were_selected_by_them():
+    exploration = drawn(commits(16), limit=3)
+    list(exploration)
+    groups = exploration.coverage().groups
+    assert isinstance(groups, GroupCoverage)
+    assert 3 <= groups.seen < groups.all
