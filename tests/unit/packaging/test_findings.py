@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each page of docs/findings has its parts, and the lines that show its finding can be typed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from powercut.cli.main import cli
+from powercut.cli.scenarios import chosen_scenarios
+from powercut.model.errors import UsageError
+from powercut.paths import ROOT
+from powercut.scenario.load import expand
+
+FOLDER = ROOT / "docs" / "findings"
+PAGES = sorted(path for path in FOLDER.glob("*.md") if path.name != "README.md")
+PARTS = [
+    "What.",
+    "Lost.",
+    "Versions.",
+    "How found.",
+    "See it yourself",
+    "The promise.",
+    "The line.",
+    "Remedy.",
+    "Known?",
+    "A report would say",
+]
+SHOWING = ("How found.", "See it yourself")
+"""The parts whose lines a reader types."""
+
+OURS = ("workloads/", "tests/", "scenarios/", "docs/")
+
+
+def parts_of(text: str) -> dict[str, str]:
+    """What stands below each part's bold word, up to the next one."""
+    marks = {name: text.find(f"**{name}") for name in PARTS}
+    begins = sorted(at for at in marks.values() if at >= 0)
+    ends = dict(zip(begins, [*begins[1:], len(text)], strict=True))
+    return {name: text[at : ends[at]] for name, at in marks.items() if at >= 0}
+
+
+def lines_of(part: str) -> list[str]:
+    """The lines of a part that are to be typed, continued ones as one."""
+    whole = part.replace("\\\n", " ")
+    indented = re.findall(r"^    (?:\$ )?(\S.*)$", whole, re.MULTILINE)
+    return indented + re.findall(r"`(\./powercut [^`]+)`", whole)
+
+
+def commands_of(page: Path) -> list[list[str]]:
+    """The words of each line of powercut's, without what a shell would take."""
+    parts = parts_of(page.read_text())
+    lines = [line for name in SHOWING for line in lines_of(parts[name])]
+    typed = [line for line in lines if re.match(r"(\./)?powercut ", line)]
+    return [shlex.split(line, comments=True)[1:] for line in typed]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_has_every_part(page):
+    parts = parts_of(page.read_text())
+    assert [name for name in PARTS if name not in parts] == []
+    short = [name for name, text in parts.items() if len(text) < len(name) + 8]
+    assert short == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_is_listed(page):
+    assert f"]({page.name})" in (FOLDER / "README.md").read_text()
+    assert f"- findings/{page.name}\n" in (ROOT / "mkdocs.yml").read_text()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_lines_of_a_page_can_be_typed(page):
+    """Commands, options, scenarios, cells and files are there."""
+    commands = commands_of(page)
+    assert commands, "no line of powercut's shows it"
+    for name, *words in commands:
+        check(name, words)
+
+
+def check(name: str, words: list[str]) -> None:
+    with click.Context(cli, info_name="powercut") as context:
+        command = cli.get_command(context, name)
+        assert command is not None, name
+        with click.Context(command, info_name=name, parent=context) as inner:
+            inner.ignore_unknown_options = command.context_settings.get(
+                "ignore_unknown_options", False
+            )
+            options, rest, _ = command.make_parser(inner).parse_args(list(words))
+    for word in words:
+        assert not word.startswith(OURS) or (ROOT / word).exists(), word
+    if name == "run":
+        scenarios = options.get("scenarios") or tuple(rest)
+        made = chosen_scenarios(
+            [str(ROOT / w) if w.endswith(".yaml") else w for w in scenarios], ()
+        )
+        for scenario in made:
+            expand(scenario, seed=1, only=tuple(options.get("only") or ()))
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["nothing-like-it", "run no-such-scenario", "run first-light --no-such-option",
+     "run first-light --only no-such-cell", "test tests/no_such_test.py"],
+)  # fmt: skip
+def test_a_line_that_cannot_be_typed_is_noticed(line):
+    name, *words = line.split()
+    with pytest.raises((AssertionError, click.ClickException, UsageError)):
+        check(name, words)
+
+
+def test_the_lines_and_parts_are_found(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "**What.** It loses.\n\n"
+        "**How found.** So:\n\n    $ powercut audit \\\n        x  # at once\n\n"
+        "**See it yourself.** `./powercut run first-light`\n"
+    )
+    assert list(parts_of(page.read_text())) == ["What.", "How found.", "See it yourself"]
+    assert commands_of(page) == [["audit", "x"], ["run", "first-light"]]
