@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -86,11 +87,11 @@ engine_option = click.option(
 )
 recovery_kernel_option = click.option(
     "--recovery-kernel",
-    type=click.Choice([HOST, *UML_SUITES]),
+    metavar="VERSION",
     default=HOST,
     show_default=True,
     help="Which User-Mode Linux recovers the states: the host's (for a program with a "
-    "workload.kernel, that one), or that of a Debian suite.",
+    f"workload.kernel, that one), that of a Debian suite ({', '.join(UML_SUITES)}), or a path.",
 )
 force_option = click.option("--force", is_flag=True, help="Replace the file if it is there.")
 
@@ -103,6 +104,19 @@ def json_option(what: str) -> Callable[[Command], Command]:
 def version_options(command: Command) -> Command:
     """Decorator for the commands that take versions; the arguments are `qemus` and `kernels`."""
     suites = ", ".join(SUITES)
+
+    @functools.wraps(command)
+    def with_modules(
+        *words: object, kernels: Sequence[str], modules: Path | None, **named: object
+    ) -> object:
+        return command(*words, kernels=built(kernels, modules), **named)
+
+    result: Callable[..., Any] = click.option(
+        "--modules",
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        help="Where `make modules_install INSTALL_MOD_PATH=DIR` has put the modules of the "
+        "bzImage or vmlinux that --kernel names.",
+    )(with_modules)
     for name, argument, usual, what in (
         ("--kernel", "kernels", GUEST, "guest kernel"),
         ("--qemu", "qemus", HOST, "QEMU"),
@@ -111,8 +125,25 @@ def version_options(command: Command) -> Command:
         option = click.option(
             name, argument, multiple=True, metavar="VERSION", help=f"{text}  May be repeated."
         )
-        command = option(command)
-    return command
+        result = option(result)
+    return cast(Command, result)
+
+
+def built(kernels: Sequence[str], modules: Path | None) -> Sequence[str]:
+    """The kernels; a single one with its `modules`, if these are given.
+
+    Raises UsageError, or HostError if they do not belong to it.
+    """
+    if modules is None:
+        return kernels
+    if len(kernels) != 1 or "/" not in kernels[0]:
+        raise UsageError(
+            "--modules goes with one --kernel, which is a path",
+            hint="--kernel ./arch/x86/boot/bzImage --modules DIR",
+        )
+    from powercut.machine.guest.kernel_source import with_modules
+
+    return (str(with_modules(Path(kernels[0]).absolute(), modules.absolute())),)
 
 
 def confidence_aim(

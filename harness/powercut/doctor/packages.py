@@ -7,7 +7,7 @@ from typing import Final
 
 NEEDED: Final = (
     *("qemu-system-x86", "nbdkit", "libnbd-bin", "xfsprogs", "e2fsprogs"),
-    *("kmod", "lz4", "util-linux", "ca-certificates"),
+    *("kmod", "lz4", "util-linux", "mount", "ca-certificates"),
 )
 """Needed by every run."""
 

@@ -8,7 +8,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from powercut.model.errors import UsageError
+from powercut.model.errors import HostError, UsageError
 from powercut.model.machine import ImageFormat
 from powercut.recover.plan import RecoveryPlan
 from powercut.recover.port import ImageWrite
@@ -85,3 +85,16 @@ def test_a_recovery_kernel_is_for_uml_alone(image_format, raw, engine):
 def test_a_recovery_kernel_that_is_no_suite_is_refused():
     with pytest.raises(UsageError, match="no Debian suite"):
         engine_for(ImageFormat.RAW, raw=False, name="auto", kernel="potato")
+
+
+def test_a_recovery_kernel_given_by_its_path_has_its_modules_beside_it(tmp_path):
+    program = tmp_path / "linux"
+    program.symlink_to(shutil.which("linux.uml"))
+    with pytest.raises(HostError, match=r"no kernel under .*/lib/modules has all of brd\.ko"):
+        engine_for(ImageFormat.RAW, raw=False, name="uml", kernel=str(program))
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/modules").symlink_to("/usr/lib/uml/modules")
+    chosen = engine_for(ImageFormat.RAW, raw=False, name="uml", kernel=str(program))
+    assert chosen.kernel.program == program
+    with pytest.raises(UsageError, match="/nowhere/linux is no program"):
+        engine_for(ImageFormat.RAW, raw=False, name="uml", kernel="/nowhere/linux")

@@ -20,6 +20,7 @@ from powercut.model.observation import Extent
 from powercut.recover.plan import RecoveryPlan
 from powercut.recover.uml import proof as uml_proof
 from powercut.recover.uml.engine import UmlEngine, unavailable
+from powercut.recover.uml.kernel import host_kernel
 from powercut.rig.engine_choice import EngineChoice, engine_for
 from powercut.wal.slots import SlotState
 
@@ -28,6 +29,8 @@ pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailabl
 LOG = (f"run_id={'0' * 32}", "layout=append", "path=/mnt/wal", "record=512")
 READ = ("/bin/wal", "read", *LOG)
 WRITE = ("/bin/wal", "write", *LOG, "sync=fdatasync", "channel=fd:3", "records=10")
+LAST_SHORT = (6, 12)
+"""The last release that is known to pass a shorter set of registers than such a processor has."""
 REASON = f"User-Mode Linux does not work here: {SAID}"
 
 
@@ -44,6 +47,10 @@ def cured(processor, monkeypatch):
 
 @pytest.fixture
 def without_cure(processor, monkeypatch):
+    folder = host_kernel().module_folder
+    assert folder is not None
+    if tuple(map(int, folder.parent.name.split(".")[:2])) > LAST_SHORT:
+        pytest.skip(f"User-Mode Linux {folder.parent.name} passes the whole set of registers")
     be_such_a_host(monkeypatch, processor, cured=False)
 
 

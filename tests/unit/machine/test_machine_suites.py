@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from powercut.cli.options import built
 from powercut.machine.guest import apt, kernel_source, suites
 from powercut.machine.guest.apt import Mirrors, SuiteApt, configuration, parse_mirrors, source_lines
 from powercut.machine.guest.kernel_source import given_kernel
@@ -216,6 +217,49 @@ def test_a_kernel_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert given_kernel(tmp_path / "vmlinux", deadline=soon()) == kernel
     (tmp_path / "vmlinux").write_bytes(elf(note=False))
     assert given_kernel(tmp_path / "vmlinux", deadline=soon()).folder != kernel.folder
+
+
+@pytest.fixture
+def build_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What `make` and `make modules_install` leave, as far as it matters."""
+    monkeypatch.setattr(kernel_source, "CACHE", tmp_path / "cache")
+    (tmp_path / "vmlinux").write_bytes(elf(note=True))
+    installed = tmp_path / "modules/lib/modules/7.9.1-test"
+    (installed / "kernel/fs/xfs").mkdir(parents=True)
+    (installed / "kernel/fs/xfs/xfs.ko").write_bytes(b"a module")
+    (installed / "modules.order").write_text("kernel/fs/xfs/xfs.ko\n")
+    (installed / "build").symlink_to(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("named", ["modules", "modules/lib/modules/7.9.1-test"])
+def test_a_kernel_and_its_modules_as_make_leaves_them(build_tree: Path, named: str) -> None:
+    (made,) = built([str(build_tree / "vmlinux")], build_tree / named)
+    found = sorted(str(path.relative_to(made)) for path in Path(made).rglob("*") if path.is_file())
+    assert found == [
+        "boot/vmlinuz-7.9.1-test",
+        "lib/modules/7.9.1-test/kernel/fs/xfs/xfs.ko",
+        "lib/modules/7.9.1-test/modules.order",
+    ]
+    assert built([str(build_tree / "vmlinux")], build_tree / named) == (made,)
+    (build_tree / "modules/lib/modules/7.9.1-test/kernel/fs/xfs/xfs.ko").write_bytes(b"rebuilt")
+    assert built([str(build_tree / "vmlinux")], build_tree / named) != (made,)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "modules", "message"),
+    [
+        (["vmlinux"], "cache", "has no modules of 7.9.1-test, which is what vmlinux is"),
+        (["bzImage"], "modules", "no kernel at .*bzImage"),
+        (["vmlinux", "vmlinux"], "modules", "goes with one --kernel"),
+        ([], "modules", "goes with one --kernel"),
+    ],
+)
+def test_modules_of_another_kernel_are_refused(build_tree, kernels, modules, message):
+    with pytest.raises((HostError, UsageError), match=message):
+        built([str(build_tree / kernel) for kernel in kernels], build_tree / modules)
+    with pytest.raises(UsageError, match="goes with one --kernel"):
+        built(["trixie"], build_tree / "modules")
 
 
 @pytest.mark.parametrize(

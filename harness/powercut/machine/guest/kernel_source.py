@@ -63,6 +63,50 @@ def given_kernel(path: Path, *, deadline: float) -> Kernel:
     return load_kernel(place)
 
 
+def with_modules(image: Path, modules: Path) -> Path:
+    """A folder as of `make tar-pkg` of a kernel as `make` leaves it.
+
+    `modules` is where `make modules_install INSTALL_MOD_PATH=` has put them, or the release's own
+    folder in there.  The folder is in the cache, and stays.  Raises HostError.
+    """
+    if not image.is_file():
+        raise HostError(f"no kernel at {image}", hint="give arch/x86/boot/bzImage, and --modules")
+    release = _release(image.read_bytes(), image)
+    found = [
+        folder
+        for folder in (modules / "lib/modules" / release, modules / release, modules)
+        if (folder / "kernel").is_dir() and folder.resolve().name == release
+    ]
+    if not found:
+        raise HostError(
+            f"{modules} has no modules of {release}, which is what {image.name} is",
+            hint=f"make modules_install INSTALL_MOD_PATH={modules}",
+        )
+    digest = hashlib.sha256(image.read_bytes() + _listing(found[0]).encode()).hexdigest()[:24]
+    place = CACHE / "kernels" / f"built-{digest}"
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=place.parent, prefix=".new-") as temporary:
+            made = Path(temporary, "made")
+            (made / "boot").mkdir(parents=True)
+            shutil.copy2(image, made / "boot" / f"vmlinuz-{release}")
+            # `build` and `source` lead to the tree that it was made from.
+            leave = shutil.ignore_patterns("build", "source")
+            shutil.copytree(found[0], made / "lib/modules" / release, ignore=leave)
+            if not place.exists():
+                made.rename(place)
+    return place
+
+
+def _listing(folder: Path) -> str:
+    """Changes with the modules in `folder`: their names, sizes and times."""
+    text = ""
+    for module in sorted(folder.rglob("*.ko*")):
+        status = module.stat()
+        text += f"{module.relative_to(folder)} {status.st_size} {status.st_mtime_ns}\n"
+    return text
+
+
 def _take(path: Path, folder: Path, deadline: float) -> Path:
     if path.is_dir():
         root = folder / "root"
@@ -101,10 +145,7 @@ def _digest(path: Path) -> str:
             files = sorted((path / "boot").glob("vmlinuz-*"))
             if not files or not (path / "lib/modules").is_dir():
                 raise HostError(f"no kernel in {path}", hint=_WHAT)
-            for module in sorted((path / "lib/modules").rglob("*.ko*")):
-                status = module.stat()
-                text = f"{module.relative_to(path)} {status.st_size} {status.st_mtime_ns}\n"
-                digest.update(text.encode())
+            digest.update(_listing(path / "lib/modules").encode())
         for file in files:
             digest.update(file.read_bytes())
     except OSError as error:
