@@ -14,10 +14,13 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 _MNT_DETACH = 2
+_TIMEOUT_S = 3600
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _CERTIFICATES = "etc/ssl/certs/ca-certificates.crt"
 UBUNTU_KEYS = "usr/share/keyrings/ubuntu-archive-keyring.gpg"
@@ -70,6 +73,37 @@ def command_in(root: Path, *argv: str) -> list[str]:
     """The command that runs `argv` in `root`."""
     alone = ["unshare", "--mount", "--propagation", "private"]
     return [*alone, sys.executable, __file__, str(root), *argv]
+
+
+@dataclass(frozen=True)
+class BareRoot:
+    """One that was `made` at that time of the monotonic clock."""
+
+    name: str
+    path: Path
+    made: float
+
+    def run(self, script: str, log: Path) -> list[str]:
+        """What `script` says there, line by line; it must end well."""
+        command = command_in(self.path, "sh", "-c", script)
+        said = []
+        with (
+            log.open("a") as kept,
+            subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            ) as process,
+        ):
+            late = threading.Timer(_TIMEOUT_S, process.kill)
+            late.daemon = True  # else it outlives an interrupt
+            late.start()
+            assert process.stdout is not None
+            for line in process.stdout:
+                kept.write(f"{time.monotonic() - self.made:7.1f} {line}")
+                kept.flush()
+                said.append(line.rstrip())
+            late.cancel()
+        assert process.returncode == 0, f"{log}\n" + "\n".join(said[-60:])
+        return said
 
 
 def _enter(root: Path) -> None:

@@ -23,9 +23,12 @@ from powercut.cli.options import json_option
 def doctor(json_file: Path | None, fresh: bool, packages: bool) -> int:
     """Says what this host can do, why not more, and what to do about it."""
     if packages:
-        from powercut.doctor.packages import NEEDED, OPTIONAL
+        from powercut.doctor.packages import installable
 
-        click.echo(" ".join((*NEEDED, *OPTIONAL)))
+        names, lacking = installable()
+        click.echo(" ".join(names))
+        if lacking:
+            click.echo(f"not offered by apt here: {' '.join(lacking)}", err=True)
         return 0
     from powercut.doctor.answers import main as examine
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from typing import Final
 
 NEEDED: Final = (
@@ -13,3 +15,37 @@ NEEDED: Final = (
 
 OPTIONAL: Final = ("user-mode-linux", "btrfs-progs", "qemu-utils", "busybox-static", "bubblewrap")
 """Without these something is missing that the doctor names."""
+
+
+def installable() -> tuple[list[str], list[str]]:
+    """The packages that apt offers here, and the optional ones that it does not.
+
+    Ubuntu has no user-mode-linux.  Where apt knows none at all, it has no lists yet, or there is
+    no apt: then all are offered.
+    """
+    offered = _offered((*NEEDED, *OPTIONAL))
+    if not offered.intersection(NEEDED):
+        return [*NEEDED, *OPTIONAL], []
+    lacking = [name for name in OPTIONAL if name not in offered]
+    return [name for name in (*NEEDED, *OPTIONAL) if name not in lacking], lacking
+
+
+def _offered(names: tuple[str, ...]) -> set[str]:
+    """Those for which `apt-cache policy` names a version to install."""
+    try:
+        done = subprocess.run(
+            ["apt-cache", "policy", *names],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=dict(os.environ, LC_ALL="C"),
+        )
+    except OSError:
+        return set()
+    offered, name = set(), ""
+    for line in done.stdout.splitlines():
+        if not line.startswith(" "):
+            name = line.rstrip(":")
+        elif line.strip().startswith("Candidate:") and "(none)" not in line:
+            offered.add(name)
+    return offered

@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import bare_root
 import pytest
+from bare_root import BareRoot
 
 from powercut.paths import BUILD, ROOT
 
 pytestmark = pytest.mark.campaign
-
-TIMEOUT_S = 3600
 
 WHEEL = """
 set -eux
@@ -58,35 +55,6 @@ TELLING = (
 """The types, what asks this host's programs for their versions, FUSE, User-Mode Linux, QEMU."""
 
 UNTRIED = {"ubuntu-24.04": "the launcher of a checkout speaks of Debian's suites"}
-
-
-@dataclass(frozen=True)
-class BareRoot:
-    name: str
-    path: Path
-    made: float
-
-    def run(self, script: str, log: Path) -> list[str]:
-        """What `script` says there, line by line; it must end well."""
-        command = bare_root.command_in(self.path, "sh", "-c", script)
-        said = []
-        with (
-            log.open("a") as kept,
-            subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-            ) as process,
-        ):
-            late = threading.Timer(TIMEOUT_S, process.kill)
-            late.daemon = True  # else it outlives an interrupt
-            late.start()
-            assert process.stdout is not None
-            for line in process.stdout:
-                kept.write(f"{time.monotonic() - self.made:7.1f} {line}")
-                kept.flush()
-                said.append(line.rstrip())
-            late.cancel()
-        assert process.returncode == 0, f"{log}\n" + "\n".join(said[-60:])
-        return said
 
 
 @pytest.fixture(scope="session")

@@ -99,11 +99,12 @@ def with_modules(image: Path, modules: Path) -> Path:
 
 
 def _listing(folder: Path) -> str:
-    """Changes with the modules in `folder`: their names, sizes and times."""
+    """Changes with the modules in `folder` and make's lists of them: names, sizes, times."""
     text = ""
-    for module in sorted(folder.rglob("*.ko*")):
-        status = module.stat()
-        text += f"{module.relative_to(folder)} {status.st_size} {status.st_mtime_ns}\n"
+    for file in sorted(folder.rglob("*")):
+        if file.is_file() and (".ko" in file.name or file.name.startswith("modules.")):
+            status = file.stat()
+            text += f"{file.relative_to(folder)} {status.st_size} {status.st_mtime_ns}\n"
     return text
 
 

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which packages `doctor --packages` names: what apt does not offer would fail apt-get install."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from powercut.doctor.packages import NEEDED, OPTIONAL, installable
+
+POLICY = """#!/bin/sh
+shift
+for name in "$@"; do
+    version=1.0
+    [ "$name" != user-mode-linux ] || version="(none)"
+    [ "$name" != bubblewrap ] || continue
+    printf '%s:\\n  Installed: (none)\\n  Candidate: %s\\n' "$name" "$version"
+done
+"""
+
+
+@pytest.fixture
+def apt_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    return tmp_path / "apt-cache"
+
+
+def test_an_optional_package_that_apt_does_not_offer_is_left_out(apt_cache: Path) -> None:
+    apt_cache.write_text(POLICY)
+    apt_cache.chmod(0o755)
+    names, lacking = installable()
+    assert lacking == ["user-mode-linux", "bubblewrap"]
+    assert names == [name for name in (*NEEDED, *OPTIONAL) if name not in lacking]
+
+
+def test_an_apt_without_lists_is_asked_for_all(apt_cache: Path) -> None:
+    apt_cache.write_text("#!/bin/sh\nexit 0\n")
+    apt_cache.chmod(0o755)
+    assert installable() == ([*NEEDED, *OPTIONAL], [])
+
+
+def test_a_host_without_apt_gets_the_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert installable() == ([*NEEDED, *OPTIONAL], [])
