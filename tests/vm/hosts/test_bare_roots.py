@@ -8,7 +8,6 @@ line after the seconds since its root was made.
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,17 +54,6 @@ TELLING = (
 """The types, what asks this host's programs for their versions, FUSE, User-Mode Linux, QEMU."""
 
 UNTRIED = {"ubuntu-24.04": "the launcher of a checkout speaks of Debian's suites"}
-
-
-@pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    target = tmp_path_factory.mktemp("wheel")
-    source = tmp_path_factory.mktemp("source")
-    subprocess.run(["git", "clone", "-q", ROOT, source], check=True)
-    pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*pip, "-w", target, source], check=True)
-    (made,) = target.iterdir()
-    return made
 
 
 @pytest.fixture(params=bare_root.DISTRIBUTIONS)
