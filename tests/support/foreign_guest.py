@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine that powercut knows nothing of: a guest of QEMU's with busybox and a real ssh server.
+"""A machine that powercut knows nothing of: a guest of QEMU's with a real ssh server.
 
-Its disk has a volatile cache (the capture disk), which the switch drops with the power; it keeps
-what it is told to flush, or lies about it.  The switch is a command of this host's, as for any
-foreign machine.
+It is small, busybox and dropbear; or a Debian system with OpenSSH, slower to start.  Its disk has a
+volatile cache (the capture disk), which the switch drops with the power; it keeps what it is told
+to flush, or lies about it.  The switch is a command of this host's, as for any foreign machine.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ import time
 from pathlib import Path
 
 import ssh_hosts
-from ssh_hosts import DROPBEAR, Home, free_port, host_key
+from ssh_hosts import DROPBEAR, Home, free_port, host_key, openssh_host_key
 from switches import Switch
 
 from powercut.closing import Closing
 from powercut.disk.base import BaseImageSpec, ensure_base_image
 from powercut.disk.capture import CaptureDisk
 from powercut.disk.capture_config import CaptureConfig
+from powercut.disk.root_image import ensure_root_image
 from powercut.machine.guest.image import ensure_guest_image
 from powercut.machine.guest.initramfs import (
     Entry,
@@ -33,13 +34,15 @@ from powercut.machine.guest.initramfs import (
     regular,
 )
 from powercut.machine.guest.kernel_package import ensure_kernel
+from powercut.machine.guest.suite_packages import suite_packages
 from powercut.machine.qemu.tsc import host_tsc_khz
 from powercut.model.contract import CutPolicy, DeviceContract, Honour
 from powercut.paths import CACHE
 
 _NETWORK = ("failover", "net_failover", "virtio_net")
-_FOLDERS = ("bin", "data", "dev", "etc", "lib", "lib64", "modules", "proc", "root", "root/.ssh")
-_INIT = """#!/bin/busybox sh
+_FOLDERS = ("bin", "data", "debian", "dev", "etc", "lib", "lib64", "modules", "proc", "root")
+_FOLDERS += ("root/.ssh", "sys", "tmp")
+_START = """#!/bin/busybox sh
 /bin/busybox --install -s /bin
 mount -t proc none /proc
 mount -t sysfs none /sys
@@ -49,8 +52,21 @@ mount -t devpts none /dev/pts
 for module in {modules}; do insmod /modules/$module; done
 ifconfig lo 127.0.0.1
 ifconfig eth0 10.0.2.15
-mount -t ext4 /dev/vda /data
+"""
+_SMALL = """mount -t ext4 /dev/vda /data
 exec dropbear -F -E -s -m -r /root/host-key >/dev/console 2>&1
+"""
+_DEBIAN = """mount -t ext4 -o ro /dev/vdb /debian
+for folder in root run tmp; do mount -t tmpfs -o mode=755 none /debian/$folder; done
+chmod 600 /root/host-key /root/.ssh/authorized_keys
+cp -rp /root/.ssh /root/host-key /debian/root
+echo "sshd:x:100:65534::/run/sshd:/usr/sbin/nologin" | cat /debian/etc/passwd - >/debian/run/passwd
+mount --bind /debian/run/passwd /debian/etc/passwd
+mkdir -m 755 /debian/run/sshd
+mount -t ext4 /dev/vda /debian/mnt
+for folder in dev proc sys; do mount --move /$folder /debian/$folder; done
+sshd="/usr/sbin/sshd -D -e -f /dev/null -o UsePAM=no -h /root/host-key"
+exec switch_root /debian $sshd >/dev/console 2>&1
 """
 _PASSWD = b"root:x:0:0:root:/root:/bin/sh\n"
 _SIZE = 64 << 20
@@ -102,11 +118,18 @@ def _libraries(program: str) -> list[str]:
     return re.findall(r"(/\S+) \(0x", said)
 
 
-def _initramfs(home: Home, key: Path) -> bytes:
+def debian_root() -> Path:
+    """Debian's OpenSSH, Python and all that they need, as an image: fetched once."""
+    packages = suite_packages("bookworm", ("openssh-server", "python3"), CACHE)
+    return ensure_root_image(packages, None, CACHE).path
+
+
+def _initramfs(home: Home, key: Path, then: str) -> bytes:
     modules = _modules()
-    entries = [directory(name) for name in (*_FOLDERS, "sys", "tmp")]
+    entries = [directory(name) for name in _FOLDERS]
     entries += [character_device("dev/console", 5, 1)]
-    entries += [regular("init", _INIT.format(modules=" ".join(modules)).encode(), executable=True)]
+    start = (_START.format(modules=" ".join(modules)) + then).encode()
+    entries += [regular("init", start, executable=True)]
     entries += [regular(f"modules/{name}", data) for name, data in modules.items()]
     programs = {"busybox": shutil.which("busybox"), "dropbear": DROPBEAR}
     for name, path in programs.items():
@@ -124,15 +147,22 @@ def _initramfs(home: Home, key: Path) -> bytes:
 class ForeignGuest(Closing):
     """The machine, its disk and its switch."""
 
-    def __init__(self, folder: Path, home: Home, *, lies: bool = False) -> None:
-        """It is on when this returns, though it may not answer yet."""
+    def __init__(
+        self, folder: Path, home: Home, *, lies: bool = False, debian: Path | None = None
+    ) -> None:
+        """It is on when this returns, though it may not answer yet.
+
+        `debian` is the image of a Debian system with an OpenSSH server; its data are in /mnt.
+        Else the system is busybox with dropbear, and its data are in /data.
+        """
         self.folder = folder
-        key, public = host_key(folder)
+        key, public = host_key(folder) if debian is None else openssh_host_key(folder)
+        self._root = debian
         self.port = free_port()
         home.know("127.0.0.1", self.port, public)
         home.name("machine", "127.0.0.1", self.port)
         self._initramfs = folder / "initramfs"
-        self._initramfs.write_bytes(_initramfs(home, key))
+        self._initramfs.write_bytes(_initramfs(home, key, _SMALL if debian is None else _DEBIAN))
         self._kernel = ensure_guest_image().kernel
         kept = Honour.IGNORED if lies else Honour.HONOURED
         self._contract = DeviceContract(volatile_cache=True, flush=kept, fua=kept)
@@ -161,17 +191,25 @@ class ForeignGuest(Closing):
         self._qemu = subprocess.Popen(
             [
                 *("qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none"),
-                *("-M", "pc", "-accel", "tcg", "-cpu", "max", "-m", "192"),
+                *("-M", "pc", "-accel", "tcg", "-cpu", "max"),
+                *("-m", "192" if self._root is None else "384"),
                 *("-kernel", str(self._kernel), "-initrd", str(self._initramfs)),
                 *("-append", f"{words} no_timer_check cryptomgr.notests"),
                 *("-netdev", f"user,id=n,hostfwd=tcp:127.0.0.1:{self.port}-:22"),
                 *("-device", "virtio-net-pci,netdev=n,romfile="),
                 *("-blockdev", f"nbd,node-name=d,server.type=unix,server.path={self._disk.socket}"),
                 *("-device", "virtio-blk-pci,drive=d"),
+                *self._root_disk(),
                 *("-serial", f"file:{self.folder / 'console'}"),
             ],
             stdin=subprocess.DEVNULL,
         )
+
+    def _root_disk(self) -> tuple[str, ...]:
+        if self._root is None:
+            return ()
+        drive = f"file={self._root},if=none,id=r,format=raw,readonly=on"
+        return ("-drive", drive, "-device", "virtio-blk-pci,drive=r")
 
     def off(self) -> None:
         """Takes the machine away, and what its disk has not written down."""

@@ -69,6 +69,13 @@ def host_key(folder: Path) -> tuple[Path, str]:
     return path, public
 
 
+def openssh_host_key(folder: Path) -> tuple[Path, str]:
+    """A server's key in OpenSSH's format, and its public half."""
+    path = folder / "host-key"
+    _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path))
+    return path, path.with_suffix(".pub").read_text()
+
+
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])

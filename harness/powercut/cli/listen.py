@@ -103,7 +103,7 @@ def _judge(folder: Path, check: str, seconds: float) -> int:
     if not words:
         raise UsageError("--check: give a command")
     promises = Listened.open(folder).promises
-    seen = run_check(words, timeout_s=seconds)
+    seen = run_check(words, timeout_s=seconds, used_again=True)
     judgement = judge_listened(promises, seen, run_check(words, timeout_s=seconds))
     echo(f"{judgement.verdict.name}: {promises.acked} operations were acknowledged")
     for finding in judgement.findings:

@@ -87,9 +87,10 @@ def _binding(text: str) -> Binding:
     return Binding(digest=hashlib.sha256(text.encode()).digest())
 
 
-def run_check(command: Sequence[str], *, timeout_s: float) -> Observation:
+def run_check(command: Sequence[str], *, timeout_s: float, used_again: bool = False) -> Observation:
     """What the check says on its standard output, and whether it ended with status 0.
 
+    One that is `used_again` is told by POWERCUT_AFTER to write nothing that the next would find.
     Raises HostError if it cannot be started, DeadlineExceeded.
     """
     try:
@@ -97,7 +98,8 @@ def run_check(command: Sequence[str], *, timeout_s: float) -> Observation:
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            env={**os.environ, "POWERCUT_FD": "1"},
+            env={**os.environ, "POWERCUT_FD": "1"}
+            | ({"POWERCUT_AFTER": "0"} if used_again else {}),
             timeout=timeout_s,
             check=False,
         )

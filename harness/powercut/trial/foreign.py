@@ -92,7 +92,7 @@ class ForeignRecording(GuestProgramRecording):
             self._bring(channel)
             self._run_verb(channel, self.workload.preparation(self.run))
             self._sh(channel, "sync")
-            self.directory.write_untouched(self._checked(channel, folder))
+            self.directory.write_untouched(self._checked(channel, folder, used_again=True))
         except PowercutError:
             self._clean(channel)
             raise
@@ -153,10 +153,14 @@ class ForeignRecording(GuestProgramRecording):
             channel.run(*argv, timeout_s=self.deadline.at_least(GRACE_S))
             return lines.wait_end(GRACE_S).decode(errors="replace")
 
-    def _checked(self, channel: Channel, folder: Path) -> Observation:
-        """What the program's check says."""
+    def _checked(self, channel: Channel, folder: Path, *, used_again: bool = False) -> Observation:
+        """What the program's check says; it writes nothing of its own to a folder `used_again`.
+
+        There is no copy of that folder: what one check writes, the next would find.
+        """
+        after = ("env", "POWERCUT_AFTER=0") if used_again else ()
         with CheckLines.on_port(folder / LINES) as lines:
-            argv = self._in_root(self.workload.reader(self.run))
+            argv = self._in_root((*after, *self.workload.reader(self.run)))
             done = channel.run(*argv, timeout_s=self.workload.recovery_s)
             said = lines.wait_end(GRACE_S)
         failure = f"check ended with status {done.status}" if done.status else ""
@@ -186,7 +190,7 @@ class ForeignRecording(GuestProgramRecording):
                 self._wait_mounted(channel, folder)
                 self._bring(channel)
                 self._sh(channel, 'mkdir -p "$1"', self._files.data)
-                seen = self._checked(channel, folder)
+                seen = self._checked(channel, folder, used_again=True)
                 if not self.workload.same(seen, self._checked(channel, folder)):
                     words = "it was checked twice after the cut, and the check did not say the same"
                     seen = Observation.failed(Failure.NOT_REPEATED, words)

@@ -39,8 +39,9 @@ def host(tmp_path, monkeypatch):
 
 def scenario_of(host, tmp_path, *, expect="survived", controls="auto", **machine):
     folder = tmp_path / "scenario"
-    folder.mkdir()
-    shutil.copy(ROOT / "workloads/examples/append.sh", folder)
+    if not folder.exists():
+        folder.mkdir()
+        shutil.copy(ROOT / "workloads/examples/append.sh", folder)
     settings = {
         "backend": "foreign",
         "host": "root@fake",
@@ -89,6 +90,27 @@ def test_a_disk_that_keeps_what_was_synced_survives_and_nothing_is_left(host, tm
     facts = record["guest_facts"]
     assert (facts["filesystem"], facts["device"]) == ("ext4", "/dev/sda1")
     assert facts["boot_id"] != record["recovery_facts"]["boot_id"]
+
+
+@pytest.mark.parametrize("lies", [False, True], ids=["honest", "lying"])
+def test_a_check_that_writes_is_told_when_the_folder_is_used_again(host, tmp_path, lies):
+    """As that of a database, which tries a transaction after it has looked."""
+    script = tmp_path / "scenario" / "append.sh"
+    script.parent.mkdir()
+    text = (ROOT / "workloads/examples/append.sh").read_text().replace('" >&"$POWERCUT_FD" ;;', "")
+    assert text.endswith('"$2/log\n' + "esac\n")
+    writes = '[ -n "$POWERCUT_AFTER" ] || echo $(($(wc -l <"$2/log") + 1)) >>"$2/log"'
+    looks = f'" >&"$POWERCUT_FD"\n    [ ! -e "$2/log" ] || {writes} ;;\nesac\n'
+    script.write_text(text.removesuffix("\nesac\n") + looks)
+    script.chmod(0o755)
+    host.keeps = KEPT if lies else host.keeps
+    _, cell = run(scenario_of(host, tmp_path, expect="lossy" if lies else "survived"), tmp_path)
+    assert (cell.verdict, cell.as_expected) == (
+        Verdict.LOSSY if lies else Verdict.SURVIVED,
+        True,
+    ), cell.reasons
+    (trial,) = cell.trials
+    assert trial.lost_lsns == ((LsnRange(KEPT + 1, trial.commits_acked),) if lies else ())
 
 
 def test_a_disk_that_lies_is_convicted_of_exactly_what_it_lost(host, tmp_path):

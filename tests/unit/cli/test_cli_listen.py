@@ -77,6 +77,25 @@ def test_what_a_disk_lost_is_named_and_its_honest_twin_survives(listener, tmp_pa
     assert check(tmp_path, "bad torn page\\n").return_value == 1
 
 
+def test_a_check_that_writes_is_told_that_another_one_follows(listener, tmp_path):
+    with listener.connect() as workload:
+        workload.sendall(ACKED.encode())
+    listener.end()
+    store = tmp_path / "store"
+    script = tmp_path / "check.sh"
+    script.write_text(
+        f'cat {store}\n[ -n "$POWERCUT_AFTER" ] || echo "= 21" >>{store}\n'
+        f"echo called >>{tmp_path}/calls\n"
+    )
+    for kept, verdict in (("= 1-20", "SURVIVED"), ("= 1-18", "LOSSY")):
+        store.write_text(f"{kept}\n")
+        argv = ["listen", str(tmp_path / "heard"), "--check", f"sh {script}"]
+        done = CliRunner().invoke(cli, argv, standalone_mode=False)
+        assert done.output.splitlines()[0] == f"{verdict}: 20 operations were acknowledged"
+        assert store.read_text() == f"{kept}\n= 21\n"
+    assert (tmp_path / "calls").read_text() == "called\n" * 4
+
+
 def test_a_machine_that_closes_nothing_is_ended_by_hand(listener):
     with listener.connect() as workload:
         workload.sendall(ACKED.encode())
