@@ -7,7 +7,8 @@ in a power cut like everything else.
 
 An NBD export cannot grow.  Formats that can allocate within a disk of fixed size get
 room for all their blocks and metadata; the others are allocated in full beforehand
-(`ImageFormat.grows`).
+(`ImageFormat.grows`).  An image whose file may grow lies on its disk as such
+(powercut.disk.growing_file), and nothing of it is allocated beforehand.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from powercut.disk.base import BaseImageSpec, dig_holes, ensure_base_image
+from powercut.disk.growing_file import put_on_disk
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.model.machine import ImageFormat
 from powercut.sandbox.confined import find_tool, run_confined
@@ -39,10 +41,14 @@ NO_CHECK: Final = (ImageFormat.RAW, ImageFormat.VPC)
 
 @dataclass(frozen=True)
 class FormatSpec:
-    """A format and the options of `qemu-img create -o`, one `name=value` each."""
+    """A format and the options of `qemu-img create -o`, one `name=value` each.
+
+    `file_grows` says that the image is a file which its user makes longer.
+    """
 
     format: ImageFormat = ImageFormat.RAW
     options: tuple[str, ...] = ()
+    file_grows: bool = False
 
     @property
     def all_options(self) -> tuple[str, ...]:
@@ -55,7 +61,7 @@ class FormatSpec:
 def convert_argv(spec: FormatSpec, source: Path, target: Path) -> list[str]:
     """The command that puts the raw image `source` into the format."""
     argv = ["qemu-img", "convert", "-f", "raw", "-O", spec.format.value]
-    if not spec.format.grows:
+    if not (spec.format.grows or spec.file_grows):
         argv += ["-S", "0"]  # nothing stays unallocated
     if spec.all_options:
         argv += ["-o", ",".join(spec.all_options)]
@@ -85,7 +91,8 @@ def ensure_formatted_image(base: BaseImageSpec, spec: FormatSpec, cache: Path) -
     argv = convert_argv(spec, Path("SOURCE"), Path("TARGET"))
     what = repr((raw.name, argv, run_qemu_img(["qemu-img", "--version"]))).encode()
     digest = hashlib.sha256(what).hexdigest()[:12]
-    image = raw.with_name(f"{raw.stem}-{spec.format.value}-{digest}.img")
+    kind = f"{spec.format.value}{'-grows' if spec.file_grows else ''}"
+    image = raw.with_name(f"{raw.stem}-{kind}-{digest}.img")
     with _making:  # trials at the same time want the same image
         return image if image.exists() else _make(base, spec, raw, image, cache)
 
@@ -96,9 +103,12 @@ def _make(base: BaseImageSpec, spec: FormatSpec, raw: Path, image: Path, cache: 
         unfinished.touch()  # the sandbox has room for files that are there
         argv = convert_argv(spec, raw, unfinished)
         run_qemu_img(argv, files=[unfinished], reads=[raw], from_outside=bool(spec.options))
-        size = capture_size(spec, unfinished.stat().st_size, base.size)
-        with unfinished.open("r+b") as file:
-            file.truncate(size)
+        if spec.file_grows:
+            put_on_disk(unfinished, base.size)
+        else:
+            size = capture_size(spec, unfinished.stat().st_size, base.size)
+            with unfinished.open("r+b") as file:
+                file.truncate(size)
         dig_holes(unfinished)  # what is allocated in full is zeroes for the most part
         unfinished.chmod(0o444)
         unfinished.rename(image)
@@ -153,22 +163,30 @@ def open_image(socket: Path, image_format: ImageFormat, *, timeout_s: float) -> 
     counts as an image that does not open, so ask it first.
     """
     server = {"driver": "nbd", "server": {"type": "unix", "path": str(socket.absolute())}}
-    image = _node(image_format, server)
-    check = ""
-    if image_format not in NO_CHECK:
-        asked = _run(["qemu-img", "check", image], timeout_s, [socket])
-        check = (asked.stdout + asked.stderr).strip()
-    return replace(_opened(image, socket, timeout_s), check=check)
+    return _checked(_node(image_format, server), socket, image_format, timeout_s)
 
 
-def open_image_file(file: Path, image_format: ImageFormat, *, timeout_s: float) -> ImageOpening:
-    """As `open_image`, for an image in a file; without its check."""
+def open_image_file(
+    file: Path, image_format: ImageFormat, *, timeout_s: float, check: bool = False
+) -> ImageOpening:
+    """As `open_image`, for an image in a file; its check is by request."""
     node = {"driver": "file", "filename": str(file.absolute())}
-    return _opened(_node(image_format, node), file, timeout_s)
+    image = _node(image_format, node)
+    if check:
+        return _checked(image, file, image_format, timeout_s)
+    return _opened(image, file, timeout_s)
 
 
 def _node(image_format: ImageFormat, file: dict[str, Any]) -> str:
     return f"json:{json.dumps({'driver': image_format.value, **image_format.alone, 'file': file})}"
+
+
+def _checked(image: str, place: Path, image_format: ImageFormat, timeout_s: float) -> ImageOpening:
+    check = ""
+    if image_format not in NO_CHECK:
+        asked = _run(["qemu-img", "check", image], timeout_s, [place])
+        check = (asked.stdout + asked.stderr).strip()
+    return replace(_opened(image, place, timeout_s), check=check)
 
 
 def _opened(image: str, place: Path, timeout_s: float) -> ImageOpening:

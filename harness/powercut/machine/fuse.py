@@ -38,11 +38,14 @@ from typing import Final
 
 from powercut.machine.process import guarded, spawn
 from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.paths import PARTS, REBUILD
 
 _POLL_S: Final = 0.002
 _REAP_TIMEOUT_S: Final = 10
 _IN_CHROOT: Final = Path("/proc/driver")
 """A folder that every /proc has; nbdfuse, alone in its namespace, mounts over it."""
+
+_GROWING: Final = PARTS / "bin" / "powercut-growing-file"
 
 _PRIVATE_PROC: Final = 'mount --make-rprivate /proc && exec "$@"'
 
@@ -50,19 +53,25 @@ _PRIVATE_PROC: Final = 'mount --make-rprivate /proc && exec "$@"'
 class NbdFuse:
     """A file, `path`, whose bytes are those of an NBD server; made by its constructor.
 
-    In the mount namespace of the process `pid` it is called `inside`.
+    In the mount namespace of the process `pid` it is called `inside`.  One that `grows` is the file
+    that lies on the server's disk (docs/formats/growing-file.md), and powercut's own program
+    serves it in place of nbdfuse.
 
     `folder` receives an empty folder, `export`, and what nbdfuse says, `nbdfuse.log`.
     """
 
-    def __init__(self, socket: Path, folder: Path, *, timeout_s: float) -> None:
+    def __init__(
+        self, socket: Path, folder: Path, *, timeout_s: float, grows: bool = False
+    ) -> None:
         """Returns once the file is there.  Raises HostError or DeadlineExceeded."""
         self._log = folder / "nbdfuse.log"
-        if shutil.which("nbdfuse") is None:
+        if grows and not _GROWING.exists():
+            raise HostError(f"files that grow are not built: no {_GROWING}", hint=REBUILD)
+        if not grows and shutil.which("nbdfuse") is None:
             raise HostError("nbdfuse is not installed", hint="apt-get install libnbd-bin")
         mountpoint = _IN_CHROOT if root_is_no_mount() else folder.absolute() / "export"
         mountpoint.mkdir(exist_ok=mountpoint == _IN_CHROOT)
-        self._argv = _argv(mountpoint / "disk", socket)
+        self._argv = _argv(mountpoint / "disk", socket, grows=grows)
         self._process = spawn(self._argv, self._log)
         self.pid = self._process.pid
         self.inside = mountpoint / "disk"
@@ -134,7 +143,10 @@ def alone_argv() -> list[str]:
     return [*alone, "private", *(["--map-root-user"] if os.geteuid() else [])]
 
 
-def _argv(file: Path, socket: Path) -> list[str]:
+def _argv(file: Path, socket: Path, *, grows: bool) -> list[str]:
     # To enter a user namespace is to change credentials, which forgets who is to be told of
     # the parent's death (prctl(2), PR_SET_PDEATHSIG): so it is said again after that.
-    return [*alone_argv(), *guarded(["nbdfuse", str(file), "--unix", str(socket.absolute())])]
+    served = str(socket.absolute())
+    if grows:
+        return [*alone_argv(), *guarded([str(_GROWING), str(file.parent), served])]
+    return [*alone_argv(), *guarded(["nbdfuse", str(file), "--unix", served])]

@@ -55,11 +55,14 @@ class FileDisk:
 @dataclass(frozen=True)
 class NbdFile:
     """A disk of `size` bytes, served by NBD on a unix socket, which the machine opens as a file
-    with the system calls of `aio`, or maps, if the bus wants memory."""
+    with the system calls of `aio`, or maps, if the bus wants memory.
+
+    With `grows` the file is the one that lies on that disk (powercut.disk.growing_file)."""
 
     socket: Path
     size: int
     aio: Aio = Aio.THREADS
+    grows: bool = False
 
 
 @dataclass(frozen=True)

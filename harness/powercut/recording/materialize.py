@@ -31,6 +31,7 @@ import numpy as np
 from powercut.crash.claims import Claims
 from powercut.crash.legality import why_illegal
 from powercut.crash.states import AppliedWrite, CrashState, Kept, StateSpace
+from powercut.disk.growing_file import cut_to_size
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER
@@ -269,11 +270,13 @@ def materialize(
             unfinished.replace(path)
         finally:
             unfinished.unlink(missing_ok=True)
-    return Materialized(path, recording.timeline.disk_size, digest)
+    return Materialized(path, path.stat().st_size, digest)
 
 
 def write_image(recording: Recording, writes: Sequence[AppliedWrite], path: Path) -> None:
-    """Base image and `writes`, in order, as the new file `path`.  OSErrors are the caller's."""
+    """Base image and `writes`, in order, as the new file `path`: the disk, or the image file that
+    grows on it.  OSErrors are the caller's.
+    """
     size = recording.timeline.disk_size
     found = recording.base.stat().st_size
     if found != size:
@@ -287,6 +290,8 @@ def write_image(recording: Recording, writes: Sequence[AppliedWrite], path: Path
                 _on_data(target, write.offset, end, lambda at, d: _put(target, at, bytes(len(d))))
             else:
                 _put(target, write.offset, write.data.tobytes())
+    if recording.system.parameters.machine.grows:
+        cut_to_size(path)
 
 
 def _on_data(fd: int, begin: int, end: int, act: Callable[[int, bytes], None]) -> None:

@@ -46,7 +46,7 @@ def base_image(parameters: Parameters) -> BaseImageSpec:
 def image_format(parameters: Parameters) -> FormatSpec:
     """The format that the captured disk holds."""
     machine = parameters.machine
-    return FormatSpec(machine.format, machine.format_options)
+    return FormatSpec(machine.format, machine.format_options, file_grows=machine.grows)
 
 
 def is_raw(parameters: Parameters) -> bool:

@@ -17,7 +17,8 @@ from typing import Final, Self
 from powercut.closing import ResourceOwner
 from powercut.disk.capture import CaptureDisk
 from powercut.disk.foreign_files import refuse_foreign_files
-from powercut.disk.image_format import open_base, open_image_file
+from powercut.disk.growing_file import cut_to_size
+from powercut.disk.image_format import open_image_file
 from powercut.disk.pclog import host_failures, read_timeline
 from powercut.machine.port import FileDisk
 from powercut.model.binding import Binding
@@ -31,6 +32,7 @@ from powercut.recover.plan import OpenImage, RecoveryPlan
 from powercut.recover.port import AFTER_MARK, ImageWrite
 from powercut.rig import commands
 from powercut.rig.image_file import write_image
+from powercut.rig.image_open import base_does_not_open
 from powercut.rig.recovery import agreed, must_repeat, recover_in_guest
 from powercut.rig.rig import Rig
 from powercut.rig.scratch import scratch
@@ -134,6 +136,8 @@ class GuestEngine(ResourceOwner):
         with self._new_folder() as folder:
             image = folder / "disk.img"
             write_image(self._base, writes, image)
+            if self._parameters.machine.grows:
+                cut_to_size(image)
             refuse_foreign_files(image, self._parameters.machine.format)
             layer = self._plan.find(OpenImage)
             closed = self._does_not_open(image, layer.format, timeout_s) if layer else ""
@@ -183,7 +187,8 @@ class GuestEngine(ResourceOwner):
         opened = open_image_file(image, image_format, timeout_s=timeout_s)
         if not opened.problem:
             return ""
-        if said := open_base(self._base, image_format, timeout_s=timeout_s):
+        grows = self._parameters.machine.grows
+        if said := base_does_not_open(self._base, image_format, grows=grows, timeout_s=timeout_s):
             raise HostError(
                 f"neither the image of before the run nor that of a crash state opens: {said}"
             )

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from powercut.disk.image_format import ImageOpening, open_base, open_image
+from powercut.disk.growing_file import cut_to_size
+from powercut.disk.image_format import ImageOpening, open_base, open_image, open_image_file
 from powercut.machine import nbd
 from powercut.model.errors import HostError
 from powercut.model.failure import Failure
 from powercut.model.machine import ImageFormat
+from powercut.rig.image_file import write_image
+from powercut.rig.scratch import scratch
 
 
 def open_after_cut(
@@ -28,14 +31,63 @@ def open_after_cut(
     if not opened.problem:
         return opened
     if said := open_base(base, image_format, timeout_s=timeout_s):
-        raise HostError(
-            f"neither the image of before the run nor that of after the cut opens: {said}",
-            hint="check free memory; machine.format_options may be new to this QEMU",
-        )
+        raise _neither_opens(said)
     nbd.examine(socket, timeout_s=timeout_s)
     if not open_image(socket, image_format, timeout_s=timeout_s).problem:
-        raise HostError(
-            f"the image did not open, and opened when it was tried again: {opened.problem}",
-            hint=Failure.NOT_REPEATED.remedy,
-        )
+        raise _not_repeated(opened)
     return opened
+
+
+def open_grown_after_cut(
+    medium: Path, base: Path, image_format: ImageFormat, *, timeout_s: float
+) -> ImageOpening:
+    """The same for an image in a file that grows: `medium` is a copy of the disk on which it lies.
+
+    Nothing changes in `medium`: what opens the image repairs or replays a copy.  Raises
+    HostError if the host may be at fault, DamagedRecording if no such file is on the disk.
+    """
+    opened = _open_grown(medium, image_format, timeout_s=timeout_s)
+    if not opened.problem:
+        return opened
+    if said := base_does_not_open(base, image_format, grows=True, timeout_s=timeout_s):
+        raise _neither_opens(said)
+    if not _open_grown(medium, image_format, timeout_s=timeout_s).problem:
+        raise _not_repeated(opened)
+    return opened
+
+
+def base_does_not_open(
+    base: Path, image_format: ImageFormat, *, grows: bool, timeout_s: float
+) -> str:
+    """What the tool says if the image of before the run does not open; "" if it does."""
+    if not grows:
+        return open_base(base, image_format, timeout_s=timeout_s)
+    with scratch() as folder:
+        copy = folder / "base.img"
+        write_image(base, [], copy)
+        cut_to_size(copy)
+        return open_base(copy, image_format, timeout_s=timeout_s)
+
+
+def _open_grown(medium: Path, image_format: ImageFormat, *, timeout_s: float) -> ImageOpening:
+    copy = medium.with_name("opened.img")
+    try:
+        write_image(medium, [], copy)
+        cut_to_size(copy)
+        return open_image_file(copy, image_format, timeout_s=timeout_s, check=True)
+    finally:
+        copy.unlink(missing_ok=True)
+
+
+def _neither_opens(said: str) -> HostError:
+    return HostError(
+        f"neither the image of before the run nor that of after the cut opens: {said}",
+        hint="check free memory; machine.format_options may be new to this QEMU",
+    )
+
+
+def _not_repeated(opened: ImageOpening) -> HostError:
+    return HostError(
+        f"the image did not open, and opened when it was tried again: {opened.problem}",
+        hint=Failure.NOT_REPEATED.remedy,
+    )

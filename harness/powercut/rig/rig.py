@@ -127,7 +127,8 @@ class Rig:
         if isinstance(disk, Path):
             as_file = machine.bus.pmem or machine.aio is not Aio.NBD
             size = parameters.disk.size
-            disk = NbdFile(disk, size, machine.aio) if as_file else NbdDisk(disk)
+            file = NbdFile(disk, size, machine.aio, grows=machine.grows)
+            disk = file if as_file else NbdDisk(disk)
         raw = machine.format is ImageFormat.RAW
         layer = None if raw else ImageLayer(machine.format, parameters.disk.size)
         under_test = Attachment(Role.UNDER_TEST, disk, machine.bus, machine.host_cache, layer)

@@ -169,8 +169,15 @@ def _mkfs(p: Parameters) -> Iterator[Reason]:
 
 
 def _format(p: Parameters) -> Iterator[Reason]:
-    for reason in refused_format_options(p.machine.format, p.machine.format_options):
+    machine = p.machine
+    for reason in refused_format_options(machine.format, machine.format_options):
         yield "machine.format_options", reason
+    if not machine.grows:
+        return
+    if machine.format is ImageFormat.RAW:
+        yield "machine.grows", "a raw image has the size of its disk: give machine.format"
+    if machine.aio is Aio.NBD:
+        yield "machine.grows", "a disk of NBD has a fixed size: machine.aio: threads, for instance"
 
 
 _RULES: Final[tuple[Rule, ...]] = (

@@ -7,7 +7,7 @@ import difflib
 import re
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, StrictInt, StrictStr, WithJsonSchema
+from pydantic import AfterValidator, Field, StrictBool, StrictInt, StrictStr, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from powercut.model.machine import Aio, Bus, CacheFlags, CacheMode, ImageFormat, Start
@@ -133,6 +133,11 @@ class MachineSettings(Settings):
     format_options: tuple[Annotated[str, AfterValidator(_is_format_option)], ...] = ()
     """Options of the image format, as `qemu-img create -o` takes them, one `name=value` a list
     entry: `cluster_size=4096`, `lazy_refcounts=on`, `preallocation=metadata`."""
+
+    grows: StrictBool = False
+    """Whether the image is a file that QEMU makes longer when it allocates, as on a host's file
+    system: then the file's size is a part of each crash state.  Else the format allocates on a disk
+    of fixed size, or is allocated in full beforehand.  Needs a format, and `aio` other than nbd."""
 
     start: Start = Start.AUTO
     """How the guest comes to run: `booted`; `restored`, from a guest that was saved after it

@@ -143,6 +143,7 @@ def twin(parameters: Parameters, kind: ControlKind) -> Parameters:
                 "bus": Bus.VIRTIO_BLK,
                 "format": ImageFormat.RAW,
                 "format_options": (),
+                "grows": False,
                 "start": Start.AUTO,
                 "aio": Aio.NBD,
                 "config_wce": Switch.AUTO,

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from powercut.channel.port import Channel
-from powercut.disk.image_format import ensure_formatted_image
+from powercut.disk.image_format import ImageOpening, ensure_formatted_image
 from powercut.machine.port import Ended, LosesPower, Machine, OwnDisk
 from powercut.model.contract import CutKind
 from powercut.model.errors import HostError, PowercutError
@@ -18,7 +18,7 @@ from powercut.model.observation import Observation
 from powercut.model.verdict import EvidenceLevel
 from powercut.rig import commands
 from powercut.rig.host_reader import read_on_host
-from powercut.rig.image_open import open_after_cut
+from powercut.rig.image_open import open_after_cut, open_grown_after_cut
 from powercut.rig.recovery import agreed, must_repeat, recover_in_guest
 from powercut.rig.scratch import scratch
 from powercut.rig.set_up import mount_disk, prepare_disk
@@ -143,9 +143,7 @@ class GuestRecording(RecordingInProgress):
             return read_on_host(parameters, self.job.run_id, medium, timeout_s=timeout_s)
         if image_format is not ImageFormat.RAW:
             assert isinstance(disk, CapturedDisk), "others hold no format that powercut opens"
-            opened = open_after_cut(
-                disk.attached, self.directory.base_image, image_format, timeout_s=timeout_s
-            )
+            opened = self._opened(disk, medium, timeout_s)
             self.recovery_facts = {"image_check": opened.check, "image_repairs": opened.repairs}
             if opened.problem:
                 failure = f"the {image_format.value} image does not open: {opened.problem}"
@@ -154,6 +152,13 @@ class GuestRecording(RecordingInProgress):
         if must_repeat(seen):
             seen = agreed(seen, self._boot(disk, sockets / "recovery-again", timeout_s))
         return seen
+
+    def _opened(self, disk: CapturedDisk, medium: Path, timeout_s: float) -> ImageOpening:
+        base, machine = self.directory.base_image, self.job.parameters.machine
+        if not machine.grows:
+            return open_after_cut(disk.attached, base, machine.format, timeout_s=timeout_s)
+        disk.snapshot(medium)
+        return open_grown_after_cut(medium, base, machine.format, timeout_s=timeout_s)
 
     def _boot(self, disk: TrialDisk, folder: Path, timeout_s: float) -> Observation:
         """Recovery by the guest itself, which has mounted this file system before the cut."""

@@ -54,8 +54,9 @@ def test_each_disk_becomes_the_settings_of_a_machine():
         "connect": "qemu:///system",
         "bus": "virtio-blk",
         "cache": "writeback",
-        "aio": "nbd",
+        "aio": "threads",
         "format": "qcow2",
+        "grows": True,
         "cpus": 2,
         "qemu": "/opt/qemu/bin/qemu-system-x86_64",
     }

@@ -137,6 +137,8 @@ REFUSED = [
         {"machine": {"format": "vmdk", "format_options": ["subformat=monolithicFlat"]}},
         ["machine.format_options"],
     ),
+    ({"machine": {"grows": True}}, ["machine.grows", "machine.grows"]),
+    ({"machine": {"grows": True, "format": "vmdk"}}, ["machine.grows"]),
     (
         {"machine": {"format": "vpc", "format_options": ["subformat=fixed"]}},
         ["machine.format_options"],

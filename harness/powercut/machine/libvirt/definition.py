@@ -101,8 +101,8 @@ def _disk_likeness(domain: ET.Element, disk: ET.Element, connect: str | None) ->
     if image not in {one.value for one in ImageFormat}:
         raise UsageError(f"disk {name}: powercut makes no image in the format {image}")
     emulator = _text_of(domain, "devices/emulator")
-    # A captured file keeps its size, and a format that allocates makes its file longer.
-    as_file = disk.get("type") in ("file", "block") and image == ImageFormat.RAW.value
+    as_file = disk.get("type") in ("file", "block")
+    grows = disk.get("type") == "file" and image != ImageFormat.RAW.value
     settings: dict[str, object] = {
         "backend": "libvirt",
         **({"connect": connect} if connect else {}),
@@ -111,6 +111,7 @@ def _disk_likeness(domain: ET.Element, disk: ET.Element, connect: str | None) ->
         "cache": CacheMode.WRITEBACK.value if cache == "default" else cache,
         "aio": said.get("io", Aio.THREADS.value) if as_file else Aio.NBD.value,
         "format": image,
+        **({"grows": True} if grows else {}),
         "cpus": _cpus(domain),
         **({"qemu": emulator} if emulator not in ("", f"/usr/bin/{PROGRAM}") else {}),
         "like": ET.tostring(_reduced(domain, disk), encoding="unicode"),

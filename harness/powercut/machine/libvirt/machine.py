@@ -187,7 +187,7 @@ class LibvirtMachine(Closing):
         """From here on a disk that is to be opened as a file is one."""
         disk, timeout_s = self._disk.disk, deadline - time.monotonic()
         if isinstance(disk, NbdFile):
-            self._file = NbdFuse(disk.socket, self._folder, timeout_s=timeout_s)
+            self._file = NbdFuse(disk.socket, self._folder, timeout_s=timeout_s, grows=disk.grows)
             self._disk = replace(self._disk, disk=FileDisk(self._file.path, disk.aio))
         elif isinstance(disk, NbdDisk):
             no_flush = self._disk.cache.no_flush

@@ -244,7 +244,9 @@ class QemuMachine(Closing):
         disk = self.spec.disk
         if isinstance(disk, NbdFile):
             timeout_s = deadline - time.monotonic()
-            self._file = NbdFuse(disk.socket, self._directory, timeout_s=timeout_s)
+            self._file = NbdFuse(
+                disk.socket, self._directory, timeout_s=timeout_s, grows=disk.grows
+            )
             disk = FileDisk(self._file.path, disk.aio)
         if isinstance(disk, FileDisk):
             try:
