@@ -220,12 +220,6 @@ MUTANTS: tuple[Mutant, ...] = (
             "a recording with gaps may be SAFE",
         ),
         (
-            "few-operations",
-            "        if len(history.acked) < OPERATIONS_MIN:",
-            "        if len(history.acked) < 0:",
-            "a run of two operations may be SAFE",
-        ),
-        (
             "few-states",
             "        if tally.states < STATES_MIN and not tally.lossy:",
             "        if tally.states < 0:",
@@ -245,7 +239,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "unrepeatable-is-lost",
-            "        return again if _said(again) == _said(first) else [_unrepeatable(first)]",
+            '        return [not_repeated("the same disk was recovered twice", first)]',
             "        return first",
             "what is lost in one of two recoveries is lost",
         ),
@@ -254,6 +248,27 @@ MUTANTS: tuple[Mutant, ...] = (
             "        if not observation.recovered and observation.complete:",
             "        if False:",
             "a file system that does not mount is forgiven",
+        ),
+    ),
+    *program(
+        f"{_P}/explore/operation_tally.py",
+        (
+            "few-operations",
+            "        if acknowledged < OPERATIONS_MIN:",
+            "        if acknowledged < 0:",
+            "a run of two operations may be SAFE",
+        ),
+        (
+            "reasons-forgiven",
+            "        return Verdict.INCONCLUSIVE if self.reasons or unknown else Verdict.SAFE",
+            "        return Verdict.INCONCLUSIVE if unknown else Verdict.SAFE",
+            "what speaks against SAFE is listed, and SAFE all the same",
+        ),
+        (
+            "unknown-forgiven",
+            "        return Verdict.INCONCLUSIVE if self.reasons or unknown else Verdict.SAFE",
+            "        return Verdict.INCONCLUSIVE if self.reasons else Verdict.SAFE",
+            "states of which nothing is known are SAFE",
         ),
     ),
     *program(

@@ -48,6 +48,8 @@ def test_an_honest_disk_keeps_and_a_lying_one_loses_everything(run, image_format
     """
     grows = disk is not RAW_LOG and not ImageFormat(image_format).grows
     file = ", aio: threads, grows: true" if grows else ""
+    if image_format == "vhdx" and grows:
+        file += ", format_options: [block_size=1048576]"  # by default blocks of 32 MiB
     machine = f"machine: {{format: {image_format}{file}}}\n"
     honest = run(disk + machine + CUT)
     trial = only(honest)

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the states of operations that were looked at come to: counts, findings, a verdict.
+
+A state that loses something is looked at once more: only what repeats itself is a loss.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from powercut.crash.states import CrashState, StateSpace
+from powercut.model.log2 import log2_sum
+from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
+from powercut.store.program import ProgramFinding
+
+OPERATIONS_MIN: Final = 10
+"""Acknowledged operations below which a run proves nothing."""
+
+STATES_MIN: Final = 32
+"""States below which nothing is SAFE, unless there are no more."""
+
+_KINDS_MAX: Final = 8
+
+Story = Callable[[CrashState, Finding], tuple[str, ...]]
+"""What led to a finding, in sentences."""
+
+
+def no_story(state: CrashState, finding: Finding) -> tuple[str, ...]:
+    """None."""
+    del state, finding
+    return ()
+
+
+@dataclass
+class OperationTally:
+    """What has been found so far.  Times are told from `from_ns`."""
+
+    space: StateSpace
+    from_ns: int
+    story: Story = no_story
+    states: int = 0
+    lossy: int = 0
+    by_policy: Counter[str] = field(default_factory=Counter)
+    reasons: list[str] = field(default_factory=list)
+    _legal: dict[int, float] = field(default_factory=dict)
+    _findings: list[ProgramFinding] = field(default_factory=list)
+    _kinds: set[tuple[FindingKind, str]] = field(default_factory=set)
+
+    def require_operations(self, acknowledged: int) -> None:
+        """Too few of them are a reason against SAFE."""
+        if acknowledged < OPERATIONS_MIN:
+            self.reasons.append(
+                f"{acknowledged} operations were acknowledged, and fewer than "
+                f"{OPERATIONS_MIN} prove nothing"
+            )
+
+    def add(self, state: CrashState, findings: Sequence[Finding]) -> None:
+        """Counts a state; keeps the first finding of each kind and policy."""
+        self.states += 1
+        self.by_policy[state.policy] += 1
+        if state.instant not in self._legal:
+            self._legal[state.instant] = self.space.legal_log2(state.instant)
+        if losses(findings):
+            self.lossy += 1
+        for finding in findings:
+            key = (finding.kind, state.policy)
+            if key not in self._kinds and len(self._kinds) < _KINDS_MAX:
+                self._kinds.add(key)
+                self._findings.append(self._told(state, finding))
+
+    def _told(self, state: CrashState, finding: Finding) -> ProgramFinding:
+        volatile = len(self.space.volatile(state.instant))
+        return ProgramFinding(
+            kind=finding.kind.value,
+            verdict=finding.verdict.name,
+            message=finding.message,
+            operations=tuple((span.first, span.last) for span in finding.lsns),
+            policy=state.policy,
+            at_ms=round((state.instant - self.from_ns) / 1e6, 3),
+            missing_writes=volatile - len(state.survivors),
+            volatile_writes=volatile,
+            story=self.story(state, finding),
+        )
+
+    @property
+    def instants(self) -> int:
+        """At how many instants the states are."""
+        return len(self._legal)
+
+    @property
+    def legal_log2(self) -> float:
+        """Of the number of legal states at these instants."""
+        return round(log2_sum(list(self._legal.values())), 1)
+
+    @property
+    def findings(self) -> tuple[ProgramFinding, ...]:
+        """The losses first."""
+        return tuple(sorted(self._findings, key=lambda one: one.verdict != Verdict.LOSSY.name))
+
+    @property
+    def verdict(self) -> Verdict:
+        """LOSSY if a state loses something; SAFE if nothing speaks against it."""
+        if self.lossy:
+            return Verdict.LOSSY
+        unknown = any(one.verdict == Verdict.INCONCLUSIVE.name for one in self._findings)
+        return Verdict.INCONCLUSIVE if self.reasons or unknown else Verdict.SAFE
+
+
+def losses(findings: Sequence[Finding]) -> list[tuple[FindingKind, tuple[LsnRange, ...]]]:
+    """What of them is a loss, to be compared."""
+    return [(one.kind, one.lsns) for one in findings if one.verdict is Verdict.LOSSY]
+
+
+def not_repeated(what: str, findings: Sequence[Finding]) -> Finding:
+    """The finding of two looks at the same thing, described by `what`, that do not agree."""
+    said = "; ".join(finding.message for finding in findings)
+    return Finding(
+        FindingKind.DISAGREEMENT,
+        Verdict.INCONCLUSIVE,
+        f"{what}, and the check did not say the same: {said}",
+    )
