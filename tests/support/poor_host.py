@@ -79,7 +79,9 @@ class PoorHost:
     small: bool = False
     environment: dict[str, str] = field(default_factory=dict)
 
-    def run(self, *argv: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *argv: str | Path, cwd: Path | None = None, timeout_s: float = TIMEOUT_S
+    ) -> subprocess.CompletedProcess[str]:
         """Runs a command there."""
         alone = ["unshare", "--mount", "--propagation", "private"]
         alone += [] if os.geteuid() == 0 else ["--map-root-user"]
@@ -90,7 +92,7 @@ class PoorHost:
             capture_output=True,
             text=True,
             check=False,
-            timeout=TIMEOUT_S,
+            timeout=timeout_s,
             cwd=cwd or self.work,
             env={**os.environ, "WORK": str(self.work), **self.environment},
             preexec_fn=_be_small if self.small else None,

@@ -33,10 +33,15 @@ mkdir /mine && cd /mine
 /root/.local/bin/powercut test -q
 """
 
-CHECKOUT = """
+FIRST = """
 set -eux
 cd /src
 ./powercut run first-light --seed 1
+"""
+
+TESTS = """
+set -eux
+cd /src
 ./powercut test -q {tests}
 """
 
@@ -53,7 +58,8 @@ TELLING = (
 )
 """The types, what asks this host's programs for their versions, FUSE, User-Mode Linux, QEMU."""
 
-UNTRIED = {"ubuntu-24.04": "the launcher of a checkout speaks of Debian's suites"}
+FIRST_ONLY = ("ubuntu-24.04",)
+"""Where a checkout runs first-light, and no tests: they name versions of Debian's packages."""
 
 
 @pytest.fixture(params=bare_root.DISTRIBUTIONS)
@@ -88,9 +94,9 @@ def test_the_wheel_and_what_init_writes(root, log, wheel):
 
 
 def test_a_checkout(root, log):
-    if root.name in UNTRIED:
-        pytest.skip(UNTRIED[root.name])
     subprocess.run(["git", "clone", "-q", ROOT, root.path / "src"], check=True)
-    said = root.run(CHECKOUT.format(tests=" ".join(TELLING)), log)
+    said = root.run(FIRST, log)
     assert any(line.startswith("All as expected. 3 power cuts in ") for line in said)
-    assert any(" passed" in line and "failed" not in line for line in said[-3:])
+    if root.name not in FIRST_ONLY:
+        said = root.run(TESTS.format(tests=" ".join(TELLING)), log)
+        assert any(" passed" in line and "failed" not in line for line in said[-3:])

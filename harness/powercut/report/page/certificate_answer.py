@@ -72,8 +72,8 @@ def answer_of(
     total = words.count(len(cells), "setting")
     if lossy:
         tone = Verdict.LOSSY
-        lose = "loses" if len(lossy) == 1 else "lose"
-        status = f"{len(lossy):,} of {total} {lose} acknowledged writes: do not use them"
+        lose, them = ("loses", "it") if len(lossy) == 1 else ("lose", "them")
+        status = f"{len(lossy):,} of {total} {lose} acknowledged writes: do not use {them}"
     elif unknown:
         tone = Verdict.INCONCLUSIVE
         status = f"Of {len(unknown):,} of {total} nothing can be said"
