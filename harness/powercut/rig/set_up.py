@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+from typing import Final
 
 from powercut.channel.port import CommandResult, Commands
 from powercut.model.errors import DeadlineExceeded, HostError
@@ -12,12 +14,28 @@ from powercut.scenario.settings import Parameters
 from powercut.workload.port import MOUNT_POINT, GuestPrograms, Run
 from powercut.workload.table import workload_of
 
+_PATIENCE_MOST: Final = 5.0
+
+
+def patience() -> float:
+    """How much longer than on a quiet host things may take here and now: 1 to 5.
+
+    It is the load of the last minute for each processor.  A deadline that a quiet host reaches
+    only if something hangs would be missed by one on which eight others compute, and its verdict
+    would be INCONCLUSIVE for no reason of the disk's.
+    """
+    try:
+        load = os.getloadavg()[0]
+    except OSError:
+        return 1.0
+    return min(max(load / len(os.sched_getaffinity(0)), 1.0), _PATIENCE_MOST)
+
 
 class Deadline:
     """The end of the time that each phase of a trial has.
 
     A guest that hangs does so in one phase, and costs one phase's time.  A busy host slows all of
-    them down, and has that time for each.
+    them down, and has that time for each, times its `patience`.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -26,7 +44,7 @@ class Deadline:
 
     def renew(self) -> None:
         """Another phase begins."""
-        self._end = time.monotonic() + self._seconds
+        self._end = time.monotonic() + self._seconds * patience()
 
     @property
     def over(self) -> bool:

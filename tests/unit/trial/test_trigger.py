@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import pytest
@@ -17,6 +18,12 @@ AMPLE_S = 3600.0  # no test waits for it
 ACKS_5 = Trigger(TriggerKind.ACKS, 5)
 A_MOMENT = Trigger(TriggerKind.AFTER, 50_000_000)
 AN_HOUR = Trigger(TriggerKind.AFTER, 3500 * 10**9)
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch):
+    """The host, as far as deadlines go."""
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
 
 
 class Said:
@@ -81,3 +88,23 @@ def test_a_moment_is_waited_for_whole_even_if_the_log_is_full(ended):
     begun = time.monotonic()
     wait_trigger(Said(4, ended=ended), A_MOMENT, Deadline(AMPLE_S))
     assert time.monotonic() - begun >= 0.05
+
+
+@pytest.mark.parametrize(
+    ("load", "processors", "times"),
+    [(0.1, 2, 1.0), (2.0, 2, 1.0), (6.0, 2, 3.0), (17.0, 2, 5.0), (17.0, 16, 1.0625)],
+)
+def test_a_busy_host_has_longer(monkeypatch, load, processors, times):
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(processors)))
+    deadline = Deadline(AMPLE_S)
+    assert AMPLE_S * times - 60 < deadline.remaining_s <= AMPLE_S * times
+
+
+def test_a_host_that_does_not_tell_its_load_has_the_time_of_a_quiet_one(monkeypatch):
+    monkeypatch.setattr(os, "getloadavg", fails)
+    assert Deadline(AMPLE_S).remaining_s <= AMPLE_S
+
+
+def fails():
+    raise OSError("no load")
