@@ -21,7 +21,7 @@ from switches import Switch
 from powercut.closing import Closing
 from powercut.machine.foreign.backend import ForeignBackend
 from powercut.machine.foreign.machine import BOOT_ID
-from powercut.machine.foreign.remote import Done, NotLetIn, Unreachable
+from powercut.machine.remote import Done, NotLetIn, Unreachable
 from powercut.model.errors import DeadlineExceeded
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from powercut.closing import Closing
-from powercut.machine.foreign.remote import Done, Unreachable
+from powercut.machine.remote import Done, Unreachable
 
 
 class HostHere(Closing):

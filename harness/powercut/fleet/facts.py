@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from powercut.fleet.hosts_file import HostSettings, target_of
-from powercut.machine.foreign.remote import Remote
-from powercut.machine.foreign.ssh import FabricRemote
+from powercut.machine.remote import Remote
+from powercut.machine.ssh import FabricRemote
 from powercut.model.errors import HostError, PowercutError
 
 CONNECT_S: Final = 20.0

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from powercut.machine.foreign.ssh import SshTarget
+from powercut.machine.ssh import SshTarget
 from powercut.model.errors import UsageError
 from powercut.scenario.quantity import Size
 from powercut.scenario.yaml_file import (

@@ -39,8 +39,8 @@ from powercut.fleet.facts import (
 from powercut.fleet.hosts_file import HostSettings
 from powercut.fleet.tar_stream import tar_of
 from powercut.fleet.wheels import Wheelhouse
-from powercut.machine.foreign.remote import Done, Remote
 from powercut.machine.guest.image import current_guest_image
+from powercut.machine.remote import Done, Remote
 from powercut.model.errors import HostError, PowercutError
 from powercut.paths import BUILD
 

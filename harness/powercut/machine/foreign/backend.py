@@ -12,9 +12,9 @@ from typing import Final
 from powercut.machine.foreign.channel import LinePort, SshChannel
 from powercut.machine.foreign.machine import ForeignMachine
 from powercut.machine.foreign.power import Power
-from powercut.machine.foreign.remote import Remote, Unreachable
-from powercut.machine.foreign.ssh import FabricRemote, fabric_module
 from powercut.machine.port import LINES, MachineAndChannel, MachineSpec, OwnDisk, Part, under_test
+from powercut.machine.remote import Remote, Unreachable
+from powercut.machine.ssh import FabricRemote, fabric_module
 from powercut.model.binding import NOT_BOUND
 from powercut.model.errors import HostError, PowercutError
 from powercut.scenario.settings import MachineSettings

@@ -23,7 +23,7 @@ from powercut.channel.listener import listen_unix
 from powercut.channel.port import CommandResult, GuestFailed
 from powercut.closing import Closing
 from powercut.machine.foreign.machine import ForeignMachine, read_boot_id
-from powercut.machine.foreign.remote import Done, Remote, RemoteCommand
+from powercut.machine.remote import Done, Remote, RemoteCommand
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.model.history import History
 from powercut.model.latency import LatencyHistogram

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from powercut.machine.foreign.power import Power
-from powercut.machine.foreign.remote import NotLetIn, Remote, RemoteCommand, Unreachable
 from powercut.machine.port import Ended
+from powercut.machine.remote import NotLetIn, Remote, RemoteCommand, Unreachable
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
 
 BOOT_ID: Final = "cat /proc/sys/kernel/random/boot_id"

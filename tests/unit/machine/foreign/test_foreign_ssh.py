@@ -13,8 +13,8 @@ from ssh_hosts import Home, SshServer, host_key
 from powercut.machine.foreign.channel import LinePort, SshChannel
 from powercut.machine.foreign.machine import ForeignMachine
 from powercut.machine.foreign.power import Power
-from powercut.machine.foreign.remote import NotLetIn, Unreachable, WrongKey
-from powercut.machine.foreign.ssh import FabricRemote
+from powercut.machine.remote import NotLetIn, Unreachable, WrongKey
+from powercut.machine.ssh import FabricRemote
 from powercut.model.errors import DeadlineExceeded, HostError
 
 pytestmark = pytest.mark.skipif(bool(ssh_hosts.missing()), reason=ssh_hosts.missing())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a foreign machine needs of ssh: commands there, their bytes, and how they ended."""
+"""What a machine elsewhere needs of ssh: commands there, their bytes, and how they ended."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from powercut.closing import Closing
-from powercut.machine.foreign.remote import Done, NotLetIn, Unreachable, WrongKey
+from powercut.machine.remote import Done, NotLetIn, Unreachable, WrongKey
 from powercut.model.errors import DeadlineExceeded, HostError
 
 _INSTALL: Final = "install Fabric: pip install 'fabric>=3.2'"
