@@ -9,6 +9,9 @@
 3. The user's own test runs on this host, under the same tracer, without the calls of that site.  It
    notices if it fails; with all syncs it must pass.
 
+An interrupted one goes on: what was recorded counts, as in any run, and so does what the user's
+test said.
+
 What nobody notices is not proved needless: other disks, file systems and workloads were not tried,
 and of the legal states only some.  A site whose calls did not come, or a program that the tracer
 cannot follow, is not known: never needless.
@@ -20,24 +23,27 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from powercut import __version__
-from powercut.campaign.run import Listener
-from powercut.campaign.runner import root_seed, run_scenarios
+from powercut.campaign.run import Listener, RunOptions
+from powercut.campaign.runner import resume_run, root_seed, run_scenarios
 from powercut.model.errors import UsageError
+from powercut.model.events import RunStarted
 from powercut.model.operations import Packet
 from powercut.model.verdict import Verdict
 from powercut.recording.bound import read_lines
 from powercut.rig.sync_sites import named_sites
+from powercut.scenario.load import Scenario
 from powercut.scenario.program_text import RecordOptions, program_scenario
 from powercut.scenario.settings import ProgramSettings
 from powercut.store.layout import ResultDir
 from powercut.store.results import CellResult, RunResult
 from powercut.store.sync_mutants import Noticed, SyncMutant, SyncMutants, WithoutSync
+from powercut.store.sync_order import SyncOrder, read_order, write_order
 from powercut.store.sync_site import SyncSite
 from powercut.workload.program.sync_trace import TRACER, SyncTrace, read_trace
 
@@ -69,46 +75,129 @@ def mutate_syncs(
     listener: Listener,
 ) -> SyncMutants:
     """Runs the program with all its syncs, then without each.  Raises UsageError, HostError."""
-    start = time.monotonic()
     traced = program.model_copy(update={"syncs": "traced"})
     scenario = program_scenario(traced, options.record)
-    seed = root_seed(scenario, seed)
-    test = _OwnTest(options) if options.test else None
-    (run,) = run_scenarios([scenario], seed=seed, results=results, on_event=listener).runs
-    (cell,) = run.cells
-    trace = _trace_of(run, cell)
-    mutants = SyncMutants(
-        powercut=__version__,
-        program=program.command,
-        filesystem=options.record.filesystem,
-        seed=run.seed,
-        verdict=cell.verdict,
-        acknowledged=cell.commits_acked,
-        states=cell.states.states if cell.states else 0,
-        reasons=(*cell.reasons, *trace.beyond),
-        test=options.test,
-        mutants=_planned(trace, options.sites_max),
-        result=run.result_directory,
-    )
-    tried = [one for one in mutants.mutants if not one.skipped]
-    if cell.verdict is Verdict.SAFE and tried:
-        without = _recorded(traced, options, tried, seed, results, listener)
-        mutants = mutants.model_copy(
-            update={
-                "mutants": tuple(
-                    one
-                    if one.skipped
-                    else one.model_copy(
-                        update={
-                            "powercut": _believed(without[one.site.number], trace),
-                            "test": test.without(one.site) if test else None,
-                        }
-                    )
-                    for one in mutants.mutants
-                )
-            }
+    order = SyncOrder(
+        program=traced, record=options.record, test=options.test, test_s=options.test_s,
+        sites_max=options.sites_max, jobs=options.jobs, seed=root_seed(scenario, seed),
+        results=str(results),
+    )  # fmt: skip
+    return _Mutation(order, listener).run()
+
+
+def resume_mutation(path: Path, *, jobs: int | None = None, listener: Listener) -> SyncMutants:
+    """Goes on with the one whose first run is at `path`; its table again if that has ended.
+
+    Raises UsageError if there is none or if this host is not as it was, HostError.
+    """
+    directory = ResultDir.open(path)
+    order = read_order(directory)
+    if jobs is not None:
+        order = order.model_copy(update={"jobs": jobs})
+    return _Mutation(order, listener, directory).run()
+
+
+@dataclass
+class _Mutation:
+    """One pass over a program's call sites, from wherever it has come to."""
+
+    order: SyncOrder
+    listener: Listener
+    directory: ResultDir | None = None
+    """Of the first run; None before it begins."""
+
+    begun: float = field(default_factory=time.monotonic)
+
+    def run(self) -> SyncMutants:
+        """The table."""
+        order = self.order
+        test = _OwnTest(order) if order.test else None
+        run = self._first()
+        (cell,) = run.cells
+        trace = _trace_of(run, cell)
+        mutants = _planned(trace, order.sites_max)
+        tried = [one for one in mutants if not one.skipped]
+        if cell.verdict is Verdict.SAFE and tried:
+            without = self._without(tried)
+            for one in tried:
+                at = one.site.number
+                looked = _believed(without[at], trace)
+                said = self._tested(test, one.site) if test else None
+                done = one.model_copy(update={"powercut": looked, "test": said})
+                mutants = tuple(done if each is one else each for each in mutants)
+        return SyncMutants(
+            powercut=__version__,
+            program=order.program.command,
+            filesystem=order.record.filesystem,
+            seed=run.seed,
+            verdict=cell.verdict,
+            acknowledged=cell.commits_acked,
+            states=cell.states.states if cell.states else 0,
+            reasons=(*cell.reasons, *trace.beyond),
+            test=order.test,
+            mutants=mutants,
+            result=run.result_directory,
+            seconds=round(time.monotonic() - self.begun, 1),
         )
-    return mutants.model_copy(update={"seconds": round(time.monotonic() - start, 1)})
+
+    def _first(self) -> RunResult:
+        """The program with all its syncs."""
+        if self.directory is not None:
+            return self._again(self.directory)
+        scenario = program_scenario(self.order.program, self.order.record)
+        return self._start(scenario, 1, self._take_first)
+
+    def _take_first(self, directory: ResultDir) -> None:
+        self.directory = directory
+        self._keep()
+
+    def _without(self, tried: Sequence[SyncMutant]) -> dict[int, WithoutSync]:
+        """What came of the program without each site, by its number."""
+        if self.order.without:
+            run = self._again(ResultDir.open(Path(self.order.without)))
+        else:
+            dropped = {f"sync-{one.site.number}": one.site.key for one in tried}
+            options = replace(self.order.record, dropped=dropped)
+            scenario = program_scenario(self.order.program, options)
+            run = self._start(scenario, self.order.jobs, self._take_second)
+        cells = zip(tried, run.cells, strict=True)
+        return {one.site.number: _without(run, cell) for one, cell in cells}
+
+    def _take_second(self, directory: ResultDir) -> None:
+        self._keep(without=str(directory.path))
+
+    def _start(self, scenario: Scenario, jobs: int, take: Callable[[ResultDir], None]) -> RunResult:
+        """A new run; `take` is told where it lies as soon as it begins."""
+
+        def listen(event: Any) -> None:
+            if isinstance(event, RunStarted):
+                take(ResultDir.open(event.directory))
+            self.listener(event)
+
+        (run,) = run_scenarios(
+            [scenario],
+            seed=self.order.seed,
+            results=Path(self.order.results),
+            jobs=jobs,
+            on_event=listen,
+        ).runs
+        return run
+
+    def _again(self, directory: ResultDir) -> RunResult:
+        """What came of a run that had begun, once it has ended."""
+        if directory.ended:
+            return directory.read_verdict()
+        return resume_run(directory.path, RunOptions(self.order.jobs, on_event=self.listener))
+
+    def _tested(self, test: _OwnTest, site: SyncSite) -> WithoutSync:
+        said = self.order.tests.get(site.number) or test.without(site)
+        self._keep(tests={**self.order.tests, site.number: said})
+        return said
+
+    def _keep(self, **changes: object) -> None:
+        self.order = self.order.model_copy(update=changes)
+        assert self.directory is not None
+        write_order(self.directory, self.order)
 
 
 def _trace_of(run: RunResult, cell: CellResult) -> SyncTrace:
@@ -129,26 +218,6 @@ def _planned(trace: SyncTrace, sites_max: int) -> tuple[SyncMutant, ...]:
         tried += not skipped
         planned.append(SyncMutant(site=site, skipped=skipped))
     return tuple(planned)
-
-
-def _recorded(
-    program: ProgramSettings,
-    options: MutationOptions,
-    wanted: Sequence[SyncMutant],
-    seed: int,
-    results: Path,
-    listener: Listener,
-) -> dict[int, WithoutSync]:
-    """What came of the program without each site, by its number."""
-    dropped = {f"sync-{one.site.number}": one.site.key for one in wanted}
-    scenario = program_scenario(program, replace(options.record, dropped=dropped))
-    outcome = run_scenarios(
-        [scenario], seed=seed, results=results, jobs=options.jobs, on_event=listener
-    )
-    (run,) = outcome.runs
-    return {
-        one.site.number: _without(run, cell) for one, cell in zip(wanted, run.cells, strict=True)
-    }
 
 
 def _without(run: RunResult, cell: CellResult) -> WithoutSync:
@@ -184,13 +253,13 @@ def _believed(without: WithoutSync, trace: SyncTrace) -> WithoutSync:
 class _OwnTest:
     """The user's own test, on this host, under the tracer."""
 
-    def __init__(self, options: MutationOptions) -> None:
+    def __init__(self, order: SyncOrder) -> None:
         """Runs it with all syncs.  Raises UsageError if it does not pass."""
-        self._options = options
+        self._order = order
         if not TRACER.is_file():
             raise UsageError(f"{TRACER} is not built", hint="make -C workloads")
-        if shutil.which(options.test[0]) is None:
-            raise UsageError(f"--test: {options.test[0]}: there is no such program")
+        if shutil.which(order.test[0]) is None:
+            raise UsageError(f"--test: {order.test[0]}: there is no such program")
         ended, _, said = self._run(())
         if ended:
             raise UsageError(
@@ -216,7 +285,7 @@ class _OwnTest:
         """How it failed, empty if it passed; what was traced; the end of what it printed."""
         with tempfile.TemporaryDirectory(prefix="powercut-syncs-") as folder:
             log = Path(folder, "notes")
-            argv = [str(TRACER), f"log={log}", *words, "--", *self._options.test]
+            argv = [str(TRACER), f"log={log}", *words, "--", *self._order.test]
             with Path(folder, "said").open("w+b") as said:
                 ended = self._call(argv, said.fileno())
                 said.seek(0)
@@ -225,7 +294,7 @@ class _OwnTest:
         return ended, read_trace([Packet(0, notes)]), " / ".join(text.splitlines())
 
     def _call(self, argv: list[str], said: int) -> str:
-        test_s = self._options.test_s
+        test_s = self._order.test_s
         try:
             done = subprocess.run(
                 argv,

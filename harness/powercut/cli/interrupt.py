@@ -16,20 +16,27 @@ from powercut.paths import command, from_here
 class Resumable:
     """Passes the events of a run on, and counts what is done."""
 
-    def __init__(self, verb: str, listener: Callable[[Any], None]) -> None:
+    def __init__(
+        self, verb: str, listener: Callable[[Any], None], directory: Path | None = None
+    ) -> None:
+        """`directory` is what is resumed already, of a verb that makes several runs."""
         self._verb = verb
         self._listener = listener
-        self._directory: Path | None = None
+        self._directory = directory
         self._trials = 0
         self._done = 0
 
     def __call__(self, event: Any) -> None:
-        """Takes one event; a certificate is resumed as a whole, not by its runs."""
+        """Takes one event; a certificate is resumed as a whole, mutants of syncs by their first
+        run."""
         match event:
             case CertifyStarted():
                 self._directory, self._trials = event.directory, event.trials
             case RunStarted() if self._verb == "run":
                 self._directory, self._trials, self._done = event.directory, event.trials, 0
+            case RunStarted() if self._verb == "mutate-syncs":
+                self._directory = self._directory or event.directory
+                self._trials, self._done = event.trials, 0
             case TrialFinished():
                 self._done += 1
         self._listener(event)

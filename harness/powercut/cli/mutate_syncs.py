@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from powercut.cli.options import json_option, results_option, seed_option
+from powercut.cli.options import FILE, json_option, results_option, seed_option
 from powercut.cli.output import console_beside, write_json
 from powercut.cli.program_options import recording_options
+from powercut.model.errors import UsageError
 
 if TYPE_CHECKING:
     from powercut.scenario.program_text import RecordOptions
@@ -28,7 +29,7 @@ _EPILOG = (
 
 
 @click.command("mutate-syncs", epilog=_EPILOG, context_settings={"ignore_unknown_options": True})
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- PROGRAM...")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- PROGRAM...]")
 @click.option(
     "--test",
     metavar="COMMAND",
@@ -50,8 +51,12 @@ _EPILOG = (
     show_default=True,
     help="How many call sites to try at most; those left out are named.",
 )
+@click.option("--jobs", type=click.IntRange(1, 64), help="Runs at once; 1 unless this says more.")
 @click.option(
-    "--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="Runs at once."
+    "--resume",
+    type=FILE,
+    metavar="DIR",
+    help="Resume an interrupted one, by the folder that it named; what is recorded is kept.",
 )
 @recording_options
 @seed_option
@@ -62,7 +67,8 @@ def mutate_syncs(
     test: str,
     test_timeout: float,
     sites: int,
-    jobs: int,
+    jobs: int | None,
+    resume: Path | None,
     options: RecordOptions,
     seed: int | None,
     results: Path,
@@ -75,18 +81,27 @@ def mutate_syncs(
     dropped and neither noticed, or the program loses data with all its syncs; 3 if this is not
     known of at least one.
     """
-    from powercut.campaign.sync_mutants import MutationOptions
+    from powercut.campaign.sync_mutants import MutationOptions, resume_mutation
     from powercut.campaign.sync_mutants import mutate_syncs as run
+    from powercut.cli.interrupt import Resumable
     from powercut.model.verdict import Verdict
     from powercut.report.terminal.progress import ProgressView
     from powercut.report.terminal.sync_mutants import print_sync_mutants
     from powercut.store.sync_mutants import NEITHER
     from powercut.workload.program.find import find_program
 
-    wanted = MutationOptions(options, tuple(shlex.split(test)), test_timeout, sites, jobs)
+    if bool(command) == (resume is not None) or (resume and (test or seed is not None)):
+        raise UsageError(
+            "give either a program or --resume DIR, which has all other options from before"
+        )
+    wanted = MutationOptions(options, tuple(shlex.split(test)), test_timeout, sites, jobs or 1)
     console = console_beside(json_file)
-    with ProgressView(console) as view:
-        result = run(find_program(command), wanted, seed=seed, results=results, listener=view)
+    with ProgressView(console) as view, Resumable("mutate-syncs", view, resume).heard() as told:
+        if resume is not None:
+            result = resume_mutation(resume, jobs=jobs, listener=told)
+        else:
+            program = find_program(command)
+            result = run(program, wanted, seed=seed, results=results, listener=told)
     print_sync_mutants(console, result)
     write_json(result.model_dump_json(indent=1), json_file)
     said = {one.verdict for one in result.mutants}

@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """A statically linked program with one needless sync, one of a file and one of a folder: each is
-dropped, and the table says which check noticed."""
+dropped, and the table says which check noticed.  It is interrupted on its way, and goes on."""
 
+import re
+import signal
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from powercut.cli.mutate_syncs import mutate_syncs
+from powercut.cli.output import INTERRUPTED
 from powercut.model.verdict import Verdict
 from powercut.paths import ROOT
 from powercut.recover.uml.boot import unavailable
@@ -19,6 +24,7 @@ pytestmark = [
     pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable())),
 ]
 
+PATIENCE_S = 120.0
 SOURCE = Path(__file__).with_name("sync_mutants_planted.c")
 TEST = """#!/bin/sh
 # The owner's test: passes if what is saved is synced, by the program's own word.
@@ -34,27 +40,37 @@ exit $status
 """
 
 
+def interrupted(words: list[str], results: Path) -> tuple[str, dict[Path, int]]:
+    """The folder to go on from, after Ctrl-C at the second cell; the seals so far."""
+    argv = [sys.executable, "-m", "powercut.cli.main", "mutate-syncs", *words]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    while not list(results.glob("planted-syncs/2*/cells/sync-1/0001/verdict.json")):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=PATIENCE_S)[0]
+    assert process.returncode == INTERRUPTED, said
+    told = re.search(r"mutate-syncs --resume (\S+)", said)
+    assert told, said
+    seals = results.rglob("verdict.json")
+    return told[1], {path: path.stat().st_mtime_ns for path in seals}
+
+
 def test_each_sync_is_dropped_and_the_table_says_which_check_noticed(tmp_path: Path) -> None:
     program, test = tmp_path / "planted", tmp_path / "owntest"
     include = ROOT / "workloads" / "examples"
     subprocess.run(["cc", "-g", "-static", "-I", include, "-o", program, SOURCE], check=True)
     test.write_text(TEST)
     test.chmod(0o755)
-    table = tmp_path / "table.json"
-    words = [
-        "--acks",
-        "12",
-        "--budget",
-        "40",
-        "--seed",
-        "7",
-        "--results",
-        str(tmp_path / "results"),
-    ]
-    words += ["--json", str(table), "--test", f"{test} {program}", "--", str(program)]
+    table, results = tmp_path / "table.json", tmp_path / "results"
+    words = ["--acks", "12", "--budget", "40", "--seed", "7", "--results", str(results)]
+    words += ["--test", f"{test} {program}", "--", str(program)]
+    first, before = interrupted(words, results)
+    words = ["--json", str(table), "--resume", first]
     done = CliRunner().invoke(mutate_syncs, words, standalone_mode=False)
     assert done.exception is None, done.output
     assert done.return_value == 1  # no check noticed one
+    assert {path: path.stat().st_mtime_ns for path in before} == before, "recorded once"
     found = SyncMutants.model_validate_json(table.read_text())
     assert (found.verdict, found.reasons) == (Verdict.SAFE, ())
     rows = [
