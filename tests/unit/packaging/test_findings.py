@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from powercut.cli.main import cli
 from powercut.cli.scenarios import chosen_scenarios
@@ -100,6 +101,17 @@ def check(name: str, words: list[str]) -> None:
         )
         for scenario in made:
             expand(scenario, seed=1, only=tuple(options.get("only") or ()))
+
+
+@pytest.mark.parametrize("bundle", sorted(FOLDER.glob("*.powercut")), ids=lambda path: path.stem)
+def test_a_bundle_beside_a_page_is_judged_as_when_it_was_made(bundle, tmp_path):
+    """It shows the finding: its run came out as its scenario expects."""
+    page = bundle.with_suffix(".md")
+    assert f"powercut verify docs/findings/{bundle.name}" in page.read_text()
+    done = CliRunner().invoke(cli, ["verify", str(bundle)])
+    assert done.exit_code == 0, done.output
+    assert "judged as when it was made" in done.output
+    assert "LOSSY" in done.output
 
 
 @pytest.mark.parametrize(
