@@ -9,6 +9,7 @@ to flush, or lies about it.  The switch is a command of this host's, as for any 
 from __future__ import annotations
 
 import fcntl
+import lzma
 import re
 import shutil
 import subprocess
@@ -109,8 +110,9 @@ def _fetch(package: str, kept: Path) -> None:
         subprocess.run(["dpkg-deb", "-x", archive, folder / "root"], check=True)
         for module in _NETWORK:
             (found,) = (folder / "root").rglob(f"{module}.ko*")
-            assert found.suffix == ".ko", found
-            shutil.copy(found, kept / f"{module}.ko")
+            data = found.read_bytes()
+            data = lzma.decompress(data) if found.suffix == ".xz" else data  # from Debian 13 on
+            (kept / f"{module}.ko").write_bytes(data)
 
 
 def _libraries(program: str) -> list[str]:

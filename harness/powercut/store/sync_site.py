@@ -8,7 +8,10 @@ from typing import Final
 from powercut.store.record import Record
 
 _LIBRARIES: Final = ("libc.so", "libc-", "libpthread", "ld-linux", "ld-musl")
-_RUNTIMES: Final = ("syscall.", "internal/", "os.(*File)", "runtime.")
+_RUNTIMES: Final = (
+    *("syscall.", "internal/", "os.(*File)", "runtime."),
+    *("__syscall_cancel", "__internal_syscall_cancel"),  # glibc from 2.41 on, static programs too
+)
 
 
 class CalledFrom(Record):

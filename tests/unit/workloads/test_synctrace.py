@@ -181,14 +181,16 @@ def test_a_site_has_the_names_of_its_callers(programs, tmp_path, data):
     _, found = trace(tmp_path, programs["dynamic"], data)
 
     def names(site: CallSite) -> list[str]:
-        told = name_places((frame.module, frame.address) for frame in site.frames)
-        places = [told.get((one.module, one.address), one.text) for one in site.frames]
+        """Of the program's own frames: how many the C library has depends on its version."""
+        own = [one for one in site.frames if not Path(one.module).name.startswith("libc.so")]
+        told = name_places((frame.module, frame.address) for frame in own)
+        places = [told.get((one.module, one.address), one.text) for one in own]
         return [place.partition(" ")[0] for place in places]
 
     first, second, *_, child = [names(site) for site in found.sites]
-    assert first[1:4] == ["save", "known", "main"]
-    assert second[1:4] == ["save", "known", "main"]
-    assert child[1:4] == ["save", "known", "main"]
+    assert first[:3] == ["save", "known", "main"]
+    assert second[:3] == ["save", "known", "main"]
+    assert child[:3] == ["save", "known", "main"]
     assert "in_thread" in names(found.sites[8])
 
 
