@@ -7,16 +7,21 @@ In each runs a real ssh server, reached over a pair of virtual network cards.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import ssh_hosts
 from ssh_hosts import DROPBEAR, Home, host_key
 
 from powercut.closing import Closing
+from powercut.fleet.provision import guests
+from powercut.fleet.wheels import make_wheels
+from powercut.paths import BUILD, CACHE
 
 _PORT = 22
 _INSIDE = """
@@ -68,7 +73,7 @@ class NetworkHost(Closing):
         self._wait()
 
     @property
-    def _init(self) -> int:
+    def init(self) -> int:
         """The first process inside, once it is there."""
         path = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
         while self._process.poll() is None:
@@ -77,7 +82,7 @@ class NetworkHost(Closing):
         raise RuntimeError(Path(self._log.name).read_text())
 
     def _plug_in(self) -> None:
-        init = str(self._init)
+        init = str(self.init)
         peer = ["type", "veth", "peer", "name", "eth0", "netns", init]
         _run("ip", "link", "add", self._card, *peer)
         _run("ip", "addr", "add", f"{self._here}/30", "dev", self._card)
@@ -102,7 +107,7 @@ class NetworkHost(Closing):
     def kill(self) -> None:
         """Every process in it is gone at once."""
         if self._process.poll() is None:
-            os.kill(self._init, signal.SIGKILL)
+            os.kill(self.init, signal.SIGKILL)
         self._process.wait()
 
     def close(self) -> None:
@@ -132,3 +137,25 @@ def _run(*argv: str) -> None:
 def _try(*argv: str) -> str:
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     return "" if not done.returncode else done.stderr.strip() or "fails"
+
+
+def make_ready(host: NetworkHost) -> None:
+    """As `powercut hosts prepare` leaves it, but for what takes minutes: its powercut is the one
+    that runs the test, with the images that are there.
+    """
+    house = make_wheels()
+    root = host.home / ".cache" / "powercut-fleet"
+    version = root / "versions" / house.digest
+    programs = version / "venv" / "bin"
+    for folder in (root / "wheels", root / "build", programs):
+        folder.mkdir(parents=True)
+    for name in house.sha256:
+        (root / "wheels" / name).symlink_to(house.folder / name)
+    (root / guests()[1]).touch()
+    (root / ".powercut-fleet").touch()
+    (version / "ready").touch()
+    given = f"POWERCUT_BUILD={shlex.quote(str(BUILD))} POWERCUT_CACHE={shlex.quote(str(CACHE))}"
+    for name, argv in (("python", ""), ("powercut", " -m powercut.cli.main")):
+        program = programs / name
+        program.write_text(f'#!/bin/sh\n{given} exec {sys.executable}{argv} "$@"\n')
+        program.chmod(0o755)

@@ -6,13 +6,24 @@ What goes wrong with one is planted: it is `dead`, or falls silent.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+import shlex
 import subprocess
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from powercut.closing import Closing
+from powercut.fleet.send import stream_of
+from powercut.fleet.worker import Worker
 from powercut.machine.remote import Done, Unreachable
+from powercut.rig.rig import Rig
+from powercut.scenario.plan import Plan
+
+Change = Callable[[str, Any], Any]
 
 
 class HostHere(Closing):
@@ -45,3 +56,103 @@ class HostHere(Closing):
 
     def close(self) -> None:
         """Nothing is held open."""
+
+
+class WorkerHere:
+    """A `RemoteCommand`: powercut's worker in threads of this process, on a fake machine.
+
+    `before` may change what it says, or say nothing (None); it gets a message's kind and body.
+    """
+
+    def __init__(self, root: Path, before: Change, rig: Callable[[Plan], Rig]) -> None:
+        orders, self._orders = os.pipe()
+        self._answers, answers = os.pipe()
+        self._before = before
+        self._rest = b""
+        self._gone = False
+        self.printed = ""
+        self._writing = threading.Lock()
+        self._thread = threading.Thread(target=self._serve, args=(root, orders, answers, rig))
+        self._thread.daemon = True
+        self._thread.start()
+
+    def _serve(self, root: Path, orders: int, answers: int, rig: Callable[[Plan], Rig]) -> None:
+        with (
+            contextlib.suppress(OSError, ValueError),
+            os.fdopen(orders, "rb") as reader,
+            os.fdopen(answers, "wb") as writer,
+        ):
+            Worker(root, reader, writer, ready=rig, leave=lambda _: None).serve()
+
+    def write(self, data: bytes) -> None:
+        with self._writing:
+            if self._gone:
+                raise OSError("the link is lost")
+            os.write(self._orders, data)
+
+    def read(self) -> bytes:
+        while True:
+            *lines, self._rest = self._rest.split(b"\n")
+            said = b"".join(map(self._changed, lines))
+            if said:
+                return said
+            data = os.read(self._answers, 1 << 16)
+            if not data:
+                return b""
+            self._rest += data
+
+    def _changed(self, line: bytes) -> bytes:
+        ((kind, body),) = json.loads(line).items()
+        if self._gone:
+            return b""
+        try:
+            body = self._before(kind, body)
+        except ConnectionError:
+            self.close()
+            body = None
+        return b"" if body is None else json.dumps({kind: body}).encode() + b"\n"
+
+    @property
+    def status(self) -> int | None:
+        return None
+
+    @property
+    def ended_in_order(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        with self._writing:
+            if not self._gone:
+                self._gone = True
+                os.close(self._orders)
+
+
+class FleetHere(HostHere):
+    """A host of a fleet on a fake machine; `before` says what is wrong with what it says."""
+
+    def __init__(self, home: Path, rig: Callable[[Plan], Rig]) -> None:
+        super().__init__(home)
+        home.mkdir(parents=True, exist_ok=True)
+        self.root = home / "fleet"
+        self.root.mkdir(exist_ok=True)
+        self.before: Change = lambda _kind, body: body
+        self.rig = rig
+        self.made: list[str] = []
+        self.changed_evidence: Callable[[Path], None] = lambda _: None
+
+    def begin(self, script: str, *, timeout_s: float) -> WorkerHere:
+        def before(kind: str, body: Any) -> Any:
+            if kind == "done":
+                self.made.append(body["folder"])
+            return self.before(kind, body)
+
+        return WorkerHere(self.root, before, self.rig)
+
+    def run(self, script: str, *, stdin: Iterable[bytes] = (), timeout_s: float) -> Done:
+        """Only asked for recordings."""
+        self.connect(timeout_s=timeout_s)
+        words = shlex.split(script)
+        at = words.index("powercut.fleet.send")
+        self.changed_evidence(self.root / words[at + 1])
+        sent = b"".join(stream_of(self.root / words[at + 1], words[at + 2 :]))
+        return Done(0, sent, "")

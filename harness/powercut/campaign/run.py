@@ -54,6 +54,7 @@ from powercut.scenario.load import Scenario
 from powercut.scenario.plan import Cell, Plan, Trial, draw_trials
 from powercut.scenario.settings import Parameters
 from powercut.store.binding import text_digest
+from powercut.store.fleet import FleetAccount
 from powercut.store.host_load import LOAD, load_of_sessions
 from powercut.store.layout import ResultDir
 from powercut.store.results import RunResult, TrialResult, wanted_verdict
@@ -81,6 +82,9 @@ class RunOptions:
 
     controls: dict[str, TrialDir] = field(default_factory=dict)
     """Controls that runs have made, by `same_run`: each is made once, for all runs."""
+
+    run_of: Callable[..., Run] | None = None
+    """Makes the run, as `Run` itself does by default."""
 
 
 def trials_of(plan: Plan) -> int:
@@ -151,10 +155,15 @@ class Run:
             reproduce=reproduce,
             result_directory=str(self.directory.path),
             load=load_of_sessions(sessions),
+            fleet=self._account(),
         )
         self.directory.write_verdict(result)
         self.on_event(RunFinished(self.plan.scenario, result.verdict, self.directory.path))
         return result
+
+    def _account(self) -> FleetAccount | None:
+        """The hosts that made the trials; None if this one did."""
+        return None
 
     @contextmanager
     def _workers(self) -> Iterator[ThreadPoolExecutor]:

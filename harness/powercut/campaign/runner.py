@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from powercut.campaign.confidence import (
@@ -49,12 +49,14 @@ def run_scenarios(
     jobs: int = 1,
     keep: Keep = Keep.ALL,
     on_event: Listener = lambda _: None,
+    run_of: Callable[..., Run] | None = None,
 ) -> CampaignOutcome:
     """Runs each scenario and returns what came out, which is on disk by then.
 
     All scenarios are read before the first runs.  `seed` replaces their own root seeds;
     where neither is given, one is drawn.  With an `aim`, cells that should be SAFE are cut as
-    often as it takes, and no more after their first loss.  Raises UsageError for a mistake in
+    often as it takes, and no more after their first loss.  `run_of` makes the runs, if not `Run`.
+    Raises UsageError for a mistake in
     a scenario and HostError if this host cannot run anything at all.
     """
     selection = Selection(tuple(only), trials, aim)
@@ -63,7 +65,7 @@ def run_scenarios(
         for scenario in [_loaded(item) for item in scenarios]
     ]
     rig = ready_rig([plan for _, plan in planned], on_event)
-    options = RunOptions(jobs, keep, on_event)
+    options = RunOptions(jobs, keep, on_event, run_of=run_of)
     runs = [new_run(rig, scenario, plan, selection, results, options) for scenario, plan in planned]
     return CampaignOutcome(runs=tuple(runs))
 
@@ -118,7 +120,8 @@ def new_run(
             environment["options"] = shlex.join(selection.options)
         directory.write_environment(environment)
         write_components(directory, components_of(rig, plan.cells))
-        return Run(rig, scenario, plan, directory, options, selection.aim, environment).run()
+        make = options.run_of or Run
+        return make(rig, scenario, plan, directory, options, selection.aim, environment).run()
 
 
 def resume_run(path: Path, options: RunOptions, rig: Rig | None = None) -> RunResult:
@@ -147,4 +150,5 @@ def _resume(interrupted: InterruptedRun, options: RunOptions, rig: Rig | None) -
     environment = {**environment, SESSIONS: sessions}
     directory.write_environment(environment)
     aim = interrupted.selection.aim
-    return Run(rig, interrupted.scenario, plan, directory, options, aim, environment).run()
+    make = options.run_of or Run
+    return make(rig, interrupted.scenario, plan, directory, options, aim, environment).run()

@@ -28,6 +28,7 @@ from powercut.store.certificate import (
 )
 from powercut.store.certify_order import CertificateDir, read_components
 from powercut.store.exploration import ExploreResult, read_exploration
+from powercut.store.fleet import FleetAccount
 from powercut.store.layout import ResultDir
 from powercut.store.manifest import MANIFEST
 from powercut.store.measured import read_measured
@@ -65,6 +66,7 @@ def certificate_of(directory: CertificateDir) -> Certificate:
         command=order.command,
         host=_host(environment),
         load=directory.load(),
+        fleet=FleetAccount.over(result.fleet for _, result in runs),
         components=tuple(components),
         axes=axes,
         strategy=order.strategy,

@@ -8,7 +8,7 @@ whatever way, is gone on with (`resume_certificate`) and comes out the same.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -16,7 +16,7 @@ from typing import Final
 from powercut.campaign.assemble import same_run
 from powercut.campaign.keep import Keep
 from powercut.campaign.resume import Selection, check_same_components, check_same_host
-from powercut.campaign.run import Listener, RunOptions, trials_of
+from powercut.campaign.run import Listener, Run, RunOptions, trials_of
 from powercut.campaign.runner import new_run, ready_rig, resume_run
 from powercut.certify.build import certificate_of
 from powercut.certify.words import untested
@@ -75,6 +75,7 @@ class CertifyRunOptions:
     jobs: int = 1
     keep: Keep = Keep.EVIDENCE
     on_event: Listener = field(default=lambda _: None)
+    run_of: Callable[..., Run] | None = None
 
 
 def certify(request: Request, results: Path, options: CertifyRunOptions) -> Certified:
@@ -144,7 +145,7 @@ def _go_on(directory: CertificateDir, options: CertifyRunOptions) -> Certified:
         )
         # What lost records is looked at once more before it goes.
         keep = Keep.NOTABLE if options.keep is Keep.NONE else options.keep
-        of_each = RunOptions(options.jobs, keep, options.on_event)
+        of_each = RunOptions(options.jobs, keep, options.on_event, run_of=options.run_of)
         for scenario, plan in work:
             start, meter = time.monotonic(), LoadMeter()
             ended = _run(rig, directory, order, scenario, plan, of_each)

@@ -17,6 +17,7 @@ from powercut.cli.options import (
     at_most_option,
     confidence_aim,
     confidence_option,
+    hosts_option,
     preset_option,
     results_option,
     scenarios_argument,
@@ -68,6 +69,7 @@ PROFILES = ("quick", "nightly", "full")
 @confidence_option
 @at_most_option
 @click.option("--jobs", type=click.IntRange(1, 256), help="Trials to run in parallel.")
+@hosts_option
 @click.option(
     "--keep",
     type=click.Choice(["all", "evidence", "notable", "none"]),
@@ -105,6 +107,7 @@ def certify(
     confidence: float | None,
     at_most: float | None,
     jobs: int | None,
+    hosts_file: Path | None,
     keep: str,
     results: Path,
     resume: Path | None,
@@ -144,9 +147,8 @@ def certify(
     elif options != NOTHING or (trials, confidence, at_most) != (None,) * 3:
         raise _resumes_with_options()
     console = console_beside()
-    done = _certify(console, request, resume, results, jobs, Keep(keep))
-    _publish(console, done, key)
-    return _status(done)
+    done = _certify(console, request, resume, results, jobs, Keep(keep), hosts_file)
+    return _publish(console, done, key)
 
 
 def _certify(
@@ -156,17 +158,23 @@ def _certify(
     results: Path,
     jobs: int | None,
     keep: Keep,
+    hosts_file: Path | None,
 ) -> Certified:
     """What `request` asks for; without one, goes on with what is in `resume`."""
     import os
 
     from powercut.certify.certifier import CertifyRunOptions, resume_certificate
     from powercut.certify.certifier import certify as run
+    from powercut.cli.fleet import runs_of
     from powercut.cli.interrupt import Resumable
     from powercut.report.terminal.certify import CertifyView
 
-    with CertifyView(console) as view, Resumable("certify", view).heard() as progress:
-        options = CertifyRunOptions(jobs or os.cpu_count() or 1, keep, progress)
+    with (
+        CertifyView(console) as view,
+        Resumable("certify", view).heard() as progress,
+        runs_of(hosts_file, progress) as run_of,
+    ):
+        options = CertifyRunOptions(jobs or os.cpu_count() or 1, keep, progress, run_of)
         if request is not None:
             return run(request, results, options)
         return resume_certificate(_dir(resume), options)
@@ -199,8 +207,8 @@ def _dir(path: Path | None) -> Path:
     return path
 
 
-def _publish(console: Console, done: Certified, key: Path | None) -> None:
-    """Signs, writes the reports beside the certificate, and prints it in short."""
+def _publish(console: Console, done: Certified, key: Path | None) -> int:
+    """Signs, writes the reports beside the certificate, prints it in short; the exit status."""
     from powercut.certify.sign import sign
     from powercut.report.certify_junit import certificate_junit
     from powercut.report.page.certificate import write_certificate_report
@@ -212,6 +220,7 @@ def _publish(console: Console, done: Certified, key: Path | None) -> None:
     write_atomic(path / "junit.xml", certificate_junit(done.certificate))
     write_certificate_report(path)
     _print(console, done)
+    return _status(done)
 
 
 def _status(done: Certified) -> int:

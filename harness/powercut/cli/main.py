@@ -38,6 +38,7 @@ COMMANDS = {
     "doctor": "powercut.cli.doctor:doctor",
     "explore": "powercut.cli.explore:explore",
     "export": "powercut.cli.export:export",
+    "fetch": "powercut.cli.fetch:fetch",
     "history": "powercut.cli.history:history",
     "hosts": "powercut.cli.hosts:hosts",
     "init": "powercut.cli.init:init",

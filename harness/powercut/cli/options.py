@@ -93,6 +93,13 @@ recovery_kernel_option = click.option(
     help="Which User-Mode Linux recovers the states: the host's (for a program with a "
     f"workload.kernel, that one), that of a Debian suite ({', '.join(UML_SUITES)}), or a path.",
 )
+hosts_option = click.option(
+    "--hosts",
+    "hosts_file",
+    type=FILE,
+    metavar="HOSTS",
+    help="Spread the trials over the hosts of this hosts file (docs/fleets.md).",
+)
 force_option = click.option("--force", is_flag=True, help="Replace the file if it is there.")
 
 

@@ -16,6 +16,7 @@ from powercut.cli.options import (
     at_most_option,
     confidence_aim,
     confidence_option,
+    hosts_option,
     json_option,
     only_option,
     preset_option,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 @trials_option
 @results_option
 @click.option("--jobs", type=click.IntRange(1, 256), default=1, help="Trials to run in parallel.")
+@hosts_option
 @confidence_option
 @at_most_option
 @click.option(
@@ -64,6 +66,7 @@ def run(
     trials: int | None,
     results: Path,
     jobs: int,
+    hosts_file: Path | None,
     confidence: float | None,
     at_most: float | None,
     resume: Path | None,
@@ -71,18 +74,13 @@ def run(
     """Runs scenarios, by default first-light: records, cuts the power, recovers, judges."""
     from powercut.campaign.run import RunOptions
     from powercut.campaign.runner import resume_run, run_scenarios
+    from powercut.cli.fleet import runs_of
     from powercut.cli.interrupt import Resumable
     from powercut.report.terminal.progress import ProgressView
     from powercut.store.results import CampaignOutcome
 
-    if resume is not None and (
-        scenarios
-        or presets
-        or qemus
-        or kernels
-        or only
-        or (seed, trials, confidence, at_most) != (None,) * 4
-    ):
+    said = (scenarios, presets, qemus, kernels, only)
+    if resume is not None and (any(said) or (seed, trials, confidence, at_most) != (None,) * 4):
         raise UsageError(
             "--resume takes its options from the interrupted run",
             hint="leave everything out that says what to run",
@@ -94,9 +92,13 @@ def run(
         if resume is not None
         else at_versions(chosen_scenarios(scenarios, presets), qemus, kernels)
     )
-    with ProgressView(console) as view, Resumable("run", view).heard() as progress:
+    with (
+        ProgressView(console) as view,
+        Resumable("run", view).heard() as progress,
+        runs_of(hosts_file, progress) as run_of,
+    ):
         if resume is not None:
-            resumed = resume_run(resume, RunOptions(jobs, on_event=progress))
+            resumed = resume_run(resume, RunOptions(jobs, on_event=progress, run_of=run_of))
             outcome = CampaignOutcome(runs=(resumed,))
         else:
             outcome = run_scenarios(
@@ -108,6 +110,7 @@ def run(
                 aim=aim,
                 jobs=jobs,
                 on_event=progress,
+                run_of=run_of,
             )
     for result in outcome.runs:
         _publish(result, console)

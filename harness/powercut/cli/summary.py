@@ -37,6 +37,7 @@ SECTIONS: Final[dict[str, dict[str, str]]] = {
         "bundle": "Packs a finding into one file",
         "unbundle": "Unpacks a bundle to look into its recording",
         "export": "Writes a recording as a dm-log-writes log",
+        "fetch": "Fetches recordings that hosts of a fleet made",
         "import": "Reads a dm-log-writes or blklogwrites log",
     },
     "Set up": {

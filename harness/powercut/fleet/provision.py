@@ -214,20 +214,25 @@ def _make_environment(remote: Remote, host: HostSettings, house: Wheelhouse) -> 
         )
 
 
-def _bring_guests(remote: Remote, host: HostSettings, house: Wheelhouse) -> None:
-    """The images of this host that are up to date; a host makes others as runs need them."""
-    members: dict[str, Path | bytes] = {}
+def guests() -> tuple[dict[str, Path], str]:
+    """The guest images of this host that are up to date, by their place on another; and the name
+    of the file there that says that they were brought.
+    """
+    members: dict[str, Path] = {}
     for flavour in _FLAVOURS:
         image = current_guest_image(flavour)
-        if image is None:
-            continue
-        folder = image.kernel.parent
-        for path in (*sorted(folder.iterdir()), BUILD / "guest" / f"{flavour}.json"):
-            members[f"build/{path.relative_to(BUILD).as_posix()}"] = path
+        if image is not None:
+            files = (*sorted(image.kernel.parent.iterdir()), BUILD / "guest" / f"{flavour}.json")
+            members |= {f"build/{path.relative_to(BUILD).as_posix()}": path for path in files}
+    names = "\n".join(sorted(members))
+    return members, f"build/brought-{hashlib.sha256(names.encode()).hexdigest()[:16]}"
+
+
+def _bring_guests(remote: Remote, host: HostSettings, house: Wheelhouse) -> None:
+    """A host makes other images as runs need them."""
+    members, mark = guests()
     if not members:
         return
-    names = "\n".join(sorted(members))
-    mark = f"build/brought-{hashlib.sha256(names.encode()).hexdigest()[:16]}"
     if _run(remote, host, f"[ ! -e {mark} ] || echo there", "cannot be read") != "there":
         script = f"cd && cd {shlex.quote(host.folder)} && tar -xf - --no-same-owner && : >{mark}"
         done = remote.run(script, stdin=tar_of(members), timeout_s=_BRING_S)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import csv
+import functools
 import hashlib
 import importlib.metadata
 import io
@@ -67,6 +68,7 @@ def code_digest(files: Mapping[str, bytes]) -> str:
     return digest.hexdigest()
 
 
+@functools.cache
 def installed_code() -> str:
     """The digest of the powercut that runs here, as a wheel would install it."""
     return code_digest(_powercut_files())

@@ -42,6 +42,9 @@ class RemoteCommand(Protocol):
     def read(self) -> bytes:
         """What comes next of its standard output; empty at the end, or once the link is lost."""
 
+    def write(self, data: bytes) -> None:
+        """Sends it to its standard input.  Raises OSError once the link is lost."""
+
     @property
     def status(self) -> int | None:
         """Its exit status; None if it has not said one (yet)."""

@@ -237,6 +237,10 @@ class FabricCommand(Closing):
             self._listener.join(_SAID_S)
         return data
 
+    def write(self, data: bytes) -> None:
+        """Sends it to its standard input."""
+        self._channel.sendall(data)
+
     @property
     def status(self) -> int | None:
         """As the server said it.  One that says no more than the end speaks of a signal."""

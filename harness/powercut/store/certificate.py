@@ -13,6 +13,7 @@ from pydantic import Field
 
 from powercut.model.verdict import EvidenceLevel, LsnRange
 from powercut.scenario.settings import ControlKind, Expect, Parameters
+from powercut.store.fleet import FleetAccount
 from powercut.store.host_load import HostLoad
 from powercut.store.issuer import Issuer, Line
 from powercut.store.measurement import Cost, WireAccount
@@ -239,6 +240,9 @@ class Certificate(Record):
 
     load: HostLoad | None = None
     """What else that machine had to do; null if that was not measured."""
+
+    fleet: FleetAccount | None = None
+    """The hosts that made the trials; null if this machine did."""
 
     components: tuple[Component, ...]
     """Exactly which versions."""

@@ -18,6 +18,7 @@
             manifest.json     the seal
             verdict.json      what follows from the above
             exploration.json  what its crash states say
+            place.json        the host that made it, if another did (powercut.store.place)
             states/           crash states that have a name
         measurements/<cell>/  a run without a cut (`powercut cost`)
             measurement.json  what its commits sent and cost

@@ -51,6 +51,32 @@ def check(folder: Path, *, only: Collection[str] | None = None) -> tuple[str, ..
     With `only` those among them; each must be sealed.  Raises DamagedRecording naming each file
     that is not as it was, or the manifest itself.
     """
+    entries = _entries(folder)
+    sealed = {name for name, _, _ in entries}
+    wrong = [f"{folder / name}: it was never sealed" for name in only or () if name not in sealed]
+    entries = [entry for entry in entries if only is None or entry[0] in only]
+    for entry in entries:
+        try:
+            wrong += _compare(folder, *entry)
+        except DamagedRecording as error:  # of what it is packed in
+            wrong.append(str(error))
+    if wrong:
+        raise DamagedRecording(
+            "\n".join(wrong), hint="the evidence was changed after it was sealed; run it again"
+        )
+    return tuple(name for name, _, _ in entries)
+
+
+def sealed_digest(folder: Path, name: str) -> str:
+    """The SHA-256 that the manifest gives of a file; empty if it does not name it.
+
+    Raises DamagedRecording.
+    """
+    return next((sha256 for other, _, sha256 in _entries(folder) if other == name), "")
+
+
+def _entries(folder: Path) -> list[tuple[str, int, str]]:
+    """Name, size and digest of each sealed file.  Raises DamagedRecording."""
     path = folder / MANIFEST
     try:
         manifest = json.loads(path.read_bytes())
@@ -68,19 +94,7 @@ def check(folder: Path, *, only: Collection[str] | None = None) -> tuple[str, ..
             f"{path}: written in format {version!r}, and this powercut reads {FORMAT!r}",
             hint="use the powercut that wrote it, or a newer one",
         )
-    sealed = {name for name, _, _ in entries}
-    wrong = [f"{folder / name}: it was never sealed" for name in only or () if name not in sealed]
-    entries = [entry for entry in entries if only is None or entry[0] in only]
-    for entry in entries:
-        try:
-            wrong += _compare(folder, *entry)
-        except DamagedRecording as error:  # of what it is packed in
-            wrong.append(str(error))
-    if wrong:
-        raise DamagedRecording(
-            "\n".join(wrong), hint="the evidence was changed after it was sealed; run it again"
-        )
-    return tuple(name for name, _, _ in entries)
+    return entries
 
 
 def _compare(folder: Path, name: str, size: int, sha256: str) -> list[str]:

@@ -18,6 +18,7 @@ from powercut.model.log2 import log2_sum
 from powercut.model.verdict import EvidenceLevel, FindingKind, LsnRange, Verdict
 from powercut.scenario.plan import Cell
 from powercut.scenario.settings import ControlKind, Expect, Parameters
+from powercut.store.fleet import FleetAccount
 from powercut.store.host_load import HostLoad
 from powercut.store.record import Record
 from powercut.store.trial_result import (
@@ -335,6 +336,9 @@ class RunResult(Record):
     load: HostLoad | None = None
     """What else the host had to do during the run; null if that was not measured."""
 
+    fleet: FleetAccount | None = None
+    """The hosts that made the trials; null if this one did."""
+
     @classmethod
     def of(
         cls,
@@ -351,6 +355,7 @@ class RunResult(Record):
         reproduce: str = "",
         result_directory: str = "",
         load: HostLoad | None = None,
+        fleet: FleetAccount | None = None,
     ) -> Self:
         """What `cells` add up to."""
         return cls(
@@ -369,14 +374,12 @@ class RunResult(Record):
             reproduce=reproduce,
             result_directory=result_directory,
             load=load,
+            fleet=fleet,
         )
 
 
 def exit_status(cells: Sequence[CellResult]) -> int:
-    """0 if all cells are as expected, 1 if a verdict differs, 3 if one is unknown.
-
-    A verdict that differs weighs more than one that is unknown.
-    """
+    """0 if all cells are as expected, 1 if a verdict differs, else 3: one is unknown."""
     if any(not cell.as_expected and cell.verdict is not Verdict.INCONCLUSIVE for cell in cells):
         return 1
     return 0 if cells and all(cell.as_expected for cell in cells) else 3

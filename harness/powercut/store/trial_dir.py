@@ -30,11 +30,12 @@ from powercut.store.files import (
 )
 from powercut.store.observation import read_observation, write_observation
 from powercut.store.packed import PACK, pack, packed_names
+from powercut.store.place import PLACE
 from powercut.store.record import read_model
 from powercut.store.results import TrialResult
 
 TRIAL_FORMAT: Final = "powercut-trial/1"
-_UNSEALED: Final = frozenset({manifest.MANIFEST, "verdict.json", "exploration.json", PACK})
+_UNSEALED: Final = frozenset({manifest.MANIFEST, "verdict.json", "exploration.json", PACK, PLACE})
 _LEFT: Final = (_UNSEALED - {PACK}) | {"trial.json", "confirmation.json"}
 _sharing = threading.Lock()
 
@@ -196,6 +197,13 @@ class TrialDir:
         Raises DamagedRecording if it is not as it was.
         """
         manifest.check(self.path, only=("trial.json",))
+
+    def sealed_digest(self, name: str) -> str:
+        """The digest that a sealed file has by the manifest; empty if it names no such file.
+
+        Raises DamagedRecording.
+        """
+        return manifest.sealed_digest(self.path, name)
 
     def pack(self) -> None:
         """Makes the evidence small; the seal stays as it is, and what is read is the same.

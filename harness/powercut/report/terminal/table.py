@@ -12,8 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from powercut.model.verdict import EvidenceLevel, Verdict
-from powercut.report import words
+from powercut.report import fleet, words
 from powercut.scenario.settings import ControlKind
+from powercut.store.fleet import FleetAccount
 from powercut.store.results import CellResult, ControlResult, RunResult
 
 STYLES = {
@@ -50,6 +51,8 @@ def print_run(console: Console, run: RunResult) -> None:
     console.print(_controls(run))
     if busy := words.busy(run.load):
         console.print(Text(busy, "yellow"))
+    if run.fleet is not None:
+        print_fleet(console, run.fleet)
     console.print(_bottom_line(run))
     console.print()
     # One unbroken line each: they are there to be copied.
@@ -64,6 +67,17 @@ def print_run(console: Console, run: RunResult) -> None:
     ):
         if value:
             console.print(f"{name:>7}: {escape(value)}", soft_wrap=True, highlight=False)
+
+
+def print_fleet(console: Console, account: FleetAccount) -> None:
+    """Prints which hosts made the trials, and how far they are believed."""
+    table = Table("host", "", "trials", "made again elsewhere", "hours at work")
+    for row in fleet.host_rows(account):
+        table.add_row(*map(escape, row))
+    console.print(table)
+    for line in fleet.excluded(account):
+        console.print(Text(line, "yellow"))
+    console.print(Text(fleet.checked(account), "dim"))
 
 
 def _listed(run: RunResult) -> list[CellResult]:

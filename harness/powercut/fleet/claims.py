@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a host says of a trial, and how far it is believed.
+
+1. A claim is a trial.json, a manifest and a verdict.  They have to be of the trial that was
+   ordered and of one recording (`accept`).  That shows nothing of the evidence, which stays there.
+2. The manifest is kept as it came.  What is fetched later has to be what it names, so a host
+   cannot change its mind (`fetch`).
+3. A fetched recording is judged again here, and has to come to the same (`judge_again`).
+
+What would a lying host do?  Call a loss SAFE: found in each recording that is judged again, and the
+drawing of those is by a seed that no host knows.  Send another recording than it judged: found by
+its manifest.  Make up a recording from beginning to end: not found, by any judge.  So each host
+also owes the controls of the cells it has a part in (powercut.fleet.run), and certificates name
+every host.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import tarfile
+from pathlib import Path
+from typing import Final
+
+import zstandard
+
+from powercut import __version__
+from powercut.campaign.assemble import same_run
+from powercut.explore.trial import explored
+from powercut.fleet.link import HostLink
+from powercut.fleet.messages import RESULT_FILES, Done
+from powercut.model.errors import DamagedRecording, HostError, PowercutError
+from powercut.model.verdict import Verdict
+from powercut.rig.engine_shelf import EngineShelf
+from powercut.store.exploration import read_exploration
+from powercut.store.files import host_errors, link_or_copy, remove_tree
+from powercut.store.place import PLACE, Place, read_place, write_place
+from powercut.store.trial_dir import TrialDir, TrialRecord
+from powercut.store.trial_result import TrialResult
+from powercut.trial.job import TrialJob
+from powercut.trial.judge import judge_trial
+
+_SIZE_MAX: Final = 4 << 30
+_NAME: Final = re.compile(r"(states/)?[A-Za-z0-9_][A-Za-z0-9._@:+-]{0,200}")
+
+
+class FalseClaim(HostError):
+    """A host said what is not so."""
+
+
+def accept(done: Done, expected: str, job: TrialJob, trial: TrialDir, host: str) -> TrialResult:
+    """Puts a claim where the trial belongs.  Raises FalseClaim if it is of anything else.
+
+    `expected` is the folder there in which the trial was to be made.
+    """
+    new = TrialDir(trial.path.with_name(f".{trial.path.name}"), trial.run)
+    remove_tree(new.path)
+    with host_errors(trial.path):
+        new.path.mkdir(parents=True)
+        for name in RESULT_FILES:
+            if name in done.files:
+                (new.path / name).write_text(done.files[name], encoding="utf-8")
+    try:
+        result = _claimed(new, job)
+        if done.folder != expected or set(done.files) - set(RESULT_FILES):
+            raise DamagedRecording("its folder, or a file, has another name")
+        write_place(new.path, Place(host=host, folder=done.folder, seconds=done.seconds))
+    except DamagedRecording as error:
+        remove_tree(new.path)
+        raise FalseClaim(f"it sent what is not of the trial: {error}") from None
+    with host_errors(trial.path):
+        remove_tree(trial.path)
+        new.path.rename(trial.path)
+    return result
+
+
+def _claimed(trial: TrialDir, job: TrialJob) -> TrialResult:
+    """The verdict that a claim gives.  Raises DamagedRecording."""
+    trial.check_record()
+    record, result = trial.read_record(), trial.read_verdict()
+    read_exploration(trial)
+    wanted = TrialRecord(
+        powercut=__version__,
+        scenario=job.scenario,
+        cell=job.cell,
+        control=job.control,
+        parameters=job.parameters,
+        trial=job.trial,
+        run_id=job.run_id.hex(),
+        scenario_sha256=job.scenario_sha256,
+        recording=record.recording,
+    )
+    for name in ("powercut", "scenario", "cell", "control", "parameters", "trial", "run_id",
+                 "scenario_sha256"):  # fmt: skip
+        if getattr(record, name) != getattr(wanted, name):
+            raise DamagedRecording(f"trial.json has another {name}")
+    if (result.trial, result.seed) != (job.trial.number, job.trial.seed):
+        raise DamagedRecording("verdict.json is of another trial")
+    if not record.recording or result.binding != trial.read_binding().name:
+        raise DamagedRecording("verdict.json is of another recording than trial.json")
+    return result
+
+
+def fetch(link: HostLink, trial: TrialDir) -> None:
+    """Brings the evidence of a claim here, which has to be what its manifest names.
+
+    Raises FalseClaim, HostError.
+    """
+    place = read_place(trial.path)
+    if place is None or trial.kept:
+        return
+    known = _known_base(trial)
+    left_out = (*RESULT_FILES, *((trial.base_image.name,) if known is not None else ()))
+    data = link.fetch(place.folder, left_out)
+    new = TrialDir(trial.path.with_name(f".{trial.path.name}"), trial.run)
+    remove_tree(new.path)
+    with host_errors(trial.path):
+        new.path.mkdir()
+        for name in (*RESULT_FILES, PLACE):
+            if (trial.path / name).is_file():
+                link_or_copy(trial.path / name, new.path / name)
+    try:
+        _unpack(data, new.path)
+        if known is not None:
+            link_or_copy(known, new.base_image)
+        new.check_seal()
+    except (DamagedRecording, zstandard.ZstdError, tarfile.TarError) as error:
+        remove_tree(new.path)
+        raise FalseClaim(f"the recording is not the one that it judged: {error}") from None
+    if known is None and new.base_image.is_file():
+        brought = new.base_image.rename(new.path / ".base")
+        new.adopt_base(brought)
+        brought.unlink()
+    old = trial.path.with_name(f".{trial.path.name}.claim")
+    with host_errors(trial.path):
+        trial.path.rename(old)
+        new.path.rename(trial.path)
+    remove_tree(old)
+
+
+def judge_again(trial: TrialDir, shelf: EngineShelf) -> None:
+    """Judges a fetched recording here.  Raises FalseClaim if it comes to something else.
+
+    Raises HostError if this host cannot judge it: that shows nothing of the other one.
+    """
+    said = trial.read_verdict()
+    try:
+        result = explored(trial, judge_trial(trial), again=True, shelf=shelf)
+    except DamagedRecording as error:
+        raise FalseClaim(f"the recording cannot be judged: {error}") from None
+    if result.verdict is Verdict.INCONCLUSIVE and said.verdict is not Verdict.INCONCLUSIVE:
+        why = next((one.message for one in result.findings), "it does not say why")
+        raise HostError(f"{trial.relative} cannot be judged here: {why}")
+    own = (result.verdict, result.commits_acked, result.lost_lsns)
+    if own != (said.verdict, said.commits_acked, said.lost_lsns):
+        raise FalseClaim(
+            f"{trial.relative} is {said.verdict.name} with {said.commits_lost} of "
+            f"{said.commits_acked} records lost, it says; judged here it is "
+            f"{result.verdict.name} with {result.commits_lost} of {result.commits_acked}"
+        )
+    place = read_place(trial.path)
+    if place is not None:
+        write_place(trial.path, place.model_copy(update={"judged_here": True}))
+
+
+def same_trial(trial: TrialDir, job: TrialJob) -> bool:
+    """Whether the claim in a folder is of this trial, so that a resumed run need not repeat it."""
+    try:
+        record = trial.read_record()
+        _claimed(trial, job)
+    except PowercutError:
+        return False
+    return same_run(record.parameters) == same_run(job.parameters)
+
+
+def _known_base(trial: TrialDir) -> Path | None:
+    """The base image that the manifest names, if another trial of the run has brought it."""
+    digest = trial.sealed_digest(trial.base_image.name)
+    path = trial.run / "bases" / f"{digest}.img"
+    return path if digest and re.fullmatch("[0-9a-f]{64}", digest) and path.is_file() else None
+
+
+def _unpack(data: bytes, folder: Path) -> None:
+    """Raises TarError, ZstdError, DamagedRecording."""
+    unpacked = zstandard.ZstdDecompressor().stream_reader(io.BytesIO(data))
+    size = 0
+    with tarfile.open(fileobj=unpacked, mode="r|") as tar:
+        for member in tar:
+            size += member.size
+            source = tar.extractfile(member) if member.isreg() else None
+            named = _NAME.fullmatch(member.name) and member.name not in (*RESULT_FILES, PLACE)
+            if source is None or not named or size > _SIZE_MAX:
+                raise DamagedRecording(f"it sends {member.name[:80]!r}")
+            target = folder / member.name
+            with host_errors(target):
+                target.parent.mkdir(exist_ok=True)
+                with target.open("xb") as file:
+                    while chunk := source.read(1 << 20):
+                        file.write(chunk)

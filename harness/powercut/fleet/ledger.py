@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What hosts have made of a plan, what of it counts, and what they owe.
+
+A claim counts as long as its host does.  It is kept here who has made what, so that all of a
+host's claims can be taken back at once.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from powercut.campaign.assemble import (
+    Known,
+    Outcome,
+    missing_controls,
+    outcomes_of_cells,
+)
+from powercut.fleet.fleet import FleetHost
+from powercut.model.confidence import upper_bound
+from powercut.model.verdict import Finding, FindingKind, Verdict
+from powercut.scenario.plan import Cell, Plan, Trial
+from powercut.scenario.settings import Parameters
+from powercut.store.fleet import FleetAccount
+from powercut.store.results import TrialResult
+from powercut.store.trial_dir import TrialDir
+from powercut.store.trial_result import FindingRecord
+from powercut.trial.controls import Control
+
+JUDGED_PART: Final = 0.05
+"""Of the claims of a host on a cell that say that nothing was lost; one at least is judged."""
+
+_SOUND: Final = (Verdict.SAFE, Verdict.SURVIVED)
+
+
+@dataclass(frozen=True)
+class Item:
+    """A trial of a cell, or a control that one host owes."""
+
+    name: str
+    parameters: Parameters
+    trial: Trial
+    control: Control | None = None
+
+
+@dataclass
+class Claim:
+    """What a host made of an item."""
+
+    host: FleetHost
+    item: Item
+    result: TrialResult
+    place: TrialDir
+    judged: bool = False
+    """Whether its recording was fetched, and came to the same here."""
+
+
+Key = tuple[str, int]
+
+
+class Ledger:
+    """All claims of a run that count; for several threads."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._claims: dict[str, dict[int, Claim]] = {cell.name: {} for cell in plan.cells}
+        self._of_host: dict[str, dict[str, dict[int, Claim]]] = {}  # by host and cell
+        self._controls: dict[tuple[str, str], Claim] = {}
+        self._doubted: dict[Key, TrialResult] = {}
+        self._changing = threading.RLock()
+
+    def add(self, claim: Claim) -> bool:
+        """Counts a trial of a cell; False if its host was found out meanwhile."""
+        with self._changing:
+            if claim.host.present:
+                name, number = claim.item.name, claim.item.trial.number
+                self._claims[name][number] = claim
+                self._of_host.setdefault(claim.host.name, {}).setdefault(name, {})[number] = claim
+            return claim.host.present
+
+    def add_control(self, key: str, claim: Claim) -> None:
+        """Counts a control; `key` says what it does (powercut.campaign.assemble)."""
+        with self._changing:
+            self._controls[claim.host.name, key] = claim
+
+    def missing(self, cell: Cell) -> Iterator[Item]:
+        """The trials of a cell that are to be made, in order; each is looked up when it is due."""
+        there = self._claims[cell.name]
+        for trial in cell.trials:
+            if trial.number not in there and (cell.name, trial.number) not in self._doubted:
+                yield Item(cell.name, cell.parameters, trial)
+
+    def has_lost(self, cell: Cell) -> bool:
+        """Whether a trial of the cell has lost something."""
+        with self._changing:
+            return any(c.result.verdict is Verdict.LOSSY for c in self._claims[cell.name].values())
+
+    def results(self, cell: Cell) -> list[TrialResult]:
+        """What its trials came to, in their order."""
+        with self._changing:
+            made = {n: claim.result for n, claim in self._claims[cell.name].items()}
+            made |= {n: result for (name, n), result in self._doubted.items() if name == cell.name}
+            return [made[number] for number in sorted(made)]
+
+    def owed(self, host: FleetHost) -> dict[str, tuple[str, Control]]:
+        """The controls that a host's claims need and that it has not made.
+
+        Its own trials of one cell may vouch for another.
+        """
+        with self._changing:
+            trials = {
+                name: [claim.result for claim in claims.values()]
+                for name, claims in self._of_host.get(host.name, {}).items()
+            }
+            cells = tuple(cell for cell in self._plan.cells if trials.get(cell.name))
+            part = replace(self._plan, cells=cells)
+            wanted = missing_controls(part, trials, outcomes_of_cells(part, trials))
+            return {k: v for k, v in wanted.items() if (host.name, k) not in self._controls}
+
+    def known(self) -> Known:
+        """Of each control the one that behaved worst."""
+        found: Known = {}
+        with self._changing:
+            for (_, key), claim in sorted(self._controls.items()):
+                outcome = outcome_of(claim)
+                if key not in found or outcome.verdict is not _control(claim).expected:
+                    found[key] = outcome
+        return found
+
+    def misbehaved(self) -> list[tuple[FleetHost, str]]:
+        """Hosts whose control did not come out as it must where that of another host did."""
+        rows: dict[str, list[tuple[FleetHost, bool, str]]] = {}
+        with self._changing:
+            for (_, key), claim in self._controls.items():
+                outcome, expected = outcome_of(claim), _control(claim).expected
+                told = f"{outcome.name} is {outcome.verdict.name}, and had to be {expected.name}"
+                rows.setdefault(key, []).append((claim.host, outcome.verdict is expected, told))
+        return [
+            (host, told)
+            for row in rows.values()
+            if any(good for _, good, _ in row)
+            for host, good, told in row
+            if not good
+        ]
+
+    def drawn(self, host: FleetHost, seed: str) -> list[Claim]:
+        """The claims of a host that are to be judged here, of those that say all was well."""
+        found: list[Claim] = []
+        with self._changing:
+            for name, claims in sorted(self._of_host.get(host.name, {}).items()):
+                mine = [claims[n] for n in sorted(claims) if claims[n].result.verdict in _SOUND]
+                count = math.ceil(JUDGED_PART * len(mine))
+                found += random.Random(f"{seed} {host.name} {name}").sample(mine, count)
+        return [claim for claim in found if not claim.judged]
+
+    def take_back(self, host: FleetHost, why: str, *, distrusted: bool) -> None:
+        """The claims of a host count no more, but for losses that were judged here.
+
+        Of a distrusted host those do not count either: they are INCONCLUSIVE from here on, since
+        they are not shown, and not to be forgotten.
+        """
+        with self._changing:
+            mine = self._of_host.get(host.name, {})
+            for name, claims in mine.items():
+                for number, claim in list(claims.items()):
+                    lossy = claim.result.verdict is Verdict.LOSSY
+                    if lossy and claim.judged and not distrusted:
+                        continue
+                    del claims[number], self._claims[name][number]
+                    if distrusted and lossy:
+                        self._doubted[name, number] = _doubtful(claim, why)
+                        continue
+                    host.repeated += 1
+                    claim.place.remove()
+            if not any(mine.values()):
+                for key in [key for key in self._controls if key[0] == host.name]:
+                    self._controls.pop(key).place.remove()
+
+    def account(self, hosts: tuple[FleetHost, ...]) -> FleetAccount:
+        """Who made what counts, and how far their word was checked."""
+        with self._changing:
+            every = [claim for claims in self._claims.values() for claim in claims.values()]
+            count = Counter(claim.host.name for claim in (*every, *self._controls.values()))
+        sound = [claim for claim in every if claim.result.verdict in _SOUND]
+        judged = sum(claim.judged for claim in sound)
+        lossy = [claim for claim in every if claim.result.verdict is Verdict.LOSSY]
+        return FleetAccount(
+            hosts=tuple(host.account(count[host.name]) for host in hosts),
+            claims=len(sound),
+            claims_judged=judged,
+            losses_judged=sum(claim.judged for claim in lossy),
+            false_claims_upper_95=upper_bound(0, judged) if judged else None,
+        )
+
+
+def outcome_of(claim: Claim) -> Outcome:
+    """What a control came to."""
+    return Outcome.of(f"control {claim.item.name} on {claim.host.name}", claim.result)
+
+
+def _control(claim: Claim) -> Control:
+    assert claim.item.control is not None
+    return claim.item.control
+
+
+def _doubtful(claim: Claim, why: str) -> TrialResult:
+    message = f"{claim.host.name} called it LOSSY, and is not believed: {why}"
+    finding = Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message)
+    result = claim.result.model_copy(
+        update={
+            "verdict": Verdict.INCONCLUSIVE,
+            "findings": (FindingRecord.of(finding),),
+            "commits_lost": 0,
+            "lost_lsns": (),
+            "loss": None,
+        }
+    )
+    claim.place.write_verdict(result)
+    return result

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What this host and a worker on another one say to each other: JSON, a message a line.
+
+    here  -> there   {"opening": {...}}, then {"order": {...}}..., and {"beat": {}} now and then
+    there -> here    {"hello": {...}}, then {"phase": {...}}, {"done": {...}}, {"trouble": {...}},
+                     and {"beat": {}} now and then
+
+It is data and nothing but data: whatever a host sends, nothing of it runs here.  Each side takes
+the other for gone once it has heard nothing for `silence_s`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from powercut.model.events import Phase
+from powercut.scenario.plan import Trial
+from powercut.scenario.settings import ControlKind, Parameters
+from powercut.store.certify_order import RunComponents
+
+LINE_MAX: Final = 32 << 20
+"""Bytes of a line."""
+
+BEATS: Final = 10
+"""Beats within `silence_s`."""
+
+RESULT_FILES: Final = ("trial.json", "manifest.json", "verdict.json", "exploration.json")
+"""What of a recording comes back at once."""
+
+
+class Message(BaseModel):
+    """Frozen; unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Opening(Message):
+    """A run begins there."""
+
+    folder: str
+    """Its folder below that of the fleet."""
+
+    scenario: str
+    cells: dict[str, Parameters]
+    jobs: int
+    room: int
+    silence_s: float
+
+
+class Hello(Message):
+    """What the host is."""
+
+    code: str
+    """Digest of powercut's files (powercut.fleet.wheels)."""
+
+    processor: str
+    machines: dict[str, Any]
+    """What each backend says of its environment."""
+
+    components: RunComponents
+
+
+class Order(Message):
+    """One trial, to be made and judged."""
+
+    id: int
+    name: str
+    """Of the cell, or the control."""
+
+    control: ControlKind | None
+    parameters: Parameters
+    trial: Trial
+    scenario_sha256: str
+
+
+class PhaseOf(Message):
+    """A trial has got that far."""
+
+    id: int
+    phase: Phase
+
+
+class Done(Message):
+    """A trial was made and judged."""
+
+    id: int
+    folder: str
+    files: dict[str, str]
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Trouble(Message):
+    """A trial could not be made there."""
+
+    id: int
+    why: Annotated[str, Field(max_length=4000)]
+
+
+def line_of(kind: str, message: Message | None = None) -> bytes:
+    """A message as it is sent."""
+    body = "{}" if message is None else message.model_dump_json()
+    return f'{{"{kind}": {body}}}\n'.encode()

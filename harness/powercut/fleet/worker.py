@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes trials on a host of a fleet: `python -m powercut.fleet.worker`, by ssh.
+
+Orders come on standard input and answers go to standard output (powercut.fleet.messages).  Each
+trial is recorded, judged and packed as `powercut run` would do it, in a folder of its own; its
+manifest and verdict go back, its recording stays.  It ends with its input, or once nobody has
+said anything for a while: so nothing is left running when the one who asked is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from powercut.campaign.runner import ready_rig
+from powercut.explore.trial import explored
+from powercut.fleet.identity import identity_of, plan_of
+from powercut.fleet.messages import (
+    BEATS,
+    LINE_MAX,
+    RESULT_FILES,
+    Done,
+    Message,
+    Opening,
+    Order,
+    PhaseOf,
+    Trouble,
+    line_of,
+)
+from powercut.model.errors import HostError, PowercutError, UsageError
+from powercut.model.events import Phase
+from powercut.rig.engine_shelf import EngineShelf
+from powercut.rig.rig import Rig
+from powercut.rig.run_id import run_id_of
+from powercut.scenario.plan import Cell, Plan
+from powercut.store.layout import ResultDir
+from powercut.trial.job import TrialJob
+from powercut.trial.judge import judge_trial
+from powercut.trial.record import record_trial
+
+_SILENT: Final = 4
+"""Exit status of a worker that nobody talks to any more."""
+
+
+def _ready(plan: Plan) -> Rig:
+    return ready_rig([plan], lambda _: None)
+
+
+class Worker:
+    """Takes orders from `orders`; `root` is the fleet's folder on this host."""
+
+    def __init__(
+        self,
+        root: Path,
+        orders: BinaryIO,
+        answers: BinaryIO,
+        *,
+        ready: Callable[[Plan], Rig] = _ready,
+        leave: Callable[[int], None] = os._exit,
+    ) -> None:
+        self._root = root
+        self._orders = orders
+        self._answers = answers
+        self._ready = ready
+        self._leave = leave
+        self._saying = threading.Lock()
+        self._heard = time.monotonic()
+        self._over = threading.Event()
+        self._shelf = EngineShelf()
+
+    def serve(self) -> None:
+        """Until the input ends.  Raises UsageError for an opening that makes no sense."""
+        opening = Opening.model_validate_json(self._line("opening") or "{}")
+        beats = threading.Thread(target=self._beat, args=(opening.silence_s,), daemon=True)
+        beats.start()
+        plan = plan_of(
+            opening.scenario,
+            (Cell(name, parameters, ()) for name, parameters in opening.cells.items()),
+        )
+        rig = self._ready(plan)
+        self._say("hello", identity_of(rig, plan))
+        folder = ResultDir(self._root / opening.folder)
+        with self._shelf, ThreadPoolExecutor(opening.jobs) as pool:
+            while text := self._line("order"):
+                pool.submit(self._obey, rig, opening, folder, Order.model_validate_json(text))
+            self._over.set()
+            self._leave(0)  # what is under way is not sealed, and asked for by nobody
+
+    def _line(self, kind: str) -> str:
+        """The body of the next message of `kind`; empty at the end."""
+        while line := self._orders.readline(LINE_MAX):
+            self._heard = time.monotonic()
+            ((name, body),) = json.loads(line).items()
+            if name == kind:
+                return json.dumps(body)
+            if name != "beat":
+                raise UsageError(f"a message called {name!r}")
+        return ""
+
+    def _beat(self, silence_s: float) -> None:
+        while not self._over.wait(silence_s / BEATS):
+            if time.monotonic() - self._heard > silence_s:
+                self._leave(_SILENT)
+                return
+            self._say("beat")
+
+    def _say(self, kind: str, message: Message | None = None) -> None:
+        with self._saying:
+            try:
+                self._answers.write(line_of(kind, message))
+                self._answers.flush()
+            except (OSError, ValueError):  # nobody hears it any more
+                self._leave(_SILENT)
+
+    def _obey(self, rig: Rig, opening: Opening, run: ResultDir, order: Order) -> None:
+        start = time.monotonic()
+        try:
+            run.path.mkdir(parents=True, exist_ok=True)
+            free = shutil.disk_usage(run.path).free
+            if free < opening.room:
+                raise HostError(
+                    f"only {free >> 20} MiB are free, and {opening.room >> 20} are kept"
+                )
+            files = self._make(rig, opening, run, order)
+        except PowercutError as error:
+            self._say("trouble", Trouble(id=order.id, why=str(error)[:4000]))
+        except Exception as error:  # told to the one who asked, who names this host
+            self._say(
+                "trouble", Trouble(id=order.id, why=f"{type(error).__name__}: {error}"[:4000])
+            )
+        else:
+            place = run.place_of(order.name, order.trial.number, control=order.control is not None)
+            where = place.path.relative_to(self._root).as_posix()
+            seconds = round(time.monotonic() - start, 3)
+            self._say("done", Done(id=order.id, folder=where, files=files, seconds=seconds))
+
+    def _make(self, rig: Rig, opening: Opening, run: ResultDir, order: Order) -> dict[str, str]:
+        """Makes the trial, judges it, and packs it; its files that are told at once."""
+
+        def notify(phase: Phase) -> None:
+            self._say("phase", PhaseOf(id=order.id, phase=phase))
+
+        is_control = order.control is not None
+        run.place_of(order.name, order.trial.number, control=is_control).remove()
+        directory = run.trial(order.name, order.trial.number, control=is_control)
+        job = TrialJob(
+            opening.scenario,
+            order.name,
+            order.parameters,
+            order.trial,
+            run_id_of(order.trial.seed),
+            order.control,
+            order.scenario_sha256,
+        )
+        record_trial(rig, job, directory, notify)
+        notify(Phase.JUDGE)
+        result = judge_trial(directory)
+        notify(Phase.EXPLORE)
+        result = explored(directory, result, shelf=self._shelf)
+        directory.write_verdict(result)
+        directory.pack()
+        there = [directory.path / name for name in RESULT_FILES]
+        return {path.name: path.read_text() for path in there if path.is_file()}
+
+
+def main() -> None:
+    """For ssh: the fleet's folder is the one that it starts in."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a tool prints is no answer
+    try:
+        Worker(Path.cwd(), sys.stdin.buffer, answers).serve()
+    except PowercutError as error:
+        sys.stderr.write(f"{error}" + (f" ({error.hint})" if error.hint else "") + "\n")
+        sys.exit(error.exit_status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hosts of a fleet, in words: what each made, what it cost, and how far it is believed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from powercut.model.confidence import percent
+from powercut.report.words import count
+from powercut.store.fleet import FleetAccount, HostAccount
+
+_STATES = {
+    "took-part": "took part",
+    "refused": "REFUSED",
+    "lost": "LOST",
+    "distrusted": "NOT BELIEVED",
+}
+
+
+def host_rows(fleet: FleetAccount) -> Iterator[tuple[str, str, str, str, str]]:
+    """Name, state, trials that count, those made again elsewhere, hours at work."""
+    for host in fleet.hosts:
+        yield (
+            host.name,
+            _STATES[host.state],
+            f"{host.trials:,}",
+            f"{host.repeated:,}",
+            f"{host.seconds / 3600:.2f}",
+        )
+
+
+def excluded(fleet: FleetAccount) -> Iterator[str]:
+    """Each host that did not take part to the end, and why."""
+    for host in fleet.hosts:
+        if host.state != "took-part":
+            yield f"{host.name} {_STATES[host.state]}: {host.reason}"
+
+
+def checked(fleet: FleetAccount) -> str:
+    """How far the word of the hosts was checked."""
+    hosts = count(sum(map(_counts, fleet.hosts)), "host")
+    parts = [f"{hosts} made these trials"]
+    if fleet.losses_judged:
+        parts.append(f"all {fleet.losses_judged:,} losses were fetched and judged again here")
+    if fleet.claims:
+        parts.append(
+            f"so were {fleet.claims_judged:,} of {fleet.claims:,} trials that lost nothing, each "
+            "with the same outcome"
+        )
+    if fleet.false_claims_upper_95 is not None and fleet.claims_judged < fleet.claims:
+        parts.append(
+            "by itself this shows (95 % confidence) that of such recordings fewer than "
+            f"{percent(fleet.false_claims_upper_95)} would be judged otherwise"
+        )
+    return "; ".join(parts) + ". A host that makes up whole recordings would not be found out."
+
+
+def _counts(host: HostAccount) -> bool:
+    return host.trials > 0
