@@ -4,7 +4,6 @@
 #include <ctype.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/aio_abi.h>
 #include <linux/fs.h>
 #include <linux/seccomp.h>
 #include <stdio.h>
@@ -15,7 +14,7 @@
 #include <unistd.h>
 
 #define HASH_DIGITS 8 /* so many hexadecimal digits in a row are a number, too */
-#define CONTROL_BLOCKS_MAX 4096
+#define MESSAGES_MAX 4096
 #define SYNCED_WRITE (RWF_DSYNC | RWF_SYNC)
 
 /* The length of the number at the start of `text`: digits, or many hexadecimal ones. */
@@ -168,25 +167,17 @@ static void take_beyond(struct call *call, const char *why)
     call->name = why;
 }
 
-/* libaio has syncs of its own: an operation, or flags of a write. */
-static void read_submission(struct call *call, pid_t task, uint64_t count, uint64_t list)
+/* libaio has syncs of its own. */
+static void read_submission(struct call *call, pid_t task, const struct user_regs_struct *regs,
+                            const char *dir)
 {
-    struct iocb block;
-    uint64_t address;
+    int fd = -1;
 
-    if (count > CONTROL_BLOCKS_MAX)
-        count = CONTROL_BLOCKS_MAX;
-    for (; count > 0; count--, list += sizeof address) {
-        if (!memory_read(task, list, &address, sizeof address) ||
-            !memory_read(task, address, &block, sizeof block))
-            return; /* the call will fail */
-        if (block.aio_lio_opcode == IOCB_CMD_FSYNC || block.aio_lio_opcode == IOCB_CMD_FDSYNC ||
-            (block.aio_rw_flags & SYNCED_WRITE) != 0 ||
-            (writes_any() && (descriptor_flags(task, (int)block.aio_fildes) & O_DSYNC) != 0)) {
-            take_beyond(call, "syncs through io_submit(2)");
-            return;
-        }
-    }
+    call->name = aio_first_sync(task, regs->rsi, regs->rdx, &fd);
+    if (call->name == NULL)
+        return;
+    call->kind = CALL_SUBMIT;
+    put_descriptor(call, task, fd, dir);
 }
 
 /* Whether a message carries descriptors; `address` is of a struct msghdr. */
@@ -210,8 +201,8 @@ static bool has_descriptors(pid_t task, uint64_t address)
 
 static void read_messages(struct call *call, pid_t task, uint64_t address, uint64_t count)
 {
-    if (count > CONTROL_BLOCKS_MAX)
-        count = CONTROL_BLOCKS_MAX;
+    if (count > MESSAGES_MAX)
+        count = MESSAGES_MAX;
     for (; count > 0; count--, address += sizeof(struct mmsghdr))
         if (has_descriptors(task, address)) {
             take_beyond(call, "has a file opened with O_SYNC or O_DSYNC, and sends descriptors "
@@ -220,7 +211,8 @@ static void read_messages(struct call *call, pid_t task, uint64_t address, uint6
         }
 }
 
-static void read_rare(pid_t task, struct user_regs_struct *regs, struct call *call)
+static void read_rare(pid_t task, struct user_regs_struct *regs, struct call *call,
+                      const char *dir)
 {
     switch (regs->orig_rax) {
     case SYS_clone:
@@ -247,7 +239,11 @@ static void read_rare(pid_t task, struct user_regs_struct *regs, struct call *ca
         read_messages(call, task, regs->rsi, regs->rdx);
         break;
     case SYS_io_submit:
-        read_submission(call, task, regs->rsi, regs->rdx);
+        read_submission(call, task, regs, dir);
+        break;
+    case SYS_io_getevents:
+    case SYS_io_pgetevents:
+        call->kind = aio_any() ? CALL_EVENTS : CALL_OTHER;
         break;
     default:
         break;
@@ -307,7 +303,7 @@ void call_read(pid_t task, struct user_regs_struct *regs, bool foreign, const ch
         take_flags(call, "pwritev2(RWF_DSYNC)", &regs->r9, SYNCED_WRITE);
         break;
     default:
-        read_rare(task, regs, call);
+        read_rare(task, regs, call, dir);
         return;
     }
     put_descriptor(call, task, (int)regs->rdi, dir);

@@ -82,6 +82,8 @@ int filter_begin(void)
         ON_BITS(SYS_pwritev2, 5, RWF_DSYNC | RWF_SYNC, TRACE),
         ON_BITS(SYS_clone, 0, CLONE_UNTRACED, TRACE),
         ON(SYS_io_submit, TRACE),
+        ON(SYS_io_getevents, TRACE),
+        ON(SYS_io_pgetevents, TRACE),
         ON(SYS_ptrace, TRACE),
         ON(SYS_pidfd_getfd, TRACE),
         ON(SYS_seccomp, TRACE),

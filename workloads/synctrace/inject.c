@@ -15,7 +15,6 @@
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -100,11 +99,8 @@ long long injection_call(struct injection *at, long number, uint64_t first, uint
 
 bool injection_put(struct injection *at, size_t offset, const void *data, size_t size)
 {
-    struct iovec ours = {(void *)(uintptr_t)data, size};
-    struct iovec theirs = {(void *)(uintptr_t)(at->page + offset), size};
-
     return at->page != 0 && offset + size <= PAGE_BYTES &&
-           process_vm_writev(at->task, &ours, 1, &theirs, 1, 0) == (ssize_t)size;
+           memory_write(at->task, at->page + offset, data, size);
 }
 
 static void leave(struct injection *at, struct user_regs_struct *regs)

@@ -21,8 +21,10 @@
 /* A call that has begun. */
 struct pending {
     pid_t task;
+    enum call_kind kind; /* CALL_SYNC stands for all that is not named here */
     int site;
-    bool flags_changed;
+    uint64_t events; /* of CALL_EVENTS: where they go */
+    bool flags_changed; /* of CALL_SYNC */
     unsigned long long flags;
     size_t which; /* the register that holds them: an offset into the registers */
 };
@@ -93,7 +95,7 @@ static void skip(pid_t task, struct user_regs_struct *regs, const struct site *s
 static void make(pid_t task, struct user_regs_struct *regs, const struct call *call,
                  const struct site *site, bool plain)
 {
-    struct pending pending = {.task = task, .site = site->number};
+    struct pending pending = {.task = task, .kind = CALL_SYNC, .site = site->number};
 
     if (plain) {
         pending.flags_changed = true;
@@ -106,6 +108,20 @@ static void make(pid_t task, struct user_regs_struct *regs, const struct call *c
         note("begin %d %d", site->number, task);
     }
     remember(pending);
+    go_on(PTRACE_SYSCALL, task, 0);
+}
+
+/* Syncs are submitted, or their results fetched: what there is to know comes at the end. */
+static void submit(pid_t task, const struct user_regs_struct *regs, const struct site *site)
+{
+    aio_begin(task, regs, site->number, is_wanted(site));
+    remember((struct pending){.task = task, .kind = CALL_SUBMIT, .site = site->number});
+    go_on(PTRACE_SYSCALL, task, 0);
+}
+
+static void fetch(pid_t task, const struct user_regs_struct *regs)
+{
+    remember((struct pending){.task = task, .kind = CALL_EVENTS, .events = regs->r10});
     go_on(PTRACE_SYSCALL, task, 0);
 }
 
@@ -145,8 +161,14 @@ static void begin_call(pid_t task)
         go_on(PTRACE_CONT, task, 0);
         return;
     }
+    if (call.kind == CALL_EVENTS) {
+        fetch(task, &regs);
+        return;
+    }
     site = note_site(&call, frames, stack_walk(task, &regs, frames));
-    if (is_wanted(site))
+    if (call.kind == CALL_SUBMIT)
+        submit(task, &regs, site);
+    else if (is_wanted(site))
         drop(task, &regs, &call, site);
     else if (call.kind == CALL_OPEN && writes_begin(task))
         go_on(PTRACE_CONT, task, 0);
@@ -160,7 +182,11 @@ static void end_call(pid_t task)
     struct pending pending;
 
     if (take_pending(task, &pending) && ptrace(PTRACE_GETREGS, task, 0, &regs) == 0) {
-        if (pending.flags_changed) { /* a call leaves its arguments as they were */
+        if (pending.kind == CALL_SUBMIT) {
+            aio_submitted(task, (long long)regs.rax);
+        } else if (pending.kind == CALL_EVENTS) {
+            aio_finished(task, pending.events, (long long)regs.rax);
+        } else if (pending.flags_changed) { /* a call leaves its arguments as they were */
             memcpy((char *)&regs + pending.which, &pending.flags, sizeof pending.flags);
             ptrace(PTRACE_SETREGS, task, 0, &regs);
         } else {

@@ -12,6 +12,13 @@ bool memory_read(pid_t task, uint64_t address, void *into, size_t size)
     return process_vm_readv(task, &ours, 1, &theirs, 1, 0) == (ssize_t)size;
 }
 
+bool memory_write(pid_t task, uint64_t address, const void *from, size_t size)
+{
+    struct iovec ours = {(void *)(uintptr_t)from, size}, theirs = {(void *)(uintptr_t)address, size};
+
+    return process_vm_writev(task, &ours, 1, &theirs, 1, 0) == (ssize_t)size;
+}
+
 void text_escaped(char *into, size_t size, const char *text)
 {
     size_t at = strlen(into);

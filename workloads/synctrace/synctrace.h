@@ -59,6 +59,8 @@ enum call_kind {
     CALL_OPEN,   /* opens a file such that writes to it are durable: dropping it clears flags */
     CALL_FLAGS,  /* writes such that data is durable: dropping it clears flags */
     CALL_WRITE,  /* writes to such a file: dropping it writes without */
+    CALL_SUBMIT, /* submits such things (aio.c): dropping it submits others */
+    CALL_EVENTS, /* fetches the results of what was submitted */
     CALL_BEYOND, /* what the tracer cannot see through */
 };
 
@@ -102,6 +104,26 @@ void writes_forget(pid_t task);
  * task is to run on; false if this is not known of such a call, and nothing was done. */
 bool writes_drop(pid_t task, const struct user_regs_struct *regs, int site);
 
+/* The process that a task is of. */
+pid_t process_of(pid_t task);
+
+/* --- aio.c --- */
+
+/* What of a submission is a sync, by its name, and its descriptor; NULL if nothing is. */
+const char *aio_first_sync(pid_t task, uint64_t count, uint64_t list, int *fd);
+
+/* A task is about to submit; `drop` takes from its blocks what makes them syncs, until it has. */
+void aio_begin(pid_t task, const struct user_regs_struct *regs, int site, bool drop);
+
+/* It has: so many blocks, or -errno. */
+void aio_submitted(pid_t task, long long result);
+
+/* Whether a submitted sync has no result yet. */
+bool aio_any(void);
+
+/* A task has fetched results. */
+void aio_finished(pid_t task, uint64_t events, long long count);
+
 /* --- inject.c --- */
 
 struct injection {
@@ -132,6 +154,9 @@ void injection_return(struct injection *at, long long result);
 
 /* Reads memory of a task; whether all of it was there. */
 bool memory_read(pid_t task, uint64_t address, void *into, size_t size);
+
+/* Writes it; whether all of it was there. */
+bool memory_write(pid_t task, uint64_t address, const void *from, size_t size);
 
 /* Appends `text` to what `into` holds, escaped; what does not fit is left out. */
 void text_escaped(char *into, size_t size, const char *text);

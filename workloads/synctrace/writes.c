@@ -36,8 +36,7 @@ unsigned descriptor_flags(pid_t task, int fd)
     return flags;
 }
 
-/* The process that a task is of. */
-static pid_t process_of(pid_t task)
+pid_t process_of(pid_t task)
 {
     char name[64], line[128];
     pid_t process = task;

@@ -61,6 +61,7 @@ def test_the_audit_says_who_asked_and_of_what_nothing_is_known():
         "2 of 5 promises carried nothing in the states looked at: 40 % of the time in them; they "
         "come from fdatasync [b] (2)"
     ) in text
+    assert "doubt: those that are not idle were looked at in 1 state each; more of them" in text
     assert "not traced: the program calls ptrace(2)" in text
     assert "acknowledgement of operation 7" in text
 

@@ -15,6 +15,7 @@ from powercut.rig.code_names import name_places
 from powercut.workload.program.sync_trace import TRACER, CallSite, SyncTrace, read_trace
 
 SOURCE = Path(__file__).with_name("synctrace_planted.c")
+AIO = Path(__file__).with_name("synctrace_aio.c")
 WRITES = Path(__file__).with_name("synctrace_writes.c")
 KNOWN = [
     ("fsync", "log", 1),
@@ -47,6 +48,16 @@ KNOWN_WRITES = [
 ]
 """The same of the program that writes to files opened with O_SYNC and O_DSYNC."""
 
+KNOWN_AIO = [
+    ("io_submit(FDSYNC)", "log", 3),
+    ("io_submit(FSYNC)", "log", 1),
+    ("io_submit(RWF_DSYNC)", "log", 2),
+    ("io_submit(FSYNC)", ".", 1),
+    ("open(O_DSYNC)", "wal", 1),
+    ("io_submit(O_DSYNC)", "wal", 1),
+]
+"""The same of the program that syncs as libaio does."""
+
 KILLED = 137
 
 
@@ -64,6 +75,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         ),
         "writes-dynamic": (WRITES, ["-O2", "-g"]),
         "writes-static": (WRITES, ["-O2", "-g", "-static"]),
+        "aio": (AIO, ["-O2", "-g", "-static"]),
     }.items():
         built[name] = folder / name
         compiler = ["cc", "-D_GNU_SOURCE", *options, "-o", built[name], source, "-lpthread"]
@@ -151,6 +163,31 @@ def test_a_write_that_is_dropped_has_written_and_moved_on(programs, tmp_path, da
         assert [without.count(one.number) for one in without.sites] == made
         dropped = [n - m for n, m in zip(counts, made, strict=True)]
         assert [without.count(one.number, dropped=True) for one in without.sites] == dropped
+
+
+def test_syncs_that_are_submitted_are_calls(programs, tmp_path, data):
+    """Each lasts until its result is fetched."""
+    status, found = trace(tmp_path, programs["aio"], data)
+    assert (status, seen(found), found.beyond) == (7, KNOWN_AIO, ())
+    assert [call.result for call in found.calls if call.site != 4] == [0, 0, 0, 0, 5, 5, 0, 5]
+    for site in (0, 1, 2):
+        stack, _, path = found.sites[site].key.partition(" ")
+        words = (f"drop={stack}", f"path={path}")
+        status, without = trace(tmp_path, programs["aio"], data, words=words)
+        assert status == 7  # it saw the results that it saw before, and its own blocks
+        expected = [count * (at != site) for at, (_, _, count) in enumerate(KNOWN_AIO)]
+        assert [without.count(one.number) for one in without.sites] == expected
+        assert without.count(site, dropped=True) == KNOWN_AIO[site][2]
+
+
+@pytest.mark.parametrize("site", [3, 5])
+def test_what_cannot_be_dropped_is_made(programs, tmp_path, data, site):
+    """The sync of a folder, and a submitted write to a file opened to sync."""
+    _, found = trace(tmp_path, programs["aio"], data)
+    stack, _, path = found.sites[site].key.partition(" ")
+    words = (f"drop={stack}", f"path={path}")
+    status, without = trace(tmp_path, programs["aio"], data, words=words)
+    assert (status, seen(without)) == (7, KNOWN_AIO)
 
 
 def test_files_that_are_opened_plainly_have_plain_writes(programs, tmp_path, data):

@@ -203,6 +203,19 @@ def _print_for_nothing(console: Console, audit: Audit) -> None:
         markup=False,
         highlight=False,
     )
+    looked = [one.states for one in idle if one.worth is Worth.UNSEEN]
+    if looked:
+        console.print(
+            f"doubt: those that are not idle were looked at in {_range(looked)} each; more of them "
+            "(--budget, --seed) may need one",
+            style="yellow",
+            highlight=False,
+        )
+
+
+def _range(states: Sequence[int]) -> str:
+    low, high = min(states), max(states)
+    return words.count(high, "state") if low == high else f"{low:,} to {high:,} states"
 
 
 def _is_unasked(one: AuditedPromise) -> bool:
