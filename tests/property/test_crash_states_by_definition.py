@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import itertools
 import math
+from itertools import islice
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis.strategies import randoms
 from small_worlds import DISK_UNITS as UNITS
 from small_worlds import UNIT, chunk_bytes, worlds
 
@@ -16,11 +19,16 @@ from powercut.crash.explore import Exploration, InstantKind, events
 from powercut.crash.legality import why_illegal
 from powercut.crash.policies import POLICIES
 from powercut.crash.states import Model, StateSpace
+from powercut.explore.state_images import StateImages
 
 
 def image(space, state):
+    return laid(space.image_writes(state))
+
+
+def laid(writes):
     disk = bytearray(UNITS * UNIT)
-    for write in space.image_writes(state):
+    for write in writes:
         data = bytes(write.length) if write.data is None else write.data.tobytes()
         disk[write.offset : write.offset + write.length] = data
     return bytes(disk)
@@ -150,3 +158,18 @@ def test_legal_states_are_counted_exactly(world):
 @given(worlds(cut=True))
 def test_weaker_models_are_prefixes_of_their_orders(world):
     check_models(world)
+
+
+@settings(max_examples=12, deadline=None)
+@given(worlds(), randoms())
+def test_what_is_remembered_of_an_instant_is_what_a_fresh_space_says(world, order):
+    space, images = space_of(world), StateImages(space_of(world))
+    instants = events(space, list(InstantKind)).tolist()
+    order.shuffle(instants)
+    for t in instants:
+        fresh = space_of(world)
+        assert space.durable(t).tolist() == fresh.durable(t).tolist()
+        assert space.volatile(t).tolist() == fresh.volatile(t).tolist()
+        assert space.legal_log2(t) == fresh.legal_log2(t)
+        for state in islice(Exploration(fresh, np.array([t]), seed=4), 6):
+            assert laid(images.writes(state)) == image(fresh, state)

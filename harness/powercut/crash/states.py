@@ -157,7 +157,12 @@ class StateSpace:
         self.completed_ns = np.where(requests.failed, np.int64(NEVER), requests.completed_ns)
         bounds = np.concatenate([self.begin[requests.is_write], self.end[requests.is_write]])
         bits = int(np.bitwise_or.reduce(bounds, initial=4096))
-        self._volatile_at: tuple[int | None, I64] = (None, np.empty(0, dtype=np.int64))
+        written = self.sets.is_write
+        self._issued_ns = np.sort(self.sets.submitted_ns[written])
+        self._durable_ns = np.sort(self.sets.durable_ns[written])
+        nothing = np.empty(0, dtype=np.int64)
+        self._now: tuple[tuple[int, int] | None, I64, I64] = (None, nothing, nothing)
+        self._legal_log2: dict[tuple[int, int], float] = {}
         self._cell = bits & -bits  # every write covers a cell wholly or not at all
 
     # --- which writes -------------------------------------------------------------
@@ -167,24 +172,41 @@ class StateSpace:
         return self.claims.required(instant) if self.claims else None
 
     def durable(self, instant: int) -> I64:
-        """Writes that are on the medium in every state of `instant`, rising."""
-        return np.flatnonzero(self.sets.durable(instant) & (self.end > self.begin))
+        """Writes that are on the medium in every state of `instant`, rising; not to be changed."""
+        return self._sets(instant)[0]
 
     def volatile(self, instant: int) -> I64:
         """Writes that may be on the medium or not, rising; without those that cannot show.
 
         A volatile write cannot show where a durable one came after it.
         """
-        if self._volatile_at[0] != instant:  # every policy asks for the same in turn
-            self._volatile_at = (instant, self._volatile(instant))
-        return self._volatile_at[1]
+        return self._sets(instant)[1]
 
-    def _volatile(self, instant: int) -> I64:
+    def phase(self, instant: int) -> tuple[int, int]:
+        """How many writes are issued, and how many durable: instants that agree have the same sets.
+
+        Both only grow, so that equal counts are equal sets.
+        """
+        return (
+            int(np.searchsorted(self._issued_ns, instant, side="left")),
+            int(np.searchsorted(self._durable_ns, instant, side="left")),
+        )
+
+    def _sets(self, instant: int) -> tuple[I64, I64]:
+        """`durable` and `volatile`; all policies ask, and many instants are of one phase."""
+        phase, (last, durable, volatile) = self.phase(instant), self._now
+        if phase != last:
+            durable = np.flatnonzero(self.sets.durable(instant) & (self.end > self.begin))
+            volatile = self._volatile(instant, durable)
+            self._now = (phase, durable, volatile)
+        return durable, volatile
+
+    def _volatile(self, instant: int, durable: I64) -> I64:
         issued = self.sets.issued(instant) & ~self.sets.durable(instant)
         volatile = np.flatnonzero(issued & (self.end > self.begin))
         if not len(volatile):
             return volatile
-        shown, _ = self._finals(instant, volatile)
+        shown, _ = self._finals(instant, volatile, durable)
         return np.asarray(volatile[np.isin(volatile, shown)])
 
     def races(self, instant: int) -> list[Move]:
@@ -266,6 +288,12 @@ class StateSpace:
         """Binary logarithm of the number of legal states of `instant`."""
         if model is not Model.EXACT:
             return math.log2(len(self.model_prefixes(instant, model)))
+        phase = self.phase(instant)
+        if phase not in self._legal_log2:
+            self._legal_log2[phase] = self._exact_log2(instant)
+        return self._legal_log2[phase]
+
+    def _exact_log2(self, instant: int) -> float:
         if self.timeline.contract.ordered:
             return self._ordered_log2(instant)
         volatile = self.volatile(instant)
@@ -273,17 +301,16 @@ class StateSpace:
         involved = np.union1d(volatile, np.array(racing, dtype=np.int64))
         if not len(involved):
             return 0.0
-        _, count = self._finals(instant, involved)
+        _, count = self._finals(instant, involved, self.durable(instant))
         return float(np.log2(count).sum()) * max(1, self._cell // self.unit)
 
-    def _finals(self, instant: int, writes: I64) -> tuple[I64, I64]:
+    def _finals(self, instant: int, writes: I64, durable: I64) -> tuple[I64, I64]:
         """Looks at all cells of `writes`: which volatile ones may show in one of them, and
         for each cell how many writes (or the base image) may.
         """
         first = self.begin[writes] // self._cell
         owner, cell = expand(first, self.end[writes] // self._cell - first)
         cells = sorted_unique(cell)
-        durable = self.durable(instant)
         low = np.searchsorted(cells, self.begin[durable] // self._cell)
         high = np.searchsorted(cells, self.end[durable] // self._cell)
         under, at = expand(low, high - low)
@@ -334,8 +361,10 @@ class StateSpace:
         return [tuple(sorted(volatile[:n])) for n in range(skipped, len(volatile) + 1)]
 
     def application_order(self, state: CrashState) -> I64:
-        """Every write of the state, durable ones included, in the order of application."""
+        """Every write of the state, durable ones included, as applied; not to be changed."""
         durable = self.durable(state.instant)
+        if not state.survivors and not state.moves:
+            return durable
         writes = np.union1d(durable, np.array(state.survivors, dtype=np.int64))
         if not state.moves:
             return writes

@@ -33,7 +33,8 @@ from powercut.recover.uml.origin import PAGE, Origin, SharesOrigin
 _READ_SETS_MAX: Final = 48
 """Read sets that are compared with; the ones used longest ago are forgotten."""
 
-Pages = npt.NDArray[np.int64]
+I64 = npt.NDArray[np.int64]
+Pages = I64
 
 
 class StateImages:
@@ -42,6 +43,7 @@ class StateImages:
     def __init__(self, space: StateSpace) -> None:
         self._space = space
         self._whole: dict[int, ImageWrite] = {}
+        self._last: tuple[I64, list[ImageWrite]] = (np.empty(0, dtype=np.int64), [])
 
     def writes(self, state: CrashState, space: StateSpace | None = None) -> list[ImageWrite]:
         """What to lay over the base image, in order, to get the image of `state`.
@@ -57,12 +59,23 @@ class StateImages:
                 else ImageWrite(applied.offset, applied.length, applied.data)
                 for applied in space.image_writes(state)
             ]
-        order, known = space.application_order(state).tolist(), self._whole
-        whole = [known.get(write) or self._of(write) for write in order]
-        return whole + [
+        # A list of its own, which the caller may change.
+        return self._in_order(space.application_order(state)) + [
             ImageWrite(offset, len(data), np.frombuffer(data, dtype=np.uint8))
             for offset, data in (state.again.overlay if state.again else ())
         ]
+
+    def _in_order(self, order: I64) -> list[ImageWrite]:
+        """The writes of whole requests.  Most states begin with the writes of the one before."""
+        before, made = self._last
+        least = min(len(before), len(order))
+        differ = np.flatnonzero(before[:least] != order[:least])
+        same = int(differ[0]) if len(differ) else least
+        known = self._whole
+        whole = made[:same]
+        whole += [known.get(write) or self._of(write) for write in order[same:].tolist()]
+        self._last = (order, whole)
+        return whole
 
     def _of(self, write: int) -> ImageWrite:
         write_of_image = self._whole.get(write)

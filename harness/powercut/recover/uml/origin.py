@@ -14,6 +14,7 @@ import operator
 import os
 import weakref
 from collections.abc import Sequence
+from itertools import compress, count
 from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
@@ -83,14 +84,17 @@ class Origin:
         A write that is the same object as one of the state before is taken to be
         unchanged.  Raises ValueError for a write that is not on the disk.
         """
-        if len(writes) == len(self._writes) and all(map(operator.is_, writes, self._writes)):
-            return np.empty(0, dtype=np.int64)
         fresh = list(writes)  # the caller may change the list afterwards, not its elements
-        first, last = self._spans(fresh)
-        stale_old, stale_new = _differences(self._writes, fresh)
+        same = _common(self._writes, fresh)
+        if same == len(fresh) == len(self._writes):
+            return np.empty(0, dtype=np.int64)
+        begun, ended = self._spans(fresh[same:])
+        first = np.concatenate([self._first[:same], begun])
+        last = np.concatenate([self._last[:same], ended])
+        stale_old, stale_new = _differences(self._writes[same:], fresh[same:])
         touched = self._touched(
-            np.concatenate([self._first[stale_old], first[stale_new]]),
-            np.concatenate([self._last[stale_old], last[stale_new]]),
+            np.concatenate([self._first[same:][stale_old], begun[stale_new]]),
+            np.concatenate([self._last[same:][stale_old], ended[stale_new]]),
         )
         before = self._image[touched]
         self._image[touched] = self._base[touched]
@@ -161,6 +165,11 @@ class SharesOrigin(Protocol):
     @property
     def origin(self) -> Origin:
         """What stands on its disk: the base image with the writes of the last state."""
+
+
+def _common(old: list[ImageWrite], new: list[ImageWrite]) -> int:
+    """How many writes both begin with."""
+    return next(compress(count(), map(operator.is_not, old, new)), min(len(old), len(new)))
 
 
 def _differences(old: list[ImageWrite], new: list[ImageWrite]) -> tuple[Pages, Pages]:
