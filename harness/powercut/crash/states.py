@@ -183,14 +183,12 @@ class StateSpace:
         return self._sets(instant)[1]
 
     def phase(self, instant: int) -> tuple[int, int]:
-        """How many writes are issued, and how many durable: instants that agree have the same sets.
-
-        Both only grow, so that equal counts are equal sets.
-        """
-        return (
-            int(np.searchsorted(self._issued_ns, instant, side="left")),
-            int(np.searchsorted(self._durable_ns, instant, side="left")),
+        """How many writes are issued and durable.  Both only grow: equal counts are equal sets."""
+        issued, durable = (
+            self._issued_ns.searchsorted(instant),
+            self._durable_ns.searchsorted(instant),
         )
+        return int(issued), int(durable)
 
     def _sets(self, instant: int) -> tuple[I64, I64]:
         """`durable` and `volatile`; all policies ask, and many instants are of one phase."""
