@@ -2,8 +2,8 @@
 """Lines, as a program says them, and the file that keeps them as they were received.
 
 8 bytes `PCLINES1`, 32 bytes that name the recording (powercut.model.binding), then for each
-packet its instant (u64, nanoseconds of CLOCK_MONOTONIC at which it was written), its length (u32)
-and its bytes, little-endian.
+packet its instant (u64, nanoseconds of CLOCK_MONOTONIC), its length (u32) and its bytes,
+little-endian.  Bit 31 of the length says that the host's kernel has stamped it (`Packet.stamped`).
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ LINE_MAX: Final = 4096
 """Bytes of a line that counts, without its end."""
 
 _HEADER: Final = struct.Struct("<QI")
+_STAMPED: Final = 1 << 31
 _ACK: Final = re.compile(rb"\+ [0-9]{1,19}\r*")
 
 
 def pack(packet: Packet) -> bytes:
     """A packet as it stands in the file."""
-    return _HEADER.pack(packet.at_ns, len(packet.data)) + packet.data
+    length = len(packet.data) | (_STAMPED if packet.stamped else 0)
+    return _HEADER.pack(packet.at_ns, length) + packet.data
 
 
 def header(binding: Binding) -> bytes:
@@ -55,10 +57,11 @@ def unpack(data: bytes, binding: Binding) -> tuple[Packet, ...]:
         if at + _HEADER.size > len(data):
             raise DamagedRecording(f"the lines of the program end within a packet, at byte {at}")
         instant, length = _HEADER.unpack_from(data, at)
+        stamped, length = bool(length & _STAMPED), length & ~_STAMPED
         at += _HEADER.size
         if at + length > len(data):
             raise DamagedRecording(f"the lines of the program end within a packet, at byte {at}")
-        packets.append(Packet(instant, data[at : at + length]))
+        packets.append(Packet(instant, data[at : at + length], stamped))
         at += length
     return tuple(packets)
 

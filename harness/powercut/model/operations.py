@@ -20,10 +20,15 @@ I64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Packet:
-    """What one write of a program carried, and when it was made."""
+    """What one write of a program carried, and when it was made.
+
+    `stamped` by the kernel of this host as it took the write in; the instant of another packet is
+    what its source makes it, most often that of its receipt.
+    """
 
     at_ns: int
     data: bytes
+    stamped: bool = False
 
 
 @dataclass(frozen=True)

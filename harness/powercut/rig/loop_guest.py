@@ -32,7 +32,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from powercut.channel.line_sources import StreamSource
 from powercut.closing import Closing
 from powercut.disk.base import BaseImageSpec, ensure_base_image
 from powercut.machine.fuse import NbdFuse, root_is_no_mount
@@ -102,28 +101,6 @@ def _tried() -> tuple[str, ...]:
         said = done.stderr.strip() or f"status {done.returncode}"
         return (f"this host mounts nothing over a loop device: {said}",)
     return ()
-
-
-class StreamPair(StreamSource):
-    """Lines of a program of this host.  `theirs` is its end."""
-
-    def __init__(self) -> None:
-        ours, self.theirs = socket.socketpair()
-        super().__init__(ours)
-
-    def refuse_others(self) -> None:
-        """Only the program's processes hold the other end from now on."""
-        self.theirs.close()
-
-    def hang_up(self) -> None:
-        """Nothing more comes in."""
-        self.theirs.close()
-        super().hang_up()
-
-    def close(self) -> None:
-        """Closes both ends."""
-        self.theirs.close()
-        super().close()
 
 
 class LoopGuest(Closing):

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from powercut.channel.line_channel import LineChannel
 from powercut.channel.line_sources import PacketSource
+from powercut.channel.stamped_source import StampedSource
 from powercut.disk.base import ensure_base_image
 from powercut.disk.capture import CaptureDisk
 from powercut.disk.capture_config import CaptureConfig
@@ -30,7 +31,7 @@ from powercut.recover.uml.engine import UmlEngine
 from powercut.rig import commands
 from powercut.rig.host_files import kernel_of
 from powercut.rig.image_difference import changed_parts
-from powercut.rig.loop_guest import LoopGuest, StreamPair
+from powercut.rig.loop_guest import LoopGuest
 from powercut.rig.program_guest import ProgramGuest
 from powercut.rig.scratch import scratch
 from powercut.trial.disks import CapturedDisk
@@ -110,8 +111,8 @@ class HostFilesRecording(RecordingInProgress):
             return LoopGuest(disk.socket, plan, folder, lines)
         return ProgramGuest(kernel_of(self.job.parameters), disk.socket, plan, folder, lines)
 
-    def _source(self) -> PacketSource | StreamPair:
-        return StreamPair() if commands.on_loop_device(self.job.parameters) else PacketSource()
+    def _source(self) -> PacketSource | StampedSource:
+        return StampedSource() if commands.on_loop_device(self.job.parameters) else PacketSource()
 
     def _run_until_cut(self, disk: CaptureDisk, sockets: Path) -> None:
         folder = sockets / "run"

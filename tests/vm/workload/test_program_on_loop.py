@@ -11,6 +11,7 @@ import pytest
 
 from powercut.campaign.runner import run_scenarios
 from powercut.channel.line_channel import LineChannel
+from powercut.channel.stamped_source import StampedSource
 from powercut.disk.base import BaseImageSpec, ensure_base_image
 from powercut.disk.capture import CaptureDisk
 from powercut.disk.capture_config import CaptureConfig
@@ -20,7 +21,7 @@ from powercut.model.verdict import Verdict
 from powercut.paths import CACHE, ROOT
 from powercut.recover.plan import HostRoot, RecoveryPlan
 from powercut.rig import loop_guest
-from powercut.rig.loop_guest import LoopDevice, LoopGuest, StreamPair
+from powercut.rig.loop_guest import LoopDevice, LoopGuest
 
 WHY_NOT = "; ".join(loop_guest.unavailable())
 pytestmark = [pytest.mark.vm, pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)]
@@ -51,7 +52,7 @@ def made(folder: Path) -> tuple[CaptureDisk, LoopGuest, LineChannel]:
     disk.start()
     host = HostRoot("/", ("PATH=/usr/bin:/bin",))
     plan = RecoveryPlan.of("ext4", "", "/host/mnt", ("x",), host=host)
-    source = StreamPair()
+    source = StampedSource()
     lines = LineChannel(source, folder / "lines", Binding())
     return disk, LoopGuest(disk.socket, plan, folder, source.theirs), lines
 

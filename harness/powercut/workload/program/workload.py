@@ -213,7 +213,10 @@ class ProgramWorkload:
             if not any(call.dropped for call in trace.calls):
                 doubts.append("no call came from the site that was to be dropped")
             history = replace(history, trouble=(*history.trouble, *doubts))
-        stamped = self._on_host and self.settings.where == "uml"
+        by_host = self.settings.where == "uml" or (
+            bool(packets) and all(one.stamped for one in packets)
+        )
+        stamped = self._on_host and by_host
         return ProgramPromises(replace(history, by_receipt=not stamped))
 
     def check_untouched(self, observation: Observation) -> tuple[Finding, ...]:
