@@ -15,7 +15,7 @@
 #include "crc32c.h"
 #include "log.h"
 
-enum { BUCKETS = 4096 };
+enum { BUCKETS = 4096, OVERFLOW_ID = 65534 };
 
 static struct {
     pthread_mutex_t lock; /* of the log */
@@ -30,6 +30,7 @@ static struct {
     struct object root, lines;
 
     pthread_mutex_t names;
+    bool own_users; /* in a user namespace of its own: without root */
 } folder = {
     .lock = PTHREAD_MUTEX_INITIALIZER,
     .tell_fd = -1,
@@ -42,6 +43,19 @@ static struct {
 
 /* --- life --------------------------------------------------------------------- */
 
+/* The first namespace of users has all numbers (user_namespaces(7)). */
+static bool has_own_users(void)
+{
+    unsigned count = UINT32_MAX;
+    FILE *map = fopen("/proc/self/uid_map", "re");
+    if (map) {
+        if (fscanf(map, "%*u %*u %u", &count) != 1)
+            count = UINT32_MAX;
+        fclose(map);
+    }
+    return count != UINT32_MAX;
+}
+
 int folder_open(const char *path, const char *log, uint32_t atomic_unit, uint64_t seed)
 {
     struct stat found;
@@ -50,6 +64,7 @@ int folder_open(const char *path, const char *log, uint32_t atomic_unit, uint64_
         return errno;
     folder.root.device = found.st_dev;
     folder.root.inode = found.st_ino;
+    folder.own_users = has_own_users();
     struct pclog_header header = {
         .version = FOLDER_VERSION,
         .atomic_unit = atomic_unit,
@@ -79,6 +94,19 @@ void folder_tell(int fd)
 struct object *object_of(fuse_ino_t ino)
 {
     return ino == FUSE_ROOT_ID ? &folder.root : (struct object *)(uintptr_t)ino;
+}
+
+/* The kernel refuses to write to what belongs to somebody whom the recorder's namespace has no number
+ * for, such as a folder of another group.  Who may write is decided beneath. */
+int object_stat(const struct object *object, struct stat *found)
+{
+    if (fstatat(object->fd, "", found, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW))
+        return errno;
+    if (folder.own_users && found->st_uid == OVERFLOW_ID)
+        found->st_uid = geteuid();
+    if (folder.own_users && found->st_gid == OVERFLOW_ID)
+        found->st_gid = getegid();
+    return 0;
 }
 
 fuse_ino_t object_ino(const struct object *object)

@@ -55,6 +55,9 @@ fuse_ino_t object_ino(const struct object *object);
 void object_forget(struct object *object, uint64_t lookups);
 uint64_t object_new_number(void);
 
+/* Its attributes, as the kernel is to have them. */
+int object_stat(const struct object *object, struct stat *found);
+
 /* A request is taken, with its payload, and reported done.  EIO once the power is gone. */
 int request_submit(struct request *request, const void *payload, uint64_t bytes);
 int request_complete(const struct request *request, int error);

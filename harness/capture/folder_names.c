@@ -45,7 +45,7 @@ static int attributes(const struct object *object, struct stat *found)
         *found = (struct stat){.st_mode = S_IFREG | 0666, .st_nlink = 1, .st_ino = ~0ul};
         return 0;
     }
-    return fstatat(object->fd, "", found, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) ? errno : 0;
+    return object_stat(object, found);
 }
 
 /* `object` was found, and the kernel's reference to it counted. */

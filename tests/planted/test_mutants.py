@@ -20,10 +20,17 @@ from powercut.paths import ROOT
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from mutants import c_parts, evidence, judging, levels, programs
+from mutants import c_parts, evidence, folders, judging, levels, programs
 from mutants.campaign import TABLE, Scratch, remember, row, write_table
 
-MUTANTS = judging.MUTANTS + evidence.MUTANTS + levels.MUTANTS + programs.MUTANTS + c_parts.MUTANTS
+MUTANTS = (
+    *judging.MUTANTS,
+    *evidence.MUTANTS,
+    *levels.MUTANTS,
+    *programs.MUTANTS,
+    *folders.MUTANTS,
+    *c_parts.MUTANTS,
+)
 
 
 def test_every_mutant_can_be_planted():

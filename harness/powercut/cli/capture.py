@@ -100,6 +100,8 @@ def capture(
     from powercut.report.terminal.folder import print_capture, print_recorded
     from powercut.store.folder import CaptureDir
 
+    if command[0].startswith("-"):  # else an option with a mistake in it would be run
+        raise click.NoSuchOption(command[0].partition("=")[0])
     limits = Limits(Budget.parse(budget), state_timeout, seed or 0)
     order = CaptureOrder(
         folder=folder.resolve(),

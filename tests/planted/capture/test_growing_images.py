@@ -21,7 +21,7 @@ from powercut.explore.request import Budget
 
 FORMATS = [
     *("qcow2", "qcow2-64k", "qcow2-lazy", "qed", "vdi", "vmdk", "vhdx", "vpc"),
-    *("backing", "raw"),
+    *("backing", "parallels", "raw"),
 ]
 
 

@@ -36,6 +36,7 @@ PROGRAMS = Suite(
         pytest("tests/unit/campaign/test_program_recordings.py"),
     ),
 )
+FOLDERS = Suite("captured folders", (), (pytest("tests/unit/crash/test_folder_states.py"),))
 AFTER = Suite(
     "life after recovery",
     (),

@@ -189,3 +189,8 @@ def test_the_module_of_every_command_is_there():
     for line in text.splitlines():
         if line.startswith("    from powercut."):
             exec(line.strip(), {})
+
+
+def test_an_option_that_capture_does_not_know_is_not_run(monkeypatch, capsys, tmp_path):
+    assert status_of(monkeypatch, "capture", str(tmp_path), "--state", "45", "--", "true") == 2
+    assert "No such option '--state'" in capsys.readouterr().err
