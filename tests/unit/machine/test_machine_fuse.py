@@ -17,8 +17,12 @@ import pytest
 
 from powercut.disk.capture import CaptureDisk
 from powercut.disk.capture_config import CaptureConfig
+from powercut.doctor.host import requirement
 from powercut.machine.fuse import NbdFuse
 from powercut.model.errors import HostError
+
+FUSE = requirement("fuse")
+pytestmark = pytest.mark.skipif(not FUSE.ok, reason=FUSE.limit)
 
 SIZE = 1 << 20
 TIMEOUT_S = 20

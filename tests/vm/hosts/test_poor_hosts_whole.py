@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What works on hosts that lack something: first-light, and the tests of what they lack.
 
-A campaign of some ten minutes; what the tests said goes to build/poor-hosts, and the table of
+A campaign of some fifteen minutes; what the tests said goes to build/poor-hosts, and the table of
 docs/troubleshooting.md is made from it.  A test that cannot work there is skipped, with its
 reason; none may fail.
 """
@@ -25,12 +25,10 @@ TESTS = (
     "tests/unit/sandbox",
     "tests/unit/machine/test_machine_fuse.py",
     "tests/conformance/recover",
-    "tests/conformance/disk",
-    "tests/planted/explore",
     "tests/vm/explore/test_explore_promise.py",
     "tests/vm/recording/test_recordings_real.py",
 )
-"""The sandbox, disks as files, capture, User-Mode Linux, exploration, minimising."""
+"""The sandbox, disks as files, User-Mode Linux, exploration, minimising."""
 
 
 @dataclass(frozen=True)
