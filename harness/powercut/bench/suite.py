@@ -27,6 +27,7 @@ from powercut.bench.figure import Figure
 from powercut.bench.program_states import bench_program_states
 from powercut.bench.programs import bench_programs
 from powercut.bench.raw import bench_raw
+from powercut.bench.representatives import bench_representatives
 from powercut.campaign.runner import run_scenarios
 from powercut.disk.base import ensure_base_image
 from powercut.disk.capture import CaptureDisk
@@ -152,6 +153,7 @@ BENCHMARKS: Final[dict[str, Callable[[], list[Figure]]]] = {
     "analyze": bench_analyze,
     "programs": bench_programs,
     "program-states": bench_program_states,
+    "representatives": bench_representatives,
 }
 """What `powercut bench` measures, by name."""
 

@@ -3,13 +3,14 @@
 
 No format is known here.  A kind is made of what can be seen from outside:
 
-1. of a captured disk: the role of the place (one of the few places that are written again and
-   again, one that is written again, one that continues an earlier write, a new one), the tag with
+1. of a captured disk: the role of the place (one of the few places that are written most often, one
+   that is written again, a new one; whether it continues one of the last writes), the tag with
    which the bytes begin if other writes begin with the same (journal blocks, log records and tree
    nodes have magic numbers), the size in atomic units, FUA, and how the file system calls the
    place if that is known (`Names`);
 2. of a captured folder: the call (append, overwrite, growth, truncation, creation, rename, ...) and
-   the file by its name, in which digits do not count: `000012.log` and `000013.log` are alike.
+   the file by its name, in which digits do not count: `000012.log` and `000014.log` are alike, and
+   `000013.log` is told from them, as it was made in between.
 
 A kind belongs to `families`, which are larger: all contents, all names, all of one file.
 """
@@ -37,7 +38,7 @@ _OFTEN: Final = 4
 _PLACES_MAX: Final = 8
 _TAGS_MAX: Final = 12
 _TAG_BYTES: Final = 8
-_ENDS_MAX: Final = 256
+_ENDS_MAX: Final = 8
 _FILES_MAX: Final = 16
 _NUMBERS: Final = re.compile(r"[0-9a-f]{8,}|[0-9]+")
 
@@ -75,12 +76,11 @@ def _of_disk(space: StateSpace, names: Names | None) -> list[Kind]:
             kinds.append(FLUSH)
             continue
         begin, end = int(space.begin[index]), int(space.end[index])
+        role = "again" if begin in seen else "new"
         if begin in places:
             role = f"place {places[begin]}"
-        elif begin in seen:
-            role = "again"
-        else:
-            role = "continued" if begin in ends else "new"
+        if begin in ends:
+            role += ", continued"
         seen.add(begin)
         ends.pop(begin, None)
         ends[end] = None
@@ -184,9 +184,23 @@ def _files(space: FolderSpace) -> dict[int, str]:
             break
     else:
         called = dict.fromkeys(names, "a file")
-    result: dict[int, str] = defaultdict(lambda: "everything", called)
+    result: dict[int, str] = defaultdict(lambda: "everything", _in_turn(called))
     result[ROOT_OBJECT] = "the folder"
     return result
+
+
+def _in_turn(called: dict[int, str]) -> dict[int, str]:
+    """Of files with one name the first, third, fifth ... are one kind, and the others another: so
+    the last one that was made is told from the one before.
+    """
+    many = Counter(called.values())
+    made: Counter[str] = Counter()
+    told = {}
+    for number, name in sorted(called.items()):
+        made[name] += 1
+        turn = " (in turn)" if made[name] % 2 == 0 else ""
+        told[number] = name + (turn if many[name] > 1 else "")
+    return told
 
 
 def _class(name: str) -> str:

@@ -5,9 +5,10 @@ A group is a stage of the recording's work (powercut.crash.stages) and a shape o
 (powercut.crash.shapes): the same work was being done, and the same kinds of writes are missing.
 
 1. Groups come in rounds.  A round goes on until each kind has been missing while each other kind
-   was there, missing just after an ack, and torn: the next group is always the one that shows most
-   of what the round has not shown.  So a few states show what depends on two kinds, as most bugs
-   do; later rounds show it at other stages, rare ones and common ones in turn.
+   was there, missing just after an ack, missing with all others after each event, and torn: the
+   next group is always the one that shows most of what the round has not shown.  So a few states
+   show what depends on two kinds, as most bugs do; later rounds show it at other stages, rare ones
+   and common ones in turn.
 2. When each group has had its first state, each gets a second one, at another instant of its stage
    or of other writes of the same kinds, and so on.
 
@@ -87,12 +88,12 @@ class Representatives(Exploration):
             if state is None:
                 self._void_groups += 1
                 continue
-            self._seen_groups += 1
             order.append(group)
             if self._is_new(state):
                 yield group, state
             if self._full:
                 return
+            self._seen_groups += 1  # not before it was asked for more: it may not have been checked
         for nth in range(1, self.per_policy):
             some = False
             for group, state in self._drawn_at(iter(order), nth):

@@ -90,29 +90,29 @@ class Shape:
         """What states of this shape show: which kind is missing while which other is there.
 
         What has become durable in this stage is there, too.  Just after an ack each kind that is
-        missing counts by itself.  Shapes that are about something else (a part of a write, an
-        order) count for that alone.
+        missing counts by itself, and where nothing survives after each event.  A state that lacks
+        several kinds may hide what the lack of one does, so nothing, all but one kind and one kind
+        alone are counted apart, and other shapes for what they are about alone.
         """
         outstanding = frozenset(kind for kind, _ in stage.outstanding)
-        lacks, keeps = outstanding, self.kinds
+        one_kind = len(self.kinds) == 1
+        what = self.form.value
         match self.form:
             case Form.NOTHING:
-                pass
-            case Form.WITHOUT:
-                lacks, keeps = self.kinds, outstanding - self.kinds
-            case Form.ONLY:
-                lacks = outstanding - self.kinds
-            case Form.DROPPING:
-                lacks, keeps = self.kinds, outstanding
-            case Form.KEEPING:
-                pass
+                lacks, keeps = outstanding, stage.durable
+            case Form.WITHOUT if one_kind:
+                lacks, keeps = self.kinds, (outstanding - self.kinds) | stage.durable
+            case Form.ONLY if one_kind:
+                lacks, keeps = outstanding - self.kinds, self.kinds
             case _:
-                concerned = self.kinds or outstanding
-                what = f"{self.form.value} {self.place.value}"
-                return frozenset((what, kind, None) for kind in concerned)
-        pairs = {("", one, other) for one in lacks for other in keeps | stage.durable}
-        alone: set[Pair] = {("", one, None) for one in lacks if stage.after_ack}
-        return frozenset(pairs | alone)
+                what = f"{what} {self.place.value}"
+                return frozenset((what, kind, None) for kind in self.kinds or outstanding)
+        pairs: set[Pair] = {(what, one, other) for one in lacks for other in keeps}
+        if self.form is Form.NOTHING:
+            pairs |= {(f"{what} after {stage.event}", one, None) for one in lacks}
+        if stage.after_ack:
+            pairs |= {(what, one, None) for one in lacks}
+        return frozenset(pairs)
 
 
 def shapes_of(stage: Stage, units: dict[Kind, int], *, races: bool) -> Iterator[Shape]:

@@ -44,14 +44,20 @@ class Stage:
     """Instants that are alike.
 
     `outstanding` counts the volatile writes by kind at one of them, the `example`; up to 3 are
-    told apart.  `durable` are the kinds that have become durable since the last ack but one.
+    told apart.  `event` is the last thing that happened.  `durable` are the kinds that have become
+    durable since the last ack but one.
     """
 
     number: int
-    after_ack: bool
+    event: str
     outstanding: tuple[tuple[Kind, int], ...]
     durable: frozenset[Kind]
     instants: I64 = field(compare=False)
+
+    @property
+    def after_ack(self) -> bool:
+        """Whether an operation has just been acknowledged."""
+        return self.event == _ACK
 
 
 def stages_of(
@@ -74,9 +80,7 @@ def stages_of(
     for number, members in enumerate(of_key.values()):
         richest = max((seen[index] for index in members), key=lambda one: len(one.outstanding))
         durable = frozenset().union(*(seen[index].durable for index in members))
-        stages.append(
-            Stage(number, richest.event == _ACK, richest.outstanding, durable, ordered[members])
-        )
+        stages.append(Stage(number, richest.event, richest.outstanding, durable, ordered[members]))
     return tuple(stages), detail
 
 

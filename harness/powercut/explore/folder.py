@@ -28,10 +28,12 @@ from powercut.crash.states import CrashState
 from powercut.explore.operation_tally import STATES_MIN, OperationTally, losses, not_repeated
 from powercut.explore.request import Budget
 from powercut.explore.state_order import StateOrder
+from powercut.explore.tally import groups_of
 from powercut.model.observation import Observation
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import Finding, FindingKind, Verdict
 from powercut.recording.folder import CaptureRecording, build_tree, fingerprint
+from powercut.store.exploration import StateGroups
 from powercut.store.folder import CaptureResult
 from powercut.workload.program.check import check_operations
 from powercut.workload.program.claims import sighting_of
@@ -81,6 +83,7 @@ class FolderExplorer:
         first = int(history.attempt_ns[0]) if len(history.attempt_ns) else begin
         self._from_ns = first if history.ready_ns is None else history.ready_ns
         self._tally = OperationTally(self._space, self._from_ns)
+        self._groups: StateGroups | None = None
 
     def judge(self, limits: Limits) -> CaptureResult:
         """Looks at states until the budget is used up.  Raises HostError."""
@@ -107,7 +110,9 @@ class FolderExplorer:
         )
         # No event is later than the cut, and after it nothing happens.
         order = StateOrder(space, at_cut, seed=limits.seed, between=(self._from_ns, cut))
-        return order.walk(limits.budget, self._look)
+        exhausted = order.walk(limits.budget, self._look)
+        self._groups = groups_of(order.grouped.coverage())
+        return exhausted
 
     # --- one state --------------------------------------------------------------------
 
@@ -190,5 +195,6 @@ class FolderExplorer:
             state_s=limits.state_s,
             findings=tally.findings,
             reasons=tuple(dict.fromkeys(tally.reasons)),
+            groups=self._groups,
             control=control,
         )

@@ -3,20 +3,24 @@
 
 1. States at the cut that are named.
 2. durable-only at acks, spread over the whole run: what was promised, at the instant at which it
-   was promised, in the worst state that is legal.  Up to half of the budget.
-3. All policies, a few instants at a time, then all.
+   was promised, in the worst state that is legal.  Up to a quarter of the budget.
+3. One of each group of like states, then more of each (powercut.crash.representatives).  Up to
+   three quarters.
+4. All policies, a few instants at a time, then all.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from powercut.crash.explore import Exploration, InstantKind, events, sample
+from powercut.crash.representatives import Representatives
 from powercut.crash.states import CrashState, StateSpace
 from powercut.explore.request import Budget
 
@@ -24,7 +28,9 @@ _FIRST_INSTANTS: Final = 256
 _PER_POLICY: Final = 1024
 _A_FEW: Final = 4
 _AT_ONCE: Final = 8
-_FIRST_SHARE: Final = 0.5
+_OF_A_GROUP: Final = 64
+_FIRST_SHARE: Final = 0.25
+_GROUPS_SHARE: Final = 0.75
 
 I64 = npt.NDArray[np.int64]
 
@@ -52,7 +58,12 @@ class StateOrder:
         """Has `look` see states until the budget is used up; whether it saw all of them."""
         start, seen = time.monotonic(), 0
         exhausted = False
-        for states, share in ((self._first(budget), _FIRST_SHARE), (self._all(), 1.0)):
+        steps = (
+            (self._first(budget), _FIRST_SHARE),
+            (iter(self.grouped), _GROUPS_SHARE),
+            (self._all(), 1.0),
+        )
+        for states, share in steps:
             for state in states:
                 spent = time.monotonic() - start
                 if budget.seconds is not None and spent > share * budget.seconds:
@@ -65,9 +76,17 @@ class StateOrder:
                 exhausted = share == 1.0
         return exhausted
 
+    @cached_property
+    def grouped(self) -> Representatives:
+        """The states of step 3; its coverage says how many groups were seen."""
+        instants = self._events(list(InstantKind))
+        return Representatives(self._space, instants, (), seed=self._seed, per_policy=_OF_A_GROUP)
+
     def _first(self, budget: Budget) -> Iterator[CrashState]:
         yield from self._at_cut
-        count = _FIRST_INSTANTS if budget.states is None else max(1, budget.states // 2)
+        count = (
+            _FIRST_INSTANTS if budget.states is None else max(1, int(budget.states * _FIRST_SHARE))
+        )
         acks = sample(self._events([InstantKind.ACK]), count, self._seed)
         # In random order, so that a short budget has seen them all over the run.
         acks = np.random.default_rng(self._seed).permutation(acks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from powercut.crash.explore import Coverage, GroupCoverage
+from powercut.crash.explore import Coverage
 from powercut.explore.work import Answers, Recoveries
 from powercut.model.log2 import log2_sum
 from powercut.store.exploration import ExploreCoverage, StateGroups
@@ -74,12 +74,16 @@ class Tally:
             recovery_depth=self.recoveries.deepest,
             recovery_log2=round(log2_sum(self.recoveries.legal_log2), 2),
             exhausted=drawn.exhausted,
-            groups=None if drawn.groups is None else _groups(drawn.groups),
+            groups=groups_of(drawn),
             not_looked_at="; ".join(_not_looked_at(drawn, not_recorded)) or "nothing",
         )
 
 
-def _groups(groups: GroupCoverage) -> StateGroups:
+def groups_of(drawn: Coverage | None) -> StateGroups | None:
+    """The groups that were seen, to be kept; None if states were not selected by groups."""
+    if drawn is None or drawn.groups is None:
+        return None
+    groups = drawn.groups
     return StateGroups(seen=groups.seen, groups=groups.all, stages=groups.stages)
 
 

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.verdict import Verdict
 from powercut.store import manifest
+from powercut.store.exploration import StateGroups
 from powercut.store.files import write_atomic
 from powercut.store.program import ProgramFinding
 
@@ -81,6 +82,7 @@ class CaptureResult(BaseModel):
     findings: tuple[ProgramFinding, ...] = ()
     reasons: tuple[str, ...] = ()
     control: str = ""
+    groups: StateGroups | None = None
 
     @property
     def outcome(self) -> Verdict:

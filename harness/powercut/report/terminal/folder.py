@@ -11,6 +11,7 @@ from rich.console import Console
 from powercut.model.verdict import Verdict
 from powercut.paths import command, from_here
 from powercut.report.program_cut import FindingStory, after_cut
+from powercut.report.terminal.exploration import group_text
 from powercut.report.terminal.program import print_facts, print_title, print_told
 from powercut.store.folder import CaptureRecord, CaptureResult
 
@@ -69,6 +70,8 @@ def _facts(record: CaptureRecord, result: CaptureResult) -> list[tuple[str, str]
         ),
         ("losing", f"{result.lossy_states:,} of these states lose or contradict something"),
     ]
+    if result.groups is not None:
+        told.append(("groups", group_text(result.groups)))
     if result.control:
         must = "as it must be" if result.control == "LOSSY" else "and it should be LOSSY"
         told.append(("control", f"on a host that ignores every sync: {result.control}, {must}"))
