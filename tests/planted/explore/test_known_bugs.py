@@ -12,8 +12,8 @@ from powercut.bench.representatives import SWEEP, UNIFORM, states_of
 from powercut.crash.legality import why_illegal
 from powercut.crash.shapes import POLICY
 
-FOUND_WITHIN = 100
-HONEST = 40
+FOUND_WITHIN = 200
+HONEST = 15
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
