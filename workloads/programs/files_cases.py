@@ -3,8 +3,9 @@
 
 Nothing here touches a disk: `files` performs what a case says.
 
-A case begins with a tree that is durable: files `a`, `b` and `d/e`, and the folder `d`.  The
-first 16 bytes of a file are its tag and never change, so that it is known by any name.
+A case begins with a tree that is durable: files `a`, `b` (with an extended attribute) and `d/e`,
+and the folder `d`.  The first 16 bytes of a file are its tag and never change, so that it is known
+by any name.
 """
 
 from __future__ import annotations
@@ -13,14 +14,19 @@ import random
 from dataclasses import dataclass, field
 
 UNIT = 16
+BLOCK = 4096  # what collapse, insert and clone are aligned to
 SIZES = (700, 4096, 5000, 12288)
 INITIAL = {"a": 6000, "b": 3000, "d/e": 9000}
+MARKED = "b"
+ATTRIBUTE = "user.k"
 
 KINDS = (
     "create", "tmpfile", "write", "append", "truncate", "punch", "zero", "allocate", "mmap",
     "rename", "replace", "exchange", "link", "unlink", "symlink", "mkdir", "setxattr", "copy",
+    "keep", "collapse", "insert", "clone", "delxattr", "sync-range",
 )  # fmt: skip
 NAME_KINDS = ("rename", "replace", "exchange", "link", "unlink", "symlink", "mkdir")
+SHIFTS = ("collapse", "insert")
 SYNCS = ("fsync", "fdatasync", "fsync-folder", "syncfs", "msync", "dsync-write")
 
 
@@ -36,7 +42,7 @@ class Node:
 
     `versions` are a file's contents after each change, the first as it was in the beginning.
     `names` are those it has in the end, `ever` all that it had at any time.  `born`: the case
-    made it.
+    made it; `shifted`: its blocks were moved, one after the other.
     """
 
     tag: int
@@ -48,6 +54,7 @@ class Node:
     xattrs: dict[str, bytes] = field(default_factory=dict)
     target: str = ""
     touched: bool = False
+    shifted: bool = False
 
     @property
     def content(self) -> bytes:
@@ -83,10 +90,22 @@ class Entry:
 class Case:
     """Case `number` of `seed`: `steps` calls, the last of which are its `syncs`.
 
+    `wanted` are the kinds of calls that were drawn: one that finds no file to work on is left out.
+
     POSIX wants a second sync, of the folder, where a file is new; with `names` there is none.
+    `without` are kinds of calls that the file system does not have.
     """
 
-    def __init__(self, seed: int, number: int, length: int, *, names: bool) -> None:
+    def __init__(
+        self,
+        seed: int,
+        number: int,
+        length: int,
+        *,
+        names: bool,
+        without: frozenset[str] = frozenset(),
+    ) -> None:
+        self.able = [kind for kind in KINDS if kind not in without]
         self.draw = random.Random(f"{seed}/{number}")
         self.nodes: list[Node] = []
         self.names: dict[str, Node] = {}
@@ -96,7 +115,10 @@ class Case:
         for name, size in INITIAL.items():
             self._add(name, "file", fill(len(self.nodes), 0, size))
         self._add("d", "dir")
+        self.names[MARKED].xattrs = {} if "delxattr" in without else {ATTRIBUTE: b"first"}
+        self.first_xattrs = dict(self.names[MARKED].xattrs)
         kinds, sync = self._kinds(number, length)
+        self.wanted = kinds
         for node in self.nodes:
             node.born = node.touched = False
         for kind in kinds:
@@ -108,6 +130,13 @@ class Case:
         if not alone and target in self.names and self.names[target].born:
             self.syncs.append(Step("fsync-folder", target.rpartition("/")[0]))
         self.steps += self.syncs
+
+    @staticmethod
+    def numbers(seed: int, first: str, count: int, without: frozenset[str]) -> range:
+        """`count` cases from the number `first`; from anywhere, if that is `seed`."""
+        sequences = len(set(KINDS) - without) ** 2 * len(SYNCS)
+        begin = random.Random(seed).randrange(sequences) if first == "seed" else int(first)
+        return range(begin, begin + count)
 
     def _mark(self, sync: Step) -> None:
         """One more call that the sync makes durable: a case not tried must not look done."""
@@ -121,10 +150,10 @@ class Case:
     def _kinds(self, number: int, length: int) -> tuple[list[str], str]:
         """All sequences of two calls and a sync in turn; longer ones are drawn."""
         if length > 2:
-            return self.draw.choices(KINDS, k=length), self.draw.choice(SYNCS)
+            return self.draw.choices(self.able, k=length), self.draw.choice(SYNCS)
         index, sync = divmod(number, len(SYNCS))
-        first, second = divmod(index % len(KINDS) ** 2, len(KINDS))
-        return [KINDS[second], KINDS[first]][:length], SYNCS[sync]
+        first, second = divmod(index % len(self.able) ** 2, len(self.able))
+        return [self.able[second], self.able[first]][:length], SYNCS[sync]
 
     # --- what the calls do, to the model -------------------------------------------
 
@@ -223,9 +252,21 @@ class Case:
         offset, length = self.draw.randrange(UNIT, max(UNIT + 1, size)), self.draw.choice(SIZES)
         if kind == "setxattr":
             value = b"%d" % len(self.steps)
-            self.steps.append(Step(kind, name, other="user.k", data=value))
-            node.xattrs["user.k"] = value
+            self.steps.append(Step(kind, name, other=ATTRIBUTE, data=value))
+            node.xattrs[ATTRIBUTE] = value
             node.touched = True
+        elif kind == "delxattr":
+            marked = [one for one in self._files() if ATTRIBUTE in self.names[one].xattrs]
+            if marked:
+                name = self.draw.choice(marked)
+                self.steps.append(Step(kind, name, other=ATTRIBUTE))
+                del self.names[name].xattrs[ATTRIBUTE]
+                self.names[name].touched = True
+        elif kind in ("keep", "sync-range"):  # no byte of it changes, and nothing is promised
+            self.steps.append(Step(kind, name, offset=offset, data=bytes(length)))
+            node.touched = True
+        elif kind in (*SHIFTS, "clone"):
+            self._blocks_step(kind)
         elif kind == "truncate":
             offset = self.draw.choice([offset, size + length])
             self.steps.append(Step(kind, name, offset=offset))
@@ -247,6 +288,27 @@ class Case:
         else:
             offset = size if kind == "append" else offset
             self._bytes_step(kind, name, offset, self._data(name, length))
+
+    def _blocks_step(self, kind: str) -> None:
+        """Whole blocks are taken out, put in, or shared; of files that are long enough."""
+        files = self._files()
+        long = [name for name in files if len(self.names[name].content) > 2 * BLOCK]
+        if not long:
+            return
+        name = source = self.draw.choice(long)
+        if kind == "clone":
+            others = [one for one in files if self.names[one] is not self.names[source]]
+            if not others:
+                return
+            name = self.draw.choice(others)
+            self._bytes_step(kind, name, BLOCK, self._part(source, BLOCK, BLOCK), source)
+            return
+        node = self.names[name]
+        self.steps.append(Step(kind, name, offset=BLOCK, data=bytes(BLOCK)))
+        head, rest = node.content[:BLOCK], node.content[BLOCK:]
+        middle = b"" if kind == "collapse" else bytes(BLOCK)
+        node.versions.append(head + middle + (rest[BLOCK:] if kind == "collapse" else rest))
+        node.touched = node.shifted = True
 
     def _part(self, name: str, offset: int, length: int) -> bytes:
         return self.names[name].content[offset : offset + length]
@@ -283,7 +345,8 @@ def initial_tree(case: Case) -> dict[str, Entry]:
     """What is there before the case begins."""
     tree = {"d": Entry("dir")}
     for node, name in zip(case.nodes, INITIAL, strict=False):
-        tree[name] = Entry("file", node.versions[0])
+        xattrs = tuple(case.first_xattrs.items()) if name == MARKED else ()
+        tree[name] = Entry("file", node.versions[0], xattrs)
     return tree
 
 

@@ -79,7 +79,8 @@ def _alien(node: Node, content: bytes) -> str:
     longest = max(len(version) for version in node.versions)
     if len(content) > longest:
         return f"has {len(content)} bytes, and never had more than {longest}"
-    shortest = min(len(version) for version in node.versions)
+    # Blocks move one after the other, and leave holes until they have arrived.
+    shortest = UNIT if node.shifted else min(len(version) for version in node.versions)
     for at, byte in enumerate(content):
         if byte == 0 and at >= shortest:  # not written yet; a byte of somebody else's is not 0
             continue
@@ -105,7 +106,7 @@ def _still_there(
         seen.wrong += [
             f"{name}: nobody touched it, and it has changed"
             for name in mine
-            if tree[name].content != node.content
+            if (tree[name].content, dict(tree[name].xattrs)) != (node.content, node.xattrs)
         ]
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The oracle of workloads/programs/files: silent where nothing is lost, and each rule convicts."""
 
+import json
 import sys
 from dataclasses import replace
 
@@ -9,7 +10,19 @@ import pytest
 from powercut.paths import ROOT
 
 sys.path.insert(0, str(ROOT / "workloads" / "programs"))
-from files_cases import INITIAL, KINDS, SYNCS, Case, Entry, final_tree, initial_tree
+from files_cases import (
+    ATTRIBUTE,
+    BLOCK,
+    INITIAL,
+    KINDS,
+    MARKED,
+    SYNCS,
+    Case,
+    Entry,
+    final_tree,
+    initial_tree,
+)  # fmt: skip
+from files_count import count
 from files_oracle import judge
 
 LENGTHS = (1, 2, 4)
@@ -28,7 +41,7 @@ def case_with(*, names=False, length=2, **wanted):
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("names", [False, True])
 def test_a_case_that_lost_nothing_holds_and_one_not_tried_does_not(length, names):
-    for number in range(600):
+    for number in range(0, len(KINDS) ** 2 * len(SYNCS), 5):
         case = Case(3, number, length, names=names)
         seen = judge(case, final_tree(case), names=names)
         assert (seen.broken, seen.wrong) == ([], []), [str(step) for step in case.steps]
@@ -42,6 +55,58 @@ def test_all_sequences_of_two_calls_and_a_sync_come_in_turn():
     case = Case(0, 0, 0, names=False)
     drawn = {(*kinds, sync) for kinds, sync in (case._kinds(n, 2) for n in range(count))}
     assert len(drawn) == count
+
+
+def test_a_call_that_a_file_system_does_not_have_never_comes():
+    drawn = [
+        step.kind
+        for number in range(300)
+        for step in Case(1, number, 3, names=True, without=frozenset({"clone", "delxattr"})).steps
+    ]
+    assert {"collapse", "insert", "keep", "sync-range"} <= set(drawn)
+    assert not {"clone", "delxattr"} & set(drawn)
+
+
+@pytest.mark.parametrize("kind", ["collapse", "insert"])
+def test_blocks_that_are_on_their_way_leave_holes_and_never_strange_bytes(kind):
+    case = case_with(sync="fsync-folder", has={kind})
+    step = next(step for step in case.steps if step.kind == kind)
+    name = next(n for n, node in case.names.items() if node.shifted)
+    node = case.names[name]
+    old, new = node.versions[0], node.content
+    assert step.name in node.ever
+    hole = bytes(BLOCK)
+    moving = old[:BLOCK] + hole + old[2 * BLOCK :]
+    tree = final_tree(case) | {name: Entry("file", moving[: len(old)], tuple(node.xattrs.items()))}
+    assert judge(case, tree, names=False).wrong == []
+    strange = new[:BLOCK] + b"\xff" + new[BLOCK + 1 :]
+    tree[name] = Entry("file", strange, tuple(node.xattrs.items()))
+    assert judge(case, tree, names=False).wrong != []
+
+
+def test_an_attribute_that_nobody_touched_and_one_that_was_removed():
+    case = next(
+        case
+        for case in (Case(7, number, 1, names=False) for number in range(20_000))
+        if case.steps[0].kind == "delxattr" and case.syncs[0].kind == "fsync"
+    )
+    tree = final_tree(case)
+    name = case.steps[0].name
+    assert dict(tree[name].xattrs) == {}
+    tree[name] = replace(tree[name], xattrs=((ATTRIBUTE, b"first"),))
+    assert judge(case, tree, names=False).broken == [
+        f"{name}: its extended attributes are not what was synced"
+    ]
+    other = next(
+        c
+        for c in (Case(7, n, 1, names=False) for n in range(5000))
+        if not c.names.get(MARKED, c.nodes[0]).touched and MARKED in c.names
+    )
+    tree = final_tree(other)
+    tree[MARKED] = replace(tree[MARKED], xattrs=())
+    assert judge(other, tree, names=False).wrong == [
+        f"{MARKED}: nobody touched it, and it has changed"
+    ]
 
 
 def synced_file(case):
@@ -177,3 +242,19 @@ def test_before_a_sync_bytes_may_be_old_or_new_or_not_written_yet():
     for content in (old, new, mixed):
         tree = final_tree(case) | {step.name: Entry("file", content)}
         assert judge(case, tree, names=False).wrong == []
+
+
+def test_trials_are_added_up_and_a_sequence_counts_once(tmp_path):
+    command = ["files", "promise=names", "first=0", "cases=3"]
+    for number, lossy in ((1, 0), (2, 1)):
+        folder = tmp_path / f"cells/ext4/000{number}"
+        folder.mkdir(parents=True)
+        trial = {"cell": "ext4", "trial": {"seed": number}}
+        trial["parameters"] = {"workload": {"command": command}}
+        (folder / "trial.json").write_text(json.dumps(trial))
+        coverage = {"coverage": {"recovered": 40, "lossy": lossy}}
+        (folder / "exploration.json").write_text(json.dumps(coverage))
+    (tmp_path / "cells/ext4/0003").mkdir()  # interrupted before it was explored
+    *lines, last = count([tmp_path]).splitlines()
+    assert lines == ["ext4: 2 recordings, 80 states, 240 cases checked, 1 states break a promise"]
+    assert last.startswith(f"in all: 2 recordings, 3 sequences of {len(KINDS) ** 2 * len(SYNCS):,}")

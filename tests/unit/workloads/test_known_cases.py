@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Known faults of file systems: silent where nothing is lost, and each symptom is seen."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from powercut.paths import ROOT
+
+sys.path.insert(0, str(ROOT / "workloads" / "programs"))
+import known_cases
+from known_cases import CASES, KIB, Tree
+
+PROGRAMS = ROOT / "workloads" / "programs"
+
+
+def done(name, folder, monkeypatch):
+    """The tree of a case all of whose calls were made, and nothing was lost."""
+    monkeypatch.setattr(known_cases, "evict", lambda: None)  # drops this host's caches
+    tree = Tree(folder)
+    CASES[name].do(tree)
+    tree.close()
+    return tree
+
+
+def empty_link(tree):
+    tree.path("d/baz").unlink()
+    tree.path("d/baz").symlink_to(" ")
+
+
+# What the test's description says that a faulty kernel leaves behind.
+SYMPTOMS = {
+    "size-after-rename": lambda tree: os.truncate(tree.path("bar2"), 64 * KIB),
+    "moved-after-eviction": lambda tree: tree.path("B/foo").unlink(),
+    "room-beyond-the-end": lambda tree: os.truncate(tree.path("foo"), 2048 * KIB),
+    "symlink-renamed": empty_link,
+    "symlink-synced-renamed": lambda tree: tree.move("d/b", "d/a"),
+    "hole-beside-a-hole": lambda tree: tree.write("foo", b"\xab" * 4096, 32 * KIB),
+    "unlinked-and-synced": lambda tree: tree.write("d/foo"),
+    "no-links-and-extents": lambda tree: tree.path("d/bar").unlink(),
+    "linked-into-new-folder": lambda tree: (
+        tree.path("dir/bar").unlink(),
+        tree.path("dir").rmdir(),
+    ),
+    "folder-moved-name-reused": lambda tree: tree.path("dir2/dir1").rmdir(),
+    "renamed-beside-new-folder": lambda tree: tree.path("dir/foo").unlink(),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_turn_that_lost_nothing_keeps_its_promises_and_one_not_tried_does_not(
+    name, tmp_path, monkeypatch
+):
+    assert CASES[name].broken(done(name, tmp_path, monkeypatch)) == []
+    assert CASES[name].broken(Tree(tmp_path / "not-there")) != []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_symptom_of_each_fault_is_seen(name, tmp_path, monkeypatch):
+    tree = done(name, tmp_path, monkeypatch)
+    SYMPTOMS[name](tree)
+    assert len(CASES[name].broken(tree)) >= 1
+
+
+def test_the_program_names_its_cases_and_refuses_others():
+    told = subprocess.run([PROGRAMS / "known", "list"], capture_output=True, text=True, check=True)
+    assert [line.split()[1] for line in told.stdout.splitlines()] == list(CASES)
+    words = [PROGRAMS / "known", "case=none", "check", "x"]
+    wrong = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert wrong.returncode == 1
+    assert "choose all, size-after-rename" in wrong.stderr
