@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A disk image that grows while it is written, in a captured folder.
 
-    growing_image.py setup FORMAT DIR               makes DIR/disk.FORMAT, and what `backing` lies on
-    growing_image.py run FORMAT DIR [CACHE [AIO]]   writes where nothing is allocated, syncs, says so
-    growing_image.py check FORMAT DIR               opens what is there as QEMU does, reads, goes on
+    growing_image.py setup FORMAT DIR              makes DIR/disk.FORMAT, and what `backing` lies on
+    growing_image.py run FORMAT DIR [CACHE [AIO]]  writes where nothing is allocated, syncs, says so
+    growing_image.py check FORMAT DIR              opens what is there as QEMU does, reads, goes on
 
 `run` speaks to one qemu-io, so the block drivers are those of a guest's disk and no guest is
 needed.  `check` opens for writing, as a hypervisor would: dirty images are repaired.  It then
