@@ -44,7 +44,7 @@ def missing() -> str:
     if made:
         return f"no network cards can be made here: {made}"
     _try("ip", "link", "del", name)
-    return _try("unshare", "--net", "--mount", "--pid", "--fork", "true")
+    return _try("unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "true")
 
 
 class NetworkHost(Closing):

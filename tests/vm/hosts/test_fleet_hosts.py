@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fleet of hosts with real ssh servers in network namespaces; one is killed at work.
+
+Another one shows a host key that is not the known one.  Trials are those of QEMU guests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+
+import fleet_hosts
+import pytest
+from fleet_hosts import NetworkHost, hosts_yaml, make_ready
+from ssh_hosts import Home, host_key
+
+from powercut.campaign.runner import run_scenarios
+from powercut.campaign.verify import verify
+from powercut.fleet.start import fetch_recordings, runs_on
+from powercut.model.events import TrialPhase
+from powercut.model.verdict import Verdict
+from powercut.scenario.load import parse_scenario
+from powercut.store.layout import ResultDir
+from powercut.store.place import read_place
+
+pytestmark = pytest.mark.campaign
+
+TIMEOUT_S = 120
+SCENARIO = """powercut: 1
+name: fleet
+filesystem: {type: ext4}
+explore: {budget: 8}
+cut: {trigger: {acks: 20}}
+trials: 2
+cells:
+  - {name: honest}
+  - {name: lying, disk.flush: ignored, disk.fua: ignored, expect: lossy}
+"""
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    if why := fleet_hosts.missing():
+        pytest.skip(why)
+    made = Home.make(tmp_path / "home")
+    monkeypatch.setenv("HOME", str(made.path))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    return made
+
+
+@pytest.fixture
+def hosts(tmp_path, home):
+    with contextlib.ExitStack() as stack:
+        made = [stack.enter_context(NetworkHost(tmp_path, home, number)) for number in (1, 2, 3, 4)]
+        for host in made:
+            make_ready(host)
+        (tmp_path / "other").mkdir()
+        made[3].public = host_key(tmp_path / "other")[1]
+        yield made
+
+
+def workers_in(host: NetworkHost) -> list[str]:
+    """The processes in it besides its ssh server."""
+    mine = Path(f"/proc/{host.init}/ns/pid").readlink()
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (path / "cmdline").read_bytes().split(b"\0")
+            if (path / "ns" / "pid").readlink() == mine and b"dropbear" not in words[0]:
+                found.append(b" ".join(words).decode(errors="replace"))
+    return found
+
+
+def test_a_host_dies_at_work_and_two_others_come_to_the_verdicts(tmp_path, home, hosts):
+    path = hosts_yaml(tmp_path, home, hosts, room="16 MiB")
+    events = []
+
+    def hear(event):
+        events.append(event)
+        if isinstance(event, TrialPhase) and event.cell.startswith("h2: "):
+            hosts[1].kill()
+
+    with runs_on(path, hear) as run_of:
+        (done,) = run_scenarios(
+            [parse_scenario(SCENARIO, Path("fleet.yaml"))],
+            seed=7,
+            results=tmp_path / "results",
+            run_of=run_of,
+            on_event=hear,
+        ).runs
+    honest, lying = done.cells
+    assert (honest.verdict, lying.verdict) == (Verdict.SAFE, Verdict.LOSSY), honest.reasons
+    assert (len(honest.trials), len(lying.trials)) == (2, 2)
+    told = {host.name: host for host in done.fleet.hosts}
+    assert [told[name].state for name in ("h1", "h2", "h3", "h4")] == [
+        "took-part",
+        "lost",
+        "took-part",
+        "lost",
+    ]
+    assert "has another host key than known_hosts says" in told["h4"].reason
+    trials = ResultDir(Path(done.result_directory)).trials()
+    assert {read_place(trial.path).host for trial in trials} <= {"h1", "h3"}
+    end = time.monotonic() + TIMEOUT_S
+    while left := [*workers_in(hosts[0]), *workers_in(hosts[2])]:
+        assert time.monotonic() < end, left
+
+    missing = sum(not trial.kept for trial in trials)
+    came, problems = fetch_recordings(Path(done.result_directory), path)
+    assert problems == ()
+    assert came == missing
+    again = verify(Path(done.result_directory))
+    assert [cell.verdict for cell in again.cells] == [Verdict.SAFE, Verdict.LOSSY]
