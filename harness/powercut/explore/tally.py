@@ -21,7 +21,7 @@ class Tally:
     def __init__(self) -> None:
         self.checked = self.compared = 0
         self.recoveries = Recoveries()
-        self._pruned = self._rerun = self._went_on = self._no_room = 0
+        self._pruned = self._rerun = self._same_files = self._went_on = self._no_room = 0
         self._boots: dict[int, int] = {}
 
     @property
@@ -34,6 +34,7 @@ class Tally:
         self.checked += len(answers.judged)
         self._pruned += sum(judged.pruned for judged in answers.judged)
         self._rerun += sum(judged.rerun for judged in answers.judged)
+        self._same_files += sum(judged.same_files for judged in answers.judged)
         self._add(worker, answers)
 
     def add_recoveries(self, worker: int, answers: Answers) -> None:
@@ -60,6 +61,7 @@ class Tally:
             recovered=self.checked - self._pruned + self._rerun,
             pruned=self._pruned,
             pruned_rerun=self._rerun,
+            same_files=self._same_files,
             repeated=drawn.duplicates,
             by_policy=drawn.by_policy,
             lossy=lossy,

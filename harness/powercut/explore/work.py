@@ -60,12 +60,14 @@ class StateJudgement:
     `again` is the state itself if a second cut has made it, and `findings` are to be kept;
     else the batch has it.  `went_on` says that the workload went on after its recovery,
     `no_room` that there was none for it to.  `disk` is a digest of the state's bytes, empty if
-    nobody wanted one.
+    nobody wanted one.  `same_files`: it was recovered, and its files were those of an earlier
+    state, whose check holds for it.
     """
 
     findings: tuple[Finding, ...]
     pruned: bool = False
     rerun: bool = False
+    same_files: bool = False
     again: CrashState | None = None
     policy: str = ""
     went_on: bool = False

@@ -210,6 +210,7 @@ class LocalWorker(ResourceOwner):
                 again = disk in self._short and _loses(pruned)
                 if not again:
                     return pruned
+        had = self._same_files
         try:
             observation = expected if expected and again else self._states.recover(writes)
             doubts = self._new_doubts()
@@ -222,7 +223,9 @@ class LocalWorker(ResourceOwner):
                     doubts += (_shorter_way_differs(),)
         except HostError as error:
             return StateJudgement((_engine_failed(error),), disk=disk)
-        judged = replace(judged, findings=(*judged.findings, *doubts), disk=disk)
+        same = short and self._same_files > had
+        found_all = (*judged.findings, *doubts)
+        judged = replace(judged, findings=found_all, disk=disk, same_files=same)
         if self._decided is None:
             return judged
         if expected is not None and not again:
@@ -237,6 +240,11 @@ class LocalWorker(ResourceOwner):
         elif observation.complete:
             self._short.discard(disk)
         return judged
+
+    @property
+    def _same_files(self) -> int:
+        engine = self._states.engine
+        return engine.same_files if isinstance(engine, SecondLook) else 0
 
     @property
     def _was_short(self) -> bool:

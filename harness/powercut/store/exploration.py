@@ -125,6 +125,9 @@ class ExploreCoverage(Record):
     by_policy: dict[str, int]
     """Distinct states by the policy that drew them first."""
 
+    same_files: int = 0
+    """Of those recovered, how many had the files of an earlier one, whose check holds for them."""
+
     lossy: int = 0
     """States in which something was lost, borne out by the recorded kernel or not."""
 

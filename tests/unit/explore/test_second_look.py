@@ -12,6 +12,8 @@ from powercut.explore import trial as explore_trial
 from powercut.model.observation import Extent
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.recover.port import SecondLook
+from powercut.report.terminal.exploration import coverage_lines
+from powercut.store.exploration import read_exploration
 from powercut.wal.slots import SlotState
 
 
@@ -42,6 +44,17 @@ class Loses(Short):
     @staticmethod
     def longer(seen):
         return without_seven(seen)
+
+
+class Repeats(Short):
+    """Every second state has the files of an earlier one."""
+
+    calls = 0
+
+    def recover(self, writes, *, timeout_s):
+        type(self).calls += 1
+        self.same_files += type(self).calls % 2 == 0
+        return Honest.recover(self, writes, timeout_s=timeout_s)
 
 
 def without_seven(seen):
@@ -78,3 +91,13 @@ def test_a_loss_of_both_ways_convicts(world, monkeypatch):
     assert 0 < Loses.asked_again <= result.states.lossy
     assert (result.verdict, result.lost_lsns) == (Verdict.LOSSY, (LsnRange(7, 7),))
     assert {finding.verdict for finding in result.findings} == {Verdict.LOSSY}
+
+
+def test_states_decided_by_equal_files_are_told_apart(world, monkeypatch):
+    recorded = on_file_system(world, monkeypatch, Repeats)
+    monkeypatch.setattr(Repeats, "calls", 0)
+    assert explore_trial.explored(recorded.directory, live(recorded)).verdict is Verdict.SAFE
+    result = read_exploration(recorded.directory)
+    assert 0 < result.coverage.same_files == Repeats.calls // 2 < result.coverage.recovered
+    told = f"{result.coverage.same_files:,} of {result.coverage.recovered:,} recovered states had"
+    assert any(told in line for line in coverage_lines(result))

@@ -103,6 +103,11 @@ def coverage_lines(result: ExploreResult, unit: words.Unit = words.RECORDS) -> l
             f"decided: {words.count(coverage.pruned, 'state')} by an earlier one that has the "
             f"same bytes; {coverage.pruned_rerun:,} of them were recovered all the same"
         )
+    if coverage.same_files:
+        lines.append(
+            f"  files: {coverage.same_files:,} of {coverage.recovered:,} recovered states had "
+            "those of an earlier one, whose check holds for them"
+        )
     if coverage.compared:
         lines.append(
             f"compared: {words.count(coverage.compared, 'state')} with the log reader on an image"
