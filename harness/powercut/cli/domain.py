@@ -62,7 +62,10 @@ def domain_options(command: Callable[..., _Returned]) -> Callable[..., _Returned
 
     @click.option("--domain", metavar="NAME", help="Certify the disks of this libvirt domain.")
     @click.option(
-        "--domain-xml", type=FILE, metavar="FILE", help="The same, for a domain's XML definition."
+        "--domain-xml",
+        type=FILE,
+        metavar="FILE",
+        help="The same, by a domain's XML, or by a Proxmox VE definition (qm config).",
     )
     @click.option("--connect", metavar="URI", help="URI of libvirt's connection, for --domain.")
     @functools.wraps(command)

@@ -23,6 +23,7 @@ from powercut.machine.libvirt.connection import libvirt_module, usual_uri
 from powercut.machine.libvirt.definition import read_kept, read_likeness
 from powercut.machine.libvirt.domain import BUSES, DomainSpec, Kept, cache_name, domain_xml
 from powercut.machine.libvirt.machine import LibvirtMachine
+from powercut.machine.libvirt.proxmox import read_proxmox
 from powercut.machine.package import package_of
 from powercut.machine.parts import guest_parts, guest_versions
 from powercut.machine.port import (
@@ -161,8 +162,10 @@ class LibvirtBackend:
         return read_likeness(text, connect)
 
     def likeness_of(self, definition: str, connect: str | None) -> Likeness:
-        """Of a domain's XML."""
-        return read_likeness(definition, connect)
+        """Of a domain's XML, or of a machine of Proxmox VE."""
+        if definition.lstrip().startswith("<"):
+            return read_likeness(definition, connect)
+        return read_proxmox(definition, connect)
 
     # What a machine is made of
 
