@@ -104,7 +104,7 @@ bool file_sync(const char *path);
 
 /* root.c: the root file system of anybody's program. */
 #define AGENT_ROOT "/root"
-bool root_mount(const char *serial, const char *type);
+bool root_mount(const char *serial, const char *type, const char *program);
 
 /* Where a child lives: the agent's own root, without an environment and with the port as fd 3; or
  * AGENT_ROOT, where it starts in `folder`, and fd 3 is the port for lines. */

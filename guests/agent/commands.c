@@ -71,7 +71,7 @@ static bool verb_exec(const struct command *command, int *status)
 static bool verb_root(const struct command *command, int *status)
 {
     (void)status;
-    return root_mount(command->argv[1], command->argv[2]);
+    return root_mount(command->argv[1], command->argv[2], command->argv[3]);
 }
 
 /* FOLDER COUNT NAME=VALUE... PATH ARG... */
@@ -219,7 +219,7 @@ static const struct verb {
     {"mount", 3, 4, verb_mount},
     {"umount", 1, 1, verb_umount},
     {"exec", 1, AGENT_ARGUMENTS_MAX, verb_exec},
-    {"root", 2, 2, verb_root},
+    {"root", 2, 3, verb_root},
     {"program", 3, AGENT_ARGUMENTS_MAX, verb_program},
     {"acks", 6, AGENT_ARGUMENTS_MAX, verb_acks},
     {"unsynced", 3, AGENT_ARGUMENTS_MAX, verb_unsynced},

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A root file system for anybody's program: the image on a second disk, read-only, with file
- * systems in memory where programs write as a matter of course.
+ * systems in memory where programs write as a matter of course; and the program's folder, on a
+ * third one if it is not in the root.
  *
  * What is in it is a stranger's, and stays in the guest.  The only network is the loopback device:
  * a database may talk to its client, and to nothing else.
@@ -20,6 +21,7 @@
 #include <unistd.h>
 
 #define DISK_TIMEOUT_MS 10000
+#define PROGRAM "/opt/powercut" /* as powercut.workload.program.workload says */
 
 /* The block device whose serial number is `serial`; names depend on the order of probing. */
 static bool find_by_serial(const char *serial, char *name, size_t size)
@@ -73,19 +75,28 @@ static bool loopback_up(void)
     return up;
 }
 
-bool root_mount(const char *serial, const char *type)
+static bool mount_disk(const char *serial, const char *type, const char *folder)
 {
-    static const char *const in_memory[] = {"/tmp", "/run", "/var/tmp", "/dev/shm"};
     char name[256], node[300];
 
-    if (!find_by_serial(serial, name, sizeof name) || !wait_device(name, DISK_TIMEOUT_MS) ||
-        !make_directories(AGENT_ROOT))
+    if (!find_by_serial(serial, name, sizeof name) || !wait_device(name, DISK_TIMEOUT_MS))
         return false;
     snprintf(node, sizeof node, "/dev/%s", name);
-    if (mount(node, AGENT_ROOT, type, MS_RDONLY, "")) {
-        failed(errno, "mount %s %s on " AGENT_ROOT, type, node);
+    if (mount(node, folder, type, MS_RDONLY, "")) {
+        failed(errno, "mount %s %s on %s", type, node, folder);
         return failed_as(PC_FAULT_MOUNT);
     }
+    return true;
+}
+
+/* `program` is the serial number of the disk with a program's folder; NULL for none. */
+bool root_mount(const char *serial, const char *type, const char *program)
+{
+    static const char *const in_memory[] = {"/tmp", "/run", "/var/tmp", "/dev/shm"};
+
+    if (!make_directories(AGENT_ROOT) || !mount_disk(serial, type, AGENT_ROOT) ||
+        (program && !mount_disk(program, type, AGENT_ROOT PROGRAM)))
+        return false;
     if (!over("devtmpfs", "/dev", NULL) || !over("proc", "/proc", NULL) ||
         !over("sysfs", "/sys", NULL) || !make_directories(AGENT_ROOT "/dev/shm"))
         return false;

@@ -51,6 +51,8 @@ struct plan {
     char *folder; /* where they start */
     char *environment[ARGUMENTS_MAX + 1];
     char *visible[ARGUMENTS_MAX + 1];
+    char *base; /* the host's folder that is the root: "/", or an unpacked root file system */
+    char *program; /* the host's folder that is PROGRAM in such a root; empty: none is */
     uint64_t acks; /* that end the writer with a root, and how long it may take for them */
     uint64_t acks_ms;
 };
@@ -83,7 +85,7 @@ int record_end(void);
 int record_dump(void);
 
 /* root.c: the host's files at ROOT; `visible` folders although they are in /tmp and the like. */
-int root_setup(char *const visible[]);
+int root_setup(const char *base, const char *program, char *const visible[]);
 
 /* tree.c: what is mounted, as an archive. */
 int tree_put(void);

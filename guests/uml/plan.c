@@ -53,9 +53,12 @@ int plan_parse(void)
     plan.folder = text + strlen(text) + 1;
     text = take_list(plan.folder + strlen(plan.folder) + 1, plan.environment);
     text = take_list(text, plan.visible);
+    plan.base = text;
+    plan.program = plan.base + strlen(plan.base) + 1;
+    text = plan.program + strlen(plan.program) + 1;
     plan.acks = strtoull(text, NULL, 10);
     plan.acks_ms = strtoull(text + strlen(text) + 1, NULL, 10);
-    if (plan.root != NULL && root_setup(plan.visible) != 0)
+    if (plan.root != NULL && root_setup(plan.base, plan.program, plan.visible) != 0)
         return -1;
     if (plan.root == NULL && plan.mount_point[0] != '\0' &&
         mkdir(plan.mount_point, 0755) != 0 && errno != EEXIST)

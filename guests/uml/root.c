@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The host's own files as the root of the programs that PID 1 starts.
+ * The host's own files as the root of the programs that PID 1 starts, or one folder of them into
+ * which a root file system was unpacked.
  *
- * They are hostfs, mounted read-only: a program finds what is installed on the host, and
+ * They are hostfs, mounted read-only: a program finds what is installed there, and
  * changes none of it.  Where programs write as a matter of course there are empty
  * file systems in memory; what the host has there is hidden, but for the folders that
  * the plan names as visible.  The only network is the loopback device: a database may talk to
@@ -19,6 +20,8 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define PROGRAM "/opt/powercut" /* as powercut.workload.program.workload says */
 
 static const char *const volatile_folders[] = {"/tmp", "/run", "/var/tmp", "/dev/shm"};
 
@@ -87,7 +90,7 @@ static int loopback_up(void)
     return result;
 }
 
-int root_setup(char *const visible[])
+int root_setup(const char *base, const char *program, char *const visible[])
 {
     static int done;
     size_t index;
@@ -96,8 +99,10 @@ int root_setup(char *const visible[])
         return 0;
     if (mkdir(ROOT, 0755) != 0 && errno != EEXIST)
         return fail(PCU_STEP_CHECK, "mkdir " ROOT);
-    if (over("hostfs", "", MS_RDONLY, "/") != 0 || over("devtmpfs", "/dev", 0, NULL) != 0 ||
+    if (over("hostfs", "", MS_RDONLY, base) != 0 || over("devtmpfs", "/dev", 0, NULL) != 0 ||
         over("proc", "/proc", 0, NULL) != 0 || over("sysfs", "/sys", 0, NULL) != 0)
+        return -1;
+    if (*program != '\0' && over("hostfs", PROGRAM, MS_RDONLY, program) != 0)
         return -1;
     if (mkdir(ROOT "/dev/shm", 01777) != 0 && errno != EEXIST)
         return fail(PCU_STEP_CHECK, "mkdir /dev/shm");

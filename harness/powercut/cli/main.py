@@ -30,6 +30,7 @@ COMMANDS = {
     "audit": "powercut.cli.audit:audit",
     "bench": "powercut.cli.bench:bench",
     "bundle": "powercut.cli.bundle:bundle",
+    "cache": "powercut.cli.cache:cache",
     "capture": "powercut.cli.capture:capture",
     "check-program": "powercut.cli.check_program:check_program",
     "certificate": "powercut.cli.certificate:certificate",

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`powercut shell`: a crash state mounted, and a prompt: of a program among this host's files, else
-on the console of a guest."""
+"""`powercut shell`: a crash state mounted, and a prompt: of a program among the files that it ran
+on, else on the console of a guest."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from powercut.model.errors import UsageError
 )
 def shell(recording: Path, state: str, no_terminal: bool) -> int:
     """Mounts a crash state and gives a prompt in it: in a guest with busybox, or, of a program,
-    in User-Mode Linux among this host's files, with the program and its tools at hand.
+    in User-Mode Linux among the files that it ran on, with the program and its tools at hand.
     """
     if not no_terminal and not sys.stdin.isatty():
         raise UsageError(
@@ -37,7 +37,7 @@ def shell(recording: Path, state: str, no_terminal: bool) -> int:
 
     opened = open_recording(recording)
     chosen = resolve_state(opened, state)
-    if opened.plan is not None and opened.plan.host is not None:
+    if program_shell.root_for_shell(opened) is not None:
         echo(f"{opened.title}: {state_text(opened, chosen)}", err=True)
         commands = sys.stdin.read() if no_terminal else None
         failure = program_shell.open_program_shell(opened, chosen, commands=commands)

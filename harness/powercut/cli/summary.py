@@ -43,6 +43,7 @@ SECTIONS: Final[dict[str, dict[str, str]]] = {
     "Set up": {
         "doctor": "Says what this host can do, and what to install",
         "hosts": "Examines the hosts of a fleet, and makes them ready",
+        "cache": "Shows the root file systems that are kept; drops them",
         "init": "Writes a first scenario, a test and CI recipes here",
         "scenarios": "Lists the scenarios that are known by name",
         "presets": "Lists how products treat a flush by default",

@@ -3,7 +3,8 @@
 
 What a stranger made is unpacked and packed by tar and mke2fs in the sandbox, and nothing of it
 runs on the host.  Files of tars and packages keep their owners, those of a folder of this host
-belong to root; an ext4 image is taken as it is.
+belong to root; an ext4 image is taken as it is.  A program's folder has a small image of its own:
+a changed program does not make the root anew.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ import hashlib
 import shutil
 import tempfile
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from powercut.disk.root_cache import mark_used, prune
 from powercut.disk.root_layers import RootTree
 from powercut.disk.root_packages import add_packages, compile_python, digest_of
 from powercut.model.errors import HostError, UsageError
@@ -26,7 +29,8 @@ PROGRAM: Final = "opt/powercut"
 """Where in a root the program's folder lies that comes from the host."""
 
 FILESYSTEM: Final = "ext4"
-_RECIPE: Final = "1"  # raise it when this file makes other images from the same files
+_RECIPE: Final = "2"  # raise it when this file makes other images from the same files
+_RECIPE_INSIDE: Final = "1"  # of the time when programs lay in the root's image
 _MAGIC_AT, _MAGIC = 1024 + 56, b"\x53\xef"  # s_magic, fs/ext4/ext4.h
 _TIMEOUT_S: Final = 600.0
 _BLOCK: Final = 4096
@@ -35,7 +39,7 @@ _making = threading.Lock()
 
 @dataclass(frozen=True)
 class RootImage:
-    """An ext4 image, and what it was made from: 64 hex digits."""
+    """An ext4 image or a folder, and what it was made from: 64 hex digits."""
 
     path: Path
     sha256: str
@@ -55,32 +59,72 @@ RootSource = Path | tuple[Path, ...]
 
 
 @functools.cache
-def ensure_root_image(root: RootSource, program: Path | None, cache: Path) -> RootImage:
-    """The image for `root`, with the folder `program` of the host in it, if there is one.
+def ensure_root_image(root: RootSource, cache: Path) -> RootImage:
+    """The image for `root`, with an empty folder PROGRAM.
 
     Raises UsageError for what is no root file system, HostError.
     """
     if isinstance(root, Path) and is_image(root):
         with root.open("rb") as file:
             return RootImage(root, hashlib.file_digest(file, "sha256").hexdigest())
+    return _made(cache, lambda scratch: _Making(root, scratch), ".img")
+
+
+@functools.cache
+def ensure_root_folder(root: RootSource, cache: Path) -> RootImage:
+    """The same files as a folder of this host, in which all belongs to whoever made it."""
+    return _made(cache, lambda scratch: _Making(root, scratch), "")
+
+
+@functools.cache
+def ensure_program_image(folder: Path, cache: Path) -> RootImage:
+    """The image of a folder of this host that is to be PROGRAM in a root."""
+    return _made(cache, lambda scratch: _Making(folder, scratch, program=True), ".img")
+
+
+def digest_with_program(root: RootSource, program: Path | None, cache: Path) -> str:
+    """What recordings say of `root` that were made when the program's folder lay in its image."""
+    if isinstance(root, Path) and is_image(root):
+        return ensure_root_image(root, cache).sha256
     folder = cache / "roots"
     folder.mkdir(parents=True, exist_ok=True)
     with _making, tempfile.TemporaryDirectory(dir=folder, prefix=".new-") as scratch:
-        making = _Making(root, program, Path(scratch))
-        image = folder / f"{making.digest}.img"
-        if not image.exists():
-            made = making.image()
-            made.chmod(0o444)
-            made.rename(image)
-    return RootImage(image, making.digest)
+        return _Making(root, Path(scratch), inside=(program,)).digest
+
+
+def _made(cache: Path, making_in: Callable[[Path], _Making], kind: str) -> RootImage:
+    """What is in the cache, or is made there now; `kind` is how its name ends."""
+    folder = cache / "roots"
+    folder.mkdir(parents=True, exist_ok=True)
+    with _making, tempfile.TemporaryDirectory(dir=folder, prefix=".new-") as scratch:
+        making = making_in(Path(scratch))
+        path = folder / f"{making.digest}{kind}"
+        if not path.exists():
+            made = making.image() if kind else making.folder()
+            made.chmod(0o444 if kind else 0o755)
+            made.rename(path)
+            prune(folder, keep=path)
+    mark_used(path)
+    return RootImage(path, making.digest)
 
 
 class _Making:
-    """One image being made in the folder `scratch`."""
+    """One root being made in the folder `scratch`; with `program`, a program's folder instead.
 
-    def __init__(self, root: RootSource, program: Path | None, scratch: Path) -> None:
+    `inside` has the program's folder that lies in the root itself, as it did in older recordings.
+    """
+
+    def __init__(
+        self,
+        root: RootSource,
+        scratch: Path,
+        *,
+        program: bool = False,
+        inside: tuple[Path | None, ...] = (),
+    ) -> None:
         self._root = root
-        self._program = program
+        self._is_program = program
+        self._inside = inside
         self._scratch = scratch
         self._tar = scratch / "root.tar"
         self._owners: list[tuple[str, int, int]] = []
@@ -89,18 +133,24 @@ class _Making:
             words = f"packages {digest_of(root)} {self._write((), packages=())}"
         else:
             words = self._write((root,), packages=())
-        self.digest = hashlib.sha256(f"{_RECIPE} {words}".encode()).hexdigest()
+        recipe = _RECIPE_INSIDE if inside else _RECIPE
+        self.digest = hashlib.sha256(f"{recipe} {words}".encode()).hexdigest()
 
-    def image(self) -> Path:
-        """Unpacks the root and packs it as an image."""
+    def folder(self) -> Path:
+        """Unpacks the root."""
         if isinstance(self._root, tuple):
             self._write((), packages=self._root)
-        files, image = self._scratch / "files", self._scratch / "root.img"
+        files = self._scratch / "files"
         files.mkdir()
         unpack = ["tar", "-xpf", str(self._tar), "-C", str(files), "--no-same-owner"]
         _run(unpack, reads=[self._tar], folders=[files])
         if isinstance(self._root, tuple):
             compile_python(files)
+        return files
+
+    def image(self) -> Path:
+        """Unpacks the root and packs it as an image."""
+        files, image = self.folder(), self._scratch / "root.img"
         count, size = _measured(files)
         with image.open("wb") as file:
             file.truncate(-(-(size + count * 2 * _BLOCK) * 5 // 4 // _BLOCK) * _BLOCK + (16 << 20))
@@ -115,16 +165,25 @@ class _Making:
         return image
 
     def _write(self, roots: tuple[Path, ...], *, packages: tuple[Path, ...]) -> str:
-        """Writes the tar of all that is given, the program's folder besides; its SHA-256."""
+        """Writes the tar of all that is given; its SHA-256."""
         with RootTree() as tree, self._tar.open("wb") as file:
-            for root in roots:
-                tree.add(root)
-            if packages:
-                add_packages(tree, packages, self._scratch)
-            if self._program is not None:
-                tree.add_folder(self._program, PROGRAM)
+            if self._is_program:
+                tree.add_folder(roots[0])
+            else:
+                self._add(tree, roots, packages)
             self._owners = list(tree.owners())
-            return tree.write(file)
+            return tree.write(file, skeleton=not self._is_program)
+
+    def _add(self, tree: RootTree, roots: tuple[Path, ...], packages: tuple[Path, ...]) -> None:
+        for root in roots:
+            tree.add(root)
+        if packages:
+            add_packages(tree, packages, self._scratch)
+        if not self._inside:
+            tree.add_empty(PROGRAM)
+        for program in self._inside:
+            if program is not None:
+                tree.add_folder(program, PROGRAM)
 
     def _give(self, image: Path) -> None:
         """Gives files to those to whom they belong: who unpacks without root's rights cannot."""

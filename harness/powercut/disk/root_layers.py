@@ -93,9 +93,13 @@ class RootTree:
             if info is not None:
                 self._put(_Entry(info, path=path if info.isreg() else None))
 
-    def write(self, file: IO[bytes]) -> str:
-        """Writes the tar; its SHA-256.  Folders that a guest needs are there in any case."""
-        for name in SKELETON:
+    def add_empty(self, name: str) -> None:
+        """A folder in which there is nothing yet."""
+        self._make_folders(name)
+
+    def write(self, file: IO[bytes], *, skeleton: bool = True) -> str:
+        """Writes the tar; its SHA-256.  `skeleton` makes the folders that a guest needs."""
+        for name in SKELETON if skeleton else ():
             self._make_folders(name)
         out = _Hashing(file)
         with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT) as tar:

@@ -18,6 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from powercut.disk.root_cache import cached_roots, packages_size
 from powercut.machine.fuse import alone_argv
 from powercut.machine.guest.image import current_guest_image
 from powercut.machine.guest.suites import CachedSuite, cached_suites
@@ -186,6 +187,15 @@ def _suites(*, fresh: bool) -> Probe:
     return Probe("suites", True, text)
 
 
+def _roots(*, fresh: bool) -> Probe:
+    del fresh
+    folder = CACHE / "roots"
+    kept = cached_roots(folder)
+    text = f"{len(kept)} root file systems, {sum(one.size for one in kept) / _MIB:.0f} MiB, "
+    text += f"packages {packages_size(folder) / _MIB:.0f} MiB; `powercut cache` drops them"
+    return Probe("roots", True, text if folder.is_dir() else "none is in the cache")
+
+
 def _versions_in(item: CachedSuite) -> list[str]:
     qemu = [f"QEMU {item.qemu}"] if item.qemu else []
     uml = [f"User-Mode Linux {release}" for release in item.uml]
@@ -327,6 +337,7 @@ _PROBES: Final[Mapping[str, Callable[..., Probe]]] = {
     "capture disk": _capture_disk,
     "guest image": _guest_image,
     "suites": _suites,
+    "roots": _roots,
     "uml": _uml,
     "libvirt": _libvirt,
     "fuse": _fuse,

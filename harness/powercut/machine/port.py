@@ -34,6 +34,9 @@ class Role(enum.Enum):
     """A root file system, read-only; such a machine has a second port, for a program's lines, a
     unix socket on which it listens: LINES in the folder in which it was opened."""
 
+    PROGRAM = "program"
+    """The folder of a program in that root, read-only."""
+
 
 @dataclass(frozen=True)
 class NbdDisk:
@@ -122,11 +125,14 @@ class MachineSpec:
     options: object = None
 
 
+_OTHERS: Final[tuple[list[Role], ...]] = ([], [Role.ROOT], [Role.ROOT, Role.PROGRAM])
+
+
 def under_test(spec: MachineSpec) -> Attachment:
     """The one disk of a machine that has no other but a root.  Raises HostError for any other."""
     (first, *more) = spec.attachments or (None,)
     others = [one.role for one in more]
-    if first is None or first.role is not Role.UNDER_TEST or others not in ([], [Role.ROOT]):
+    if first is None or first.role is not Role.UNDER_TEST or others not in _OTHERS:
         raise HostError(
             f"a machine with {len(spec.attachments)} disks: it is told here of one, under test, "
             "and of a root"
@@ -141,9 +147,9 @@ def served_disk(attachment: Attachment) -> ServedDisk:
     return attachment.disk
 
 
-def root_of(spec: MachineSpec) -> Path | None:
-    """The image of the root file system; None without one."""
-    disks = [one.disk for one in spec.attachments if one.role is Role.ROOT]
+def image_of(spec: MachineSpec, role: Role) -> Path | None:
+    """The image of the root file system, or of the program in it; None without one."""
+    disks = [one.disk for one in spec.attachments if one.role is role]
     if not disks:
         return None
     assert isinstance(disks[0], FileDisk), "a root is an image file"

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A shell in the recovered state of a program that runs on this host's files.
+"""A shell in the recovered state of a program, among the files that it ran on.
 
-The state is mounted in User-Mode Linux as for a recovery.  Around it are the host's own files,
+The state is mounted in User-Mode Linux as for a recovery.  Around it are the host's own files, or
+the program's root, unpacked on this host, also of one that was recorded in a virtual machine:
 read-only, so that the program under test and its tools (`psql`, `sqlite3`) are at hand.  What is
 written to the disk is gone afterwards, and the recording is not touched.
 """
@@ -22,14 +23,19 @@ from pathlib import Path
 from typing import Final
 
 from powercut.crash.states import CrashState
+from powercut.disk.root_image import is_image
 from powercut.model.errors import HostError
+from powercut.model.machine import ImageFormat
 from powercut.recording.open_recording import Recording
 from powercut.recover.plan import HostRoot, Mount, Read, RecoveryPlan
 from powercut.recover.port import ImageWrite
 from powercut.recover.uml.boot import Terminal
 from powercut.recover.uml.engine import UmlEngine
+from powercut.rig import commands as commands_of
 from powercut.rig.recovery_kernel import program_kernel, recovery_kernel
 from powercut.rig.scratch import scratch
+from powercut.rig.unpacked import unpacked_root
+from powercut.workload.port import MOUNT_POINT
 from powercut.workload.program.workload import DIR, ProgramWorkload
 from powercut.workload.table import workload_of
 
@@ -38,6 +44,7 @@ _START_S: Final = 180.0
 _STATE_S: Final = 120.0
 _PERSON_S: Final = 7 * 86_400.0
 _NOTHING: Final = "/bin/true"
+_NEEDED: Final = ("sh", "setsid", "stty", "true")
 _TTY: Final = "/dev/ttyS2"
 _COMMANDS: Final = "commands"
 _LOAD: Final = 4096
@@ -49,12 +56,12 @@ def open_program_shell(recording: Recording, state: CrashState, *, commands: str
     Returns why the state does not mount, empty if it does.  Raises HostError if this host cannot
     do it.
     """
-    assert recording.plan is not None
-    assert recording.plan.host is not None
+    root = root_for_shell(recording)
+    assert root is not None
     with scratch() as folder, _screen(interactive=commands is None) as terminal:
         if commands is not None:
             (folder / _COMMANDS).write_text(commands)
-        plan = _plan(recording.plan, recording.plan.host, folder)
+        plan = _plan(recording, root, folder)
         writes = [
             ImageWrite(one.offset, one.length, one.data)
             for one in recording.space.image_writes(state)
@@ -66,31 +73,57 @@ def open_program_shell(recording: Recording, state: CrashState, *, commands: str
             if not seen.recovered:
                 return seen.failure
             engine.mount(timeout_s=_STATE_S)
-            said = _greeting(recording) if commands is None else ""
+            said = _greeting(recording, root) if commands is None else ""
             script = folder / _COMMANDS if commands is not None else None
             engine.execute(_shell(script, said), timeout_s=_PERSON_S)
     return ""
 
 
-def _plan(recovery: RecoveryPlan, host: HostRoot, folder: Path) -> RecoveryPlan:
+def root_for_shell(recording: Recording) -> HostRoot | None:
+    """What lies around the state in such a shell; None for a recording that has none.
+
+    A root of a program's own has one if it can be unpacked here and has a shell, and if the state
+    is a disk that User-Mode Linux can mount.  Raises HostError if the root cannot be had.
+    """
+    plan = recording.plan
+    if plan is None or plan.host is not None:
+        return plan.host if plan is not None else None
+    files = commands_of.in_root_of_its_own(recording.system.parameters) if plan.root else None
+    raw = recording.image_format is ImageFormat.RAW
+    if files is None or not raw or (isinstance(files.root, Path) and is_image(files.root)):
+        return None
+    base = unpacked_root(files.root).path
+    if not all(
+        (base / "bin" / one).exists() or (base / "usr/bin" / one).exists() for one in _NEEDED
+    ):
+        return None
+    program = "" if files.program is None else str(files.program)
+    return HostRoot(files.folder, files.environment, base=str(base), program=program)
+
+
+def _plan(recording: Recording, host: HostRoot, folder: Path) -> RecoveryPlan:
     """The mount of a recovery, with nothing to read, and what a shell wants to know."""
-    mount = recovery.find(Mount)
-    if mount is None:
+    recovery = recording.plan
+    mount = recovery.find(Mount) if recovery is not None else None
+    if recovery is None or mount is None:
         raise HostError("a recording of a program without a file system: a bug in powercut")
+    mount = replace(mount, point=f"/host{MOUNT_POINT}")
     told = ("POWERCUT_FD=1", f"TERM={os.environ.get('TERM', 'vt100')}", r"PS1=powercut:\w# ")
     kept = tuple(one for one in host.environment if not one.startswith("POWERCUT_FD="))
-    root = replace(host, environment=(*kept, *told), visible=(*host.visible, str(folder)))
-    return replace(recovery, steps=(mount, Read((_NOTHING,))), host=root)
+    around = replace(host, environment=(*kept, *told), visible=(*host.visible, str(folder)))
+    return replace(recovery, steps=(mount, Read((_NOTHING,))), host=around, root=None)
 
 
-def _greeting(recording: Recording) -> str:
+def _greeting(recording: Recording, root: HostRoot) -> str:
     """What a person is told who has come in."""
     workload = workload_of(recording.system.parameters)
     assert isinstance(workload, ProgramWorkload)
     check = shlex.join(workload.argv("check"))
+    host = root.base == "/"
+    around = "are this host's files" if host else "is the root that the program ran on"
     return (
-        f"Recovered by {recording.filesystem} and mounted: you are in {DIR}. Around it are this "
-        f"host's files, read-only.\nThe program's check:  {check}\nChanges are lost when you "
+        f"Recovered by {recording.filesystem} and mounted: you are in {DIR}. Around it {around}, "
+        f"read-only.\nThe program's check:  {check}\nChanges are lost when you "
         f"leave: {LEAVE}.\n"
     )
 
@@ -110,7 +143,7 @@ def _shell(script: Path | None, greeting: str) -> tuple[str, ...]:
         lines = [f"stty raw -echo <{_TTY}", f"exec </dev/null >{_TTY} 2>&1"]
     # The program's folder is there unless its `setup` made none.
     lines += [f"cd {DIR} || cd {Path(DIR).parent}", shell, "exit 0"]
-    return ("/usr/bin/setsid", "-w", "/bin/sh", "-c", "\n".join(lines))
+    return ("/bin/sh", "-c", f"exec setsid /bin/sh -c {shlex.quote(chr(10).join(lines))}")
 
 
 @contextmanager

@@ -83,16 +83,23 @@ class HostRoot:
     They start in `folder` with `environment` (NAME=VALUE each).  /tmp, /run, /var/tmp and
     /dev/shm are empty and writable there, but for the folders in `visible`.  What a program
     writes to descriptor 3 comes back as it is (`Observation.lines`).
+
+    `base` is the folder of the host that is this root: all of its files, or a root file system that
+    was unpacked there.  In that the host's folder `program`, if there is one, is /opt/powercut.
     """
 
     folder: str
     environment: tuple[str, ...]
     visible: tuple[str, ...] = ()
+    base: str = "/"
+    program: str = ""
 
 
 @dataclass(frozen=True)
 class GuestRoot:
     """A root file system on a disk of the guest's own, for readers that are anybody's programs.
+
+    With `program` their folder is on another one, which is mounted at /opt/powercut.
 
     They start in `folder` with `environment` (NAME=VALUE each), below MOUNT; what they write to
     descriptor 3 comes back as it is (`Observation.lines`).
@@ -100,9 +107,15 @@ class GuestRoot:
 
     MOUNT: ClassVar[str] = "/root"
     SERIAL: ClassVar[str] = "powercut-root"
+    PROGRAM_SERIAL: ClassVar[str] = "powercut-program"
 
     folder: str
     environment: tuple[str, ...]
+    program: bool = False
+
+    def mounting(self, filesystem: str) -> tuple[str, ...]:
+        """What the agent is told so that it mounts the root, whose images hold `filesystem`."""
+        return ("root", self.SERIAL, filesystem, *((self.PROGRAM_SERIAL,) if self.program else ()))
 
     def command(self, *argv: str, unsynced: bool = False) -> tuple[str, ...]:
         """What the agent is told to run `argv` there; `unsynced` takes its syncs away."""

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cell means in terms of the parts: command lines, layouts, promises.  Pure."""
+"""What a cell means in terms of the parts: command lines, layouts, promises.
+
+Pure, but for a root that is unpacked on this host: a plan names its folder, so it is there then.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +17,7 @@ from powercut.model.binding import Binding
 from powercut.model.machine import Aio, Bus, ImageFormat, is_dax
 from powercut.model.verdict import EvidenceLevel
 from powercut.recover.plan import GuestRoot, HostRoot, RecoveryPlan
+from powercut.rig.unpacked import unpacked_root
 from powercut.scenario.machines import MACHINES
 from powercut.scenario.settings import (
     FilesystemType,
@@ -92,9 +97,13 @@ def recovery_plan(parameters: Parameters, run_id: bytes, seed: int = 0) -> Recov
     mount_point = MOUNT_POINT
     if isinstance(contents, HostFiles):
         host = HostRoot(contents.folder, contents.environment, contents.visible)
+        if contents.root is not None:
+            base, program = unpacked_root(contents.root).path, contents.program or ""
+            host = replace(host, base=str(base), program=str(program))
         mount_point = f"/host{MOUNT_POINT}"
     if isinstance(contents, RootFiles):
-        root = GuestRoot(contents.folder, contents.environment)
+        brought = contents.program is not None
+        root = GuestRoot(contents.folder, contents.environment, program=brought)
         mount_point = f"{GuestRoot.MOUNT}{MOUNT_POINT}"
     return RecoveryPlan.of(
         filesystem="" if is_raw(parameters) else parameters.filesystem.type.value,
@@ -111,6 +120,12 @@ def recovery_plan(parameters: Parameters, run_id: bytes, seed: int = 0) -> Recov
 def on_host_files(parameters: Parameters) -> bool:
     """Whether the workload runs on this host's own files: no virtual machine comes into it."""
     return isinstance(workload_of(parameters).contents(Run(bytes(16))), HostFiles)
+
+
+def in_unpacked_root(parameters: Parameters) -> bool:
+    """Whether those files are a root of the program's own that was unpacked on this host."""
+    contents = workload_of(parameters).contents(Run(bytes(16)))
+    return isinstance(contents, HostFiles) and contents.root is not None
 
 
 def on_loop_device(parameters: Parameters) -> bool:

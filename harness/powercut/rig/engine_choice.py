@@ -48,7 +48,7 @@ def choose_engine(
     """
     if commands.on_host_files(parameters):
         recorded = program_kernel(parameters) if kernel == HOST else kernel
-        return _for_host_files(name, recorded)
+        return _for_host_files(name, recorded, unpacked=commands.in_unpacked_root(parameters))
     if commands.in_root_of_its_own(parameters) is not None:
         if name not in ("auto", "guest"):
             raise UsageError(
@@ -73,10 +73,11 @@ def choose_engine(
     return engine_for(image_format, raw=raw, name=name, kernel=kernel)
 
 
-def _for_host_files(name: str, kernel: str) -> EngineChoice:
+def _for_host_files(name: str, kernel: str, *, unpacked: bool) -> EngineChoice:
     if name in ("auto", "uml"):
         choice = engine_for(ImageFormat.RAW, raw=False, name="uml", kernel=kernel)
-        return replace(choice, name="program") if name == "auto" else choice
+        # What belongs to another root is not run on the host.
+        return replace(choice, name="program") if name == "auto" and not unpacked else choice
     raise UsageError(
         f"the program's check runs on this host's files, which engine {name} does not have",
         hint="--engine uml, or leave it out",

@@ -25,9 +25,13 @@ _START_S: Final = 180.0
 _IDLE_MAX: Final = 4
 """Engines that wait to be lent again; the one used longest ago goes first."""
 
-Key = tuple[str, bool, int, int, int, int]
-"""The engine's name, whether it has the host's files as its root, and of its base image what is
-the same for two names of one file, which never changes: device, inode, bytes, time."""
+Root = tuple[str, str, tuple[str, ...]]
+"""A root on the host's files: its folder there, that of the program, and what is visible besides;
+a kernel keeps the one that it was told first."""
+
+Key = tuple[str, Root | None, int, int, int, int]
+"""The engine's name, the root that it has, and of its base image what is the same for two names of
+one file, which never changes: device, inode, bytes, time."""
 
 
 class _Lendable(RecoveryEngine, FollowsPlans, Protocol):
@@ -59,7 +63,9 @@ class EngineShelf(Closing):
 
         Raises HostError if this host cannot run one.
         """
-        key = (name, order.plan.host is not None, *_identity(order.base))
+        host = order.plan.host
+        root = None if host is None else (host.base, host.program, host.visible)
+        key = (name, root, *_identity(order.base))
         engine = self._take(key) or _made(name, order)
         try:
             engine.follow(order.plan, timeout_s=_START_S)

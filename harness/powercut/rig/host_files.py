@@ -11,20 +11,33 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from powercut.disk.root_cache import mark_used
+from powercut.disk.root_image import PROGRAM
 from powercut.model.errors import HostError
+from powercut.paths import CACHE
 from powercut.recover.uml.kernel import UmlKernel
 from powercut.rig import commands
 from powercut.rig.recovery_kernel import program_kernel, recovery_kernel
+from powercut.rig.root_text import packages_of
+from powercut.rig.unpacked import unpacked_root
 from powercut.scenario.settings import Parameters, ProgramSettings
-from powercut.workload.port import Run
+from powercut.workload.port import HostFiles, Run
 from powercut.workload.table import workload_of
 
 _TIMEOUT_S: Final = 30.0
 
 
 def executable_of(parameters: Parameters) -> Path:
-    """The program that a cell runs."""
-    return Path(workload_of(parameters).writer(Run(bytes(16)))[0])
+    """The program that a cell runs, where it lies on this host."""
+    run = Run(bytes(16))
+    workload = workload_of(parameters)
+    program, contents = Path(workload.writer(run)[0]), workload.contents(run)
+    if not isinstance(contents, HostFiles) or contents.root is None:
+        return program
+    inside = Path("/", PROGRAM)
+    if contents.program is not None and program.is_relative_to(inside):
+        return contents.program / program.relative_to(inside)
+    return unpacked_root(contents.root).path / program.relative_to("/")
 
 
 def kernel_of(parameters: Parameters) -> UmlKernel:
@@ -38,6 +51,7 @@ def versions_on_host_files(parameters: Parameters) -> dict[str, str]:
     host = {"host_kernel": platform.release()} if commands.on_loop_device(parameters) else {}
     return {
         **host,
+        **_root_of(parameters),
         "kernel_release": uml_release(kernel),
         "kernel_sha256": sha256_of(kernel.program),
         "program": str(program),
@@ -52,12 +66,28 @@ def require_same_program(parameters: Parameters, versions: Mapping[str, str]) ->
     Another check may read what is there in another way: its word would be no evidence.  Recordings
     of before know the digest of the executable alone.
     """
+    root = _root_of(parameters)
+    if versions.get("root_sha256") != root.get("root_sha256"):
+        raise HostError(
+            "the root file system has changed since the recording was made",
+            hint="put back what was recorded, or record again",
+        )
     program = executable_of(parameters)
     if versions.get("program_sha256") != sha256_of(program):
         raise program_changed(program)
     then = versions.get("command_sha256")
     if then is not None and then != _digest_of_command(parameters):
         raise program_changed(" ".join(workload_of(parameters).writer(Run(bytes(16)))[:-2]))
+
+
+def _root_of(parameters: Parameters) -> dict[str, str]:
+    """The root that was unpacked for it; nothing on the host's own files."""
+    contents = workload_of(parameters).contents(Run(bytes(16)))
+    if not isinstance(contents, HostFiles) or contents.root is None:
+        return {}
+    image = unpacked_root(contents.root)
+    mark_used(image.path)
+    return {**packages_of(parameters, CACHE), "root_sha256": image.sha256}
 
 
 def _digest_of_command(parameters: Parameters) -> str:

@@ -170,7 +170,8 @@ class _Guest:
     def enter_root(self, lines: CheckLines) -> None:
         """Programs run in the root of the plan from here on, and say their lines to `lines`."""
         self._lines = lines
-        self._require("root", "root", GuestRoot.SERIAL, ROOT_FILESYSTEM)
+        assert self._root is not None
+        self._require("root", *self._root.mounting(ROOT_FILESYSTEM))
 
     def recover(self, plan: RecoveryPlan) -> Observation:
         """What comes back, and what comes of going on if the plan has that."""

@@ -11,8 +11,14 @@ from pathlib import Path
 from typing import Any, Self
 
 from powercut import __version__
-from powercut.disk.root_image import RootImage, ensure_root_image
-from powercut.machine.guest.suite_packages import suite_packages, versions_of
+from powercut.disk.root_cache import mark_used
+from powercut.disk.root_image import (
+    RootImage,
+    RootSource,
+    digest_with_program,
+    ensure_program_image,
+    ensure_root_image,
+)
 from powercut.machine.port import (
     Attachment,
     Disk,
@@ -31,11 +37,12 @@ from powercut.paths import CACHE
 from powercut.recover.uml.boot import unavailable
 from powercut.rig import commands, loop_guest
 from powercut.rig.host_files import versions_on_host_files
+from powercut.rig.root_text import packages_of
 from powercut.rig.scratch import require_room_for_sockets
+from powercut.rig.unpacked import source_of
 from powercut.scenario.machines import USUAL
 from powercut.scenario.plan import Plan
 from powercut.scenario.settings import MachineSettings, Parameters
-from powercut.workload.port import SuitePackages
 from powercut.workload.table import workload_of
 
 
@@ -91,7 +98,9 @@ class Rig:
         root = self.root_image(parameters)
         if root is None:
             return found
-        return {**found, **self._packages(parameters), "root_sha256": root.sha256}
+        found |= {**packages_of(parameters, self.cache), "root_sha256": root.sha256}
+        program = self.program_image(parameters)
+        return found if program is None else {**found, "program_folder_sha256": program.sha256}
 
     def prepare(self, plan: Plan) -> None:
         """Makes now what a first trial would otherwise wait for, within its deadline.
@@ -111,6 +120,8 @@ class Rig:
             if commands.on_loop_device(cell.parameters) and (why := loop_guest.unavailable()):
                 raise HostError("a program cannot run on a loop device: " + "; ".join(why))
             self.root_image(cell.parameters)
+            self.program_image(cell.parameters)
+            commands.recovery_plan(cell.parameters, bytes(16))  # unpacks a root that needs it
         for machine in dict.fromkeys(_machines_of(plan)):
             self._refuse(machine)
         for machine in _versions_of(plan):
@@ -144,32 +155,44 @@ class Rig:
         )
 
     def _root(self, parameters: Parameters) -> tuple[Attachment, ...]:
-        image = self.root_image(parameters)
-        return () if image is None else (Attachment(Role.ROOT, FileDisk(image.path)),)
+        images = {
+            Role.ROOT: self.root_image(parameters),
+            Role.PROGRAM: self.program_image(parameters),
+        }
+        for image in images.values():
+            if image is not None:
+                mark_used(image.path)
+        return tuple(
+            Attachment(role, FileDisk(image.path))
+            for role, image in images.items()
+            if image is not None
+        )
 
     def root_image(self, parameters: Parameters) -> RootImage | None:
         """The root file system of a program in a guest, made if need be; None for what has none.
 
         Raises UsageError for what is no root file system, HostError.
         """
-        files = commands.in_root_of_its_own(parameters)
-        if files is None:
-            return None
-        root = files.root
-        if isinstance(root, SuitePackages):
-            fetched = suite_packages(root.suite, root.packages, self.cache)
-            return ensure_root_image(fetched, files.program, self.cache)
-        return ensure_root_image(root, files.program, self.cache)
+        source = self._root_source(parameters)
+        return None if source is None else ensure_root_image(source, self.cache)
 
-    def _packages(self, parameters: Parameters) -> dict[str, str]:
-        """What a root was made from, for a reader."""
+    def program_image(self, parameters: Parameters) -> RootImage | None:
+        """The image of the folder of this host that comes into that root; None without one."""
         files = commands.in_root_of_its_own(parameters)
-        if files is None or not isinstance(files.root, SuitePackages):
-            return {}
-        root = files.root
-        fetched = suite_packages(root.suite, root.packages, self.cache)
-        named = versions_of(fetched, root.packages) or "essential packages alone"
-        return {"root": f"Debian {root.suite}, {len(fetched)} packages: {named}"}
+        if files is None or files.program is None:
+            return None
+        return ensure_program_image(files.program, self.cache)
+
+    def digest_with_program(self, parameters: Parameters) -> str:
+        """What a recording says of its root that has the program's folder in the same image."""
+        source, files = self._root_source(parameters), commands.in_root_of_its_own(parameters)
+        assert source is not None
+        assert files is not None
+        return digest_with_program(source, files.program, self.cache)
+
+    def _root_source(self, parameters: Parameters) -> RootSource | None:
+        files = commands.in_root_of_its_own(parameters)
+        return None if files is None else source_of(files.root, self.cache)
 
     def environment(self, plan: Plan | None = None) -> dict[str, Any]:
         """What a reader of the results has to know of this host.
@@ -213,8 +236,17 @@ def backends_of(plan: Plan) -> tuple[str, ...]:
 
 def require_same_root(parameters: Parameters, versions: Mapping[str, str]) -> None:
     """Raises HostError if the root file system of a program in a guest is another one now."""
-    now = Rig().root_image(parameters)
-    if now is not None and versions.get("root_sha256") != now.sha256:
+    rig = Rig()
+    now, program = rig.root_image(parameters), rig.program_image(parameters)
+    if now is None:
+        return
+    same = versions.get("root_sha256") == now.sha256 and versions.get("program_folder_sha256") == (
+        None if program is None else program.sha256
+    )
+    # Recordings of before have the program in the root's image, and one digest of both.
+    if "program_folder_sha256" not in versions and not same:
+        same = versions.get("root_sha256") == rig.digest_with_program(parameters)
+    if not same:
         raise HostError(
             "the root file system, or the program in it, has changed since the recording was made",
             hint="put back what was recorded, or record again",

@@ -14,7 +14,7 @@ from powercut.model.versions import SUITES
 from powercut.scenario.choices import ControlKind, ExploreEngine, FilesystemType
 from powercut.scenario.refusal_foreign import has_own_system, refusals_on_machine
 from powercut.scenario.settings import MachineSettings, Parameters, ProgramSettings
-from powercut.scenario.settings_program import ON_HOST, ON_MACHINE, suite_of
+from powercut.scenario.settings_program import NO_VM, ON_HOST, ON_MACHINE, suite_of
 
 Reason = tuple[str, str]
 
@@ -51,24 +51,20 @@ def refusals_of_program(parameters: Parameters) -> Iterator[Reason]:
 def _refusals_elsewhere(p: Parameters, program: ProgramSettings) -> Iterator[Reason]:
     """Where powercut makes what the program runs on, or it is this host's."""
     on_host = program.root == ON_HOST
-    suite = suite_of(program.root)
-    if suite is not None and suite not in SUITES:
-        yield "workload.root", f"there is no Debian suite {suite!r} here; use {', '.join(SUITES)}"
-    if program.packages and suite is None:
-        yield "workload.packages", "packages go with `root: debian` alone"
+    in_uml = on_host or program.where == NO_VM
+    yield from _refusals_of_root(program)
     if program.where == "loop":
         yield from _refusals_on_loop(p, program)
-    if program.kernel != ON_HOST and (not on_host or program.where == "loop"):
-        yield "workload.kernel", "it goes with `root: host` in User-Mode Linux: leave it out"
-    if program.bring and (on_host or Path(program.command[0]).is_absolute()):
-        yield "workload.bring", "it goes with a relative command and a root of its own"
-    if not on_host:
-        yield from _refusals_in_guest(p, program)
-    for key in MachineSettings.model_fields if on_host else ():
+    if program.kernel != ON_HOST and (not in_uml or program.where == "loop"):
+        yield "workload.kernel", "it goes with User-Mode Linux: leave it out"
+    if not in_uml:
+        yield from _refusals_in_guest(p)
+    for key in MachineSettings.model_fields if in_uml else ():
         if getattr(p.machine, key) != getattr(_USUAL, key):
+            what = "root: host" if on_host else "where: no-vm"
             yield (
                 f"machine.{key}",
-                "with `root: host` a program runs in User-Mode Linux, without a virtual machine; "
+                f"with `{what}` a program runs in User-Mode Linux, without a virtual machine; "
                 "leave it out",
             )
     if p.cut.kind is not CutKind.POWER_LOSS:
@@ -78,8 +74,26 @@ def _refusals_elsewhere(p: Parameters, program: ProgramSettings) -> Iterator[Rea
             "cut.trigger",
             "a program is cut after acks, or at a moment; use acks, after or random",
         )
-    if on_host and p.explore.engine not in (ExploreEngine.AUTO, ExploreEngine.UML):
+    if in_uml and p.explore.engine not in (ExploreEngine.AUTO, ExploreEngine.UML):
         yield "explore.engine", "a program's check runs in User-Mode Linux: leave it out"
+
+
+def _refusals_of_root(program: ProgramSettings) -> Iterator[Reason]:
+    on_host, suite = program.root == ON_HOST, suite_of(program.root)
+    if suite is not None and suite not in SUITES:
+        yield "workload.root", f"there is no Debian suite {suite!r} here; use {', '.join(SUITES)}"
+    if program.packages and suite is None:
+        yield "workload.packages", "packages go with `root: debian` alone"
+    if program.bring and (on_host or Path(program.command[0]).is_absolute()):
+        yield "workload.bring", "it goes with a relative command and a root of its own"
+    if on_host and program.where == NO_VM:
+        yield "workload.where", "`no-vm` goes with a root of its own; `root: host` needs no VM"
+    if not on_host and "/" not in program.command[0]:
+        yield (
+            "workload.command",
+            "in a root of its own a program is named by its path there (/usr/bin/mydb-test), or by "
+            "a path that begins at the scenario's folder (./mydb-test) and is brought there",
+        )
 
 
 def _refusals_of_tracing(program: ProgramSettings) -> Iterator[Reason]:
@@ -111,13 +125,7 @@ def _refusals_on_loop(p: Parameters, program: ProgramSettings) -> Iterator[Reaso
             )
 
 
-def _refusals_in_guest(p: Parameters, program: ProgramSettings) -> Iterator[Reason]:
-    if "/" not in program.command[0]:
-        yield (
-            "workload.command",
-            "in a root of its own a program is named by its path there (/usr/bin/mydb-test), or by "
-            "a path that begins at the scenario's folder (./mydb-test) and is brought there",
-        )
+def _refusals_in_guest(p: Parameters) -> Iterator[Reason]:
     if p.machine.bus.pmem:
         yield "machine.bus", "a program in a guest keeps its data on a block device"
     if p.machine.backend != _USUAL.backend:

@@ -104,13 +104,17 @@ class GuestProgramRecording(GuestRecording):
         return plan.mount_point
 
     def _in_root(self, argv: tuple[str, ...], *, unsynced: bool = False) -> tuple[str, ...]:
+        return self._root.command(*argv, unsynced=unsynced)
+
+    @property
+    def _root(self) -> GuestRoot:
         plan = commands.recovery_plan(self.job.parameters, self.run.run_id, self.run.seed)
         assert plan.root is not None
-        return plan.root.command(*argv, unsynced=unsynced)
+        return plan.root
 
     def _enter_root(self, channel: Channel) -> None:
         parameters = self.job.parameters
-        guest_command(channel, self.deadline, "root", GuestRoot.SERIAL, FILESYSTEM)
+        guest_command(channel, self.deadline, *self._root.mounting(FILESYSTEM))
         self.facts = prepare_disk(channel, parameters, self.deadline)
         device, options = parameters.machine.bus.device, ",".join(parameters.filesystem.mount)
         mount = (parameters.filesystem.type.value, f"/dev/{device}", self._mount_point, options)

@@ -55,8 +55,17 @@ class GuestPrograms:
 
 
 @dataclass(frozen=True)
+class SuitePackages:
+    """A root that is made from these packages of a Debian suite, and its essential ones."""
+
+    suite: str
+    packages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class HostFiles:
-    """Contents: the host's own files, read-only, as the root.
+    """Contents: the host's own files, read-only, as the root; or those that `root` names, which are
+    unpacked on the host, with the host's folder `program` among them.
 
     Programs start in `folder` with `environment` (NAME=VALUE each); the folders in `visible` are
     seen even where others of their kind are hidden (/tmp, /run, /var/tmp).
@@ -65,14 +74,8 @@ class HostFiles:
     folder: str
     environment: tuple[str, ...]
     visible: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class SuitePackages:
-    """A root that is made from these packages of a Debian suite, and its essential ones."""
-
-    suite: str
-    packages: tuple[str, ...] = ()
+    root: Path | SuitePackages | None = None
+    program: Path | None = None
 
 
 @dataclass(frozen=True)

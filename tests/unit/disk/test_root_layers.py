@@ -191,20 +191,19 @@ def test_what_is_no_root_is_refused(tmp_path):
 
 
 def test_an_image_is_made_once_for_the_same_files(tmp_path):
-    root, program = tmp_path / "root", tmp_path / "program"
-    for folder, name in ((root, "bin/tool"), (program, "test.sh")):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(name)
+    root = tmp_path / "root"
+    (root / "bin").mkdir(parents=True)
+    (root / "bin/tool").write_text("one")
     cache = tmp_path / "cache"
-    first = root_image.ensure_root_image(root, program, cache)
+    first = root_image.ensure_root_image(root, cache)
     root_image.ensure_root_image.cache_clear()
-    again = root_image.ensure_root_image(root, program, cache)
+    again = root_image.ensure_root_image(root, cache)
     assert again == first
     assert root_image.is_image(first.path)
     assert [path.name for path in (cache / "roots").iterdir()] == [first.path.name]
-    (program / "test.sh").write_text("changed")
+    (root / "bin/tool").write_text("changed")
     root_image.ensure_root_image.cache_clear()
-    other = root_image.ensure_root_image(root, program, cache)
+    other = root_image.ensure_root_image(root, cache)
     assert other.sha256 != first.sha256
-    taken = root_image.ensure_root_image(first.path, None, cache)  # an image is taken as it is
+    taken = root_image.ensure_root_image(first.path, cache)  # an image is taken as it is
     assert taken.path == first.path

@@ -2,6 +2,7 @@
 """A root out of packages: what programs find there, and that no package gets out of it."""
 
 import io
+import os
 import re
 import subprocess
 import tarfile
@@ -10,7 +11,12 @@ from pathlib import Path
 import pytest
 
 from powercut.disk import root_image
-from powercut.disk.root_image import ensure_root_image
+from powercut.disk.root_image import (
+    digest_with_program,
+    ensure_program_image,
+    ensure_root_folder,
+    ensure_root_image,
+)
 from powercut.model.errors import UsageError
 from powercut.sandbox.confined import find_tool
 
@@ -76,7 +82,7 @@ def forgotten():
 
 
 def test_what_scripts_of_packages_would_have_made_is_there(tmp_path):
-    made = ensure_root_image((base(tmp_path / "debs"),), None, tmp_path / "cache").path
+    made = ensure_root_image((base(tmp_path / "debs"),), tmp_path / "cache").path
     assert asked(made, "cat /usr/bin/sh") == "sh"  # /bin is a link, as in every Debian
     assert '"usr/bin"' in asked(made, "stat /bin")
     assert asked(made, "cat /etc/passwd") == "root:x:0:0\n"
@@ -86,7 +92,7 @@ def test_what_scripts_of_packages_would_have_made_is_there(tmp_path):
 
 
 def test_files_keep_their_owners(tmp_path):
-    made = ensure_root_image((base(tmp_path / "debs"),), None, tmp_path / "cache").path
+    made = ensure_root_image((base(tmp_path / "debs"),), tmp_path / "cache").path
 
     def owner(name: str) -> tuple[str, ...]:
         return re.search(r"User: +(\d+) +Group: +(\d+)", asked(made, f"stat {name}")).groups()
@@ -110,31 +116,59 @@ def test_files_keep_their_owners(tmp_path):
 def test_a_package_stays_in_its_root(tmp_path, member, told):
     cache = tmp_path / "cache"
     with pytest.raises(UsageError, match=re.escape(told)):
-        ensure_root_image((package(tmp_path / "debs", "evil", member),), None, cache)
+        ensure_root_image((package(tmp_path / "debs", "evil", member),), cache)
     assert list((cache / "roots").iterdir()) == []
 
 
 def test_the_versions_name_the_root_and_nothing_is_unpacked_again(tmp_path, monkeypatch):
+    debs = (base(tmp_path / "debs"), package(tmp_path / "debs", "more", ("./opt/x", b"x", {})))
+    cache = tmp_path / "cache"
+    first = ensure_root_image(debs, cache)
+    unpacked = ensure_root_folder(debs, cache)
+    assert unpacked.sha256 == first.sha256
+    assert (unpacked.path / "usr/bin/sh").read_text() == "sh"
+    assert (unpacked.path / "opt/powercut").is_dir()
+    ensure_root_image.cache_clear()
+    ensure_root_folder.cache_clear()
+    monkeypatch.setattr(root_image, "add_packages", None)
+    assert ensure_root_image(debs[::-1], cache) == first
+    assert ensure_root_folder(debs, cache) == unpacked
+    monkeypatch.undo()
+    ensure_root_image.cache_clear()
+    assert ensure_root_image(debs[:1], cache).sha256 != first.sha256
+
+
+def test_a_changed_program_makes_no_new_root(tmp_path):
     program = tmp_path / "program"
     program.mkdir()
     (program / "test.sh").write_text("one")
-    debs = (base(tmp_path / "debs"), package(tmp_path / "debs", "more", ("./opt/x", b"x", {})))
-    cache = tmp_path / "cache"
-    first = ensure_root_image(debs, program, cache)
-    assert asked(first.path, "cat /opt/powercut/test.sh") == "one"
-    ensure_root_image.cache_clear()
-    monkeypatch.setattr(root_image, "add_packages", None)
-    assert ensure_root_image(debs[::-1], program, cache) == first
-    monkeypatch.undo()
-    ensure_root_image.cache_clear()
-    assert ensure_root_image(debs[:1], program, cache).sha256 != first.sha256
+    debs, cache = (base(tmp_path / "debs"),), tmp_path / "cache"
+    root, first = ensure_root_image(debs, cache), ensure_program_image(program, cache)
+    both = digest_with_program(debs, program, cache)
+    assert asked(first.path, "cat /test.sh") == "one"
+    assert "proc" not in asked(first.path, "ls /")
     (program / "test.sh").write_text("two")
     ensure_root_image.cache_clear()
-    assert ensure_root_image(debs, program, cache).sha256 != first.sha256
+    ensure_program_image.cache_clear()
+    assert ensure_root_image(debs, cache) == root
+    assert ensure_program_image(program, cache).sha256 != first.sha256
+    assert digest_with_program(debs, program, cache) != both
+
+
+def test_recordings_of_before_know_one_digest_of_root_and_program(tmp_path):
+    """Made by the powercut that packed the program's folder into the root's image."""
+    program = tmp_path / "program"
+    program.mkdir()
+    (program / "test.sh").write_text("one")
+    (program / "test.sh").chmod(0o755)
+    for path in (program / "test.sh", program):
+        os.utime(path, (0, 0))
+    digest = "ad825c5df8fac6a995665cdf2d6337276525835d2dc0156c2e9ca89c80ae8e5b"
+    assert digest_with_program((base(tmp_path / "debs"),), program, tmp_path / "cache") == digest
 
 
 def test_a_package_that_is_none_is_an_error(tmp_path):
     path = tmp_path / "x_1_amd64.deb"
     path.write_bytes(b"no archive")
     with pytest.raises(Exception, match="a package could not be unpacked"):
-        ensure_root_image((path,), None, tmp_path / "cache")
+        ensure_root_image((path,), tmp_path / "cache")

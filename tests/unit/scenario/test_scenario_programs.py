@@ -6,11 +6,18 @@ from pathlib import Path
 import pytest
 
 from powercut.campaign.assemble import same_run
+from powercut.disk.root_image import RootImage
 from powercut.model.contract import Honour
 from powercut.model.errors import UsageError
 from powercut.model.verdict import Verdict
-from powercut.rig.commands import on_loop_device, recovery_plan
+from powercut.rig.commands import (
+    in_root_of_its_own,
+    on_host_files,
+    on_loop_device,
+    recovery_plan,
+)
 from powercut.rig.engine_choice import choose_engine
+from powercut.rig.host_files import executable_of
 from powercut.scenario.load import parse_scenario
 from powercut.scenario.settings import (
     ControlKind,
@@ -221,3 +228,40 @@ def test_engines_that_have_no_such_root_are_refused():
         choose_engine(program(f"machine: {{format: qcow2}}\n{ROOTED}"), "auto", depth=1)
     assert choose_engine(program(ROOTED), "auto", depth=1).name == "guest"
     assert choose_engine(program(ROOTED), "auto", after=4).name == "guest"
+
+
+WITHOUT_VM = ROOTED.replace("../root", "debian:bookworm, where: no-vm")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            f"machine: {{bus: nvme}}\n{WITHOUT_VM}",
+            "with `where: no-vm` a program runs",
+        ),
+        (f"explore: {{engine: guest}}\n{WITHOUT_VM}", "runs in User-Mode Linux"),
+        ("workload: {kind: program, command: ./prog, where: no-vm}\n", "goes with a root of its"),
+        (WITHOUT_VM.replace("./prog --fast", "prog"), "named by its path there"),
+    ],
+)
+def test_what_a_root_without_a_virtual_machine_does_not_go_with(text, says):
+    with pytest.raises(UsageError, match=says):
+        cells(text)
+
+
+def test_a_root_without_a_virtual_machine_is_unpacked_on_the_host(tmp_path, monkeypatch):
+    root = RootImage(tmp_path, "0" * 64)
+    monkeypatch.setattr("powercut.rig.commands.unpacked_root", lambda _: root)
+    monkeypatch.setattr("powercut.rig.host_files.unpacked_root", lambda _: root)
+    parameters = program(WITHOUT_VM)
+    plan = recovery_plan(parameters, bytes(16))
+    assert plan.root is None
+    assert plan.host is not None
+    assert (plan.host.base, plan.host.program) == (str(tmp_path), "/scenarios")
+    assert plan.reader[0] == "/opt/powercut/prog"
+    assert executable_of(parameters) == Path("/scenarios/prog")
+    own = program(WITHOUT_VM.replace("./prog", "/usr/bin/prog"))
+    assert executable_of(own) == tmp_path / "usr/bin/prog"
+    assert on_host_files(parameters)
+    assert in_root_of_its_own(parameters) is None

@@ -3,58 +3,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import pty
-import select
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from terminal import START_S, Terminal
 
 from powercut.recording.shell import find_busybox, is_static
 
-START_S = 180
 PROMPT = b"powercut:"
-
-
-class Terminal:
-    """A program on a pseudo-terminal."""
-
-    def __init__(self, argv: list[str]) -> None:
-        self.master, slave = pty.openpty()
-        self.process = subprocess.Popen(
-            argv, stdin=slave, stdout=slave, stderr=slave, start_new_session=True
-        )
-        os.close(slave)
-        self.seen = b""
-
-    def type(self, text: bytes) -> None:
-        os.write(self.master, text)
-
-    def wait_for(self, text: bytes) -> bytes:
-        """What came up to `text`, which is taken away."""
-        deadline = time.monotonic() + START_S
-        while text not in self.seen:
-            left = deadline - time.monotonic()
-            assert left > 0, f"no {text!r} in {self.seen!r}"
-            if select.select([self.master], [], [], left)[0]:
-                try:
-                    self.seen += os.read(self.master, 4096)
-                except OSError:  # the other end is closed
-                    raise AssertionError(f"it ended without {text!r}: {self.seen!r}") from None
-        before, _, self.seen = self.seen.partition(text)
-        return before
-
-    def close(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        os.close(self.master)
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 """A program in a virtual machine, in a root file system of its own: honest, unsafe, on a liar."""
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from powercut.campaign.runner import run_scenarios
 from powercut.crash.explore import InstantKind, events
 from powercut.crash.states import CrashState, StateSpace
 from powercut.disk.base import ensure_base_image
-from powercut.disk.root_image import ensure_root_image
+from powercut.disk.root_image import ensure_program_image
 from powercut.explore.after import going_on
 from powercut.explore.depth import SecondState
 from powercut.explore.recovery_timeline import instant_after
@@ -82,6 +84,8 @@ def made(folder: Path) -> Path:
     for name in ("root/bin", "program"):
         (folder / name).mkdir(parents=True)
     shutil.copy(BUSYBOX, folder / "root/bin/busybox")
+    for name in ("sh", "stty", "true", "setsid"):  # what `powercut shell` starts there
+        (folder / "root/bin" / name).symlink_to("busybox")
     (folder / "program/log.sh").write_text(PROGRAM)
     (folder / "program/log.sh").chmod(0o755)
     (folder / "in-guest.yaml").write_text(SCENARIO)
@@ -137,7 +141,7 @@ def recovering(recorded: TrialRecording, how: str) -> tuple[CrashState, LocalWor
     program = recorded.directory.path / "program/log.sh"
     text = PROGRAM.replace('check) [ ! -e "$2/log" ] || while', check)
     program.write_text(text.replace('done <"$2/log" ;;\nesac', 'done <"$2/log"; } ;;\nesac'))
-    ensure_root_image.cache_clear()
+    ensure_program_image.cache_clear()
     at_the_end = CrashState((instant_after(recorded.timeline) or 0) + 1, (), policy="durable-only")
     trial = recorded.directory
     work = Work(trial.path, trial.run, "guest", Prune.NOTHING, 1, depth=1)
@@ -187,6 +191,23 @@ def test_one_that_syncs_is_safe_and_one_that_does_not_loses_all(tmp_path: Path) 
     assert (unsafe.verdict, trial.lost_lsns) == (
         Verdict.LOSSY, (LsnRange(1, trial.commits_acked),)
     )  # fmt: skip
+    (recorded,) = tmp_path.glob("results/in-guest/2*/cells/synced/0001")
+    a_shell_has_the_state_and_the_root(recorded)
+
+
+def a_shell_has_the_state_and_the_root(recorded: Path) -> None:
+    """Without a virtual machine, and read-only around the state."""
+    commands = (
+        "pwd; busybox head -n 1 log; /opt/powercut/log.sh check /mnt/data && busybox touch /x"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "powercut.cli.main", "shell", str(recorded), "cut", "--no-terminal"],
+        input=commands, capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    pwd, first, *checked, refused = done.stdout.splitlines()
+    assert (pwd, first, checked[0]) == ("/mnt/data", "1", "= 1")
+    assert "Read-only file system" in refused
 
 
 @pytest.mark.campaign

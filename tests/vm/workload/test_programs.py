@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from terminal import START_S, Terminal
 
 from powercut.cli.lookup import find_trials
 from powercut.model.timeline import RequestKind
@@ -136,6 +137,23 @@ def a_shell_has_the_state_and_the_program(folder):
     assert {"new", "checked"} <= set(lines)
     assert "Read-only file system" in done.stdout
     assert {path.name: path.read_bytes() for path in cell.parent.glob("*.json")} == before
+    ctrl_c_interrupts_a_command(argv)
+
+
+def ctrl_c_interrupts_a_command(argv):
+    """What runs there is interrupted, and the shell stays."""
+    terminal = Terminal(argv)
+    try:
+        terminal.wait_for(b"powercut:")
+        terminal.type(b"sh -c 'echo be''gun; exec sleep 1000'\n")
+        terminal.wait_for(b"\nbegun")  # it has the terminal then
+        terminal.type(b"\x03")
+        terminal.wait_for(b"powercut:")
+        terminal.type(b"echo a''live; exit\n")
+        terminal.wait_for(b"\nalive")
+        assert terminal.process.wait(START_S) == 0
+    finally:
+        terminal.close()
 
 
 def test_a_database_with_honest_settings_and_with_none(tmp_path):

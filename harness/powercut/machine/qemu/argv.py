@@ -27,6 +27,7 @@ from powercut.machine.qemu.spec import QemuSpec
 from powercut.model.machine import Accelerator, Bus, HostCache
 
 ROOT_SERIAL: Final = "powercut-root"
+PROGRAM_SERIAL: Final = "powercut-program"
 _PMEM_ALIGNMENT_MIB: Final = 1024
 """Address space that QEMU may lose by aligning a memory device (to a page of up to 1 GiB)."""
 
@@ -141,19 +142,27 @@ def _ports(spec: QemuSpec, console: Path) -> list[str]:
 
 
 def _root(spec: QemuSpec, image: Path) -> list[str]:
-    """A root file system, known by its serial number, and the port for its programs' lines.
+    """A root file system, known by its serial number, a program's folder in it, and the port for
+    its lines.
 
     QEMU listens there, as whoever makes a template has nobody to speak to.
     """
-    file = {"driver": "file", "filename": str(image), "read-only": True, "node-name": "root-file"}
-    root = {"driver": "raw", "file": "root-file", "read-only": True, "node-name": "root"}
     lines = _escape(spec.channel.with_name(LINES))
     return [
-        *("-blockdev", json.dumps(file)),
-        *("-blockdev", json.dumps(root)),
-        *("-device", f"virtio-blk-pci,drive=root,serial={ROOT_SERIAL},addr=1e"),
+        *_read_only("root", image, ROOT_SERIAL, "1e"),
+        *(_read_only("program", spec.program, PROGRAM_SERIAL, "1d") if spec.program else ()),
         *("-chardev", f"socket,id=lines,server=on,wait=off,path={lines}"),
         *("-device", "virtserialport,chardev=lines,name=lines"),
+    ]
+
+
+def _read_only(name: str, image: Path, serial: str, address: str) -> list[str]:
+    file = {"driver": "file", "filename": str(image), "read-only": True}
+    node = {"driver": "raw", "file": f"{name}-file", "read-only": True, "node-name": name}
+    return [
+        *("-blockdev", json.dumps(file | {"node-name": f"{name}-file"})),
+        *("-blockdev", json.dumps(node)),
+        *("-device", f"virtio-blk-pci,drive={name},serial={serial},addr={address}"),
     ]
 
 

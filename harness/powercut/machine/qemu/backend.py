@@ -20,7 +20,8 @@ from powercut.machine.port import (
     MachineAndChannel,
     MachineSpec,
     Part,
-    root_of,
+    Role,
+    image_of,
     served_disk,
     under_test,
 )
@@ -174,7 +175,8 @@ class QemuBackend:
             memory_mib=spec.memory_mib,
             cpus=spec.cpus,
             kernel_arguments=spec.kernel_arguments,
-            root=root_of(spec),
+            root=image_of(spec, Role.ROOT),
+            program=image_of(spec, Role.PROGRAM),
         )
 
 

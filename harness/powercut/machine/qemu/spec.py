@@ -33,6 +33,7 @@ class QemuSpec:
     start: Start = Start.AUTO
     qemu: QemuBuild | None = None
     root: Path | None = None  # a root file system; a port for lines comes with it
+    program: Path | None = None  # the folder of a program in that root
     config_wce: bool | None = None  # of virtio-blk; None: as QEMU has it, which is on
 
 

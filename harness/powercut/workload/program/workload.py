@@ -15,7 +15,7 @@ from powercut.model.operations import Packet
 from powercut.model.verdict import Finding, FindingKind, Verdict, merged_ranges
 from powercut.scenario.choices import ControlKind
 from powercut.scenario.settings import Parameters, ProgramSettings
-from powercut.scenario.settings_program import ON_HOST, ON_MACHINE, suite_of
+from powercut.scenario.settings_program import NO_VM, ON_HOST, ON_MACHINE, suite_of
 from powercut.workload.port import (
     MOUNT_POINT,
     GoingOn,
@@ -163,6 +163,8 @@ class ProgramWorkload:
                 program=brought,
                 brought=self._brought_to,
             )
+        if self.settings.where == NO_VM:
+            return HostFiles("/", environment, root=self._root, program=brought)
         if not self._on_host:
             return RootFiles(self._root, brought, "/", environment)
         visible = [str(Path(os.path.realpath(program)).parent), folder, str(program.parent)]
@@ -216,7 +218,7 @@ class ProgramWorkload:
         by_host = self.settings.where == "uml" or (
             bool(packets) and all(one.stamped for one in packets)
         )
-        stamped = self._on_host and by_host
+        stamped = self.settings.where == NO_VM or (self._on_host and by_host)
         return ProgramPromises(replace(history, by_receipt=not stamped))
 
     def check_untouched(self, observation: Observation) -> tuple[Finding, ...]:
