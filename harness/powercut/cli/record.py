@@ -19,16 +19,39 @@ if TYPE_CHECKING:
 _EPILOG = (
     "PROGRAM is one executable, which may be a shell script, with the verbs `setup DIR`, "
     "`run DIR` and `check DIR`; docs/adding-a-program.md has the contract and examples. "
-    "It runs in User-Mode Linux on this host's own files, read-only; DIR lies on the disk under "
-    "test. `powercut check-program PROGRAM` tries it without a cut. What is run is a scenario of "
-    "one cell, which lies beside the results: for a matrix, trials or a longer look edit a copy "
-    "and `powercut run` it."
+    "It runs in User-Mode Linux on this host's own files, read-only, or where --root says; DIR "
+    "lies on the disk under test. `powercut check-program PROGRAM` tries it without a cut. What is "
+    "run is a scenario of one cell, which lies beside the results: for a matrix, trials or a "
+    "longer look edit a copy and `powercut run` it."
 )
 
 
 @click.command(epilog=_EPILOG, context_settings={"ignore_unknown_options": True})
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- PROGRAM...")
 @recording_options
+@click.option(
+    "--root",
+    default="host",
+    show_default=True,
+    help="Files it runs on: this host's, `debian` or `debian:SUITE`, a folder, a tar, an OCI image "
+    "layout or an image; all but `host` in a virtual machine, or with --where no-vm without.",
+)
+@click.option(
+    "--package",
+    "packages",
+    multiple=True,
+    metavar="NAME",
+    help="A Debian package for `--root debian`; may be given several times.",
+)
+@click.option("--bring", default="", help="Folder that comes into such a root with the program.")
+@click.option(
+    "--where",
+    type=click.Choice(["uml", "loop", "no-vm"]),
+    default="uml",
+    show_default=True,
+    help="Kernel: User-Mode Linux; with root's rights this host's own (loop); no-vm: User-Mode "
+    "Linux on a root of its own.",
+)
 @click.option(
     "--trace-syncs",
     is_flag=True,
@@ -40,6 +63,10 @@ _EPILOG = (
 def record(
     command: Sequence[str],
     options: RecordOptions,
+    root: str,
+    packages: tuple[str, ...],
+    bring: str,
+    where: str,
     trace_syncs: bool,
     seed: int | None,
     results: Path,
@@ -55,10 +82,13 @@ def record(
     from powercut.report.terminal.program import print_program_run
     from powercut.report.terminal.progress import ProgressView
     from powercut.scenario.program_text import program_scenario
+    from powercut.scenario.settings_program import ON_HOST
     from powercut.store.layout import ResultDir
     from powercut.workload.program.find import find_program
 
-    settings = find_program(command)
+    settings = find_program(command, inside=root != ON_HOST)
+    chosen = {"root": root, "packages": packages, "bring": bring, "where": where}
+    settings = settings.model_copy(update=chosen)
     if trace_syncs:
         settings = settings.model_copy(update={"syncs": "traced"})
     scenario = program_scenario(settings, options)

@@ -66,7 +66,7 @@ def _text(name: str, program: ProgramSettings, options: RecordOptions) -> str:
     deadline = options.deadline + options.seconds
     said = shlex.join(program.command).replace("\n", " ")
     kernel = "" if options.kernel == "host" else f"  kernel: {options.kernel}\n"
-    chosen = kernel + ("" if program.syncs == "kept" else f"  syncs: {program.syncs}\n")
+    chosen = kernel + _chosen(program)
     disk = f"size: {json.dumps(options.size)}, atomic_unit: {options.atomic_unit}"
     disk += f", model: {options.disk_model}"
     verb = "mutate-syncs" if options.dropped else "record"
@@ -90,6 +90,16 @@ cut:
 explore: {{budget: {budget}}}   # crash states to recover, or how long: 5min
 deadline: {deadline:g}s
 {_cells(options.dropped)}"""
+
+
+def _chosen(program: ProgramSettings) -> str:
+    """What of the program's other settings is not as usual, a line each."""
+    fields = ProgramSettings.model_fields
+    return "".join(
+        f"  {key}: {json.dumps(getattr(program, key))}\n"
+        for key in ("root", "where", "packages", "bring", "syncs")
+        if getattr(program, key) != fields[key].default
+    )
 
 
 def _cells(dropped: Mapping[str, str]) -> str:

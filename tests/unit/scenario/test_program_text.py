@@ -41,6 +41,16 @@ def test_every_option_is_a_key_of_the_text_that_is_kept():
     assert again.text == made.text
 
 
+def test_a_root_of_its_own_is_written_down():
+    program = ProgramSettings(
+        kind="program", command=("./prog",), folder="/home/me", root="debian:sid", where="no-vm",
+        packages=("redis-server", "python3"), bring="..",
+    )  # fmt: skip
+    ((_, cell),) = program_scenario(program, RecordOptions(**(vars(OPTIONS)))).cells
+    for key in ("root", "where", "packages", "bring"):
+        assert getattr(cell.workload, key) == getattr(program, key)
+
+
 def test_the_disk_takes_as_long_as_its_model():
     ((_, cell),) = of(disk_model="hdd-7200").cells
     assert cell.disk.contract().flush_latency_ns == FLUSH_LATENCY_NS[DiskModel.HDD_7200]

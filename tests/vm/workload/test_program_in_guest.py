@@ -61,7 +61,7 @@ esac
 SCENARIO = """
 powercut: 1
 name: in-guest
-workload: {kind: program, command: program/log.sh, root: root, at_most: 2min}
+workload: {kind: program, command: program/log.sh, root: root, at_most: 2min, state_timeout: 5min}
 machine: {bus: virtio-scsi}
 disk: {model: none, size: 32 MiB}
 filesystem: {type: ext4}

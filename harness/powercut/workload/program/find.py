@@ -11,13 +11,15 @@ from powercut.model.errors import UsageError
 from powercut.scenario.settings import ProgramSettings
 
 
-def find_program(command: Sequence[str]) -> ProgramSettings:
+def find_program(command: Sequence[str], *, inside: bool = False) -> ProgramSettings:
     """The settings of the program that `command` names, seen from the working directory.
 
-    A name without a slash is looked up in PATH, as a shell does.  Raises UsageError if it is no
-    program.
+    A name without a slash is looked up in PATH, as a shell does; `inside` a root of its own an
+    absolute path is not looked for here.  Raises UsageError if it is no program.
     """
     name = command[0]
+    if inside and name.startswith("/"):
+        return ProgramSettings(kind="program", command=tuple(command), folder=str(Path.cwd()))
     path = shutil.which(name)
     if path is None:
         why = "is not executable" if Path(name).is_file() else "there is no such program"
