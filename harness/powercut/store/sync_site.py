@@ -62,7 +62,11 @@ class SyncSite(Record):
     @property
     def callers(self) -> tuple[str, ...]:
         """That function, and those that called it, innermost first; one at least."""
-        own = [frame for frame in self.stack[1:] if not _is_library(frame)]
+        own = [
+            frame
+            for frame in self.stack[1:]
+            if not _is_library(frame) and frame.name != self.call  # below glibc's cancellation
+        ]
         return tuple(frame.name for frame in own or self.stack[1:] or self.stack) or ("?",)
 
     @property

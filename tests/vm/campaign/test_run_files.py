@@ -58,7 +58,9 @@ def test_a_file_keeps_what_was_flushed_and_nothing_that_was_not(run, aio):
     assert all_lost(only(run(RAW + LOG + AT_30 + machine + LYING)))
     dropping = run(RAW + LOG + AT_30 + f"machine: {{aio: {aio}, no_flush: on}}\nexpect: lossy\n")
     assert all_lost(only(dropping))
-    assert set(wire(dropping)) == {"W"}, "QEMU itself drops them: the disk offers a flush"
+    assert set(wire(dropping).removeprefix("F")) == {"W"}, (
+        "QEMU itself drops them: the disk offers a flush"
+    )
     assert recording(dropping).evidence.timeline.contract.honest
 
 
@@ -69,8 +71,9 @@ def test_the_hosts_page_cache_holds_no_write_of_a_file_back(run, cache):
         # docs/findings/qemu-fua-after-flush.md, from some QEMU 10.0 on.
         version = recording(result).record.versions["qemu_version"]
         assert int(version.partition(".")[0]) >= 10
-        (exposed,) = only(result).findings
-        assert (exposed.kind, exposed.lsns) == (FindingKind.EXPOSED, (LsnRange(1, 1),))
+        found = only(result).findings
+        exposed = [one.lsns for one in found if one.kind is FindingKind.EXPOSED]
+        assert (LsnRange(1, 1),) in exposed
         return
     assert only(result).findings == ()
     assert re.fullmatch("F?(WF){30,}W?", wire(result)), "a file knows no FUA: a flush instead"
