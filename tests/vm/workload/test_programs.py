@@ -146,11 +146,11 @@ def ctrl_c_interrupts_a_command(argv):
     try:
         terminal.wait_for(b"powercut:")
         terminal.type(b"sh -c 'echo be''gun; exec sleep 1000'\n")
-        terminal.wait_for(b"\nbegun")  # it has the terminal then
+        terminal.wait_for(b"begun")  # it has the terminal then
         terminal.type(b"\x03")
         terminal.wait_for(b"powercut:")
         terminal.type(b"echo a''live; exit\n")
-        terminal.wait_for(b"\nalive")
+        terminal.wait_for(b"alive")
         assert terminal.process.wait(START_S) == 0
     finally:
         terminal.close()
