@@ -97,6 +97,11 @@ class LineChannel(Closing):
         with self._changed:
             return self._counter.acks
 
+    @property
+    def said_end(self) -> bool:
+        """Whether the program's side has said that its lines are over."""
+        return self._source.said_end
+
     def wait_ready(self, *, timeout_s: float) -> None:
         """Returns once the program has said that it is ready, or has acknowledged something."""
         if not self._wait(lambda: self._counter.begun, time.monotonic() + timeout_s):

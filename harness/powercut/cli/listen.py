@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import secrets
 import shlex
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -73,22 +76,33 @@ def _hear(folder: Path, host: str, port: int) -> int:
     listened = Listened.make(folder)
     with LineChannel.on_tcp(host, port, listened.lines, listened.binding, token=token) as lines:
         assert isinstance(lines.address, tuple)
-        try:
+        with _ctrl_c() as pressed:
             echo(f"listening on {lines.address[0]} port {lines.address[1]}")
             echo(f"token: {token}")
-            while not lines.wait_acks(_NEVER, timeout_s=_POLL_S):
-                continue
-        except GuestFailed:
-            echo("the connection has ended")
-        except KeyboardInterrupt:
-            echo("")
-            lines.drain(timeout_s=_DRAIN_S, quiet_s=_QUIET_S)
+            try:
+                while not (pressed() or lines.said_end):
+                    lines.wait_acks(_NEVER, timeout_s=_POLL_S)
+                echo("")
+                lines.drain(timeout_s=_DRAIN_S, quiet_s=_QUIET_S)
+            except GuestFailed:
+                echo("the connection has ended")
     promises = listened.promises
     echo(f"{promises.acked} operations acknowledged of {promises.attempted} tried")
     for why in promises.gaps:
         echo(f"  beware: {why}")
     echo(f"after the cut: {command()} listen {shlex.quote(str(folder))} --check COMMAND")
     return 0
+
+
+@contextmanager
+def _ctrl_c() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C was pressed; not an exception, which could come while a lock is taken."""
+    pressed: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        yield lambda: bool(pressed)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _judge(folder: Path, check: str, seconds: float) -> int:

@@ -104,6 +104,13 @@ def test_a_machine_that_closes_nothing_is_ended_by_hand(listener):
         assert "20 operations acknowledged of 21 tried" in listener.end()
 
 
+def test_a_workload_that_says_its_end_is_heard_to_it(listener):
+    """Though its connection stays open."""
+    with listener.connect() as workload:
+        workload.sendall(ACKED.encode() + b"\0\n")
+        assert "20 operations acknowledged of 20 tried" in listener.end()
+
+
 def test_a_wrong_token_says_nothing_and_a_second_client_is_nobody(listener):
     with listener.connect("0" * 32) as stranger:
         assert stranger.recv(1) == b""
