@@ -31,6 +31,7 @@ from typing import Any, Final
 from powercut import __version__
 from powercut.campaign.run import Listener, RunOptions
 from powercut.campaign.runner import resume_run, root_seed, run_scenarios
+from powercut.model.enough import STATES_MIN
 from powercut.model.errors import UsageError
 from powercut.model.events import RunStarted
 from powercut.model.operations import Packet
@@ -46,9 +47,6 @@ from powercut.store.sync_mutants import Noticed, SyncMutant, SyncMutants, Withou
 from powercut.store.sync_order import SyncOrder, read_order, write_order
 from powercut.store.sync_site import SyncSite
 from powercut.workload.program.sync_trace import TRACER, SyncTrace, read_trace
-
-STATES_MIN: Final = 32
-"""Recovered states below which nothing follows from finding no loss."""
 
 _SAID_MAX: Final = 200
 

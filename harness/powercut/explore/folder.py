@@ -25,10 +25,11 @@ from typing import Final, Protocol
 from powercut.crash.folder import FolderSpace
 from powercut.crash.folder_rows import Promise
 from powercut.crash.states import CrashState
-from powercut.explore.operation_tally import STATES_MIN, OperationTally, losses, not_repeated
+from powercut.explore.operation_tally import OperationTally, losses, not_repeated
 from powercut.explore.request import Budget
 from powercut.explore.state_order import StateOrder
 from powercut.explore.tally import groups_of
+from powercut.model.enough import STATES_MIN
 from powercut.model.observation import Observation
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import Finding, FindingKind, Verdict

@@ -12,15 +12,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from powercut.crash.states import CrashState, StateSpace
+from powercut.model.enough import too_few_operations
 from powercut.model.log2 import log2_sum
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.store.program import ProgramFinding
-
-OPERATIONS_MIN: Final = 10
-"""Acknowledged operations below which a run proves nothing."""
-
-STATES_MIN: Final = 32
-"""States below which nothing is SAFE, unless there are no more."""
 
 _KINDS_MAX: Final = 8
 
@@ -51,11 +46,8 @@ class OperationTally:
 
     def require_operations(self, acknowledged: int) -> None:
         """Too few of them are a reason against SAFE."""
-        if acknowledged < OPERATIONS_MIN:
-            self.reasons.append(
-                f"{acknowledged} operations were acknowledged, and fewer than "
-                f"{OPERATIONS_MIN} prove nothing"
-            )
+        if few := too_few_operations(acknowledged):
+            self.reasons.append(few)
 
     def add(self, state: CrashState, findings: Sequence[Finding]) -> None:
         """Counts a state; keeps the first finding of each kind and policy."""

@@ -17,11 +17,12 @@ from collections.abc import Callable
 from typing import Final
 
 from powercut.crash.states import CrashState
-from powercut.explore.operation_tally import STATES_MIN, OperationTally, losses, not_repeated
+from powercut.explore.operation_tally import OperationTally, losses, not_repeated
 from powercut.explore.program_story import story_of
 from powercut.explore.request import Budget
 from powercut.explore.state_images import AnswerCache, StateImages
 from powercut.explore.state_order import StateOrder
+from powercut.model.enough import STATES_MIN
 from powercut.model.errors import HostError
 from powercut.model.observation import Observation
 from powercut.model.timeline import RequestKind

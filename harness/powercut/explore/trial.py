@@ -30,6 +30,7 @@ from powercut.explore.explorer import explore
 from powercut.explore.file_maps import map_losses
 from powercut.explore.request import Budget, ExploreProgress, ExploreRequest
 from powercut.model.contract import ATOMIC_UNIT
+from powercut.model.enough import STATES_MIN
 from powercut.model.errors import DamagedRecording, PowercutError
 from powercut.model.machine import ImageFormat
 from powercut.model.operations import OperationHistory
@@ -60,9 +61,6 @@ AUTO_STATES: Final = 64
 
 AUTO_AFTER: Final = 16
 """Records by which the workload then goes on after each recovery."""
-
-_STATES_MIN: Final = 32
-"""States below which nothing is SAFE of a workload whose bytes are not recognised."""
 
 _PER_POLICY: Final = 64
 """States that one policy draws at one instant at most, where a recording has few."""
@@ -275,7 +273,7 @@ def _missing(record: TrialRecord, acked: int, states: StatesRecovered | None) ->
             if recognised
             else f"no crash state was recovered{why}, and bytes are not recognised"
         )
-    elif states.states < _STATES_MIN and not recognised:
+    elif states.states < STATES_MIN and not recognised:
         yield _unknown(f"only {states.states} states were recovered, and bytes are not recognised")
     elif acked and not states.by_policy.get(FIRST):
         yield _unknown(

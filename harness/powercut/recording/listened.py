@@ -20,6 +20,7 @@ from typing import Final
 from powercut.channel.lines import unpack
 from powercut.checkers.judge import Judgement, run_checkers
 from powercut.model.binding import Binding
+from powercut.model.enough import too_few_operations
 from powercut.model.errors import DamagedRecording, DeadlineExceeded, HostError, UsageError
 from powercut.model.observation import Observation
 from powercut.model.verdict import Finding, FindingKind, Verdict
@@ -27,8 +28,6 @@ from powercut.workload.program.claims import history_of, sighting_of
 from powercut.workload.program.promises import ProgramPromises
 
 FORMAT: Final = "powercut-listen/1"
-OPERATIONS_MIN: Final = 10
-"""Acknowledged operations below which a cut proves nothing."""
 
 
 @dataclass(frozen=True)
@@ -121,9 +120,8 @@ def judge_listened(promises: ProgramPromises, seen: Observation, again: Observat
     """
     first, second = sighting_of(seen), sighting_of(again)
     gaps = [_unknown(why) for why in promises.gaps]
-    if promises.acked < OPERATIONS_MIN:
-        few = f"{promises.acked} operations were acknowledged, and fewer than {OPERATIONS_MIN}"
-        gaps.append(_unknown(f"{few} prove nothing"))
+    if few := too_few_operations(promises.acked):
+        gaps.append(_unknown(few))
     if first != second:
         gaps.append(_unknown("the check was run twice and did not say the same"))
         checkers = {"recording": lambda: gaps}

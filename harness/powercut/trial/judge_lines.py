@@ -12,6 +12,7 @@ from typing import Final
 
 from powercut.checkers.judge import Checker, Judgement, run_checkers, without_conviction
 from powercut.model.acks import AckBasis
+from powercut.model.enough import too_few_operations
 from powercut.model.observation import Observation
 from powercut.model.operations import OperationHistory
 from powercut.model.timeline import Timeline
@@ -27,9 +28,6 @@ from powercut.trial.loss_story import program_story_of
 from powercut.trial.observation import observation_of
 from powercut.trial.reading import Gaps
 from powercut.workload.port import AcksByLines, Promises
-
-OPERATIONS_MIN: Final = 10
-"""Acknowledged operations below which a run proves nothing."""
 
 _MUST_LOSE: Final = (ControlKind.LYING_DISK, ControlKind.NO_SYNC)
 
@@ -97,9 +95,8 @@ def _no_cut(record: TrialRecord) -> list[str]:
 
 def _gaps_of(promises: Promises) -> Iterator[str]:
     yield from promises.gaps
-    if promises.acked < OPERATIONS_MIN:
-        few = f"{promises.acked} operations were acknowledged, and fewer than {OPERATIONS_MIN}"
-        yield f"{few} prove nothing"
+    if few := too_few_operations(promises.acked):
+        yield few
 
 
 def _story(

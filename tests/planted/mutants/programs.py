@@ -254,8 +254,8 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/explore/operation_tally.py",
         (
             "few-operations",
-            "        if acknowledged < OPERATIONS_MIN:",
-            "        if acknowledged < 0:",
+            "        if few := too_few_operations(acknowledged):",
+            "        if few := too_few_operations(acknowledged + 10):",
             "a run of two operations may be SAFE",
         ),
         (
