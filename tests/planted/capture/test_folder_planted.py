@@ -11,8 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from powercut.campaign.folder import CaptureOrder, record_folder
+from powercut.cli.main import cli
 from powercut.crash.folder_rows import Promise
 from powercut.crash.states import CrashState
 from powercut.explore.folder import FolderExplorer, Limits
@@ -164,6 +166,15 @@ def test_what_a_command_leaves_behind_ends_with_the_cut(tmp_path: Path) -> None:
     record(tmp_path, "bash", "-c", f"setsid bash -c 'exec -a {left} sleep 1000' &")
     assert left not in processes()
     assert str(tmp_path) not in Path("/proc/self/mounts").read_text()
+
+
+def test_a_command_that_fails_is_told_with_its_last_words(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    argv = ["capture", str(tmp_path / "folder"), "--results", str(tmp_path), "--check", "true"]
+    done = CliRunner().invoke(cli, [*argv, "--", "sh", "-c", "echo no room >&2; exit 7"])
+    told = " ".join(done.output.split())
+    assert "the command: it ended with status 7: no room" in told
+    assert "0 operations were acknowledged, and fewer than 10 prove nothing" in told
 
 
 def processes() -> str:

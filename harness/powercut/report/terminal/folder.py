@@ -8,13 +8,15 @@ from typing import Final
 
 from rich.console import Console
 
+from powercut.model.printable import printable
 from powercut.model.verdict import Verdict
 from powercut.paths import command, from_here
 from powercut.report.program_cut import FindingStory, after_cut
 from powercut.report.terminal.exploration import group_text
 from powercut.report.terminal.program import print_facts, print_title, print_told
-from powercut.store.folder import CaptureRecord, CaptureResult
+from powercut.store.folder import CaptureDir, CaptureRecord, CaptureResult
 
+_LAST_WORDS: Final = 300
 PROMISES: Final = {
     "posix": "POSIX alone: names are durable when their folder is synced",
     "journal": "of a journalling file system: names and truncations keep their order",
@@ -26,7 +28,7 @@ def print_capture(
 ) -> None:
     """The verdict first, then what it rests on, then what was lost."""
     print_title(console, result.outcome, record.command, f"files in {record.folder}")
-    print_facts(console, _facts(record, result))
+    print_facts(console, [*_facts(record, result), *_failure(record, folder)])
     print_facts(console, [("not known", reason) for reason in result.reasons])
     stories = []
     for finding in result.findings:
@@ -40,6 +42,16 @@ def print_capture(
     here = from_here(folder)
     facts = [("recording", str(here)), ("again", f"{command()} verify {here}")]
     print_facts(console, facts, whole=True)
+
+
+def _failure(record: CaptureRecord, folder: Path) -> list[tuple[str, str]]:
+    """How the command failed, by itself, and its last words."""
+    if not record.status:
+        return []
+    lines = CaptureDir(folder).console.read_text(errors="replace").splitlines()
+    said = next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")
+    told = said if len(said) <= _LAST_WORDS else f"{said[:_LAST_WORDS]}..."
+    return [("the command", f"it ended with status {record.status}: {printable(told)}")]
 
 
 def print_recorded(console: Console, record: CaptureRecord, folder: Path) -> None:
