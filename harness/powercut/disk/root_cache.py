@@ -89,6 +89,9 @@ def _entries(folder: Path) -> Iterator[CachedRoot]:
 
 
 def _size(path: Path) -> int:
+    """0 for what is not there."""
+    if not path.exists():
+        return 0
     if not path.is_dir():
         return path.stat().st_blocks * _BLOCK
     parts = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from powercut.cli.cache import cache
 from powercut.disk import root_cache
-from powercut.disk.root_cache import IN_USE_S, cached_roots, prune
+from powercut.disk.root_cache import IN_USE_S, cached_roots, packages_size, prune
 
 KIB = 1 << 10
 NOW = 1_500_000_000.0
@@ -58,6 +58,10 @@ def test_what_is_in_use_and_the_packages_stay_whatever_they_take(roots):
     assert names(roots) == before
     assert prune(roots, now_s=NOW) == 64 * KIB
     assert names(roots) == before - {"kept.img"}
+
+
+def test_on_a_new_host_there_is_nothing(roots):
+    assert (list(cached_roots(roots)), packages_size(roots), prune(roots, now_s=NOW)) == ([], 0, 0)
 
 
 def test_a_person_sees_them_and_drops_them(tmp_path, monkeypatch):

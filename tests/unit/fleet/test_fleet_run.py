@@ -38,7 +38,7 @@ SCENARIO = f"""powercut: 1
 name: far
 machine: {{backend: fake}}
 filesystem: {{type: raw}}
-disk: {{size: 4MiB}}
+disk: {{size: 4MiB, flush_latency: 50ms, fua_latency: 50ms}}
 workload: {{layout: raw, record: 512, capacity: 2MiB}}
 explore: {{budget: "off"}}
 cut: {{trigger: {{acks: 10}}}}

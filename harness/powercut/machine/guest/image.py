@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -68,6 +69,7 @@ def ensure_guest_image(
         found = _kernel(flavour, deadline)
         image = _build(found, _programs(flavour))
         pointer = {"inputs": inputs, "kernel": str(found.folder), "digest": image.digest}
+        pointer["package"] = image.package
         _write_json(_FOLDER / f"{flavour}.json", pointer)
     return image
 
@@ -84,7 +86,8 @@ def current_guest_image(flavour: str = "cloud") -> GuestImage | None:
     pointer = _read_json(_FOLDER / f"{flavour}.json")
     if pointer is None or not _AGENT.exists() or pointer.get("inputs") != _inputs(flavour):
         return None
-    return _load(_FOLDER / str(pointer["digest"]))
+    image = _load(_FOLDER / str(pointer["digest"]))
+    return image and replace(image, package=str(pointer.get("package", image.package)))
 
 
 def keep_guest_image(flavour: str) -> None:
@@ -171,7 +174,12 @@ def _build(kernel: Kernel, programs: tuple[Path, ...]) -> GuestImage:
     image = _load(folder)
     if image is None:
         raise HostError(f"the guest image in {folder} is damaged", hint=f"rm -r {folder}")
-    return image
+    # Another package may hold the same bytes: the image is one, and each is called by its own.
+    return replace(image, package=_package(kernel.package, kernel.version))
+
+
+def _package(name: str, version: str) -> str:
+    return f"{name} {version}".strip()
 
 
 def _share(source: Path, target: Path) -> None:
@@ -191,7 +199,7 @@ def _load(folder: Path) -> GuestImage | None:
         for name, path in paths.items()
     ):
         return None
-    package = f"{facts['package']} {facts['version']}".strip()
+    package = _package(facts["package"], facts["version"])
     return GuestImage(
         paths["kernel"], paths["initramfs"], facts["kernel_release"], folder.name, package
     )

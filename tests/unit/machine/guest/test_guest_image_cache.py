@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -94,6 +94,18 @@ def test_other_kernel_other_image(parts: Parts) -> None:
     assert ensure_guest_image() == first  # apt's lists are the same, so apt is not asked
     (parts.lists / "new").touch()
     assert ensure_guest_image().kernel_release == "6.1.0-2-test"
+
+
+def test_the_same_bytes_of_another_package_are_called_by_that_one(parts: Parts) -> None:
+    """As a kernel given by its path may be the distribution's own."""
+    first = ensure_guest_image()
+    same = replace(parts.kernel("cloud", deadline=float("inf")), package="built", version="")
+    again = guest_image._build(same, (parts.folder / "bin/wal",))
+    assert (again.digest, again.package) == (first.digest, "built")
+    assert ensure_guest_image().package == current_guest_image().package == "p 1-1"
+    described = json.loads((first.kernel.parent / "image.json").read_text())
+    (first.kernel.parent / "image.json").write_text(json.dumps(described | {"package": "built"}))
+    assert ensure_guest_image().package == "p 1-1"
 
 
 def test_without_network_the_last_kernel_serves(parts: Parts) -> None:
