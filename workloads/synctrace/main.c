@@ -129,12 +129,14 @@ static void fetch(pid_t task, const struct user_regs_struct *regs)
 static void drop(pid_t task, struct user_regs_struct *regs, const struct call *call,
                  const struct site *site)
 {
-    if (call->kind == CALL_SYNC)
+    if (call->kind == CALL_SYNC) {
         skip(task, regs, site);
-    else if (call->kind == CALL_WRITE && writes_drop(task, regs, site->number))
+    } else if (call->kind == CALL_WRITE && call_is_plain_write(regs)) {
+        writes_drop(task, regs, site->number);
         go_on(PTRACE_CONT, task, 0);
-    else
+    } else {
         make(task, regs, call, site, call->kind != CALL_WRITE);
+    }
 }
 
 /* The kernel has stopped a task before a call of the filter. */

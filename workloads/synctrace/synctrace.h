@@ -82,10 +82,15 @@ bool call_has_name(const char *path, const char *name);
 /* Whether a write can be made on another descriptor of the same file, given as the first. */
 bool call_is_plain_write(const struct user_regs_struct *regs);
 
-/* --- writes.c --- */
+/* --- task.c --- */
 
 /* With which flags a descriptor was opened; 0 if there is none. */
 unsigned descriptor_flags(pid_t task, int fd);
+
+/* The process that a task is of. */
+pid_t process_of(pid_t task);
+
+/* --- writes.c --- */
 
 /* Has the process of `task`, which stopped before opening a file, stop at its writes from now on.
  * Whether it is to run again, up to the same stop; false if its writes stop already. */
@@ -100,12 +105,9 @@ void writes_inherit(pid_t parent, pid_t child);
 /* A process has ended. */
 void writes_forget(pid_t task);
 
-/* Makes the write before which a task stopped, such that nothing is durable for it.  Whether the
- * task is to run on; false if this is not known of such a call, and nothing was done. */
-bool writes_drop(pid_t task, const struct user_regs_struct *regs, int site);
-
-/* The process that a task is of. */
-pid_t process_of(pid_t task);
+/* Makes the plain write before which a task stopped, such that nothing is durable for it; the task
+ * is to run on. */
+void writes_drop(pid_t task, const struct user_regs_struct *regs, int site);
 
 /* --- aio.c --- */
 

@@ -20,38 +20,6 @@
 static pid_t *processes; /* whose writes are stopped */
 static size_t process_count;
 
-unsigned descriptor_flags(pid_t task, int fd)
-{
-    char name[64], line[128];
-    unsigned flags = 0;
-    FILE *info;
-
-    snprintf(name, sizeof name, "/proc/%d/fdinfo/%d", task, fd);
-    info = fopen(name, "re");
-    while (info != NULL && fgets(line, sizeof line, info) != NULL)
-        if (sscanf(line, "flags: %o", &flags) == 1)
-            break;
-    if (info != NULL)
-        fclose(info);
-    return flags;
-}
-
-pid_t process_of(pid_t task)
-{
-    char name[64], line[128];
-    pid_t process = task;
-    FILE *status;
-
-    snprintf(name, sizeof name, "/proc/%d/status", task);
-    status = fopen(name, "re");
-    while (status != NULL && fgets(line, sizeof line, status) != NULL)
-        if (sscanf(line, "Tgid: %d", &process) == 1)
-            break;
-    if (status != NULL)
-        fclose(status);
-    return process;
-}
-
 static bool is_followed(pid_t process)
 {
     size_t index;
@@ -180,16 +148,14 @@ static long long write_plain(struct injection *at, int fd, int plain)
     }
 }
 
-bool writes_drop(pid_t task, const struct user_regs_struct *regs, int site)
+void writes_drop(pid_t task, const struct user_regs_struct *regs, int site)
 {
     int fd = (int)regs->rdi;
     struct injection at;
     long long plain, result;
 
-    if (!call_is_plain_write(regs))
-        return false;
     if (!injection_begin(&at, task))
-        return true; /* killed */
+        return; /* killed */
     plain = open_plain(&at, fd, descriptor_flags(task, fd));
     if (plain < 0) { /* as it is: the site has no call that was dropped */
         result = injection_call(&at, (long)at.before.orig_rax, regs->rdi, regs->rsi, regs->rdx,
@@ -200,5 +166,4 @@ bool writes_drop(pid_t task, const struct user_regs_struct *regs, int site)
         note("drop %d %d", site, task);
     }
     injection_return(&at, result);
-    return true;
 }
