@@ -50,6 +50,7 @@ from powercut.recording.disk_places import Places, places_of
 from powercut.recording.trial_recording import TrialRecording
 from powercut.rig import commands
 from powercut.rig.engine_choice import EngineChoice
+from powercut.rig.rig import require_recorded_program
 from powercut.store.audit import Audit, AuditedPromise, LatePromise, PromiseKind, Worth
 from powercut.workload.port import Recognised
 
@@ -259,6 +260,7 @@ class _StateAudit:
         """Looks at promises in this order, one state each in turn, until the budget is spent."""
         deadline = None if budget.seconds is None else time.monotonic() + budget.seconds
         turns = {promise: self._states(promise) for promise in order}
+        require_recorded_program(self._recorded.parameters, self._recorded.record.versions)
         with StateJudge(self._recorded, EngineChoice(self._looks.engine)) as states:
             while turns:
                 for promise in list(turns):

@@ -51,6 +51,7 @@ from powercut.recording.trial_recording import TrialRecording, open_trial
 from powercut.rig.engine_choice import choose_engine
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.engines import reader_alone, records_recoveries
+from powercut.rig.rig import require_recorded_program
 from powercut.rig.scratch import scratch
 from powercut.store.exploration import ExploreResult, write_exploration
 from powercut.store.packed import has_evidence
@@ -77,10 +78,12 @@ def explore(
     another disk.
 
     Raises UsageError for an engine that cannot do this recording, HostError if this host
-    cannot run it, DamagedRecording if there is nothing to explore.
+    cannot run it or has another program than was recorded, DamagedRecording if there is nothing
+    to explore.
     """
     begun = time.monotonic()
     recorded = open_trial(trial)
+    require_recorded_program(recorded.parameters, recorded.record.versions)
     unit = wanted.atomic_unit if wanted else None
     if unit is not None and unit != recorded.space.unit:
         recorded, keep = recorded.tearing_at(unit), False

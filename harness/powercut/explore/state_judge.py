@@ -28,6 +28,7 @@ from powercut.recover.port import BootsRecordedKernel, ImageWrite, RecoveryEngin
 from powercut.rig.engine_choice import EngineChoice, engine_for
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.engines import follows_plans, open_engine, start_engine
+from powercut.rig.rig import require_recorded_program
 from powercut.workload.port import LaterClaims, StateClaims
 from powercut.workload.table import workload_of
 
@@ -188,8 +189,9 @@ def open_judge(recording: Recording, engine: str = "auto", *, kernel: str = HOST
     """A judge with the engine that `engine` means for this recording; nothing is started.
 
     Raises UsageError if nobody knows how the records lie, or if `engine` cannot do this
-    recording; HostError if that one does not work here.
+    recording; HostError if that one does not work here, or if a program is not the recorded one.
     """
+    require_recorded_program(recording.system.parameters, recording.system.versions)
     raw = not _known(recording).filesystem
     choice = engine_for(recording.image_format, raw=raw, name=engine, kernel=kernel)
     return StateJudge(recording, choice)

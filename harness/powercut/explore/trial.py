@@ -47,8 +47,6 @@ from powercut.recording import state_ref
 from powercut.recording.trial_recording import open_trial
 from powercut.rig import commands
 from powercut.rig.engine_shelf import EngineShelf
-from powercut.rig.host_files import require_same_program
-from powercut.rig.rig import require_same_root
 from powercut.scenario.settings import ControlKind, Parameters
 from powercut.store.exploration import ExplorationFinding, ExploreResult, read_exploration
 from powercut.store.trial_dir import TrialDir, TrialRecord
@@ -166,10 +164,6 @@ def explored(
     findings: list[Finding] = []
     if wanted is not None:
         try:
-            if commands.in_root_of_its_own(record.parameters) is not None:
-                require_same_root(record.parameters, record.versions)
-            elif commands.on_host_files(record.parameters):
-                require_same_program(record.parameters, record.versions)
             if again:
                 wanted = as_before(trial, wanted)
             seen = explore(trial, wanted, keep=not again, on_event=on_event, shelf=shelf)

@@ -36,7 +36,7 @@ from powercut.model.machine import Aio, Bus, ImageFormat
 from powercut.paths import CACHE
 from powercut.recover.uml.boot import unavailable
 from powercut.rig import commands, loop_guest
-from powercut.rig.host_files import versions_on_host_files
+from powercut.rig.host_files import require_same_program, versions_on_host_files
 from powercut.rig.root_text import packages_of
 from powercut.rig.scratch import require_room_for_sockets
 from powercut.rig.unpacked import source_of
@@ -234,7 +234,18 @@ def backends_of(plan: Plan) -> tuple[str, ...]:
     )
 
 
-def require_same_root(parameters: Parameters, versions: Mapping[str, str]) -> None:
+def require_recorded_program(parameters: Parameters, versions: Mapping[str, str]) -> None:
+    """Raises HostError if a program that recovers and checks a state is not what was recorded.
+
+    Another check may read what is there in another way: its word would be no evidence.
+    """
+    if commands.in_root_of_its_own(parameters) is not None:
+        _require_same_root(parameters, versions)
+    elif commands.on_host_files(parameters):
+        require_same_program(parameters, versions)
+
+
+def _require_same_root(parameters: Parameters, versions: Mapping[str, str]) -> None:
     """Raises HostError if the root file system of a program in a guest is another one now."""
     rig = Rig()
     now, program = rig.root_image(parameters), rig.program_image(parameters)

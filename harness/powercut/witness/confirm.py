@@ -16,6 +16,7 @@ from powercut.explore.state_judge import judge_in_guest
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.verdict import EvidenceLevel, FindingKind, Verdict
 from powercut.recording.materialize import cut_state, open_recording
+from powercut.rig.rig import require_recorded_program
 from powercut.store.confirmation import Confirmation, read_confirmation, write_confirmation
 from powercut.store.results import TrialResult
 from powercut.store.trial_dir import TrialDir
@@ -82,6 +83,7 @@ def recovered_again(trial: TrialDir, result: TrialResult) -> Confirmation:
     Raises PowercutError if that cannot be tried, or did not come to its end.
     """
     recording = open_recording(trial.path)
+    require_recorded_program(recording.system.parameters, recording.system.versions)
     again = judge_in_guest(recording, cut_state(recording.space))
     if again.verdict is Verdict.INCONCLUSIVE:
         raise HostError(again.message)

@@ -18,19 +18,23 @@ import pytest
 
 from powercut.crash.explore import InstantKind, events
 from powercut.crash.states import CrashState
+from powercut.explore import explorer
 from powercut.explore.after import going_on
 from powercut.explore.explorer import _Run
 from powercut.explore.recovery_timeline import Durability, instant_after, timeline_of_record
 from powercut.explore.request import Budget, ExploreRequest, Prune
+from powercut.explore.state_judge import open_judge
 from powercut.explore.work import Deepen, Work
 from powercut.explore.worker import LocalWorker
 from powercut.model.contract import DeviceContract
+from powercut.model.errors import HostError
 from powercut.model.operations import Packet
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.recording import state_ref
 from powercut.recording.trial_recording import TrialRecording
 from powercut.recover.uml.engine import UmlEngine, unavailable
 from powercut.rig import commands
+from powercut.rig.host_files import versions_on_host_files
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.scenario.settings import DiskSettings, FilesystemSettings, Parameters
 from powercut.scenario.settings_program import ProgramSettings
@@ -120,6 +124,7 @@ def recording(
         parameters=parameters,
         trial=Trial(1, 1, Trigger(TriggerKind.ACKS, 1), 1),
         run_id="00" * 16,
+        versions=versions_on_host_files(parameters),
     )
     promises = ProgramPromises(history_of(packets))
     return TrialRecording.of_promises(trial, record, timeline, promises)
@@ -239,3 +244,15 @@ def test_the_smallest_loss_of_an_operation_is_found_and_told(tmp_path):
     assert witness.cause.startswith("Nothing had to be dropped: even with everything")
     assert f"operation {OPERATIONS} is lost" in witness.cause
     assert any(one.text == f"operation {OPERATIONS} is acknowledged" for one in witness.events)
+
+
+def test_another_check_is_not_asked_of_what_was_recorded(tmp_path, monkeypatch):
+    """It would convict an honest program, or acquit one that loses."""
+    recorded = recording(tmp_path / "program")
+    monkeypatch.setattr(explorer, "open_trial", lambda _: recorded)
+    program = tmp_path / "program" / "pairs"
+    program.write_text(program.read_text().replace('say "= $n"', ":"))
+    with pytest.raises(HostError, match="has changed since the recording was made"):
+        explorer.explore(recorded.directory)
+    with pytest.raises(HostError, match="has changed since the recording was made"):
+        open_judge(recorded)
