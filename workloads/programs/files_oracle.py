@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from files_cases import INITIAL, UNIT, Case, Entry, Node, Step, fill
+from files_cases import BLOCK, INITIAL, UNIT, Case, Entry, Node, Step, fill
 
 
 @dataclass
@@ -79,12 +79,15 @@ def _alien(node: Node, content: bytes) -> str:
     longest = max(len(version) for version in node.versions)
     if len(content) > longest:
         return f"has {len(content)} bytes, and never had more than {longest}"
-    # Blocks move one after the other, and leave holes until they have arrived.
+    # Blocks move one after the other, and leave holes until they have arrived.  What is written
+    # after a move goes to the block itself: where the move is lost, it is at the place of before.
     shortest = UNIT if node.shifted else min(len(version) for version in node.versions)
     for at, byte in enumerate(content):
         if byte == 0 and at >= shortest:  # not written yet; a byte of somebody else's is not 0
             continue
-        if all(at >= len(version) or version[at] != byte for version in node.versions):
+        places = range(at % BLOCK, longest, BLOCK) if node.shifted else (at,)
+        had = (version[place : place + 1] for version in node.versions for place in places)
+        if bytes([byte]) not in had:
             return f"byte {at} is {byte:#04x}, which was never written there"
     return ""
 

@@ -84,6 +84,25 @@ def test_blocks_that_are_on_their_way_leave_holes_and_never_strange_bytes(kind):
     assert judge(case, tree, names=False).wrong != []
 
 
+def test_what_was_written_to_a_block_whose_move_is_lost_is_at_the_place_of_before():
+    """As ext4 leaves it: the new bytes went to the block, the move had not been committed."""
+    case = next(
+        case
+        for case in (Case(7, number, 2, names=False) for number in range(20_000))
+        if [step.kind for step in case.steps[:2]] == ["insert", "write"]
+        and case.steps[0].name == case.steps[1].name
+    )
+    name = case.steps[0].name
+    node = case.names[name]
+    new = node.content
+    unmoved = new[:BLOCK] + new[2 * BLOCK :]
+    assert unmoved not in node.versions
+    tree = final_tree(case) | {name: Entry("file", unmoved, tuple(node.xattrs.items()))}
+    assert judge(case, tree, names=False).wrong == []
+    tree[name] = Entry("file", b"\xff" + unmoved[1:], tuple(node.xattrs.items()))
+    assert judge(case, tree, names=False).wrong != []
+
+
 def test_an_attribute_that_nobody_touched_and_one_that_was_removed():
     case = next(
         case
