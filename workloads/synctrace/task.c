@@ -6,34 +6,33 @@
 
 #include <stdio.h>
 
-unsigned descriptor_flags(pid_t task, int fd)
+/* The number that FORMAT finds in a line of a file of TASK; OTHERWISE if no line has it. */
+static unsigned number_of(pid_t task, const char *file, const char *format, unsigned otherwise)
 {
     char name[64], line[128];
-    unsigned flags = 0;
-    FILE *info;
+    unsigned number = otherwise;
+    FILE *said;
 
-    snprintf(name, sizeof name, "/proc/%d/fdinfo/%d", task, fd);
-    info = fopen(name, "re");
-    while (info != NULL && fgets(line, sizeof line, info) != NULL)
-        if (sscanf(line, "flags: %o", &flags) == 1)
+    snprintf(name, sizeof name, "/proc/%d/%s", task, file);
+    said = fopen(name, "re");
+    if (said == NULL)
+        return otherwise;
+    while (fgets(line, sizeof line, said) != NULL)
+        if (sscanf(line, format, &number) == 1)
             break;
-    if (info != NULL)
-        fclose(info);
-    return flags;
+    fclose(said);
+    return number;
+}
+
+unsigned descriptor_flags(pid_t task, int fd)
+{
+    char file[32];
+
+    snprintf(file, sizeof file, "fdinfo/%d", fd);
+    return number_of(task, file, "flags: %o", 0);
 }
 
 pid_t process_of(pid_t task)
 {
-    char name[64], line[128];
-    pid_t process = task;
-    FILE *status;
-
-    snprintf(name, sizeof name, "/proc/%d/status", task);
-    status = fopen(name, "re");
-    while (status != NULL && fgets(line, sizeof line, status) != NULL)
-        if (sscanf(line, "Tgid: %d", &process) == 1)
-            break;
-    if (status != NULL)
-        fclose(status);
-    return process;
+    return (pid_t)number_of(task, "status", "Tgid: %u", (unsigned)task);
 }

@@ -7,7 +7,6 @@ User-Mode Linux sends packets that have the host's clock of the moment in which 
 
 from __future__ import annotations
 
-import errno
 import socket
 import time
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Final, Protocol
 from powercut.channel.first_to_speak import FirstToSpeak
 from powercut.channel.lines import END_OF_LINES
 from powercut.channel.listener import shut_down
+from powercut.channel.packet_socket import PacketSocket
 from powercut.model.operations import Packet
 
 _RECEIVE_BYTES: Final = 1 << 18
@@ -51,35 +51,16 @@ class LineSource(Protocol):
         """Gives back what it holds; idempotent."""
 
 
-class PacketSource:
-    """Stamped packets.  `theirs` is the end that the guest writes to."""
-
-    said_end = False
-    connected = True
+class PacketSource(PacketSocket):
+    """Packets that begin with the instant at which the guest wrote them."""
 
     def __init__(self) -> None:
-        self._ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        super().__init__(_PACKET_MAX)
 
     def next(self) -> Packet | None:
         """The next packet, stamped where it was written."""
-        raw, _, flags, _ = self._ours.recvmsg(_PACKET_MAX)
-        if flags & socket.MSG_TRUNC:
-            raise OSError(errno.EMSGSIZE, f"a packet of more than {_PACKET_MAX} bytes")
+        raw, _ = self.receive()
         return Packet(int.from_bytes(raw[:8], "little"), raw[8:]) if raw else None
-
-    def refuse_others(self) -> None:
-        """Only the guest's processes hold the other end from now on."""
-        self.theirs.close()
-
-    def hang_up(self) -> None:
-        """Nothing more comes in."""
-        self.theirs.close()
-        shut_down(self._ours)
-
-    def close(self) -> None:
-        """Closes both ends."""
-        self.theirs.close()
-        self._ours.close()
 
 
 class StreamSource:

@@ -15,7 +15,6 @@ stamp lies after its receipt, the receipt counts, and the packet is not `stamped
 
 from __future__ import annotations
 
-import errno
 import socket
 import struct
 import time
@@ -23,7 +22,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from powercut.channel.listener import shut_down
+from powercut.channel.packet_socket import PacketSocket
 from powercut.model.operations import Packet
 
 _SO_TIMESTAMPNS: Final = 35
@@ -35,7 +34,6 @@ _SO_SNDBUFFORCE: Final = 32
 _TIMESPEC: Final = struct.Struct("@ll")
 _PACKET_MAX: Final = 4 << 20
 _FIRST_READINGS: Final = 8
-_CONTROL_BYTES: Final = 256
 
 Clock = Callable[[], int]
 
@@ -70,14 +68,11 @@ class Distance:
         return real - after, real - before
 
 
-class StampedSource:
-    """`LineSource` for a program of this host.  `theirs` is its end."""
-
-    said_end = False
-    connected = True
+class StampedSource(PacketSocket):
+    """`LineSource` for a program of this host."""
 
     def __init__(self, distance: Distance | None = None) -> None:
-        self._ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        super().__init__(_PACKET_MAX)
         self._ours.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         with suppress(PermissionError):  # then a write has the room that everybody's has
             self.theirs.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _PACKET_MAX)
@@ -87,10 +82,8 @@ class StampedSource:
 
     def next(self) -> Packet | None:
         """The next packet."""
-        raw, control, flags, _ = self._ours.recvmsg(_PACKET_MAX, _CONTROL_BYTES)
+        raw, control = self.receive()
         received_ns = time.monotonic_ns()
-        if flags & socket.MSG_TRUNC:
-            raise OSError(errno.EMSGSIZE, f"a packet of more than {_PACKET_MAX} bytes")
         if not raw and not control:  # a write of nothing has its stamp, too
             return None
         self._was_set = self._was_set or not self._distance.holds()
@@ -107,17 +100,3 @@ class StampedSource:
                 if first <= received_ns:
                     return min(max(last, self._last_ns), received_ns)
         return None
-
-    def refuse_others(self) -> None:
-        """Only the program's processes hold the other end from now on."""
-        self.theirs.close()
-
-    def hang_up(self) -> None:
-        """Nothing more comes in."""
-        self.theirs.close()
-        shut_down(self._ours)
-
-    def close(self) -> None:
-        """Closes both ends."""
-        self.theirs.close()
-        self._ours.close()

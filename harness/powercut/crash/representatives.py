@@ -68,6 +68,7 @@ class Representatives(Exploration):
     names: Names | None = None
     _seen_groups: int = field(default=0, init=False)
     _void_groups: int = field(default=0, init=False)
+    _orders: dict[int, np.ndarray] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.policies = tuple(name for name in self.policies if name != POLICY)
@@ -192,10 +193,6 @@ class Representatives(Exploration):
         if stage.number not in self._orders:
             self._orders[stage.number] = spread(stage.instants, self.seed + stage.number)
         return self._orders[stage.number]
-
-    @cached_property
-    def _orders(self) -> dict[int, np.ndarray]:
-        return {}
 
     def _is_new(self, state: CrashState) -> bool:
         """Whether it was not drawn before; counts it, unless the limit is reached."""

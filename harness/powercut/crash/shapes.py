@@ -38,6 +38,7 @@ POLICY: Final = "representatives"
 
 _PAIRS_MAX: Final = 8
 _TORN_MAX: Final = 24
+_MIDDLE_MIN: Final = 3
 
 
 class Form(enum.Enum):
@@ -283,6 +284,3 @@ def _tear(
     if draw.random() < 0.5:
         return (Kept(write, *inner),)
     return (Kept(write, begin, inner[0]), Kept(write, inner[1], end))
-
-
-_MIDDLE_MIN: Final = 3

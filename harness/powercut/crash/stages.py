@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from powercut.crash.kinds import FLUSH, Kind
+from powercut.crash.kinds import Kind
 from powercut.crash.states import I64, StateSpace
 from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER
@@ -28,6 +28,7 @@ _STAGES_MAX: Final = 512
 _STAGES_FREE: Final = 64
 _INSTANTS_EACH: Final = 4
 _EPOCHS: Final = 6
+_ACK: Final = "ack"
 
 
 class Detail(enum.IntEnum):
@@ -105,9 +106,6 @@ class _Glimpse:
         return self.event
 
 
-_ACK: Final = "ack"
-
-
 @dataclass
 class _Walk:
     """The state of the walk through all events."""
@@ -183,6 +181,3 @@ def _events(space: StateSpace, ordered: I64) -> Iterator[tuple[int, int]]:
     order = np.lexsort((which, what, when))
     order = order[when[order] < NEVER]
     yield from zip(what[order].tolist(), which[order].tolist(), strict=True)
-
-
-__all__ = ["FLUSH", "Detail", "Stage", "stages_of"]

@@ -53,7 +53,7 @@ def packages_size(folder: Path) -> int:
 
 def mark_used(path: Path) -> None:
     """Says that an entry is used now; one in a cache that may not be written to keeps its time."""
-    with suppress(PermissionError, OSError):
+    with suppress(OSError):
         os.utime(path)
 
 

@@ -36,7 +36,7 @@ from powercut.model.verdict import Finding, FindingKind, Verdict
 from powercut.recording.folder import CaptureRecording, build_tree, fingerprint
 from powercut.store.exploration import StateGroups
 from powercut.store.folder import CaptureResult
-from powercut.workload.program.check import check_operations
+from powercut.workload.program.check import check_operations, doubts_before
 from powercut.workload.program.claims import sighting_of
 
 _NOTICED: Final = (FindingKind.LOST, FindingKind.CORRUPT)
@@ -152,12 +152,11 @@ class FolderExplorer:
         """Whether the check says the right thing of the folder as the program found it."""
         start = CrashState(self._from_ns, tuple(self._space.volatile(self._from_ns).tolist()))
         seen = sighting_of(self._observe(self._space, start))
-        problems = [f"the check, of the folder at first: {why}" for why in seen.incomplete]
-        problems += [f"the check, of the folder at first: {why}" for why in seen.bad]
-        if seen.present or seen.wrong:
-            problems.append("the check finds operations in the folder before any was tried")
-        self._tally.reasons += problems
-        return not problems
+        doubts = doubts_before(
+            seen, where="in the folder before any was tried", of="the folder at first"
+        )
+        self._tally.reasons += doubts
+        return not doubts
 
     def _look_at_control(self) -> str:
         cut = self._recording.record.cut_ns

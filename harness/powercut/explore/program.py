@@ -32,7 +32,7 @@ from powercut.recording.materialize import cut_state
 from powercut.recording.program import ProgramRecording
 from powercut.recover.port import ImageWrite, RecoveryEngine, SecondLook
 from powercut.store.program import ProgramResult
-from powercut.workload.program.check import check_operations
+from powercut.workload.program.check import check_operations, doubts_before
 from powercut.workload.program.claims import sighting_of
 
 _BOOT_S: Final = 90.0
@@ -86,14 +86,9 @@ class ProgramExplorer:
 
     def _check_is_believable(self) -> bool:
         """Whether the check says the right thing of the disk after `setup`."""
-        seen = sighting_of(self._recover_again([]))
-        if seen.present or seen.wrong:
-            self._tally.reasons.append(
-                "the check finds operations on the disk on which only `setup` has run"
-            )
-        self._tally.reasons += [f"the check, after `setup` alone: {why}" for why in seen.bad]
-        self._tally.reasons += [f"the check, after `setup` alone: {why}" for why in seen.incomplete]
-        return not (seen.present or seen.wrong or seen.bad or seen.incomplete)
+        doubts = doubts_before(sighting_of(self._recover_again([])))
+        self._tally.reasons += doubts
+        return not doubts
 
     def _explore(self, budget: Budget) -> None:
         space = self._recording.space

@@ -79,8 +79,9 @@ class StateOrder:
     @cached_property
     def grouped(self) -> Representatives:
         """The states of step 3; its coverage says how many groups were seen."""
-        instants = self._events(list(InstantKind))
-        return Representatives(self._space, instants, (), seed=self._seed, per_policy=_OF_A_GROUP)
+        return Representatives(
+            self._space, self._all_events, (), seed=self._seed, per_policy=_OF_A_GROUP
+        )
 
     def _first(self, budget: Budget) -> Iterator[CrashState]:
         yield from self._at_cut
@@ -99,7 +100,7 @@ class StateOrder:
         Instants at which nothing is volatile have one state, which comes with the acks.
         """
         space, seed = self._space, self._seed + 1
-        instants = self._events(list(InstantKind))
+        instants = self._all_events
         order = np.random.default_rng(seed).permutation(instants)
         choice = np.array([one for one in order.tolist() if len(space.volatile(one))], np.int64)
         for per_policy in (_A_FEW, _PER_POLICY):
@@ -107,6 +108,10 @@ class StateOrder:
                 chosen = choice[begin : begin + _AT_ONCE]
                 yield from Exploration(space, chosen, seed=seed, per_policy=per_policy)
         yield from Exploration(space, instants, seed=seed, per_policy=_PER_POLICY)
+
+    @cached_property
+    def _all_events(self) -> I64:
+        return self._events(list(InstantKind))
 
     def _events(self, kinds: Sequence[InstantKind]) -> I64:
         found = events(self._space, list(kinds))

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Final
@@ -16,6 +16,9 @@ from powercut.model.operations import OperationHistory
 
 ENTRY: Final = 64
 """Bytes of an entry of a log, if nothing else is said."""
+
+STEP: Final = 10
+"""Nanoseconds from one event of a made recording to the next."""
 
 _HEAD: Final = 12
 
@@ -70,10 +73,37 @@ class Fault:
         return self.make(False)
 
 
-def history_of(tried: list[tuple[int, int]], acked: list[tuple[int, int]]) -> OperationHistory:
-    """From operations and instants."""
-    attempts, acks = (np.array(one, dtype=np.int64).reshape(-1, 2) for one in (tried, acked))
-    return OperationHistory(attempts[:, 0], attempts[:, 1], acks[:, 0], acks[:, 1])
+class Speaker:
+    """What a program says of its operations, one thing after another; times are in steps."""
+
+    def __init__(self) -> None:
+        self._now = 0
+        self._tried: list[tuple[int, int]] = []
+        self._acked: list[tuple[int, int]] = []
+
+    def try_(self, operation: int) -> None:
+        """`? N`."""
+        self._now += STEP
+        self._tried.append((operation, self._now))
+
+    def ack(self, *operations: int) -> None:
+        """`+ N` of each."""
+        for operation in operations:
+            self._now += STEP
+            self._acked.append((operation, self._now))
+
+    def history(self) -> OperationHistory:
+        """All that was said."""
+        both = (self._tried, self._acked)
+        attempts, acks = (np.array(one, dtype=np.int64).reshape(-1, 2) for one in both)
+        return OperationHistory(attempts[:, 0], attempts[:, 1], acks[:, 0], acks[:, 1])
+
+
+def content_of(tree: Mapping[str, bytes], name: str) -> bytes:
+    """What a file holds.  Raises Contradiction if it is not there."""
+    if name not in tree:
+        raise Contradiction(f"{name} is not there")
+    return tree[name]
 
 
 def entry(number: int, size: int = ENTRY) -> bytes:

@@ -8,27 +8,24 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from powercut.bench.known_bugs.case import Case, history_of
+from powercut.bench.known_bugs.case import STEP, Case, Speaker
 from powercut.crash.handmade import Handmade
 from powercut.crash.states import CrashState, StateSpace
 from powercut.model.contract import DeviceContract
 
 BLOCK = 4096
-_STEP = 10
 
 
-class Disk:
+class Disk(Speaker):
     """Requests, each done before the next unless they come as `together`; times are in steps.
 
     Places are counted in blocks of 4 KiB.
     """
 
     def __init__(self, blocks: int, contract: DeviceContract | None = None) -> None:
+        super().__init__()
         self.size = blocks * BLOCK
         self._made = Handmade(self.size, contract or DeviceContract(atomic_unit=BLOCK))
-        self._now = 0
-        self._tried: list[tuple[int, int]] = []
-        self._acked: list[tuple[int, int]] = []
         self.base = bytearray(self.size)
 
     def format(self, block: int, data: bytes) -> None:
@@ -37,38 +34,27 @@ class Disk:
 
     def write(self, block: int, data: bytes, *, fua: bool = False) -> None:
         """One write, done before anything else is asked for."""
-        self._now += _STEP
+        self._now += STEP
         self._made.write(block * BLOCK, data, at=self._now, done=self._now + 5, fua=fua)
 
     def together(self, writes: Iterable[tuple[int, bytes]]) -> None:
         """Writes that are in flight together."""
         writes = list(writes)
-        done = self._now + _STEP * (len(writes) + 1)
+        done = self._now + STEP * (len(writes) + 1)
         for block, data in writes:
-            self._now += _STEP
+            self._now += STEP
             self._made.write(block * BLOCK, data, at=self._now, done=done)
             done += 1
-        self._now = done + _STEP
+        self._now = done + STEP
 
     def flush(self) -> None:
         """A flush."""
-        self._now += _STEP
+        self._now += STEP
         self._made.flush(at=self._now, done=self._now + 5)
-
-    def try_(self, operation: int) -> None:
-        """An attempt."""
-        self._now += _STEP
-        self._tried.append((operation, self._now))
-
-    def ack(self, *operations: int) -> None:
-        """Acks."""
-        for operation in operations:
-            self._now += _STEP
-            self._acked.append((operation, self._now))
 
     def case(self, check: Callable[[Blocks], Iterable[int]]) -> Case:
         """The recording.  `check` is given the blocks of a state."""
-        history = history_of(self._tried, self._acked)
+        history = self.history()
         space = StateSpace(self._made.timeline(), history)
         writers: dict[int, list[int]] = defaultdict(list)
         payloads: dict[int, bytes] = {}

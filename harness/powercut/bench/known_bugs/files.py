@@ -8,36 +8,33 @@ from dataclasses import replace
 
 import numpy as np
 
-from powercut.bench.known_bugs.case import Case, Contradiction, history_of
+from powercut.bench.known_bugs.case import STEP, Case, Contradiction, Speaker
 from powercut.crash.folder import FileState, FolderSpace
 from powercut.crash.folder_rows import Promise, SizeChange
 from powercut.crash.states import CrashState
 from powercut.model.folder import ROOT_OBJECT, FolderOp, FolderRequest, FolderTimeline
 from powercut.model.units import Instant
 
-_STEP = 10
 _UNIT = 512
 
 _WRITTEN_BACK = 7
 """Operations; Linux does so after 5 to 30 seconds, in which a product does thousands."""
 
 
-class Files:
+class Files(Speaker):
     """Calls of one thread, each done before the next; times are in steps.
 
     Names are of one folder.  `write` appends if no offset is given.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self._requests: list[FolderRequest] = []
         self._data = bytearray()
-        self._now = 0
         self._number = ROOT_OBJECT
         self._names: dict[str, int] = {}
         self._sizes: dict[int, int] = {}
         self._begin = 0
-        self._tried: list[tuple[int, int]] = []
-        self._acked: list[tuple[int, int]] = []
 
     # --- calls ------------------------------------------------------------------------------
 
@@ -84,25 +81,18 @@ class Files:
 
     def start(self) -> None:
         """What was done so far is how the folder was at first."""
-        self._now += _STEP
+        self._now += STEP
         self._begin = self._now
 
     def try_(self, operation: int) -> None:
         """`? N`.  Now and then the kernel has written back, before, what was not synced."""
         if len(self._tried) % _WRITTEN_BACK == _WRITTEN_BACK - 1:
             self._add(FolderOp.FLUSH, 0)
-        self._now += _STEP
-        self._tried.append((operation, self._now))
-
-    def ack(self, *operations: int) -> None:
-        """`+ N`."""
-        for operation in operations:
-            self._now += _STEP
-            self._acked.append((operation, self._now))
+        super().try_(operation)
 
     def _add(self, op: FolderOp, number: int, **rest: object) -> None:
-        self._now += _STEP
-        done = self._now + _STEP // 2
+        self._now += STEP
+        done = self._now + STEP // 2
         self._requests.append(FolderRequest(op, number, self._now, done, **rest))  # type: ignore[arg-type]  # the fields by name
 
     # --- what came of it ----------------------------------------------------------------------
@@ -116,13 +106,13 @@ class Files:
         unit: int = _UNIT,
     ) -> Case:
         """The recording.  Without `sizes_kept` fdatasync forgets what has made a file longer."""
-        history = history_of(self._tried, self._acked)
+        history = self.history()
         timeline = FolderTimeline(
             requests=tuple(self._requests),
             data=np.frombuffer(bytes(self._data), dtype=np.uint8),
             begin_ns=Instant(self._begin),
             atomic_unit=unit,
-            cut_ns=Instant(self._now + _STEP),
+            cut_ns=Instant(self._now + STEP),
         )
         space = FolderSpace(timeline, promise, history)
         if not sizes_kept:

@@ -6,17 +6,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from powercut.bench.known_bugs.case import Case, Contradiction, entry, read_entry, read_log
+from powercut.bench.known_bugs.case import (
+    Case,
+    Contradiction,
+    content_of,
+    entry,
+    read_entry,
+    read_log,
+)
 from powercut.bench.known_bugs.files import Files
 
 OPERATIONS: Final = 96
 _REWRITE: Final = 32
-
-
-def _there(tree: Mapping[str, bytes], name: str) -> bytes:
-    if name not in tree:
-        raise Contradiction(f"{name} is not there")
-    return tree[name]
 
 
 def rewritten_log(faulty: bool) -> Case:
@@ -36,7 +37,7 @@ def rewritten_log(faulty: bool) -> Case:
         files.write("appendonly.aof", entry(operation))
         files.sync("appendonly.aof", data_only=True)
         files.ack(operation)
-    return files.case(lambda tree: read_log(_there(tree, "appendonly.aof")))
+    return files.case(lambda tree: read_log(content_of(tree, "appendonly.aof")))
 
 
 def saved_snapshot(faulty: bool) -> Case:
@@ -54,7 +55,7 @@ def saved_snapshot(faulty: bool) -> Case:
         if not faulty:
             files.sync_folder()
         files.ack(operation)
-    return files.case(lambda tree: read_log(_there(tree, "dump.rdb"))[1:])
+    return files.case(lambda tree: read_log(content_of(tree, "dump.rdb"))[1:])
 
 
 def wal_segments(faulty: bool) -> Case:
@@ -108,10 +109,10 @@ def received_snapshot(faulty: bool) -> Case:
         files.ack(operation)
 
     def check(tree: Mapping[str, bytes]) -> list[int]:
-        found = read_log(_there(tree, "wal"))
+        found = read_log(content_of(tree, "wal"))
         for number in found:
             if number % _REWRITE == 0:
-                read_entry(_there(tree, f"{number:06}.snap.db"))
+                read_entry(content_of(tree, f"{number:06}.snap.db"))
         return found
 
     return files.case(check)

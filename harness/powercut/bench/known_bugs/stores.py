@@ -12,7 +12,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from powercut.bench.known_bugs.case import Case, Contradiction, entry, read_entry, read_log
+from powercut.bench.known_bugs.case import (
+    Case,
+    Contradiction,
+    content_of,
+    entry,
+    read_entry,
+    read_log,
+)
 from powercut.bench.known_bugs.files import Files
 
 OPERATIONS: Final = 96
@@ -98,11 +105,11 @@ def check(files: Mapping[str, bytes]) -> list[int]:
     *tables, log = _names(files, manifest)
     found = []
     for table in tables:
-        content = read_log(_file(files, table))
+        content = read_log(content_of(files, table))
         if not content or content[-1] != 0:
             raise Contradiction(f"{table} is cut off")
         found += content[:-1]
-    return found + read_log(_file(files, log))
+    return found + read_log(content_of(files, log))
 
 
 def _text(names: list[str]) -> bytes:
@@ -110,16 +117,10 @@ def _text(names: list[str]) -> bytes:
 
 
 def _names(files: Mapping[str, bytes], name: str) -> list[str]:
-    lines = _file(files, name).decode(errors="replace").split("\n")
+    lines = content_of(files, name).decode(errors="replace").split("\n")
     if lines[0] != str(len(lines) - 1):
         raise Contradiction(f"{name} is empty or cut off")
     return lines[1:]
-
-
-def _file(files: Mapping[str, bytes], name: str) -> bytes:
-    if name not in files:
-        raise Contradiction(f"{name} is not there")
-    return files[name]
 
 
 def store(**left_out: bool) -> Callable[[bool], Case]:
@@ -172,11 +173,11 @@ def ingested(faulty: bool) -> Case:
         files.ack(operation)
 
     def check_ingested(tree: Mapping[str, bytes]) -> list[int]:
-        tables = read_log(_file(tree, "MANIFEST"))
+        tables = read_log(content_of(tree, "MANIFEST"))
         for number in tables:
-            if read_entry(_file(tree, f"{number:06}.sst")) != number:
+            if read_entry(content_of(tree, f"{number:06}.sst")) != number:
                 raise Contradiction(f"table {number} is not whole")
-        return tables + read_log(_file(tree, "log"))
+        return tables + read_log(content_of(tree, "log"))
 
     return files.case(check_ingested)
 
@@ -210,6 +211,6 @@ def marker(faulty: bool) -> Case:
 
     def check_marker(tree: Mapping[str, bytes]) -> list[int]:
         newest = max((name[-6:] for name in tree if name.startswith("marker.")), default="")
-        return read_log(_file(tree, f"MANIFEST-{newest}"))[1:]
+        return read_log(content_of(tree, f"MANIFEST-{newest}"))[1:]
 
     return files.case(check_marker)

@@ -74,6 +74,19 @@ def check_operations(
     ]
 
 
+def doubts_before(
+    sighting: Sighting,
+    *,
+    where: str = "on the disk on which only `setup` has run",
+    of: str = "the disk after `setup` alone",
+) -> list[str]:
+    """Why a check cannot be believed by what it says before any operation was tried."""
+    doubts = [f"the check, of {of}: {why}" for why in (*sighting.bad, *sighting.incomplete)]
+    if sighting.present or sighting.wrong:
+        doubts.insert(0, f"the check finds operations {where}")
+    return doubts
+
+
 def difference_of(
     required: frozenset[int], attempted: frozenset[int], sighting: Sighting
 ) -> Difference:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -25,6 +25,7 @@ from powercut.workload.port import (
     Run,
     SuitePackages,
 )
+from powercut.workload.program.check import doubts_before
 from powercut.workload.program.claims import history_of, sighting_of
 from powercut.workload.program.promises import ProgramPromises
 from powercut.workload.program.sync_trace import TRACER, read_trace, traced
@@ -225,7 +226,7 @@ class ProgramWorkload:
         """Its check must look at everything and find nothing: only `setup` has run."""
         return tuple(
             Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message)
-            for message in _doubts(observation)
+            for message in doubts_before(sighting_of(observation))
         )
 
     def same(self, one: Observation, other: Observation) -> bool:
@@ -238,11 +239,3 @@ def _named(observation: Observation) -> tuple[object, ...]:
     wrong = frozenset(number for number, _ in seen.wrong)
     looked = (observation.recovered, observation.complete, bool(seen.bad), bool(seen.incomplete))
     return merged_ranges(seen.present), wrong, looked
-
-
-def _doubts(observation: Observation) -> Iterator[str]:
-    seen = sighting_of(observation)
-    if seen.present or seen.wrong:
-        yield "the check finds operations on the disk on which only `setup` has run"
-    for why in (*seen.bad, *seen.incomplete):
-        yield f"the check, after `setup` alone: {why}"
