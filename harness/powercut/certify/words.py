@@ -56,10 +56,7 @@ def statement_of(cells: Sequence[CertifiedCell], not_tested: Sequence[NotTested]
     safe = [cell for cell in cells if cell.verdict is Verdict.SAFE]
     sentences = [
         f"{_number(len(cells), 'combination')} of settings, {_number(cuts, cut)}: "
-        f"{count[Verdict.SAFE]} kept every record that they had acknowledged, "
-        f"{count[Verdict.LOSSY]} lost some, acknowledged them too early, or would have lost some "
-        "to another cut, and of "
-        f"{count[Verdict.INCONCLUSIVE]} nothing can be said.",
+        f"{'; '.join(_found(count))}."
     ]
     if survived := [cell for cell in cells if cell.verdict is Verdict.SURVIVED]:
         sentences.append(_survived_means(survived))
@@ -99,14 +96,30 @@ def statement_of(cells: Sequence[CertifiedCell], not_tested: Sequence[NotTested]
     return " ".join(sentences)
 
 
+def _found(count: Counter[Verdict]) -> Iterator[str]:
+    """How many combinations have which verdict, without those that none has."""
+    if kept := count[Verdict.SAFE]:
+        they = "it" if kept == 1 else "they"
+        yield f"{kept:,} kept every record that {they} had acknowledged"
+    if lost := count[Verdict.LOSSY]:
+        yield (
+            f"{lost:,} lost acknowledged records, acknowledged some too early, or would have lost "
+            "some to another cut"
+        )
+    if survived := count[Verdict.SURVIVED]:
+        yield f"{survived:,} survived"
+    if undecided := count[Verdict.INCONCLUSIVE]:
+        yield f"{undecided:,} could not be decided"
+
+
 def _survived_means(survived: Sequence[CertifiedCell]) -> str:
     """What was seen of the cells whose disk was not recorded, and what was not."""
     worst = max(cell.loss_probability_upper_95 or 1.0 for cell in survived)
     return (
-        f"{_number(len(survived), 'combination')} more SURVIVED, which is less than SAFE: the disk "
-        "was not recorded, so that nothing but their cuts was looked at. None of these lost an "
-        "acknowledged record, which by itself only shows (95 % confidence) that fewer than "
-        f"{percent(worst)} of such cuts lose one; of what other cuts may leave nothing is known."
+        "SURVIVED is less than SAFE: the disk was not recorded, so that nothing but the cuts "
+        "themselves was looked at. None of them lost an acknowledged record, which by itself only "
+        f"shows (95 % confidence) that fewer than {percent(worst)} of such cuts lose one; of what "
+        "other cuts may leave nothing is known."
     )
 
 

@@ -37,6 +37,7 @@ from powercut.paths import (
 )
 from powercut.recover.uml.proof import uml_proof
 from powercut.rig.folder import CapturedFolder
+from powercut.rig.processor_quota import processor_quota
 from powercut.sandbox.confined import REMEDY as SANDBOX_REMEDY
 from powercut.sandbox.confined import try_sandboxes
 
@@ -323,6 +324,8 @@ def _memory(*, fresh: bool) -> Probe:
     available = int(fields["MemAvailable"].split()[0]) * 1024
     processors = len(os.sched_getaffinity(0))
     memory_text = f"{available / _GIB:.1f} GiB available, {count(processors, 'processor')}"
+    if (quota := processor_quota()) < processors:
+        memory_text += f", of which a control group lets it use {quota:g}"
     if available >= _MEMORY_NEEDED:
         return Probe("memory", True, memory_text, needed=True)
     limit = f"less than {_MEMORY_NEEDED >> 20} MiB: a guest and its disk may not fit"

@@ -13,7 +13,7 @@ import multiprocessing
 import multiprocessing.connection
 import signal
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -133,4 +133,5 @@ def _serve(work: Work, pipe: Pipe) -> None:
     except (EOFError, BrokenPipeError):
         return
     except BaseException as error:
-        pipe.send(error)
+        with suppress(BrokenPipeError):  # the explorer has left: another worker failed first
+            pipe.send(error)

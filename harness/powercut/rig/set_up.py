@@ -10,6 +10,7 @@ from typing import Final
 from powercut.channel.port import CommandResult, Commands
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.rig import commands
+from powercut.rig.processor_quota import processor_quota
 from powercut.scenario.settings import Parameters
 from powercut.workload.port import MOUNT_POINT, GuestPrograms, Run
 from powercut.workload.table import workload_of
@@ -20,15 +21,17 @@ _PATIENCE_MOST: Final = 5.0
 def patience() -> float:
     """How much longer than on a quiet host things may take here and now: 1 to 5.
 
-    It is the load of the last minute for each processor.  A deadline that a quiet host reaches
-    only if something hangs would be missed by one on which eight others compute, and its verdict
-    would be INCONCLUSIVE for no reason of the disk's.
+    It is the load of the last minute for each processor, or, if that is more, the inverse of the
+    share of one processor that a container has.  A deadline that a quiet host reaches only if
+    something hangs would be missed by one on which eight others compute, and its verdict would be
+    INCONCLUSIVE for no reason of the disk's.
     """
     try:
         load = os.getloadavg()[0]
     except OSError:
-        return 1.0
-    return min(max(load / len(os.sched_getaffinity(0)), 1.0), _PATIENCE_MOST)
+        load = 0.0
+    slower = max(load / len(os.sched_getaffinity(0)), 1 / processor_quota())
+    return min(max(slower, 1.0), _PATIENCE_MOST)
 
 
 class Deadline:

@@ -46,7 +46,9 @@ def judge_lines(directory: TrialDir, record: TrialRecord, workload: AcksByLines)
     )
     packets = gaps.read(lambda: read_lines(directory))
     observation = gaps.read(lambda: observation_of(directory, record))
-    untouched = gaps.read(directory.read_untouched)
+    untouched = None
+    if directory.untouched.exists() or not record.trouble:  # the trouble explains its absence
+        untouched = gaps.read(directory.read_untouched)
     if timeline is not None:
         doubts = doubts_of(timeline, packets or (), record.damage)
         gaps.add(*doubts)

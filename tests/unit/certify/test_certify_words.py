@@ -116,6 +116,28 @@ def test_the_statement_promises_no_control_that_there_was_not():
     assert "on a lying disk or without sync were seen" in statement_of([half, other], ())
 
 
+@pytest.mark.parametrize(
+    ("verdicts", "said"),
+    [
+        ([Verdict.SAFE], "1 combination of settings, 1 cut: 1 kept every record that it had"),
+        ([Verdict.INCONCLUSIVE], "1 combination of settings, 1 cut: 1 could not be decided."),
+        (
+            [Verdict.SURVIVED],
+            "1 combination of settings, 1 cut: 1 survived. SURVIVED is less than SAFE",
+        ),
+        (
+            [Verdict.SAFE, Verdict.LOSSY, Verdict.SAFE],
+            "3 combinations of settings, 3 cuts: 2 kept every record that they had acknowledged; "
+            "1 lost acknowledged records, acknowledged some too early, or would have lost some to "
+            "another cut. ",
+        ),
+    ],
+)
+def test_the_statement_counts_no_verdict_that_no_cell_has(verdicts, said):
+    cells = [cell(str(n), verdict) for n, verdict in enumerate(verdicts)]
+    assert statement_of(cells, ()).replace("power cut", "cut").startswith(said)
+
+
 def test_the_statement_calls_nothing_a_power_cut_that_left_the_power_on():
     kill = cell("a", cut={"kind": "vm-kill", "policy": "keep"})
     assert statement_of([kill], ()).startswith("1 combination of settings, 1 cut: ")

@@ -46,7 +46,7 @@ def test_unsafe_settings_come_by_cause_with_the_command_that_mends_them(tmp_path
     found = answer(cells, tmp_path)
     assert found.tone is Verdict.LOSSY
     assert found.status == "3 of 4 settings lose acknowledged writes: do not use them"
-    assert found.beside == "1 safe as tested, 0 unknown; the scenarios expected every verdict"
+    assert found.beside == "1 safe as tested, 0 undecided; the scenarios expected every verdict"
     rows = {row.members: row.remedy for row in found.unsafe}
     assert set(rows) == {(0,), (1,), (2,)}
     assert rows[0,].startswith("VBoxManage setextradata VM ")  # the product's own
@@ -70,7 +70,7 @@ def test_what_is_not_known_is_not_among_the_safe(tmp_path):
     cells = [cell_of("a", Verdict.SAFE), cell_of("b", Verdict.INCONCLUSIVE)]
     found = answer(cells, tmp_path)
     assert (found.tone, found.safe, found.unknown) == (Verdict.INCONCLUSIVE, (0,), (1,))
-    assert found.status == "Of 1 of 2 settings nothing can be said"
+    assert found.status == "1 of 2 settings could not be decided"
     page = certificate_html(certificate_of_cells(cells), tmp_path)
     assert "Do not take these for safe" in page
 

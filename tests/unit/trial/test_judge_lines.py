@@ -93,6 +93,18 @@ def test_an_operation_that_is_gone_is_lost_trouble_or_not(recorded):
     assert [finding.lsns for finding in lost] == [(LsnRange(7, 7),)]
 
 
+@pytest.mark.parametrize("trouble", ["the guest never booted", ""])
+def test_an_absent_first_check_is_told_once(recorded, trouble):
+    directory = recorded(ALL_BUT_ONE, trouble=trouble)
+    directory.untouched.unlink()
+    directory.seal_recording()
+    result = judge_trial(directory)
+    assert (result.verdict, result.commits_lost) == (Verdict.INCONCLUSIVE, 0)
+    (reason,) = [finding.message for finding in result.findings]
+    assert trouble in reason
+    assert ("untouched.json: No such file" in reason) is (not trouble)
+
+
 @pytest.mark.parametrize(
     ("how", "why"),
     [

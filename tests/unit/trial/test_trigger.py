@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 
@@ -10,7 +11,8 @@ import pytest
 
 from powercut.channel.port import EndedEarly
 from powercut.model.errors import DeadlineExceeded, HostError
-from powercut.rig.set_up import Deadline
+from powercut.rig import set_up
+from powercut.rig.set_up import Deadline, patience
 from powercut.scenario.plan import Trigger, TriggerKind
 from powercut.trial.trigger import wait_trigger
 
@@ -24,6 +26,7 @@ AN_HOUR = Trigger(TriggerKind.AFTER, 3500 * 10**9)
 def quiet(monkeypatch):
     """The host, as far as deadlines go."""
     monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+    monkeypatch.setattr(set_up, "processor_quota", lambda: math.inf)
 
 
 class Said:
@@ -99,6 +102,17 @@ def test_a_busy_host_has_longer(monkeypatch, load, processors, times):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(processors)))
     deadline = Deadline(AMPLE_S)
     assert AMPLE_S * times - 60 < deadline.remaining_s <= AMPLE_S * times
+
+
+@pytest.mark.parametrize(
+    ("quota", "load", "times"),
+    [(2.0, 0.1, 1.0), (0.5, 0.1, 2.0), (0.5, 6.0, 3.0), (0.01, 0.1, 5.0)],
+)
+def test_a_container_with_a_share_of_a_processor_has_longer(monkeypatch, quota, load, times):
+    monkeypatch.setattr(set_up, "processor_quota", lambda: quota)
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    assert patience() == times
 
 
 def test_a_host_that_does_not_tell_its_load_has_the_time_of_a_quiet_one(monkeypatch):

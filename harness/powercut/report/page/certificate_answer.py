@@ -76,10 +76,10 @@ def answer_of(
         status = f"{len(lossy):,} of {total} {lose} acknowledged writes: do not use {them}"
     elif unknown:
         tone = Verdict.INCONCLUSIVE
-        status = f"Of {len(unknown):,} of {total} nothing can be said"
+        status = f"{len(unknown):,} of {total} could not be decided"
     elif survived:
         tone = Verdict.SURVIVED
-        status = f"Of {len(survived):,} of {total} only cuts are known; none lost anything"
+        status = f"{len(survived):,} of {total} survived, which shows less than SAFE"
     else:
         tone, status = Verdict.SAFE, f"No loss found in {total}"
     return Answer(
@@ -101,7 +101,7 @@ def _per_s(view: CostView | None) -> float:
 def _beside(certificate: Certificate, safe: int, survived: int, unknown: int) -> str:
     """The rest of the count, and whether all that was foreseen."""
     odd = sum(not cell.as_expected for cell in certificate.cells)
-    parts = [f"{safe:,} safe as tested", f"{unknown:,} unknown"]
+    parts = [f"{safe:,} safe as tested", f"{unknown:,} undecided"]
     if survived:
         parts.insert(1, f"{survived:,} survived their cuts, which shows less")
     foreseen = (
