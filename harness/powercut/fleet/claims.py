@@ -24,7 +24,6 @@ from typing import Final
 
 import zstandard
 
-from powercut import __version__
 from powercut.campaign.assemble import same_run
 from powercut.explore.trial import explored
 from powercut.fleet.link import HostLink
@@ -35,7 +34,7 @@ from powercut.rig.engine_shelf import EngineShelf
 from powercut.store.exploration import read_exploration
 from powercut.store.files import host_errors, link_or_copy, remove_tree
 from powercut.store.place import PLACE, Place, read_place, write_place
-from powercut.store.trial_dir import TrialDir, TrialRecord
+from powercut.store.trial_dir import TrialDir
 from powercut.store.trial_result import TrialResult
 from powercut.trial.job import TrialJob
 from powercut.trial.judge import judge_trial
@@ -79,19 +78,8 @@ def _claimed(trial: TrialDir, job: TrialJob) -> TrialResult:
     trial.check_record()
     record, result = trial.read_record(), trial.read_verdict()
     read_exploration(trial)
-    wanted = TrialRecord(
-        powercut=__version__,
-        scenario=job.scenario,
-        cell=job.cell,
-        control=job.control,
-        parameters=job.parameters,
-        trial=job.trial,
-        run_id=job.run_id.hex(),
-        scenario_sha256=job.scenario_sha256,
-        recording=record.recording,
-    )
-    for name in ("powercut", "scenario", "cell", "control", "parameters", "trial", "run_id",
-                 "scenario_sha256"):  # fmt: skip
+    wanted = job.as_record(record.recording)
+    for name in sorted(wanted.model_fields_set):
         if getattr(record, name) != getattr(wanted, name):
             raise DamagedRecording(f"trial.json has another {name}")
     if (result.trial, result.seed) != (job.trial.number, job.trial.seed):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from powercut.fleet.hosts_file import HostSettings, target_of
-from powercut.machine.remote import Remote
+from powercut.machine.remote import Remote, last_line
 from powercut.machine.ssh import FabricRemote
 from powercut.model.errors import HostError, PowercutError
 
@@ -133,22 +133,37 @@ def examine(
 ) -> tuple[HostReport, ...]:
     """Asks all hosts, many at a time; what is wrong with one is in its report."""
 
-    def ask(host: HostSettings) -> HostReport:
+    def ask(remote: Remote, host: HostSettings) -> HostReport:
+        facts = read_facts(remote, host)
+        problem, hint = refusal_of(host, facts)
+        lacks = lacks_of(remote, host, facts.version) if facts.version else ()
+        return HostReport(host.name, facts, problem, hint, lacks)
+
+    return on_each(hosts, remote_of, ask, at_once=_AT_ONCE)
+
+
+def on_each(
+    hosts: Sequence[HostSettings],
+    remote_of: RemoteOf,
+    do: Callable[[Remote, HostSettings], HostReport],
+    *,
+    at_once: int,
+) -> tuple[HostReport, ...]:
+    """What `do` reports of each host, with a connection to it; or why there is no report."""
+
+    def one(host: HostSettings) -> HostReport:
         try:
             with closing(remote_of(host)) as remote:
                 remote.connect(timeout_s=CONNECT_S)
-                facts = read_facts(remote, host)
-                problem, hint = refusal_of(host, facts)
-                lacks = _lacks(remote, host, facts.version) if facts.version else ()
-                return HostReport(host.name, facts, problem, hint, lacks)
+                return do(remote, host)
         except PowercutError as error:
             return HostReport(host.name, problem=str(error), hint=error.hint)
 
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return tuple(pool.map(ask, hosts))
+    with ThreadPoolExecutor(at_once) as pool:
+        return tuple(pool.map(one, hosts))
 
 
-def _lacks(remote: Remote, host: HostSettings, version: str) -> tuple[str, ...]:
+def lacks_of(remote: Remote, host: HostSettings, version: str) -> tuple[str, ...]:
     """What the doctor misses there that runs need."""
     return tuple(
         f"{probe['name']}: {probe['limit']} ({probe['remedy']})"
@@ -174,11 +189,6 @@ def doctor(remote: Remote, host: HostSettings, version: str) -> list[dict[str, A
         ]
     except (ValueError, KeyError, TypeError):
         raise HostError(
-            f"{host.name}: powercut doctor does not run there: {_last(done.printed)}",
+            f"{host.name}: powercut doctor does not run there: {last_line(done.printed)}",
             hint="powercut hosts prepare makes it ready",
         ) from None
-
-
-def _last(printed: str) -> str:
-    lines = printed.strip().splitlines()
-    return lines[-1] if lines else "it printed nothing"

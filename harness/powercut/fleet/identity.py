@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 from powercut.fleet.messages import Hello
 from powercut.fleet.wheels import installed_code
+from powercut.machine.processor import processor_model
 from powercut.rig.components import components_of
 from powercut.rig.rig import Rig, backends_of
 from powercut.scenario.plan import Cell, Plan
@@ -19,18 +19,10 @@ def identity_of(rig: Rig, plan: Plan) -> Hello:
     """What this host is for `plan`.  Raises HostError if a part cannot be had."""
     return Hello(
         code=installed_code(),
-        processor=processor(),
+        processor=processor_model(),
         machines={name: rig.backend(name).environment() for name in backends_of(plan)},
         components=components_of(rig, plan.cells),
     )
-
-
-def processor(path: Path = Path("/proc/cpuinfo")) -> str:
-    """The model of the first processor; empty if the kernel does not say it."""
-    for line in path.read_text(errors="replace").splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return ""
 
 
 def differences(here: Hello, there: Hello) -> Iterator[str]:

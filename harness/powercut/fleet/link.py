@@ -28,7 +28,7 @@ from powercut.fleet.messages import (
     Trouble,
     line_of,
 )
-from powercut.machine.remote import Remote, RemoteCommand
+from powercut.machine.remote import Remote, RemoteCommand, last_line
 from powercut.model.errors import HostError
 from powercut.model.events import Phase
 
@@ -113,8 +113,8 @@ class HostLink(Closing):
         argv = ("python", "-m", "powercut.fleet.send", folder, *left_out)
         done = self._remote.run(at(self.host, self._version, *argv), timeout_s=_FETCH_S)
         if done.status:
-            lines = done.printed.strip().splitlines() or ["it printed nothing"]
-            raise HostError(f"{self.host.name}: {folder} cannot be fetched: {lines[-1]}")
+            why = last_line(done.printed)
+            raise HostError(f"{self.host.name}: {folder} cannot be fetched: {why}")
         return done.output
 
     def remove(self, folder: str) -> None:

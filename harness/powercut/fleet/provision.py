@@ -19,19 +19,17 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from powercut.fleet.facts import (
-    CONNECT_S,
     CURRENT,
     HostReport,
     RemoteOf,
     at,
-    doctor,
+    lacks_of,
+    on_each,
     read_facts,
     refusal_of,
     remote_of,
@@ -40,8 +38,8 @@ from powercut.fleet.hosts_file import HostSettings
 from powercut.fleet.tar_stream import tar_of
 from powercut.fleet.wheels import Wheelhouse
 from powercut.machine.guest.image import current_guest_image
-from powercut.machine.remote import Done, Remote
-from powercut.model.errors import HostError, PowercutError
+from powercut.machine.remote import Done, Remote, last_line
+from powercut.model.errors import HostError
 from powercut.paths import BUILD
 
 _SHORT_S: Final = 60.0
@@ -87,16 +85,10 @@ def prepare(
 ) -> tuple[HostReport, ...]:
     """Makes all hosts ready, several at a time; what is wrong with one is in its report."""
 
-    def make(host: HostSettings) -> HostReport:
-        try:
-            with closing(remote_of(host)) as remote:
-                remote.connect(timeout_s=CONNECT_S)
-                return prepare_host(remote, host, house, install=install)
-        except PowercutError as error:
-            return HostReport(host.name, problem=str(error), hint=error.hint)
+    def make(remote: Remote, host: HostSettings) -> HostReport:
+        return prepare_host(remote, host, house, install=install)
 
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return tuple(pool.map(make, hosts))
+    return on_each(hosts, remote_of, make, at_once=_AT_ONCE)
 
 
 def prepare_host(
@@ -113,12 +105,10 @@ def prepare_host(
     _make_environment(remote, host, house)
     _bring_guests(remote, host, house)
     _run(remote, host, f"printf %s {house.digest} >{CURRENT}", "cannot be written to")
-    missing = [one for one in doctor(remote, host, house.digest) if not one["ok"] and one["needed"]]
-    if missing and install:
+    lacks = lacks_of(remote, host, house.digest)
+    if lacks and install:
         _install(remote, host, house)
-        found = doctor(remote, host, house.digest)
-        missing = [one for one in found if not one["ok"] and one["needed"]]
-    lacks = tuple(f"{one['name']}: {one['limit']} ({one['remedy']})" for one in missing)
+        lacks = lacks_of(remote, host, house.digest)
     return HostReport(
         host.name,
         replace(facts, version=house.digest),
@@ -131,18 +121,12 @@ def prepare_host(
 def clean(hosts: Sequence[HostSettings], remote_of: RemoteOf = remote_of) -> tuple[HostReport, ...]:
     """Removes everything of powercut's on the hosts, recordings included."""
 
-    def remove(host: HostSettings) -> HostReport:
-        try:
-            with closing(remote_of(host)) as remote:
-                remote.connect(timeout_s=CONNECT_S)
-                script = _CLEAN.format(folder=shlex.quote(host.folder))
-                _done(host, remote.run(script, timeout_s=_BRING_S), "cannot be removed")
-                return HostReport(host.name)
-        except PowercutError as error:
-            return HostReport(host.name, problem=str(error), hint=error.hint)
+    def remove(remote: Remote, host: HostSettings) -> HostReport:
+        script = _CLEAN.format(folder=shlex.quote(host.folder))
+        _done(host, remote.run(script, timeout_s=_BRING_S), "cannot be removed")
+        return HostReport(host.name)
 
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return tuple(pool.map(remove, hosts))
+    return on_each(hosts, remote_of, remove, at_once=_AT_ONCE)
 
 
 def _run(
@@ -155,9 +139,8 @@ def _run(
 
 def _done(host: HostSettings, done: Done, why: str) -> str:
     if done.status:
-        lines = done.printed.strip().splitlines() or ["it printed nothing"]
         raise HostError(
-            f"{host.name}: {why}: {lines[-1]}",
+            f"{host.name}: {why}: {last_line(done.printed)}",
             hint="is there room, and may this user write there?",
         )
     return done.text

@@ -11,7 +11,7 @@ from pathlib import Path
 from powercut.campaign.run import Run
 from powercut.fleet.claims import FalseClaim, fetch, judge_again
 from powercut.fleet.facts import RemoteOf, remote_of
-from powercut.fleet.fleet import Fleet
+from powercut.fleet.fleet import SILENCE_S, Fleet
 from powercut.fleet.hosts_file import HostSettings, read_hosts
 from powercut.fleet.link import HostLink
 from powercut.fleet.provision import prepare
@@ -23,8 +23,6 @@ from powercut.rig.engine_shelf import EngineShelf
 from powercut.store.layout import ResultDir
 from powercut.store.place import Place, read_place
 from powercut.store.trial_dir import TrialDir
-
-_SILENCE_S = 120.0
 
 
 @contextlib.contextmanager
@@ -46,7 +44,7 @@ def runs_on(
             "no host of the fleet can be made ready: " + "; ".join(r.problem for r in reports),
             hint=next((report.hint for report in reports if report.hint), ""),
         )
-    with Fleet(settings, house.digest, remote_of=remote_of, silence_s=_SILENCE_S) as fleet:
+    with Fleet(settings, house.digest, remote_of=remote_of) as fleet:
         yield partial(FleetRun, fleet)
 
 
@@ -98,6 +96,6 @@ def _link(
             hint="give the hosts file that the run was made with",
         )
     host = hosts[place.host]
-    link = stack.enter_context(HostLink(host, remote_of(host), version, silence_s=_SILENCE_S))
+    link = stack.enter_context(HostLink(host, remote_of(host), version, silence_s=SILENCE_S))
     link.connect()
     return link

@@ -22,6 +22,12 @@ class WrongKey(HostError):
     """The server is not known, or has another key than the one that is known of it."""
 
 
+def last_line(printed: str) -> str:
+    """What a command said at its end, for a person."""
+    lines = printed.strip().splitlines()
+    return lines[-1] if lines else "it printed nothing"
+
+
 @dataclass(frozen=True)
 class Done:
     """What a command left: its exit status, its standard output, the end of its standard error."""

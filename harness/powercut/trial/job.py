@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
+from powercut import __version__
 from powercut.channel.port import Acks
 from powercut.model.errors import PowercutError
 from powercut.model.events import Phase
@@ -16,7 +17,7 @@ from powercut.rig.rig import Rig
 from powercut.rig.set_up import Deadline
 from powercut.scenario.plan import Trial
 from powercut.scenario.settings import ControlKind, Parameters
-from powercut.store.trial_dir import TrialDir
+from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.workload.port import Run, Workload
 from powercut.workload.table import workload_of
 
@@ -55,6 +56,20 @@ class TrialJob:
     run_id: bytes
     control: ControlKind | None = None
     scenario_sha256: str = ""
+
+    def as_record(self, recording: str) -> TrialRecord:
+        """What says of a recording named `recording` that it is of this trial, and no more."""
+        return TrialRecord(
+            powercut=__version__,
+            scenario=self.scenario,
+            cell=self.cell,
+            control=self.control,
+            parameters=self.parameters,
+            trial=self.trial,
+            run_id=self.run_id.hex(),
+            scenario_sha256=self.scenario_sha256,
+            recording=recording,
+        )
 
 
 class RecordingInProgress:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from powercut import __version__
 from powercut.model.errors import PowercutError
 from powercut.model.events import Phase
 from powercut.rig import commands
 from powercut.rig.rig import Rig
 from powercut.scenario.settings import Parameters
 from powercut.store.binding import new_recording
-from powercut.store.trial_dir import TrialDir, TrialRecord
+from powercut.store.trial_dir import TrialDir
 from powercut.trial.foreign import ForeignRecording
 from powercut.trial.guest_program import GuestProgramRecording
 from powercut.trial.host_files import HostFilesRecording
@@ -35,18 +34,11 @@ def record_trial(
     """
     watch = Stopwatch(notify)
     kind = _kind_of(job.parameters)
-    record = TrialRecord(
-        powercut=__version__,
-        scenario=job.scenario,
-        cell=job.cell,
-        control=job.control,
-        parameters=job.parameters,
-        trial=job.trial,
-        run_id=job.run_id.hex(),
-        scenario_sha256=job.scenario_sha256,
-        recording=new_recording(),
-        evidence_level=commands.evidence_level(job.parameters),
-        pinged=kind is GuestRecording,
+    record = job.as_record(new_recording()).model_copy(
+        update={
+            "evidence_level": commands.evidence_level(job.parameters),
+            "pinged": kind is GuestRecording,
+        }
     )
     directory.write_record(record.model_copy(update={"trouble": "the trial did not end"}))
     run = kind(rig, job, directory, watch)

@@ -23,7 +23,7 @@ from powercut.channel.listener import listen_unix
 from powercut.channel.port import CommandResult, GuestFailed
 from powercut.closing import Closing
 from powercut.machine.foreign.machine import ForeignMachine, read_boot_id
-from powercut.machine.remote import Done, Remote, RemoteCommand
+from powercut.machine.remote import Done, Remote, RemoteCommand, last_line
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.model.history import History
 from powercut.model.latency import LatencyHistogram
@@ -132,7 +132,7 @@ class SshChannel(Closing):
         done = self._remote.run(script, stdin=_packed(path), timeout_s=timeout_s)
         if done.status:
             raise HostError(
-                f"{path} could not be brought to {self._name}:{to}: {_last(done.printed)}",
+                f"{path} could not be brought to {self._name}:{to}: {last_line(done.printed)}",
                 hint="is there room, and may this user write there?",
             )
 
@@ -186,11 +186,6 @@ def _result(done: Done) -> CommandResult:
     return CommandResult(done.status, "", {}, (), texts, None)
 
 
-def _last(printed: str) -> str:
-    lines = printed.splitlines()
-    return lines[-1] if lines else "it printed nothing"
-
-
 def _packed(path: Path) -> Iterator[bytes]:
     """A file, or what is in a folder, as a tar.  Raises HostError."""
     folder, name = (path, ".") if path.is_dir() else (path.parent, path.name)
@@ -210,5 +205,5 @@ def _packed(path: Path) -> Iterator[bytes]:
             status = process.wait(_ENDS_S)
         if status:
             errors.seek(0)
-            why = _last(errors.read().decode(errors="replace"))
+            why = last_line(errors.read().decode(errors="replace"))
             raise HostError(f"{path} cannot be packed: {why}")

@@ -35,6 +35,7 @@ from typing import Final, Protocol
 
 from powercut.machine.lock import locked
 from powercut.machine.port import FileDisk
+from powercut.machine.processor import processor_model
 from powercut.machine.qemu.argv import NullDisk, TemplateRam, build_argv
 from powercut.machine.qemu.build import binary_digest
 from powercut.machine.qemu.hypervisor import Hypervisor
@@ -235,13 +236,7 @@ def template_key(spec: QemuSpec, qemu: Path, disk_size: int) -> str:
 def _processor() -> str:
     # A guest saved on one processor may use instructions that another lacks, and knows
     # the frequency of its time-stamp counter; to 1 % that is a property of the model.
-    model = ""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                model = line
-                break
-    return f"{model} {(host_tsc_khz() or 0) / 1e6:.1f} GHz"
+    return f"{processor_model()} {(host_tsc_khz() or 0) / 1e6:.1f} GHz"
 
 
 def _make_durable(path: Path) -> None:
