@@ -17,6 +17,7 @@ PACKAGE = ROOT / "harness" / "powercut"
 ROOMS = {
     "__init__": 0,
     "paths": 0,
+    "brought": 0,
     "closing": 0,
     "model": 0,
     "wal": 0,

@@ -31,6 +31,7 @@ from typing import IO, Annotated, Final, Literal
 import zstandard
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from powercut.brought import mark_results
 from powercut.model.errors import DamagedRecording, HostError, UsageError
 from powercut.model.verdict import LsnRange
 from powercut.store.files import host_errors
@@ -144,6 +145,7 @@ def _unpack(bundle: Path, folder: Path) -> BundleManifest:
             manifest = _read_manifest(bundle, tar)
             with host_errors(folder):
                 folder.mkdir(parents=True)
+                mark_results(folder)
                 _check_room(bundle, folder, manifest)
             _unpack_blobs(bundle, tar, folder, manifest)
     except (tarfile.TarError, zstandard.ZstdError, EOFError) as error:

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from powercut.brought import brought, brought_before
 from powercut.disk.root_cache import mark_used, prune
-from powercut.disk.root_layers import RootTree
+from powercut.disk.root_layers import RootTree, Walk
 from powercut.disk.root_packages import add_packages, compile_python, digest_of
 from powercut.model.errors import HostError, UsageError
 from powercut.sandbox.confined import run_confined
@@ -82,14 +83,34 @@ def ensure_program_image(folder: Path, cache: Path) -> RootImage:
     return _made(cache, lambda scratch: _Making(folder, scratch, program=True), ".img")
 
 
-def digest_with_program(root: RootSource, program: Path | None, cache: Path) -> str:
-    """What recordings say of `root` that were made when the program's folder lay in its image."""
+def digests_before(root: RootSource, cache: Path, *, program: bool = False) -> frozenset[str]:
+    """What recordings may say of `root` that were made when times counted, and results came along.
+
+    There may have been results then or not.  `program`: it is a program's folder.
+    """
     if isinstance(root, Path) and is_image(root):
-        return ensure_root_image(root, cache).sha256
+        return frozenset({ensure_root_image(root, cache).sha256})
+    return _digests(cache, lambda scratch, walk: _Making(root, scratch, program=program, walk=walk))
+
+
+def digests_with_program(root: RootSource, program: Path | None, cache: Path) -> frozenset[str]:
+    """What older ones may say, which were made when the program's folder lay in its image."""
+    if isinstance(root, Path) and is_image(root):
+        return frozenset({ensure_root_image(root, cache).sha256})
+    return _digests(
+        cache, lambda scratch, walk: _Making(root, scratch, inside=(program,), walk=walk)
+    )
+
+
+def _digests(cache: Path, making_in: Callable[[Path, Walk], _Making]) -> frozenset[str]:
+    """The digest by each of the ways in which folders were read before."""
     folder = cache / "roots"
     folder.mkdir(parents=True, exist_ok=True)
-    with _making, tempfile.TemporaryDirectory(dir=folder, prefix=".new-") as scratch:
-        return _Making(root, Path(scratch), inside=(program,)).digest
+    found = set()
+    for walk in (brought, brought_before):
+        with _making, tempfile.TemporaryDirectory(dir=folder, prefix=".new-") as scratch:
+            found.add(making_in(Path(scratch), walk).digest)
+    return frozenset(found)
 
 
 def _made(cache: Path, making_in: Callable[[Path], _Making], kind: str) -> RootImage:
@@ -111,7 +132,8 @@ def _made(cache: Path, making_in: Callable[[Path], _Making], kind: str) -> RootI
 class _Making:
     """One root being made in the folder `scratch`; with `program`, a program's folder instead.
 
-    `inside` has the program's folder that lies in the root itself, as it did in older recordings.
+    `inside` has the program's folder that lies in the root itself, and `walk` lists a folder, as
+    it was in older recordings.
     """
 
     def __init__(
@@ -121,10 +143,12 @@ class _Making:
         *,
         program: bool = False,
         inside: tuple[Path | None, ...] = (),
+        walk: Walk | None = None,
     ) -> None:
         self._root = root
         self._is_program = program
         self._inside = inside
+        self._walk = walk
         self._scratch = scratch
         self._tar = scratch / "root.tar"
         self._owners: list[tuple[str, int, int]] = []
@@ -166,7 +190,7 @@ class _Making:
 
     def _write(self, roots: tuple[Path, ...], *, packages: tuple[Path, ...]) -> str:
         """Writes the tar of all that is given; its SHA-256."""
-        with RootTree() as tree, self._tar.open("wb") as file:
+        with RootTree(self._walk) as tree, self._tar.open("wb") as file:
             if self._is_program:
                 tree.add_folder(roots[0])
             else:

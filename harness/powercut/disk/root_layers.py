@@ -18,12 +18,13 @@ import json
 import re
 import stat
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
 
+from powercut.brought import brought, brought_before
 from powercut.model.errors import UsageError
 
 SKELETON: Final = ("dev", "proc", "sys", "tmp", "run", "var/tmp", "mnt")
@@ -32,10 +33,15 @@ SKELETON: Final = ("dev", "proc", "sys", "tmp", "run", "var/tmp", "mnt")
 _MEMBERS_MAX: Final = 1_000_000
 _BYTES_MAX: Final = 16 << 30
 _LINKS_MAX: Final = 40
+_TIME_OF_FILES_S: Final = 946_684_800  # 2000: tools refuse times that no archive can hold
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH  # a root is read-only in any case
 _OWNER_MAX: Final = (1 << 32) - 2  # chown(2) takes -1 for: as it is
 _WHITEOUT: Final = ".wh."
 _OPAQUE: Final = ".wh..wh..opq"
 _DIGEST: Final = re.compile(r"sha256:([0-9a-f]{64})")
+
+Walk = Callable[[Path], list[Path]]
+"""Lists the paths below a folder."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,10 @@ class _Entry:
 class RootTree:
     """The files of a root, layer above layer; a context manager, as it keeps tars open."""
 
-    def __init__(self) -> None:
+    def __init__(self, walk_before: Walk | None = None) -> None:
+        """With `walk_before` folders are read as they were for recordings of before: it lists what
+        is in one, and times count."""
+        self._walk_before = walk_before
         self._entries: dict[str, _Entry] = {}
         self._bytes = 0
         self._stack = ExitStack()
@@ -84,13 +93,18 @@ class RootTree:
                 "(OCI image layout)",
             ) from error
 
-    def add_folder(self, folder: Path, below: str = "") -> None:
-        """A folder of the host, whose links are not followed."""
-        for path in sorted(folder.rglob("*")):
-            if "__pycache__" in path.parts:
-                continue
+    def add_folder(self, folder: Path, below: str = "", *, exact: bool = False) -> None:
+        """A folder of the host, whose links are not followed.
+
+        Times do not count, nor who besides their owner may write to a file: both differ between two
+        copies of the same.  They do in an `exact` one.
+        """
+        walk = self._walk_before or (brought_before if exact else brought)
+        for path in walk(folder):
             info = _info_of(path, str(PurePosixPath(below, path.relative_to(folder))))
             if info is not None:
+                if not exact and self._walk_before is None:
+                    info.mtime, info.mode = _TIME_OF_FILES_S, info.mode & ~_OTHERS_WRITE
                 self._put(_Entry(info, path=path if info.isreg() else None))
 
     def add_empty(self, name: str) -> None:

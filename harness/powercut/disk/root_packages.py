@@ -89,7 +89,7 @@ def _add_made(tree: RootTree, folder: Path) -> None:
     """Adds what was made here, without the moment in which that was."""
     for path in folder.rglob("*"):
         os.utime(path, (0, 0), follow_symlinks=False)
-    tree.add_folder(folder)
+    tree.add_folder(folder, exact=True)
 
 
 def compile_python(files: Path) -> None:

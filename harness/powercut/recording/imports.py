@@ -30,6 +30,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from powercut import __version__
+from powercut.brought import mark_results
 from powercut.crash.evidence import gather
 from powercut.crash.exposure import exposure
 from powercut.disk.logwrites.logs import Dialect, Flag, Imported, import_log
@@ -194,6 +195,7 @@ def import_recording(
     )
     with host_errors(output):
         output.mkdir(parents=True)
+        mark_results(output)
         try:
             # Copies: nobody promised that the originals never change.
             copy_sparse(base, output / "base.img")

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from powercut.brought import mark_results
 from powercut.channel.lines import unpack
 from powercut.checkers.judge import Judgement, run_checkers
 from powercut.model.binding import Binding
@@ -43,6 +44,7 @@ class Listened:
         text = json.dumps({"format": FORMAT, "recording": secrets.token_hex(16)}) + "\n"
         try:
             path.mkdir(parents=True)
+            mark_results(path)
             (path / "listen.json").write_text(text)
         except FileExistsError:
             raise UsageError(f"{path}: it is there already", hint="name a new folder") from None

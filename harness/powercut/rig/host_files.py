@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Final
 
 from powercut.disk.root_cache import mark_used
-from powercut.disk.root_image import PROGRAM
+from powercut.disk.root_image import PROGRAM, digests_before
 from powercut.model.errors import HostError
 from powercut.paths import CACHE
 from powercut.recover.uml.kernel import UmlKernel
 from powercut.rig import commands
 from powercut.rig.recovery_kernel import program_kernel, recovery_kernel
 from powercut.rig.root_text import packages_of
-from powercut.rig.unpacked import unpacked_root
+from powercut.rig.unpacked import source_of, unpacked_root
 from powercut.scenario.settings import Parameters, ProgramSettings
 from powercut.workload.port import HostFiles, Run
 from powercut.workload.table import workload_of
@@ -67,7 +67,8 @@ def require_same_program(parameters: Parameters, versions: Mapping[str, str]) ->
     of before know the digest of the executable alone.
     """
     root = _root_of(parameters)
-    if versions.get("root_sha256") != root.get("root_sha256"):
+    recorded = versions.get("root_sha256", "")
+    if recorded != root.get("root_sha256", "") and not _is_root_of_before(parameters, recorded):
         raise HostError(
             "the root file system has changed since the recording was made",
             hint="put back what was recorded, or record again",
@@ -78,6 +79,14 @@ def require_same_program(parameters: Parameters, versions: Mapping[str, str]) ->
     then = versions.get("command_sha256")
     if then is not None and then != _digest_of_command(parameters):
         raise program_changed(" ".join(workload_of(parameters).writer(Run(bytes(16)))[:-2]))
+
+
+def _is_root_of_before(parameters: Parameters, digest: str) -> bool:
+    """Whether recordings of before say that of the root that was unpacked."""
+    contents = workload_of(parameters).contents(Run(bytes(16)))
+    if not isinstance(contents, HostFiles) or contents.root is None:
+        return False
+    return digest in digests_before(source_of(contents.root), CACHE)
 
 
 def _root_of(parameters: Parameters) -> dict[str, str]:

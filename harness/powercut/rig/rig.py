@@ -15,7 +15,8 @@ from powercut.disk.root_cache import mark_used
 from powercut.disk.root_image import (
     RootImage,
     RootSource,
-    digest_with_program,
+    digests_before,
+    digests_with_program,
     ensure_program_image,
     ensure_root_image,
 )
@@ -183,12 +184,24 @@ class Rig:
             return None
         return ensure_program_image(files.program, self.cache)
 
-    def digest_with_program(self, parameters: Parameters) -> str:
-        """What a recording says of its root that has the program's folder in the same image."""
+    def is_root_of_before(self, parameters: Parameters, root: str, program: str | None) -> bool:
+        """Whether these are digests that recordings of before have of this cell's root.
+
+        Without that of the `program` its folder was in the root's image.
+        """
         source, files = self._root_source(parameters), commands.in_root_of_its_own(parameters)
         assert source is not None
         assert files is not None
-        return digest_with_program(source, files.program, self.cache)
+        if program is None and root in digests_with_program(source, files.program, self.cache):
+            return True
+        if (program is None) != (files.program is None):
+            return False
+        now, folder = self.root_image(parameters), self.program_image(parameters)
+        if root not in {now.sha256 if now else ""} | digests_before(source, self.cache):
+            return False
+        if files.program is None or folder is None:
+            return True
+        return program in {folder.sha256} | digests_before(files.program, self.cache, program=True)
 
     def _root_source(self, parameters: Parameters) -> RootSource | None:
         files = commands.in_root_of_its_own(parameters)
@@ -251,13 +264,11 @@ def _require_same_root(parameters: Parameters, versions: Mapping[str, str]) -> N
     now, program = rig.root_image(parameters), rig.program_image(parameters)
     if now is None:
         return
-    same = versions.get("root_sha256") == now.sha256 and versions.get("program_folder_sha256") == (
+    folder = versions.get("program_folder_sha256")
+    same = versions.get("root_sha256") == now.sha256 and folder == (
         None if program is None else program.sha256
     )
-    # Recordings of before have the program in the root's image, and one digest of both.
-    if "program_folder_sha256" not in versions and not same:
-        same = versions.get("root_sha256") == rig.digest_with_program(parameters)
-    if not same:
+    if not same and not rig.is_root_of_before(parameters, versions.get("root_sha256", ""), folder):
         raise HostError(
             "the root file system, or the program in it, has changed since the recording was made",
             hint="put back what was recorded, or record again",

@@ -16,6 +16,7 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from powercut.brought import mark_results
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.verdict import Verdict
 from powercut.store import manifest
@@ -101,6 +102,7 @@ class CaptureDir:
         """A new folder.  Raises UsageError if there is one."""
         try:
             path.mkdir(parents=True)
+            mark_results(path)
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror}", hint="name another folder") from error
         return CaptureDir(path)

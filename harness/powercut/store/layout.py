@@ -41,6 +41,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Self
 
+from powercut.brought import make_results, mark_results
 from powercut.model.errors import DamagedRecording, HostError, UsageError
 from powercut.paths import command, from_here, launcher
 from powercut.scenario.plan import Cell
@@ -75,7 +76,7 @@ class ResultDir:
         stamp = (now or datetime.now(UTC)).astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
         parent = results / scenario
         with host_errors(parent):
-            parent.mkdir(parents=True, exist_ok=True)
+            make_results(results, parent)
             for attempt in range(1, _SAME_SECOND_MAX):
                 # Two runs may begin in the same second, say under pytest-xdist.
                 path = parent / (f"{stamp}-{seed}" + (f".{attempt}" if attempt > 1 else ""))
@@ -83,6 +84,7 @@ class ResultDir:
                     path.mkdir()
                 except FileExistsError:
                     continue
+                mark_results(path)
                 point_link(parent / "latest", path.name)
                 return cls(path)
         raise HostError(f"{parent}: too many runs in one second", hint="try again")

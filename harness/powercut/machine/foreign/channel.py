@@ -9,6 +9,7 @@ way when the power went was not said.
 
 from __future__ import annotations
 
+import os
 import shlex
 import socket
 import subprocess
@@ -18,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from powercut.brought import brought
 from powercut.channel.lines import END_OF_LINES
 from powercut.channel.listener import listen_unix
 from powercut.channel.port import CommandResult, GuestFailed
@@ -33,6 +35,7 @@ _FACTS: Final = (
     "(. /etc/os-release && printf '%s\\n' \"$PRETTY_NAME\") 2>/dev/null"
 )
 _NAMES: Final = ("kernel", "kernel_release", "processor", "system")
+_TAR: Final = ("--owner=0", "--group=0", "--no-recursion", "--null", "-T-", "-cf", "-")
 _CHUNK: Final = 1 << 16
 _SHOWN: Final = 8
 _ENDS_S: Final = 10.0
@@ -187,12 +190,14 @@ def _result(done: Done) -> CommandResult:
 
 
 def _packed(path: Path) -> Iterator[bytes]:
-    """A file, or what is in a folder, as a tar.  Raises HostError."""
-    folder, name = (path, ".") if path.is_dir() else (path.parent, path.name)
-    with tempfile.TemporaryFile() as errors:
+    """A file, or what of a folder goes along with a program, as a tar.  Raises HostError."""
+    folder, paths = (path, brought(path)) if path.is_dir() else (path.parent, [path])
+    with tempfile.TemporaryFile() as names, tempfile.TemporaryFile() as errors:
+        names.write(b"".join(os.fsencode(one.relative_to(folder)) + b"\0" for one in paths))
+        names.seek(0)
         process = subprocess.Popen(
-            ["tar", "-C", str(folder), "--owner=0", "--group=0", "-cf", "-", name],
-            stdin=subprocess.DEVNULL,
+            ["tar", "-C", str(folder), *_TAR],
+            stdin=names,
             stdout=subprocess.PIPE,
             stderr=errors,
         )
