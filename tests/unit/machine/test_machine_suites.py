@@ -326,4 +326,5 @@ def test_lists_that_apt_refuses_for_their_date_are_told(tmp_path, monkeypatch, s
     assert says in str(caught.value)
     assert str(caught.value).startswith(f"the package lists of sid {told}") == bool(told)
     assert ("look at `date`" in (caught.value.hint or "")) == bool(told)
+    assert ("Check-Valid-Until" in (caught.value.hint or "")) == (told == "have expired")
     assert not (tmp_path / "suite" / "fetched").exists()

@@ -204,6 +204,9 @@ def test_a_program_that_starts_itself_anew_keeps_its_personality(tmp_path):
     setarch = shutil.which("setarch")
     assert setarch is not None
     program = (setarch, "--addr-no-randomize", "/bin/cat", "/proc/self/personality")
+    alone = subprocess.run(program, capture_output=True, text=True, check=False, timeout=60)
+    if "Operation not permitted" in alone.stderr:
+        pytest.skip(f"nothing has a personality here: {alone.stderr.strip()}")
     argv = [*only_writing_to(tmp_path), *program]
     done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
     assert int(done.stdout, 16) & 0x40000

@@ -25,7 +25,7 @@ def test_kernels_of_two_suites_agree_that_ext4_does_not_mount(tmp_path):
     )
     (trial,) = find_trials(Path(outcome.runs[0].result_directory))
     said = {}
-    for kernel in ("host", "sid"):
+    for kernel in ("host", "trixie"):
         wanted = ExploreRequest(
             policies=("durable-only",), budget=Budget(states=100), confirm=False, kernel=kernel
         )
@@ -35,5 +35,5 @@ def test_kernels_of_two_suites_agree_that_ext4_does_not_mount(tmp_path):
         (found,) = result.findings
         assert (found.kind, found.lsns) == (FindingKind.NOT_RECOVERED, (LsnRange(1, 16),))
         said[kernel] = found.examples[0].message
-    assert "corrupted journal superblock" in said["sid"]
-    assert "Structure needs cleaning" in said["sid"]
+    assert "corrupted journal superblock" in said["trixie"]
+    assert "Structure needs cleaning" in said["trixie"]

@@ -28,6 +28,10 @@ _STABLE: Final = ("bookworm", "trixie")
 _FIELDS: Final = "$(ORIGIN)|$(LABEL)|$(REPO_URI)"
 _NO_MIRROR: Final = "a suite is fetched from the Debian mirror in /etc/apt: add one, apt-get update"
 _REMEDY: Final = "it needs the network once; is the mirror in /etc/apt reachable?"
+_OLD_MIRROR: Final = (
+    "if the mirror is old on purpose, write 'Acquire::Check-Valid-Until \"false\";' to "
+    "/etc/apt/apt.conf.d/99-old-mirror"
+)
 
 
 @dataclass(frozen=True)
@@ -188,18 +192,21 @@ def refused_lists(suite: str, error: HostError) -> HostError:
     """`error` of `apt-get update`, told for a person where apt refuses lists for their dates.
 
     apt takes no list whose time is over (Check-Valid-Until in apt.conf(5)): an old one hides
-    security updates, so that the check stays on.
+    security updates.  The check stays on; whoever knows that a mirror lags, or is a snapshot, may
+    say so to apt, whose settings on this host hold here as well.
     """
+    remedy = "look at `date`; name another mirror in /etc/apt and run apt-get update, or take "
+    remedy += "another suite (bookworm, bookworm-backports, trixie, sid)"
     if re.search(r"Release file for \S+ is expired", str(error)):
         what = (
             "have expired: the mirror is no longer kept up to date, or this host's clock is ahead"
         )
+        remedy += f"; {_OLD_MIRROR}"
     elif re.search(r"Release file for \S+ is not valid yet", str(error)):
         what = "are not valid yet: this host's clock is behind"
     else:
         return error
     return HostError(
         f"the package lists of {suite} {what}\n{error}",
-        hint="look at `date`; name another mirror in /etc/apt and run apt-get update, or take "
-        "another suite (bookworm, bookworm-backports, trixie, sid)",
+        hint=remedy,
     )
