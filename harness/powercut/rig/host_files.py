@@ -22,16 +22,17 @@ from powercut.rig.root_text import packages_of
 from powercut.rig.unpacked import source_of, unpacked_root
 from powercut.scenario.settings import Parameters, ProgramSettings
 from powercut.workload.port import HostFiles, Run
+from powercut.workload.program.sync_trace import TRACER
 from powercut.workload.table import workload_of
 
 _TIMEOUT_S: Final = 30.0
 
 
 def executable_of(parameters: Parameters) -> Path:
-    """The program that a cell runs, where it lies on this host."""
+    """The program that a cell runs, and that checks; where it lies on this host."""
     run = Run(bytes(16))
     workload = workload_of(parameters)
-    program, contents = Path(workload.writer(run)[0]), workload.contents(run)
+    program, contents = Path(workload.reader(run)[0]), workload.contents(run)
     if not isinstance(contents, HostFiles) or contents.root is None:
         return program
     inside = Path("/", PROGRAM)
@@ -56,7 +57,7 @@ def versions_on_host_files(parameters: Parameters) -> dict[str, str]:
         "kernel_sha256": sha256_of(kernel.program),
         "program": str(program),
         "program_sha256": sha256_of(program),
-        "command_sha256": _digest_of_command(parameters),
+        "command_sha256": _digest_of_command(parameters, program),
     }
 
 
@@ -74,11 +75,13 @@ def require_same_program(parameters: Parameters, versions: Mapping[str, str]) ->
             hint="put back what was recorded, or record again",
         )
     program = executable_of(parameters)
+    if Path(versions.get("program", "")).name == TRACER.name and _is_traced(parameters):
+        program = TRACER  # older recordings have its digest in place of the program's
     if versions.get("program_sha256") != sha256_of(program):
         raise program_changed(program)
     then = versions.get("command_sha256")
-    if then is not None and then != _digest_of_command(parameters):
-        raise program_changed(" ".join(workload_of(parameters).writer(Run(bytes(16)))[:-2]))
+    if then is not None and then != _digest_of_command(parameters, program):
+        raise program_changed(" ".join(workload_of(parameters).reader(Run(bytes(16)))[:-2]))
 
 
 def _is_root_of_before(parameters: Parameters, digest: str) -> bool:
@@ -99,10 +102,15 @@ def _root_of(parameters: Parameters) -> dict[str, str]:
     return {**packages_of(parameters, CACHE), "root_sha256": image.sha256}
 
 
-def _digest_of_command(parameters: Parameters) -> str:
+def _is_traced(parameters: Parameters) -> bool:
+    settings = parameters.workload
+    return isinstance(settings, ProgramSettings) and settings.syncs == "traced"
+
+
+def _digest_of_command(parameters: Parameters, program: Path) -> str:
     settings = parameters.workload
     assert isinstance(settings, ProgramSettings)
-    return command_sha256((str(executable_of(parameters)), *settings.command[1:]), settings.folder)
+    return command_sha256((str(program), *settings.command[1:]), settings.folder)
 
 
 def command_sha256(command: Sequence[str], folder: str) -> str:

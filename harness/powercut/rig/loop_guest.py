@@ -37,10 +37,11 @@ from powercut.disk.base import BaseImageSpec, ensure_base_image
 from powercut.machine.fuse import NbdFuse, root_is_no_mount
 from powercut.machine.process import spawn
 from powercut.model.errors import DeadlineExceeded, HostError
-from powercut.paths import CACHE
+from powercut.paths import CACHE, UNSYNCED_BINARY
 from powercut.recover.plan import HostRoot, Mount, RecoveryPlan
 from powercut.sandbox.confined import find_tool
 from powercut.workload.port import MOUNT_POINT
+from powercut.workload.program.sync_trace import TOOLS_ON_LOOP, TRACER
 
 _NOBODY: Final = 65534
 _LINES: Final = 3  # the descriptor for lines, as everywhere (POWERCUT_FD)
@@ -58,7 +59,7 @@ _FIRST: Final = """\
 disk=$1 point=$2 owner=$3 type=$4 options=$5
 read pid rest </proc/self/stat || exit
 mount -i -t "$type" -o "loop,nosuid,nodev$options" "$disk" "$point" || exit
-[ -d "$point/data" ] || { mkdir "$point/data" && chown "$owner:$owner" "$point/data"; } || exit
+chown "$owner:$owner" "$point" || exit
 echo "$pid $(findmnt -n -o SOURCE --mountpoint "$point")"
 read word || exit
 umount "$point" && echo unmounted
@@ -128,7 +129,7 @@ class LoopGuest(Closing):
         self.kill()
 
     def start(self, *, timeout_s: float) -> None:
-        """Mounts the disk and makes the program's folder.  Raises HostError."""
+        """Mounts the disk, on which the program may make its folder.  Raises HostError."""
         if reasons := unavailable():
             raise HostError("; ".join(reasons))
         deadline = time.monotonic() + timeout_s
@@ -159,14 +160,14 @@ class LoopGuest(Closing):
         return answer
 
     def begin(self, argv: tuple[str, ...], *, unsynced: bool = False) -> None:
-        """Starts a verb and returns at once."""
-        if unsynced:
-            raise HostError("`where: loop` takes no syncs from a program")
+        """Starts a verb and returns at once; `unsynced` takes its syncs away."""
         host = self._plan.host
         assert host is not None
         number = self._lines.fileno()
         enter = ["nsenter", f"--mount=/proc/{self._pid}/ns/mnt", f"--pid=/proc/{self._pid}/ns/pid"]
-        words = [*enter, "--", *_sandbox(host, self._point), *argv]
+        words = [*enter, "--", *_sandbox(host, self._point)]
+        words += [_tool(UNSYNCED_BINARY)] if unsynced else []
+        words += argv
         self._verb = spawn(_handing(number, (_LINES,), words), self._log, pass_fds=[number])
         self._lines.close()  # so that its end is seen when the program ends
 
@@ -262,6 +263,24 @@ def _handing(number: int, targets: Sequence[int], argv: Sequence[str]) -> list[s
     ]
 
 
+def _tool(path: Path) -> str:
+    """Where the sandbox has a tool of powercut's: not where nobody may not look."""
+    return f"{TOOLS_ON_LOOP}/{path.name}"
+
+
+def _shown(path: str) -> list[str]:
+    """Shows a folder that an empty file system hides; without words for it bubblewrap would make
+    those above it for their owner alone."""
+    argv = []
+    for empty in _EMPTY:
+        if Path(path).is_relative_to(empty):
+            between = [one for one in Path(path).parents if one.is_relative_to(empty)][:-1]
+            for folder in reversed(between):
+                argv += ["--perms", "0755", "--dir", str(folder)]
+            argv += ["--ro-bind", path, path]
+    return argv
+
+
 def _sandbox(host: HostRoot, point: Path) -> list[str]:
     argv = ["bwrap", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
     argv += ["--die-with-parent", "--new-session", "--clearenv"]
@@ -272,8 +291,10 @@ def _sandbox(host: HostRoot, point: Path) -> list[str]:
     for path in _EMPTY:
         argv += ["--perms", "1777", "--tmpfs", path]
     for path in host.visible:
-        if any(Path(path).is_relative_to(empty) for empty in _EMPTY):
-            argv += ["--ro-bind", path, path]
+        argv += _shown(path)
+    argv += ["--perms", "0755", "--dir", TOOLS_ON_LOOP]
+    for tool in (UNSYNCED_BINARY, TRACER):
+        argv += ["--ro-bind-try", str(tool), _tool(tool)]
     for pair in host.environment:
         argv += ["--setenv", *pair.split("=", 1)]
     argv += ["--chdir", host.folder, "--"]

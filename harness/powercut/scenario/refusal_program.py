@@ -11,7 +11,7 @@ from typing import Final
 from powercut.model.contract import CutKind
 from powercut.model.machine import ImageFormat
 from powercut.model.versions import SUITES
-from powercut.scenario.choices import ControlKind, ExploreEngine, FilesystemType
+from powercut.scenario.choices import ExploreEngine, FilesystemType
 from powercut.scenario.refusal_foreign import has_own_system, refusals_on_machine
 from powercut.scenario.settings import MachineSettings, Parameters, ProgramSettings
 from powercut.scenario.settings_program import NO_VM, ON_HOST, ON_MACHINE, suite_of
@@ -106,10 +106,6 @@ def _refusals_of_tracing(program: ProgramSettings) -> Iterator[Reason]:
 def _refusals_on_loop(p: Parameters, program: ProgramSettings) -> Iterator[Reason]:
     if program.root != ON_HOST:
         yield "workload.where", "`loop` goes with `root: host`"
-    if program.syncs != "kept":
-        yield "workload.syncs", "powercut neither takes nor traces syncs with `where: loop`"
-    if ControlKind.NO_SYNC in (p.controls or ()):
-        yield "controls", "powercut takes no syncs from a program with `where: loop`"
     if p.filesystem.type is FilesystemType.BTRFS:
         yield (
             "filesystem.type",

@@ -6,6 +6,7 @@ import pytest
 from powercut.model.errors import HostError
 from powercut.rig.host_files import command_sha256, require_same_program, sha256_of
 from powercut.scenario.settings import Parameters, ProgramSettings
+from powercut.workload.program.sync_trace import TRACER
 
 
 @pytest.fixture
@@ -45,3 +46,36 @@ def test_older_recordings_know_the_executable_alone(files):
     (files / "interpreter").write_text("second, and longer")
     with pytest.raises(HostError, match="has changed since"):
         require_same_program(cell(files), then)
+
+
+def traced(parameters: Parameters) -> Parameters:
+    workload = parameters.workload.model_copy(update={"syncs": "traced"})
+    return parameters.model_copy(update={"workload": workload})
+
+
+@pytest.mark.parametrize("name", ["interpreter", "script"])
+def test_a_traced_program_may_not_change_either(files, name):
+    """It is the program that checks, not its tracer."""
+    then = versions(files)
+    require_same_program(traced(cell(files)), then)
+    (files / name).write_text("second, and longer")
+    with pytest.raises(HostError, match=r"interpreter.* has changed since the recording"):
+        require_same_program(traced(cell(files)), then)
+
+
+def test_older_traced_recordings_know_the_tracer_in_its_place(files):
+    tracer = str(TRACER)
+    words = (tracer, *cell(files).workload.command[1:])
+    then = {
+        "program": tracer,
+        "program_sha256": sha256_of(TRACER),
+        "command_sha256": command_sha256(words, str(files)),
+    }
+    require_same_program(traced(cell(files)), then)
+    with pytest.raises(HostError, match="has changed since"):
+        require_same_program(cell(files), then)
+    with pytest.raises(HostError, match="has changed since"):
+        require_same_program(traced(cell(files)), then | {"program_sha256": "0" * 64})
+    (files / "script").write_text("second, and longer")
+    with pytest.raises(HostError, match="has changed since"):
+        require_same_program(traced(cell(files)), then)

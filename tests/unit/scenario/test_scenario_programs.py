@@ -181,8 +181,6 @@ ON_LOOP = "workload: {kind: program, command: ./prog, where: loop}\n"
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (ON_LOOP.replace("where", "syncs: dropped, where"), "workload.syncs"),
-        (f"controls: [no-sync]\n{ON_LOOP}", "controls"),
         (f"filesystem: {{type: btrfs}}\n{ON_LOOP}", "by its UUID"),
         *(
             (f"filesystem: {{mount: ['{option}']}}\n{ON_LOOP}", "name no other device")

@@ -11,6 +11,7 @@ import pytest
 
 from powercut.campaign.runner import run_scenarios
 from powercut.channel.line_channel import LineChannel
+from powercut.channel.lines import unpack
 from powercut.channel.stamped_source import StampedSource
 from powercut.disk.base import BaseImageSpec, ensure_base_image
 from powercut.disk.capture import CaptureDisk
@@ -22,19 +23,22 @@ from powercut.paths import CACHE, ROOT
 from powercut.recover.plan import HostRoot, RecoveryPlan
 from powercut.rig import loop_guest
 from powercut.rig.loop_guest import LoopDevice, LoopGuest
+from powercut.workload.program.sync_trace import SyncTrace, read_trace, traced
 
 WHY_NOT = "; ".join(loop_guest.unavailable())
 pytestmark = [pytest.mark.vm, pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)]
 
+DIR = "/mnt/data"
 WAIT_S = 120
-SCENARIO = f"""
+SCENARIO = """
 powercut: 1
 name: on-loop
 workload:
-  {{kind: program, command: {ROOT}/workloads/examples/append.sh, where: loop, at_most: 1min}}
-cut: {{trigger: {{acks: 20}}}}
-explore: {{budget: 32}}
-disk: {{model: none}}
+  {kind: program, command: ./counter, where: loop, at_most: 1min}
+cut: {trigger: {acks: 20}}
+explore: {budget: 32}
+disk: {model: none}
+controls: [lying-disk, no-sync]
 deadline: 5min
 """
 SURROUNDINGS = """
@@ -42,7 +46,7 @@ id -u; grep -E '^(CapEff|CapBnd|NoNewPrivs)' /proc/self/status | cut -f2
 touch /etc/powercut-was-here 2>/dev/null && echo etc
 { cat /proc/sys/kernel/pid_max >/proc/sys/kernel/pid_max; } 2>/dev/null && echo settings
 ls /dev | grep -E 'loop|sd|vd|nvme|mem'
-touch /mnt/data/mine && stat -c %u /mnt/data/mine
+mkdir /mnt/data && touch /mnt/data/mine && stat -c %u /mnt/data/mine
 """
 
 
@@ -50,7 +54,7 @@ def made(folder: Path) -> tuple[CaptureDisk, LoopGuest, LineChannel]:
     base = ensure_base_image(BaseImageSpec("ext4", 64 << 20), CACHE)
     disk = CaptureDisk(CaptureConfig(base, folder / "log", DeviceContract(), sockets=folder))
     disk.start()
-    host = HostRoot("/", ("PATH=/usr/bin:/bin",))
+    host = HostRoot("/", ("PATH=/usr/bin:/bin", "POWERCUT_FD=3"))
     plan = RecoveryPlan.of("ext4", "", "/host/mnt", ("x",), host=host)
     source = StampedSource()
     lines = LineChannel(source, folder / "lines", Binding())
@@ -69,16 +73,53 @@ def traces(folder: Path) -> list[str]:
     return found
 
 
-def test_one_that_syncs_is_safe_and_loses_all_on_a_liar(tmp_path: Path) -> None:
+def test_one_that_syncs_is_safe_and_loses_all_on_a_liar_or_without_its_syncs(
+    tmp_path: Path,
+) -> None:
+    """It is statically linked: no library takes its syncs away."""
+    source = ROOT / "workloads" / "examples" / "counter.c"
+    subprocess.run(["cc", "-static", "-o", tmp_path / "counter", source], check=True)
+    tmp_path.chmod(0o755)  # the program is nobody there
     (tmp_path / "on-loop.yaml").write_text(SCENARIO)
     outcome = run_scenarios([tmp_path / "on-loop.yaml"], seed=7, results=tmp_path / "results")
     (cell,) = outcome.runs[0].cells
     assert cell.verdict is Verdict.SAFE, outcome.runs[0].model_dump_json(indent=1)
     assert cell.commits_acked >= 20
-    (control,) = cell.controls
-    assert (control.kind.value, control.verdict) == ("lying-disk", Verdict.LOSSY)
+    assert {control.kind.value: control.verdict for control in cell.controls} == {
+        "lying-disk": Verdict.LOSSY,
+        "no-sync": Verdict.LOSSY,
+    }
     assert cell.states is not None
     assert (cell.states.states, cell.states.lossy) == (32, 0)
+
+
+def test_its_syncs_are_seen_and_one_can_be_dropped(tmp_path: Path) -> None:
+    """By the tracer, in the sandbox: of two call sites one syncs three times."""
+    script = "for n in 1 2 3; do sync -d /mnt/data/f; done; sync /mnt/data/f"
+    argv = ("/bin/sh", "-c", f"mkdir /mnt/data; echo >/mnt/data/f; {script}")
+    seen = trace(tmp_path / "seen", traced(argv, DIR, on_loop=True))
+    calls = {site.call: (seen.count(site.number), site.key) for site in seen.sites}
+    assert {call: count for call, (count, _) in calls.items()} == {"fdatasync": 3, "fsync": 1}
+    (dropped,) = [key for call, (_, key) in calls.items() if call == "fdatasync"]
+    less = trace(tmp_path / "less", traced(argv, DIR, dropped, on_loop=True))
+    counts = {
+        site.call: (less.count(site.number), less.count(site.number, dropped=True))
+        for site in less.sites
+    }
+    assert counts == {"fdatasync": (0, 3), "fsync": (1, 0)}
+
+
+def trace(folder: Path, argv: tuple[str, ...]) -> SyncTrace:
+    folder.mkdir()
+    disk, guest, lines = made(folder)
+    with closing(disk), closing(lines):
+        with guest:
+            guest.start(timeout_s=WAIT_S)
+            assert guest.run(argv, timeout_s=WAIT_S) == 0, guest.console_now
+        lines.drain(timeout_s=WAIT_S)
+    packets = unpack((folder / "lines").read_bytes(), Binding())
+    assert all(packet.stamped for packet in packets)
+    return read_trace(packets)
 
 
 def test_the_program_has_no_rights_and_reaches_its_folder_alone(tmp_path: Path) -> None:
@@ -102,7 +143,7 @@ from pathlib import Path
 from test_program_on_loop import WAIT_S, made
 disk, guest, _ = made(Path({str(tmp_path)!r}))
 guest.start(timeout_s=WAIT_S)
-write = "while dd if=/dev/zero of=/mnt/data/f bs=64k count=16 conv=fsync 2>/dev/null; do :; done"
+write = "mkdir /mnt/data; while dd if=/dev/zero of=/mnt/data/f bs=64k count=16 conv=fsync 2>/dev/null; do :; done"
 guest.begin(("/bin/sh", "-c", write))
 print(guest.loop.name, guest.loop.use, flush=True)
 end = time.monotonic() + WAIT_S

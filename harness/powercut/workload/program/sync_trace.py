@@ -23,6 +23,9 @@ from powercut.workload.program.lines import Line, LineKind, lines_of_run
 TRACER: Final = PARTS / "bin" / "synctrace"
 """As workloads/synctrace/Makefile leaves it."""
 
+TOOLS_ON_LOOP: Final = "/run/powercut"
+"""Where the sandbox of a program on a loop device has it, and others."""
+
 _BEGIN: Final = re.compile(r"([0-9a-f]{16}) trace 1")
 
 
@@ -105,11 +108,14 @@ class SyncTrace:
         return sum(call.site == site and call.dropped is dropped for call in self.calls)
 
 
-def traced(argv: tuple[str, ...], folder: str, dropped: str = "") -> tuple[str, ...]:
+def traced(
+    argv: tuple[str, ...], folder: str, dropped: str = "", *, on_loop: bool = False
+) -> tuple[str, ...]:
     """The command line that runs `argv` under the tracer; `dropped` is the key of a call site."""
     stack, _, path = dropped.partition(" ")
     words = (f"drop={stack}", f"path={path}") if stack else ()
-    return (str(TRACER), f"dir={folder}", *words, "--", *argv)
+    tracer = f"{TOOLS_ON_LOOP}/{TRACER.name}" if on_loop else str(TRACER)
+    return (tracer, f"dir={folder}", *words, "--", *argv)
 
 
 def read_trace(packets: Iterable[Packet]) -> SyncTrace:

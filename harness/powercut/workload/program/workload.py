@@ -182,7 +182,10 @@ class ProgramWorkload:
         """`run`, under the tracer where its syncs are traced."""
         del run
         argv = self.argv("run")
-        return traced(argv, DIR, self.settings.dropped_sync) if self._traced else argv
+        if not self._traced:
+            return argv
+        on_loop = self.settings.where == "loop"
+        return traced(argv, DIR, self.settings.dropped_sync, on_loop=on_loop)
 
     def reader(self, run: Run) -> tuple[str, ...]:
         """`check`."""
