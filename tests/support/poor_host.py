@@ -70,13 +70,15 @@ def _be_small() -> None:
 class PoorHost:
     """`mounts` is done in a namespace of its own; `container` adds Docker's profile to it.
 
-    `small` leaves it one processor and 4 GiB.
+    `small` leaves it one processor and 4 GiB.  `user` is an ordinary user's number: the commands
+    are that user's, who owns `work`, and whom sudo, being setuid root, cannot help.
     """
 
     work: Path
     mounts: str = ""
     container: bool = False
     small: bool = False
+    user: int = 0
     environment: dict[str, str] = field(default_factory=dict)
 
     def run(
@@ -85,10 +87,12 @@ class PoorHost:
         """Runs a command there."""
         alone = ["unshare", "--mount", "--propagation", "private"]
         alone += [] if os.geteuid() == 0 else ["--map-root-user"]
+        user = ["setpriv", f"--reuid={self.user}", f"--regid={self.user}", "--clear-groups"]
+        user = [*user, "--no-new-privs"] if self.user else []
         profile = [sys.executable, PROFILE] if self.container else []
         script = f'set -e\n{self.mounts}\nexec "$@"'
         done = subprocess.run(
-            [*alone, "sh", "-c", script, "sh", *profile, *argv],
+            [*alone, "sh", "-c", script, "sh", *user, *profile, *argv],
             capture_output=True,
             text=True,
             check=False,

@@ -12,13 +12,7 @@ from pathlib import Path
 import pytest
 
 PROGRAM = Path(__file__).parents[2] / "support" / "folder_program.py"
-CHECK = """
-import os, sys
-log = os.path.join(sys.argv[1], "log")
-lines = open(log, errors="replace").read().split("\\n") if os.path.exists(log) else []
-kept = [n for n, line in enumerate(lines, 1) if line == f"{n:3}"]
-os.write(int(os.environ["POWERCUT_FD"]), "".join(f"= {n}\\n" for n in kept).encode())
-"""
+CHECK = PROGRAM.with_name("folder_check.py")
 LOSSY, OF_ANOTHER = 1, 12345
 ALONE = ["unshare", "--user", "--map-user=1000", "--map-group=1000"]
 """In there this process's user is called 1000 and has no rights of root."""
@@ -37,12 +31,10 @@ def without_root() -> str:
 
 def capture(tmp_path: Path, folder: Path, way: str) -> int:
     """The exit status of `powercut capture` for a program that keeps numbers in this way."""
-    check = tmp_path / "check.py"
-    check.write_text(CHECK)
     python = [sys.executable, "-I", "-S"]
     argv = [*ALONE, sys.executable, "-m", "powercut.cli.main", "capture", str(folder)]
     argv += ["--budget", "40", "--results", str(tmp_path / "results")]
-    argv += ["--check", shlex.join([*python, str(check), str(folder)])]
+    argv += ["--check", shlex.join([*python, str(CHECK), str(folder)])]
     argv += ["--", *python, str(PROGRAM), way, str(folder)]
     done = subprocess.run(
         argv, capture_output=True, text=True, check=False, timeout=TIMEOUT_S, cwd=tmp_path

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import bare_root
+import folder_program
 import pytest
 from bare_root import BareRoot
 
@@ -32,6 +33,18 @@ mkdir /mine && cd /mine
 /root/.local/bin/powercut doctor
 /root/.local/bin/powercut test -q
 """
+
+CAPTURE = """
+set -eux
+cd /mine && mkdir folder
+for way in append append-unsynced; do
+    /root/.local/bin/powercut capture folder --budget 40 \\
+        --check 'python3 /wheels/folder_check.py folder' \\
+        -- python3 /wheels/folder_program.py $way folder || test $way = append-unsynced
+    rm folder/log
+done
+"""
+"""A program on the root's own files, which syncs them; and its twin, which does not."""
 
 FIRST = """
 set -eux
@@ -57,6 +70,11 @@ TELLING = (
     "tests/vm/machine/test_machine_cache_modes.py",
 )
 """The types, what asks this host's programs for their versions, FUSE, User-Mode Linux, QEMU."""
+
+PROGRAM = (
+    Path(folder_program.__file__),
+    Path(folder_program.__file__).with_name("folder_check.py"),
+)
 
 FIRST_ONLY = ("ubuntu-24.04",)
 """Where a checkout runs first-light, and no tests: they name versions of Debian's packages."""
@@ -87,10 +105,14 @@ def log(root: BareRoot, request: pytest.FixtureRequest) -> Path:
 
 def test_the_wheel_and_what_init_writes(root, log, wheel):
     (root.path / "wheels").mkdir()
-    (root.path / "wheels" / wheel.name).write_bytes(wheel.read_bytes())
+    for file in (wheel, *PROGRAM):
+        (root.path / "wheels" / file.name).write_bytes(file.read_bytes())
     said = root.run(WHEEL, log)
     assert any(line.startswith("All as expected. 3 power cuts in ") for line in said)
     assert any(" 4 passed in " in f" {line}" for line in said)
+    said = root.run(CAPTURE, log)
+    verdicts = [line.split()[1] for line in said if line.startswith(("✓ ", "✗ ", "? "))]
+    assert verdicts == ["SAFE", "LOSSY"]
 
 
 def test_a_checkout(root, log):
