@@ -7,6 +7,7 @@ What goes wrong with one is planted: it is `dead`, or falls silent.
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import shlex
@@ -17,9 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from powercut.closing import Closing
+from powercut.fleet.receive import receive
 from powercut.fleet.send import stream_of
 from powercut.fleet.worker import Worker
 from powercut.machine.remote import Done, Unreachable
+from powercut.model.errors import PowercutError
 from powercut.rig.rig import Rig
 from powercut.scenario.plan import Plan
 
@@ -82,7 +85,10 @@ class WorkerHere:
             os.fdopen(orders, "rb") as reader,
             os.fdopen(answers, "wb") as writer,
         ):
-            Worker(root, reader, writer, ready=rig, leave=lambda _: None).serve()
+            try:
+                Worker(root, reader, writer, ready=rig, leave=lambda _: None).serve()
+            except PowercutError as error:  # as its `main` does
+                self.printed = str(error)
 
     def write(self, data: bytes) -> None:
         with self._writing:
@@ -149,9 +155,13 @@ class FleetHere(HostHere):
         return WorkerHere(self.root, before, self.rig)
 
     def run(self, script: str, *, stdin: Iterable[bytes] = (), timeout_s: float) -> Done:
-        """Only asked for recordings."""
+        """Only asked for recordings, or to take one."""
         self.connect(timeout_s=timeout_s)
         words = shlex.split(script)
+        if "powercut.fleet.receive" in words:
+            folder = self.root / words[words.index("powercut.fleet.receive") + 1]
+            receive(io.BytesIO(b"".join(stdin)), folder)
+            return Done(0, b"", "")
         at = words.index("powercut.fleet.send")
         self.changed_evidence(self.root / words[at + 1])
         sent = b"".join(stream_of(self.root / words[at + 1], words[at + 2 :]))

@@ -15,6 +15,7 @@ from powercut.cli.lookup import find_trials, is_import
 from powercut.cli.options import (
     RESULT_HELP,
     engine_option,
+    hosts_option,
     json_option,
     recording_argument,
     recovery_kernel_option,
@@ -115,6 +116,7 @@ INSTANTS = ("flush", "fua", "ack", "completion", "submission")
     show_default=True,
     help="Further cuts, each during the recovery from the cut before.",
 )
+@hosts_option
 @json_option("the outcome")
 def explore(
     recording: Path,
@@ -131,15 +133,15 @@ def explore(
     confirm: bool,
     after: int | None,
     depth: int,
+    hosts_file: Path | None,
     json_file: Path | None,
 ) -> int:
     """Checks the disks that a power cut was allowed to leave, at every instant."""
     if is_import(recording):
-        _refuse_for_import(atomic_unit, second_cuts=bool(after or depth))
+        _refuse_for_import(atomic_unit, second_cuts=bool(after or depth), hosts_file=hosts_file)
         return _explore_import(recording, model, budget, engine, recovery_kernel)
     from powercut.crash.explore import InstantKind
     from powercut.crash.states import Model
-    from powercut.explore.explorer import explore as run
     from powercut.explore.program_cut import ProgramCut
     from powercut.explore.request import Budget, ExploreRequest, Prune
     from powercut.report import words
@@ -164,9 +166,7 @@ def explore(
     )
     console = console_beside(json_file)
     results = []
-    for trial in find_trials(recording):
-        with _progress(console, trial, wanted) as listener:
-            result = run(trial, wanted, on_event=listener)
+    for trial, result in _results(find_trials(recording), wanted, hosts_file, console):
         unit = words.unit_of(trial.read_record().parameters)
         stories = (
             stories_of(ProgramCut.of_states(trial, result)) if unit is words.OPERATIONS else ()
@@ -177,7 +177,40 @@ def explore(
     return max((_status(trial, result) for trial, result in results), key=(0, 3, 1).index)
 
 
-def _refuse_for_import(atomic_unit: str | None, *, second_cuts: bool) -> None:
+def _results(
+    trials: Sequence[TrialDir], wanted: ExploreRequest, hosts_file: Path | None, console: Console
+) -> Iterator[tuple[TrialDir, ExploreResult]]:
+    """The outcome of each, made here or on the hosts of a fleet."""
+    if hosts_file is None:
+        from powercut.explore.explorer import explore as run
+
+        for trial in trials:
+            with _progress(console, trial, wanted) as listener:
+                result = run(trial, wanted, on_event=listener)
+            yield trial, result
+        return
+    from powercut.fleet.explore import explore_on, refuse
+    from powercut.fleet.start import ready_fleet
+    from powercut.model.events import Notice, RunEvent
+
+    def tell(event: RunEvent) -> None:
+        if isinstance(event, Notice):
+            console.print(event.text, markup=False, highlight=False)
+
+    for trial in trials:  # before any host is made ready
+        refuse(trial, wanted)
+    with ready_fleet(hosts_file, tell) as fleet:
+        for trial in trials:
+            with _progress(console, trial, wanted) as listener:
+                result = explore_on(fleet, trial, wanted, on_event=tell, on_progress=listener)
+            yield trial, result
+
+
+def _refuse_for_import(
+    atomic_unit: str | None, *, second_cuts: bool, hosts_file: Path | None
+) -> None:
+    if hosts_file is not None:
+        raise UsageError("an imported log is explored on this host", hint="leave out --hosts")
     if atomic_unit is not None:
         raise UsageError(
             "an imported log has the atomic unit that it was imported with",

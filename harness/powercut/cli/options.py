@@ -98,7 +98,7 @@ hosts_option = click.option(
     "hosts_file",
     type=FILE,
     metavar="HOSTS",
-    help="Spread the trials over the hosts of this hosts file (docs/fleets.md).",
+    help="Spread the work over the hosts of this hosts file (docs/fleets.md).",
 )
 force_option = click.option("--force", is_flag=True, help="Replace the file if it is there.")
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -42,7 +43,7 @@ from powercut.explore.request import (
     Reservoir,
 )
 from powercut.explore.tally import Tally
-from powercut.explore.work import Answers, Deepen, Work
+from powercut.explore.work import Answers, Deepen, Spread, Work, Workers
 from powercut.explore.worker import LocalWorker
 from powercut.model.machine import ImageFormat
 from powercut.model.verdict import Finding, FindingKind, Verdict
@@ -69,10 +70,12 @@ def explore(
     keep: bool = True,
     on_event: Listener = lambda _: None,
     shelf: EngineShelf | None = None,
+    spread: Spread | None = None,
 ) -> ExploreResult:
     """Explores the recording in `trial`; leaves exploration.json beside it if it is to `keep`.
 
-    A single job takes its engine from the `shelf`, if there is one.
+    A single job takes its engine from the `shelf`, if there is one.  With a `spread` other hosts
+    judge the states, and this one judges some of them again.
 
     Under another atomic unit than the recorded disk's nothing is kept: what is found is true of
     another disk.
@@ -88,7 +91,10 @@ def explore(
     if unit is not None and unit != recorded.space.unit:
         recorded, keep = recorded.tearing_at(unit), False
     run = _Run(recorded, wanted or ExploreRequest(), on_event, keep=keep, shelf=shelf, begun=begun)
+    run.spread = spread
     result = run.explore()
+    if spread is not None:
+        result = result.model_copy(update={"fleet": spread.account})
     if keep:
         write_exploration(trial, result)
         map_losses(recorded, result)
@@ -130,6 +136,7 @@ class _Run:
         self.chosen = Reservoir(wanted.seed, RECOVERIES_MAX)
         self.clock = Clock(wanted.budget, self.first_share, wanted.jobs, begun=begun)
         self._told = 0.0
+        self.spread: Spread | None = None
         space = recorded.space
         self.exploration: Exploration | RawExploration = Selection(
             wanted.policies,
@@ -144,7 +151,8 @@ class _Run:
     @property
     def _in_bulk(self) -> bool:
         """Whether states are read by the slots of a log, and not one after the other."""
-        return reader_alone(self.engine) and is_recognised(self.recorded.parameters)
+        alone = reader_alone(self.engine) and is_recognised(self.recorded.parameters)
+        return alone and self.spread is None
 
     @property
     def per_recovery(self) -> int:
@@ -211,17 +219,21 @@ class _Run:
             self.wanted.policies,
             self.wanted.model,
             self.choice.kernel,
+            self.spread is not None,
         )
-        if self.wanted.jobs > 1:
-            with WorkerPool(work, self.wanted.jobs) as pool:
-                self._judge_all(pool)
-                self._cut_again(pool)
-        else:
-            with LocalWorker(work, self.recorded, self.shelf) as worker:
-                self._judge_all(OneWorker(worker))
-                self._cut_again(OneWorker(worker))
+        with ExitStack() as stack:
+            workers: Workers
+            if self.wanted.jobs > 1:
+                workers = stack.enter_context(WorkerPool(work, self.wanted.jobs))
+            else:
+                one = stack.enter_context(LocalWorker(work, self.recorded, self.shelf))
+                workers = OneWorker(one)
+            if self.spread is not None:
+                workers = self.spread.over(work, workers)
+            self._judge_all(workers)
+            self._cut_again(workers)
 
-    def _judge_all(self, workers: OneWorker | WorkerPool) -> None:
+    def _judge_all(self, workers: Workers) -> None:
         self.clock.work()
         named = len(self.wanted.named)
         for worker, batch, answers in workers.answers(self._batches()):
@@ -234,7 +246,7 @@ class _Run:
             self._tell("exploring")
         self.clock.pause()
 
-    def _cut_again(self, workers: OneWorker | WorkerPool) -> None:
+    def _cut_again(self, workers: Workers) -> None:
         """Second cuts, in recoveries of states that were checked."""
         if not self.wanted.depth and not self.wanted.after:
             return

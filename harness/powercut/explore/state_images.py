@@ -157,6 +157,11 @@ class AnswerCache:
         pages, answers = self._by_reads[reads]
         answers[self._content(pages)] = observation
 
+    def forget(self) -> None:
+        """Drops all answers; what the current state's disk holds stays."""
+        self._by_disk.clear()
+        self._by_reads.clear()
+
     def _content(self, pages: Pages) -> bytes:
         """A digest of 128 bits of what stands in `pages`: the sum of one for each page."""
         return bytes(self._digest[pages].sum(axis=0, dtype=np.uint64).tobytes())

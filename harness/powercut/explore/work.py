@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from powercut.crash.policies import POLICIES
 from powercut.crash.states import CrashState, Model
 from powercut.explore.request import Prune
 from powercut.model.verdict import Finding
 from powercut.recover.uml.kernel import UmlKernel
+from powercut.store.fleet import FleetAccount
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,8 @@ class Work:
 
     `after` is the number of records by which the workload goes on after each recovery, `depth`
     how many cuts may follow each other.  `policies` and `model` draw the states of recoveries;
-    `kernel` is what `uml` recovers with.
+    `kernel` is what `uml` recovers with.  `by_batch`: each batch is judged as if it were the first,
+    so that what comes of it does not depend on what the worker did before.
     """
 
     trial: Path
@@ -34,6 +36,7 @@ class Work:
     policies: tuple[str, ...] = tuple(POLICIES)
     model: Model = Model.EXACT
     kernel: UmlKernel | None = None
+    by_batch: bool = False
 
 
 @dataclass(frozen=True)
@@ -109,3 +112,21 @@ class Answers:
 
 Answered = tuple[int, Any, Answers]
 """Number of the worker, batch, answers."""
+
+
+class Workers(Protocol):
+    """Whoever judges batches."""
+
+    def answers(self, batches: Iterator[Batch]) -> Iterator[Answered]:
+        """Each batch with its answers, in the order of batches."""
+
+
+class Spread(Protocol):
+    """Has other hosts judge the states of a recording."""
+
+    def over(self, work: Work, own: Workers) -> Workers:
+        """Workers elsewhere, whose word `own` workers check."""
+
+    @property
+    def account(self) -> FleetAccount:
+        """Which hosts took part, and how far they are believed."""

@@ -21,6 +21,7 @@ from powercut.model.errors import HostError
 from powercut.model.observation import Observation
 from powercut.model.timeline import Timeline
 from powercut.model.verdict import Finding, FindingKind, Verdict
+from powercut.recording import state_ref
 from powercut.recording.bound import read_recovery_log
 from powercut.recording.materialize import cut_state
 from powercut.recording.trial_recording import TrialRecording, open_trial
@@ -73,11 +74,21 @@ class LocalWorker(ResourceOwner):
 
     def judge(self, states: Sequence[CrashState]) -> Answers:
         """Recovers and judges `states`, one after the other."""
+        if self._work.by_batch:
+            self._forget(states)
         judged = tuple(
             self._judge(self._states.writes(state), claims_at(self._recorded, state))
             for state in states
         )
         return Answers(judged, self._states.boots)
+
+    def _forget(self, states: Sequence[CrashState]) -> None:
+        """As if `states` were the first that are judged."""
+        self._short.clear()
+        first = state_ref.state_id(states[0]) if states else ""
+        self._rerun.seed(f"{self._work.seed}/rerun/{first}")
+        if self._decided is not None:
+            self._decided.forget()
 
     def deepen(self, task: Deepen) -> Answers:
         """Puts a recovery on record, and judges states that a cut during it may have left."""

@@ -18,16 +18,13 @@ from __future__ import annotations
 
 import io
 import re
-import tarfile
 from pathlib import Path
-from typing import Final
-
-import zstandard
 
 from powercut.campaign.assemble import same_run
 from powercut.explore.trial import explored
 from powercut.fleet.link import HostLink
 from powercut.fleet.messages import RESULT_FILES, Done
+from powercut.fleet.tar_stream import unpack
 from powercut.model.errors import DamagedRecording, HostError, PowercutError
 from powercut.model.verdict import Verdict
 from powercut.rig.engine_shelf import EngineShelf
@@ -38,9 +35,6 @@ from powercut.store.trial_dir import TrialDir
 from powercut.store.trial_result import TrialResult
 from powercut.trial.job import TrialJob
 from powercut.trial.judge import judge_trial
-
-_SIZE_MAX: Final = 4 << 30
-_NAME: Final = re.compile(r"(states/)?[A-Za-z0-9_][A-Za-z0-9._@:+-]{0,200}")
 
 
 class FalseClaim(HostError):
@@ -108,11 +102,12 @@ def fetch(link: HostLink, trial: TrialDir) -> None:
             if (trial.path / name).is_file():
                 link_or_copy(trial.path / name, new.path / name)
     try:
-        _unpack(data, new.path)
+        mine = (*RESULT_FILES, PLACE)
+        unpack(io.BytesIO(data), new.path, lambda name: name not in mine)
         if known is not None:
             link_or_copy(known, new.base_image)
         new.check_seal()
-    except (DamagedRecording, zstandard.ZstdError, tarfile.TarError) as error:
+    except DamagedRecording as error:
         remove_tree(new.path)
         raise FalseClaim(f"the recording is not the one that it judged: {error}") from None
     if known is None and new.base_image.is_file():
@@ -166,22 +161,3 @@ def _known_base(trial: TrialDir) -> Path | None:
     digest = trial.sealed_digest(trial.base_image.name)
     path = trial.run / "bases" / f"{digest}.img"
     return path if digest and re.fullmatch("[0-9a-f]{64}", digest) and path.is_file() else None
-
-
-def _unpack(data: bytes, folder: Path) -> None:
-    """Raises TarError, ZstdError, DamagedRecording."""
-    unpacked = zstandard.ZstdDecompressor().stream_reader(io.BytesIO(data))
-    size = 0
-    with tarfile.open(fileobj=unpacked, mode="r|") as tar:
-        for member in tar:
-            size += member.size
-            source = tar.extractfile(member) if member.isreg() else None
-            named = _NAME.fullmatch(member.name) and member.name not in (*RESULT_FILES, PLACE)
-            if source is None or not named or size > _SIZE_MAX:
-                raise DamagedRecording(f"it sends {member.name[:80]!r}")
-            target = folder / member.name
-            with host_errors(target):
-                target.parent.mkdir(exist_ok=True)
-                with target.open("xb") as file:
-                    while chunk := source.read(1 << 20):
-                        file.write(chunk)

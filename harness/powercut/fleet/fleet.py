@@ -12,7 +12,7 @@ from powercut.fleet.facts import RemoteOf, remote_of
 from powercut.fleet.hosts_file import HostSettings
 from powercut.fleet.identity import differences
 from powercut.fleet.link import HostLink
-from powercut.fleet.messages import Hello, Opening
+from powercut.fleet.messages import Hello, Opening, Study
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.events import Notice, RunEvent
 from powercut.store.fleet import HostAccount, State
@@ -87,11 +87,12 @@ class Fleet(Closing):
     def open(
         self,
         here: Hello,
-        opening: Callable[[FleetHost], Opening],
+        opening: Callable[[FleetHost], Opening | Study],
         on_event: Callable[[RunEvent], None],
     ) -> None:
         """Starts a worker on each host; those that are not as this one is take no part.
 
+        `opening` is asked once a host is connected, and may bring there what is needed.
         Raises HostError if none can.
         """
         self.close()

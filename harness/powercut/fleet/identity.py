@@ -9,10 +9,12 @@ from typing import Any
 from powercut.fleet.messages import Hello
 from powercut.fleet.wheels import installed_code
 from powercut.machine.processor import processor_model
-from powercut.rig.components import components_of
+from powercut.rig.components import components_of, recovery_kernel_part
+from powercut.rig.engine_choice import EngineChoice
 from powercut.rig.rig import Rig, backends_of
 from powercut.scenario.plan import Cell, Plan
 from powercut.store.certificate import Component
+from powercut.store.certify_order import RunComponents
 
 
 def identity_of(rig: Rig, plan: Plan) -> Hello:
@@ -22,6 +24,19 @@ def identity_of(rig: Rig, plan: Plan) -> Hello:
         processor=processor_model(),
         machines={name: rig.backend(name).environment() for name in backends_of(plan)},
         components=components_of(rig, plan.cells),
+    )
+
+
+def study_identity(choice: EngineChoice) -> Hello:
+    """What this host is for an exploration with an engine."""
+    kernel = () if choice.kernel is None else (recovery_kernel_part(choice.kernel),)
+    return Hello(
+        code=installed_code(),
+        processor=processor_model(),
+        machines={},
+        components=RunComponents(
+            components=kernel, cells={"exploration": tuple(range(len(kernel)))}
+        ),
     )
 
 

@@ -8,7 +8,8 @@ import json
 import shlex
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -21,13 +22,17 @@ from powercut.fleet.messages import (
     LINE_MAX,
     Done,
     Hello,
+    Judged,
     Message,
     Opening,
     Order,
     PhaseOf,
+    StateOrder,
+    Study,
     Trouble,
     line_of,
 )
+from powercut.fleet.tar_stream import packed, tar_of
 from powercut.machine.remote import Remote, RemoteCommand, last_line
 from powercut.model.errors import HostError
 from powercut.model.events import Phase
@@ -48,10 +53,13 @@ class TrialTrouble(HostError):
 class _Reply:
     """What comes of one order."""
 
-    def __init__(self, notify: Callable[[Phase], None]) -> None:
+    def __init__(
+        self, notify: Callable[[Phase], None] = lambda _: None, wanted: type[Message] = Hello
+    ) -> None:
         self.notify = notify
+        self.wanted = wanted
         self.come = threading.Event()
-        self.done: Done | None = None
+        self.done: Message | None = None
         self.trouble = ""
 
 
@@ -67,8 +75,7 @@ class HostLink(Closing):
         self._version = version
         self._silence_s = silence_s
         self._command: RemoteCommand | None = None
-        self._hello = _Reply(lambda _: None)
-        self._greeting: Hello | None = None
+        self._hello = _Reply()
         self._replies: dict[int, _Reply] = {}
         self._ids = itertools.count(1)
         self._changing = threading.Lock()
@@ -80,33 +87,52 @@ class HostLink(Closing):
         """Raises HostError."""
         self._remote.connect(timeout_s=CONNECT_S)
 
-    def open(self, opening: Opening) -> Hello:
-        """Starts a worker, for one run.  Raises HostLost."""
+    def open(self, opening: Opening | Study) -> Hello:
+        """Starts a worker, for one run or one exploration.  Raises HostLost."""
         argv = ("python", "-m", "powercut.fleet.worker")
         self._command = self._remote.begin(at(self.host, self._version, *argv), timeout_s=_BEGIN_S)
         self._heard = time.monotonic()
         threading.Thread(target=self._listen, args=(self._command,), daemon=True).start()
-        self._send(line_of("opening", opening))
+        self._send(line_of("opening" if isinstance(opening, Opening) else "study", opening))
         threading.Thread(target=self._beat, daemon=True).start()
         self._wait(self._hello)
-        assert self._greeting is not None
-        return self._greeting
+        assert isinstance(self._hello.done, Hello)
+        return self._hello.done
 
     def make(self, order: Order, notify: Callable[[Phase], None]) -> Done:
         """Has a trial made.  Raises HostLost and TrialTrouble."""
-        reply = _Reply(notify)
-        order = order.model_copy(update={"id": next(self._ids)})
+        done = self._ask("order", order, _Reply(notify, Done))
+        assert isinstance(done, Done)
+        return done
+
+    def judge(self, order: StateOrder) -> Judged:
+        """Has a batch of crash states judged.  Raises HostLost and TrialTrouble."""
+        done = self._ask("states", order, _Reply(wanted=Judged))
+        assert isinstance(done, Judged)
+        return done
+
+    def _ask(self, kind: str, order: Message, reply: _Reply) -> Message:
+        number = next(self._ids)
         with self._changing:
-            self._replies[order.id] = reply
+            self._replies[number] = reply
         try:
-            self._send(line_of("order", order))
+            self._send(line_of(kind, order.model_copy(update={"id": number})))
             self._wait(reply)
         finally:
             with self._changing:
-                del self._replies[order.id]
+                del self._replies[number]
         if reply.done is None:
             raise TrialTrouble(f"{self.host.name}: {reply.trouble}")
         return reply.done
+
+    def bring(self, folder: str, members: Mapping[str, Path]) -> None:
+        """Leaves files in a new folder there; what is there already stays.  Raises HostError."""
+        argv = ("python", "-m", "powercut.fleet.receive", folder)
+        script = at(self.host, self._version, *argv)
+        done = self._remote.run(script, stdin=packed(tar_of(members)), timeout_s=_FETCH_S)
+        if done.status:
+            why = last_line(done.printed)
+            raise HostError(f"{self.host.name}: {folder} cannot be brought there: {why}")
 
     def fetch(self, folder: str, left_out: tuple[str, ...]) -> bytes:
         """The files of a recording, as powercut.fleet.send gives them.  Raises HostError."""
@@ -180,8 +206,7 @@ class HostLink(Closing):
         if kind == "beat":
             return
         if kind == "hello":
-            self._greeting = Hello.model_validate_json(json.dumps(body))
-            self._hello.trouble = "said"
+            self._hello.done = Hello.model_validate_json(json.dumps(body))
             self._hello.come.set()
             return
         message: Any = _KINDS[kind].model_validate_json(json.dumps(body))
@@ -192,12 +217,14 @@ class HostLink(Closing):
         match message:
             case PhaseOf():
                 reply.notify(message.phase)
-            case Done():
-                reply.done = message
-                reply.come.set()
             case Trouble():
                 reply.trouble = message.why or "it does not say why"
                 reply.come.set()
+            case _ if isinstance(message, reply.wanted):
+                reply.done = message
+                reply.come.set()
+            case _:
+                raise ValueError(f"{kind} was not asked for")
 
     def close(self) -> None:
         """The worker ends with its input; idempotent."""
@@ -208,7 +235,12 @@ class HostLink(Closing):
         self._remote.close()
 
 
-_KINDS: Final[dict[str, type[Message]]] = {"phase": PhaseOf, "done": Done, "trouble": Trouble}
+_KINDS: Final[dict[str, type[Message]]] = {
+    "phase": PhaseOf,
+    "done": Done,
+    "judged": Judged,
+    "trouble": Trouble,
+}
 
 
 def _first_line(error: Exception) -> str:

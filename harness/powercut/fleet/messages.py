@@ -5,6 +5,9 @@
     there -> here    {"hello": {...}}, then {"phase": {...}}, {"done": {...}}, {"trouble": {...}},
                      and {"beat": {}} now and then
 
+For an exploration {"study": {...}} takes the place of the opening, {"states": {...}} that of
+orders, and {"judged": {...}} that of what is done.
+
 It is data and nothing but data: whatever a host sends, nothing of it runs here.  Each side takes
 the other for gone once it has heard nothing for `silence_s`.
 """
@@ -15,10 +18,13 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from powercut.crash.states import Model
+from powercut.explore.request import Prune
 from powercut.model.events import Phase
 from powercut.scenario.plan import Trial
 from powercut.scenario.settings import ControlKind, Parameters
 from powercut.store.certify_order import RunComponents
+from powercut.store.trial_result import FindingRecord
 
 LINE_MAX: Final = 32 << 20
 """Bytes of a line."""
@@ -49,6 +55,24 @@ class Opening(Message):
     silence_s: float
 
 
+class Study(Message):
+    """The exploration of one recording begins there."""
+
+    recording: str
+    """Its folder below that of the fleet; its name is the digest of the recording's manifest."""
+
+    engine: str
+    kernel: str
+    """Which User-Mode Linux recovers, as `explore --recovery-kernel` names it."""
+
+    prune: Prune
+    seed: int
+    policies: tuple[str, ...]
+    model: Model
+    jobs: int
+    silence_s: float
+
+
 class Hello(Message):
     """What the host is."""
 
@@ -73,6 +97,33 @@ class Order(Message):
     parameters: Parameters
     trial: Trial
     scenario_sha256: str
+
+
+class StateOrder(Message):
+    """A batch of crash states, to be recovered and judged."""
+
+    id: int
+    states: tuple[dict[str, Any], ...]
+    """As powercut.recording.state_ref writes them."""
+
+
+class JudgedState(Message):
+    """What came of one state; see powercut.explore.work."""
+
+    findings: tuple[FindingRecord, ...] = ()
+    pruned: bool = False
+    rerun: bool = False
+    same_files: bool = False
+    disk: Annotated[str, Field(pattern="^([0-9a-f]{32})?$")] = ""
+
+
+class Judged(Message):
+    """A batch was judged."""
+
+    id: int
+    states: tuple[JudgedState, ...]
+    boots: Annotated[int, Field(ge=0)]
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class PhaseOf(Message):

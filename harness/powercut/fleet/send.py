@@ -11,9 +11,7 @@ import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-import zstandard
-
-from powercut.fleet.tar_stream import tar_of
+from powercut.fleet.tar_stream import packed, tar_of
 
 
 def stream_of(folder: Path, left_out: Collection[str]) -> Iterator[bytes]:
@@ -23,10 +21,7 @@ def stream_of(folder: Path, left_out: Collection[str]) -> Iterator[bytes]:
         for path in sorted(folder.rglob("*"))
         if path.is_file() and not path.is_symlink() and path.name not in left_out
     }
-    compressor = zstandard.ZstdCompressor(level=3).compressobj()
-    for data in tar_of(members):
-        yield compressor.compress(data)
-    yield compressor.flush()
+    return packed(tar_of(members))
 
 
 def main() -> None:

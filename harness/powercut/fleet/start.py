@@ -29,7 +29,16 @@ from powercut.store.trial_dir import TrialDir
 def runs_on(
     path: Path, on_event: Callable[[RunEvent], None], remote_of: RemoteOf = remote_of
 ) -> Iterator[Callable[..., Run]]:
-    """What makes runs on the hosts of the hosts file, which are made ready first.
+    """What makes runs on the hosts of the hosts file.  Raises what `ready_fleet` does."""
+    with ready_fleet(path, on_event, remote_of) as fleet:
+        yield partial(FleetRun, fleet)
+
+
+@contextlib.contextmanager
+def ready_fleet(
+    path: Path, on_event: Callable[[RunEvent], None], remote_of: RemoteOf = remote_of
+) -> Iterator[Fleet]:
+    """The hosts of the hosts file, which are made ready first.
 
     Raises UsageError for a mistake in the file, HostError if no host can be made ready.
     """
@@ -45,7 +54,7 @@ def runs_on(
             hint=next((report.hint for report in reports if report.hint), ""),
         )
     with Fleet(settings, house.digest, remote_of=remote_of) as fleet:
-        yield partial(FleetRun, fleet)
+        yield fleet
 
 
 def fetch_recordings(

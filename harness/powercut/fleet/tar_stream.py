@@ -1,13 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files as a tar that is sent while it is made (POSIX pax)."""
+"""Files as a tar (POSIX pax) that is sent while it is made, as a zstd stream (RFC 8878)."""
 
 from __future__ import annotations
 
+import re
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
+import zstandard
+
+from powercut.model.errors import DamagedRecording
+from powercut.store.files import host_errors
+
+_SIZE_MAX: Final = 4 << 30
+_NAME: Final = re.compile(r"(states/)?[A-Za-z0-9_][A-Za-z0-9._@:+-]{0,200}")
 _CHUNK: Final = 1 << 18
 
 
@@ -23,3 +31,36 @@ def tar_of(members: Mapping[str, Path]) -> Iterator[bytes]:
                 yield data
         yield bytes(-info.size % tarfile.BLOCKSIZE)
     yield bytes(2 * tarfile.BLOCKSIZE)
+
+
+def packed(data: Iterable[bytes]) -> Iterator[bytes]:
+    """The same, compressed."""
+    compressor = zstandard.ZstdCompressor(level=3).compressobj()
+    for part in data:
+        yield compressor.compress(part)
+    yield compressor.flush()
+
+
+def unpack(data: IO[bytes], folder: Path, wanted: Callable[[str], bool] = lambda _: True) -> None:
+    """Leaves the files of a recording in `folder`.
+
+    Raises DamagedRecording for what is none, or is not `wanted`, HostError if it cannot be written.
+    """
+    size = 0
+    try:
+        stream = zstandard.ZstdDecompressor().stream_reader(data)
+        with tarfile.open(fileobj=stream, mode="r|") as tar:
+            for member in tar:
+                size += member.size
+                source = tar.extractfile(member) if member.isreg() else None
+                named = _NAME.fullmatch(member.name) and wanted(member.name)
+                if source is None or not named or size > _SIZE_MAX:
+                    raise DamagedRecording(f"it sends {member.name[:80]!r}")
+                target = folder / member.name
+                with host_errors(target):
+                    target.parent.mkdir(exist_ok=True)
+                    with target.open("xb") as file:
+                        while chunk := source.read(1 << 20):
+                            file.write(chunk)
+    except (zstandard.ZstdError, tarfile.TarError) as error:
+        raise DamagedRecording(f"no stream of files: {error}") from None

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes trials on a host of a fleet: `python -m powercut.fleet.worker`, by ssh.
 
-Orders come on standard input and answers go to standard output (powercut.fleet.messages).  Each
+Orders come on standard input and answers go to standard output (powercut.fleet.messages).  For an
+exploration it judges crash states (powercut.fleet.study).  Each
 trial is recorded, judged and packed as `powercut run` would do it, in a folder of its own; its
 manifest and verdict go back, its recording stays.  It ends with its input, or once nobody has
 said anything for a while: so nothing is left running when the one who asked is gone.
@@ -32,9 +33,12 @@ from powercut.fleet.messages import (
     Opening,
     Order,
     PhaseOf,
+    StateOrder,
+    Study,
     Trouble,
     line_of,
 )
+from powercut.fleet.study import StudyHere
 from powercut.model.errors import HostError, PowercutError, UsageError
 from powercut.model.events import Phase
 from powercut.rig.engine_shelf import EngineShelf
@@ -78,9 +82,39 @@ class Worker:
 
     def serve(self) -> None:
         """Until the input ends.  Raises UsageError for an opening that makes no sense."""
-        opening = Opening.model_validate_json(self._line("opening") or "{}")
-        beats = threading.Thread(target=self._beat, args=(opening.silence_s,), daemon=True)
-        beats.start()
+        kind, text = self._next("opening", "study")
+        if kind == "study":
+            self._study(Study.model_validate_json(text))
+        else:
+            self._make_trials(Opening.model_validate_json(text or "{}"))
+
+    def _study(self, study: Study) -> None:
+        self._begin_beats(study.silence_s)
+        with StudyHere(self._root, study) as here, ThreadPoolExecutor(study.jobs) as pool:
+            self._say("hello", here.hello)
+            while text := self._next("states")[1]:
+                pool.submit(self._judge, here, StateOrder.model_validate_json(text))
+            pool.shutdown(cancel_futures=True)
+        self._over.set()
+        self._leave(0)
+
+    def _judge(self, here: StudyHere, order: StateOrder) -> None:
+        try:
+            judged = here.judge(order)
+        except Exception as error:  # told to the one who asked, who names this host
+            self._say_trouble(order.id, error)
+        else:
+            self._say("judged", judged)
+
+    def _say_trouble(self, number: int, error: Exception) -> None:
+        why = str(error) if isinstance(error, PowercutError) else f"{type(error).__name__}: {error}"
+        self._say("trouble", Trouble(id=number, why=why[:4000]))
+
+    def _begin_beats(self, silence_s: float) -> None:
+        threading.Thread(target=self._beat, args=(silence_s,), daemon=True).start()
+
+    def _make_trials(self, opening: Opening) -> None:
+        self._begin_beats(opening.silence_s)
         plan = plan_of(
             opening.scenario,
             (Cell(name, parameters, ()) for name, parameters in opening.cells.items()),
@@ -89,21 +123,21 @@ class Worker:
         self._say("hello", identity_of(rig, plan))
         folder = ResultDir(self._root / opening.folder)
         with self._shelf, ThreadPoolExecutor(opening.jobs) as pool:
-            while text := self._line("order"):
+            while text := self._next("order")[1]:
                 pool.submit(self._obey, rig, opening, folder, Order.model_validate_json(text))
             self._over.set()
             self._leave(0)  # what is under way is not sealed, and asked for by nobody
 
-    def _line(self, kind: str) -> str:
-        """The body of the next message of `kind`; empty at the end."""
+    def _next(self, *kinds: str) -> tuple[str, str]:
+        """Kind and body of the next message, which has to be of `kinds`; empty at the end."""
         while line := self._orders.readline(LINE_MAX):
             self._heard = time.monotonic()
             ((name, body),) = json.loads(line).items()
-            if name == kind:
-                return json.dumps(body)
+            if name in kinds:
+                return name, json.dumps(body)
             if name != "beat":
                 raise UsageError(f"a message called {name!r}")
-        return ""
+        return "", ""
 
     def _beat(self, silence_s: float) -> None:
         while not self._over.wait(silence_s / BEATS):
@@ -130,12 +164,8 @@ class Worker:
                     f"only {free >> 20} MiB are free, and {opening.room >> 20} are kept"
                 )
             files = self._make(rig, opening, run, order)
-        except PowercutError as error:
-            self._say("trouble", Trouble(id=order.id, why=str(error)[:4000]))
         except Exception as error:  # told to the one who asked, who names this host
-            self._say(
-                "trouble", Trouble(id=order.id, why=f"{type(error).__name__}: {error}"[:4000])
-            )
+            self._say_trouble(order.id, error)
         else:
             place = run.place_of(order.name, order.trial.number, control=order.control is not None)
             where = place.path.relative_to(self._root).as_posix()

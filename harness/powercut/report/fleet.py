@@ -42,17 +42,32 @@ def checked(fleet: FleetAccount) -> str:
     parts = [f"{hosts} made these trials"]
     if fleet.losses_judged:
         parts.append(f"all {fleet.losses_judged:,} losses were fetched and judged again here")
+    parts += _sample(fleet, "trials that lost nothing", "recordings")
+    return "; ".join(parts) + ". A host that makes up whole recordings would not be found out."
+
+
+def checked_states(fleet: FleetAccount) -> str:
+    """The same of an exploration, whose claims are batches of states."""
+    hosts = count(sum(map(_counts, fleet.hosts)), "host")
+    parts = [f"{hosts} judged these states"]
+    if fleet.losses_judged:
+        parts.append(f"all {fleet.losses_judged:,} states with a loss were judged again here")
+    parts += _sample(fleet, "batches in which nothing was lost", "batches")
+    return "; ".join(parts) + "."
+
+
+def _sample(fleet: FleetAccount, claims: str, unit: str) -> Iterator[str]:
+    """How many claims were drawn, and what that says of the others."""
     if fleet.claims:
-        parts.append(
-            f"so were {fleet.claims_judged:,} of {fleet.claims:,} trials that lost nothing, each "
-            "with the same outcome"
+        yield (
+            f"so were {fleet.claims_judged:,} of {fleet.claims:,} {claims}, each with the same "
+            "outcome"
         )
     if fleet.false_claims_upper_95 is not None and fleet.claims_judged < fleet.claims:
-        parts.append(
-            "by itself this shows (95 % confidence) that of such recordings fewer than "
+        yield (
+            f"by itself this shows (95 % confidence) that of such {unit} fewer than "
             f"{percent(fleet.false_claims_upper_95)} would be judged otherwise"
         )
-    return "; ".join(parts) + ". A host that makes up whole recordings would not be found out."
 
 
 def _counts(host: HostAccount) -> bool:

@@ -46,7 +46,7 @@ def components_of(rig: Rig, cells: Iterable[Cell]) -> RunComponents:
             parts += [_capture_disk(), _nbdkit()]
         parts.append(_host_kernel())
         if _boots_recovery_kernel(cell.parameters):
-            parts.append(_recovery_kernel(host_kernel()))
+            parts.append(recovery_kernel_part(host_kernel()))
         by_cell[cell.name] = tuple(components.setdefault(part, len(components)) for part in parts)
     return RunComponents(components=tuple(components), cells=by_cell)
 
@@ -62,12 +62,12 @@ def _on_host_files(parameters: Parameters) -> list[Component]:
             package=package_of(program),
             sha256=digest,
         ),
-        _in_role(_recovery_kernel(kernel), "guest kernel"),
+        _in_role(recovery_kernel_part(kernel), "guest kernel"),
         _disk_bridge(),
         _capture_disk(),
         _nbdkit(),
         _host_kernel(),
-        _recovery_kernel(kernel),
+        recovery_kernel_part(kernel),
     ]
 
 
@@ -141,7 +141,8 @@ def engine_fallback(cells: Iterable[Parameters]) -> tuple[Notice, ...]:
 
 
 @functools.cache
-def _recovery_kernel(kernel: UmlKernel) -> Component:
+def recovery_kernel_part(kernel: UmlKernel) -> Component:
+    """The User-Mode Linux that recovers crash states."""
     path = kernel.program
     return Component(
         role=RECOVERY_KERNEL,

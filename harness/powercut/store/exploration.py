@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 from powercut.model.verdict import Confirmed, Difference, FindingKind, LsnRange
 from powercut.store.files import write_atomic
+from powercut.store.fleet import FleetAccount
 from powercut.store.record import Record, find_model
 from powercut.store.trial_dir import TrialDir
 from powercut.store.verdict_name import VerdictName
@@ -246,6 +247,10 @@ class ExploreResult(Record):
 
     verdict: VerdictName
     """The worst finding; SAFE if states were checked and nothing was found in them."""
+
+    fleet: FleetAccount | None = None
+    """The hosts that judged the states, whose claims are batches of states here; null if this host
+    did."""
 
     @property
     def states_per_s(self) -> float:

@@ -16,10 +16,10 @@ from rich.text import Text
 from powercut.model.contract import ATOMIC_UNIT
 from powercut.model.exposure import ExposureReport
 from powercut.model.units import NEVER, milliseconds
-from powercut.report import words
+from powercut.report import fleet, words
 from powercut.report.program_cut import FindingStory
 from powercut.report.terminal.program import print_sentences
-from powercut.report.terminal.table import STYLES
+from powercut.report.terminal.table import STYLES, print_fleet
 from powercut.store.exploration import ExplorationFinding, ExploreResult, StateGroups
 
 _ROWS_MAX = 20
@@ -64,6 +64,8 @@ def print_exploration(
                 console.print(f"  {told}", highlight=False)
     for line in coverage_lines(result, unit):
         console.print(line, highlight=False)
+    if result.fleet is not None:
+        print_fleet(console, result.fleet, "batches of states", fleet.checked_states(result.fleet))
     console.print()
 
 
@@ -83,7 +85,7 @@ def coverage_lines(result: ExploreResult, unit: words.Unit = words.RECORDS) -> l
     coverage = result.coverage
     policies = ", ".join(f"{name} {n:,}" for name, n in coverage.by_policy.items())
     rate = f"{result.states_per_s:,.0f}/s" if result.seconds else "-"
-    if result.states_per_processor_s:
+    if result.states_per_processor_s and result.fleet is None:
         rate += f" ({result.states_per_processor_s:,.1f} a second of processor time)"
     engine = result.engine
     if result.engine_kernel:

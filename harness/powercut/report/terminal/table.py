@@ -69,15 +69,17 @@ def print_run(console: Console, run: RunResult) -> None:
             console.print(f"{name:>7}: {escape(value)}", soft_wrap=True, highlight=False)
 
 
-def print_fleet(console: Console, account: FleetAccount) -> None:
-    """Prints which hosts made the trials, and how far they are believed."""
-    table = Table("host", "", "trials", "made again elsewhere", "hours at work")
+def print_fleet(
+    console: Console, account: FleetAccount, unit: str = "trials", told: str = ""
+) -> None:
+    """Prints which hosts made the trials, or other units, and how far they are believed: `told`."""
+    table = Table("host", "", unit, "made again elsewhere", "hours at work")
     for row in fleet.host_rows(account):
         table.add_row(*map(escape, row))
     console.print(table)
     for line in fleet.excluded(account):
         console.print(Text(line, "yellow"))
-    console.print(Text(fleet.checked(account), "dim"))
+    console.print(Text(told or fleet.checked(account), "dim"))
 
 
 def _listed(run: RunResult) -> list[CellResult]:
