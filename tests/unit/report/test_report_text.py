@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,18 @@ def test_the_table_of_first_light(made, tmp_path):
     target = console()
     print_run(target, made.run)
     compare("first-light.txt", text_of(target), tmp_path)
+
+
+def test_the_table_of_many_cuts_breaks_no_word(made):
+    cells = tuple(
+        cell.model_copy(update={"trials": cell.trials * 6, "commits_acked": 1_017_517})
+        for cell in made.run.cells
+    )
+    target = console()
+    print_run(target, made.run.model_copy(update={"cells": cells}))
+    text = text_of(target)
+    assert re.search("^ cell .* verdict +expected$", text, re.MULTILINE)
+    assert re.search("^ no-sync +6 +1,017,517 .* LOSSY +yes$", text, re.MULTILINE)
 
 
 def test_the_table_when_things_are_not_as_expected(make, tmp_path):

@@ -89,9 +89,10 @@ def _listed(run: RunResult) -> list[CellResult]:
 
 
 def _table(cells: list[CellResult]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("cell", overflow="fold")
     many = any(len(cell.trials) > 1 for cell in cells)
+    # With a column more it would else not fit 80 of a terminal's, and break names.
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=many)
+    table.add_column("cell", overflow="fold")
     if many:
         table.add_column("cuts", justify="right")
     table.add_column("commits\nacked", justify="right", min_width=7)
