@@ -64,12 +64,19 @@ TELLING = (
     "tests/unit/machine",
     "tests/unit/launcher",
     "tests/unit/sandbox",
+    "tests/unit/cli/test_cli_listen.py",
     "tests/conformance",
     "tests/planted/explore",
     "tests/vm/hosts",
+    "tests/vm/campaign/test_run_files.py",
+    "tests/vm/campaign/test_run_own_kernel.py",
+    "tests/vm/explore/test_recovery_kernels.py",
+    "tests/vm/machine/test_foreign_guest.py",
     "tests/vm/machine/test_machine_cache_modes.py",
+    "tests/vm/workload/test_sync_mutants.py",
 )
-"""The types, what asks this host's programs for their versions, FUSE, User-Mode Linux, QEMU."""
+"""The types, what asks this host's programs for their versions, FUSE, User-Mode Linux, QEMU; and
+what has failed with one distribution's versions alone."""
 
 PROGRAM = (
     Path(folder_program.__file__),
