@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from powercut import __version__
 from powercut.campaign.assemble import same_run
 from powercut.campaign.bundle_file import (
+    CAPTURE,
     MANIFEST,
     BundledFile,
     BundledState,
@@ -105,17 +106,25 @@ def make_bundle(
         state=bundled,
         files=tuple(_described(run.path, name) for name in sorted(set(names))),
     )
+    write_bundle(run.path, manifest, output)
+    return manifest
+
+
+def write_bundle(folder: Path, manifest: BundleManifest, output: Path) -> None:
+    """Writes the files of `folder` that the manifest names; durable on return.
+
+    Raises HostError.
+    """
     unfinished = output.with_name(f".{output.name}.{os.getpid()}.tmp")
     with host_errors(output):
         try:
             with unfinished.open("xb") as file:
-                _write(file, run.path, manifest)
+                _write(file, folder, manifest)
                 file.flush()
                 os.fsync(file.fileno())
             unfinished.replace(output)
         finally:
             unfinished.unlink(missing_ok=True)
-    return manifest
 
 
 def _controls(run: ResultDir, trial: TrialDir, verdict: Verdict) -> list[TrialDir]:
@@ -182,7 +191,8 @@ def _write(file: IO[bytes], folder: Path, manifest: BundleManifest) -> None:
         compressor.stream_writer(file, closefd=False) as compressed,
         tarfile.open(fileobj=compressed, mode="w|", format=tarfile.PAX_FORMAT) as tar,
     ):
-        text = manifest.model_dump_json(indent=1).encode() + b"\n"
+        left_out = {"kind"} if manifest.kind == "trial" else None  # as older versions read it
+        text = manifest.model_dump_json(indent=1, exclude=left_out).encode() + b"\n"
         tar.addfile(_member(MANIFEST, len(text)), io.BytesIO(text))
         done: set[str] = set()
         for each in manifest.files:
@@ -229,6 +239,12 @@ def verify_bundle(bundle: Path) -> BundleVerdict:
     with scratch() as folder:
         root = folder / "run"
         manifest = unpack(bundle, root)
+        if manifest.kind == CAPTURE:
+            raise UsageError(
+                f"{bundle}: wants to run a check of this host, which its recording names",
+                hint="everything in it is whole: `powercut unbundle` it, read `check` in "
+                "capture.json, and `powercut verify` the folder",
+            )
         _refuse_programs(bundle, ResultDir(root))
         run = verify(root, cells=(manifest.cell,), whole=False)
         trial = TrialDir(root / manifest.recording, root)

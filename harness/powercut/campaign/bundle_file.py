@@ -37,6 +37,7 @@ from powercut.model.verdict import LsnRange
 from powercut.store.files import host_errors
 
 MANIFEST: Final = "bundle.json"
+CAPTURE: Final = "capture"
 MAGIC: Final = b"\x28\xb5\x2f\xfd"
 """How every zstd frame begins (RFC 8878, section 3.1.1)."""
 
@@ -111,6 +112,8 @@ class BundleManifest(BaseModel):
     lost: tuple[LsnRange, ...]
     state: BundledState | None = None
     files: tuple[BundledFile, ...]
+    kind: Literal["trial", "capture"] = "trial"
+    """What is bundled: a trial, or the recording of a captured folder."""
 
 
 def is_bundle(path: Path) -> bool:

@@ -3,24 +3,27 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from powercut import __version__
 from powercut.crash.folder_rows import Promise
 from powercut.disk.folder_log import read_folder_log
 from powercut.explore.folder import FolderExplorer, Limits, Listener
+from powercut.explore.folder_judge import Check
 from powercut.explore.request import Budget
 from powercut.model.errors import DamagedRecording, HostError
 from powercut.model.observation import Observation
-from powercut.recording.folder import open_capture
+from powercut.recording.folder import CaptureRecording, open_capture
 from powercut.recover.native.folder import check_folder
 from powercut.rig.folder import CapturedFolder
+from powercut.rig.host_files import command_sha256, program_changed
+from powercut.rig.scratch import scratch
 from powercut.store.folder import CaptureDir, CaptureRecord, CaptureResult
 
 _POLL_S = 0.01
@@ -91,6 +94,7 @@ def record_folder(order: CaptureOrder, directory: CaptureDir) -> CaptureRecord:
         where=str(Path.cwd()),
         command=order.command,
         check=order.check,
+        check_sha256=_digest(order.check, order.folder, Path.cwd()),
         atomic_unit=order.atomic_unit,
         seed=order.seed,
         cut_ns=int(timeline.cut_ns),
@@ -106,21 +110,47 @@ def judge_folder(
     promise: Promise,
     limits: Limits,
     listener: Listener = lambda _states, _lossy: None,
+    *,
+    keep: bool = False,
 ) -> CaptureResult:
     """Judges a recording by its check; does not write the result.
 
-    Raises DamagedRecording, HostError.
+    With `keep` the states that its findings tell of are kept beside the recording.  Raises
+    DamagedRecording, HostError, also if the check is not the one that was given.
     """
     recording = open_capture(directory)
+    check = check_of(recording, limits.state_s)
+    with scratch() as folder:
+        explorer = FolderExplorer(recording, promise, check, folder, listener, keep=keep)
+        return explorer.judge(limits)
+
+
+def check_of(recording: CaptureRecording, state_s: float) -> Check:
+    """The check that was given when the recording was made; it may take `state_s` seconds.
+
+    Raises HostError if there is none, or if this host has another one.
+    """
     record = recording.record
     if not record.check:
         raise HostError("this recording has no check", hint="give one with --check when it is made")
-    with TemporaryDirectory(prefix="powercut-folder-") as scratch:
-        check = partial(
-            _check, record.check, Path(record.folder), Path(record.where), limits.state_s
-        )
-        explorer = FolderExplorer(recording, promise, check, Path(scratch), listener)
-        return explorer.judge(limits)
+    folder, where = Path(record.folder), Path(record.where)
+    for place in (folder, where):
+        if not place.is_dir():
+            raise HostError(
+                f"{place}: the check runs there, and it is no folder of this host",
+                hint=f"mkdir -p {shlex.quote(str(place))}",
+            )
+    if record.check_sha256 not in ("", _digest(record.check, folder, where)):
+        raise program_changed(shlex.join(record.check))
+    return partial(_check, record.check, folder, where, state_s)
+
+
+def _digest(check: Sequence[str], folder: Path, where: Path) -> str:
+    """That of the files that a check's command names, but for those in the captured folder, which
+    are what it looks at; empty without a check.
+    """
+    own = [word for word in check if not Path(where, word).is_relative_to(folder)]
+    return command_sha256(own, str(where)) if own else ""
 
 
 def _check(

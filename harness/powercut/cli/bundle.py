@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from powercut.cli.folder_states import bundle_capture
+from powercut.cli.lookup import is_capture
 from powercut.cli.options import FILE, STATE_EPILOG, force_option, recording_argument
 from powercut.cli.output import echo
 
@@ -25,6 +27,8 @@ def bundle(recording: Path, state: str | None, output: Path, force: bool) -> int
 
     Without STATE the witness goes with it, if `minimize` has found one.
     """
+    if is_capture(recording):
+        return bundle_capture(recording, state, output, force=force)
     from powercut.campaign.bundle import make_bundle
 
     made = make_bundle(recording, output, state=state, force=force)
@@ -44,6 +48,9 @@ def unbundle(file: Path, output: Path) -> int:
     from powercut.campaign.bundle import unpack
 
     made = unpack(file, output)
+    if made.kind == "capture":
+        echo(f"{output}: {made.cell}")
+        return 0
     echo(f"{output / made.recording}: {made.scenario}, {made.cell}, trial {made.trial}")
     return 0
 

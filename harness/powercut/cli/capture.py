@@ -72,6 +72,13 @@ _EPILOG = (
     show_default=True,
     help="What one check may take, in seconds.",
 )
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 256),
+    default=1,
+    show_default=True,
+    help="How many checks may run at a time, if they do not disturb each other.",
+)
 @seed_option
 @results_option
 @json_option("the result")
@@ -85,6 +92,7 @@ def capture(
     atomic_unit: str,
     budget: str,
     state_timeout: float,
+    jobs: int,
     seed: int | None,
     results: Path,
     json_file: Path | None,
@@ -97,12 +105,13 @@ def capture(
     from powercut.crash.folder_rows import Promise
     from powercut.explore.folder import Limits
     from powercut.explore.request import Budget
+    from powercut.report.page.folder import write_folder_report
     from powercut.report.terminal.folder import print_capture, print_recorded
     from powercut.store.folder import CaptureDir
 
     if command[0].startswith("-"):  # else an option with a mistake in it would be run
         raise click.NoSuchOption(command[0].partition("=")[0])
-    limits = Limits(Budget.parse(budget), state_timeout, seed or 0)
+    limits = Limits(Budget.parse(budget), state_timeout, seed or 0, jobs=jobs)
     order = CaptureOrder(
         folder=folder.resolve(),
         command=tuple(command),
@@ -126,8 +135,10 @@ def capture(
             Promise(promise),
             limits,
             lambda done, lossy: status.update(f"{done:,} states, {lossy:,} lose something"),
+            keep=True,
         )
     directory.write_result(result)
+    write_folder_report(directory)
     print_capture(console, record, result, directory.path)
     write_json(result.model_dump_json(indent=1), json_file)
     return exit_status(result.verdict)

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from powercut.cli.folder_states import explore_capture
 from powercut.cli.imported import explore_import
-from powercut.cli.lookup import find_trials, is_import
+from powercut.cli.lookup import find_trials, is_capture, is_import
 from powercut.cli.options import (
     RESULT_HELP,
     engine_option,
     hosts_option,
     json_option,
+    promise_option,
     recording_argument,
     recovery_kernel_option,
 )
@@ -117,6 +119,7 @@ INSTANTS = ("flush", "fua", "ack", "completion", "submission")
     help="Further cuts, each during the recovery from the cut before.",
 )
 @hosts_option
+@promise_option
 @json_option("the outcome")
 def explore(
     recording: Path,
@@ -134,19 +137,31 @@ def explore(
     after: int | None,
     depth: int,
     hosts_file: Path | None,
+    promise: str | None,
     json_file: Path | None,
 ) -> int:
-    """Checks the disks that a power cut was allowed to leave, at every instant."""
+    """Checks the disks, or captured folders, that a power cut was allowed to leave, at every
+    instant.
+    """
+    if is_capture(recording):
+        return explore_capture(
+            recording,
+            policies=policies,
+            at=at,
+            budget=budget,
+            jobs=jobs,
+            seed=seed,
+            promise=promise,
+            json_file=json_file,
+        )
+    if promise is not None:
+        raise UsageError("--promise is for captured folders", hint="leave it out")
     if is_import(recording):
         _refuse_for_import(atomic_unit, second_cuts=bool(after or depth), hosts_file=hosts_file)
         return _explore_import(recording, model, budget, engine, recovery_kernel)
     from powercut.crash.explore import InstantKind
     from powercut.crash.states import Model
-    from powercut.explore.program_cut import ProgramCut
     from powercut.explore.request import Budget, ExploreRequest, Prune
-    from powercut.report import words
-    from powercut.report.program_cut import stories_of
-    from powercut.report.terminal.exploration import print_exploration
     from powercut.rig.engine_choice import jobs_by_default
 
     wanted = ExploreRequest(
@@ -164,9 +179,24 @@ def explore(
         depth=depth,
         atomic_unit=None if atomic_unit is None else int(atomic_unit),
     )
+    return _explore_trials(find_trials(recording), wanted, hosts_file, json_file)
+
+
+def _explore_trials(
+    trials: Sequence[TrialDir],
+    wanted: ExploreRequest,
+    hosts_file: Path | None,
+    json_file: Path | None,
+) -> int:
+    """The worst of their exit statuses."""
+    from powercut.explore.program_cut import ProgramCut
+    from powercut.report import words
+    from powercut.report.program_cut import stories_of
+    from powercut.report.terminal.exploration import print_exploration
+
     console = console_beside(json_file)
     results = []
-    for trial, result in _results(find_trials(recording), wanted, hosts_file, console):
+    for trial, result in _results(trials, wanted, hosts_file, console):
         unit = words.unit_of(trial.read_record().parameters)
         stories = (
             stories_of(ProgramCut.of_states(trial, result)) if unit is words.OPERATIONS else ()

@@ -8,18 +8,24 @@ from pathlib import Path
 
 import click
 
+from powercut.cli.folder_states import minimize_capture
+from powercut.cli.lookup import is_capture
 from powercut.cli.options import (
     STATE_EPILOG,
     engine_option,
+    promise_option,
     recording_argument,
     recovery_kernel_option,
 )
+from powercut.model.errors import UsageError
 
 
 @click.command(epilog=STATE_EPILOG)
 @recording_argument
 @click.argument("state", required=False)
-@click.option("--lsn", type=click.IntRange(1), help="The record that must stay lost.")
+@click.option(
+    "--lsn", type=click.IntRange(1), help="The record, or operation, that must stay lost."
+)
 @click.option(
     "--budget",
     default="2000",
@@ -34,6 +40,7 @@ from powercut.cli.options import (
 )
 @engine_option
 @recovery_kernel_option
+@promise_option
 def minimize(
     recording: Path,
     state: str | None,
@@ -42,8 +49,13 @@ def minimize(
     confirm: bool,
     engine: str,
     recovery_kernel: str,
+    promise: str | None,
 ) -> int:
     """Finds the smallest set of lost writes that still loses a record, and explains it."""
+    if is_capture(recording):
+        return minimize_capture(recording, state, lsn=lsn, budget=budget, promise=promise)
+    if promise is not None:
+        raise UsageError("--promise is for captured folders", hint="leave it out")
     from powercut.cli.console import PlainConsole
     from powercut.explore.request import Budget
     from powercut.recording.materialize import open_recording

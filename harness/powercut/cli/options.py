@@ -36,7 +36,8 @@ STATE_HELP = (
     "STATE is `cut`, `durable@T`, `everything@T`, `medium@T`, `flush:N`, `ack:LSN`, or the "
     "identifier of a state that `explore` or `minimize` found. T is nanoseconds of the "
     "recording's clock, or with a unit (such as 12.5ms) the time since the first attempt, as "
-    "`show` prints it."
+    "`show` prints it. Of a captured folder: durable@T, everything@T, ack:N or an identifier; "
+    "T may be `cut`."
 )
 STATE_EPILOG = f"{RECORDING_HELP} {STATE_HELP}"
 
@@ -92,6 +93,11 @@ recovery_kernel_option = click.option(
     show_default=True,
     help="Which User-Mode Linux recovers the states: the host's (for a program with a "
     f"workload.kernel, that one), that of a Debian suite ({', '.join(UML_SUITES)}), or a path.",
+)
+promise_option = click.option(
+    "--promise",
+    type=click.Choice(["journal", "posix"]),
+    help="Of a captured folder: what the host promises of names, instead of what its verdict has.",
 )
 hosts_option = click.option(
     "--hosts",

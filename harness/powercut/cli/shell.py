@@ -9,6 +9,8 @@ from pathlib import Path
 
 import click
 
+from powercut.cli.folder_states import shell_capture
+from powercut.cli.lookup import is_capture
 from powercut.cli.options import STATE_EPILOG, recording_argument
 from powercut.cli.output import echo
 from powercut.model.errors import UsageError
@@ -24,13 +26,16 @@ from powercut.model.errors import UsageError
 )
 def shell(recording: Path, state: str, no_terminal: bool) -> int:
     """Mounts a crash state and gives a prompt in it: in a guest with busybox, or, of a program,
-    in User-Mode Linux among the files that it ran on, with the program and its tools at hand.
+    in User-Mode Linux among the files that it ran on, with the program and its tools at hand; of a
+    captured folder on this host, where the state lies over the folder.
     """
     if not no_terminal and not sys.stdin.isatty():
         raise UsageError(
             "standard input is no terminal",
             hint="--no-terminal takes commands from it all the same",
         )
+    if is_capture(recording):
+        return shell_capture(recording, state, no_terminal=no_terminal)
     from powercut.recording import program_shell
     from powercut.recording.materialize import open_recording, resolve_state, state_text
     from powercut.recording.shell import LEAVE, open_shell

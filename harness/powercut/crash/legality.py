@@ -23,7 +23,7 @@ def why_illegal(space: StateSpace, state: CrashState) -> list[str]:
     for kept in state.torn:
         if kept.write not in state.survivors:
             problems.append(f"write {kept.write} is torn and does not survive")
-        elif not _at_units(space, kept, space.unit):
+        elif not _at_units(space, kept, space.unit) or _is_part_of_one(space, kept):
             problems.append(f"write {kept.write} tears at {space.unit} bytes, not as {kept}")
     for move in state.moves:
         if not 0 <= move.write < move.after < len(issued):
@@ -33,9 +33,7 @@ def why_illegal(space: StateSpace, state: CrashState) -> list[str]:
     for offset, data in state.again.overlay if state.again else ():
         if offset + len(data) > space.timeline.disk_size:
             problems.append(f"{len(data)} bytes at {offset} do not lie on the disk")
-    if not problems and space.timeline.contract.ordered:
-        problems += _disorder(space, state)
-    return problems
+    return problems or _out_of_order(space, state)
 
 
 def tears_within(space: StateSpace, state: CrashState, block: int) -> bool:
@@ -50,6 +48,20 @@ def _at_units(space: StateSpace, kept: Kept, unit: int) -> bool:
         and (kept.begin == begin or kept.begin % unit == 0)
         and (kept.end == end or kept.end % unit == 0)
     )
+
+
+def _is_part_of_one(space: StateSpace, kept: Kept) -> bool:
+    """Whether it is a part of what cannot tear: a change of a file's size or name, say."""
+    whole = int(space.begin[kept.write]), int(space.end[kept.write])
+    return space.touched_units(kept.write) == 1 and (kept.begin, kept.end) != whole
+
+
+def _out_of_order(space: StateSpace, state: CrashState) -> list[str]:
+    """What is missing before something that survives."""
+    if space.timeline.contract.ordered and (problems := _disorder(space, state)):
+        return problems
+    needed = set(space.legal(state).survivors) - set(state.survivors)
+    return [f"what survives needs {min(needed)}, which was made before"] if needed else []
 
 
 def _disorder(space: StateSpace, state: CrashState) -> list[str]:

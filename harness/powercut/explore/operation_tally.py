@@ -29,13 +29,22 @@ def no_story(state: CrashState, finding: Finding) -> tuple[str, ...]:
     return ()
 
 
+def no_name(state: CrashState) -> str:
+    """None: the state is kept nowhere."""
+    del state
+    return ""
+
+
 @dataclass
 class OperationTally:
-    """What has been found so far.  Times are told from `from_ns`."""
+    """What has been found so far.  Times are told from `from_ns`; `name` is called once for each
+    state that is told.
+    """
 
     space: StateSpace
     from_ns: int
     story: Story = no_story
+    name: Callable[[CrashState], str] = no_name
     states: int = 0
     lossy: int = 0
     by_policy: Counter[str] = field(default_factory=Counter)
@@ -75,6 +84,7 @@ class OperationTally:
             missing_writes=volatile - len(state.survivors),
             volatile_writes=volatile,
             story=self.story(state, finding),
+            state=self.name(state),
         )
 
     @property

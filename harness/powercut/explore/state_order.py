@@ -88,7 +88,7 @@ class StateOrder:
         count = (
             _FIRST_INSTANTS if budget.states is None else max(1, int(budget.states * _FIRST_SHARE))
         )
-        acks = sample(self._events([InstantKind.ACK]), count, self._seed)
+        acks = sample(self.events([InstantKind.ACK]), count, self._seed)
         # In random order, so that a short budget has seen them all over the run.
         acks = np.random.default_rng(self._seed).permutation(acks)
         yield from Exploration(self._space, acks, ("durable-only",), seed=self._seed)
@@ -110,10 +110,15 @@ class StateOrder:
         yield from Exploration(space, instants, seed=seed, per_policy=_PER_POLICY)
 
     @cached_property
-    def _all_events(self) -> I64:
-        return self._events(list(InstantKind))
+    def _allevents(self) -> I64:
+        return self.events(list(InstantKind))
 
-    def _events(self, kinds: Sequence[InstantKind]) -> I64:
+    @cached_property
+    def _all_events(self) -> I64:
+        return self.events(list(InstantKind))
+
+    def events(self, kinds: Sequence[InstantKind]) -> I64:
+        """The instants just after events of these kinds."""
         found = events(self._space, list(kinds))
         if self._between is None:
             return found

@@ -30,6 +30,16 @@ class CaptureRecording:
     gaps: tuple[str, ...]
     doubts: tuple[str, ...]
 
+    @property
+    def start_ns(self) -> int:
+        """When the program was ready, or without that word its first attempt; nothing was promised
+        before.
+        """
+        if self.history.ready_ns is not None:
+            return self.history.ready_ns
+        attempts = self.history.attempt_ns
+        return int(attempts[0]) if len(attempts) else int(self.folder.begin_ns)
+
     def space(self, promise: Promise, *, lying: bool = False) -> FolderSpace:
         """Its crash states."""
         return FolderSpace(self.folder, promise, self.history, lying=lying)

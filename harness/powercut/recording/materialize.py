@@ -37,6 +37,7 @@ from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER
 from powercut.recording import state_ref
 from powercut.recording.imports import open_import
+from powercut.recording.instants import instant_of, number_of
 from powercut.recording.open_recording import IMPORT_FILE, Recording, find_recording
 from powercut.recording.trial_recording import open_trial
 from powercut.store.files import copy_sparse, host_errors
@@ -57,7 +58,6 @@ STATE_FORMS: Final = (
     "cut, durable@T, everything@T, medium@T, flush:N, ack:LSN, or a state's identifier"
 )
 
-_UNITS_NS: Final = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _BLOCK: Final = 1 << 20
 
 
@@ -88,12 +88,13 @@ def resolve_state(recording: Recording, name: str) -> CrashState:
     by_instant = re.fullmatch(r"(durable|everything|medium)@(.+)", name)
     by_number = re.fullmatch(r"(flush|ack):(.+)", name)
     if by_instant:
-        instant = _instant(recording, by_instant[2])
+        cut_ns = None if recording.timeline.cut is None else int(recording.timeline.cut.at)
+        instant = instant_of(by_instant[2], recording.start_ns, cut_ns)
         if by_instant[1] == "medium":
             return medium_state(space, instant)
         return _plain_state(space, instant, everything=by_instant[1] == "everything")
     if by_number:
-        number = _number(by_number[2], name)
+        number = number_of(by_number[2], name, STATE_FORMS)
         find = _after_flush if by_number[1] == "flush" else _after_ack
         return _plain_state(space, find(recording, number), everything=False)
     state = _by_identifier(recording, name)
@@ -181,33 +182,6 @@ def _by_identifier(recording: Recording, name: str) -> CrashState:
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.3)
         listed = f"nearest: {', '.join(near)}; " if near else ""
         raise UsageError(f"{error}", hint=f"{listed}STATE is {STATE_FORMS}") from error
-
-
-def _instant(recording: Recording, text: str) -> int:
-    match = re.fullmatch(r"(\d+)|(-?\d+(?:\.\d+)?)(ns|us|µs|ms|s)", text)
-    if match is None:
-        raise UsageError(
-            f"{text!r} is no instant",
-            hint="give nanoseconds of the recording's clock, or a time since the first attempt "
-            "such as 12.5ms",
-        )
-    if match[1]:
-        instant = int(match[1])
-    else:
-        instant = recording.start_ns + round(float(match[2]) * _UNITS_NS[match[3]])
-    cut = recording.timeline.cut
-    if cut is not None and instant > int(cut.at):
-        over = (int(cut.at) - recording.start_ns) / 1e6
-        raise UsageError(
-            f"{text} lies after the cut", hint=f"the power failed at {over:.3f}ms ({int(cut.at)})"
-        )
-    return instant
-
-
-def _number(text: str, name: str) -> int:
-    if not re.fullmatch(r"[1-9]\d{0,17}", text):
-        raise UsageError(f"{name}: {text!r} is no number from 1", hint=f"STATE is {STATE_FORMS}")
-    return int(text)
 
 
 def _after_flush(recording: Recording, number: int) -> int:

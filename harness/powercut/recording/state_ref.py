@@ -28,22 +28,26 @@ import json
 import re
 import zlib
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from powercut.crash.states import Again, CrashState, Kept, Move
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.verdict import LsnRange
 from powercut.store.files import host_errors, write_atomic
-from powercut.store.trial_dir import TrialDir
 
 __all__ = [
     "FORMAT",
+    "RecordingFolder",
     "StateRef",
+    "find",
     "load",
     "load_file",
+    "name_of",
     "parse",
     "path_of",
+    "read_value",
     "save",
+    "save_value",
     "saved",
     "serialise",
     "state_id",
@@ -56,6 +60,14 @@ _DIGITS: Final = 12
 
 StateRef = dict[str, Any]
 """A crash state as JSON; see `serialise`."""
+
+
+class RecordingFolder(Protocol):
+    """Where a recording lies."""
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
 
 
 def serialise(state: CrashState) -> StateRef:
@@ -134,47 +146,62 @@ def _number(value: object) -> int:
 
 def state_id(state: CrashState) -> str:
     """The name of `state` among the states of its recording: 12 hexadecimal digits."""
-    content = serialise(state)
-    del content["format"], content["policy"]
+    return name_of(serialise(state))
+
+
+def name_of(value: StateRef) -> str:
+    """The name of what `serialise` made."""
+    content = {key: part for key, part in value.items() if key not in ("format", "policy")}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
 
 
-def path_of(trial: TrialDir, name: str) -> Path:
+def path_of(recording: RecordingFolder, name: str) -> Path:
     """Where the state called `name` is kept."""
-    return trial.path / FOLDER / f"{name}.json"
+    return recording.path / FOLDER / f"{name}.json"
 
 
-def save(trial: TrialDir, state: CrashState) -> str:
+def save(recording: RecordingFolder, state: CrashState) -> str:
     """Keeps `state` beside the recording and returns its name.  Raises HostError."""
-    name = state_id(state)
-    path = path_of(trial, name)
+    return save_value(recording, serialise(state))
+
+
+def save_value(recording: RecordingFolder, value: StateRef) -> str:
+    """The same of a state as JSON."""
+    name = name_of(value)
+    path = path_of(recording, name)
     with host_errors(path):
         path.parent.mkdir(exist_ok=True)
-    write_atomic(path, json.dumps(serialise(state)).encode() + b"\n")
+    write_atomic(path, json.dumps(value).encode() + b"\n")
     return name
 
 
-def saved(trial: TrialDir) -> tuple[str, ...]:
+def saved(recording: RecordingFolder) -> tuple[str, ...]:
     """The names of all states that are kept beside the recording, sorted."""
-    return tuple(sorted(path.stem for path in (trial.path / FOLDER).glob("*.json")))
+    return tuple(sorted(path.stem for path in (recording.path / FOLDER).glob("*.json")))
 
 
-def load(trial: TrialDir, name: str) -> CrashState:
+def load(recording: RecordingFolder, name: str) -> CrashState:
     """The state called `name`, or by its first digits, or in the file of that path.
 
     Raises UsageError if there is none or more than one, DamagedRecording if its file
     is not what it was.
     """
-    known = saved(trial)
+    path = find(recording, name)
+    state = load_file(path)
+    if path == path_of(recording, path.stem) and state_id(state) != path.stem:
+        raise DamagedRecording(f"{path}: holds state {state_id(state)}")
+    return state
+
+
+def find(recording: RecordingFolder, name: str) -> Path:
+    """The file of the state that `load` would read.  Raises UsageError."""
+    known = saved(recording)
     matching = [one for one in known if one.startswith(name)] if re.fullmatch(r"\w+", name) else []
     if len(matching) == 1:
-        state = load_file(path_of(trial, matching[0]))
-        if state_id(state) != matching[0]:
-            raise DamagedRecording(f"{path_of(trial, matching[0])}: holds state {state_id(state)}")
-        return state
+        return path_of(recording, matching[0])
     if not matching and Path(name).is_file():
-        return load_file(Path(name))
+        return Path(name)
     what = "more than one state begins" if matching else "no state kept beside the recording begins"
     raise UsageError(
         f"{what} with {name!r}",
@@ -187,10 +214,16 @@ def load(trial: TrialDir, name: str) -> CrashState:
 def load_file(path: Path) -> CrashState:
     """The state in the file `path`.  Raises DamagedRecording."""
     try:
-        return parse(json.loads(path.read_bytes()))
-    except OSError as error:
-        raise DamagedRecording(f"{path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise DamagedRecording(f"{path}: not JSON: {error}") from error
+        return parse(read_value(path))
     except DamagedRecording as error:
         raise DamagedRecording(f"{path}: {error}") from error
+
+
+def read_value(path: Path) -> object:
+    """The JSON in the file `path`.  Raises DamagedRecording, which leaves out the path."""
+    try:
+        return json.loads(path.read_bytes())
+    except OSError as error:
+        raise DamagedRecording(str(error.strerror)) from error
+    except (ValueError, RecursionError) as error:
+        raise DamagedRecording(f"not JSON: {error}") from error

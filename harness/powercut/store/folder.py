@@ -6,6 +6,10 @@ DIR/capture.json    what was run, where, and what went wrong (sealed)
     console.txt     what the command printed (sealed)
     manifest.json   the seal
     result.json     the verdict, which can be made again from the rest
+    exploration.json  what more states came to
+    states/         crash states that somebody may ask for again
+    witness.json    the smallest set of lost writes that still loses (powercut.store.folder_witness)
+    report.html     all of this, for a person
 """
 
 from __future__ import annotations
@@ -23,18 +27,22 @@ from powercut.store import manifest
 from powercut.store.exploration import StateGroups
 from powercut.store.files import write_atomic
 from powercut.store.program import ProgramFinding
+from powercut.store.record import find_model, read_model
 
 RECORD: Final = "capture.json"
 RESULT: Final = "result.json"
-_SEALED: Final = (RECORD, "folder.log", "folder.data", "console.txt")
+EXPLORATION: Final = "exploration.json"
+REPORT: Final = "report.html"
+SEALED: Final = (RECORD, "folder.log", "folder.data", "console.txt")
 
 
 class CaptureRecord(BaseModel):
     """capture.json.  `cut_ns` is the instant of the cut, on the log's clock.
 
     `folder` is the absolute path that was captured, `where` the folder from which the command was
-    called.  `status` is the command's exit status; None if the cut ended it.  `damage` is what went
-    wrong with the recording.
+    called.  `check_sha256` is the digest of the files that the check's command names; empty if an
+    older powercut recorded.  `status` is the command's exit status; None if the cut ended it.
+    `damage` is what went wrong with the recording.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -45,6 +53,7 @@ class CaptureRecord(BaseModel):
     where: str
     command: tuple[str, ...]
     check: tuple[str, ...] = ()
+    check_sha256: str = ""
     atomic_unit: int
     seed: int
     cut_ns: int
@@ -56,7 +65,8 @@ class CaptureResult(BaseModel):
     """result.json: the verdict under one promise, with what it rests on.
 
     `distinct` counts the states that differ in what a person would see; the others were decided by
-    these.  `changes` counts those of sizes and names.
+    these.  `changes` counts those of sizes and names.  `policies` and `at` are what was asked for
+    instead of the order of powercut.explore.state_order, if anything was.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -84,6 +94,8 @@ class CaptureResult(BaseModel):
     reasons: tuple[str, ...] = ()
     control: str = ""
     groups: StateGroups | None = None
+    policies: tuple[str, ...] = ()
+    at: tuple[str, ...] = ()
 
     @property
     def outcome(self) -> Verdict:
@@ -120,11 +132,11 @@ class CaptureDir:
     def write_record(self, record: CaptureRecord) -> None:
         """Writes capture.json and seals the evidence.  Raises HostError."""
         write_atomic(self.path / RECORD, record.model_dump_json(indent=1).encode() + b"\n")
-        manifest.seal(self.path, _SEALED)
+        manifest.seal(self.path, SEALED)
 
     def read_record(self) -> CaptureRecord:
         """capture.json, of a recording that is as it was sealed.  Raises DamagedRecording."""
-        manifest.check(self.path, only=_SEALED)
+        manifest.check(self.path, only=SEALED)
         try:
             return CaptureRecord.model_validate_json((self.path / RECORD).read_bytes())
         except (OSError, ValidationError) as error:
@@ -136,7 +148,16 @@ class CaptureDir:
 
     def read_result(self) -> CaptureResult:
         """result.json.  Raises DamagedRecording if there is none that can be read."""
-        try:
-            return CaptureResult.model_validate_json((self.path / RESULT).read_bytes())
-        except (OSError, ValidationError) as error:
-            raise DamagedRecording(f"{self.path / RESULT}: {error}") from error
+        return read_model(self.path / RESULT, CaptureResult)
+
+    def find_result(self) -> CaptureResult | None:
+        """The same; None if there is none."""
+        return find_model(self.path / RESULT, CaptureResult)
+
+    def write_exploration(self, result: CaptureResult) -> None:
+        """Writes exploration.json.  Raises HostError."""
+        write_atomic(self.path / EXPLORATION, result.model_dump_json(indent=1).encode() + b"\n")
+
+    def find_exploration(self) -> CaptureResult | None:
+        """exploration.json; None if there is none.  Raises DamagedRecording."""
+        return find_model(self.path / EXPLORATION, CaptureResult)

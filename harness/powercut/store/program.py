@@ -79,7 +79,8 @@ class ProgramFinding(BaseModel):
 
     `operations` are ranges, both ends included; `at_ms` is the cut's instant since the program
     was ready; `missing_writes` are the requests that the state lacks, of `volatile_writes`.
-    `story` is what a person is told of it, a sentence each.
+    `story` is what a person is told of it, a sentence each; `state` the name of the state, empty
+    where it has none.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -93,6 +94,7 @@ class ProgramFinding(BaseModel):
     missing_writes: int = 0
     volatile_writes: int = 0
     story: tuple[str, ...] = ()
+    state: str = ""
 
 
 class ProgramResult(BaseModel):

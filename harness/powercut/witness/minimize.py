@@ -14,16 +14,12 @@ and the same state give the same witness.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-
 import numpy as np
 
 from powercut import __version__
 from powercut.checkers.judge import confirms
 from powercut.crash.exposure import exposure
-from powercut.crash.legality import why_illegal
-from powercut.crash.states import CrashState, Kept, Move, StateSpace
+from powercut.crash.states import CrashState
 from powercut.explore.clock import Clock, confirmation_s
 from powercut.explore.request import Budget
 from powercut.explore.state_judge import (
@@ -34,7 +30,7 @@ from powercut.explore.state_judge import (
     require_recorded_kernel,
 )
 from powercut.model.errors import PowercutError, UsageError
-from powercut.model.verdict import Confirmed, LsnRange, Verdict, losses, lsn_ranges
+from powercut.model.verdict import Confirmed, LsnRange, Verdict, lsn_ranges
 from powercut.model.versions import HOST
 from powercut.recording import state_ref
 from powercut.recording.materialize import cut_state, resolve_state
@@ -42,78 +38,20 @@ from powercut.recording.open_recording import Recording
 from powercut.rig.engines import boots_recorded_kernel, reader_alone
 from powercut.store.exploration import read_exploration
 from powercut.store.witness import Witness
-from powercut.witness.ddmin import OutOfBudget, ddmin
+from powercut.witness.search import (
+    Drop,
+    Progress,
+    SearchLimit,
+    WitnessSearch,
+    items_of,
+    nothing_told,
+    state_of,
+)
 from powercut.witness.story import cause_of, dropped_writes, events_of
 from powercut.workload.port import Recognised
 
-__all__ = ["Drop", "minimize"]
-
-_SECTOR = 512
 BUDGET = Budget(states=2000)
 """What a search may take."""
-
-Progress = Callable[[int, int], None]
-"""Told after each state: how many were recovered, how many writes are still dropped."""
-
-
-@dataclass(frozen=True, order=True)
-class Drop:
-    """The bytes `begin` to `end` - 1 of a volatile write did not survive."""
-
-    write: int
-    begin: int
-    end: int
-
-
-Item = Drop | Move
-
-
-def items_of(space: StateSpace, state: CrashState) -> list[Item]:
-    """What distinguishes `state` from everything issued at its instant, in rising order."""
-    kept: dict[int, list[Kept]] = {}
-    for part in state.torn:
-        kept.setdefault(part.write, []).append(part)
-    survivors = set(state.survivors)
-    items: list[Item] = []
-    for write in space.volatile(state.instant).tolist():
-        begin, end = int(space.begin[write]), int(space.end[write])
-        if write not in survivors:
-            items.append(Drop(write, begin, end))
-            continue
-        for part in sorted(kept.get(write, []), key=lambda part: part.begin):
-            if part.begin > begin:
-                items.append(Drop(write, begin, part.begin))
-            begin = max(begin, part.end)
-        if write in kept and begin < end:
-            items.append(Drop(write, begin, end))
-    return [*items, *state.moves]
-
-
-def state_of(space: StateSpace, instant: int, items: Sequence[Item]) -> CrashState:
-    """The opposite of `items_of`: everything issued but for `items`."""
-    drops: dict[int, list[Drop]] = {}
-    for item in items:
-        if isinstance(item, Drop):
-            drops.setdefault(item.write, []).append(item)
-    survivors: list[int] = []
-    torn: list[Kept] = []
-    for write in space.volatile(instant).tolist():
-        begin, end = int(space.begin[write]), int(space.end[write])
-        parts = []
-        for drop in sorted(drops.get(write, [])):
-            if drop.begin > begin:
-                parts.append(Kept(write, begin, drop.begin))
-            begin = max(begin, drop.end)
-        if write not in drops:
-            survivors.append(write)
-            continue
-        if begin < end:
-            parts.append(Kept(write, begin, end))
-        if parts:
-            survivors.append(write)
-            torn += parts
-    moves = tuple(item for item in items if isinstance(item, Move))
-    return CrashState(instant, tuple(survivors), tuple(torn), moves, policy="witness")
 
 
 def minimize(
@@ -126,7 +64,7 @@ def minimize(
     begun: float | None = None,
     engine: str = "auto",
     kernel: str = HOST,
-    progress: Progress = lambda _tests, _left: None,
+    progress: Progress = nothing_told,
 ) -> Witness:
     """The witness of a loss in `recording`; keeps its state beside the recording.
 
@@ -149,7 +87,7 @@ def minimize(
                 hint=f"it loses {', '.join(map(str, first.lost)) or 'none'}",
             )
         limit = SearchLimit(budget, clock, _set_aside(recording, judge.choice.name, confirm))
-        search = _Search(recording.space, state.instant, judge, first, lsn, limit, progress)
+        search = WitnessSearch(recording.space, state.instant, judge, first, lsn, limit, progress)
         items = search.run(items_of(recording.space, state))
         witness_state = state_of(recording.space, state.instant, items)
         judgement = judge.judge(witness_state)
@@ -189,90 +127,6 @@ def minimize(
     )
 
 
-@dataclass(frozen=True)
-class SearchLimit:
-    """How far a search may go; `set_aside` are the seconds that confirmation will take."""
-
-    budget: Budget
-    clock: Clock
-    set_aside: float
-
-    def allows_one_more(self, tests: int) -> bool:
-        """Whether another state may be recovered after `tests`, and the witness at the end."""
-        if self.budget.states is not None and tests >= self.budget.states:
-            return False
-        return self.clock.has_time(2, tests, self.set_aside)
-
-
-@dataclass
-class _Search:
-    """ddmin over items, then over the atomic units of each write that is left."""
-
-    space: StateSpace
-    instant: int
-    judge: StateJudge
-    first: Judgement
-    lsn: int | None
-    limit: SearchLimit
-    progress: Progress
-    first_items: list[Item] = field(default_factory=list)
-    out_of_budget: bool = False
-    unknown: bool = False  # a state could not be judged: it may well lose the record
-    _known: dict[tuple[Item, ...], bool] = field(default_factory=dict)
-
-    def run(self, items: list[Item]) -> list[Item]:
-        """The smallest part of `items` that was found to lose a record."""
-        self.first_items = items
-        self._known[tuple(items)] = True
-        items = ddmin(items, self._loses)
-        for drop in [item for item in items if isinstance(item, Drop)]:
-            if self.out_of_budget:
-                break
-            units = self._units(drop)
-            if len(units) < 2:
-                continue
-            others = [item for item in items if item is not drop]
-            self._known[tuple(others + list[Item](units))] = True
-            smallest = ddmin(units, lambda part, rest=others: self._loses([*rest, *part]))  # type: ignore[misc]
-            items = [*others, *_joined(smallest)]
-        return sorted(items, key=lambda item: (isinstance(item, Move), item.write))
-
-    def _units(self, drop: Drop) -> list[Drop]:
-        """The atomic units of a drop; sectors, where the disk tears anywhere."""
-        unit = max(self.space.unit, _SECTOR)
-        edges = list(range((drop.begin // unit + 1) * unit, drop.end, unit))
-        begins, ends = [drop.begin, *edges], [*edges, drop.end]
-        return [Drop(drop.write, b, e) for b, e in zip(begins, ends, strict=True)]
-
-    def _loses(self, items: Sequence[Item]) -> bool:
-        key = tuple(items)
-        if key not in self._known:
-            state = state_of(self.space, self.instant, items)
-            if why_illegal(self.space, state):
-                self._known[key] = False
-            else:
-                if not self.limit.allows_one_more(self.judge.tests):
-                    self.out_of_budget = True
-                    raise OutOfBudget
-                judgement = self.judge.judge(state)
-                self.unknown |= judgement.verdict is Verdict.INCONCLUSIVE
-                self._known[key] = self._same_loss(judgement)
-                self.progress(self.judge.tests, len(items))
-        return self._known[key]
-
-    def _same_loss(self, judgement: Judgement) -> bool:
-        """Whether one of the records of the beginning is still lost, in the same way.
-
-        How a record is gone depends on its neighbours: lost, a hole, torn or stale is one
-        way.  That the system does not come back is another, and so is a record that
-        nobody wrote.
-        """
-        common = losses(judgement.findings) & losses(self.first.findings)
-        if self.lsn is not None:
-            return any(lsn == self.lsn for _, lsn in common)
-        return bool(common)
-
-
 def _set_aside(recording: Recording, engine: str, confirm: bool) -> float:
     """Seconds that confirmation will take, where it boots a guest."""
     settled = recording.known_promises is not None or recording.imported
@@ -300,17 +154,6 @@ def _confirmed(
         return "not tried", str(error)
     told = confirms(seen.findings, judgement.findings)
     return told, "" if told == "yes" else seen.message or "everything came back"
-
-
-def _joined(drops: Sequence[Drop]) -> list[Drop]:
-    """Neighbours as one."""
-    joined: list[Drop] = []
-    for drop in drops:
-        if joined and joined[-1].write == drop.write and joined[-1].end == drop.begin:
-            joined[-1] = Drop(drop.write, joined[-1].begin, drop.end)
-        else:
-            joined.append(drop)
-    return joined
 
 
 def _start(

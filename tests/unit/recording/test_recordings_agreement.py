@@ -21,7 +21,7 @@ from powercut.disk.pclog import read_timeline
 from powercut.model.contract import CutPolicy, DeviceContract, Honour
 from powercut.paths import CAPTURE_PLUGIN
 from powercut.recording.materialize import materialize, resolve_state
-from powercut.witness.minimize import items_of, state_of
+from powercut.witness.search import items_of, state_of
 
 S = 512
 SECTORS = 64

@@ -23,7 +23,8 @@ from powercut.paths import WAL_BINARY
 from powercut.recording import state_ref
 from powercut.report.terminal.witness import time_line
 from powercut.store.witness import read_witness, write_witness
-from powercut.witness.minimize import Drop, SearchLimit, items_of, minimize, state_of
+from powercut.witness.minimize import minimize
+from powercut.witness.search import Drop, SearchLimit, items_of, state_of
 
 ACKS = [(1, 50), (2, 150), (3, 250)]
 

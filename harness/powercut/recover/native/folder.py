@@ -9,6 +9,7 @@ The check is the user's own command and has the user's own rights otherwise.
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -24,6 +25,40 @@ _SAID_MAX: Final = 2000
 _IN_THERE: Final = 'exec "$@" 3>&0 0</dev/null'
 
 
+def _inside(state: Path, folder: Path, where: Path) -> list[str]:
+    """What runs a command where `state` lies over `folder`, called in `where`.
+
+    Raises HostError.
+    """
+    wrapper = find_tool("bwrap")
+    if wrapper is None:
+        raise HostError("bubblewrap is not installed", hint=REMEDY)
+    if not folder.is_dir():
+        raise HostError(
+            f"{folder}: the state belongs there, and it is no folder of this host",
+            hint=f"mkdir -p {shlex.quote(str(folder))}",
+        )
+    return [
+        *(str(wrapper), "--dev-bind", "/", "/", "--bind", str(state), str(folder)),
+        *("--proc", "/proc", "--unshare-pid", "--die-with-parent", "--chdir", str(where), "--"),
+    ]
+
+
+def shell_in_folder(state: Path, folder: Path, commands: str | None) -> int:
+    """A shell in `folder`, where `state` lies; it reads `commands`, else what a person types.
+
+    Returns its exit status.  Raises HostError if it cannot be started.
+    """
+    shell = "/bin/sh" if commands is not None else os.environ.get("SHELL", "/bin/sh")
+    argv = [*_inside(state, folder, folder), shell]
+    try:
+        if commands is None:
+            return subprocess.run(argv, check=False).returncode
+        return subprocess.run(argv, input=commands, text=True, check=False).returncode
+    except OSError as error:
+        raise HostError(f"cannot start a shell: {error}") from error
+
+
 def check_folder(
     command: Sequence[str], state: Path, folder: Path, where: Path, *, timeout_s: float
 ) -> Observation:
@@ -31,14 +66,7 @@ def check_folder(
 
     It is called in `where`.  Raises HostError if it cannot be started.
     """
-    wrapper = find_tool("bwrap")
-    if wrapper is None:
-        raise HostError("bubblewrap is not installed", hint=REMEDY)
-    argv = [
-        *(str(wrapper), "--dev-bind", "/", "/", "--bind", str(state), str(folder)),
-        *("--proc", "/proc", "--unshare-pid", "--die-with-parent", "--chdir", str(where)),
-        *("--", "/bin/sh", "-c", _IN_THERE, "sh", *command),
-    ]
+    argv = [*_inside(state, folder, where), "/bin/sh", "-c", _IN_THERE, "sh", *command]
     environment = os.environ | {"POWERCUT_FD": "3"}
     with tempfile.TemporaryFile() as lines, tempfile.TemporaryFile() as said:
         try:

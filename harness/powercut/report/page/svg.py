@@ -56,9 +56,10 @@ def timeline_svg(view: RecordingView, lost: Sequence[LsnRange], name: str) -> st
     ]
     for index, (label, at) in enumerate(lanes):
         y = top + index * (LANE_HEIGHT + LANE_GAP)
-        parts += _lane(label, at, view.start_ns, span, y)
-    parts += _cut(view, span, bottom)
-    parts += _axis(span, bottom)
+        parts += lane(label, at, view.start_ns, span, y)
+    if view.cut_ns is not None:
+        parts += cut_line(_x(view.cut_ns, view.start_ns, span), bottom)
+    parts += axis(span, bottom)
     parts.append("</svg>")
     return "\n".join(parts)
 
@@ -118,7 +119,8 @@ def _curve(view: RecordingView, instants: I64, lsns: I64, highest: int) -> Itera
         yield f'<text class="{style}" x="{LEFT - 8}" y="{y}" text-anchor="end">{text}</text>'
 
 
-def _lane(label: str, at: I64, start: int, span: int, y: int) -> Iterator[str]:
+def lane(label: str, at: I64, start: int, span: int, y: int) -> Iterator[str]:
+    """A line of marks at instants `at`; the drawing begins at `start` and lasts `span` ns."""
     middle = y + LANE_HEIGHT / 2
     yield (
         f'<text class="lane" x="{LEFT - 8}" y="{middle + 4:.0f}" text-anchor="end">'
@@ -141,16 +143,15 @@ def _lane(label: str, at: I64, start: int, span: int, y: int) -> Iterator[str]:
     yield f'<path class="marks" d="{"".join(marks)}"/>'
 
 
-def _cut(view: RecordingView, span: int, bottom: int) -> Iterator[str]:
-    if view.cut_ns is None:
-        return
-    x = _x(view.cut_ns, view.start_ns, span)
+def cut_line(x: float, bottom: int) -> Iterator[str]:
+    """Where the power fails."""
     yield f'<line class="cut" x1="{x}" y1="{CURVE_TOP - 6}" x2="{x}" y2="{bottom}"/>'
     y = CURVE_TOP - 9
     yield f'<text class="cuttext" x="{x + 4}" y="{y}" text-anchor="end">power cut</text>'
 
 
-def _axis(span: int, bottom: int) -> Iterator[str]:
+def axis(span: int, bottom: int) -> Iterator[str]:
+    """The times below a drawing that lasts `span` ns."""
     for share, anchor in ((0, "start"), (0.5, "middle"), (1, "end")):
         x = LEFT + PLOT * share
         text = f"{span * share / 1e6:.0f} ms"

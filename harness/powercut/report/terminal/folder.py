@@ -14,7 +14,7 @@ from powercut.paths import command, from_here
 from powercut.report.program_cut import FindingStory, after_cut
 from powercut.report.terminal.exploration import group_text
 from powercut.report.terminal.program import print_facts, print_title, print_told
-from powercut.store.folder import CaptureDir, CaptureRecord, CaptureResult
+from powercut.store.folder import REPORT, CaptureDir, CaptureRecord, CaptureResult
 
 _LAST_WORDS: Final = 300
 PROMISES: Final = {
@@ -28,20 +28,37 @@ def print_capture(
 ) -> None:
     """The verdict first, then what it rests on, then what was lost."""
     print_title(console, result.outcome, record.command, f"files in {record.folder}")
-    print_facts(console, [*_facts(record, result), *_failure(record, folder)])
+    print_facts(console, [*facts_of(record, result), *_failure(record, folder)])
     print_facts(console, [("not known", reason) for reason in result.reasons])
+    print_told(console, finding_stories(result, folder))
+    console.print()
+    here, powercut = from_here(folder), command()
+    facts = [
+        ("recording", str(here)),
+        ("report", str(here / REPORT)),
+        ("more states", f"{powercut} explore {here}"),
+        ("again", f"{powercut} verify {here}"),
+    ]
+    print_facts(console, facts, whole=True)
+
+
+def finding_stories(result: CaptureResult, folder: Path) -> list[FindingStory]:
+    """What was found, each with its state and what to type to look on."""
+    here, powercut = from_here(folder), command()
     stories = []
     for finding in result.findings:
         where = after_cut(
             finding.at_ms, finding.policy, finding.missing_writes, finding.volatile_writes
         )
         verdict = Verdict[finding.verdict]
-        stories.append(FindingStory(finding.kind, verdict, finding.message, (where,)))
-    print_told(console, stories)
-    console.print()
-    here = from_here(folder)
-    facts = [("recording", str(here)), ("again", f"{command()} verify {here}")]
-    print_facts(console, facts, whole=True)
+        commands: tuple[tuple[str, str], ...] = ()
+        if finding.state and verdict is Verdict.LOSSY:
+            commands = (
+                ("look inside", f"{powercut} shell {here} {finding.state}"),
+                ("fewest writes", f"{powercut} minimize {here} {finding.state}"),
+            )
+        stories.append(FindingStory(finding.kind, verdict, finding.message, (where,), commands))
+    return stories
 
 
 def _failure(record: CaptureRecord, folder: Path) -> list[tuple[str, str]]:
@@ -65,7 +82,8 @@ def print_recorded(console: Console, record: CaptureRecord, folder: Path) -> Non
     print_facts(console, facts, whole=True)
 
 
-def _facts(record: CaptureRecord, result: CaptureResult) -> list[tuple[str, str]]:
+def facts_of(record: CaptureRecord, result: CaptureResult) -> list[tuple[str, str]]:
+    """What the verdict rests on: a name and a text each."""
     policies = ", ".join(f"{name} {count:,}" for name, count in result.by_policy.items())
     told = [
         (

@@ -131,7 +131,14 @@ def time_line(
     unit: str = "ms",
 ) -> list[str]:
     """The lines of the drawing, its head first."""
-    names = [f"w{write.request}" for write in dropped[:_COLUMNS_MAX]]
+    return time_line_of(events, [write.request for write in dropped], start_ns, unit=unit)
+
+
+def time_line_of(
+    events: Sequence[WitnessEvent], requests: Sequence[int], start_ns: int, *, unit: str = "ms"
+) -> list[str]:
+    """The same of the lost `requests` by number."""
+    names = [f"w{request}" for request in requests[:_COLUMNS_MAX]]
     lanes = [*names, "flush", "ack", "cut"]
     lines = [f"{unit:>12}  " + "".join(f"{lane:^{_WIDTH}}" for lane in lanes).rstrip()]
     open_lanes: set[str] = set()

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Crash states of a captured folder, one after the other: made, and checked by the user's command.
+
+States that look the same are checked once.  One that loses something is made and checked a second
+time, and counts only if the check says the same again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Protocol
+
+from powercut.closing import Closing
+from powercut.crash.folder import FolderSpace, Tree
+from powercut.crash.folder_rows import Promise
+from powercut.crash.states import CrashState
+from powercut.explore.operation_tally import losses, not_repeated
+from powercut.explore.state_judge import Judgement
+from powercut.model.observation import Observation
+from powercut.model.verdict import Finding, lsn_ranges
+from powercut.recording.folder import CaptureRecording, build_tree, fingerprint
+from powercut.workload.program.check import check_operations
+from powercut.workload.program.claims import sighting_of
+
+Answer = Callable[[], list[Finding]]
+"""Waits for what the check says of a state.  Raises HostError."""
+
+
+class Check(Protocol):
+    """Says what it finds in a folder that a cut may have left."""
+
+    def __call__(self, state: Path) -> Observation:
+        """Raises HostError if nothing can be said."""
+
+
+class FolderJudge(Closing):
+    """Checks the states of one recording under one promise, up to `jobs` at a time."""
+
+    def __init__(
+        self,
+        recording: CaptureRecording,
+        promise: Promise,
+        check: Check,
+        scratch: Path,
+        *,
+        jobs: int = 1,
+    ) -> None:
+        self.space = recording.space(promise)
+        self.recording = recording
+        self.tests = 0
+        self._check = check
+        self._scratch = scratch
+        self._known: dict[bytes, Future[Observation]] = {}
+        self._pool = ThreadPoolExecutor(jobs, thread_name_prefix="check")
+
+    def close(self) -> None:
+        """Waits for the checks that have begun, and starts no other."""
+        self._pool.shutdown(cancel_futures=True)
+
+    @property
+    def distinct(self) -> int:
+        """How many different folders were checked, a second time not counted."""
+        return sum(not name[-1] for name in self._known)
+
+    def judge(self, state: CrashState) -> Judgement:
+        """What the check finds in `state`.  Raises HostError."""
+        findings = tuple(self.ask(state)())
+        required = self.recording.history.acked_before(state.instant)
+        return Judgement(findings, lsn_ranges(required))
+
+    def ask(self, state: CrashState) -> Answer:
+        """Has `state` checked; whoever wants the answer calls what is returned."""
+        self.tests += 1
+        first = self._observed(self.space, state)
+
+        def answer() -> list[Finding]:
+            findings = self.findings(state, first.result())
+            if losses(findings):
+                second = self._observed(self.space, state, again=True).result()
+                again = self.findings(state, second)
+                if losses(again) != losses(findings):
+                    return [not_repeated("the same folder was checked twice", findings)]
+            return findings
+
+        return answer
+
+    def observe(self, space: FolderSpace, state: CrashState) -> Observation:
+        """What the check says of a state of another space of the same recording."""
+        return self._observed(space, state).result()
+
+    def findings(self, state: CrashState, observation: Observation) -> list[Finding]:
+        """What is wrong with what the check has seen."""
+        history = self.recording.history
+        return check_operations(history, state.instant, sighting_of(observation))
+
+    def _observed(
+        self, space: FolderSpace, state: CrashState, *, again: bool = False
+    ) -> Future[Observation]:
+        """What the check says; with `again` what it says the second time, once for each folder."""
+        tree = space.tree(state)
+        name = fingerprint(tree) + bytes([again])
+        if name not in self._known:
+            self._known[name] = self._pool.submit(self._checked, space, tree)
+        return self._known[name]
+
+    def _checked(self, space: FolderSpace, tree: Tree) -> Observation:
+        target = Path(tempfile.mkdtemp(prefix="state-", dir=self._scratch))
+        target.chmod(0o755)
+        try:
+            build_tree(space, tree, target)
+            return self._check(target)
+        finally:
+            shutil.rmtree(target, ignore_errors=True)

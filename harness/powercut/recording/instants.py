@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Instants and numbers as a person writes them in the name of a crash state."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from powercut.model.errors import UsageError
+
+_UNITS_NS: Final = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+
+
+def instant_of(text: str, start_ns: int, cut_ns: int | None) -> int:
+    """Nanoseconds of the recording's clock: `text` is these, or a time since `start_ns`.
+
+    Raises UsageError, also for what lies after the cut.
+    """
+    match = re.fullmatch(r"(\d+)|(-?\d+(?:\.\d+)?)(ns|us|µs|ms|s)", text)
+    if match is None:
+        raise UsageError(
+            f"{text!r} is no instant",
+            hint="give nanoseconds of the recording's clock, or a time since the first attempt "
+            "such as 12.5ms",
+        )
+    since = 0 if match[1] else round(float(match[2]) * _UNITS_NS[match[3]])
+    instant = int(match[1]) if match[1] else start_ns + since
+    if cut_ns is not None and instant > cut_ns:
+        over = (cut_ns - start_ns) / 1e6
+        raise UsageError(
+            f"{text} lies after the cut", hint=f"the power failed at {over:.3f}ms ({cut_ns})"
+        )
+    return instant
+
+
+def number_of(text: str, name: str, forms: str) -> int:
+    """A number from 1, as in `ack:12`; `forms` are those that a name may have.  Raises
+    UsageError.
+    """
+    if not re.fullmatch(r"[1-9]\d{0,17}", text):
+        raise UsageError(f"{name}: {text!r} is no number from 1", hint=f"STATE is {forms}")
+    return int(text)

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Crash states of captured folders: found, minimised to the forgotten sync, written and entered."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from powercut.cli.main import cli
+from powercut.model.errors import DamagedRecording, HostError, PowercutError, UsageError
+from powercut.recording import state_ref
+from powercut.store.folder import CaptureDir
+from powercut.store.folder_witness import FolderWitness, find_folder_witness
+
+SUPPORT = Path(__file__).parents[2] / "support"
+PYTHON = [sys.executable, "-I", "-S"]
+SAFE, LOSSY = 0, 1
+CHECK = """
+import os, sys
+log = os.path.join(sys.argv[1], "log")
+lines = open(log, errors="replace").read().split("\\n") if os.path.exists(log) else []
+kept = [n for n, line in enumerate(lines, 1) if line == f"{n:3}"]
+os.write(int(os.environ["POWERCUT_FD"]), "".join(f"= {n}\\n" for n in kept).encode())
+"""
+
+
+def called(*words: object, typed: str = "") -> Result:
+    argv = [str(word) for word in words]
+    return CliRunner().invoke(cli, argv, input=typed, standalone_mode=False)
+
+
+def status(*words: object, typed: str = "") -> int:
+    """The exit status of a command that is not refused."""
+    done = called(*words, typed=typed)
+    assert done.exception is None, done.exception
+    assert isinstance(done.return_value, int)
+    return done.return_value
+
+
+def refused(kind: type[PowercutError], *words: object) -> str:
+    """What powercut says when it refuses."""
+    error = called(*words).exception
+    assert isinstance(error, kind), error
+    return f"{error} {error.hint}"
+
+
+def captured(tmp_path: Path, check: list[str], command: list[str], *options: str) -> CaptureDir:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    words = ["capture", folder, "--results", tmp_path, *options]
+    called(*words, "--check", shlex.join([*PYTHON, *check]), "--", *PYTHON, *command)
+    (directory,) = (tmp_path / "capture").iterdir()
+    return CaptureDir(directory)
+
+
+def two_files(tmp_path: Path, way: str) -> CaptureDir:
+    program, folder = str(SUPPORT / "two_files.py"), str(tmp_path / "folder")
+    budget = "40" if way == "honest" else "6"  # SAFE needs 32 states
+    command = [program, "run", folder, way]
+    return captured(tmp_path, [program, "check", folder], command, "--budget", budget)
+
+
+def one_file(tmp_path: Path, way: str, promise: str) -> CaptureDir:
+    check = tmp_path / "check.py"
+    check.write_text(CHECK)
+    folder = str(tmp_path / "folder")
+    command = [str(SUPPORT / "folder_program.py"), way, folder]
+    options = ["--promise", promise, "--budget", "6"]
+    return captured(tmp_path, [str(check), folder], command, *options)
+
+
+def witness_of(directory: CaptureDir, *words: object) -> FolderWitness:
+    assert status("minimize", directory.path, *words) == 0
+    witness = find_folder_witness(directory)
+    assert witness is not None
+    return witness
+
+
+def test_the_write_and_the_file_whose_sync_was_forgotten(tmp_path: Path) -> None:
+    directory = two_files(tmp_path, "forgets")
+    assert directory.read_result().verdict == "LOSSY"
+    witness = witness_of(directory)
+    (lost,) = witness.dropped
+    assert (lost.kind, lost.path, lost.dropped) == ("write", "index", ((44, 48),))
+    assert lost.why == "no sync of index came after it; the syncs that came were of values"
+    assert [str(span) for span in witness.lost] == ["12"]
+    assert witness.minimal
+    page = (directory.path / "report.html").read_text()
+    assert "bytes 44 to 47 of index" in page
+
+    state, out = witness.state, tmp_path / "state"
+    assert status("materialize", directory.path, state, "-o", out) == 0
+    assert (out / "values").read_text().endswith(" 12\n")
+    assert (out / "index").read_bytes()[40:] == b" 40\n\0\0\0\0"
+    assert "exists already" in refused(UsageError, "materialize", directory.path, state, "-o", out)
+    folder = tmp_path / "folder"
+    script = f"cmp {out}/index {folder}/index && echo gone > {folder}/values"
+    assert status("shell", directory.path, state, "--no-terminal", typed=script) == 0
+    assert (folder / "values").read_text().endswith(" 12\n"), "the folder itself is untouched"
+
+    bundle, unpacked = tmp_path / "finding.pcb", tmp_path / "unpacked"
+    assert status("bundle", directory.path, "-o", bundle) == 0
+    assert "wants to run a check of this host" in refused(UsageError, "verify", bundle)
+    assert status("unbundle", bundle, "-o", unpacked) == 0
+    assert find_folder_witness(CaptureDir(unpacked)) == witness
+    assert status("verify", unpacked) == LOSSY
+
+
+def test_the_twin_that_syncs_both_has_no_witness(tmp_path: Path) -> None:
+    directory = two_files(tmp_path, "honest")
+    assert directory.read_result().verdict == "SAFE"
+    assert "no loss is known" in refused(UsageError, "minimize", directory.path)
+    explored = ["explore", directory.path, "--budget", "60", "--jobs", "2"]
+    assert status(*explored, "--policy", "all-but-one", "--policy", "torn") == SAFE
+    result = directory.find_exploration()
+    assert result is not None
+    assert result.policies == ("all-but-one", "torn")
+    assert "says nothing of a captured folder" in refused(
+        UsageError, "explore", directory.path, "--engine", "raw"
+    )
+
+
+@pytest.mark.parametrize(
+    ("way", "promise", "kind", "text"),
+    [
+        ("replace-name-unsynced", "journal", "name", "the renaming of log.new to log"),
+        ("replace-name-unsynced", "posix", "name", "the renaming of log.new to log"),
+        ("append-name-unsynced", "posix", "name", "the making of log"),
+        ("append-last-unsynced", "journal", "write", "bytes 44 to 47 of log"),
+        ("replace-contents-unsynced", "journal", "write", "bytes 0 to"),
+    ],
+)
+def test_what_is_lost_by_a_change_of_names(
+    tmp_path: Path, way: str, promise: str, kind: str, text: str
+) -> None:
+    witness = witness_of(one_file(tmp_path, way, promise))
+    (lost,) = witness.dropped
+    assert (lost.kind, witness.promise) == (kind, promise)
+    assert lost.text.startswith(text)
+    assert lost.why.startswith("no sync of ")
+
+
+def test_states_that_are_none_of_this_recording(tmp_path: Path) -> None:
+    """Among them one in which a change of names is there without the one before it."""
+    directory = one_file(tmp_path, "replace-name-unsynced", "journal")
+    witness = witness_of(directory, "durable@cut")
+    (lost,) = witness.dropped
+    name = witness.state
+    value = state_ref.read_value(state_ref.path_of(directory, name))
+    assert isinstance(value, dict)
+    found = tmp_path / "state.json"
+
+    def resolved(**changes: object) -> str:
+        found.write_text(json.dumps(value | changes))
+        return refused(
+            DamagedRecording, "materialize", directory.path, found, "-o", tmp_path / "out"
+        )
+
+    assert "is durable and needs no mention" in resolved(survivors=[0])
+    assert "is no write issued before" in resolved(survivors=[10**6])
+    assert "no state of a captured folder" in resolved(promise="none")
+    cell = [lost.request, 0, 512]
+    assert "tears at" in resolved(survivors=[lost.request], torn=[cell])
+    said = refused(UsageError, "minimize", directory.path, name, "--promise", "posix")
+    assert "is one of the promise journal" in said
+    assert "lies after the cut" in refused(
+        UsageError, "materialize", directory.path, "durable@1000s", "-o", tmp_path / "out"
+    )
+    assert "never acknowledged" in refused(
+        UsageError, "materialize", directory.path, "ack:13", "-o", tmp_path / "out"
+    )
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_check_that_has_changed_is_not_asked(tmp_path: Path) -> None:
+    directory = one_file(tmp_path, "append", "journal")
+    (tmp_path / "check.py").write_text("")
+    for command in ("verify", "explore", "minimize"):
+        assert "has changed since" in refused(HostError, command, directory.path)
