@@ -39,6 +39,7 @@ from powercut.scenario.seeds import derive_seed
 from powercut.scenario.settings import Parameters
 from powercut.store.host_load import load_of_sessions
 from powercut.store.layout import ResultDir, reproduce_command
+from powercut.store.place import read_place
 from powercut.store.results import RunResult, TrialResult
 from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.trial.judge import judge_trial
@@ -190,6 +191,13 @@ def _check_kept(directory: ResultDir) -> None:
     """Raises UsageError if recordings were dropped on purpose: nothing can be judged then."""
     trials = directory.trials()
     dropped = [trial for trial in trials if trial.sealed and not trial.kept]
+    elsewhere = sum(read_place(trial.path) is not None for trial in dropped)
+    if elsewhere:
+        raise UsageError(
+            f"{directory.path}: {elsewhere} of {len(trials)} recordings were not fetched: they lie "
+            "on the hosts that made them",
+            hint=f"powercut fetch {directory.path} --hosts HOSTS brings them",
+        )
     if dropped:
         raise UsageError(
             f"{directory.path}: {len(dropped)} of {len(trials)} recordings were not kept",

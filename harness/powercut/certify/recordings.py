@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from powercut.explore.trial import explored
 from powercut.model.errors import DamagedRecording, PowercutError
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.store.confirmation import read_confirmation
+from powercut.store.place import read_place
 from powercut.store.trial_dir import TrialDir
 from powercut.trial.judge import judge_trial
 from powercut.witness.confirm import recovered_again
@@ -32,14 +34,36 @@ class Depth:
 
 def missing_problems(missing: Sequence[TrialDir], count: int) -> Iterator[str]:
     """What is wrong with verdicts whose evidence is not there."""
-    if not missing:
-        return
-    named = ", ".join(trial.relative for trial in missing[:_NAMED_MAX])
-    more = f" and {len(missing) - _NAMED_MAX} more" if len(missing) > _NAMED_MAX else ""
-    yield (
-        f"{len(missing)} of {count} recordings are gone, and cannot be judged again: {named}"
-        f"{more}; put them back, or accept it with --allow-missing"
-    )
+    there = not_fetched(missing)
+    gone = [trial for trial in missing if trial not in there]
+    if there:
+        yield (
+            f"{len(there)} of {count} recordings were not fetched, and cannot be judged again "
+            f"here: {_named(there)}; {on_hosts(there)}; `powercut fetch` brings those of a run, or "
+            "accept it with --allow-missing"
+        )
+    if gone:
+        yield (
+            f"{len(gone)} of {count} recordings are gone, and cannot be judged again: "
+            f"{_named(gone)}; put them back, or accept it with --allow-missing"
+        )
+
+
+def not_fetched(missing: Sequence[TrialDir]) -> list[TrialDir]:
+    """Those that lie on the host of a fleet that made them, as far as is known here."""
+    return [trial for trial in missing if read_place(trial.path) is not None]
+
+
+def on_hosts(trials: Sequence[TrialDir]) -> str:
+    """On which hosts recordings lie that were not fetched."""
+    places = [read_place(trial.path) for trial in trials]
+    count = Counter(place.host for place in places if place is not None)
+    return "on " + ", ".join(f"{host} {number}" for host, number in sorted(count.items()))
+
+
+def _named(trials: Sequence[TrialDir]) -> str:
+    named = ", ".join(trial.relative for trial in trials[:_NAMED_MAX])
+    return f"{named} and {len(trials) - _NAMED_MAX} more" if len(trials) > _NAMED_MAX else named
 
 
 def not_bound(trials: Sequence[TrialDir]) -> Iterator[str]:

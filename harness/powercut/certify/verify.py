@@ -26,7 +26,14 @@ from typing import Any, Final
 from powercut import __version__
 from powercut.certify.build import axes_of, certificate_of, counted
 from powercut.certify.follows import problems_of_runs
-from powercut.certify.recordings import Depth, look_at, missing_problems, not_bound
+from powercut.certify.recordings import (
+    Depth,
+    look_at,
+    missing_problems,
+    not_bound,
+    not_fetched,
+    on_hosts,
+)
 from powercut.certify.sign import check_signature
 from powercut.certify.words import statement_of
 from powercut.model.confidence import upper_bound
@@ -186,7 +193,12 @@ def _examine_folder(
         if confirmed := sum(one.confirmed for one in seen):
             what = "confirmation was" if confirmed == 1 else "confirmations were"
             checked.append(f"{confirmed} {what} repeated, with the same outcome.")
-    if dropped := len(missing) - len(lost):
+    if elsewhere := not_fetched([trial for trial in missing if trial not in lost]):
+        where = f"{on_hosts(elsewhere)}: `powercut fetch` brings those of a run"
+        unchecked.append(
+            f"{len(elsewhere)} of {len(trials)} recordings were not fetched; they lie {where}."
+        )
+    if dropped := len(missing) - len(lost) - len(elsewhere):
         unchecked.append(f"{dropped} of {len(trials)} recordings were not kept.")
     if lost:
         unchecked.append(f"{len(lost)} recordings are gone that were there when it was drawn up.")

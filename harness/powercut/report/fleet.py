@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from powercut.model.confidence import percent
 from powercut.report.words import count
 from powercut.store.fleet import FleetAccount, HostAccount
 
-_STATES = {
+STATES: Final = {
     "took-part": "took part",
     "refused": "REFUSED",
     "lost": "LOST",
@@ -22,7 +23,7 @@ def host_rows(fleet: FleetAccount) -> Iterator[tuple[str, str, str, str, str]]:
     for host in fleet.hosts:
         yield (
             host.name,
-            _STATES[host.state],
+            STATES[host.state],
             f"{host.trials:,}",
             f"{host.repeated:,}",
             f"{host.seconds / 3600:.2f}",
@@ -33,7 +34,16 @@ def excluded(fleet: FleetAccount) -> Iterator[str]:
     """Each host that did not take part to the end, and why."""
     for host in fleet.hosts:
         if host.state != "took-part":
-            yield f"{host.name} {_STATES[host.state]}: {host.reason}"
+            yield f"{host.name} {STATES[host.state]}: {host.reason}"
+
+
+def hosts_line(fleet: FleetAccount) -> str:
+    """How many hosts made it, and how many had no part in it to the end."""
+    out = sum(host.state != "took-part" for host in fleet.hosts)
+    made = f"{count(sum(map(_counts, fleet.hosts)), 'host')} made these trials"
+    return (
+        f"{made}; {out} of {len(fleet.hosts)} did not take part to the end." if out else made + "."
+    )
 
 
 def checked(fleet: FleetAccount) -> str:
