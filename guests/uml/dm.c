@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 /* Read maps are the longest answers: a line of some 40 bytes per granule. */
@@ -40,6 +41,11 @@ int dm_create(const char *name)
     struct dm_ioctl *request = prepare(name, 0);
 
     return request == NULL ? -1 : ioctl(control, DM_DEV_CREATE, request);
+}
+
+unsigned dm_minor(void)
+{
+    return minor(((const struct dm_ioctl *)buffer)->dev);
 }
 
 int dm_swap(const char *name, uint64_t sectors, const char *target, const char *params)

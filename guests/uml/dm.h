@@ -12,6 +12,9 @@
  * functions here return 0, or -1 with errno set. */
 int dm_create(const char *name);
 
+/* The number of the device that was created last: its node is /dev/dm-N. */
+unsigned dm_minor(void);
+
 /* Gives `name` the table "0 SECTORS TARGET PARAMS" in place of the one it has.
  * What the old table held is gone when this returns. */
 int dm_swap(const char *name, uint64_t sectors, const char *target, const char *params);

@@ -128,9 +128,11 @@ static int put_copies(const struct fiemap_extent *extent, const struct chunk *ch
     return 0;
 }
 
+static uint64_t begin; /* of the disk on which the file lies that is looked at */
+
 static int put_extent(const struct fiemap_extent *extent, uint32_t *count)
 {
-    struct pcu_extent place = {extent->fe_physical, extent->fe_logical, extent->fe_length};
+    struct pcu_extent place = {begin + extent->fe_physical, extent->fe_logical, extent->fe_length};
     unsigned index;
 
     if ((extent->fe_flags & NOWHERE) != 0)
@@ -149,13 +151,13 @@ static int put_extents(int fd, uint32_t *count)
 {
     static char room[sizeof(struct fiemap) + EXTENTS * sizeof(struct fiemap_extent)];
     struct fiemap *map = (void *)room;
-    uint64_t begin = 0;
+    uint64_t from = 0;
     uint32_t index;
 
     for (;;) {
         memset(map, 0, sizeof *map);
-        map->fm_start = begin;
-        map->fm_length = FIEMAP_MAX_OFFSET - begin;
+        map->fm_start = from;
+        map->fm_length = FIEMAP_MAX_OFFSET - from;
         map->fm_extent_count = EXTENTS;
         if (ioctl(fd, FS_IOC_FIEMAP, map) != 0)
             return errno == EOPNOTSUPP || errno == ENOTTY ? 0 : -1;
@@ -164,7 +166,7 @@ static int put_extents(int fd, uint32_t *count)
                 return -1;
         if (index == 0 || (map->fm_extents[index - 1].fe_flags & FIEMAP_EXTENT_LAST) != 0)
             return 0;
-        begin = map->fm_extents[index - 1].fe_logical + map->fm_extents[index - 1].fe_length;
+        from = map->fm_extents[index - 1].fe_logical + map->fm_extents[index - 1].fe_length;
     }
 }
 
@@ -173,6 +175,7 @@ static int put_file(const FTSENT *found, size_t root)
     const char *path = found->fts_path + root;
     struct pcu_file file = {.mode = found->fts_statp->st_mode, .path = (uint32_t)strlen(path)};
     uint64_t at = page->answer;
+    int64_t begins;
     int fd, result;
 
     if (!S_ISREG(file.mode) && !S_ISDIR(file.mode))
@@ -182,7 +185,9 @@ static int put_file(const FTSENT *found, size_t root)
     fd = open(found->fts_accpath, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NOATIME);
     if (fd < 0)
         return -1;
-    result = put_extents(fd, &file.extents);
+    begins = disks_begin(found->fts_statp->st_dev);
+    begin = (uint64_t)begins;
+    result = begins < 0 ? 0 : put_extents(fd, &file.extents);
     close(fd);
     memcpy(area + at, &file, sizeof file);
     return result;
@@ -193,7 +198,7 @@ int files_put(void)
     char *roots[] = {plan.mount_point, NULL};
     bool btrfs = strcmp(plan.filesystem, "btrfs") == 0;
     int result = btrfs ? read_chunks() : 0;
-    FTS *walk = result == 0 ? fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR | FTS_XDEV, NULL) : NULL;
+    FTS *walk = result == 0 ? fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL) : NULL;
     size_t root = strlen(plan.mount_point);
     FTSENT *found;
 

@@ -16,8 +16,10 @@
 #ifndef POWERCUT_UML_INIT_H
 #define POWERCUT_UML_INIT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "share.h"
 
@@ -27,6 +29,7 @@
 #define LINES "/dev/ttyS1"   /* where a program on it says what it does */
 #define ROOT "/host"          /* the host's own files */
 #define ARGUMENTS_MAX 64
+#define DISKS_MAX 8
 
 /* share.c: the shared memory (the page, and what follows it), failures, the clock. */
 extern volatile struct pcu_page *page;
@@ -55,6 +58,7 @@ struct plan {
     char *program; /* the host's folder that is PROGRAM in such a root; empty: none is */
     uint64_t acks; /* that end the writer with a root, and how long it may take for them */
     uint64_t acks_ms;
+    char *disks[ARGUMENTS_MAX + 1]; /* of several, as CONFIGURE has them */
 };
 extern struct plan plan;
 int plan_parse(void);
@@ -93,7 +97,14 @@ int tree_put(void);
 /* files.c: where the files of what is mounted lie on the disk. */
 int files_put(void);
 
-/* live.c: makes LIVE ready to be mounted. */
+/* disks.c: mounts `device`, or the several disks of the plan, which are outside if `live`. */
+int disks_configure(char *const list[]);
+unsigned disks_count(void);
+int disks_mount(const char *device, bool live);
+int disks_umount(void);
+int64_t disks_begin(dev_t device);
+
+/* live.c: makes LIVE, and the disks beside it, ready to be mounted. */
 int live_setup(void);
 
 /* program.c: programs and their messages. */

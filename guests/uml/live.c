@@ -10,33 +10,47 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#define CACHE_TYPE "/sys/block/vda/cache_type"
 #define APPEARS_MS 10000
+
+/* /dev/vdLETTER. */
+static int one_setup(char letter)
+{
+    static const char write_back[] = "write back";
+    char node[16], cache_type[48];
+    int fd, waited;
+
+    snprintf(node, sizeof node, "/dev/vd%c", letter);
+    snprintf(cache_type, sizeof cache_type, "/sys/block/vd%c/cache_type", letter);
+    for (waited = 0; access(node, F_OK) != 0; waited++) {
+        if (waited == APPEARS_MS)
+            return fail(PCU_STEP_CHECK, "wait for %s", node);
+        usleep(1000);
+    }
+    fd = open(cache_type, O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, write_back, strlen(write_back)) != (ssize_t)strlen(write_back)) {
+        if (fd >= 0)
+            close(fd);
+        return fail(PCU_STEP_CHECK, "write %s", cache_type);
+    }
+    close(fd);
+    return 0;
+}
 
 int live_setup(void)
 {
-    static const char write_back[] = "write back";
-    static int done;
-    int fd, waited;
+    static bool done;
+    unsigned index;
 
     if (done)
         return 0;
     module_load("virtio_blk", "");
-    for (waited = 0; access(LIVE, F_OK) != 0; waited++) {
-        if (waited == APPEARS_MS)
-            return fail(PCU_STEP_CHECK, "wait for " LIVE);
-        usleep(1000);
-    }
-    fd = open(CACHE_TYPE, O_WRONLY | O_CLOEXEC);
-    if (fd < 0 || write(fd, write_back, strlen(write_back)) != (ssize_t)strlen(write_back)) {
-        if (fd >= 0)
-            close(fd);
-        return fail(PCU_STEP_CHECK, "write " CACHE_TYPE);
-    }
-    close(fd);
-    done = 1;
+    for (index = 0; index < disks_count(); index++)
+        if (one_setup((char)('a' + index)) != 0)
+            return -1;
+    done = true;
     return 0;
 }

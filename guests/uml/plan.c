@@ -57,7 +57,11 @@ int plan_parse(void)
     plan.program = plan.base + strlen(plan.base) + 1;
     text = plan.program + strlen(plan.program) + 1;
     plan.acks = strtoull(text, NULL, 10);
-    plan.acks_ms = strtoull(text + strlen(text) + 1, NULL, 10);
+    text += strlen(text) + 1;
+    plan.acks_ms = strtoull(text, NULL, 10);
+    take_list(text + strlen(text) + 1, plan.disks);
+    if (disks_configure(plan.disks) != 0)
+        return -1;
     if (plan.root != NULL && root_setup(plan.base, plan.program, plan.visible) != 0)
         return -1;
     if (plan.root == NULL && plan.mount_point[0] != '\0' &&

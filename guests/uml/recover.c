@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mount.h>
 #include <unistd.h>
 
 #include "../../workloads/common/wire.h"
@@ -17,10 +16,7 @@ static const char *device = DISK; /* what is mounted */
 
 int fs_mount(void)
 {
-    if (plan.filesystem[0] != '\0' &&
-        mount(device, plan.mount_point, plan.filesystem, plan.flags, plan.options) != 0)
-        return fail(PCU_STEP_MOUNT, "mount %s", plan.filesystem);
-    return 0;
+    return plan.filesystem[0] == '\0' ? 0 : disks_mount(device, strcmp(device, LIVE) == 0);
 }
 
 int fs_mount_live(void)
@@ -54,10 +50,8 @@ static int forget_btrfs(void)
 
 int fs_umount(void)
 {
-    if (plan.filesystem[0] != '\0' && umount2(plan.mount_point, 0) != 0) {
-        page->step = PCU_STEP_NONE; /* worse than whatever failed before */
-        return fail(PCU_STEP_UMOUNT, "umount %s", plan.mount_point);
-    }
+    if (plan.filesystem[0] != '\0' && disks_umount() != 0)
+        return -1;
     return forget_btrfs();
 }
 

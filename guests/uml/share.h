@@ -35,7 +35,8 @@ enum pcu_verb {
      * below), the folder in which they start, their environment, an empty string, folders
      * of the host that they are to see although /tmp and the like are empty, an empty string;
      * for a writer with a root, how many acknowledgements end it and how many milliseconds it
-     * may take for them, both in decimal digits.
+     * may take for them, both in decimal digits; of several disks one string each, "OFFSET LENGTH
+     * HOLDS NAME" (bytes on the origin; first, xfs-log, folder or stripe), an empty string.
      * Holds for every RECOVER that follows. */
     PCU_CONFIGURE = 1,
     /* `count` struct pcu_patch at 0: lays them over the origin, in order. */

@@ -286,7 +286,7 @@ static int put_entry(const FTSENT *found, size_t root)
 int tree_put(void)
 {
     char *roots[] = {plan.mount_point, NULL};
-    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR | FTS_XDEV, by_name);
+    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, by_name);
     size_t root = strlen(plan.mount_point);
     FTSENT *found;
     int result = walk == NULL ? -1 : 0;

@@ -71,7 +71,9 @@ void start(struct disk_config config)
     if (error)
         fprintf(stderr, "%s\n", message);
     CHECK(!error && disk_size(disk) == DISK_BYTES);
-    CHECK(!disk_connect(disk, &one) && !disk_connect(disk, &two));
+    bool parts = config.parts_count > 1;
+    CHECK(!disk_connect(disk, parts ? config.parts[0].name : "", &one) &&
+          !disk_connect(disk, parts ? config.parts[1].name : "", &two));
 }
 
 const struct disk_config honest = {
@@ -112,10 +114,15 @@ struct cut_report cut(enum pclog_policy policy, uint64_t seed)
 
 const char *letters(int sectors)
 {
+    return letters_of("", sectors);
+}
+
+const char *letters_of(const char *part, int sectors)
+{
     static char text[DISK_BYTES / 512 + 1];
     char sector[512];
     struct connection *reader;
-    CHECK(!disk_connect(disk, &reader));
+    CHECK(!disk_connect(disk, part, &reader));
     for (int i = 0; i < sectors; i++) {
         CHECK(!disk_read(reader, sector, 512, (uint64_t)i * 512));
         text[i] = sector[0] ? sector[0] : '0';

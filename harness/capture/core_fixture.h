@@ -33,15 +33,19 @@ void remove_directory(void);
 /* A file in the directory; the last four stay valid. */
 const char *path_of(const char *name);
 
-/* A disk of DISK_BYTES times 'B', and connections to it. */
+/* A disk of DISK_BYTES times 'B', and connections to it, or to its first two parts. */
 void start(struct disk_config config);
 void finish(void);
 int put(struct connection *connection, uint64_t offset, uint64_t count, char letter, bool fua);
 struct cut_report cut(enum pclog_policy policy, uint64_t seed);
 /* The letter in each of the first `sectors` sectors after a cut, '!' where they are mixed. */
 const char *letters(int sectors);
+const char *letters_of(const char *part, int sectors);
 
 /* stop_test.c */
 void test_stops(void);
+
+/* parts_test.c */
+void test_parts(void);
 
 #endif

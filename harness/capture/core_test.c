@@ -188,7 +188,7 @@ static void test_torn_inside_a_sector(void)
         struct cut_report report = cut(PCLOG_POLICY_RANDOM, seed);
         CHECK(report.dropped_bytes == 2048 - a.length - b.length);
         struct connection *reader;
-        CHECK(!disk_connect(disk, &reader));
+        CHECK(!disk_connect(disk, "", &reader));
         CHECK(!disk_read(reader, sectors, sizeof sectors, 0));
         CHECK(!memcmp(sectors, expected, sizeof sectors));
         /* what is written now is newer than any patch */
@@ -221,7 +221,7 @@ static void test_misuse(void)
     CHECK(!put(one, 0, 512, 'a', false)); /* that was no cut */
     CHECK(!disk_close(disk) && !disk_close(disk));
     CHECK(put(one, 0, 512, 'a', false) == EIO && disk_mark(disk, "late") == EIO);
-    CHECK(disk_connect(disk, &(struct connection *){NULL}) == EIO);
+    CHECK(disk_connect(disk, "", &(struct connection *){NULL}) == EIO);
     finish();
 }
 
@@ -259,7 +259,7 @@ static void *hammer(void *context)
     uint64_t seed = (uint64_t)(uintptr_t)context;
     for (uint64_t round = 0; round < 40; round++) {
         struct connection *connection;
-        CHECK(!disk_connect(disk, &connection));
+        CHECK(!disk_connect(disk, "", &connection));
         for (uint64_t i = 0; i < 100; i++) {
             uint64_t draw = survive_draw(seed, round * 100 + i);
             uint64_t offset = draw % 120 * 512, count = (1 + (draw >> 8) % 8) * 512;
@@ -304,6 +304,7 @@ int main(void)
     test_cut_ends_what_is_in_flight();
     test_in_flight_may_survive();
     test_stops();
+    test_parts();
     test_older_never_overwrites_newer();
     test_lies();
     test_full_cache_destages_the_oldest();

@@ -47,7 +47,8 @@ static int collect(struct cut *cut)
     if (!cut->items)
         return ENOMEM;
     for (uint64_t number = cache->first; number < cache->last; number++)
-        cut->items[cut->count++].extent = *cache_item(cache, number);
+        if (cache_item(cache, number)->sectors)
+            cut->items[cut->count++].extent = *cache_item(cache, number);
     for (struct in_flight *at = disk->in_flight.next; at != &disk->in_flight; at = at->next)
         cut->items[cut->count++].extent = at->extent;
     return 0;

@@ -29,6 +29,7 @@ static int fail(int error, char *message, size_t space, const char *format, ...)
 int disk_start_log(struct disk *disk, const char *prefix, struct log *log)
 {
     struct pclog_header header = {
+        .version = disk->config.parts_count ? PCLOG_VERSION_PARTS : PCLOG_VERSION,
         .disk_size = disk->size,
         .atomic_unit = disk->config.atomic_unit,
         .contract = disk->config.contract,
@@ -67,10 +68,30 @@ static int open_base(struct disk *disk, const char *path, char *message, size_t 
     return 0;
 }
 
+/* Whole sectors of the disk, each of one part at most, in the order in which they lie. */
+static int check_parts(const struct disk *disk, char *message, size_t space)
+{
+    uint64_t free_from = 0;
+    for (size_t i = 0; i < disk->config.parts_count; i++) {
+        const struct disk_part *part = &disk->config.parts[i];
+        if (!part->length || part->offset % SECTOR || part->length % SECTOR ||
+            part->offset < free_from || part->offset > disk->size ||
+            part->length > disk->size - part->offset)
+            return fail(EINVAL, message, space,
+                        "part=%s: not whole sectors of the disk behind those of the part before",
+                        part->name);
+        free_from = part->offset + part->length;
+    }
+    return 0;
+}
+
 static int open_parts(struct disk *disk, char *message, size_t space)
 {
     const struct disk_config *config = &disk->config;
     int error = open_base(disk, config->base, message, space);
+    if (error)
+        return error;
+    error = check_parts(disk, message, space);
     if (error)
         return error;
     error = view_create(&disk->current, disk->size / SECTOR);
@@ -150,8 +171,33 @@ void disk_destroy(struct disk *disk)
 
 /* --- connections ---------------------------------------------------------- */
 
-int disk_connect(struct disk *disk, struct connection **result)
+/* Returns 0 or ENOENT. */
+static int find_part(const struct disk *disk, const char *name, struct disk_part *part)
 {
+    *part = (struct disk_part){
+        .length = disk->size,
+        .flush_honoured = disk->config.contract & PCLOG_FLUSH_HONOURED,
+        .fua_honoured = disk->config.contract & PCLOG_FUA_HONOURED,
+    };
+    for (size_t i = 0; i < disk->config.parts_count; i++)
+        if (!strcmp(disk->config.parts[i].name, name)) {
+            *part = disk->config.parts[i];
+            return 0;
+        }
+    return disk->config.parts_count ? ENOENT : 0;
+}
+
+uint64_t connection_size(const struct connection *connection)
+{
+    return connection->part.length;
+}
+
+int disk_connect(struct disk *disk, const char *name, struct connection **result)
+{
+    struct disk_part part;
+    int unknown = find_part(disk, name, &part);
+    if (unknown)
+        return unknown;
     struct connection *connection = malloc(sizeof *connection);
     if (!connection)
         return ENOMEM;
@@ -160,6 +206,7 @@ int disk_connect(struct disk *disk, struct connection **result)
     if (!error) {
         disk->counts.connections++;
         *connection = (struct connection){.disk = disk,
+                                          .part = part,
                                           .generation = disk->generation,
                                           .number = (uint32_t)disk->counts.connections};
         struct pclog_event event = {.type = PCLOG_CONNECT, .connection = connection->number};

@@ -16,6 +16,14 @@
 
 #include "log_format.h"
 
+/* One of several disks that share a medium, a log and the instant at which they lose their power:
+ * a range of the whole.  A flush of it covers its own writes and no others. */
+struct disk_part {
+    char name[32];
+    uint64_t offset, length; /* bytes */
+    bool flush_honoured, fua_honoured;
+};
+
 struct disk_config {
     const char *base;         /* never modified */
     const char *log;          /* prefix; NULL: nothing is recorded */
@@ -24,6 +32,8 @@ struct disk_config {
     uint8_t binding[32];
     uint64_t seed;
     const char *cell;         /* NULL: none */
+    const struct disk_part *parts; /* what is served instead of the whole */
+    size_t parts_count;       /* 0: the whole is one disk */
     uint32_t contract;        /* enum pclog_contract */
     uint32_t atomic_unit;     /* bytes: a power of two */
     uint64_t cache_size;      /* bytes; 0: unlimited */
@@ -74,7 +84,10 @@ uint64_t disk_size(const struct disk *disk);
 int disk_close(struct disk *disk);
 void disk_destroy(struct disk *disk);
 
-int disk_connect(struct disk *disk, struct connection **connection);
+/* `name` is that of a part; with parts there is nothing else to connect to (ENOENT), and without
+ * any it does not matter. */
+int disk_connect(struct disk *disk, const char *name, struct connection **connection);
+uint64_t connection_size(const struct connection *connection);
 void disk_disconnect(struct connection *connection);
 
 int disk_read(struct connection *connection, void *bytes, uint64_t count, uint64_t offset);

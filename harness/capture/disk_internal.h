@@ -15,7 +15,8 @@ struct in_flight {
     struct extent extent;
 };
 
-/* Completed, not durable: a ring in completion order. */
+/* Completed, not durable: a ring in completion order.  What a flush of one part took out of the
+ * midst has no sectors left. */
 struct cache {
     struct extent *items;
     uint64_t space;            /* a power of two */
@@ -58,6 +59,7 @@ struct disk {
 
 struct connection {
     struct disk *disk;
+    struct disk_part part; /* the whole, where there are none */
     uint64_t generation;
     uint32_t number;
 };

@@ -42,6 +42,7 @@
 
 #define PCLOG_MAGIC "PCUTLOG1"
 #define PCLOG_VERSION 1u
+#define PCLOG_VERSION_PARTS 3u /* of several disks: a flush may cover a range alone */
 #define PCLOG_HEADER_SIZE 256u
 #define PCLOG_CELL_MAX 96u
 
@@ -102,7 +103,7 @@ struct pclog_event {
     uint64_t time_ns;
     uint64_t request;    /* dense, from 0, in submission order */
     uint64_t offset;     /* on the disk, bytes */
-    uint64_t length;     /* bytes */
+    uint64_t length;     /* bytes; of a flush, the range that it covers, 0: all of the disk */
     uint64_t data;       /* SUBMIT of a WRITE, MARK: offset of the payload in NAME.data */
     uint32_t data_crc;   /* CRC32C of the payload */
     uint32_t crc;        /* CRC32C of the 60 bytes before */

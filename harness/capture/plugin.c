@@ -81,6 +81,8 @@ static int capture_get_ready(void)
         .fua_latency_ns = capture_config.fua_latency_ns,
         .seed = capture_config.seed,
         .cell = capture_config.cell,
+        .parts = capture_config.parts,
+        .parts_count = capture_config.parts_count,
         .sleep_ns = sleep_ns,
         .on_stopped = control_stopped,
         .context = control,
@@ -131,9 +133,10 @@ static void *capture_open(int readonly)
 {
     (void)readonly;
     struct connection *connection;
-    int error = disk_connect(disk, &connection);
+    const char *name = nbdkit_export_name();
+    int error = disk_connect(disk, name ? name : "", &connection);
     if (error) {
-        nbdkit_error("%s", strerror(error));
+        nbdkit_error("export %s: %s", name, strerror(error));
         return NULL;
     }
     return connection;
@@ -146,8 +149,7 @@ static void capture_close(void *handle)
 
 static int64_t capture_get_size(void *handle)
 {
-    (void)handle;
-    return (int64_t)disk_size(disk);
+    return (int64_t)connection_size(handle);
 }
 
 static int answer_yes(void *handle)

@@ -20,20 +20,10 @@ static bool volatile_cache(const struct disk *disk)
     return disk->config.contract & PCLOG_VOLATILE_CACHE;
 }
 
-static bool fua_honoured(const struct disk *disk)
-{
-    return disk->config.contract & PCLOG_FUA_HONOURED;
-}
-
-static bool flush_honoured(const struct disk *disk)
-{
-    return disk->config.contract & PCLOG_FLUSH_HONOURED;
-}
-
 /* Whether a write is durable when it completes, and so takes the time of one with FUA. */
-static bool durable_at_once(const struct disk *disk, bool fua)
+static bool durable_at_once(const struct disk *disk, const struct pclog_event *event)
 {
-    return !volatile_cache(disk) || (fua && fua_honoured(disk));
+    return !volatile_cache(disk) || (event->flags & PCLOG_FUA && !(event->flags & PCLOG_IGNORED));
 }
 
 /* With the lock held, and released meanwhile: sleeps.  False if it is no use to go on. */
@@ -94,14 +84,15 @@ static int log_completion(struct disk *disk, struct pclog_event *submitted)
 int disk_read(struct connection *connection, void *bytes, uint64_t count, uint64_t offset)
 {
     struct disk *disk = connection->disk;
-    if (offset % SECTOR || count % SECTOR || offset > disk->size || count > disk->size - offset)
+    const struct disk_part *part = &connection->part;
+    if (offset % SECTOR || count % SECTOR || offset > part->length || count > part->length - offset)
         return EINVAL;
     if (disk->motion == STOPPED) {
         pthread_mutex_lock(&disk->lock);
         wait_to_submit(connection);
         pthread_mutex_unlock(&disk->lock);
     }
-    int error = store_read(&disk->store, &disk->current, bytes, count, offset);
+    int error = store_read(&disk->store, &disk->current, bytes, count, part->offset + offset);
     if (error) {
         pthread_mutex_lock(&disk->lock);
         if (powered(connection))
@@ -129,15 +120,30 @@ static int cache_make_room(struct disk *disk)
     return 0;
 }
 
-/* Takes the oldest completed write out of the cache, onto the medium. */
-static void cache_pop(struct disk *disk)
+/* Takes a completed write out of the cache, onto the medium. */
+static void cache_take(struct disk *disk, struct extent *extent)
 {
-    struct extent *extent = cache_item(&disk->cache, disk->cache.first++);
     view_apply(&disk->medium, extent);
     disk->cache.bytes -= cache_cost(extent);
     disk->counts.volatile_writes--;
     disk->counts.volatile_bytes -= extent->sectors * SECTOR;
     disk->log.owed--; /* it no longer may have to survive a cut */
+    extent->sectors = 0;
+    while (disk->cache.first < disk->cache.last &&
+           !cache_item(&disk->cache, disk->cache.first)->sectors)
+        disk->cache.first++;
+}
+
+/* What had completed before `horizon` on a part, onto the medium. */
+static void cache_flush(struct disk *disk, const struct disk_part *part, uint64_t horizon)
+{
+    uint64_t begin = part->offset / SECTOR, end = begin + part->length / SECTOR;
+    for (uint64_t number = disk->cache.first; number < horizon; number++) {
+        struct extent *extent = cache_item(&disk->cache, number);
+        if (number >= disk->cache.first && extent->sectors && extent->sector >= begin &&
+            extent->sector < end)
+            cache_take(disk, extent);
+    }
 }
 
 static int cache_push(struct disk *disk, const struct extent *extent)
@@ -148,7 +154,7 @@ static int cache_push(struct disk *disk, const struct extent *extent)
     disk->counts.volatile_bytes += extent->sectors * SECTOR;
     int error = 0;
     while (disk->config.cache_size && disk->cache.bytes > disk->config.cache_size && !error) {
-        const struct extent *oldest = cache_item(&disk->cache, disk->cache.first);
+        struct extent *oldest = cache_item(&disk->cache, disk->cache.first);
         struct pclog_event event = {
             .type = PCLOG_DESTAGE,
             .request = oldest->request,
@@ -157,7 +163,7 @@ static int cache_push(struct disk *disk, const struct extent *extent)
         };
         error = log_event(&disk->log, &event);
         if (!error)
-            cache_pop(disk);
+            cache_take(disk, oldest);
     }
     return error;
 }
@@ -217,7 +223,7 @@ static int complete_write(struct disk *disk, struct in_flight *request, struct p
     request->previous->next = request->next;
     request->next->previous = request->previous;
     disk->counts.in_flight--;
-    if (durable_at_once(disk, event->flags & PCLOG_FUA)) {
+    if (durable_at_once(disk, event)) {
         view_apply(&disk->medium, &request->extent);
         disk->log.owed--;
     } else {
@@ -234,7 +240,8 @@ int disk_write(struct connection *connection, enum pclog_op op, const void *byte
     struct disk *disk = connection->disk;
     if (!count || offset % SECTOR || count % SECTOR)
         return EINVAL;
-    if (offset > disk->size || count > disk->size - offset)
+    const struct disk_part *part = &connection->part;
+    if (offset > part->length || count > part->length - offset)
         return ENOSPC;
     struct in_flight *request = malloc(sizeof *request);
     if (!request)
@@ -243,9 +250,9 @@ int disk_write(struct connection *connection, enum pclog_op op, const void *byte
         .type = PCLOG_SUBMIT,
         .op = (uint8_t)op,
         .flags = (uint16_t)((fua ? PCLOG_FUA : 0) |
-                            (fua && !fua_honoured(disk) ? PCLOG_IGNORED : 0)),
+                            (fua && !part->fua_honoured ? PCLOG_IGNORED : 0)),
         .connection = connection->number,
-        .offset = offset,
+        .offset = part->offset + offset,
         .length = count,
         .data_crc = op == PCLOG_WRITE ? crc32c(0, bytes, count) : 0,
     };
@@ -259,7 +266,8 @@ int disk_write(struct connection *connection, enum pclog_op op, const void *byte
         return error;
     }
     /* From here on `request` belongs to the disk: a cut may end it meanwhile. */
-    error = wait_to_complete(connection, durable_at_once(disk, fua) ? disk->config.fua_latency_ns : 0);
+    error = wait_to_complete(connection,
+                             durable_at_once(disk, &event) ? disk->config.fua_latency_ns : 0);
     if (!error)
         error = complete_write(disk, request, &event);
     pthread_mutex_unlock(&disk->lock);
@@ -284,14 +292,16 @@ static int submit_flush(struct disk *disk, struct pclog_event *event)
 }
 
 /* With the lock held: the flush is done, and covers the cache up to `horizon`. */
-static int complete_flush(struct disk *disk, struct pclog_event *event, uint64_t horizon)
+static int complete_flush(struct connection *connection, struct pclog_event *event,
+                          uint64_t horizon)
 {
+    struct disk *disk = connection->disk;
     int error = log_completion(disk, event);
     if (error)
         return error;
     disk->counts.flushes_in_flight--;
-    while (flush_honoured(disk) && disk->cache.first < horizon)
-        cache_pop(disk);
+    if (connection->part.flush_honoured)
+        cache_flush(disk, &connection->part, horizon);
     count_completion(disk);
     return 0;
 }
@@ -299,11 +309,14 @@ static int complete_flush(struct disk *disk, struct pclog_event *event, uint64_t
 int disk_flush(struct connection *connection)
 {
     struct disk *disk = connection->disk;
+    const struct disk_part *part = &connection->part;
     struct pclog_event event = {
         .type = PCLOG_SUBMIT,
         .op = PCLOG_FLUSH,
-        .flags = flush_honoured(disk) ? 0 : PCLOG_IGNORED,
+        .flags = part->flush_honoured ? 0 : PCLOG_IGNORED,
         .connection = connection->number,
+        .offset = disk->config.parts_count ? part->offset : 0,
+        .length = disk->config.parts_count ? part->length : 0,
     };
     pthread_mutex_lock(&disk->lock);
     int error = wait_to_submit(connection);
@@ -311,10 +324,10 @@ int disk_flush(struct connection *connection)
         error = submit_flush(disk, &event);
     if (!error) {
         uint64_t horizon = disk->cache.last; /* what has completed by now, and nothing later */
-        bool takes_time = flush_honoured(disk) && disk->motion == RUNNING;
+        bool takes_time = part->flush_honoured && disk->motion == RUNNING;
         error = wait_to_complete(connection, takes_time ? disk->config.flush_latency_ns : 0);
         if (!error)
-            error = complete_flush(disk, &event, horizon);
+            error = complete_flush(connection, &event, horizon);
     }
     pthread_mutex_unlock(&disk->lock);
     return error;

@@ -5,7 +5,9 @@
 #include "settings.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <nbdkit-plugin.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -131,6 +133,32 @@ static int set_fd(const char *key, const char *value, void *field)
     return nbdkit_parse_int(key, value, field);
 }
 
+static bool honours(const char *word, bool *honoured)
+{
+    *honoured = !strcmp(word, "honoured");
+    return *honoured || !strcmp(word, "ignored");
+}
+
+/* NAME:OFFSET:LENGTH:FLUSH:FUA, numbers in bytes. */
+static int set_part(const char *key, const char *value, void *field)
+{
+    struct disk_part *parts = field, part = {0};
+    char flush[9], fua[9];
+    int end = 0;
+    if (capture_config.parts_count == PARTS_MAX) {
+        nbdkit_error("%s=%s: more than %d", key, value, PARTS_MAX);
+        return -1;
+    }
+    if (sscanf(value, "%31[a-z0-9-]:%" SCNu64 ":%" SCNu64 ":%8[a-z]:%8[a-z]%n", part.name,
+               &part.offset, &part.length, flush, fua, &end) != 5 ||
+        value[end] || !honours(flush, &part.flush_honoured) || !honours(fua, &part.fua_honoured)) {
+        nbdkit_error("%s=%s: must be NAME:OFFSET:LENGTH:FLUSH:FUA", key, value);
+        return -1;
+    }
+    parts[capture_config.parts_count++] = part;
+    return 0;
+}
+
 static const struct setting {
     const char *key;
     int (*set)(const char *key, const char *value, void *field);
@@ -145,6 +173,7 @@ static const struct setting {
     {"binding", set_binding, capture_config.binding},
     {"seed", set_seed, &capture_config.seed},
     {"cell", set_text, &capture_config.cell},
+    {"part", set_part, capture_config.parts},
     {"volatile-cache", set_on_off, &capture_config.volatile_cache},
     {"offer-flush", set_on_off, &capture_config.offer_flush},
     {"flush", set_honoured, &capture_config.flush_honoured},

@@ -8,6 +8,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "disk.h"
+
+enum { PARTS_MAX = 16 };
+
 extern struct capture_config {
     char *base, *log, *control, *directory, *cell;
     uint8_t run_id[16], binding[32];
@@ -16,6 +20,8 @@ extern struct capture_config {
     uint32_t atomic_unit;
     uint64_t cache_size, flush_latency_ns, fua_latency_ns;
     int owner_fd;
+    struct disk_part parts[PARTS_MAX];
+    size_t parts_count;
 } capture_config;
 
 #define SETTINGS_HELP                                                              \
@@ -25,6 +31,8 @@ extern struct capture_config {
     "control=SOCKET      Listen there for control commands.\n"                      \
     "control-fd=N        Inherited control connection; its end ends the disk.\n"    \
     "directory=DIR       Removed, with the sockets in it, when the disk ends.\n"    \
+    "part=NAME:OFFSET:LENGTH:FLUSH:FUA  Bytes that are served as an export and a disk of\n" \
+    "                    their own; FLUSH and FUA: honoured or ignored.  Up to 16 times.\n" \
     "volatile-cache=on|off  flush=honoured|ignored  fua=honoured|ignored\n"         \
     "offer-flush=on|off  off: the client is told that there is no flush.\n"         \
     "ordered=on|off      Recorded promise; the cache destages in order anyway.\n"   \

@@ -135,7 +135,7 @@ static void test_a_stopped_disk_completes_nothing(void)
     CHECK(disk_flush(one) == EIO); /* it is submitted, and does not complete */
     CHECK(!strcmp(letters(4), "abcB"));
     struct connection *next;
-    CHECK(!disk_connect(disk, &next));
+    CHECK(!disk_connect(disk, "", &next));
     CHECK(!put(next, 0, 512, 'd', false) && !disk_flush(next)); /* the power is back */
     CHECK(stops == 1);
     disk_disconnect(next);

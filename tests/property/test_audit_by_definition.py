@@ -27,6 +27,7 @@ def kept_promises(world):
         for i, op in enumerate(world.ops)
         if (op.kind == "flush" or op.fua)
         and honoured["flush" if op.kind == "flush" else "fua"] is Honour.HONOURED
+        and not world.lies(op)
         and op.completed is not None
         and op.completed < until
     ]

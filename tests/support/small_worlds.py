@@ -37,6 +37,13 @@ DISK_UNITS = 4
 RAW = WalLayout(LayoutKind.RAW, record=RECORD, capacity=LOG_UNITS * UNIT, offset=UNIT)
 FILE = WalLayout(LayoutKind.APPEND, record=RECORD)
 
+ONE_DISK = ((), frozenset())
+HALVES, FIRST_UNIT = (range(2), range(2, 4)), (range(1), range(1, 4))
+SEVERAL = [ONE_DISK] * 4 + [
+    (disks, frozenset(liars)) for disks in (HALVES, FIRST_UNIT) for liars in ((), (0,), (1,))
+]
+"""The units of each of several disks, and which of them ignore flushes and FUA by themselves."""
+
 Tag = tuple[int, int] | None  # (LSN, chunk in the record)
 
 
@@ -89,6 +96,7 @@ class Op:
     fua: bool
     submitted: int
     completed: int | None = None
+    disk: int | None = None  # of several: whose flush it is
 
 
 @dataclass
@@ -103,19 +111,42 @@ class World:
     cut_at: int | None = None
     kept: list[tuple[int, int]] = field(default_factory=list)  # (op, unit) that survived
     now: int = 0
+    disks: tuple[range, ...] = ()  # units of each of several disks
+    liars: frozenset[int] = frozenset()  # those that ignore flushes and FUA by themselves
+
+    def disk_of(self, op):
+        """Which of several disks a request is for."""
+        if not op.units:
+            return op.disk
+        return next((n for n, units in enumerate(self.disks) if min(op.units) in units), None)
+
+    def lies(self, op):
+        return self.disk_of(op) in self.liars and (op.kind == "flush" or op.fua)
+
+    def covers(self, flush, op):
+        return flush.disk is None or flush.disk == self.disk_of(op)
 
     def made(self):
         made = Handmade(DISK_UNITS * UNIT, self.contract)
         for op in self.ops:
             done = NEVER if op.completed is None else op.completed
             if op.kind == "flush":
-                made.flush(at=op.submitted, done=done)
+                units = range(0) if op.disk is None else self.disks[op.disk]
+                disk = (units.start * UNIT, len(units) * UNIT)
+                made.flush(at=op.submitted, done=done, disk=disk, ignored=self.lies(op))
                 continue
             first = min(op.units)
             if op.kind == "write":
                 tags = [tag for unit in sorted(op.units) for tag in op.units[unit]]
                 data = b"".join(chunk_bytes(tag, wraps=self.layout.wraps) for tag in tags)
-                made.write(first * UNIT, data, at=op.submitted, done=done, fua=op.fua)
+                made.write(
+                    first * UNIT,
+                    data,
+                    at=op.submitted,
+                    done=done,
+                    fua=op.fua,
+                    ignored=self.lies(op),
+                )
             elif op.kind == "zero":
                 made.zero(first * UNIT, len(op.units) * UNIT, at=op.submitted, done=done)
             else:
@@ -140,11 +171,13 @@ class World:
                 continue
             if not self.contract.volatile_cache:
                 durable.add(i)
-            if op.fua and self.contract.fua is Honour.HONOURED:
+            if op.fua and self.contract.fua is Honour.HONOURED and not self.lies(op):
                 durable.add(i)
             for flush in self.ops:
                 if (
                     flush.kind == "flush"
+                    and self.covers(flush, op)
+                    and not self.lies(flush)
                     and self.contract.flush is Honour.HONOURED
                     and op.completed < flush.submitted
                     and flush.completed is not None
@@ -211,6 +244,7 @@ def worlds(draw, cut=False):
         fua=draw(st.sampled_from([Honour.HONOURED] * 3 + [Honour.IGNORED])),
     )
     world = World(layout, contract)
+    world.disks, world.liars = draw(st.sampled_from(SEVERAL))
     newest = acked = 0
     steps = draw(st.integers(6, 26))
     for _ in range(steps):
@@ -229,7 +263,8 @@ def worlds(draw, cut=False):
             # A write may overtake the message of its attempt, hence not "newest" only.
             newest = min(LSN_MAX, newest + draw(st.integers(0, 2)))
             first = draw(st.integers(1 if wraps else 0, DISK_UNITS - 2))
-            where = range(first, first + draw(st.sampled_from([1, 1, 2])))
+            most = 1 if any(first + 1 == disk.stop for disk in world.disks) else 2
+            where = range(first, first + draw(st.sampled_from([1, 1, most])))
             units = {}
             for unit in where:
                 # A file may be anywhere on the disk; a raw log's write seldom goes astray.
@@ -244,7 +279,8 @@ def worlds(draw, cut=False):
             fua = kind == "write" and draw(st.integers(0, 3)) == 0
             world.ops.append(Op(kind, units, fua, world.now))
         elif step == "f":
-            world.ops.append(Op("flush", {}, False, world.now))
+            disk = draw(st.sampled_from(range(len(world.disks)))) if world.disks else None
+            world.ops.append(Op("flush", {}, False, world.now, disk=disk))
     world.attempts.append((newest, world.now + 1))
     if cut:
         world.cut_at = world.now + 1

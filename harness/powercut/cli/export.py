@@ -43,6 +43,11 @@ def export(recording: Path, log_format: str, output: Path, sector: str, as_seen:
         raise UsageError(
             f"{recording}: was imported: its log is there already", hint=f"see {recording}/log.dmlw"
         )
+    if opened.timeline.disks:
+        raise UsageError(
+            f"{recording}: is of several disks, and such a log has no flush of one of them",
+            hint="`powercut materialize` writes crash states",
+        )
     timeline = opened.timeline if as_seen else as_kept(opened.timeline)
     made = export_log(timeline, opened.history, output, sector_size=int(sector))
     echo(

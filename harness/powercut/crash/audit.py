@@ -30,10 +30,10 @@ import numpy.typing as npt
 
 from powercut.crash.evidence import Evidence
 from powercut.crash.exposure import exposure
-from powercut.crash.sets import DurabilitySets, durability_sets
+from powercut.crash.sets import DurabilitySets, by_reach, durability_sets
 from powercut.model.contract import Honour
 from powercut.model.exposure import ExposureReport, ranges_of
-from powercut.model.timeline import RequestKind, Timeline
+from powercut.model.timeline import RequestKind, Requests, Timeline
 from powercut.model.units import NEVER
 from powercut.model.verdict import LsnRange
 
@@ -88,7 +88,7 @@ def promises(timeline: Timeline) -> I64:
         kept |= requests.kind == RequestKind.FLUSH
     if contract.fua is Honour.HONOURED:
         kept |= requests.fua & requests.is_write
-    kept &= (requests.completed_ns != NEVER) & ~requests.failed
+    kept &= requests.believed & (requests.completed_ns != NEVER) & ~requests.failed
     if timeline.cut is not None:
         kept &= requests.completed_ns < timeline.cut.at
     return np.flatnonzero(kept)
@@ -101,21 +101,40 @@ def dependence(timeline: Timeline) -> Dependence:
     durable_ns = durability_sets(timeline).durable_ns
     count = len(requests)
     flushes = kept[requests.kind[kept] == RequestKind.FLUSH]
-    first, first_ns, second_ns = _two_earliest(flushes, requests.completed_ns[flushes])
-    completed = np.where(requests.failed, np.int64(NEVER), requests.completed_ns)
-    covering = np.searchsorted(requests.submitted_ns[flushes], completed, side="right")
-    promise, without_ns = first[covering], second_ns[covering]
+    promise, first_ns, without_ns = _covering(requests, flushes)
     own = np.zeros(count, dtype=np.bool_)
     own[kept] = requests.kind[kept] != RequestKind.FLUSH
     # A write's own FUA comes first: a flush that covers it was submitted after its completion.
     promise = np.where(own, np.arange(count), promise)
-    without_ns = np.where(own, first_ns[covering], without_ns)
+    without_ns = np.where(own, first_ns, without_ns)
     unmade = durable_ns == NEVER
     return Dependence(
         promise=np.where(unmade, np.int64(NOBODY), promise),
         durable_ns=durable_ns,
         without_ns=np.where(unmade, np.int64(NEVER), without_ns),
     )
+
+
+def _covering(requests: Requests, flushes: I64) -> tuple[I64, I64, I64]:
+    """For each request: which of `flushes` that cover it ends first, when, and when the next does.
+
+    What several ranges cover, one of them within the other, takes the two earliest of all.
+    """
+    count = len(requests)
+    promise = np.full(count, NOBODY, dtype=np.int64)
+    first_ns = np.full(count, NEVER, dtype=np.int64)
+    second_ns = first_ns.copy()
+    completed = np.where(requests.failed, np.int64(NEVER), requests.completed_ns)
+    for mine, covered in by_reach(requests, flushes):
+        first, ends, then = _two_earliest(mine, requests.completed_ns[mine])
+        at = np.searchsorted(requests.submitted_ns[mine], completed[covered], side="right")
+        sooner = ends[at] < first_ns[covered]
+        before = first_ns[covered]
+        promise[covered] = np.where(sooner, first[at], promise[covered])
+        first_ns[covered] = np.where(sooner, ends[at], before)
+        losing = np.where(sooner, before, ends[at])
+        second_ns[covered] = np.minimum(np.minimum(second_ns[covered], then[at]), losing)
+    return promise, first_ns, second_ns
 
 
 def _two_earliest(flushes: I64, done_ns: I64) -> tuple[I64, I64, I64]:

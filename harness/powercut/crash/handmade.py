@@ -27,12 +27,22 @@ class Handmade:
     disk_size: int
     contract: DeviceContract = field(default_factory=DeviceContract)
     _rows: list[tuple[int, bool, int, int, int, int, int]] = field(default_factory=list)
+    _ignored: set[int] = field(default_factory=set)
     _data: bytearray = field(default_factory=bytearray)
 
     def write(
-        self, offset: int, data: bytes, *, at: int, done: int = NEVER, fua: bool = False
+        self,
+        offset: int,
+        data: bytes,
+        *,
+        at: int,
+        done: int = NEVER,
+        fua: bool = False,
+        ignored: bool = False,
     ) -> int:
-        """A write; returns its index."""
+        """A write; returns its index.  `ignored`: its FUA is, by its disk alone."""
+        if ignored:
+            self._ignored.add(len(self._rows))
         start = len(self._data)
         self._data += data
         return self._add(RequestKind.WRITE, offset, len(data), at, done, fua, start)
@@ -45,9 +55,18 @@ class Handmade:
         """A discard; returns its index."""
         return self._add(RequestKind.DISCARD, offset, length, at, done)
 
-    def flush(self, *, at: int, done: int = NEVER) -> int:
-        """A flush; returns its index."""
-        return self._add(RequestKind.FLUSH, 0, 0, at, done)
+    def flush(
+        self,
+        *,
+        at: int,
+        done: int = NEVER,
+        disk: tuple[int, int] = (0, 0),
+        ignored: bool = False,
+    ) -> int:
+        """A flush; returns its index.  `disk`: offset and length of the one that it is for."""
+        if ignored:
+            self._ignored.add(len(self._rows))
+        return self._add(RequestKind.FLUSH, *disk, at, done)
 
     def _add(
         self,
@@ -84,6 +103,9 @@ class Handmade:
                 completed_ns=rows[:, 5],
                 data_offset=rows[:, 6],
                 failed=np.zeros(len(rows), dtype=np.bool_),
+                ignored=np.isin(np.arange(len(rows)), sorted(self._ignored))
+                if self._ignored
+                else None,
             ),
             data=np.frombuffer(bytes(self._data), dtype=np.uint8),
             survived=tuple(survived),

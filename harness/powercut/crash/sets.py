@@ -17,18 +17,23 @@ The rules, for a cut at instant *t* on a disk with a volatile write cache
 6. What a full cache destages is on the medium, but nobody was promised so: it counts
    for the disk as it really was (crash/survival.py), never for a promise.
 
+7. Of several disks that lose their power at one instant, each is a range of the whole.  A flush
+   of one covers the writes that lie in its range, and says nothing of the others; one of
+   them may ignore its flushes, or FUA, alone.
+
 So every write has one instant, `durable_ns`, and is in durable(t) for each later t.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from powercut.model.contract import Honour
-from powercut.model.timeline import RequestKind, Timeline
+from powercut.model.timeline import RequestKind, Requests, Timeline
 from powercut.model.units import NEVER
 
 I64 = npt.NDArray[np.int64]
@@ -73,6 +78,33 @@ def first_covering_flush_ns(completed_ns: I64, flush_submitted_ns: I64, flush_do
     return np.asarray(earliest[covering], dtype=np.int64)
 
 
+def by_reach(requests: Requests, flushes: I64) -> Iterator[tuple[I64, I64]]:
+    """`flushes` by what they cover: those of one range in order, and the requests in that range.
+
+    Where all cover the whole disk, that is one pair.
+    """
+    begin, length = requests.offset[flushes], requests.length[flushes]
+    for first, size in sorted(set(zip(begin.tolist(), length.tolist(), strict=True))):
+        mine = flushes[(begin == first) & (length == size)]
+        if size == 0:
+            yield mine, np.arange(len(requests))
+            continue
+        inside = (requests.offset >= first) & (requests.offset + requests.length <= first + size)
+        yield mine, np.flatnonzero(inside)
+
+
+def _flushed_ns(requests: Requests, completed: I64) -> I64:
+    """When each request became durable by a flush; `NEVER` if by none."""
+    durable = np.full(len(requests), NEVER, dtype=np.int64)
+    flushes = np.flatnonzero((requests.kind == RequestKind.FLUSH) & requests.believed)
+    for flush, covered in by_reach(requests, flushes):
+        covering_ns = first_covering_flush_ns(
+            completed[covered], requests.submitted_ns[flush], completed[flush]
+        )
+        durable[covered] = np.minimum(durable[covered], covering_ns)
+    return durable
+
+
 def durability_sets(timeline: Timeline) -> DurabilitySets:
     """Applies the rules above to every request; O(n log n) in the requests.
 
@@ -91,9 +123,10 @@ def durability_sets(timeline: Timeline) -> DurabilitySets:
         durable = completed.copy()
     else:
         if contract.flush is Honour.HONOURED:
-            durable = first_covering_flush_ns(completed, submitted[flush], completed[flush])
+            durable = _flushed_ns(requests, completed)
         if contract.fua is Honour.HONOURED:
-            durable = np.where(requests.fua, np.minimum(durable, completed), durable)
+            kept = requests.fua & requests.believed
+            durable = np.where(kept, np.minimum(durable, completed), durable)
     durable[~is_write] = NEVER
     if timeline.cut is not None:
         # Nothing that happens after the power is gone makes anything durable.

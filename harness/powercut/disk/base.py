@@ -11,19 +11,25 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+import tempfile
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from powercut.model.errors import HostError, UsageError
 from powercut.sandbox.confined import find_tool, run_confined
 from powercut.scenario.mkfs_options import refused_mkfs_options
+from powercut.scenario.settings_several import DiskPart, Holds
 
 _UUID: Final = "5ca1ab1e-0000-4000-8000-706f77657263"
 _XFS_SUPPORTED_BYTES: Final = 300 << 20  # mkfs.xfs 6.0 and later refuse less by default
 _TIMEOUT_S: Final = 60.0
+_BLOCK: Final = 1 << 20  # bytes that are copied at a time
+STRIPE: Final = 64 << 10
+"""Bytes of a stripe (guests/uml/disks.c)."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +37,19 @@ class BaseImageSpec:
     """What a base image holds.
 
     `filesystem` is `xfs`, `ext4`, `btrfs`, or empty for a disk of zeroes; `size` is in
-    bytes; `mkfs_options` are given to mkfs as they are.
+    bytes; `mkfs_options` are given to mkfs as they are.  With `parts` the image holds several
+    disks, of which `size` is that of the first.
     """
 
     filesystem: str
     size: int
     mkfs_options: tuple[str, ...] = ()
+    parts: tuple[DiskPart, ...] = ()
+
+    @property
+    def whole_size(self) -> int:
+        """Bytes of the image."""
+        return sum(part.size for part in self.parts) or self.size
 
 
 def mkfs_argv(spec: BaseImageSpec, image: Path) -> list[str]:
@@ -75,7 +88,7 @@ def ensure_base_image(spec: BaseImageSpec, cache: Path) -> Path:
         raise UsageError(f"filesystem.mkfs: {refused[0]}", hint="see docs/scenario-reference.md")
     argv = mkfs_argv(spec, Path("IMAGE"))
     digest = _digest(spec, argv)
-    image = cache / "base" / f"{spec.filesystem or 'raw'}-{spec.size >> 20}M-{digest}.img"
+    image = cache / "base" / f"{spec.filesystem or 'raw'}-{spec.whole_size >> 20}M-{digest}.img"
     with _making:  # trials at the same time want the same image
         return image if image.exists() else _make(spec, image, cache, formatted=bool(argv))
 
@@ -85,9 +98,11 @@ def _make(spec: BaseImageSpec, image: Path, cache: Path, *, formatted: bool) -> 
     unfinished = image.with_suffix(f".{os.getpid()}.tmp")
     try:
         with unfinished.open("wb") as file:
-            file.truncate(spec.size)
-        if formatted:
-            _format(spec, unfinished)
+            file.truncate(spec.whole_size)
+        if formatted and spec.parts:
+            format_parts(spec, unfinished)
+        elif formatted:
+            format_image(spec, unfinished)
             dig_holes(unfinished)  # mkfs.xfs reserves its whole log
         unfinished.chmod(0o444)
         unfinished.rename(image)
@@ -121,13 +136,71 @@ def _digest(spec: BaseImageSpec, argv: Sequence[str]) -> str:
     if argv:
         asked = _run_tool([argv[0], "-V"], from_outside=False)
         version = asked.stdout + asked.stderr  # mkfs.ext4 says it on the second
-    what = repr((spec, list(argv))).encode() + version.encode()
+    # Named as ever if it is one disk.
+    shape = repr(spec) if spec.parts else repr(spec).replace(", parts=()", "")
+    what = f"({shape}, {list(argv)!r})".encode() + version.encode()
     return hashlib.sha256(what).hexdigest()[:12]
 
 
-def _format(spec: BaseImageSpec, image: Path) -> None:
-    argv = mkfs_argv(spec, image)
-    done = _run_tool(argv, image, from_outside=bool(spec.mkfs_options))
+def format_parts(spec: BaseImageSpec, image: Path) -> None:
+    """Lays out several disks on `image`, each as it is used.  Raises as `format_image`."""
+    alone = replace(spec, parts=())
+    with tempfile.TemporaryDirectory(dir=image.parent) as folder:
+        files = {part.name: Path(folder, part.name) for part in spec.parts}
+        for part in spec.parts:
+            with files[part.name].open("wb") as file:
+                file.truncate(part.size)
+        kinds = {part.holds: files[part.name] for part in spec.parts}
+        if Holds.STRIPE in kinds:
+            stripes = Path(folder, "stripes")
+            with stripes.open("wb") as file:
+                file.truncate(spec.whole_size)
+            format_image(replace(alone, size=spec.whole_size), stripes)
+            deal_stripes(stripes, [files[part.name] for part in spec.parts])
+        else:
+            format_image(alone, files[spec.parts[0].name], xfs_log=kinds.get(Holds.XFS_LOG))
+        for number, part in enumerate(spec.parts):
+            if part.holds is Holds.FOLDER:
+                format_image(replace(alone, size=part.size), files[part.name], number=number)
+            _copy(files[part.name], image, part.offset)
+
+
+def deal_stripes(whole: Path, disks: Sequence[Path]) -> None:
+    """Writes the stripes of `whole` to `disks` in turn (dm-stripe)."""
+    with whole.open("rb") as file, ExitStack() as stack:
+        onto = [stack.enter_context(disk.open("r+b")) for disk in disks]
+        for number in range(whole.stat().st_size // STRIPE):
+            stripe = file.read(STRIPE)
+            if stripe.count(0) != len(stripe):
+                onto[number % len(disks)].seek(number // len(disks) * STRIPE)
+                onto[number % len(disks)].write(stripe)
+
+
+def _copy(source: Path, image: Path, offset: int) -> None:
+    with source.open("rb") as file, image.open("r+b") as onto:
+        for at in range(0, source.stat().st_size, _BLOCK):
+            block = file.read(_BLOCK)
+            if block.count(0) != len(block):
+                onto.seek(offset + at)
+                onto.write(block)
+
+
+def format_image(
+    spec: BaseImageSpec, image: Path, *, xfs_log: Path | None = None, number: int = 0
+) -> None:
+    """Formats `image`; an XFS may have its log on `xfs_log`.  `number` tells disks apart by UUID.
+
+    Raises HostError.
+    """
+    argv = [
+        word.replace(_UUID, f"{_UUID[:-1]}{number}") if number else word
+        for word in mkfs_argv(spec, image)
+    ]
+    files: tuple[Path, ...] = (image,)
+    if xfs_log is not None:
+        argv[-1:-1] = ["-l", f"logdev={xfs_log}"]
+        files = (image, xfs_log)
+    done = _run_tool(argv, *files, from_outside=bool(spec.mkfs_options))
     if done.returncode:
         complaint = (done.stderr or done.stdout).partition("Usage:")[0].strip()
         raise HostError(

@@ -10,6 +10,7 @@ from pathlib import Path
 from powercut.model.binding import Binding
 from powercut.model.contract import DeviceContract
 from powercut.paths import CAPTURE_PLUGIN
+from powercut.scenario.settings_several import DiskPart
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,8 @@ class CaptureConfig:
     which the disk makes one of its own (the system's temporary folder if None);
     `control` is an additional socket for control commands of others.  `offer_flush` is
     False for a disk that tells its clients that it has neither flush nor FUA: QEMU then
-    drops the guest's flushes, as cache=unsafe does on a file.
+    drops the guest's flushes, as cache=unsafe does on a file.  With `parts` it serves several
+    disks, each as an export of its name, and no other.
     """
 
     base: Path
@@ -32,6 +34,7 @@ class CaptureConfig:
     sockets: Path | None = None
     control: Path | None = None
     offer_flush: bool = True
+    parts: tuple[DiskPart, ...] = ()
     plugin: Path = CAPTURE_PLUGIN
 
 
@@ -64,7 +67,12 @@ def capture_argv(config: CaptureConfig, directory: Path, control_fd: int) -> tup
         "fua-latency-ns": contract.fua_latency_ns,
     }
     command = ["nbdkit", "--foreground", "--unix", str(directory / "nbd"), str(config.plugin)]
-    return (*command, *(f"{key}={value}" for key, value in settings.items() if value is not None))
+    command += [f"{key}={value}" for key, value in settings.items() if value is not None]
+    command += [
+        f"part={part.name}:{part.offset}:{part.size}:{part.flush.value}:{part.fua.value}"
+        for part in config.parts
+    ]
+    return tuple(command)
 
 
 def capture_environment(config: CaptureConfig, environment: Mapping[str, str]) -> dict[str, str]:

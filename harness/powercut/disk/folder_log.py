@@ -60,7 +60,7 @@ def read_folder_log(prefix: Path) -> FolderTimeline:
 
 
 class _FolderReader(EventReader):
-    _version = VERSION
+    _versions = (VERSION,)
     _types = (
         EventType.SUBMIT,
         EventType.COMPLETE,

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from powercut.disk.event_log import EventReader, Events, Kinds, Mask
 from powercut.disk.pclog_format import (
+    PARTS_VERSION,
     POLICIES,
     Bytes,
     EventFlag,
@@ -91,10 +92,16 @@ def _durable(timeline: Timeline) -> Mask:
         return np.asarray(completed)
     durable = np.zeros(len(requests), dtype=np.bool_)
     if contract.fua.value == "honoured":
-        durable |= requests.fua
+        durable |= requests.fua & requests.believed
     if contract.flush.value == "honoured":
         flushed = (requests.kind == RequestKind.FLUSH) & (requests.completed_ns != NEVER)
-        durable |= requests.completed_ns < requests.submitted_ns[flushed].max(initial=0)
+        flushed &= requests.believed
+        offsets, lengths = requests.offset[flushed], requests.length[flushed]
+        for begin, length in set(zip(offsets.tolist(), lengths.tolist(), strict=True)):
+            alike = flushed & (requests.offset == begin) & (requests.length == length)
+            before = requests.completed_ns < requests.submitted_ns[alike].max()
+            inside = (requests.offset >= begin) & (requests.offset < begin + length)
+            durable |= before & (inside if length else True)
     return np.asarray(completed & durable)
 
 
@@ -131,6 +138,8 @@ class _Reader(EventReader):
         failed = np.zeros(count, dtype=np.bool_)
         self._complete(kinds[EventType.COMPLETE], submits, completed, failed)
         is_write = submits["op"] == RequestKind.WRITE
+        # Of one disk, the contract in the header says it all.
+        several = self._header.version == PARTS_VERSION
         if self._closed and int(events["request"][-1]) != count:
             self._damaged(len(events) - 1, f"ends a log of another number of requests than {count}")
         return Requests(
@@ -142,6 +151,7 @@ class _Reader(EventReader):
             completed_ns=completed,
             data_offset=np.where(is_write, submits["data"], np.int64(-1)),
             failed=failed,
+            ignored=(submits["flags"] & EventFlag.IGNORED) != 0 if several else None,
         )
 
     def _check_submissions(self, at: npt.NDArray[np.int64], submits: Events) -> None:

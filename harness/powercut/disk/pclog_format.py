@@ -24,6 +24,10 @@ ReadFile = Callable[[Path], Bytes]
 
 MAGIC: Final = b"PCUTLOG1"
 VERSION: Final = 1
+PARTS_VERSION: Final = 3
+"""Of a log of several disks, in which a flush may cover a range alone."""
+
+DISK_VERSIONS: Final = (VERSION, PARTS_VERSION)
 HEADER_SIZE: Final = 256
 EVENT_SIZE: Final = 64
 CRC_OFFSET: Final = 60
@@ -123,6 +127,7 @@ class LogHeader:
     binding: Binding
     start_monotonic_ns: Instant
     start_realtime_ns: int
+    version: int = VERSION
 
 
 def log_path(prefix: Path) -> Path:
@@ -154,15 +159,20 @@ def read_header(prefix: Path) -> LogHeader:
     return header_of(path, map_file(path))
 
 
-def header_of(path: Path, log: Bytes, version: int = VERSION) -> LogHeader:
-    """The header of the log whose events are `log`; `path` is for messages.  As `read_header`."""
+def header_of(path: Path, log: Bytes, *versions: int) -> LogHeader:
+    """The header of the log whose events are `log`; `path` is for messages.  As `read_header`.
+
+    `versions` are those that can be read, by default those of a disk's log.
+    """
+    versions = versions or DISK_VERSIONS
     raw = log[:HEADER_SIZE].tobytes()
     if len(raw) < HEADER_SIZE or raw[:8] != MAGIC:
         raise DamagedRecording(f"{path}: this is not a disk log: it does not start with a header")
     row = np.frombuffer(raw, dtype=HEADER)[0]
-    if int(row["version"]) != version or int(row["header_size"]) != HEADER_SIZE:
+    if int(row["version"]) not in versions or int(row["header_size"]) != HEADER_SIZE:
         raise DamagedRecording(
-            f"{path}: a disk log of version {int(row['version'])}; version {version} can be read",
+            f"{path}: a disk log of version {int(row['version'])}; version "
+            f"{' or '.join(map(str, versions))} can be read",
             hint="read it with the powercut that wrote it",
         )
     if google_crc32c.value(raw[: HEADER_SIZE - 4]) != int(row["crc"]):
@@ -179,6 +189,7 @@ def header_of(path: Path, log: Bytes, version: int = VERSION) -> LogHeader:
         ),
         start_monotonic_ns=Instant(int(row["start_monotonic_ns"])),
         start_realtime_ns=int(row["start_realtime_ns"]),
+        version=int(row["version"]),
     )
 
 

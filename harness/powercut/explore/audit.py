@@ -46,7 +46,8 @@ from powercut.model.exposure import ranges_of
 from powercut.model.timeline import RequestKind, Timeline
 from powercut.model.units import NEVER
 from powercut.model.verdict import Finding, LsnRange, Verdict, lsn_ranges
-from powercut.recording.disk_places import Places, places_of
+from powercut.recording.disk_places import Places
+from powercut.recording.several_places import places_on
 from powercut.recording.trial_recording import TrialRecording
 from powercut.rig import commands
 from powercut.rig.engine_choice import EngineChoice
@@ -106,7 +107,7 @@ def audit(
     hang = dependence(timeline)
     bytes_of = {one.promise: one for one in carried(evidence)} if evidence else {}
     kept = promises(timeline)
-    places = places_of(recorded.directory.base_image)
+    places = places_on(recorded.directory.base_image, recorded.timeline.disks)
     before = [_audited(recorded, evidence, hang, promise, places) for promise in kept.tolist()]
     looks = _Looks()
     open_ones = [one for one in before if one.hanging and one.request not in bytes_of]

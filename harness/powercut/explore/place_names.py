@@ -8,8 +8,9 @@ from typing import Final
 
 from powercut.crash.kinds import Names
 from powercut.model.machine import ImageFormat
-from powercut.recording.disk_places import UNKNOWN, places_of
+from powercut.recording.disk_places import UNKNOWN
 from powercut.recording.open_recording import Recording
+from powercut.recording.several_places import places_on
 
 _HEAD: Final = 512
 
@@ -21,7 +22,7 @@ def names_of(recording: Recording) -> Names | None:
     """
     if recording.image_format is not ImageFormat.RAW or not recording.filesystem:
         return None
-    places = cache(lambda: places_of(recording.base))
+    places = cache(lambda: places_on(recording.base, recording.timeline.disks))
     timeline = recording.timeline
 
     def name(write: int) -> str:

@@ -27,9 +27,9 @@ from powercut.model.errors import HostError
 from powercut.model.observation import Observation
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import Finding, FindingKind, Verdict
-from powercut.recording.disk_places import places_of
 from powercut.recording.materialize import cut_state
 from powercut.recording.program import ProgramRecording
+from powercut.recording.several_places import places_on
 from powercut.recover.port import ImageWrite, RecoveryEngine, SecondLook
 from powercut.store.program import ProgramResult
 from powercut.workload.program.check import check_operations, doubts_before
@@ -61,7 +61,7 @@ class ProgramExplorer:
         self._listener = listener
         self._images = StateImages(recording.space)
         self._decided = AnswerCache(recording.directory.base)
-        self._places = places_of(recording.directory.base)
+        self._places = places_on(recording.directory.base, recording.space.timeline.disks)
         ready = recording.history.ready_ns or int(recording.space.timeline.start_ns)
         self._tally = OperationTally(recording.space, ready, self._story)
         self._pruned = 0

@@ -34,6 +34,7 @@ def story_of(
         *_told_acks(state.instant, *acked),
         *_last_durable(space, state.instant, acked[1], places),
         _missing(space, state, places, acknowledged=bool(lost)),
+        *_liars(space, state.instant),
     )
 
 
@@ -147,6 +148,18 @@ def _missing(
     more = len(ranked) - len(told)
     told += [f"and {_places(more)}"] if more > 0 else []
     return f"missing writes by what they hold: {'; '.join(told)}"
+
+
+def _liars(space: StateSpace, instant: int) -> Iterator[str]:
+    """Of several disks, those that have ignored flushes or FUA until the cut."""
+    timeline = space.timeline
+    for disk in timeline.disks:
+        asked = space.completed_ns < instant
+        asked &= (timeline.requests.kind == RequestKind.FLUSH) | timeline.requests.fua
+        asked &= (timeline.requests.offset >= disk.begin) & (timeline.requests.offset < disk.end)
+        count = sum(timeline.ignored(index) for index in np.flatnonzero(asked).tolist())
+        if count:
+            yield f"disk {disk.name} ignored {count:,} flushes or writes with FUA before the cut"
 
 
 def _places(more: int) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from powercut.model.contract import CutPolicy, DeviceContract
+from powercut.model.contract import CutPolicy, DeviceContract, Honour
 from powercut.model.units import BEGINNING, NEVER, Instant
 
 
@@ -29,7 +29,9 @@ class Requests:
     Every array has one element per request.  Offsets and lengths are bytes.
     `completed_ns` is `NEVER` for a request that was in flight at the end, and for
     one that failed.  `data_offset` is the place of a write's payload in
-    `Timeline.data`, -1 for what carries none.
+    `Timeline.data`, -1 for what carries none.  A flush covers the writes that lie in its
+    bytes, and with a length of 0 all.  `ignored` marks the flushes, and the writes with FUA, that
+    one disk of several ignored by itself; None: no disk did.
     """
 
     kind: npt.NDArray[np.uint8]
@@ -40,6 +42,7 @@ class Requests:
     completed_ns: npt.NDArray[np.int64]
     data_offset: npt.NDArray[np.int64]
     failed: npt.NDArray[np.bool_]
+    ignored: npt.NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -48,6 +51,13 @@ class Requests:
     def is_write(self) -> npt.NDArray[np.bool_]:
         """True for the requests that change the medium: writes, write-zeroes, discards."""
         return np.asarray(self.kind != RequestKind.FLUSH)
+
+    @property
+    def believed(self) -> npt.NDArray[np.bool_]:
+        """True for the requests that did what the contract says of their like."""
+        if self.ignored is None:
+            return np.ones(len(self), dtype=np.bool_)
+        return np.asarray(~self.ignored)
 
 
 @dataclass(frozen=True)
@@ -87,12 +97,26 @@ class InFlight:
 
 
 @dataclass(frozen=True)
+class DiskRange:
+    """One of several disks that were captured as one: its bytes from `begin` to `end` - 1.
+
+    `holds` is what lies on it: `first`, `xfs-log`, `folder` or `stripe`.
+    """
+
+    name: str
+    begin: int
+    end: int
+    holds: str
+
+
+@dataclass(frozen=True)
 class Timeline:
     """The captured disk's side of a recording.
 
     `data` holds the payloads of all writes (often a memory map of a file).  `cut`
     is None if the power did not fail below this disk.  `complete` is False if the
     log was not closed in order: its tail is missing.  `start_ns` is when recording began.
+    `disks` are those that were captured as one; none if it is one.
     """
 
     disk_size: int
@@ -105,6 +129,7 @@ class Timeline:
     marks: tuple[tuple[Instant, str], ...] = ()
     complete: bool = True
     start_ns: Instant = BEGINNING
+    disks: tuple[DiskRange, ...] = ()
 
     @property
     def in_flight(self) -> InFlight | None:
@@ -120,6 +145,18 @@ class Timeline:
             flushes=int((kinds == RequestKind.FLUSH).sum()),
             survived=len({s.request for s in self.survived if open_at_cut[s.request]}),
         )
+
+    def ignored(self, request: int) -> bool:
+        """Whether the disk ignored this flush, or the FUA of this write."""
+        flush = self.requests.kind[request] == RequestKind.FLUSH
+        kept = self.contract.flush if flush else self.contract.fua
+        asks = bool(flush or self.requests.fua[request])
+        return asks and (kept is Honour.IGNORED or not self.requests.believed[request])
+
+    def disk_name(self, request: int) -> str:
+        """The name of the disk that a request is for; empty if there is one alone."""
+        at = int(self.requests.offset[request])
+        return next((disk.name for disk in self.disks if disk.begin <= at < disk.end), "")
 
     def payload(self, request: int) -> npt.NDArray[np.uint8]:
         """The bytes that write number `request` carries."""

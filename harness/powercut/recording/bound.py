@@ -14,6 +14,7 @@ more: `binding_text` says so.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -26,9 +27,10 @@ from powercut.model.binding import Binding, check_digest
 from powercut.model.contract import DeviceContract
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.operations import Packet
-from powercut.model.timeline import Timeline
+from powercut.model.timeline import DiskRange, Timeline
 from powercut.model.verdict import EvidenceLevel
 from powercut.rig import commands
+from powercut.scenario.settings import Parameters
 from powercut.store.binding import text_digest
 from powercut.store.packed import evidence_bytes, has_evidence
 from powercut.store.trial_dir import TrialDir, TrialRecord
@@ -170,7 +172,16 @@ def _read_log(
 ) -> Timeline:
     require_disk_log(trial, record)
     contract = record.parameters.disk.contract()
-    return read_bound_log(prefix, trial.read_binding(), contract, verify_payloads=verify_payloads)
+    read = read_bound_log(prefix, trial.read_binding(), contract, verify_payloads=verify_payloads)
+    return replace(read, disks=disks_of(record.parameters))
+
+
+def disks_of(parameters: Parameters) -> tuple[DiskRange, ...]:
+    """The disks that were captured as one; none if there was one."""
+    return tuple(
+        DiskRange(part.name, part.offset, part.offset + part.size, part.word)
+        for part in parameters.disk.parts
+    )
 
 
 def _check_header(path: Path, header: LogHeader, binding: Binding) -> None:

@@ -13,8 +13,9 @@ from pathlib import PurePath
 from typing import Final
 
 from powercut.model.operations import OperationHistory
-from powercut.recording.disk_places import Part, Places, places_of
+from powercut.recording.disk_places import Part, Places
 from powercut.recording.open_recording import Recording
+from powercut.recording.several_places import places_on
 from powercut.store.file_map import FilesAt, read_file_maps
 from powercut.workload.program.workload import DIR
 
@@ -95,4 +96,4 @@ def names_of(recording: Recording, instant: int) -> FilePlaces:
     below = PurePath(DIR).name if is_program else ""
     known = read_file_maps(recording.directory)
     maps = [] if known is None else sorted(known.maps, key=lambda one: abs(one.instant - instant))
-    return FilePlaces(places_of(recording.base), maps, below)
+    return FilePlaces(places_on(recording.base, recording.timeline.disks), maps, below)

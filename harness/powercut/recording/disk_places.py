@@ -185,12 +185,13 @@ def _ext4(region: str, sector: bytes) -> str | None:
 # --- from the base image --------------------------------------------------------------
 
 
-def filesystem_of(image: Path) -> FilesystemName:
-    """The file system in `image`: xfs, ext4, btrfs, or empty for none of them.
+def filesystem_of(image: Path, begin: int = 0) -> FilesystemName:
+    """The file system in `image` from byte `begin` on: xfs, ext4, btrfs, or empty for none.
 
     Raises HostError's cause, an OSError, if it cannot be read.
     """
     with image.open("rb") as file:
+        file.seek(begin)
         head = file.read(_BTRFS_SUPER + 4096)
     if head[:4] == b"XFSB":
         return "xfs"
@@ -201,19 +202,21 @@ def filesystem_of(image: Path) -> FilesystemName:
     return ""
 
 
-def places_of(image: Path) -> Places:
-    """The places of the file system in `image`, which must not be mounted.
+def places_of(image: Path, begin: int = 0) -> Places:
+    """The places of the file system in `image` from byte `begin` on, which must not be mounted.
+
+    They are counted from there.
 
     A superblock that makes no sense gives fewer names, never an error.
     """
-    filesystem = filesystem_of(image)
+    filesystem = filesystem_of(image, begin)
     regions: list[Part] = []
     fsid = b""
     with image.open("rb") as file:
-        size = file.seek(0, 2)
+        size = file.seek(0, 2) - begin
 
         def read(offset: int, length: int) -> bytes:
-            file.seek(offset)
+            file.seek(begin + offset)
             return file.read(length).ljust(length, b"\0")
 
         try:

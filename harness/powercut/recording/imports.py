@@ -230,9 +230,9 @@ def as_kept(timeline: Timeline) -> Timeline:
         (Instant(int(requests.completed_ns[index])), f"flush {numbers[index]}, ignored by the disk")
         for index in done.tolist()
     ]
-    kept = {field.name: getattr(requests, field.name)[~ignored] for field in fields(requests)} | {
-        "fua": fua[~ignored]
-    }
+    columns = {field.name: getattr(requests, field.name) for field in fields(requests)}
+    kept = {name: rows[~ignored] for name, rows in columns.items() if rows is not None}
+    kept["fua"] = fua[~ignored]
     return Timeline(
         disk_size=timeline.disk_size,
         contract=replace(contract, flush=Honour.HONOURED, fua=Honour.HONOURED),

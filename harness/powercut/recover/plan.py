@@ -132,17 +132,32 @@ class GuestRoot:
 
 
 @dataclass(frozen=True)
+class PlanDisk:
+    """One of several disks that lie one behind the other on the image, in bytes.
+
+    `holds`: `first`, `xfs-log`, `folder` or `stripe`.
+    """
+
+    name: str
+    offset: int
+    size: int
+    holds: str
+
+
+@dataclass(frozen=True)
 class RecoveryPlan:
     """The `steps` of a recovery.
 
     `device` is what the guest calls its disk; engines that have a disk of their own do not ask.
-    `host` and `root` are for readers that are anybody's programs; at most one of them is there.
+    `disks` are those that the image holds, if there are several.  `host` and `root` are for
+    readers that are anybody's programs; at most one of them is there.
     """
 
     steps: tuple[Step, ...]
     device: str = "vda"
     host: HostRoot | None = None
     root: GuestRoot | None = None
+    disks: tuple[PlanDisk, ...] = ()
 
     @classmethod
     def of(
@@ -156,11 +171,12 @@ class RecoveryPlan:
         host: HostRoot | None = None,
         root: GuestRoot | None = None,
         image: ImageFormat = ImageFormat.RAW,
+        disks: tuple[PlanDisk, ...] = (),
     ) -> RecoveryPlan:
         """Mounting and reading; without a `filesystem` the device itself is read."""
         opened = OpenDevice() if not filesystem else Mount(filesystem, mount_options, mount_point)
         layers = () if image is ImageFormat.RAW else (OpenImage(image),)
-        return cls((*layers, opened, Read(reader)), device, host, root)
+        return cls((*layers, opened, Read(reader)), device, host, root, disks)
 
     def going_on(
         self, command: tuple[str, ...], records: int, seconds: float = 0.0

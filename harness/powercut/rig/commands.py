@@ -16,7 +16,7 @@ from powercut.disk.image_format import FormatSpec
 from powercut.model.binding import Binding
 from powercut.model.machine import Aio, Bus, ImageFormat, is_dax
 from powercut.model.verdict import EvidenceLevel
-from powercut.recover.plan import GuestRoot, HostRoot, RecoveryPlan
+from powercut.recover.plan import GuestRoot, HostRoot, PlanDisk, RecoveryPlan
 from powercut.rig.unpacked import unpacked_root
 from powercut.scenario.machines import MACHINES
 from powercut.scenario.settings import (
@@ -45,6 +45,7 @@ def base_image(parameters: Parameters) -> BaseImageSpec:
         filesystem="" if is_raw(parameters) else filesystem.type.value,
         size=parameters.disk.size,
         mkfs_options=filesystem.mkfs,
+        parts=parameters.disk.parts,
     )
 
 
@@ -80,6 +81,7 @@ def capture_config(
         sockets=sockets,
         offer_flush=parameters.machine.aio is not Aio.NBD
         or not parameters.machine.host_cache.no_flush,
+        parts=parameters.disk.parts,
     )
 
 
@@ -114,6 +116,9 @@ def recovery_plan(parameters: Parameters, run_id: bytes, seed: int = 0) -> Recov
         host=host,
         root=root,
         image=parameters.machine.format,
+        disks=tuple(
+            PlanDisk(part.name, part.offset, part.size, part.word) for part in parameters.disk.parts
+        ),
     )
 
 

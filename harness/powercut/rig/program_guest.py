@@ -15,6 +15,8 @@ import json
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +24,7 @@ from powercut.closing import Closing
 from powercut.machine.process import spawn
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.recover.plan import RecoveryPlan
-from powercut.recover.uml.boot import OutsideDisk, UmlProcess, initramfs, unavailable
+from powercut.recover.uml.boot import OutsideDisks, UmlProcess, initramfs, unavailable
 from powercut.recover.uml.configure import plan_text
 from powercut.recover.uml.kernel import UmlKernel
 from powercut.recover.uml.share import Answer, Flag, Share, Step, Verb
@@ -38,6 +40,14 @@ _KILL_S: Final = 20.0
 _CONSOLE_LINES: Final = 5
 _CONSOLE_MAX: Final = 16 << 20
 _NO_FLAG: Final = Flag(0)
+
+
+def _listening(path: Path) -> socket.socket:
+    """A socket on which the disk bridge is to serve one disk."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen(1)
+    return listener
 
 
 class ProgramGuest(Closing):
@@ -68,15 +78,12 @@ class ProgramGuest(Closing):
         if reasons := unavailable(self._kernel):
             raise HostError("programs cannot be run here: " + "; ".join(reasons))
         deadline = time.monotonic() + timeout_s
-        vhost = self._folder / "vhost"
-        with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(str(vhost))
-            listener.listen(1)
-            self._server = spawn(
-                self._server_argv(listener.fileno()),
-                self._folder / "storage-daemon.txt",
-                pass_fds=[listener.fileno()],
-            )
+        sockets = [self._folder / f"vhost{number}" for number in range(len(self._disks))]
+        with ExitStack() as stack:
+            listeners = [stack.enter_context(_listening(path)) for path in sockets]
+            fds = [listener.fileno() for listener in listeners]
+            log = self._folder / "storage-daemon.txt"
+            self._server = spawn(self._server_argv(fds), log, pass_fds=fds)
         self._share.prepare_boot(_NO_ORIGIN, 64)
         self._process = UmlProcess(
             self._kernel,
@@ -84,7 +91,7 @@ class ProgramGuest(Closing):
             self._share.fd,
             memory_mib=_MEMORY_MIB,
             need=_NEED_BYTES,
-            outside=OutsideDisk(vhost, self._lines.fileno()),
+            outside=OutsideDisks(tuple(sockets), self._lines.fileno()),
             host_files=True,
         )
         self._lines.close()  # so that its end is seen when the guest ends
@@ -164,21 +171,29 @@ class ProgramGuest(Closing):
             raise HostError("the guest is not running")
         return self._process
 
-    def _server_argv(self, listener: int) -> list[str]:
-        disk = {
-            "driver": "nbd",
-            "node-name": "disk",
-            "server": {"type": "unix", "path": str(self._nbd)},
-        }
-        export = {
-            "type": "vhost-user-blk",
-            "id": "export",
-            "node-name": "disk",
-            "writable": True,
-            "addr": {"type": "fd", "str": str(listener)},
-        }
-        argv = [DISK_BRIDGE, "--blockdev", json.dumps(disk)]
-        return [*argv, "--export", json.dumps(export)]
+    @property
+    def _disks(self) -> tuple[str, ...]:
+        """The exports of the capture disk, in the order in which the guest has them."""
+        return tuple(disk.name for disk in self._plan.disks) or ("",)
+
+    def _server_argv(self, listeners: Sequence[int]) -> list[str]:
+        argv = [DISK_BRIDGE]
+        for number, (name, listener) in enumerate(zip(self._disks, listeners, strict=True)):
+            disk = {
+                "driver": "nbd",
+                "node-name": f"disk{number}",
+                "server": {"type": "unix", "path": str(self._nbd)},
+                "export": name,
+            }
+            export = {
+                "type": "vhost-user-blk",
+                "id": f"export{number}",
+                "node-name": f"disk{number}",
+                "writable": True,
+                "addr": {"type": "fd", "str": str(listener)},
+            }
+            argv += ["--blockdev", json.dumps(disk), "--export", json.dumps(export)]
+        return argv
 
     def _ask(self, verb: Verb, *, length: int = 0, flags: Flag = _NO_FLAG) -> None:
         self._share.ask(verb, length=length, flags=flags)

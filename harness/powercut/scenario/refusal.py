@@ -17,6 +17,7 @@ from powercut.scenario.mkfs_options import refused_mkfs_options
 from powercut.scenario.quantity import format_size
 from powercut.scenario.refusal_foreign import refusals_of_place
 from powercut.scenario.refusal_live import refusals_of_level
+from powercut.scenario.refusal_several import refusals_of_several
 from powercut.scenario.settings import (
     DiskModel,
     FilesystemType,
@@ -187,4 +188,5 @@ _RULES: Final[tuple[Rule, ...]] = (
     _mkfs,
     _format,
     _cut,
+    refusals_of_several,
 )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, StrictBool, StrictInt
@@ -12,12 +13,17 @@ from powercut.model.contract import ATOMIC_UNIT, DeviceContract, Honour
 from powercut.scenario.choices import FLUSH_LATENCY_NS, DiskModel, FilesystemType
 from powercut.scenario.quantity import Duration, Size
 from powercut.scenario.settings_base import Settings, is_printable
+from powercut.scenario.settings_several import DISKS_MAX, FIRST, AlsoDisk, DiskPart
 
 
 def _is_atomic_unit(value: int) -> int:
     if value not in (1, 512, 4096):
         raise PydanticCustomError("choice", "Input should be 1, 512 or 4096")
     return value
+
+
+def _any(kept: Sequence[Honour]) -> Honour:
+    return Honour.HONOURED if Honour.HONOURED in kept else Honour.IGNORED
 
 
 class DiskSettings(Settings):
@@ -66,13 +72,37 @@ class DiskSettings(Settings):
     fua_latency: Duration | None = None
     """How long a write with FUA takes, instead of what `model` says."""
 
+    also: Annotated[tuple[AlsoDisk, ...], Field(max_length=DISKS_MAX - 1)] = ()
+    """Disks beside this one, which lose their power at the same instant.  A flush of one covers
+    its own writes and no others."""
+
+    @property
+    def parts(self) -> tuple[DiskPart, ...]:
+        """All disks, one behind the other as they are captured; none if there is one alone."""
+        if not self.also:
+            return ()
+        parts = [DiskPart(FIRST, 0, self.size, None, self.flush, self.fua)]
+        for disk in self.also:
+            begin = parts[-1].offset + parts[-1].size
+            flush, fua = disk.flush or self.flush, disk.fua or self.fua
+            parts.append(DiskPart(disk.name, begin, disk.size, disk.holds, flush, fua))
+        return tuple(parts)
+
+    @property
+    def whole_size(self) -> int:
+        """Bytes of all disks."""
+        return self.size + sum(disk.size for disk in self.also)
+
     def contract(self) -> DeviceContract:
-        """The device contract that these settings describe."""
+        """The device contract that these settings describe.
+
+        Of several disks it says what any of them keeps; `parts` says which.
+        """
         usual = FLUSH_LATENCY_NS[self.model]
         return DeviceContract(
             volatile_cache=self.volatile_cache,
-            flush=self.flush,
-            fua=self.fua,
+            flush=_any([self.flush, *(part.flush for part in self.parts)]),
+            fua=_any([self.fua, *(part.fua for part in self.parts)]),
             ordered=self.ordered,
             atomic_unit=self.atomic_unit,
             cache_size=self.cache_size,

@@ -121,6 +121,10 @@ def twin(parameters: Parameters, kind: ControlKind) -> Parameters:
         "machine": {},
     }
     honest = {"flush": Honour.HONOURED, "fua": Honour.HONOURED}
+    # All of several disks are what the first is: none is otherwise by itself.
+    alike = tuple(
+        disk.model_copy(update={"flush": None, "fua": None}) for disk in parameters.disk.also
+    )
     match kind:
         case ControlKind.LYING_DISK:
             changes["disk"] = {
@@ -128,15 +132,16 @@ def twin(parameters: Parameters, kind: ControlKind) -> Parameters:
                 "flush": Honour.IGNORED,
                 "fua": Honour.IGNORED,
                 "cache_size": 0,  # a full cache would save some records by accident
+                "also": alike,
             }
         case ControlKind.NO_SYNC:
-            changes["disk"] = {"volatile_cache": True, "cache_size": 0, **honest}
+            changes["disk"] = {"volatile_cache": True, "cache_size": 0, "also": alike, **honest}
             if commands.evidence_level(parameters) is EvidenceLevel.LIVE_ONLY:
                 changes["cut"] = {}  # what such a machine cannot do, its twin cannot either
             assert isinstance(workload, HasUnsyncedTwin), "others have no such control"
             settings = workload.unsynced()
         case ControlKind.HONEST:
-            changes["disk"] = honest
+            changes["disk"] = {**honest, "also": alike}
             # Between the guest and the disk only what is known to pass everything on.
             changes["machine"] = {
                 "guest_write_cache": GuestWriteCache.AS_PROMISED,

@@ -71,12 +71,15 @@ class HostFilesRecording(RecordingInProgress):
         """The disk at power-on, adopted by the recording."""
         image = ensure_base_image(commands.base_image(self.job.parameters), self.rig.cache)
         plain = DeviceContract(volatile_cache=False)
+        honest_parts = self.job.parameters.disk.parts  # without a cache none can lie
         argv = self.workload.preparation(self.run)
         prepared = self.directory.path / ".base.img"
         prepared.unlink(missing_ok=True)
         with (
             scratch() as folder,
-            CaptureDisk(CaptureConfig(image, None, plain, sockets=folder)) as disk,
+            CaptureDisk(
+                CaptureConfig(image, None, plain, sockets=folder, parts=honest_parts)
+            ) as disk,
         ):
             source = self._source()
             with (

@@ -18,7 +18,7 @@ from powercut.crash.evidence import Evidence
 from powercut.model.contract import DeviceContract, Honour
 from powercut.model.exposure import ExposureReport
 from powercut.model.operations import OperationHistory
-from powercut.model.timeline import RequestKind, Requests, Timeline
+from powercut.model.timeline import RequestKind, Timeline
 from powercut.model.units import NEVER, milliseconds
 from powercut.model.verdict import LsnRange
 from powercut.store.loss_story import Lane, LossStep, LossStory, Sign
@@ -65,22 +65,27 @@ def _step(at_ns: int | None, lane: Lane, sign: Sign, text: str) -> LossStep:
     return LossStep(at_ns=at_ns, lane=lane, sign=sign, text=text)
 
 
-def _flushes(
-    requests: Requests, contract: DeviceContract, begin: int, cut_ns: int
-) -> Iterator[LossStep]:
+def _flushes(timeline: Timeline, begin: int, cut_ns: int) -> Iterator[LossStep]:
     """The first flushes from `begin` to the cut, and how many more there were."""
+    requests = timeline.requests
     chosen = (requests.kind == RequestKind.FLUSH) & (requests.submitted_ns >= begin)
     flushes = np.flatnonzero(chosen & (requests.submitted_ns <= cut_ns)).tolist()
-    ignored = contract.flush is Honour.IGNORED
     for number, index in enumerate(flushes[:_FLUSHES]):
         more = len(flushes) - _FLUSHES if number == _FLUSHES - 1 else 0
-        told = "a flush reaches the disk" + (", which ignores it" if ignored else "")
+        told = f"a flush reaches {_disk(timeline, index)}"
+        told += ", which ignores it" if timeline.ignored(index) else ""
         if more > 0:
             told += f"; {more:,} more follow before the cut"
         yield _step(int(requests.submitted_ns[index]), "flush", "begin", told)
         done = int(requests.completed_ns[index])
         if done != NEVER and done <= cut_ns:
             yield _step(done, "flush", "end", "the flush is reported done")
+
+
+def _disk(timeline: Timeline, request: int) -> str:
+    """The disk that a request is for, by its name if there are several."""
+    name = timeline.disk_name(request)
+    return f"disk {name}" if name else "the disk"
 
 
 def _in_order(steps: list[LossStep]) -> list[LossStep]:
@@ -141,7 +146,7 @@ class _Telling:
 
     def _flushed(self) -> Iterator[LossStep]:
         begin = self._ack_ns if self._write < 0 else int(self._requests.submitted_ns[self._write])
-        yield from _flushes(self._requests, self._contract, begin, self._cut_ns)
+        yield from _flushes(self._evidence.timeline, begin, self._cut_ns)
 
     def _acked(self) -> LossStep:
         text = f"record {self._lsn} is acknowledged as durable"
@@ -184,8 +189,8 @@ def program_story_of(
     begin = int(tried[0]) if len(tried) else ack_ns
     text = f"the program announces operation {operation}"
     steps = [_step(begin, "workload", "point", text)] if len(tried) else []
-    writes = list(_writes(timeline.requests, begin, ack_ns, int(cut.at)))
-    flushes = list(_flushes(timeline.requests, timeline.contract, begin, int(cut.at)))
+    writes = list(_writes(timeline, begin, ack_ns, int(cut.at)))
+    flushes = list(_flushes(timeline, begin, int(cut.at)))
     told = f"operation {operation} is acknowledged as durable"
     if not writes:
         told += ", although nothing was written to the disk since its announcement"
@@ -213,13 +218,15 @@ def _last_lost(
     return int(history.acked[index]), int(history.ack_ns[index])
 
 
-def _writes(requests: Requests, begin: int, ack_ns: int, cut_ns: int) -> Iterator[LossStep]:
+def _writes(timeline: Timeline, begin: int, ack_ns: int, cut_ns: int) -> Iterator[LossStep]:
     """The first writes between two instants, and how many more there were."""
+    requests = timeline.requests
     chosen = requests.is_write & (requests.submitted_ns >= begin)
     writes = np.flatnonzero(chosen & (requests.submitted_ns < ack_ns)).tolist()
     for number, write in enumerate(writes[:_WRITES]):
         more = len(writes) - _WRITES if number == _WRITES - 1 else 0
-        text = f"the disk takes write {write}: {int(requests.length[write]):,} bytes at "
+        text = f"{_disk(timeline, write)} takes write {write}: "
+        text += f"{int(requests.length[write]):,} bytes at "
         text += f"{int(requests.offset[write]):,}"
         text += f"; {more:,} more follow before the ack" if more > 0 else ""
         yield _step(int(requests.submitted_ns[write]), "write", "begin", text)

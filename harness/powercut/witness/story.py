@@ -7,17 +7,18 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from powercut.explore.file_maps import keep_file_maps
-from powercut.model.contract import Honour
 from powercut.model.machine import ImageFormat
 from powercut.model.operations import OperationHistory
-from powercut.model.timeline import RequestKind
+from powercut.model.timeline import RequestKind, Timeline
 from powercut.model.units import NEVER
 from powercut.model.verdict import LsnRange, lsn_ranges
 from powercut.recording.disk_files import names_of
-from powercut.recording.disk_places import UNKNOWN, NamesWrites, Places, places_of
+from powercut.recording.disk_places import UNKNOWN, NamesWrites, Places
 from powercut.recording.open_recording import Recording
+from powercut.recording.several_places import places_on
 from powercut.store.witness import DroppedWrite, WitnessEvent, WitnessPart
 from powercut.wal.record import CHUNK
 
@@ -41,7 +42,7 @@ def dropped_writes(
         keep_file_maps(recording, [instant])
         places = names_of(recording, instant)
     else:
-        places = places_of(recording.base)
+        places = places_on(recording.base, recording.timeline.disks)
     by_write: dict[int, list[tuple[int, int]]] = {}
     for write, begin, end in drops:
         by_write.setdefault(write, []).append((begin, end))
@@ -75,20 +76,28 @@ def _dropped(
     )
 
 
+def _flushes_of(timeline: Timeline, write: int) -> npt.NDArray[np.int64]:
+    """The flushes that are for the disk of a write."""
+    requests = timeline.requests
+    at, begin, length = requests.offset[write], requests.offset, requests.length
+    reaches = (length == 0) | ((begin <= at) & (at < begin + length))
+    return np.flatnonzero((requests.kind == RequestKind.FLUSH) & reaches)
+
+
 def why_volatile(recording: Recording, instant: int, write: int) -> str:
     """Why the disk was free to lose `write` in a cut at `instant`, in words."""
     timeline, space = recording.timeline, recording.space
-    requests, contract = timeline.requests, timeline.contract
+    requests = timeline.requests
     completed = int(space.completed_ns[write])
     if completed >= instant:
         return "it was still in flight"
     reasons = []
-    if requests.fua[write] and contract.fua is Honour.IGNORED:
+    if requests.fua[write] and timeline.ignored(write):
         reasons.append("the disk ignored its FUA")
-    flush = np.flatnonzero(requests.kind == RequestKind.FLUSH)
+    flush = _flushes_of(timeline, write)
     after = flush[requests.submitted_ns[flush] > completed]
     done = after[space.completed_ns[after] < instant]
-    if len(done) and contract.flush is Honour.IGNORED:
+    if len(done) and timeline.ignored(int(done[0])):
         count = len(done)
         reasons.append(f"the disk ignored the {_plural(count, 'flush', 'flushes')} after it")
     elif len(done):
@@ -244,7 +253,6 @@ def _flushes(recording: Recording, begin: int, instant: int) -> list[WitnessEven
     chosen = (requests.kind == RequestKind.FLUSH) & (requests.submitted_ns < instant)
     chosen &= recording.space.completed_ns >= begin
     flushes = np.flatnonzero(chosen)
-    ignored = recording.timeline.contract.flush is Honour.IGNORED
     events = []
     for number, index in enumerate(flushes[:_SHOWN_FLUSHES].tolist()):
         more = len(flushes) - _SHOWN_FLUSHES if number == _SHOWN_FLUSHES - 1 else 0
@@ -256,6 +264,7 @@ def _flushes(recording: Recording, begin: int, instant: int) -> list[WitnessEven
         )
         done = int(recording.space.completed_ns[index])
         if done < instant:
+            ignored = recording.timeline.ignored(index)
             told = "the flush is reported done" + (": the disk ignored it" if ignored else "")
             events.append(WitnessEvent(at_ns=done, kind="flushed", text=told, request=index))
     return events

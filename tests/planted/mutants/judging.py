@@ -553,8 +553,8 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "no-sync-cache",
-            '{"volatile_cache": True, "cache_size": 0, **honest}',
-            '{"volatile_cache": True, **honest}',
+            '{"volatile_cache": True, "cache_size": 0, "also": alike, **honest}',
+            '{"volatile_cache": True, "also": alike, **honest}',
             "the control without sync has the cache of its cell",
         ),
         (
@@ -589,7 +589,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "honest-twin-lies",
-            '            changes["disk"] = honest\n',
+            '            changes["disk"] = {**honest, "also": alike}\n',
             "",
             "the honest control has the disk of its cell",
         ),

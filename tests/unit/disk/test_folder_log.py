@@ -104,7 +104,7 @@ def test_a_log_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> Non
 
 def test_neither_log_is_taken_for_the_other(tmp_path: Path) -> None:
     begun().end().read(tmp_path)
-    with pytest.raises(DamagedRecording, match="version 2; version 1 can be read"):
+    with pytest.raises(DamagedRecording, match="version 2; version 1 or 3 can be read"):
         read_timeline(tmp_path / "folder", verify_payloads=True)
 
 

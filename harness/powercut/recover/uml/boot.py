@@ -152,14 +152,15 @@ class Terminal:
 
 
 @dataclass(frozen=True)
-class OutsideDisk:
-    """A disk that another process serves, over vhost-user, and who runs on it.
+class OutsideDisks:
+    """Disks that another process serves, over vhost-user, and who runs on them.
 
-    `lines` is a socket of packets (SOCK_SEQPACKET) on which a program's lines go out, each
-    with its instant in front: guests/uml/stamp.c.
+    The guest has them as /dev/vda, /dev/vdb and so on.  `lines` is a socket of packets
+    (SOCK_SEQPACKET) on which a program's lines go out, each with its instant in front:
+    guests/uml/stamp.c.
     """
 
-    socket: Path
+    sockets: tuple[Path, ...]
     lines: int
 
 
@@ -171,7 +172,7 @@ def uml_argv(
     share: int,
     line: int,
     disk: UbdDisk | None = None,
-    outside: OutsideDisk | None = None,
+    outside: OutsideDisks | None = None,
     terminal: Terminal | None = None,
     host_files: bool = False,
 ) -> list[str]:
@@ -204,7 +205,8 @@ def uml_argv(
     if disk is not None:
         argv.append(f"ubd0{disk.flags}=/proc/self/fd/{disk.fd}")
     if outside is not None:
-        argv += [f"virtio_uml.device={outside.socket}:{_VIRTIO_BLOCK}", f"ssl1=fd:{outside.lines}"]
+        argv += [f"virtio_uml.device={path}:{_VIRTIO_BLOCK}" for path in outside.sockets]
+        argv.append(f"ssl1=fd:{outside.lines}")
     if terminal is not None:
         argv.append(f"ssl2=fd:{terminal.keyboard},fd:{terminal.screen}")
     return argv
@@ -222,7 +224,7 @@ class UmlProcess:
         memory_mib: int,
         need: int,
         disk: UbdDisk | None = None,
-        outside: OutsideDisk | None = None,
+        outside: OutsideDisks | None = None,
         terminal: Terminal | None = None,
         host_files: bool = False,
     ) -> None:

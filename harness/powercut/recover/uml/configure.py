@@ -16,7 +16,13 @@ def plan_text(plan: RecoveryPlan) -> bytes:
     mount, go_on = plan.find(Mount), plan.find(GoOn)
     point = "" if mount is None else mount.point
     known = RecoveryPlan.of(
-        plan.filesystem, plan.mount_options, point, plan.reader, device=plan.device, host=plan.host
+        plan.filesystem,
+        plan.mount_options,
+        point,
+        plan.reader,
+        device=plan.device,
+        host=plan.host,
+        disks=plan.disks,
     )
     if go_on is not None:
         known = known.going_on(go_on.command, go_on.records, go_on.seconds)
@@ -29,6 +35,8 @@ def plan_text(plan: RecoveryPlan) -> bytes:
     words = [plan.filesystem, plan.mount_options, point, *plan.reader, ""]
     words += [*(go_on.command if go_on is not None else ()), "", *_root(plan.host)]
     words += ["0", "0"] if go_on is None else [f"{go_on.records}", f"{go_on.seconds * 1000:.0f}"]
+    words += [f"{disk.offset} {disk.size} {disk.holds} {disk.name}" for disk in plan.disks]
+    words.append("")
     return b"".join(word.encode() + b"\0" for word in words)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from powercut.model.contract import CutPolicy, Honour
+from powercut.model.contract import CutPolicy
 from powercut.model.timeline import RequestKind, Timeline
 from powercut.model.units import NEVER
 from powercut.recording.view import RecordingView
@@ -60,13 +60,15 @@ def _requests(timeline: Timeline | None, end: int, shown: int) -> Iterator[Momen
         kind = RequestKind(int(requests.kind[index]))
         at = int(requests.submitted_ns[index])
         done = int(requests.completed_ns[index])
+        name = timeline.disk_name(index)
+        disk = f"disk {name}" if name else "the disk"
         if kind is RequestKind.FLUSH:
-            lie = timeline.contract.flush is Honour.IGNORED
-            what = "the disk takes a flush" + (" and ignores it" if lie else "")
+            lie = timeline.ignored(index)
+            what = f"{disk} takes a flush" + (" and ignores it" if lie else "")
         else:
             fua = bool(requests.fua[index])
-            lie = fua and timeline.contract.fua is Honour.IGNORED
-            what = f"the disk takes a {_NAMES[kind]} of {int(requests.length[index]):,} bytes"
+            lie = timeline.ignored(index)
+            what = f"{disk} takes a {_NAMES[kind]} of {int(requests.length[index]):,} bytes"
             what += f" at {int(requests.offset[index]):,}"
             what += (" with FUA" if fua else "") + (", which it ignores" if lie else "")
         if done == NEVER or done > end:

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests of several disks on one medium: each has its own flushes, and all lose their power at once.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <string.h>
+
+#include "core_fixture.h"
+
+static const struct disk_part both[] = {
+    {"data", 0, 32 << 10, true, true},
+    {"log", 32 << 10, 16 << 10, true, true},
+};
+static const struct disk_part one_lies[] = {
+    {"data", 0, 32 << 10, true, true},
+    {"log", 32 << 10, 16 << 10, false, false},
+};
+
+static struct disk_config disk_of(const struct disk_part *parts)
+{
+    struct disk_config config = honest;
+    config.parts = parts;
+    config.parts_count = 2;
+    return config;
+}
+
+static void test_each_has_its_place(void)
+{
+    start(disk_of(both));
+    CHECK(connection_size(one) == 32 << 10 && connection_size(two) == 16 << 10);
+    CHECK(!put(one, 0, 512, 'a', false) && !put(two, 0, 512, 'b', false));
+    CHECK(!strcmp(letters_of("data", 2), "aB"));
+    CHECK(!strcmp(letters_of("log", 2), "bB"));
+    CHECK(!put(two, (16 << 10) - 512, 512, 'z', false));
+    CHECK(put(two, 16 << 10, 512, 'z', false) == ENOSPC);
+    CHECK(put(two, (16 << 10) - 512, 1024, 'z', false) == ENOSPC);
+    char sector[512];
+    CHECK(disk_read(two, sector, 512, 16 << 10) == EINVAL);
+    CHECK(disk_connect(disk, "", &(struct connection *){NULL}) == ENOENT);
+    CHECK(disk_connect(disk, "other", &(struct connection *){NULL}) == ENOENT);
+    finish();
+}
+
+static void test_a_flush_covers_its_own_disk(void)
+{
+    start(disk_of(both));
+    CHECK(!put(one, 0, 512, 'a', false) && !put(two, 0, 512, 'b', false));
+    CHECK(!put(one, 512, 512, 'c', false) && !put(two, 512, 512, 'd', false));
+    CHECK(!disk_flush(two));
+    struct disk_statistics now;
+    disk_statistics(disk, &now);
+    CHECK(now.volatile_writes == 2 && now.volatile_bytes == 1024);
+    CHECK(!put(two, 1024, 512, 'e', true)); /* FUA */
+    struct cut_report report = cut(PCLOG_POLICY_DROP, 0);
+    CHECK(report.dropped_writes == 2 && report.dropped_bytes == 1024);
+    CHECK(!strcmp(letters_of("data", 2), "BB"));
+    CHECK(!strcmp(letters_of("log", 4), "bdeB"));
+    finish();
+}
+
+static void test_what_one_flush_leaves_another_takes(void)
+{
+    start(disk_of(both));
+    for (int i = 0; i < 3; i++)
+        CHECK(!put(one, 512u * i, 512, 'a', false) && !put(two, 512u * i, 512, 'b', false));
+    CHECK(!disk_flush(two) && !disk_flush(two) && !disk_flush(one));
+    struct disk_statistics now;
+    disk_statistics(disk, &now);
+    CHECK(!now.volatile_writes && !now.volatile_bytes);
+    CHECK(!put(one, 0, 512, 'x', false)); /* the ring goes on after both */
+    struct cut_report report = cut(PCLOG_POLICY_KEEP, 0);
+    CHECK(report.survived_writes == 1 && !report.dropped_writes);
+    CHECK(!strcmp(letters_of("data", 4), "xaaB"));
+    CHECK(!strcmp(letters_of("log", 4), "bbbB"));
+    finish();
+}
+
+static void flush_other(void)
+{
+    CHECK(!put(two, 512, 512, 'd', false));
+    CHECK(!disk_flush(two));
+    CHECK(!put(one, 512, 512, 'c', false)); /* too late for the flush that is under way */
+}
+
+static void test_flushes_of_both_at_once(void)
+{
+    start(disk_of(both));
+    CHECK(!put(one, 0, 512, 'a', false) && !put(two, 0, 512, 'b', false));
+    during_sleep = flush_other;
+    CHECK(!disk_flush(one));
+    CHECK(!during_sleep);
+    struct cut_report report = cut(PCLOG_POLICY_DROP, 0);
+    CHECK(report.dropped_writes == 1);
+    CHECK(!strcmp(letters_of("data", 3), "aBB"));
+    CHECK(!strcmp(letters_of("log", 3), "bdB"));
+    finish();
+}
+
+static void test_one_lies(void)
+{
+    start(disk_of(one_lies));
+    CHECK(!put(one, 0, 512, 'a', false) && !put(two, 0, 512, 'b', false));
+    CHECK(!disk_flush(one) && !disk_flush(two) && !put(two, 512, 512, 'c', true));
+    cut(PCLOG_POLICY_DROP, 0);
+    CHECK(!strcmp(letters_of("data", 2), "aB"));
+    CHECK(!strcmp(letters_of("log", 2), "BB"));
+    finish();
+}
+
+static void test_one_cache(void)
+{
+    struct disk_config config = disk_of(both);
+    config.cache_size = 1024;
+    start(config);
+    CHECK(!put(one, 0, 512, 'a', false) && !put(two, 0, 512, 'b', false));
+    CHECK(!disk_flush(one) && !put(two, 512, 512, 'c', false));
+    CHECK(!put(one, 512, 512, 'd', false)); /* the oldest that waits is b */
+    cut(PCLOG_POLICY_DROP, 0);
+    CHECK(!strcmp(letters_of("data", 2), "aB"));
+    CHECK(!strcmp(letters_of("log", 2), "bB"));
+    finish();
+}
+
+static void test_parts_that_cannot_be(void)
+{
+    static const struct disk_part bad[][2] = {
+        {{"a", 0, 1024, true, true}, {"b", 512, 1024, true, true}},
+        {{"a", 0, 1024, true, true}, {"b", 1024, DISK_BYTES, true, true}},
+        {{"a", 100, 1024, true, true}, {"b", 2048, 512, true, true}},
+        {{"a", 0, 0, true, true}, {"b", 2048, 512, true, true}},
+    };
+    char message[256];
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct disk_config config = disk_of(bad[i]);
+        struct disk *none;
+        config.base = path_of("base");
+        CHECK(disk_open(&none, &config, message, sizeof message) == EINVAL);
+        CHECK(!strncmp(message, "part=", 5));
+    }
+}
+
+void test_parts(void)
+{
+    test_each_has_its_place();
+    test_a_flush_covers_its_own_disk();
+    test_what_one_flush_leaves_another_takes();
+    test_flushes_of_both_at_once();
+    test_one_lies();
+    test_one_cache();
+    test_parts_that_cannot_be();
+}

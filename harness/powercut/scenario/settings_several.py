@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The settings of several disks that lose their power at one instant."""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated, NamedTuple
+
+from pydantic import AfterValidator, Field, StrictStr
+
+from powercut.model.contract import Honour
+from powercut.scenario.quantity import Size
+from powercut.scenario.settings_base import Settings
+
+FIRST = "first"
+"""The name of the disk that `disk.size` is about, where there are others."""
+
+DISKS_MAX = 8
+
+
+class Holds(enum.Enum):
+    """What lies on a disk beside the first."""
+
+    XFS_LOG = "xfs-log"
+    FOLDER = "folder"
+    STRIPE = "stripe"
+
+
+def _is_free(value: str) -> str:
+    if value == FIRST:
+        raise ValueError(f"{FIRST} is the disk of `disk.size`")
+    return value
+
+
+class AlsoDisk(Settings):
+    """A disk beside the first: with a cache and flushes of its own, cut at the same instant."""
+
+    name: Annotated[StrictStr, Field(pattern="^[a-z][a-z0-9-]{0,15}$"), AfterValidator(_is_free)]
+    """What reports call it; with `holds: folder` also the folder."""
+
+    size: Annotated[Size, Field(ge=2 << 20, le=1 << 40, multiple_of=4096)]
+    """Its size, in bytes or with a unit; a multiple of 4096."""
+
+    holds: Holds
+    """What lies on it: `xfs-log`, the log of the XFS on the first disk; `folder`, a file system of
+    its own, mounted as the folder NAME beside the program's (`DIR/../NAME`); or `stripe`: the file
+    system lies in stripes of 64 KiB over all disks, which have one size (as LVM has it)."""
+
+    flush: Honour | None = None
+    """As `disk.flush`, of this disk alone; by default what that says."""
+
+    fua: Honour | None = None
+    """As `disk.fua`, of this disk alone; by default what that says."""
+
+
+class DiskPart(NamedTuple):
+    """One of several disks, and its bytes on the captured whole.
+
+    `holds` is None for the first.
+    """
+
+    name: str
+    offset: int
+    size: int
+    holds: Holds | None
+    flush: Honour
+    fua: Honour
+
+    @property
+    def word(self) -> str:
+        """What lies on it, in a word."""
+        return FIRST if self.holds is None else self.holds.value

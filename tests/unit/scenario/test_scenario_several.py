@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several disks in a scenario: what they come to, and what cannot be."""
+
+from __future__ import annotations
+
+import pytest
+
+from powercut.model.contract import Honour
+from powercut.scenario.refusal import refusals
+from powercut.scenario.settings import Parameters
+
+MIB = 1 << 20
+LOG = {"name": "log", "size": "16MiB", "holds": "folder"}
+
+
+def cell(also, disk=None, **groups) -> Parameters:
+    return Parameters.model_validate(
+        {
+            "workload": {"kind": "program", "command": "/bin/true", "folder": "/"},
+            "filesystem": {"type": "xfs"},
+            "disk": {"size": "32MiB", "also": also, **(disk or {})},
+        }
+        | groups
+    )
+
+
+def test_they_lie_one_behind_the_other_and_inherit_what_the_first_does() -> None:
+    lying = LOG | {"name": "other", "flush": "ignored"}
+    parts = cell([LOG, lying], disk={"fua": "ignored"}).disk.parts
+    assert [(part.name, part.offset, part.size, part.word) for part in parts] == [
+        ("first", 0, 32 * MIB, "first"),
+        ("log", 32 * MIB, 16 * MIB, "folder"),
+        ("other", 48 * MIB, 16 * MIB, "folder"),
+    ]
+    honoured, ignored = Honour.HONOURED, Honour.IGNORED
+    assert [part.flush for part in parts] == [honoured, honoured, ignored]
+    assert [part.fua for part in parts] == [ignored] * 3
+    assert cell([]).disk.parts == ()
+
+
+def test_the_contract_of_all_is_what_any_of_them_keeps() -> None:
+    honest = LOG | {"flush": "honoured"}
+    assert cell([honest], disk={"flush": "ignored"}).disk.contract().flush is Honour.HONOURED
+    assert cell([LOG], disk={"flush": "ignored"}).disk.contract().flush is Honour.IGNORED
+
+
+def test_what_can_be_is_not_refused() -> None:
+    log = {"name": "journal", "size": "16MiB", "holds": "xfs-log"}
+    stripe = {"name": "b", "size": "32MiB", "holds": "stripe"}
+    for also in ([LOG], [LOG, log], [stripe], [stripe, stripe | {"name": "c"}]):
+        assert refusals(cell(also)) == ()
+
+
+@pytest.mark.parametrize(
+    ("also", "groups", "key", "reason"),
+    [
+        ([LOG, LOG], {}, "disk.also", "two disks are called log"),
+        ([LOG | {"holds": "stripe"}], {}, "disk.also", "stripes take disks of one size"),
+        ([LOG, LOG | {"name": "b", "holds": "stripe"}], {}, "disk.also", "on all disks"),
+        ([LOG | {"holds": "xfs-log"}], {"filesystem": {"type": "ext4"}}, "disk.also", "of an XFS"),
+        ([LOG], {"filesystem": {"type": "btrfs"}}, "filesystem.type", "take xfs or ext4"),
+        ([LOG], {"workload": {"kind": "wal"}}, "workload.kind", "are for a program"),
+        ([LOG], {"explore": {"depth": 1}}, "explore.depth", "second cuts are of one disk"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_says_why(also, groups, key, reason) -> None:
+    found = refusals(cell(also, **groups))
+    assert any(at == key and reason in why for at, why in found), found
