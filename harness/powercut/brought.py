@@ -31,14 +31,16 @@ def mark_results(folder: Path) -> None:
 
 
 def make_results(outer: Path, inner: Path) -> None:
-    """Makes two folders for results, one below the other; marks each in which nothing else lies.
+    """Makes two folders for results, one below the other, and marks the outer one, or the inner one
+    if something else lies in the outer.
 
     Raises OSError.
     """
-    bare = [path for path in (outer, inner) if not path.exists() or not any(path.iterdir())]
-    inner.mkdir(parents=True, exist_ok=True)
-    for path in bare:
-        mark_results(path)
+    for path in (outer, inner):
+        path.mkdir(parents=True, exist_ok=True)
+        # The mark comes first: whoever makes results here at the same moment must find it.
+        if not any(path.iterdir()) and not (outer / MARK).is_file():
+            mark_results(path)
 
 
 def brought(folder: Path) -> list[Path]:
