@@ -21,6 +21,7 @@ _REMEDIES: Final = {
     errno.EPERM: "make the folder writable, or give another one with --results",
     errno.EROFS: "the file system is read-only: give another folder with --results",
     errno.ENOTDIR: "something that is no folder is in the way: give another with --results",
+    errno.EEXIST: "something that is no folder is in the way: give another with --results",
     errno.ENAMETOOLONG: "give a folder with a shorter path with --results",
 }
 
