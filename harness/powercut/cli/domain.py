@@ -65,7 +65,8 @@ def domain_options(command: Callable[..., _Returned]) -> Callable[..., _Returned
         "--domain-xml",
         type=FILE,
         metavar="FILE",
-        help="The same, by a domain's XML, or by a Proxmox VE definition (qm config).",
+        help="The same, by a domain's XML, or by a definition of Proxmox VE (qm config), KubeVirt "
+        "(YAML) or oVirt (OVF).",
     )
     @click.option("--connect", metavar="URI", help="URI of libvirt's connection, for --domain.")
     @functools.wraps(command)

@@ -22,7 +22,9 @@ from powercut.machine.libvirt.connection import connect as connect_to
 from powercut.machine.libvirt.connection import libvirt_module, usual_uri
 from powercut.machine.libvirt.definition import read_kept, read_likeness
 from powercut.machine.libvirt.domain import BUSES, DomainSpec, Kept, cache_name, domain_xml
+from powercut.machine.libvirt.kubevirt import is_kubevirt, read_kubevirt
 from powercut.machine.libvirt.machine import LibvirtMachine
+from powercut.machine.libvirt.ovirt import is_ovf, read_ovirt
 from powercut.machine.libvirt.proxmox import read_proxmox
 from powercut.machine.package import package_of
 from powercut.machine.parts import guest_parts, guest_versions
@@ -162,9 +164,12 @@ class LibvirtBackend:
         return read_likeness(text, connect)
 
     def likeness_of(self, definition: str, connect: str | None) -> Likeness:
-        """Of a domain's XML, or of a machine of Proxmox VE."""
+        """Of a domain's XML, or of a machine of oVirt, KubeVirt or Proxmox VE."""
         if definition.lstrip().startswith("<"):
-            return read_likeness(definition, connect)
+            read = read_ovirt if is_ovf(definition) else read_likeness
+            return read(definition, connect)
+        if is_kubevirt(definition):
+            return read_kubevirt(definition, connect)
         return read_proxmox(definition, connect)
 
     # What a machine is made of

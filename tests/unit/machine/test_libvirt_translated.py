@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Machines of KubeVirt and oVirt, read for what matters to their disks."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from powercut.machine.libvirt.backend import LibvirtBackend
+from powercut.machine.libvirt.definition import read_kept
+from powercut.machine.libvirt.kubevirt import read_kubevirt
+from powercut.machine.libvirt.ovirt import read_ovirt
+from powercut.machine.port import DiskLikeness, Likeness
+from powercut.model.errors import UsageError
+from powercut.rig.likeness import scenario_like
+from powercut.scenario.load import expand, parse_scenario
+
+BACKEND = LibvirtBackend(Path("/nowhere"))
+
+KUBEVIRT = """\
+apiVersion: kubevirt.io/v1
+kind: VirtualMachine
+metadata: {name: shop-db}
+spec:
+  template:
+    spec:
+      domain:
+        cpu: {sockets: 2, cores: 2, model: Haswell}
+        machine: {type: pc-q35-rhel9.2.0}
+        ioThreadsPolicy: shared
+        devices:
+          blockMultiQueue: true
+          disks:
+          - {name: data, dedicatedIOThread: true, disk: {bus: virtio}, cache: writeback}
+          - {name: log, disk: {bus: virtio}}
+          - {name: room, disk: {bus: scsi}, io: threads}
+          - {name: root, disk: {bus: virtio}}
+          - {name: cloud, disk: {bus: virtio}}
+          - {name: old, disk: {}}
+      volumes:
+      - {name: data, persistentVolumeClaim: {claimName: shop}}
+      - {name: log, dataVolume: {name: log}}
+      - {name: room, emptyDisk: {capacity: 2Gi}}
+      - {name: root, containerDisk: {image: debian}}
+      - {name: cloud, cloudInitNoCloud: {userData: x}}
+      - {name: old, hostDisk: {path: /old.img}}
+"""
+
+OVF = """\
+<?xml version='1.0' encoding='UTF-8'?>
+<ovf:Envelope xmlns:ovf="http://schemas.dmtf.org/ovf/envelope/1/"
+ xmlns:rasd="http://schemas.dmtf.org/wbem/wscim/1/cim-schema/2/CIM_ResourceAllocationSettingData"
+ xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" ovf:version="4.4.0.0">
+<Section xsi:type="ovf:DiskSection_Type"><Info>List of Virtual Disks</Info>
+<Disk ovf:diskId="one" ovf:volume-format="COW" ovf:volume-type="Sparse" ovf:disk-interface="VirtIO"
+ ovf:pass-discard="true" ovf:disk-alias="data"/>
+<Disk ovf:diskId="two" ovf:volume-format="RAW" ovf:volume-type="Sparse"
+ ovf:disk-interface="VirtIO_SCSI" ovf:pass-discard="false"/>
+</Section>
+<Content ovf:id="out" xsi:type="ovf:VirtualSystem_Type"><Name>shop</Name>
+<NumOfIoThreads>1</NumOfIoThreads><BiosType>2</BiosType>
+<Section><Item><rasd:num_of_sockets>2</rasd:num_of_sockets>
+<rasd:cpu_per_socket>3</rasd:cpu_per_socket><rasd:threads_per_cpu>1</rasd:threads_per_cpu></Item>
+</Section></Content></ovf:Envelope>
+"""
+
+
+def driver_of(disk: DiskLikeness) -> dict[str, str]:
+    found = read_kept(str(disk.settings["like"])).disk.find("driver")
+    assert found is not None
+    return dict(found.attrib)
+
+
+def how(disk: DiskLikeness) -> tuple[object, ...]:
+    keys = ("bus", "cache", "aio", "format", "grows")
+    return (disk.name, *(disk.settings.get(key) for key in keys))
+
+
+def test_a_machine_of_kubevirt() -> None:
+    likeness = read_kubevirt(KUBEVIRT, None)
+    assert likeness.machine == "shop-db"
+    assert [how(disk) for disk in likeness.disks] == [
+        ("vda", "virtio-blk", "writeback", "threads", "raw", None),
+        ("vdb", "virtio-blk", "none", "native", "raw", None),
+        ("sda", "virtio-scsi", "none", "threads", "qcow2", True),
+        ("sdb", "ahci", "none", "threads", "raw", None),
+    ]
+    first, second = likeness.disks[:2]
+    assert driver_of(first) == {"discard": "unmap", "iothread": "2", "queues": "4"}
+    assert driver_of(second) == {"discard": "unmap", "iothread": "1", "queues": "4"}
+    assert first.settings["cpus"] == 4
+    kept = read_kept(str(first.settings["like"]))
+    assert (kept.machine, kept.iothreads) == ("pc-q35-rhel9.2.0", "2")
+    assert kept.cpu is not None
+    assert kept.cpu.findtext("model") == "Haswell"
+    assert any("disk root: nothing of it lasts (containerDisk)" in one for one in likeness.differs)
+
+
+def test_a_machine_of_ovirt() -> None:
+    likeness = read_ovirt(OVF, None)
+    assert [how(disk) for disk in likeness.disks] == [
+        ("vda", "virtio-blk", "none", "native", "qcow2", None),
+        ("sda", "virtio-scsi", "none", "threads", "raw", None),
+    ]
+    first, second = likeness.disks
+    assert driver_of(first) == {"discard": "unmap", "iothread": "1"}
+    assert driver_of(second) == {}
+    assert first.settings["cpus"] == 6
+    assert read_kept(str(first.settings["like"])).machine == "q35"
+
+
+@pytest.mark.parametrize("text", [KUBEVIRT, OVF])
+def test_the_kind_of_a_definition_is_seen_and_its_scenario_can_be_run(
+    text: str, tmp_path: Path
+) -> None:
+    likeness = BACKEND.likeness_of(text, None)
+    assert "a build of" in likeness.differs[0]
+    scenario = parse_scenario(scenario_like(likeness), tmp_path / "domain.yaml")
+    cells = expand(scenario, seed=1).cells
+    assert len(cells) == 2 * len(likeness.disks)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("apiVersion: kubevirt.io/v1\nkind: Pod\n", "its kind is 'Pod'"),
+        (KUBEVIRT.replace("bus: scsi", "bus: nvme"), "disk room: bus 'nvme' is none of"),
+        (KUBEVIRT.replace("cache: writeback", "cache: unsafe"), "cache 'unsafe' is none of"),
+        (KUBEVIRT.replace("volumes:", "volumen:"), "no disk of it can be tested"),
+        ("apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nspec: 3\n", "spec is no mapping"),
+        (KUBEVIRT.replace("{type: pc-q35-rhel9.2.0}", "[&a 1, *b]"), "not valid YAML"),
+        ("apiVersion: kubevirt.io/v1\n" + "[" * 300, "nested too deeply"),
+        (OVF.replace("VirtIO_SCSI", "SPAPR_VSCSI"), "disk two: powercut has no guest with"),
+        (OVF.replace('"COW"', '"vmdk"'), "neither COW nor RAW"),
+        (OVF.replace("disk-interface", "controller"), "names no Disk"),
+        (OVF.replace("Content", "Inhalt"), "no Envelope with a Content"),
+        ('<ovf:Envelope xmlns:ovf="x"><Disk>', "no definition of a machine"),
+        ('<!DOCTYPE x [<!ENTITY a "b">]>' + OVF, "declares no entities"),
+    ],
+)
+def test_what_is_no_machine_that_can_be_made_is_refused(text: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        BACKEND.likeness_of(text, None)
+
+
+@given(st.data())
+def test_a_definition_full_of_nonsense_is_read_or_refused(data: st.DataObject) -> None:
+    text = data.draw(st.sampled_from([KUBEVIRT, OVF]))
+    for _ in range(3):
+        at = data.draw(st.integers(0, len(text)))
+        text = (
+            text[:at] + data.draw(st.text(max_size=4)) + text[at + data.draw(st.integers(0, 9)) :]
+        )
+    with contextlib.suppress(UsageError):
+        assert isinstance(BACKEND.likeness_of(text, None), Likeness)
