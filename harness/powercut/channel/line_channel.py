@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Self
 
+from powercut.channel.first_to_speak import FirstToSpeak
 from powercut.channel.line_sources import LineSource, ListeningSource, StreamSource
 from powercut.channel.lines import GUEST_PORT, LineCounter, header, pack
 from powercut.channel.listener import connect_unix, listen_tcp, listen_unix
@@ -73,18 +74,32 @@ class LineChannel(Closing):
 
         With a `token` only a connection counts whose first line is that token.
         """
-        return cls._listening(listen_unix(path), path, token, file, binding)
+        listener = listen_unix(path)
+        source = ListeningSource(listener, FirstToSpeak(listener, token), path=path)
+        return cls._listening(source, file, binding)
 
     @classmethod
-    def on_tcp(cls, host: str, port: int, file: Path, binding: Binding, *, token: str = "") -> Self:
-        """Listens on TCP; port 0 takes a free one (see `address`)."""
-        return cls._listening(listen_tcp(host, port), None, token, file, binding)
-
-    @classmethod
-    def _listening(
-        cls, listener: socket.socket, path: Path | None, token: str, file: Path, binding: Binding
+    def on_tcp(
+        cls,
+        host: str,
+        port: int,
+        file: Path,
+        binding: Binding,
+        *,
+        token: str = "",
+        tls: ssl.SSLContext | None = None,
+        on_refused: Callable[[str], None] = lambda _: None,
     ) -> Self:
-        source = ListeningSource(listener, path=path, token=token)
+        """Listens on TCP; port 0 takes a free one (see `address`).
+
+        `on_refused` hears, from another thread, why a connection was hung up.
+        """
+        listener = listen_tcp(host, port)
+        first = FirstToSpeak(listener, token, tls=tls, on_refused=on_refused)
+        return cls._listening(ListeningSource(listener, first), file, binding)
+
+    @classmethod
+    def _listening(cls, source: ListeningSource, file: Path, binding: Binding) -> Self:
         made = cls(source, file, binding)
         made.address = source.address
         return made

@@ -121,10 +121,12 @@ class StreamSource:
 class ListeningSource:
     """Lines from the first that connects to `listener` and speaks, or says the token."""
 
-    def __init__(self, listener: socket.socket, *, path: Path | None, token: str = "") -> None:
+    def __init__(
+        self, listener: socket.socket, first: FirstToSpeak, *, path: Path | None = None
+    ) -> None:
         self.address: Path | tuple[str, int] = path or listener.getsockname()[:2]
         self._path = path
-        self._first = FirstToSpeak(listener, token)
+        self._first = first
         self._stream: StreamSource | None = None
 
     @property

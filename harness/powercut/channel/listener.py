@@ -4,18 +4,23 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import socket
+import ssl
 import struct
 from pathlib import Path
 from typing import Final
 
-from powercut.model.errors import HostError
+from powercut.model.errors import HostError, UsageError
 
 _SEND_TIMEOUT_S: Final = 5
 _BACKLOG: Final = 16
 _UNIX_PATH_MAX: Final = 107
 """Bytes in the path of a unix socket; unix(7)."""
+
+_BEGIN: Final = "-----BEGIN CERTIFICATE-----"
+_END: Final = "-----END CERTIFICATE-----"
 
 
 def listen_unix(path: Path) -> socket.socket:
@@ -52,6 +57,35 @@ def listen_tcp(host: str, port: int) -> socket.socket:
         raise HostError(f"cannot listen on {host} port {port}: {error.strerror}") from None
 
 
+def tls_of(certificate: Path, key: Path) -> ssl.SSLContext:
+    """What a listener says to show that it is the one that was meant.  Raises UsageError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    for path in (certificate, key):
+        if not os.access(path, os.R_OK):
+            raise UsageError(f"{path}: is not there, or cannot be read")
+    try:
+        context.load_cert_chain(certificate, key, password=_no_passphrase)
+    except ssl.SSLError as error:
+        why = "they do not belong together" if "MISMATCH" in str(error.reason) else "not PEM files"
+        raise UsageError(
+            f"{certificate} and {key}: {why} ({error.reason})",
+            hint="give a certificate and its private key, both in PEM",
+        ) from None
+    return context
+
+
+def _no_passphrase() -> str:
+    raise UsageError("the private key has a passphrase", hint="give a key without one")
+
+
+def fingerprint_of(certificate: Path) -> str:
+    """SHA-256 of the first certificate in a PEM file, as `openssl x509 -fingerprint` has it."""
+    text = certificate.read_text()
+    begin, end = text.index(_BEGIN), text.index(_END) + len(_END)
+    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(text[begin:end])).hexdigest()
+
+
 def _require_short(path: Path) -> None:
     if len(os.fsencode(path)) > _UNIX_PATH_MAX:
         raise HostError(
@@ -74,4 +108,5 @@ def prepare(connection: socket.socket) -> None:
 def shut_down(endpoint: socket.socket) -> None:
     """Wakes whoever is blocked in accept or recv on `endpoint`."""
     with contextlib.suppress(OSError):
-        endpoint.shutdown(socket.SHUT_RDWR)
+        # Of an SSLSocket, too: its own `shutdown` would have what comes read as it is, encrypted.
+        socket.socket.shutdown(endpoint, socket.SHUT_RDWR)

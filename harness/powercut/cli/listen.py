@@ -30,9 +30,15 @@ _DRAIN_S = 10.0
     default="127.0.0.1:0",
     show_default=True,
     metavar="HOST:PORT",
-    help="Where to listen; port 0 takes a free one. Nothing is encrypted: from another machine use "
-    "a tunnel of ssh's (ssh -R).",
+    help="Where to listen; port 0 takes a free one. Without --certificate nothing is encrypted: "
+    "from another machine use a tunnel of ssh's (ssh -R).",
 )
+@click.option(
+    "--certificate",
+    type=FILE,
+    help="Speaks TLS alone, with this certificate (PEM); the token is asked for all the same.",
+)
+@click.option("--key", type=FILE, help="Its private key (PEM), without a passphrase.")
 @click.option(
     "--check",
     metavar="COMMAND",
@@ -45,7 +51,14 @@ _DRAIN_S = 10.0
     show_default=True,
     help="What one run of COMMAND may take.",
 )
-def listen(folder: Path, address: str, check: str | None, seconds: float) -> int:
+def listen(
+    folder: Path,
+    address: str,
+    certificate: Path | None,
+    key: Path | None,
+    check: str | None,
+    seconds: float,
+) -> int:
     """Hears what a workload acknowledges that you start anywhere, until you interrupt it.
 
     The workload connects, says the token, and then lines: `? N` before it tries operation N,
@@ -56,7 +69,10 @@ def listen(folder: Path, address: str, check: str | None, seconds: float) -> int
     """
     if check is not None:
         return _judge(folder, check, seconds)
-    return _hear(folder, *_parsed(address))
+    if (certificate is None) is not (key is None):
+        raise UsageError("--certificate and --key belong together", hint="give both")
+    files = None if certificate is None or key is None else (certificate, key)
+    return _hear(folder, *_parsed(address), files)
 
 
 def _parsed(address: str) -> tuple[str, int]:
@@ -66,19 +82,25 @@ def _parsed(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _hear(folder: Path, host: str, port: int) -> int:
+def _hear(folder: Path, host: str, port: int, tls_files: tuple[Path, Path] | None) -> int:
     from powercut.channel.line_channel import LineChannel
+    from powercut.channel.listener import fingerprint_of, tls_of
     from powercut.channel.port import GuestFailed
     from powercut.paths import command
     from powercut.recording.listened import Listened
 
     token = secrets.token_hex(16)
+    tls = None if tls_files is None else tls_of(*tls_files)
     listened = Listened.make(folder)
-    with LineChannel.on_tcp(host, port, listened.lines, listened.binding, token=token) as lines:
+    with LineChannel.on_tcp(
+        host, port, listened.lines, listened.binding, token=token, tls=tls, on_refused=echo
+    ) as lines:
         assert isinstance(lines.address, tuple)
         with _ctrl_c() as pressed:
             echo(f"listening on {lines.address[0]} port {lines.address[1]}")
             echo(f"token: {token}")
+            if tls_files is not None:
+                echo(f"certificate: SHA-256 {fingerprint_of(tls_files[0])}")
             try:
                 while not (pressed() or lines.said_end):
                     lines.wait_acks(_NEVER, timeout_s=_POLL_S)

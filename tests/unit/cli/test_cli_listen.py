@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -37,17 +40,25 @@ class Listener:
         return out
 
 
-@pytest.fixture
-def listener(tmp_path):
+@contextlib.contextmanager
+def listening(folder, *options):
     program = "from powercut.cli.main import main; main()"
-    argv = [sys.executable, "-c", program, "listen", str(tmp_path / "heard")]
+    argv = [sys.executable, "-c", program, "listen", str(folder), *map(str, options)]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     where = re.fullmatch(r"listening on (\S+) port (\d+)\n", process.stdout.readline())
     token = re.fullmatch(r"token: ([0-9a-f]{32})\n", process.stdout.readline())
-    yield Listener(process, (where[1], int(where[2])), token[1])
-    process.kill()
-    process.wait()
-    process.stdout.close()
+    try:
+        yield Listener(process, (where[1], int(where[2])), token[1])
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.fixture
+def listener(tmp_path):
+    with listening(tmp_path / "heard") as one:
+        yield one
 
 
 def check(tmp_path, said, *, status=0):
@@ -138,6 +149,8 @@ def test_a_line_of_hostile_length_makes_nothing_certain(listener, tmp_path):
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
+        (["--certificate", "c.pem"], "--certificate and --key belong together"),
+        (["--certificate", "no.pem", "--key", "no.key"], "is not there, or cannot be read"),
         (["--address", "nowhere"], "write HOST:PORT"),
         (["--address", "127.0.0.1:99999"], "write HOST:PORT"),
         (["--check", "true"], "nothing was heard there"),
@@ -154,3 +167,116 @@ def test_mistakes_are_told(tmp_path, argv, words):
 def test_a_folder_is_heard_into_once(tmp_path):
     done = CliRunner().invoke(cli, ["listen", str(tmp_path)])
     assert "it is there already" in str(done.exception)
+
+
+# --- TLS -----------------------------------------------------------------------------------
+
+
+def own_certificate(folder, name):
+    """A self-signed certificate for this host, and its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl: apt-get install openssl")
+    certificate, key = folder / f"{name}.pem", folder / f"{name}.key"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "3650",
+         "-subj", "/CN=powercut", "-addext", "subjectAltName=IP:127.0.0.1",
+         "-keyout", str(key), "-out", str(certificate)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return certificate, key
+
+
+@pytest.fixture
+def files(tmp_path):
+    return own_certificate(tmp_path, "own")
+
+
+def encrypted(listener, certificate, *, token=None):
+    context = ssl.create_default_context(cafile=certificate)
+    plain = socket.create_connection(listener.address, timeout=LONG_S)
+    connection = context.wrap_socket(plain, server_hostname="127.0.0.1")
+    connection.sendall(f"{listener.token if token is None else token}\n".encode())
+    return connection
+
+
+def is_hung_up(connection):
+    """After the alert of TLS, perhaps."""
+    try:
+        return connection.recv(100)[:1] in (b"", b"\x15")
+    except (ConnectionError, ssl.SSLError):
+        return True
+
+
+def tls(files):
+    return "--certificate", files[0], "--key", files[1]
+
+
+def test_lines_come_encrypted_and_end_with_the_power(tmp_path, files):
+    with listening(tmp_path / "heard", *tls(files)) as listener:
+        assert re.fullmatch(
+            r"certificate: SHA-256 [0-9a-f]{64}\n", listener.process.stdout.readline()
+        )
+        workload = encrypted(listener, files[0])
+        # Token and lines in one record, then a record whose end does not come.
+        workload.sendall(ACKED.encode() + b"? 21\n+ 2")
+        socket.socket.shutdown(workload, socket.SHUT_RDWR)  # nothing is said of an end
+        workload.close()
+        assert "20 operations acknowledged of 21 tried" in listener.end()
+    kept = check(tmp_path, "= 1-20\n")
+    assert kept.output.startswith("SURVIVED: 20 operations were acknowledged")
+    assert b"? 21" in (tmp_path / "heard" / "lines.bin").read_bytes()
+
+
+def test_a_machine_with_tls_that_closes_nothing_is_ended_by_hand(tmp_path, files):
+    """What stays in the connection is read as what it says, not as it was sent."""
+    with listening(tmp_path / "heard", *tls(files)) as listener:
+        with encrypted(listener, files[0]) as workload:
+            workload.sendall(ACKED.encode() + b"? 99\n")
+            listener.process.send_signal(signal.SIGINT)
+            out = listener.end()
+        assert "20 operations acknowledged of 21 tried" in out
+        assert "beware" not in out
+
+
+def test_the_shell_example_works(tmp_path, files):
+    """As docs/foreign-machines.md has it."""
+    with listening(tmp_path / "heard", *tls(files)) as listener:
+        where = "{}:{}".format(*listener.address)
+        client = subprocess.Popen(
+            ["openssl", "s_client", "-quiet", "-no_ign_eof", "-verify_return_error", "-CAfile",
+             str(files[0]), "-connect", where],
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        _, errors = client.communicate(f"{listener.token}\n{ACKED}".encode(), timeout=LONG_S)
+        assert "20 operations acknowledged of 20 tried" in listener.end(), errors
+
+
+def test_who_does_not_speak_tls_or_trusts_another_certificate_is_refused(tmp_path, files):
+    other, _ = own_certificate(tmp_path, "other")
+    with listening(tmp_path / "heard", *tls(files)) as listener:
+        with listener.connect() as plain:  # with the right token
+            assert is_hung_up(plain)
+        with pytest.raises(ssl.SSLCertVerificationError):
+            encrypted(listener, other)
+        with encrypted(listener, files[0], token="0" * 32) as stranger:
+            assert is_hung_up(stranger)
+        with encrypted(listener, files[0]) as workload:
+            workload.sendall(ACKED.encode())
+        out = listener.end()
+    refused = [line for line in out.splitlines() if line.startswith("refused 127.0.0.1: ")]
+    assert any("it does not speak TLS" in line for line in refused), out
+    assert any("it does not accept this certificate" in line for line in refused), out
+    assert any("it said another token" in line for line in refused), out
+    assert "20 operations acknowledged of 20 tried" in out
+
+
+def test_a_key_of_another_certificate_is_a_mistake(tmp_path, files):
+    _, other = own_certificate(tmp_path, "other")
+    done = CliRunner().invoke(
+        cli, ["listen", str(tmp_path / "x"), *map(str, tls((files[0], other)))]
+    )
+    assert "they do not belong together" in str(done.exception)
+    files[1].write_text("nothing")
+    done = CliRunner().invoke(cli, ["listen", str(tmp_path / "x"), *map(str, tls(files))])
+    assert "not PEM files" in str(done.exception)
+    assert not (tmp_path / "x").exists()
