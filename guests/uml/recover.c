@@ -14,8 +14,22 @@
 
 static const char *device = DISK; /* what is mounted */
 
+/* Of the file systems that are tested, f2fs alone is built into none of Debian's kernels. */
+static void fs_load(void)
+{
+    static bool loaded;
+
+    if (loaded || strcmp(plan.filesystem, "f2fs") != 0)
+        return;
+    if (access("/modules/crc32_generic.ko", F_OK) == 0)
+        module_load("crc32_generic", "");
+    module_load("f2fs", "");
+    loaded = true;
+}
+
 int fs_mount(void)
 {
+    fs_load();
     return plan.filesystem[0] == '\0' ? 0 : disks_mount(device, strcmp(device, LIVE) == 0);
 }
 

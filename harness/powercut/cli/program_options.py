@@ -15,7 +15,7 @@ from powercut.model.versions import HOST, UML_SUITES
 _OPTIONS: Final = (
     click.option(
         "--filesystem",
-        type=click.Choice(["ext4", "xfs", "btrfs"]),
+        type=click.Choice(["ext4", "xfs", "btrfs", "f2fs"]),
         default="ext4",
         show_default=True,
         help="File system that DIR is on.",

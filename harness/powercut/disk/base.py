@@ -30,13 +30,19 @@ _TIMEOUT_S: Final = 60.0
 _BLOCK: Final = 1 << 20  # bytes that are copied at a time
 STRIPE: Final = 64 << 10
 """Bytes of a stripe (guests/uml/disks.c)."""
+_PACKAGES: Final = {
+    "mkfs.xfs": "xfsprogs",
+    "mkfs.ext4": "e2fsprogs",
+    "mkfs.btrfs": "btrfs-progs",
+    "mkfs.f2fs": "f2fs-tools",
+}
 
 
 @dataclass(frozen=True)
 class BaseImageSpec:
     """What a base image holds.
 
-    `filesystem` is `xfs`, `ext4`, `btrfs`, or empty for a disk of zeroes; `size` is in
+    `filesystem` is `xfs`, `ext4`, `btrfs`, `f2fs`, or empty for a disk of zeroes; `size` is in
     bytes; `mkfs_options` are given to mkfs as they are.  With `parts` the image holds several
     disks, of which `size` is that of the first.
     """
@@ -69,6 +75,8 @@ def mkfs_argv(spec: BaseImageSpec, image: Path) -> list[str]:
             head = ["mkfs.ext4", "-q", "-F", "-U", _UUID, "-E", lazy]
         case "btrfs":
             head = ["mkfs.btrfs", "-q", "-f", "-U", _UUID]
+        case "f2fs":
+            head = ["mkfs.f2fs", "-q", "-f", "-r", "-t", "0", "-U", _UUID]
         case other:
             raise ValueError(f"no recipe to format {other!r}")
     return [*head, *spec.mkfs_options, str(image)]
@@ -213,6 +221,5 @@ def _run_tool(
     argv: Sequence[str], *files: Path, from_outside: bool
 ) -> subprocess.CompletedProcess[str]:
     if find_tool(argv[0]) is None:
-        package = {"mkfs.xfs": "xfsprogs", "mkfs.ext4": "e2fsprogs", "mkfs.btrfs": "btrfs-progs"}
-        raise HostError(f"{argv[0]} is not installed", hint=f"apt-get install {package[argv[0]]}")
+        raise HostError(f"{argv[0]} is not installed", hint=f"apt-get install {_PACKAGES[argv[0]]}")
     return run_confined(argv, timeout_s=_TIMEOUT_S, files=files, from_outside=from_outside)

@@ -295,6 +295,12 @@ def _btrfs_progs(*, fresh: bool) -> Probe:
     return _tool("btrfs-progs", "btrfs-progs", *argv, needed=False, limit=limit)
 
 
+def _f2fs_tools(*, fresh: bool) -> Probe:
+    del fresh
+    limit = "no scenario with f2fs"
+    return _tool("f2fs-tools", "f2fs-tools", "mkfs.f2fs", "-V", needed=False, limit=limit)
+
+
 def _sandbox(*, fresh: bool) -> Probe:
     del fresh
     sandboxes = try_sandboxes()
@@ -348,6 +354,7 @@ _PROBES: Final[Mapping[str, Callable[..., Probe]]] = {
     "xfsprogs": _xfsprogs,
     "e2fsprogs": _e2fsprogs,
     "btrfs-progs": _btrfs_progs,
+    "f2fs-tools": _f2fs_tools,
     "sandbox": _sandbox,
     "disk space": _disk_space,
     "memory": _memory,

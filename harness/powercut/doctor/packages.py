@@ -13,7 +13,10 @@ NEEDED: Final = (
 )
 """Needed by every run."""
 
-OPTIONAL: Final = ("user-mode-linux", "btrfs-progs", "qemu-utils", "busybox-static", "bubblewrap")
+OPTIONAL: Final = (
+    *("user-mode-linux", "btrfs-progs", "f2fs-tools", "qemu-utils", "busybox-static"),
+    "bubblewrap",
+)
 """Without these something is missing that the doctor names."""
 
 

@@ -4,8 +4,9 @@
 Structures are known by their place (from the superblock of the base image) and by their
 magic numbers.  Sources, Linux 6.1: fs/xfs/libxfs/xfs_format.h, xfs_da_format.h and
 xfs_log_format.h (big-endian); fs/ext4/ext4.h, ext4_extents.h and include/linux/jbd2.h;
-include/uapi/linux/btrfs_tree.h and fs/btrfs/ctree.h.  What has neither a place nor a
-magic number is file data, or something that only the file system's own tools can name.
+include/uapi/linux/btrfs_tree.h and fs/btrfs/ctree.h; include/linux/f2fs_fs.h.  What has neither
+a place nor a magic number is file data, or something that only the file system's own tools can
+name.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
-FilesystemName = Literal["", "xfs", "ext4", "btrfs"]
+FilesystemName = Literal["", "xfs", "ext4", "btrfs", "f2fs"]
 
 UNKNOWN: Final = "file data or a directory"
 _SECTOR: Final = 512
@@ -61,6 +62,13 @@ _BTRFS_OWNERS: Final = {
     7: "checksum tree", 9: "UUID tree", 10: "free space tree",
     2**64 - 6: "log tree (fsync)",
 }  # fmt: skip
+_F2FS_MAGIC: Final = b"\x10\x20\xf5\xf2"
+_F2FS_AREAS: Final = (
+    "checkpoint",
+    "segment table (SIT)",
+    "node addresses (NAT)",
+    "summaries (SSA)",
+)
 
 
 @dataclass(frozen=True)
@@ -140,6 +148,8 @@ class Places:
                 return _ext4(region, sector)
             case "btrfs":
                 return self._btrfs(region, sector)
+            case "f2fs":
+                return region or None
         return self._unknown
 
     def _region(self, at: int) -> str:
@@ -186,7 +196,7 @@ def _ext4(region: str, sector: bytes) -> str | None:
 
 
 def filesystem_of(image: Path, begin: int = 0) -> FilesystemName:
-    """The file system in `image` from byte `begin` on: xfs, ext4, btrfs, or empty for none.
+    """The file system in `image` from byte `begin` on: xfs, ext4, btrfs, f2fs, or empty for none.
 
     Raises HostError's cause, an OSError, if it cannot be read.
     """
@@ -199,6 +209,8 @@ def filesystem_of(image: Path, begin: int = 0) -> FilesystemName:
         return "ext4"
     if head[_BTRFS_SUPER + 64 : _BTRFS_SUPER + 72] == _BTRFS_MAGIC:
         return "btrfs"
+    if head[1024:1028] == _F2FS_MAGIC:
+        return "f2fs"
     return ""
 
 
@@ -231,6 +243,8 @@ def places_of(image: Path, begin: int = 0) -> Places:
                         Part(at, at + 4096, "superblock")
                         for at in (_BTRFS_SUPER, 64 << 20, 256 << 30)
                     ]
+                case "f2fs":
+                    regions = list(_f2fs_areas(read(1024, 96)))
         except (struct.error, ValueError, OverflowError):
             regions = []
     return Places(filesystem, regions, fsid=fsid)
@@ -246,6 +260,15 @@ def _xfs_log(superblock: bytes) -> Part:
     group, within = start >> bits, start & ((1 << bits) - 1)
     begin = (group * group_blocks + within) * block_size
     return Part(begin, begin + blocks * block_size, "journal")
+
+
+def _f2fs_areas(superblock: bytes) -> Iterator[Part]:
+    """The areas before the main one, where file data and nodes lie: struct f2fs_super_block."""
+    (log_block_size,) = struct.unpack_from("<I", superblock, 16)
+    begins = struct.unpack_from("<5I", superblock, 76)
+    yield Part(0, 2 << log_block_size, "superblock")
+    for what, begin, end in zip(_F2FS_AREAS, begins, begins[1:], strict=False):
+        yield Part(begin << log_block_size, end << log_block_size, what)
 
 
 class _Ext4:

@@ -81,6 +81,7 @@ class FilesystemType(enum.Enum):
     XFS = "xfs"
     EXT4 = "ext4"
     BTRFS = "btrfs"
+    F2FS = "f2fs"
     RAW = "raw"
 
 

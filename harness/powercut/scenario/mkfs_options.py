@@ -6,8 +6,8 @@ copy, a file to write an undo log to.  A scenario comes from anywhere.  So it ma
 options listed here, which say how the file system lies within the one image that powercut
 made, and no others: an option that a newer mkfs brings is refused until it was looked at.
 
-The lists follow mkfs.xfs(8), mke2fs(8) and mkfs.btrfs(8).  Words are taken apart as getopt(3)
-does it: `-b 4096`, `-b4096`, `--sectorsize 4096` and `--sectorsize=4096`.
+The lists follow mkfs.xfs(8), mke2fs(8), mkfs.btrfs(8) and mkfs.f2fs(8).  Words are taken apart as
+getopt(3) does it: `-b 4096`, `-b4096`, `--sectorsize 4096` and `--sectorsize=4096`.
 """
 
 from __future__ import annotations
@@ -87,7 +87,14 @@ _BTRFS: Final[dict[str, re.Pattern[str] | _Names | None]] = {
     **dict.fromkeys(("-L", "--label"), _LABEL),
     **dict.fromkeys(("-M", "--mixed", "-K", "--nodiscard", "-f", "--force", "-q", "-v"), None),
 }
-_ALLOWED: Final = {"xfs": _XFS, "ext4": _EXT4, "btrfs": _BTRFS}
+_F2FS: Final[dict[str, re.Pattern[str] | _Names | None]] = {
+    **dict.fromkeys(("-a", "-d", "-o", "-s", "-w", "-z"), _NUMBER),
+    "-t": re.compile("0"),
+    **dict.fromkeys(("-O", "-C", "-e", "-E"), _LIST),
+    "-l": _LABEL,
+    **dict.fromkeys(("-f", "-i", "-q", "-r"), None),
+}
+_ALLOWED: Final = {"xfs": _XFS, "ext4": _EXT4, "btrfs": _BTRFS, "f2fs": _F2FS}
 
 _DEVICE: Final = "names another device"
 _READS: Final = "makes mkfs read another file"
@@ -128,6 +135,14 @@ _WHY: Final = {
         **dict.fromkeys(("-d", "--data", "-m", "--metadata"), "there is one disk: single or dup"),
         **dict.fromkeys(("-V", "--version", "--help"), "makes no file system"),
     },
+    "f2fs": {
+        "-c": _DEVICE,
+        "-m": "there is one disk, without zones",
+        "-R": "the workload runs as root",
+        "-S": "makes an archive of what is written, and no image",
+        "-U": _UUID,
+        "-V": "makes no file system",
+    },
 }
 """What is known of options that are not allowed."""
 
@@ -135,7 +150,7 @@ _WHY: Final = {
 def refused_mkfs_options(filesystem: str, words: Sequence[str]) -> tuple[str, ...]:
     """What of `words` may not be given to the mkfs of `filesystem`, a sentence each.
 
-    `filesystem` is `xfs`, `ext4` or `btrfs`; anything else has no mkfs, and no options.
+    `filesystem` is `xfs`, `ext4`, `btrfs` or `f2fs`; anything else has no mkfs, and no options.
     """
     allowed = _ALLOWED.get(filesystem)
     if allowed is None:

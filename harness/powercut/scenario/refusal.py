@@ -23,8 +23,10 @@ from powercut.scenario.settings import (
     FilesystemType,
     GuestWriteCache,
     Parameters,
+    ProgramSettings,
     Switch,
 )
+from powercut.scenario.settings_program import NO_VM, ON_HOST
 from powercut.scenario.workloads import WORKLOADS, load
 
 Reason = tuple[str, str]
@@ -34,6 +36,7 @@ SMALLEST_DISK: Final = {
     FilesystemType.XFS: 16 << 20,  # mkfs.xfs --unsupported, xfsprogs 6.1
     FilesystemType.EXT4: 2 << 20,  # with a journal
     FilesystemType.BTRFS: 114_294_784,  # mkfs.btrfs, btrfs-progs 6.2
+    FilesystemType.F2FS: 52 << 20,  # mkfs.f2fs, f2fs-tools 1.15
     FilesystemType.RAW: 0,
 }
 """Bytes that mkfs asks for."""
@@ -60,6 +63,19 @@ def _sizes(p: Parameters) -> Iterator[Reason]:
         yield (
             "disk.size",
             f"{p.filesystem.type.value} needs a disk of at least {format_size(smallest)}",
+        )
+
+
+def _f2fs(p: Parameters) -> Iterator[Reason]:
+    program = p.workload
+    if p.filesystem.type is FilesystemType.F2FS and not (
+        isinstance(program, ProgramSettings)
+        and (program.where == NO_VM or (program.root == ON_HOST and program.where == "uml"))
+    ):
+        yield (
+            "filesystem.type",
+            "the kernels of guests come without f2fs: take a program in User-Mode Linux "
+            "(workload.kind: program)",
         )
 
 
@@ -186,6 +202,7 @@ _RULES: Final[tuple[Rule, ...]] = (
     _machine,
     _pmem,
     _mkfs,
+    _f2fs,
     _format,
     _cut,
     refusals_of_several,

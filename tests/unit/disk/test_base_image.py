@@ -7,10 +7,11 @@ from powercut.disk.base import BaseImageSpec, ensure_base_image, mkfs_argv
 from powercut.model.errors import HostError
 
 MAGIC = {"xfs": (0, b"XFSB"), "ext4": (1080, b"\x53\xef"), "btrfs": (65600, b"_BHRfS_M")}
+MAGIC["f2fs"] = (1024, b"\x10\x20\xf5\xf2")
 
 
 @pytest.mark.parametrize(
-    ("filesystem", "mib"), [("xfs", 320), ("xfs", 16), ("ext4", 32), ("btrfs", 256)]
+    ("filesystem", "mib"), [("xfs", 320), ("xfs", 16), ("ext4", 32), ("btrfs", 256), ("f2fs", 64)]
 )
 def test_formats_what_was_asked_for(tmp_path, filesystem, mib):
     image = ensure_base_image(BaseImageSpec(filesystem, mib << 20), tmp_path)

@@ -50,7 +50,7 @@ def test_on_a_host_without_anything(
     monkeypatch.setattr(doctor, "_ROOT_TOOLS", "")
     monkeypatch.setattr(doctor, "CAPTURE_PLUGIN", tmp_path / "plugin.so")
     probes = {probe.name: probe for probe in examine()}
-    for name in ("nbdkit", "uml", "xfsprogs", "e2fsprogs", "btrfs-progs"):
+    for name in ("nbdkit", "uml", "xfsprogs", "e2fsprogs", "btrfs-progs", "f2fs-tools"):
         assert not probes[name].ok
         assert probes[name].remedy.startswith("apt-get install ")
     assert probes["nbdkit"].limit == "no nbdkit"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 import struct
@@ -127,6 +128,21 @@ def test_btrfs_trees_are_named_by_their_owner(image) -> None:
     block[100] = 1
     (part,) = places_of(path).parts(30 * MIB, bytes(block))
     assert part.what == "log tree (fsync), level 1"
+
+
+def test_f2fs_has_its_areas_in_their_order(image) -> None:
+    path = image("f2fs", 64 * MIB)
+    assert filesystem_of(path) == "f2fs"
+    areas = places_of(path)._regions
+    assert [part.what.split()[0] for part in areas] == [
+        *("superblock", "checkpoint", "segment", "node", "summaries")
+    ]
+    assert all(part.end == following.begin for part, following in itertools.pairwise(areas[1:]))
+    assert names(path, 0, 8192) == ["superblock"]
+    assert names(path, areas[-1].end, areas[-1].end + 512) == [UNKNOWN]
+    with path.open("rb") as file:  # a checkpoint begins with its version, which mkfs chose
+        file.seek(areas[1].begin)
+        assert any(file.read(8))
 
 
 def test_no_file_system(tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ REFUSED = {
         ["-f", "/dev/sdb"],
         ["--device-uuid", "5ca1ab1e-0000-4000-8000-706f77657264"],
     ],
+    "f2fs": [["-c", "/dev/sdb"], ["-c/dev/sdb"], ["-S"], ["-R", "0:0"], ["/dev/sdb"], ["-t", "1"]],
 }
 ALLOWED = {
     "xfs": [
@@ -85,6 +86,7 @@ ALLOWED = {
         ["-d", "single", "--metadata=dup", "-n", "16k", "--csum", "xxhash"],
         ["-M", "-O", "no-holes,^free-space-tree", "-L", "x"],
     ],
+    "f2fs": [["-O", "extra_attr,inode_checksum", "-s", "2", "-o", "10"], ["-i", "-l", "x"]],
 }
 
 

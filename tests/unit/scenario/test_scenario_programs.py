@@ -182,6 +182,7 @@ ON_LOOP = "workload: {kind: program, command: ./prog, where: loop}\n"
     ("text", "says"),
     [
         (f"filesystem: {{type: btrfs}}\n{ON_LOOP}", "by its UUID"),
+        (f"filesystem: {{type: f2fs}}\n{ON_LOOP}", "come without f2fs"),
         *(
             (f"filesystem: {{mount: ['{option}']}}\n{ON_LOOP}", "name no other device")
             for option in (

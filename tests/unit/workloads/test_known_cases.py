@@ -11,15 +11,26 @@ from powercut.paths import ROOT
 
 sys.path.insert(0, str(ROOT / "workloads" / "programs"))
 import known_cases
+import known_ext4
+import known_later
 from known_cases import CASES, KIB, Tree
 
 PROGRAMS = ROOT / "workloads" / "programs"
 
 
-def done(name, folder, monkeypatch):
+def done(name, folder, monkeypatch, *, make=False):
     """The tree of a case all of whose calls were made, and nothing was lost."""
     monkeypatch.setattr(known_cases, "evict", lambda: None)  # drops this host's caches
+    # What the file system of this folder need not have; none of it changes a byte, but for zeroes.
+    for call in ("move_extents", "map_by_extents", "grow"):
+        monkeypatch.setattr(known_ext4, call, lambda *_: None)
+    monkeypatch.setattr(known_ext4, "DIRECT", 0)
+    monkeypatch.setattr(
+        known_ext4, "zero_range", lambda tree, name, at, size: tree.write(name, bytes(size), at)
+    )
     tree = Tree(folder)
+    if make:
+        folder.mkdir()
     CASES[name].do(tree)
     tree.close()
     return tree
@@ -46,7 +57,18 @@ SYMPTOMS = {
     ),
     "folder-moved-name-reused": lambda tree: tree.path("dir2/dir1").rmdir(),
     "renamed-beside-new-folder": lambda tree: tree.path("dir/foo").unlink(),
+    "zero-size-then-linked": lambda tree: tree.write("d/foo", b"\xab" * 64 * KIB),
+    "file-instead-of-folder": lambda tree: tree.path("dir1").rmdir(),
+    "folder-removed-and-synced": lambda tree: tree.mkdir("dir1"),
+    "range-zeroed": lambda tree: tree.write("foo", b"\xab" * 64 * KIB),
+    "new-file-punched": lambda tree: tree.write("foo", b"\xab" * 1000 * KIB),
+    "written-in-the-inode": lambda tree: tree.write("foo", b"old"),
+    "extents-moved": lambda tree: tree.write("foo", b"\xab" * 16 * KIB),
+    "format-migrated": lambda tree: tree.write("foo", bytes(8 * KIB)),
+    "direct-and-synced": lambda tree: os.truncate(tree.path("foo"), 0),
+    "grown-and-used": lambda tree: tree.path("d7/foo").unlink(),
 }
+GROUPS = {"later": known_later.NAMES, "fast-commit": known_ext4.FAST_COMMIT}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -70,4 +92,19 @@ def test_the_program_names_its_cases_and_refuses_others():
     words = [PROGRAMS / "known", "case=none", "check", "x"]
     wrong = subprocess.run(words, capture_output=True, text=True, check=False)
     assert wrong.returncode == 1
-    assert "choose all, size-after-rename" in wrong.stderr
+    assert "choose all, later, fast-commit, size-after-rename" in wrong.stderr
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_the_turns_of_a_group_are_its_sequences_one_after_the_other(group, tmp_path, monkeypatch):
+    names = GROUPS[group]
+    for turn in range(1, len(names) + 1):
+        done(names[turn - 1], tmp_path / f"turn{turn}", monkeypatch, make=True)
+    (tmp_path / "begun").touch()
+    words = [PROGRAMS / "known", f"case={group}", f"turns={len(names) + 1}", "check", tmp_path]
+    said = dict(os.environ, POWERCUT_FD="1")
+    told = subprocess.run(words, capture_output=True, text=True, check=True, env=said)
+    assert [f"= {turn}\n" in told.stdout for turn in range(1, len(names) + 2)] == [
+        *[True] * len(names),
+        False,
+    ]

@@ -61,7 +61,7 @@ def program(tmp_path: Path, run: str, check: str = "exit 0") -> Path:
     return path
 
 
-@pytest.mark.parametrize("filesystem", ["ext4", "xfs"])
+@pytest.mark.parametrize("filesystem", ["ext4", "xfs", "f2fs"])
 def test_a_script_that_syncs_is_safe_and_its_control_is_not(tmp_path, filesystem):
     limits = [*LIMITS, "--filesystem", filesystem]
     status, cell, folder = recorded(tmp_path, EXAMPLES / "append.sh", limits=limits)

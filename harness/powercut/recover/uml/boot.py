@@ -25,7 +25,7 @@ from typing import Final
 
 from powercut.model.errors import HostError
 from powercut.paths import PARTS, WAL_BINARY
-from powercut.recover.uml.kernel import MODULE_FILES, UmlKernel, host_kernel
+from powercut.recover.uml.kernel import MODULE_FILES, OPTIONAL_MODULE_FILES, UmlKernel, host_kernel
 from powercut.sandbox.confined import only_writing_to
 
 _ROOM_MIB: Final = 160  # what the guest uses of its memory besides the disk, generously
@@ -123,7 +123,9 @@ def initramfs(programs: Mapping[str, Path], kernel: UmlKernel) -> bytes:
     if modules is None:
         raise HostError("no usable UML modules", hint="install the package user-mode-linux")
     files = {"init": init_binary(), **{name.lstrip("/"): path for name, path in programs.items()}}
-    files |= {f"modules/{Path(name).name}": modules / name for name in MODULE_FILES}
+    optional = [name for name in OPTIONAL_MODULE_FILES if (modules / name).exists()]
+    names = (*MODULE_FILES, *optional)
+    files |= {f"modules/{Path(name).name}": modules / name for name in names}
     folders = {str(parent) for name in files for parent in Path(name).parents} - {"."}
     parts = []
     for inode, name in enumerate(sorted({"dev", *folders}), start=1):
