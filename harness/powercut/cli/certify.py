@@ -141,7 +141,7 @@ def certify(
         logo=logo,
     )
     if resume is None:
-        named = find_scenarios(scenarios) if scenarios else []
+        named = _named(scenarios)
         selection = Selection((), trials, confidence_aim(confidence, at_most, trials))
         request = request_of(options, selection, named)
     elif options != NOTHING or (trials, confidence, at_most) != (None,) * 3:
@@ -149,6 +149,16 @@ def certify(
     console = console_beside()
     done = _certify(console, request, resume, results, jobs, Keep(keep), hosts_file)
     return _publish(console, done, key)
+
+
+def _named(scenarios: Sequence[str]) -> list[Path]:
+    """Their files; `powercut certify quick` is what a person types first."""
+    for name in scenarios:
+        if name in PROFILES and not Path(name).exists():
+            raise UsageError(
+                f"{name} is a profile, and no scenario", hint=f"write --profile {name}"
+            )
+    return find_scenarios(scenarios) if scenarios else []
 
 
 def _certify(

@@ -85,6 +85,7 @@ def test_help_imports_nothing_heavy():
         (["run", "--seed", "-1"], "Invalid value"),
         (["plan", "frist-light"], "did you mean first-light"),
         (["plan", "first-light", "--brief", "--only", "lyin"], "did you mean lying?"),
+        (["certify", "quick"], "write --profile quick"),
         (["cost", "frist-light"], "did you mean first-light"),
         (["cost", "--disk", "tape"], "Invalid value"),
         (["show", "/nowhere"], "No such file or directory"),
