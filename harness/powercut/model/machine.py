@@ -124,6 +124,16 @@ class Aio(enum.Enum):
     IO_URING = "io_uring"
 
 
+class Export(enum.Enum):
+    """What stands between the captured disk and the hypervisor: an export of qemu-storage-daemon,
+    by its name there; or nothing."""
+
+    NONE = "none"
+    NBD = "nbd"
+    FUSE = "fuse"
+    VHOST_USER_BLK = "vhost-user-blk"
+
+
 def is_dax(mount_option: str) -> bool:
     """Whether it asks a file system for files that are mapped straight onto the disk."""
     return mount_option in ("dax", "dax=always")

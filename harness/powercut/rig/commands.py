@@ -14,7 +14,7 @@ from powercut.disk.base import BaseImageSpec
 from powercut.disk.capture_config import CaptureConfig
 from powercut.disk.image_format import FormatSpec
 from powercut.model.binding import Binding
-from powercut.model.machine import Aio, Bus, ImageFormat, is_dax
+from powercut.model.machine import Aio, Bus, Export, ImageFormat, is_dax
 from powercut.model.verdict import EvidenceLevel
 from powercut.recover.plan import GuestRoot, HostRoot, PlanDisk, RecoveryPlan
 from powercut.rig.unpacked import unpacked_root
@@ -25,6 +25,7 @@ from powercut.scenario.settings import (
     MachineSettings,
     Parameters,
     ProgramSettings,
+    Switch,
 )
 from powercut.workload.port import MOUNT_POINT, HostFiles, MachineFiles, RootFiles, Run
 from powercut.workload.table import workload_of
@@ -184,6 +185,9 @@ def promised_facts(machine: MachineSettings) -> dict[str, str]:
     believes that only with a write cache.  An NVMe controller of QEMU always says that it has a
     volatile write cache, and every NVMe disk knows FUA.
     """
+    if machine.export is Export.VHOST_USER_BLK and machine.config_wce is not Switch.OFF:
+        # The export's field is 0, whatever its cache (docs/findings).
+        return {"write_cache": SysfsWriteCache[False], "fua": "0"}
     overridden = machine.guest_write_cache is not GuestWriteCache.AS_PROMISED
     offered = machine.host_cache.write_cache or machine.bus is Bus.NVME
     knows_fua = machine.bus in (Bus.NVME, Bus.VIRTIO_SCSI_FUA)

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from powercut.model.contract import CutKind, CutPolicy
-from powercut.model.machine import Aio, Bus, CacheMode, ImageFormat, Start, is_dax
+from powercut.model.machine import Aio, Bus, CacheMode, Export, ImageFormat, Start, is_dax
 from powercut.scenario.format_options import refused_format_options
+from powercut.scenario.machines import USUAL
 from powercut.scenario.mkfs_options import refused_mkfs_options
 from powercut.scenario.quantity import format_size
 from powercut.scenario.refusal_foreign import refusals_of_place
@@ -197,6 +198,32 @@ def _format(p: Parameters) -> Iterator[Reason]:
         yield "machine.grows", "a disk of NBD has a fixed size: machine.aio: threads, for instance"
 
 
+def _export(p: Parameters) -> Iterator[Reason]:
+    machine, key = p.machine, "machine.export"
+    if machine.export is Export.NONE:
+        return
+    if machine.backend != USUAL:
+        yield key, "QEMU is given an export by powercut: machine.backend: qemu"
+    if machine.bus.pmem or machine.grows:
+        yield key, "it serves a disk of fixed size, and no memory"
+    if (machine.export is Export.FUSE) != (machine.aio is not Aio.NBD):
+        yield "machine.aio", "an export by fuse is a file (threads, native, io_uring), others none"
+    if machine.export is not Export.VHOST_USER_BLK:
+        return
+    if machine.bus is not Bus.VIRTIO_BLK:
+        yield "machine.bus", "vhost-user-blk is a virtio-blk device"
+    if machine.format is not ImageFormat.RAW:
+        yield "machine.format", "vhost-user-blk gives the guest the bytes of the disk"
+    if machine.start is Start.RESTORED:
+        yield "machine.start", "the memory of a guest with vhost-user is shared: it is booted"
+    if machine.guest_write_cache is not GuestWriteCache.AS_PROMISED:
+        yield "machine.guest_write_cache", "vhost-user-blk has a promise of its own: leave it out"
+    if p.explore.depth:
+        yield "explore.depth", "what a recovery behind vhost-user-blk flushes is not known"
+    if p.workload.kind != "wal":
+        yield key, "a guest behind vhost-user-blk cannot be asked whether its lines have come"
+
+
 _RULES: Final[tuple[Rule, ...]] = (
     _disk,
     _machine,
@@ -204,6 +231,7 @@ _RULES: Final[tuple[Rule, ...]] = (
     _mkfs,
     _f2fs,
     _format,
+    _export,
     _cut,
     refusals_of_several,
 )

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, StrictBool, StrictInt, StrictStr, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from powercut.model.machine import Aio, Bus, CacheFlags, CacheMode, ImageFormat, Start
+from powercut.model.machine import Aio, Bus, CacheFlags, CacheMode, Export, ImageFormat, Start
 from powercut.model.versions import GUEST, HOST, SUITES, is_path
 from powercut.scenario.choices import AcceleratorChoice, GuestWriteCache, Switch
 from powercut.scenario.machines import MACHINES, USUAL
@@ -125,6 +125,11 @@ class MachineSettings(Settings):
     """How QEMU reaches the captured disk: by `nbd`; or as a file, which FUSE makes of it, with
     `threads`, `native` (Linux AIO, needs O_DIRECT) or `io_uring`.  The pmem buses map the file
     and read and write nothing."""
+
+    export: Export = Export.NONE
+    """Another server between QEMU and the captured disk, qemu-storage-daemon: its export by `nbd`;
+    by `fuse`, a file, which takes an `aio` other than nbd; or by `vhost-user-blk`, to a virtio-blk
+    device.  With that one the daemon's cache mode is `cache`, as QEMU has none."""
 
     format: ImageFormat = ImageFormat.RAW
     """The image format in which the hypervisor keeps the disk.  What is captured and cut is

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from powercut.model.contract import CutKind, CutPolicy, Honour
-from powercut.model.machine import Aio, Bus, CacheMode, ImageFormat, Start, is_dax
+from powercut.model.machine import Aio, Bus, CacheMode, Export, ImageFormat, Start, is_dax
 from powercut.model.verdict import EvidenceLevel, Verdict
 from powercut.rig import commands
 from powercut.scenario.settings import (
@@ -38,6 +38,7 @@ from powercut.scenario.settings import (
     TriggerSettings,
     WalSettings,
 )
+from powercut.scenario.settings_several import AlsoDisk
 from powercut.workload.port import AcksByLines, HasUnsyncedTwin
 from powercut.workload.table import workload_of
 
@@ -121,10 +122,7 @@ def twin(parameters: Parameters, kind: ControlKind) -> Parameters:
         "machine": {},
     }
     honest = {"flush": Honour.HONOURED, "fua": Honour.HONOURED}
-    # All of several disks are what the first is: none is otherwise by itself.
-    alike = tuple(
-        disk.model_copy(update={"flush": None, "fua": None}) for disk in parameters.disk.also
-    )
+    alike = _alike(parameters)
     match kind:
         case ControlKind.LYING_DISK:
             changes["disk"] = {
@@ -151,6 +149,7 @@ def twin(parameters: Parameters, kind: ControlKind) -> Parameters:
                 "grows": False,
                 "start": Start.AUTO,
                 "aio": Aio.NBD,
+                "export": Export.NONE,
                 "config_wce": Switch.AUTO,
                 "no_flush": Switch.AUTO,
             }
@@ -172,6 +171,12 @@ def twin(parameters: Parameters, kind: ControlKind) -> Parameters:
     }
     groups["workload"] = settings
     return parameters.model_copy(update={**groups, "controls": (), "trials": 1})
+
+
+def _alike(parameters: Parameters) -> tuple[AlsoDisk, ...]:
+    """The disks beside the first, each of which is what the first is: none is so by itself."""
+    by_themselves = {"flush": None, "fua": None}
+    return tuple(disk.model_copy(update=by_themselves) for disk in parameters.disk.also)
 
 
 _CONTROL_ACKS = 20

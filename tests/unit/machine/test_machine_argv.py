@@ -15,8 +15,17 @@ from powercut.machine.port import FileDisk, ImageLayer, NbdDisk, NbdFile
 from powercut.machine.qemu.argv import NullDisk, TemplateRam, build_argv, kernel_command_line
 from powercut.machine.qemu.spec import QemuSpec
 from powercut.machine.qemu.template import template_key
+from powercut.machine.storage_daemon import export_argv
 from powercut.model.errors import HostError
-from powercut.model.machine import Accelerator, Aio, Bus, CacheFlags, CacheMode, ImageFormat
+from powercut.model.machine import (
+    Accelerator,
+    Aio,
+    Bus,
+    CacheFlags,
+    CacheMode,
+    Export,
+    ImageFormat,
+)
 
 QEMU = Path("/usr/bin/qemu-system-x86_64")
 CONSOLE = Path("/run/console.log")
@@ -279,3 +288,32 @@ def test_the_key_of_a_template_ignores_paths_and_host_caching_and_nothing_else(t
 def test_a_missing_qemu_is_told(tmp_path):
     with pytest.raises(HostError, match="no QEMU at"):
         template_key(SPEC, tmp_path / "missing", 1)
+
+
+def test_a_vhost_user_disk_is_the_daemons_and_shares_the_guests_memory():
+    disk = FileDisk(Path("/run/export"))
+    spec = replace(SPEC, disk=disk, export=Export.VHOST_USER_BLK, config_wce=False)
+    argv = build_argv(spec, QEMU, console=CONSOLE)
+    assert nodes(argv) == {}
+    assert "memory-backend-memfd,id=ram,size=128M,share=on" in options(argv, "-object")
+    assert "socket,id=export,path=/run/export" in options(argv, "-chardev")
+    assert "vhost-user-blk-pci,chardev=export,config-wce=off" in options(argv, "-device")
+
+
+@pytest.mark.parametrize(
+    ("kind", "cache", "flags", "through"),
+    [
+        # Of a vhost-user disk the daemon has the cache mode; QEMU has it of the others.
+        (Export.VHOST_USER_BLK, CacheMode.WRITETHROUGH, (False, False), True),
+        (Export.VHOST_USER_BLK, CacheMode.UNSAFE, (False, True), None),
+        (Export.NBD, CacheMode.UNSAFE, (True, False), None),
+        (Export.FUSE, CacheMode.WRITETHROUGH, (True, False), None),
+    ],
+)
+def test_the_daemon_is_told_the_cache_mode_that_it_has(kind, cache, flags, through):
+    argv = export_argv(kind, Path("/run/nbd"), Path("/run/export"), cache=cache)
+    (node,), (export,) = (
+        [json.loads(value) for value in options(argv, name)] for name in ("--blockdev", "--export")
+    )
+    assert (node["cache"]["direct"], node["cache"]["no-flush"]) == flags
+    assert export.get("writethrough") == through

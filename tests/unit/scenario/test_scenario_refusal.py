@@ -20,6 +20,14 @@ REFUSED = [
         ["filesystem.mount"],
     ),
     ({"disk": {"size": "8 MiB"}}, ["disk.size"]),
+    ({"machine": {"export": "fuse"}}, ["machine.aio"]),
+    ({"machine": {"export": "nbd", "aio": "threads"}}, ["machine.aio"]),
+    ({"machine": {"export": "nbd", "backend": "libvirt"}}, ["machine.export"]),
+    (
+        {"machine": {"export": "vhost-user-blk", "bus": "nvme", "format": "qcow2"}},
+        ["machine.bus", "machine.format"],
+    ),
+    ({"machine": {"export": "vhost-user-blk", "start": "restored"}}, ["machine.start"]),
     ({"filesystem": {"type": "btrfs"}}, ["disk.size", "filesystem.mount"]),
     (
         {

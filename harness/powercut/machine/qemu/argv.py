@@ -24,7 +24,7 @@ from powercut.machine.guest_image import GuestImage
 from powercut.machine.kernel_words import guest_words
 from powercut.machine.port import LINES, FileDisk, ImageLayer, NbdDisk, NbdFile
 from powercut.machine.qemu.spec import QemuSpec
-from powercut.model.machine import Accelerator, Bus, HostCache
+from powercut.model.machine import Accelerator, Bus, Export, HostCache
 
 ROOT_SERIAL: Final = "powercut-root"
 PROGRAM_SERIAL: Final = "powercut-program"
@@ -97,7 +97,8 @@ def _sandbox() -> list[str]:
 
 def _board(spec: QemuSpec, ram: TemplateRam | None) -> list[str]:
     kvm = spec.accelerator is Accelerator.KVM
-    board = ["pc", *(["memory-backend=ram"] if ram else [])]
+    shared = spec.export is Export.VHOST_USER_BLK
+    board = ["pc", *(["memory-backend=ram"] if ram or shared else [])]
     memory = f"{spec.memory_mib}M"
     if spec.bus is Bus.NVDIMM:
         board.append("nvdimm=on")
@@ -111,7 +112,10 @@ def _board(spec: QemuSpec, ram: TemplateRam | None) -> list[str]:
         *("-m", memory),
         *("-smp", str(spec.cpus)),
     ]
-    if ram:
+    if shared:
+        # The daemon reads the guest's requests in the guest's memory.
+        argv += ["-object", f"memory-backend-memfd,id=ram,size={spec.memory_mib}M,share=on"]
+    elif ram:
         share = "on" if ram.saving else "off"
         backend = f"memory-backend-file,id=ram,size={spec.memory_mib}M,share={share}"
         argv += ["-object", f"{backend},mem-path={_escape(ram.path)}"]
@@ -167,6 +171,8 @@ def _read_only(name: str, image: Path, serial: str, address: str) -> list[str]:
 
 
 def _storage(spec: QemuSpec, stand_in: NullDisk | None) -> list[str]:
+    if spec.export is Export.VHOST_USER_BLK:
+        return _vhost_user(spec)
     if not spec.bus.pmem:
         disk = spec.disk if stand_in is None else stand_in
         return [*_disk(disk, spec.cache, spec.layer), *_device(spec)]
@@ -175,6 +181,15 @@ def _storage(spec: QemuSpec, stand_in: NullDisk | None) -> list[str]:
     return [
         *("-object", f"{backend},mem-path={_escape(_file(spec.disk))}"),
         *("-device", f"{device},memdev=disk"),
+    ]
+
+
+def _vhost_user(spec: QemuSpec) -> list[str]:
+    """The device alone: the disk is the daemon's, whose socket stands where the disk's stood."""
+    wce = "" if spec.config_wce is None else f",config-wce={'on' if spec.config_wce else 'off'}"
+    return [
+        *("-chardev", f"socket,id=export,path={_escape(_file(spec.disk))}"),
+        *("-device", f"vhost-user-blk-pci,chardev=export{wce}"),
     ]
 
 

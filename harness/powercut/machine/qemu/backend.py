@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from typing import Final
 from powercut.channel.guest_channel import GuestChannel
 from powercut.machine.guest.image import ensure_guest_image
 from powercut.machine.guest_image import GuestImage
-from powercut.machine.package import package_of
+from powercut.machine.package import output_of, package_of, sha256_of_file
 from powercut.machine.parts import guest_parts, guest_versions
 from powercut.machine.port import (
     ConsoleGuest,
@@ -33,9 +34,10 @@ from powercut.machine.qemu.machine import QemuMachine
 from powercut.machine.qemu.source import qemu_of
 from powercut.machine.qemu.spec import QemuOptions, QemuSpec
 from powercut.machine.qemu.template import TemplateStore
+from powercut.machine.storage_daemon import PROGRAM
 from powercut.model.binding import NOT_BOUND
-from powercut.model.errors import PowercutError
-from powercut.model.machine import Accelerator
+from powercut.model.errors import HostError, PowercutError
+from powercut.model.machine import Accelerator, Export
 from powercut.model.versions import GUEST, HOST
 from powercut.scenario.settings import AcceleratorChoice, MachineSettings, Switch
 
@@ -57,13 +59,15 @@ class QemuBackend:
             lambda: self._accelerator,
             lambda: self._qemu(settings.qemu),
             lambda: self._guest(settings.kernel, flavour),
+            lambda: None if settings.export is Export.NONE else _storage_daemon(),
         )
         return tuple(problem for each in tried if (problem := _problem(each)))
 
     def options(self, settings: MachineSettings) -> QemuOptions:
         """QEMU's version, and whether virtio-blk lets the guest switch its cache's mode."""
         wce = settings.config_wce
-        return QemuOptions(settings.qemu, None if wce is Switch.AUTO else wce is Switch.ON)
+        chosen = None if wce is Switch.AUTO else wce is Switch.ON
+        return QemuOptions(settings.qemu, chosen, settings.export)
 
     def describe(self, spec: MachineSpec, folder: Path) -> list[str]:
         """QEMU's command line."""
@@ -81,7 +85,8 @@ class QemuBackend:
             package=package_of(qemu.binary) or qemu.package,
             sha256=qemu.sha256,
         )
-        return (hypervisor, *guest_parts(guest))
+        bridge = () if _options(spec).export is Export.NONE else (_storage_daemon(),)
+        return (hypervisor, *bridge, *guest_parts(guest))
 
     def versions(self, spec: MachineSpec) -> dict[str, str]:
         """QEMU and the guest's kernel, with digests."""
@@ -172,6 +177,7 @@ class QemuBackend:
             layer=disk.layer,
             start=spec.start,
             config_wce=_options(spec).config_wce,
+            export=_options(spec).export,
             memory_mib=spec.memory_mib,
             cpus=spec.cpus,
             kernel_arguments=spec.kernel_arguments,
@@ -182,6 +188,21 @@ class QemuBackend:
 
 def _options(spec: MachineSpec) -> QemuOptions:
     return spec.options if isinstance(spec.options, QemuOptions) else QemuOptions(HOST)
+
+
+def _storage_daemon() -> Part:
+    """The host's.  Raises HostError if there is none."""
+    found = shutil.which(PROGRAM)
+    if found is None:
+        raise HostError(f"{PROGRAM} is not installed", hint="apt-get install qemu-system-common")
+    path = Path(found)
+    return Part(
+        role="disk bridge",
+        name=path.name,
+        version=output_of([found, "--version"]).splitlines()[0].rpartition(" ")[2],
+        package=package_of(path),
+        sha256=sha256_of_file(path),
+    )
 
 
 def _problem(find: Callable[[], object]) -> str:

@@ -14,15 +14,23 @@ from typing import Final
 from powercut.closing import Closing
 from powercut.machine import nbd
 from powercut.machine.fuse import NbdFuse
-from powercut.machine.port import Ended, FileDisk, NbdDisk, NbdFile, RequestTotals
+from powercut.machine.port import (
+    Ended,
+    FileDisk,
+    NbdDisk,
+    NbdFile,
+    RequestTotals,
+    ServedDisk,
+)
 from powercut.machine.qemu.argv import TemplateRam, build_argv
 from powercut.machine.qemu.build import find_qemu
 from powercut.machine.qemu.hypervisor import Hypervisor, describe, tail
 from powercut.machine.qemu.spec import QemuSpec
 from powercut.machine.qemu.template import Template, TemplateStore
 from powercut.machine.qemu.tsc import host_tsc_khz
+from powercut.machine.storage_daemon import StorageDaemon
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
-from powercut.model.machine import Start
+from powercut.model.machine import Export, Start
 
 __all__ = ["Lifecycle", "Origin", "QemuMachine", "find_qemu"]
 
@@ -70,6 +78,7 @@ class QemuMachine(Closing):
         self.qemu_log = directory / "qemu.log"
         self._directory = directory
         self._file: NbdFuse | None = None
+        self._export: StorageDaemon | None = None
         self._given_qemu = qemu
         self._templates = templates
         self._hypervisor: Hypervisor | None = None
@@ -90,6 +99,7 @@ class QemuMachine(Closing):
         chosen = self.spec.qemu.program if self.spec.qemu else None
         qemu = self._given_qemu or chosen or find_qemu()
         size = self._examine_disk(timeout_s)
+        self._provide_export(deadline)
         self._provide_file(deadline)
         templates = self._templates if self._may_restore else None
         if not (templates and self._start_from_template(templates, qemu, size, deadline)):
@@ -117,6 +127,8 @@ class QemuMachine(Closing):
         """
         if self._hypervisor:
             self._hypervisor.process.kill()
+        if self._export:
+            self._export.kill(timeout_s=timeout_s)
         if self._file and not self.spec.bus.pmem:
             # What was written is at the disk.  QEMU does not end before it has its answers,
             # and a disk that has stopped at a flush gives none.
@@ -137,9 +149,11 @@ class QemuMachine(Closing):
         loses its server, so that QEMU's end makes the kernel write nothing back.
         """
         try:
-            if self._file and self.running and self._hypervisor:
+            if (self._file or self._export) and self.running and self._hypervisor:
                 self._hypervisor.freeze(timeout_s=timeout_s)
         finally:
+            if self._export:
+                self._export.kill()
             if self._file:
                 self._file.kill()
             self.kill(timeout_s=timeout_s)
@@ -191,6 +205,8 @@ class QemuMachine(Closing):
     def _may_restore(self) -> bool:
         """Whether the guest may come from a template."""
         spec = self.spec
+        if spec.export is Export.VHOST_USER_BLK:
+            return False  # its memory is shared with the daemon
         if spec.start is Start.AUTO:
             return spec.bus.same_restored(spec.cache)
         return spec.start is Start.RESTORED and spec.bus.restorable
@@ -238,6 +254,23 @@ class QemuMachine(Closing):
             self._argv, self.spec.qmp, self.qemu_log, timeout_s=deadline - time.monotonic()
         )
         return self._hypervisor
+
+    def _provide_export(self, deadline: float) -> None:
+        """From here on the disk is what the daemon makes of it."""
+        disk, kind = self.spec.disk, self.spec.export
+        if kind is Export.NONE or isinstance(disk, FileDisk):
+            return
+        self._export = StorageDaemon(
+            kind,
+            disk.socket,
+            self._directory,
+            cache=self.spec.cache,
+            timeout_s=deadline - time.monotonic(),
+        )
+        served: ServedDisk = NbdDisk(self._export.path)
+        if isinstance(disk, NbdFile):
+            served = FileDisk(self._export.path, disk.aio)
+        self.spec = replace(self.spec, disk=served)
 
     def _provide_file(self, deadline: float) -> None:
         """From here on a disk that is to be opened as a file is one, and its size is known."""

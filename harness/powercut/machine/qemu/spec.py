@@ -9,7 +9,7 @@ from pathlib import Path
 from powercut.machine.guest_image import GuestImage
 from powercut.machine.port import ImageLayer, ServedDisk
 from powercut.machine.qemu.build import QemuBuild
-from powercut.model.machine import Accelerator, Bus, CacheMode, HostCache, Start
+from powercut.model.machine import Accelerator, Bus, CacheMode, Export, HostCache, Start
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,17 @@ class QemuSpec:
     root: Path | None = None  # a root file system; a port for lines comes with it
     program: Path | None = None  # the folder of a program in that root
     config_wce: bool | None = None  # of virtio-blk; None: as QEMU has it, which is on
+    export: Export = Export.NONE  # what serves `disk` to QEMU
 
 
 @dataclass(frozen=True)
 class QemuOptions:
     """What of a machine's settings concerns QEMU alone.
 
-    `version` is a QEMU by the name that a scenario gives it; `config_wce` is virtio-blk's.
+    `version` is a QEMU by the name that a scenario gives it; `config_wce` is virtio-blk's;
+    `export` is what serves the disk under test.
     """
 
     version: str
     config_wce: bool | None = None
+    export: Export = Export.NONE

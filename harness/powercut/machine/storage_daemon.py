@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""qemu-storage-daemon between the captured disk and the hypervisor: an export of its own.
+
+It opens the disk by NBD and serves it again: by NBD, as a file (FUSE), or to a virtio-blk device
+over vhost-user.  It keeps nothing of a disk's contents, so whatever it has completed is at the
+captured disk, and it is taken away with the hypervisor.  In a cut of the power it goes before the
+hypervisor does: its end would flush.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Final
+
+from powercut.machine.fuse import alone_argv
+from powercut.machine.process import guarded, spawn
+from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.model.machine import Export, HostCache
+
+PROGRAM: Final = "qemu-storage-daemon"
+_POLL_S: Final = 0.002
+_REAP_S: Final = 10
+
+
+def export_argv(kind: Export, disk: Path, served: Path, *, cache: HostCache) -> list[str]:
+    """The daemon's command line: `disk` is the socket of the captured disk, `served` what it makes.
+
+    A hypervisor has no cache mode of its own for a vhost-user disk: there `cache` is the daemon's.
+    """
+    own = kind is Export.VHOST_USER_BLK
+    flags = {"direct": cache.direct if own else True, "no-flush": own and cache.no_flush}
+    node = {
+        "driver": "nbd",
+        "node-name": "disk",
+        "server": {"type": "unix", "path": str(disk)},
+        "cache": flags,
+    }
+    export: dict[str, object] = {
+        "type": kind.value,
+        "id": "export",
+        "node-name": "disk",
+        "writable": True,
+    }
+    argv = [PROGRAM, "--blockdev", json.dumps(node)]
+    match kind:
+        case Export.VHOST_USER_BLK:
+            export |= {"addr": {"type": "unix", "path": str(served)}}
+            export |= {"writethrough": True} if not cache.write_cache else {}
+        case Export.FUSE:
+            export |= {"mountpoint": str(served), "growable": False}
+        case _:
+            export |= {"name": ""}
+            argv += ["--nbd-server", f"addr.type=unix,addr.path={served},max-connections=0"]
+    argv += ["--export", json.dumps(export)]
+    return [*alone_argv(), *guarded(argv)] if kind is Export.FUSE else argv
+
+
+class StorageDaemon:
+    """One daemon; `path` is what it serves, a socket or a file; made by its constructor."""
+
+    def __init__(
+        self,
+        kind: Export,
+        disk: Path,
+        folder: Path,
+        *,
+        cache: HostCache,
+        timeout_s: float,
+    ) -> None:
+        """Returns once it serves.  Raises HostError or DeadlineExceeded."""
+        if shutil.which(PROGRAM) is None:
+            raise HostError(
+                f"{PROGRAM} is not installed", hint="apt-get install qemu-system-common"
+            )
+        self._kind = kind
+        self._log = folder / "storage-daemon.log"
+        served = folder.absolute() / "export.disk"
+        if kind is Export.FUSE:
+            served.touch()  # which the daemon mounts over
+        self._argv = export_argv(kind, disk.absolute(), served, cache=cache)
+        self._process = spawn(self._argv, self._log)
+        self.path = served
+        if kind is Export.FUSE:
+            self.path = Path(f"/proc/{self._process.pid}/root{served}")
+        try:
+            self._wait_served(time.monotonic() + timeout_s)
+        except BaseException:
+            self.kill()
+            raise
+
+    def kill(self, *, timeout_s: float = _REAP_S) -> None:
+        """Ends it at once (SIGKILL); idempotent."""
+        self._process.kill()
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise DeadlineExceeded(f"{PROGRAM} outlived SIGKILL by {timeout_s:.3g} s") from None
+
+    @property
+    def _serves(self) -> bool:
+        try:
+            status = self.path.stat()
+        except OSError:
+            return False
+        return self._kind is not Export.FUSE or status.st_size > 0
+
+    def _wait_served(self, deadline: float) -> None:
+        while not self._serves:
+            if (status := self._process.poll()) is not None:
+                raise HostError(
+                    f"{PROGRAM} ended with status {status}\ncommand: {shlex.join(self._argv)}\n"
+                    f"output: {self._log.read_text(errors='replace').strip() or '(none)'}"
+                )
+            if time.monotonic() > deadline:
+                raise DeadlineExceeded(f"{PROGRAM} did not serve its export in time")
+            time.sleep(_POLL_S)
