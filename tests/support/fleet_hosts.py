@@ -16,11 +16,12 @@ import sys
 from pathlib import Path
 
 import ssh_hosts
-from ssh_hosts import DROPBEAR, Home, host_key
+from ssh_hosts import DROPBEAR, Home, host_key, openssh_host_key
 
 from powercut.closing import Closing
 from powercut.fleet.provision import guests
 from powercut.fleet.wheels import make_wheels
+from powercut.machine.guest.suite_packages import suite_packages
 from powercut.paths import BUILD, CACHE
 
 _PORT = 22
@@ -30,6 +31,33 @@ mount --bind "$1" /root
 shift
 exec "$@"
 """
+
+_OPENSSH = """
+mount -t tmpfs -o mode=755 none /run
+mkdir -m 755 /run/sshd
+cp /etc/passwd /run/passwd
+echo 'sshd:x:64999:64999::/run/sshd:/bin/false' >>/run/passwd
+mount --bind /run/passwd /etc/passwd
+LD_LIBRARY_PATH="$0/missing" exec "$0/usr/sbin/sshd" -D -e -f /dev/null -h "$1" -p "$2" \\
+    -o UsePAM=no -o StrictModes=no -o PidFile=none -o AuthorizedKeysFile=/root/.ssh/authorized_keys
+"""
+
+
+def openssh_server(folder: Path) -> Path:
+    """Debian's OpenSSH server, unpacked, with the libraries that this host lacks."""
+    root = folder / "openssh"
+    for package in suite_packages("bookworm", ("openssh-server",), CACHE):
+        if package.name.startswith(("openssh-server", "lib")):
+            _run("dpkg-deb", "-x", str(package), str(root))
+    (root / "missing").mkdir()
+    argv = ["ldd", str(root / "usr/sbin/sshd")]
+    said = subprocess.run(argv, capture_output=True, text=True, check=True)
+    for line in said.stdout.splitlines():
+        name, _, where = line.strip().partition(" => ")
+        if where == "not found":
+            (found, *_) = root.rglob(name)
+            shutil.copy(found, root / "missing" / name)
+    return root
 
 
 def missing() -> str:
@@ -48,21 +76,29 @@ def missing() -> str:
 
 
 class NetworkHost(Closing):
-    """One host.  `number` decides its network: 10.x.y.0/30."""
+    """One host.  `number` decides its network: 10.x.y.0/30.
 
-    def __init__(self, folder: Path, home: Home, number: int) -> None:
+    Its ssh server is dropbear, or OpenSSH's as `openssh_server` has unpacked it.
+    """
+
+    def __init__(
+        self, folder: Path, home: Home, number: int, *, openssh: Path | None = None
+    ) -> None:
         self.name = f"h{number}"
         self.home = folder / self.name
         (self.home / ".ssh").mkdir(parents=True)
         (self.home / ".ssh").chmod(0o700)
         shutil.copy(home.path / ".ssh" / "authorized_keys", self.home / ".ssh")
-        self.key, self.public = host_key(self.home)
+        make_key = host_key if openssh is None else openssh_host_key
+        self.key, self.public = make_key(self.home)
         self._card = f"pc{os.getpid() % 100_000}n{number}"
         network = os.getpid() * 8 + number & 0xFFFF
         self._here, self.address = (f"10.{network >> 8}.{network & 255}.{n}" for n in (1, 2))
-        self._log = (self.home / "dropbear.txt").open("wb")
+        self._log = (self.home / "ssh-server.txt").open("wb")
         argv = [DROPBEAR, "-F", "-E", "-s", "-m", "-r", str(self.key), "-p", str(_PORT)]
         argv += ["-P", str(self.home / "dropbear.pid")]
+        if openssh is not None:
+            argv = ["sh", "-ec", _OPENSSH, str(openssh), str(self.key), str(_PORT)]
         space = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
         self._process = subprocess.Popen(
             ["unshare", *space, "sh", "-ec", _INSIDE, "sh", str(self.home), *argv],

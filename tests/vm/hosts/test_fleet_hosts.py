@@ -12,12 +12,15 @@ from pathlib import Path
 
 import fleet_hosts
 import pytest
-from fleet_hosts import NetworkHost, hosts_yaml, make_ready
+from fleet_hosts import NetworkHost, hosts_yaml, make_ready, openssh_server
 from ssh_hosts import Home, host_key
 
 from powercut.campaign.runner import run_scenarios
 from powercut.campaign.verify import verify
-from powercut.fleet.start import fetch_recordings, runs_on
+from powercut.explore.explorer import explore
+from powercut.explore.request import Budget, ExploreRequest
+from powercut.fleet.explore import BATCH, explore_on
+from powercut.fleet.start import fetch_recordings, ready_fleet, runs_on
 from powercut.model.events import TrialPhase
 from powercut.model.verdict import Verdict
 from powercut.scenario.load import parse_scenario
@@ -27,6 +30,7 @@ from powercut.store.place import read_place
 pytestmark = pytest.mark.campaign
 
 TIMEOUT_S = 120
+STATES = 256
 SCENARIO = """powercut: 1
 name: fleet
 filesystem: {type: ext4}
@@ -112,3 +116,48 @@ def test_a_host_dies_at_work_and_two_others_come_to_the_verdicts(tmp_path, home,
     assert came == missing
     again = verify(Path(done.result_directory))
     assert [cell.verdict for cell in again.cells] == [Verdict.SAFE, Verdict.LOSSY]
+
+
+def test_states_on_dropbear_and_openssh_come_to_what_one_host_comes_to(tmp_path, home):
+    """Real workers, two processes each: what is judged there is judged here without them."""
+    (done,) = run_scenarios(
+        [parse_scenario(SCENARIO.replace("trials: 2", "trials: 1"), Path("fleet.yaml"))],
+        seed=7,
+        results=tmp_path / "results",
+    ).runs
+    trials = {
+        trial.read_record().cell: trial
+        for trial in ResultDir(Path(done.result_directory)).trials()
+        if trial.path.parts[-3] == "cells"
+    }
+    wanted = ExploreRequest(budget=Budget(states=STATES), engine="uml", confirm=False)
+    with contextlib.ExitStack() as stack:
+        server = openssh_server(tmp_path)
+        hosts = [
+            stack.enter_context(NetworkHost(tmp_path, home, number, openssh=openssh))
+            for number, openssh in ((5, None), (6, server))
+        ]
+        for host in hosts:
+            make_ready(host)
+        path = hosts_yaml(tmp_path, home, hosts, room="16 MiB", jobs=2)
+        with ready_fleet(path, lambda _: None) as fleet:
+            found = {
+                cell: explore_on(fleet, trial, wanted, on_event=lambda _: None)
+                for cell, trial in trials.items()
+            }
+        end = time.monotonic() + TIMEOUT_S
+        while left := [line for host in hosts for line in workers_in(host) if "powercut" in line]:
+            assert time.monotonic() < end, left
+    assert found["honest"].verdict is Verdict.SAFE, found["honest"].findings
+    assert found["lying"].verdict is Verdict.LOSSY
+    for cell, result in found.items():
+        assert [host.state for host in result.fleet.hosts] == ["took-part"] * 2, result.fleet
+        assert sum(host.trials for host in result.fleet.hosts) == -(
+            -result.coverage.distinct // BATCH
+        )
+        here = explore(trials[cell], wanted, keep=False)
+        assert (here.verdict, here.coverage.by_policy, here.coverage.lossy) == (
+            result.verdict,
+            result.coverage.by_policy,
+            result.coverage.lossy,
+        )
