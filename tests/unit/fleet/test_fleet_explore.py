@@ -7,13 +7,16 @@ process.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from fake_machine import FAKE, FakeBackend
 from hosts_here import FleetHere
 
+from powercut.cli.main import cli
 from powercut.explore.explorer import explore
 from powercut.explore.request import Budget, ExploreRequest
 from powercut.fleet.explore import explore_on
@@ -224,3 +227,39 @@ def test_what_a_fleet_cannot_explore_is_refused_before_anything_is_done(
     with pytest.raises(UsageError, match=words) as error:
         on(hosts, recordings["honest"], wanted)
     assert error.value.hint
+
+
+# --- the command ---------------------------------------------------------------------------
+
+
+def test_the_command_names_the_hosts_and_what_was_judged_again(
+    hosts, recordings, tmp_path, monkeypatch
+):
+    @contextlib.contextmanager
+    def ready(path, _on_event):
+        told = [HostSettings(name=name, address=name, room=0) for name in hosts]
+        with Fleet(told, "0" * 16, remote_of=lambda host: hosts[host.name]) as fleet:
+            yield fleet
+
+    monkeypatch.setattr("powercut.fleet.start.ready_fleet", ready)
+    monkeypatch.setitem(MACHINES, "fake", FAKE)
+    trial = str(recordings["lying"].path)
+    argv = ["explore", trial, "--hosts", str(tmp_path / "hosts.yaml"), "--budget", "32"]
+    argv += ["--jobs", "1"]  # here: other processes know no fake machine
+    done = CliRunner().invoke(cli, argv, standalone_mode=False, env={"COLUMNS": "100"})
+    assert done.exception is None
+    assert done.return_value == 0  # the cell is expected to be lossy
+    words = " ".join(done.output.split())
+    assert "judged these states; all " in words
+    assert "states with a loss were judged again here" in words
+    for name in NAMES:  # a fast one may leave nothing to another
+        assert f"│ {name} │ took part │" in words
+
+
+def test_the_command_refuses_before_any_host_is_asked(recordings, tmp_path, monkeypatch):
+    monkeypatch.setitem(MACHINES, "fake", FAKE)
+    trial = str(recordings["lying"].path)
+    argv = ["explore", trial, "--hosts", str(tmp_path / "there-is-none.yaml")]
+    done = CliRunner().invoke(cli, argv, standalone_mode=False)
+    assert isinstance(done.exception, UsageError)
+    assert "a budget of time has no meaning on many hosts" in str(done.exception)

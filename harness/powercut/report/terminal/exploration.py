@@ -90,12 +90,14 @@ def coverage_lines(result: ExploreResult, unit: words.Unit = words.RECORDS) -> l
     engine = result.engine
     if result.engine_kernel:
         engine += f" of {result.engine_kernel}"
+    at_work = words.count(result.jobs, "job")
+    if result.fleet is not None:
+        at_work = words.count(sum(host.trials > 0 for host in result.fleet.hosts), "host")
     lines = [
         f"checked: {words.count(coverage.distinct, 'distinct state')} of 2^"
         f"{coverage.legal_log2:.1f} legal ones ({result.model} model), at "
         f"{coverage.instants:,} of {words.count(coverage.instants_all, 'instant')}",
-        f"   with: engine {engine}, {words.count(result.jobs, 'job')}, "
-        f"{result.seconds:.1f} s, {rate}, seed {result.seed}",
+        f"   with: engine {engine}, {at_work}, {result.seconds:.1f} s, {rate}, seed {result.seed}",
         f"     by: {policies or 'none'}",
     ]
     if coverage.groups is not None:
