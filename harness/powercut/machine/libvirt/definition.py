@@ -184,7 +184,9 @@ def _differences(domain: ET.Element) -> Iterator[str]:
     if domain.find("devices/disk/iotune") is not None:
         yield "its disks are not throttled (iotune)"
     if any(one.get("type") not in (None, "raw") for one in domain.iterfind("devices/disk/driver")):
-        yield "images in a format are reached by NBD instead of as a file"
+        yield "images in a format are made anew, and begin empty"
+    if any(one.get("type") not in ("file", "block") for one in domain.iterfind("devices/disk")):
+        yield "disks that are neither files nor block devices are reached by NBD"
     if domain.get("type") == "kvm":
         yield "where KVM does not work, its processor is emulated"
     if any(element.tag.endswith("}commandline") for element in domain):
