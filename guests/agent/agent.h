@@ -115,11 +115,17 @@ struct place {
     const char *folder;
     char *const *environment;
     bool unsynced;               /* its calls to sync succeed and do nothing */
+    bool stamped;                /* its lines come as PC_LINES */
     const struct enough *enough; /* it is ended after so many acks, or so long; NULL: it is not */
 };
 
 /* acks.c: runs a program until it has acknowledged enough; its exit status, or 0 for enough. */
 int acks_run(char *const argv[], char *const environment[], int port, const struct enough *enough);
+
+/* stamps.c: runs a program, stamps its lines and answers PINGs; its exit status.  `report` is told the
+ * errno if it could not be started.  `stamps_end` says behind all lines that they are. */
+int stamps_run(char *const argv[], char *const environment[], int port, int report);
+bool stamps_end(int port);
 
 /* child.c: one child at a time. */
 bool child_run(char *const argv[], const struct place *place, int *status);

@@ -3,8 +3,8 @@
  * One child at a time.  It has the port as fd 3; its stdout and stderr come
  * here through a pipe, and the last of what it said is sent once it has ended.
  *
- * Anybody's program has another port there, for its lines: it writes them itself, so that none waits
- * for a relay.  After its end the line "\\0" follows on that port: what it said is all there before.
+ * Anybody's program has another port there, for its lines, or a pipe to who stamps them (stamps.c).
+ * After its end the line "\\0" follows on that port: what it said is all there before.
  */
 #include "agent.h"
 
@@ -79,6 +79,8 @@ static _Noreturn void child_become(char *const argv[], const struct place *place
             close(report);
             _exit(acks_run(argv, place->environment, port, place->enough));
         }
+        if (place && place->stamped)
+            _exit(stamps_run(argv, place->environment, port, report));
         execve(argv[0], argv, place ? place->environment : environ);
     }
     int error = errno;
@@ -120,7 +122,7 @@ static int child_wait(pid_t child, int output, int signals, struct tail *tail)
 
 /* Ends what a program has left behind, and says that its lines are at their end.  The agent of a
  * test on the host is not PID 1: there it would end everybody. */
-static void place_leave(int channel)
+static void place_leave(int channel, bool stamped)
 {
     static const char end[] = {'\0', '\n'};
 
@@ -129,7 +131,7 @@ static void place_leave(int channel)
         while (waitpid(-1, NULL, 0) > 0)
             ;
     }
-    if (write(channel, end, sizeof end) != sizeof end)
+    if (stamped ? !stamps_end(channel) : write(channel, end, sizeof end) != sizeof end)
         die("write to the port for lines: %s", strerror(errno));
     close(channel);
 }
@@ -177,7 +179,7 @@ bool child_run(char *const argv[], const struct place *place, int *status)
     int ended = child > 0 ? child_wait(child, output[0], signals, &tail) : 0;
     close(output[0]), close(report[0]), close(signals);
     if (place)
-        place_leave(channel);
+        place_leave(channel, place->stamped);
     if (child < 0) {
         failed(fork_error, "fork");
         return failed_as(PC_FAULT_START);

@@ -94,9 +94,12 @@ static bool verb_program(const struct command *command, int *status)
     return run_program(command, 1, (struct place){0}, status);
 }
 
-static bool verb_unsynced(const struct command *command, int *status)
+/* stamped 0|1 and the words of `program`, whose lines are stamped; with 1 it is `unsynced`, too. */
+static bool verb_stamped(const struct command *command, int *status)
 {
-    return run_program(command, 1, (struct place){.unsynced = true}, status);
+    struct place place = {.stamped = true, .unsynced = command->argv[1][0] == '1'};
+
+    return run_program(command, 2, place, status);
 }
 
 /* acks COUNT MILLISECONDS POINT and the words of `program`; POINT is where its data are. */
@@ -222,7 +225,7 @@ static const struct verb {
     {"root", 2, 3, verb_root},
     {"program", 3, AGENT_ARGUMENTS_MAX, verb_program},
     {"acks", 6, AGENT_ARGUMENTS_MAX, verb_acks},
-    {"unsynced", 3, AGENT_ARGUMENTS_MAX, verb_unsynced},
+    {"stamped", 4, AGENT_ARGUMENTS_MAX, verb_stamped},
     {"mkdir", 1, 1, verb_mkdir},
     {"write", 2, 2, verb_write},
     {"sync", 0, 1, verb_sync},

@@ -37,6 +37,9 @@ enum pc_message_type {
     PC_TEXT = 11,   /* payload: a line for a person */
     PC_PONG = 12,   /* answers a PING: its `lsn` and `value`; `guest_ns`: after it arrived */
 
+    PC_LINES = 13,  /* payload: what a program wrote to its lines, of one read; `value`: the guest's
+                     * CLOCK_MONOTONIC after that, 0 for the agent's own */
+
     /* controller to guest */
     PC_COMMAND = 32,/* `lsn`: command id; payload: NUL-terminated strings, verb first */
     PC_PING = 33    /* `lsn`: its number; `value`: the controller's CLOCK_MONOTONIC, before it

@@ -108,9 +108,9 @@ class Ledger:
             case MessageType.PONG:
                 self.pongs += 1
                 self._pongs.add(message, at_ns)
-            case MessageType.COMMAND | MessageType.PING:
+            case MessageType.COMMAND | MessageType.PING | MessageType.LINES:
                 raise DamagedRecording(
-                    f"the guest sent a {message.type.name}; only the controller does"
+                    f"the guest sent a {message.type.name}, which no guest sends on this port"
                 )
 
     def history(self) -> History:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from powercut.channel.first_to_speak import FirstToSpeak
+from powercut.channel.guest_source import GuestSource
 from powercut.channel.line_sources import LineSource, ListeningSource, StreamSource
 from powercut.channel.lines import GUEST_PORT, LineCounter, header, pack
 from powercut.channel.listener import connect_unix, listen_tcp, listen_unix
@@ -67,6 +68,11 @@ class LineChannel(Closing):
     def on_port(cls, path: Path, file: Path, binding: Binding) -> Self:
         """Connects to the port for lines of a machine that runs.  Raises HostError."""
         return cls(StreamSource(connect_unix(path, GUEST_PORT)), file, binding)
+
+    @classmethod
+    def on_guest(cls, path: Path, file: Path, binding: Binding) -> Self:
+        """The same, of one whose agent stamps its program's lines."""
+        return cls(GuestSource(connect_unix(path, GUEST_PORT)), file, binding)
 
     @classmethod
     def on_unix(cls, path: Path, file: Path, binding: Binding, *, token: str = "") -> Self:
@@ -131,6 +137,11 @@ class LineChannel(Closing):
         False if they did not in time, or cannot since the program has ended in order.
         """
         return self._wait(lambda: self._counter.acks >= count, time.monotonic() + timeout_s)
+
+    def catch_up(self, *, timeout_s: float) -> bool:
+        """Whether all has come that the program had said when this was called, as far as its
+        source can ask for that."""
+        return isinstance(self._source, GuestSource) and self._source.catch_up(timeout_s=timeout_s)
 
     def drain(self, *, timeout_s: float, quiet_s: float | None = None) -> None:
         """Receives to the end of the connection; all of it is in the file then.
@@ -210,7 +221,7 @@ class LineChannel(Closing):
             self._changed.notify_all()
 
     def _keep(self, packet: Packet) -> None:
-        if packet.data:
+        if packet.data or packet.sent_ns is not None:
             self._size += self._file.write(pack(packet))
         if self._size > _KEPT_MAX:
             raise OSError(errno.EFBIG, f"more than {_KEPT_MAX >> 20} MiB of lines")

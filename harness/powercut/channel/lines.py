@@ -3,7 +3,9 @@
 
 8 bytes `PCLINES1`, 32 bytes that name the recording (powercut.model.binding), then for each
 packet its instant (u64, nanoseconds of CLOCK_MONOTONIC), its length (u32) and its bytes,
-little-endian.  Bit 31 of the length says that the host's kernel has stamped it (`Packet.stamped`).
+little-endian.  Bit 31 of the length says that the host's kernel has stamped it (`Packet.stamped`);
+bit 30 that the first 8 bytes are the guest's clock (`Packet.guest_ns`, u64); both that it is the
+answer to a ping: that clock, and when the ping was sent (`Packet.sent_ns`, u64).
 """
 
 from __future__ import annotations
@@ -28,13 +30,21 @@ LINE_MAX: Final = 4096
 
 _HEADER: Final = struct.Struct("<QI")
 _STAMPED: Final = 1 << 31
+_GUEST: Final = 1 << 30
+_PING: Final = _STAMPED | _GUEST
+_CLOCK: Final = struct.Struct("<Q")
+_TRIP: Final = struct.Struct("<QQ")
 _ACK: Final = re.compile(rb"\+ [0-9]{1,19}\r*")
 
 
 def pack(packet: Packet) -> bytes:
     """A packet as it stands in the file."""
-    length = len(packet.data) | (_STAMPED if packet.stamped else 0)
-    return _HEADER.pack(packet.at_ns, length) + packet.data
+    kind, data = (_STAMPED if packet.stamped else 0), packet.data
+    if packet.sent_ns is not None:
+        kind, data = _PING, _TRIP.pack(packet.guest_ns or 0, packet.sent_ns)
+    elif packet.guest_ns is not None:
+        kind, data = _GUEST, _CLOCK.pack(packet.guest_ns) + data
+    return _HEADER.pack(packet.at_ns, len(data) | kind) + data
 
 
 def header(binding: Binding) -> bytes:
@@ -57,13 +67,27 @@ def unpack(data: bytes, binding: Binding) -> tuple[Packet, ...]:
         if at + _HEADER.size > len(data):
             raise DamagedRecording(f"the lines of the program end within a packet, at byte {at}")
         instant, length = _HEADER.unpack_from(data, at)
-        stamped, length = bool(length & _STAMPED), length & ~_STAMPED
+        kind, length = length & _PING, length & ~_PING
         at += _HEADER.size
         if at + length > len(data):
             raise DamagedRecording(f"the lines of the program end within a packet, at byte {at}")
-        packets.append(Packet(instant, data[at : at + length], stamped))
+        packets.append(_packet(instant, kind, data[at : at + length]))
         at += length
     return tuple(packets)
+
+
+def _packet(instant: int, kind: int, data: bytes) -> Packet:
+    if kind == _PING and len(data) == _TRIP.size:
+        guest_ns, sent_ns = _TRIP.unpack(data)
+        return Packet(instant, b"", guest_ns=guest_ns, sent_ns=sent_ns)
+    if kind == _GUEST and len(data) >= _CLOCK.size:
+        (guest_ns,) = _CLOCK.unpack_from(data)
+        return Packet(instant, data[_CLOCK.size :], guest_ns=guest_ns)
+    if kind & _GUEST:
+        raise DamagedRecording(
+            f"a packet of the program's lines has {len(data)} bytes of its clock"
+        )
+    return Packet(instant, data, kind == _STAMPED)
 
 
 class LineCounter:

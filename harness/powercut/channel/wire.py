@@ -56,6 +56,7 @@ class MessageType(enum.IntEnum):
     LATENCY = 10
     TEXT = 11
     PONG = 12
+    LINES = 13
     COMMAND = 32
     PING = 33
 

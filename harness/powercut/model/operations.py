@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from powercut.model.acks import AckProof
 from powercut.model.verdict import LsnRange
 
 I64 = npt.NDArray[np.int64]
@@ -23,12 +24,16 @@ class Packet:
     """What one write of a program carried, and when it was made.
 
     `stamped` by the kernel of this host as it took the write in; the instant of another packet is
-    what its source makes it, most often that of its receipt.
+    what its source makes it, most often that of its receipt.  `guest_ns` is the clock of the
+    guest when it was written or a little later, 0 if that is not known.  With `sent_ns` it
+    is the answer to a ping, which was sent then, on this host's clock, and holds no lines.
     """
 
     at_ns: int
     data: bytes
     stamped: bool = False
+    guest_ns: int | None = None
+    sent_ns: int | None = None
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,8 @@ class OperationHistory:
     it says of itself, and what is wrong with its claims.
 
     With `by_receipt` claims have the instants at which they were received, which is later than they
-    were made by nobody knows how much: an ack counts from then on, and an attempt always.
+    were made by nobody knows how much: an ack counts from then on, and an attempt always.  With
+    `proof`, too, but that acks have the instants that it tells of.
     """
 
     attempted: I64
@@ -52,6 +58,7 @@ class OperationHistory:
     ready_ns: int | None = None
     trouble: tuple[str, ...] = ()
     by_receipt: bool = False
+    proof: AckProof | None = None
 
     def attempted_before(self, instant: int) -> frozenset[int]:
         """Operations that may have left a trace on the disk by then."""

@@ -117,10 +117,13 @@ class GuestRoot:
         """What the agent is told so that it mounts the root, whose images hold `filesystem`."""
         return ("root", self.SERIAL, filesystem, *((self.PROGRAM_SERIAL,) if self.program else ()))
 
-    def command(self, *argv: str, unsynced: bool = False) -> tuple[str, ...]:
-        """What the agent is told to run `argv` there; `unsynced` takes its syncs away."""
-        verb = "unsynced" if unsynced else "program"
-        return (verb, *self._words(argv))
+    def command(self, *argv: str) -> tuple[str, ...]:
+        """What the agent is told to run `argv` there."""
+        return ("program", *self._words(argv))
+
+    def command_stamped(self, *argv: str, unsynced: bool = False) -> tuple[str, ...]:
+        """The same for one whose lines get the guest's clock; `unsynced` takes its syncs away."""
+        return ("stamped", str(int(unsynced)), *self._words(argv))
 
     def command_for_acks(self, step: GoOn, point: str) -> tuple[str, ...]:
         """The same for a program that goes on, with its data below `point`."""

@@ -76,7 +76,10 @@ class ForeignRecording(GuestProgramRecording):
         assert isinstance(contents, MachineFiles)
         return contents
 
-    def _in_root(self, argv: tuple[str, ...], *, unsynced: bool = False) -> tuple[str, ...]:
+    def _in_root(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        return self._writing(argv, unsynced=False)
+
+    def _writing(self, argv: tuple[str, ...], *, unsynced: bool) -> tuple[str, ...]:
         files = self._files
         helper = (f"{files.folder}/unsynced/{UNSYNCED_BINARY.name}",) if unsynced else ()
         enter = ("sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", files.start)

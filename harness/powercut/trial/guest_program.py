@@ -5,9 +5,9 @@ As on the host's files (powercut.trial.host_files): its folder is made by `setup
 a volatile cache, what its check finds there is evidence, too, and after the cut the medium is
 recovered by its own check, twice, each time in a guest of its own.
 
-Its lines come over a virtio-serial port and have the instants of their receipt.  A write to that
-port returns before QEMU has taken it, so at the cut QEMU is asked something once the disk has
-stopped: its answer comes after all that the guest had given it to send.
+The guest's agent stamps its lines and sends them over a virtio-serial port.  Once the disk has
+stopped the agent is pinged on that port, so that what the program has said by then is heard; and
+QEMU is asked something, as its answer comes after all that the guest had given it to send.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from powercut.workload.port import AcksByLines
 
 _BOOT_S: Final = 60.0
 _ASKED: Final = 2  # one turn of QEMU's loop may be under way already
+_CATCH_UP_S: Final = 5.0  # a guest that answers nothing any more is cut all the same
 _SHOWN: Final = 3  # lines of what a verb printed
 
 
@@ -103,8 +104,12 @@ class GuestProgramRecording(GuestRecording):
         plan = commands.recovery_plan(self.job.parameters, self.run.run_id, self.run.seed)
         return plan.mount_point
 
-    def _in_root(self, argv: tuple[str, ...], *, unsynced: bool = False) -> tuple[str, ...]:
-        return self._root.command(*argv, unsynced=unsynced)
+    def _in_root(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        return self._root.command(*argv)
+
+    def _writing(self, argv: tuple[str, ...], *, unsynced: bool) -> tuple[str, ...]:
+        """The command that works until the cut."""
+        return self._root.command_stamped(*argv, unsynced=unsynced)
 
     @property
     def _root(self) -> GuestRoot:
@@ -122,7 +127,7 @@ class GuestProgramRecording(GuestRecording):
 
     def _set_up(self, channel: Channel, folder: Path) -> None:
         self._enter_root(channel)
-        self.lines = LineChannel.on_port(folder / LINES, self.directory.lines, self.binding)
+        self.lines = LineChannel.on_guest(folder / LINES, self.directory.lines, self.binding)
 
     def _write_until_trigger(self, channel: Channel, disk: TrialDisk) -> None:
         """Returns when the power is to be cut; raises if that moment does not come."""
@@ -131,7 +136,7 @@ class GuestProgramRecording(GuestRecording):
         assert isinstance(workload, AcksByLines)
         assert lines is not None, "the guest was not set up"
         argv = workload.writer(self.run)
-        channel.start(*self._in_root(argv, unsynced=workload.drops_syncs))
+        channel.start(*self._writing(argv, unsynced=workload.drops_syncs))
 
         def ended() -> bool:
             try:
@@ -150,6 +155,8 @@ class GuestProgramRecording(GuestRecording):
     def _last_words(self, machine: Machine) -> None:
         if not isinstance(machine, CountsRequests):
             raise HostError("this machine cannot be asked whether its guest's lines have come")
+        if self.lines is not None:
+            self.lines.catch_up(timeout_s=_CATCH_UP_S)
         for _ in range(_ASKED):
             machine.requests(timeout_s=self.deadline.at_least(GRACE_S))
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from powercut.checkers.judge import Checker, Judgement, run_checkers, without_conviction
-from powercut.model.acks import AckBasis
 from powercut.model.enough import too_few_operations
 from powercut.model.observation import Observation
 from powercut.model.operations import OperationHistory
@@ -115,18 +114,13 @@ def _story(
 
 
 def _how_well_dated(promises: Promises) -> AckInstants | None:
-    """Lines from User-Mode Linux have the disk's clock; others count from their receipt."""
+    """Lines from User-Mode Linux have the disk's clock; those of a virtual machine its own, which
+    is bounded; others count from their receipt."""
     history = promises.requirements
     if not isinstance(history, OperationHistory) or not history.by_receipt:
         return None
-    return AckInstants(
-        basis=AckBasis.RECEIPT,
-        window_us=None,
-        usual_window_us=None,
-        gained_us=0.0,
-        shortest_sync_us=None,
-        reason="the program's lines carry no clock",
-    )
+    assert history.proof is not None
+    return AckInstants.of(history.proof)
 
 
 def _noticed(judgement: Judgement) -> bool:

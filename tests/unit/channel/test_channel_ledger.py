@@ -45,5 +45,5 @@ def test_a_command_ends_once():
 
 @pytest.mark.parametrize("kind", [MessageType.COMMAND, MessageType.PING])
 def test_only_the_controller_asks(kind):
-    with pytest.raises(DamagedRecording, match="only the controller does"):
+    with pytest.raises(DamagedRecording, match="which no guest sends on this port"):
         Ledger().apply(Message(kind), 1)

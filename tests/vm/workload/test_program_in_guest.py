@@ -21,6 +21,7 @@ from powercut.explore.state_images import StateImages
 from powercut.explore.state_judge import claims_at
 from powercut.explore.work import Deepen, Work
 from powercut.explore.worker import LocalWorker
+from powercut.model.acks import AckBasis
 from powercut.model.operations import Packet
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.paths import CACHE
@@ -186,7 +187,8 @@ def test_one_that_syncs_is_safe_and_one_that_does_not_loses_all(tmp_path: Path) 
         ("lying-disk", Verdict.LOSSY), ("no-sync", Verdict.LOSSY),
     ]  # fmt: skip
     assert synced.acks is not None
-    assert synced.acks.window_us is None  # it says what it does not know
+    assert synced.acks.basis is AckBasis.CLOCK, synced.acks.reason
+    assert synced.acks.window_us is not None  # how much too early they may have been
     (trial,) = unsafe.trials
     assert (unsafe.verdict, trial.lost_lsns) == (
         Verdict.LOSSY, (LsnRange(1, trial.commits_acked),)

@@ -27,6 +27,7 @@ from powercut.workload.port import (
 )
 from powercut.workload.program.check import doubts_before
 from powercut.workload.program.claims import history_of, sighting_of
+from powercut.workload.program.guest_clock import dated
 from powercut.workload.program.promises import ProgramPromises
 from powercut.workload.program.sync_trace import TRACER, read_trace, traced
 
@@ -212,6 +213,7 @@ class ProgramWorkload:
 
         Where one call site was to be dropped, nothing follows if the tracer could not do that.
         """
+        packets, proof = dated(packets)
         trace = read_trace(packets) if self._traced else None
         history = history_of(packets, cut_ns, tracer=trace.key if trace else "")
         if trace and self.settings.dropped_sync:
@@ -223,7 +225,8 @@ class ProgramWorkload:
             bool(packets) and all(one.stamped for one in packets)
         )
         stamped = self.settings.where == NO_VM or (self._on_host and by_host)
-        return ProgramPromises(replace(history, by_receipt=not stamped))
+        told = None if stamped else proof
+        return ProgramPromises(replace(history, by_receipt=not stamped, proof=told))
 
     def check_untouched(self, observation: Observation) -> tuple[Finding, ...]:
         """Its check must look at everything and find nothing: only `setup` has run."""

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lines of a program in a virtual machine, each with the guest's clock (guests/agent/stamps.c).
+
+They come as messages of the wire format.  Pings go the other way on the same port; their answers
+tie the guest's clock to this host's, and are kept with the lines (powercut.channel.lines), so that
+whoever judges them dates them from the evidence (powercut.workload.program.guest_clock).
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import threading
+import time
+from collections import deque
+from typing import Final
+
+from powercut.channel.lines import END_OF_LINES
+from powercut.channel.listener import shut_down
+from powercut.channel.pinger import Pinger
+from powercut.channel.wire import Decoder, Message, MessageType, encode
+from powercut.model.operations import Packet
+
+_RECEIVE_BYTES: Final = 1 << 18
+_CATCHING_UP: Final = 1 << 32
+"""Pings from this number on ask whether all lines have come; others only for the time."""
+
+
+class GuestSource:
+    """`LineSource` for the port of a guest that stamps its program's lines."""
+
+    connected = True
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._decoder = Decoder()
+        self._packets: deque[Packet] = deque()
+        self._changed = threading.Condition()
+        self._sending = threading.Lock()
+        self._answers = 0
+        self._caught_up = _CATCHING_UP
+        self._asked = _CATCHING_UP
+        self._over = False
+        self.said_end = False
+        self._pinger = Pinger(self._ping, self._changed, lambda: self._answers)
+        self._pinger.start()
+
+    def next(self) -> Packet | None:
+        """What came next: lines, or the answer to a ping, which holds none."""
+        while not self._packets:
+            try:
+                data = self._connection.recv(_RECEIVE_BYTES)
+            except ConnectionError:  # the other end was killed: what it had sent has come
+                data = b""
+            at_ns = time.monotonic_ns()
+            if not data:
+                self._end()
+                return None
+            for message in self._decoder.feed(data):
+                self._take(message, at_ns)
+        return self._packets.popleft()
+
+    def catch_up(self, *, timeout_s: float) -> bool:
+        """Whether all lines have come that the program had written when this was called."""
+        self._asked += 1
+        asked = self._asked
+        if not self._ping(asked):
+            return False
+
+        def answered() -> bool:
+            return self._over or self._caught_up >= asked
+
+        with self._changed:
+            self._changed.wait_for(answered, timeout_s)
+            return self._caught_up >= asked
+
+    def refuse_others(self) -> None:
+        """There are no others."""
+
+    def hang_up(self) -> None:
+        """Nothing more comes in."""
+        shut_down(self._connection)
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self.hang_up()
+        self._pinger.stop()
+        self._connection.close()
+
+    def _take(self, message: Message, at_ns: int) -> None:
+        if message.type is MessageType.LINES:
+            is_end = message.value == 0 and message.payload == END_OF_LINES
+            self.said_end = self.said_end or is_end
+            data = b"" if is_end else message.payload
+            self._packets.append(Packet(at_ns, data, guest_ns=message.value))
+        elif message.type is MessageType.PONG:
+            self._packets.append(
+                Packet(at_ns, b"", guest_ns=message.guest_ns, sent_ns=message.value)
+            )
+            with self._changed:
+                self._answers += 1
+                if message.lsn > _CATCHING_UP:
+                    self._caught_up = max(self._caught_up, message.lsn)
+                self._changed.notify_all()
+        else:
+            raise OSError(errno.EPROTO, f"a message of type {message.type.name} among the lines")
+
+    def _end(self) -> None:
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
+
+    def _ping(self, number: int) -> bool:
+        """False if nobody answers any more."""
+        if self._over or self.said_end:
+            return False
+        ping = Message(MessageType.PING, lsn=number, value=time.monotonic_ns())
+        try:
+            with self._sending:
+                self._connection.sendall(encode(ping))
+        except OSError:
+            return False
+        return True
