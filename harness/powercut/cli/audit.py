@@ -8,26 +8,24 @@ from pathlib import Path
 import click
 
 from powercut.cli.lookup import find_trials
-from powercut.cli.options import RESULT_HELP, engine_option, json_option, recording_argument
+from powercut.cli.options import (
+    RESULT_HELP,
+    budget_option,
+    engine_option,
+    json_option,
+    recording_argument,
+    root_seed_option,
+)
 from powercut.cli.output import console_beside, write_json
 
 
 @click.command(epilog=RESULT_HELP)
 @recording_argument
-@click.option(
-    "--budget",
-    default="20s",
-    show_default=True,
-    help="A number of states or a time (60s) for recoveries, 0 for none: bytes alone are asked.",
+@budget_option(
+    "20s", "A number of states or a time (60s) for recoveries, 0 for none: bytes alone are asked."
 )
 @engine_option
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**63 - 1),
-    default=0,
-    show_default=True,
-    help="Root of every random choice.",
-)
+@root_seed_option
 @json_option("the audit")
 def audit(recording: Path, budget: str, engine: str, seed: int, json_file: Path | None) -> int:
     """Shows for each flush and FUA write what would be lost if the disk ignored it alone.

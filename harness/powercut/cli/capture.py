@@ -10,7 +10,15 @@ from pathlib import Path
 
 import click
 
-from powercut.cli.options import FILE, json_option, results_option, seed_option
+from powercut.cli.options import (
+    FILE,
+    atomic_unit_option,
+    budget_option,
+    json_option,
+    results_option,
+    seconds_option,
+    seed_option,
+)
 from powercut.cli.output import console_beside, write_json
 
 _EPILOG = (
@@ -45,33 +53,18 @@ _EPILOG = (
     default=0,
     help="Cut after so many acknowledged operations, ...",
 )
-@click.option(
+@seconds_option(
     "--seconds",
-    type=click.FloatRange(0.01, 86400),
-    default=60.0,
-    show_default=True,
-    help="... after so long, or when COMMAND ends, whichever comes first.",
+    60.0,
+    "... after so long, or when COMMAND ends, whichever comes first.",
+    least=0.01,
+    most=86400,
 )
-@click.option(
-    "--atomic-unit",
-    type=click.Choice(["1", "512", "4096"]),
-    default="4096",
-    show_default=True,
-    help="Bytes that are written whole or not at all; a write tears at multiples of it.",
+@atomic_unit_option(
+    "Bytes that are written whole or not at all; a write tears at multiples of it.", "4096"
 )
-@click.option(
-    "--budget",
-    default="128",
-    show_default=True,
-    help="How many crash states to look at, or how long (30s, 5m).",
-)
-@click.option(
-    "--state-timeout",
-    type=click.FloatRange(0.1, 3600),
-    default=60.0,
-    show_default=True,
-    help="What one check may take, in seconds.",
-)
+@budget_option("128", "How many crash states to look at, or how long (30s, 5m).")
+@seconds_option("--state-timeout", 60.0, "What one check may take, in seconds.", least=0.1)
 @click.option(
     "--jobs",
     type=click.IntRange(1, 256),

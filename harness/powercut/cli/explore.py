@@ -15,12 +15,15 @@ from powercut.cli.imported import explore_import
 from powercut.cli.lookup import find_trials, is_capture, is_import
 from powercut.cli.options import (
     RESULT_HELP,
+    atomic_unit_option,
+    budget_option,
     engine_option,
     hosts_option,
     json_option,
     promise_option,
     recording_argument,
     recovery_kernel_option,
+    root_seed_option,
 )
 from powercut.cli.output import console_beside, write_json
 from powercut.model.errors import UsageError
@@ -69,25 +72,15 @@ INSTANTS = ("flush", "fua", "ack", "completion", "submission")
     type=click.Choice(INSTANTS),
     help="Cut after events of this kind; may be repeated. By default all.",
 )
-@click.option(
-    "--atomic-unit",
-    type=click.Choice(["1", "512", "4096"]),
-    help="Explore as if the disk promised not to tear aligned blocks of so many bytes, instead of "
-    "what disk.atomic_unit says; nothing of it is kept beside the recording.",
+@atomic_unit_option(
+    "Explore as if the disk promised not to tear aligned blocks of so many bytes, instead of "
+    "what disk.atomic_unit says; nothing of it is kept beside the recording."
 )
-@click.option(
-    "--budget", default="60s", show_default=True, help="A time (60s, 5m) or a number of states."
-)
+@budget_option("60s", "A time (60s, 5m) or a number of states.")
 @engine_option
 @recovery_kernel_option
 @click.option("--jobs", type=click.IntRange(1, 256), help="Recovery engines to run in parallel.")
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**63 - 1),
-    default=0,
-    show_default=True,
-    help="Root of every random choice.",
-)
+@root_seed_option
 @click.option(
     "--prune",
     type=click.Choice(["bytes", "reads", "nothing"]),

@@ -12,6 +12,7 @@ from powercut.cli.folder_states import minimize_capture
 from powercut.cli.lookup import is_capture
 from powercut.cli.options import (
     STATE_EPILOG,
+    budget_option,
     engine_option,
     promise_option,
     recording_argument,
@@ -26,12 +27,7 @@ from powercut.model.errors import UsageError
 @click.option(
     "--lsn", type=click.IntRange(1), help="The record, or operation, that must stay lost."
 )
-@click.option(
-    "--budget",
-    default="2000",
-    show_default=True,
-    help="States to recover at most, or a time (30s, 5m) for all of it.",
-)
+@budget_option("2000", "States to recover at most, or a time (30s, 5m) for all of it.")
 @click.option(
     "--confirm/--no-confirm",
     default=True,

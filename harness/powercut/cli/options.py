@@ -108,6 +108,34 @@ hosts_option = click.option(
 )
 force_option = click.option("--force", is_flag=True, help="Replace the file if it is there.")
 
+root_seed_option = click.option(
+    "--seed",
+    type=click.IntRange(0, 2**63 - 1),
+    default=0,
+    show_default=True,
+    help="Root of every random choice.",
+)
+
+
+def budget_option(usual: str, what: str) -> Callable[[Command], Command]:
+    """Decorator: `--budget`, for `powercut.explore.request.Budget`; `what` says of what."""
+    return click.option("--budget", default=usual, show_default=True, help=what)
+
+
+def atomic_unit_option(what: str, usual: str | None = None) -> Callable[[Command], Command]:
+    """Decorator: `--atomic-unit`, a word; None where it is left out and nothing is `usual`."""
+    units = click.Choice(["1", "512", "4096"])
+    shown = usual is not None
+    return click.option("--atomic-unit", type=units, default=usual, show_default=shown, help=what)
+
+
+def seconds_option(
+    name: str, usual: float, what: str, *, least: float = 1, most: float = 3600
+) -> Callable[[Command], Command]:
+    """Decorator: a time in seconds, as a deadline is."""
+    allowed = click.FloatRange(least, most)
+    return click.option(name, type=allowed, default=usual, show_default=True, help=what)
+
 
 def json_option(what: str) -> Callable[[Command], Command]:
     """Decorator: `--json FILE`, the argument is `json_file`; `what` is written there."""

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import click
 
+from powercut.cli.options import atomic_unit_option, budget_option, seconds_option
 from powercut.model.versions import HOST, UML_SUITES
 
 _OPTIONS: Final = (
@@ -28,12 +29,8 @@ _OPTIONS: Final = (
         help="User-Mode Linux that runs the program: the host's, or that of a Debian suite.",
     ),
     click.option("--size", default="512MiB", show_default=True, help="Size of the disk."),
-    click.option(
-        "--atomic-unit",
-        type=click.Choice(["1", "512", "4096"]),
-        default="4096",
-        show_default=True,
-        help="Bytes that the disk writes whole or not at all; a write tears at multiples of it.",
+    atomic_unit_option(
+        "Bytes that the disk writes whole or not at all; a write tears at multiples of it.", "4096"
     ),
     click.option(
         "--disk-model",
@@ -52,32 +49,11 @@ _OPTIONS: Final = (
         show_default=True,
         help="Cut after so many acknowledged operations ...",
     ),
-    click.option(
-        "--seconds",
-        type=click.FloatRange(0.1, 3600),
-        default=10.0,
-        show_default=True,
-        help="... or after so long, whichever comes first.",
-    ),
-    click.option(
-        "--budget",
-        default="64",
-        show_default=True,
-        help="How many crash states to recover, or how long (30s, 5m).",
-    ),
-    click.option(
-        "--state-timeout",
-        type=click.FloatRange(1, 3600),
-        default=60.0,
-        show_default=True,
-        help="Deadline of one recovery with its check, in seconds.",
-    ),
-    click.option(
-        "--deadline",
-        type=click.FloatRange(1, 3600),
-        default=120.0,
-        show_default=True,
-        help="Deadline of `setup`, start, cut and recovery together, in seconds.",
+    seconds_option("--seconds", 10.0, "... or after so long, whichever comes first.", least=0.1),
+    budget_option("64", "How many crash states to recover, or how long (30s, 5m)."),
+    seconds_option("--state-timeout", 60.0, "Deadline of one recovery with its check, in seconds."),
+    seconds_option(
+        "--deadline", 120.0, "Deadline of `setup`, start, cut and recovery together, in seconds."
     ),
 )
 
