@@ -141,7 +141,7 @@ _OF_A_LOSS: Final = (
             p.machine.guest_write_cache is GuestWriteCache.WRITE_THROUGH
             and p.machine.host_cache.write_cache
         ),
-        "told by `queue/write_cache` that the disk writes through, it drops every flush, while "
+        "told by queue/write_cache that the disk writes through, it drops every flush, while "
         "the disk still keeps completed writes in a volatile cache",
         "scenarios/lying/guest-believes-write-through.yaml",
         'echo "write back" > /sys/block/DISK/queue/write_cache',
