@@ -52,11 +52,14 @@ def count(results: list[Path]) -> str:
         f"{promises[cell]:,} cases checked, {lossy[cell]} states break a promise"
         for cell in recordings
     ]
+    pairs = sum(len(one) == 3 for one in sequences)  # two calls and a sync
+    longer = len(sequences) - pairs
     return "\n".join(
         [
             *lines,
-            f"in all: {recordings.total()} recordings, {len(sequences):,} sequences of "
-            f"{len(KINDS) ** 2 * len(SYNCS):,} of length 2, {states.total():,} states recovered, "
+            f"in all: {recordings.total()} recordings, {pairs:,} sequences of "
+            f"{len(KINDS) ** 2 * len(SYNCS):,} of length 2, {longer:,} longer ones, "
+            f"{states.total():,} states recovered, "
             f"{promises.total():,} cases checked, {lossy.total()} states break a promise",
         ]
     )
