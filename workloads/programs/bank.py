@@ -6,19 +6,26 @@ so.  Everything in it follows from its number, so that `check` knows what it mus
 clients work at the same time; numbers that fail are never used again.
 
 A program of this folder makes a `Product` and calls `main`.
+
+A check starts anew for a crash state, and to load modules takes longer than to look at a small
+store: so what only `run` needs is loaded there, and what only describes types nowhere.
 """
+
+from __future__ import annotations
 
 import itertools
 import os
 import sys
-import threading
-import traceback
+from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
-from pathlib import Path
-from typing import NamedTuple, NoReturn, Protocol
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
+TYPE_CHECKING = False  # that of `typing`, which takes long to load
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+    from typing import NoReturn
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../examples"))
 import powercut_program  # it lies beside the examples
 from powercut_program import Session
 
@@ -26,11 +33,7 @@ ACCOUNTS = 16
 BALANCE = 1000
 
 
-class Transfer(NamedTuple):
-    number: int
-    giver: int
-    taker: int
-    note: str
+Transfer = namedtuple("Transfer", ("number", "giver", "taker", "note"))
 
 
 def transfer(number: int) -> Transfer:
@@ -44,8 +47,8 @@ class DamagedError(Exception):
     """The store says that it is damaged, or that it cannot be opened because of what is in it."""
 
 
-class Bank(Protocol):
-    """A store that is open."""
+class Bank:
+    """What a store that is open can do."""
 
     def last(self) -> int:
         """The highest number of a transfer in it, 0 if there is none."""
@@ -57,16 +60,16 @@ class Bank(Protocol):
         """All balances and all transfers.  Raises DamagedError."""
 
 
-class Product(Protocol):
-    """A store by its folder."""
+class Product:
+    """What can be done with a store by its folder, which is what `place` of `main` makes of it."""
 
-    def create(self, folder: Path) -> None:
+    def create(self, folder: Path | str) -> None:
         """Makes it: ACCOUNTS accounts with BALANCE each, no transfer."""
 
-    def exists(self, folder: Path) -> bool:
+    def exists(self, folder: Path | str) -> bool:
         """Whether it was made there."""
 
-    def open(self, folder: Path) -> AbstractContextManager[Bank]:
+    def open(self, folder: Path | str) -> AbstractContextManager[Bank]:
         """Opens it, recovery and all.  Raises DamagedError."""
 
 
@@ -84,25 +87,32 @@ def settings(**defaults: str) -> dict[str, str]:
 
 def stop(why: str) -> NoReturn:
     """Ends the program for a reason that is not the store's."""
-    sys.exit(f"{Path(sys.argv[0]).name}: {why}")
+    sys.exit(f"{os.path.basename(sys.argv[0])}: {why}")
 
 
-def main(product: Product, clients: int) -> None:
+def path(folder: str) -> Path:
+    """What most products take."""
+    from pathlib import Path
+
+    return Path(folder)
+
+
+def main(product: Product, clients: int, place: Callable[[str], Path | str] = path) -> None:
     """What the command line asks for."""
 
     def setup(folder: str) -> None:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        product.create(Path(folder))
+        os.makedirs(folder, exist_ok=True)
+        product.create(place(folder))
 
     def run(folder: str, session: Session) -> None:
-        with product.open(Path(folder)) as bank:
+        with product.open(place(folder)) as bank:
             _work(bank, session, clients)
 
     def check(folder: str, session: Session) -> None:
-        if not product.exists(Path(folder)):
+        if not product.exists(place(folder)):
             return
         try:
-            with product.open(Path(folder)) as bank:
+            with product.open(place(folder)) as bank:
                 _examine(bank, session)
         except DamagedError as error:
             session.bad(" ".join(str(error).split()))
@@ -111,6 +121,9 @@ def main(product: Product, clients: int) -> None:
 
 
 def _work(bank: Bank, session: Session, clients: int) -> None:
+    import threading
+    import traceback
+
     numbers = itertools.count(bank.last() + 1)
     tellers = [bank.teller() for _ in range(clients)]
     session.ready()

@@ -2,31 +2,30 @@
 """Databases under test: how fast their crash states are recovered and checked.
 
 Each product of workloads/programs that is installed here is recorded once, with its honest
-settings, by `powercut run`.  Its states are then recovered and checked in two ways, in turn: as
-`explore` does (docs/adding-a-program.md, "Where `check` runs"), and all of it in User-Mode Linux.
-One job, so that a rate is that of one core; and states per second of processor time, which what
-else the host does hardly changes.
+settings, by `powercut run`.  Its states are then recovered and checked in two ways, in turn a few
+at a time: as `explore` does (docs/adding-a-program.md, "Where `check` runs"), and all of it in
+User-Mode Linux.  One job, so that a rate is that of one core; and states per second of processor
+time, which what else the host does hardly changes.  Another checkout of powercut, if there is one
+to compare with, is a third way.
 """
 
 from __future__ import annotations
 
 import statistics
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from powercut.bench.figure import Figure
+from powercut.bench.in_turn import Explored, Way, explore_in_turn
 from powercut.bench.program_commits import bench_program_commits
 from powercut.campaign.runner import run_scenarios
-from powercut.explore.explorer import explore
-from powercut.explore.request import Budget, ExploreRequest
 from powercut.model.errors import HostError
 from powercut.model.verdict import Verdict
 from powercut.paths import PROGRAMS
 from powercut.recover.uml.engine import unavailable
-from powercut.store.exploration import ExploreResult
 from powercut.store.layout import ResultDir
 from powercut.store.trial_dir import TrialDir
 
@@ -64,8 +63,10 @@ PRODUCTS: Final = (
 )
 
 
-def bench_program_states() -> list[Figure]:
+def bench_program_states(against: Path | None = None) -> list[Figure]:
     """States and commits per second of every product that works here.
+
+    `against` is another checkout of powercut, which then explores the same states in turn.
 
     Raises HostError if User-Mode Linux does not, or if an honest product loses something.
     """
@@ -76,7 +77,7 @@ def bench_program_states() -> list[Figure]:
         for product in PRODUCTS:
             trial = _recorded(product, Path(folder))
             if trial is not None:
-                figures += _rates(product, trial)
+                figures += _rates(product, trial, against)
                 parameters = trial.read_record().parameters
                 figures += bench_program_commits(product.name, parameters, trial.base_image)
     return figures
@@ -92,25 +93,38 @@ def _recorded(product: Product, folder: Path) -> TrialDir | None:
     return trial if trial.disk_log.with_suffix(".log").exists() else None
 
 
-def _rates(product: Product, trial: TrialDir) -> Iterator[Figure]:
-    here, guest = [], []
-    for seed in range(ROUNDS):
-        here.append(_explored(trial, "auto", product.states, seed))
-        guest.append(_explored(trial, "uml", product.states_in_guest, seed))
-    wall = [statistics.median(one.states_per_s for one in way) for way in (here, guest)]
-    busy = [statistics.median(one.states_per_processor_s for one in way) for way in (here, guest)]
-    against = "all in the guest"
-    yield Figure(f"{product.name}, one job", wall[0], wall[1], against, "states/s")
-    name = f"{product.name}, by processor time"
-    yield Figure(name, busy[0], busy[1], against, "states/s")
+def _rates(product: Product, trial: TrialDir, against: Path | None) -> Iterator[Figure]:
+    rounds = [_explored(product, trial, against, seed) for seed in range(ROUNDS)]
+
+    def figure(name: str, rate: str, way: int, reference: str) -> Figure:
+        here, there = (
+            statistics.median(getattr(ways[at], rate) for ways in rounds) for at in (0, way)
+        )
+        return Figure(f"{product.name}, {name}", here, there, reference, "states/s")
+
+    yield figure("one job", "states_per_s", 1, "all in the guest")
+    busy = figure("by processor time", "states_per_processor_s", 1, "all in the guest")
+    yield busy
     if product.goal is not None:
-        yield Figure(name, busy[0], product.goal, "the goal", "states/s", 1.0)
+        yield Figure(busy.name, busy.value, product.goal, "the goal", "states/s", 1.0)
+    if against is not None:
+        yield figure("by processor time", "states_per_processor_s", 2, str(against))
 
 
-def _explored(trial: TrialDir, engine: str, states: int, seed: int) -> ExploreResult:
-    wanted = ExploreRequest(budget=Budget(states=states), engine=engine, jobs=1, seed=seed)
-    result = explore(trial, wanted, keep=False)
-    if result.verdict is not Verdict.SAFE:
-        first = result.findings[0].examples[0].message
-        raise HostError(f"{result.cell}: {result.verdict.name} with honest settings: {first}")
-    return result
+def _explored(
+    product: Product, trial: TrialDir, against: Path | None, seed: int
+) -> Sequence[Explored]:
+    ways = [
+        Way("this powercut", product.states, seed=seed),
+        Way("this powercut, all in the guest", product.states_in_guest, engine="uml", seed=seed),
+    ]
+    if against is not None:
+        ways.append(Way(str(against), product.states, seed=seed, checkout=against))
+    explored = explore_in_turn(trial, ways)
+    for way, one in zip(ways, explored, strict=True):
+        if one.verdict != Verdict.SAFE.name:
+            raise HostError(
+                f"{product.name} with honest settings is {one.verdict} by {way.name}: {one.lossy} "
+                f"of {one.states} states lose something"
+            )
+    return explored

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -56,21 +57,26 @@ _COMMITS: Final = 1500
 _RUN_ID: Final = bytes(15) + b"\x01"
 
 
-def main(names: Sequence[str], json_file: Path | None) -> int:
+def main(names: Sequence[str], json_file: Path | None, against: Path | None = None) -> int:
     """Runs the benchmarks of these names (all if empty) and shows them.
 
-    Raises UsageError for a name that there is none of.
+    `against` is another checkout of powercut, which `program-states` then measures in turn.
+
+    Raises UsageError for a name that there is none of, or a folder that is no checkout.
     """
+    if against is not None and not (against / "harness" / "powercut").is_dir():
+        raise UsageError(f"{against} is no checkout of powercut")
+    benchmarks = BENCHMARKS | {"program-states": partial(bench_program_states, against)}
     for name in names:
-        if name not in BENCHMARKS:
+        if name not in benchmarks:
             raise UsageError(
-                f"there is no benchmark {name!r}", hint=f"choose from {', '.join(BENCHMARKS)}"
+                f"there is no benchmark {name!r}", hint=f"choose from {', '.join(benchmarks)}"
             )
     console = Console(stderr=json_file == Path("-"))
     figures: list[Figure] = []
-    for name in names or BENCHMARKS:
+    for name in names or benchmarks:
         with console.status(f"measuring {name} ..."):
-            figures += BENCHMARKS[name]()
+            figures += benchmarks[name]()
     console.print(_table(figures))
     if json_file is not None:
         text = json.dumps([asdict(f) | {"ratio": f.ratio} for f in figures], indent=1) + "\n"

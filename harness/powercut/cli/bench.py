@@ -13,9 +13,15 @@ from powercut.cli.options import json_option
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option(
+    "--against",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="CHECKOUT",
+    help="Another checkout of powercut, measured in turn (program-states).",
+)
 @json_option("the figures")
-def bench(names: Sequence[str], json_file: Path | None) -> int:
+def bench(names: Sequence[str], against: Path | None, json_file: Path | None) -> int:
     """Measures powercut itself, each figure as a ratio within one run."""
     from powercut.bench.suite import main as measure
 
-    return measure(names, json_file)
+    return measure(names, json_file, against)
