@@ -171,5 +171,6 @@ def test_what_is_remembered_of_an_instant_is_what_a_fresh_space_says(world, orde
         assert space.durable(t).tolist() == fresh.durable(t).tolist()
         assert space.volatile(t).tolist() == fresh.volatile(t).tolist()
         assert space.legal_log2(t) == fresh.legal_log2(t)
-        for state in islice(Exploration(fresh, np.array([t]), seed=4), 6):
-            assert laid(images.writes(state)) == image(fresh, state)
+        for policies in (POLICIES, ["torn"]):
+            for state in islice(Exploration(fresh, np.array([t]), policies, seed=4), 6):
+                assert laid(images.writes(state)) == image(fresh, state)

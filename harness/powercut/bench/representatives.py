@@ -25,11 +25,12 @@ from rich.table import Table
 from powercut.bench.figure import Figure
 from powercut.bench.known_bugs.case import Case, Fault
 from powercut.bench.known_bugs.table import FAULTS
+from powercut.crash.applied import Kept
 from powercut.crash.explore import Exploration, InstantKind, events
 from powercut.crash.policies import POLICIES
 from powercut.crash.selection import Selection
 from powercut.crash.shapes import POLICY
-from powercut.crash.states import CrashState, Kept, StateSpace
+from powercut.crash.states import CrashState, StateSpace
 from powercut.model.errors import HostError
 
 SEEDS: Final = 5

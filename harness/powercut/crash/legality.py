@@ -7,7 +7,8 @@ a file, may not be.
 
 from __future__ import annotations
 
-from powercut.crash.states import CrashState, Kept, StateSpace
+from powercut.crash.applied import Kept
+from powercut.crash.states import CrashState, StateSpace
 from powercut.model.units import NEVER
 
 

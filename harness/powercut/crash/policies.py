@@ -23,7 +23,8 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from powercut.crash.states import CrashState, Kept, StateSpace
+from powercut.crash.applied import Kept
+from powercut.crash.states import CrashState, StateSpace
 
 Policy = Callable[[StateSpace, int, random.Random], Iterator[CrashState]]
 """Draws states of an instant; what is random comes from the generator it is given."""

@@ -30,9 +30,10 @@ from typing import Final
 
 import numpy as np
 
+from powercut.crash.applied import Kept
 from powercut.crash.kinds import Kind
 from powercut.crash.stages import Stage
-from powercut.crash.states import CrashState, Kept, StateSpace
+from powercut.crash.states import CrashState, StateSpace
 
 POLICY: Final = "representatives"
 

@@ -37,11 +37,12 @@ import enum
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from powercut.crash.applied import NO_REQUEST, AppliedWrite, Kept, applied_parts
 from powercut.crash.arrays import expand, sorted_unique
 from powercut.crash.sets import DurabilitySets, durability_sets
 from powercut.model.timeline import RequestKind, Timeline
@@ -52,8 +53,6 @@ I64 = npt.NDArray[np.int64]
 
 _FEW = 64
 
-NO_REQUEST: Final = -1
-
 
 class Model(enum.Enum):
     """Which states count as legal."""
@@ -61,15 +60,6 @@ class Model(enum.Enum):
     PREFIX = "prefix"
     EPOCH = "epoch"
     EXACT = "exact"
-
-
-@dataclass(frozen=True)
-class Kept:
-    """The bytes `begin` to `end` - 1 of the disk, of a torn write, that survived."""
-
-    write: int
-    begin: int
-    end: int
 
 
 @dataclass(frozen=True)
@@ -113,18 +103,13 @@ class CrashState:
     policy: str = ""
     again: Again | None = None
 
-
-@dataclass(frozen=True)
-class AppliedWrite:
-    """Bytes to lay over the base image at `offset`; `data` None means `length` zeroes.
-
-    `request` is `NO_REQUEST` for what a recovery wrote.
-    """
-
-    request: int
-    offset: int
-    length: int
-    data: npt.NDArray[np.uint8] | None
+    @property
+    def torn_parts(self) -> dict[int, list[Kept]]:
+        """What is left of each torn write."""
+        parts: dict[int, list[Kept]] = {}
+        for kept in self.torn:
+            parts.setdefault(kept.write, []).append(kept)
+        return parts
 
 
 class Requirements(Protocol):
@@ -377,24 +362,11 @@ class StateSpace:
 
     def image_writes(self, state: CrashState) -> list[AppliedWrite]:
         """What to lay over the base image, in order, to get the state's image."""
-        torn: dict[int, list[Kept]] = {}
-        for kept in state.torn:
-            torn.setdefault(kept.write, []).append(kept)
+        torn = state.torn_parts
         applied = []
         for write in self.application_order(state).tolist():
-            begin, end = int(self.begin[write]), int(self.end[write])
-            for kept in torn.get(write, [Kept(write, begin, end)]):
-                low, high = max(kept.begin, begin), min(kept.end, end)
-                if high > low:
-                    applied.append(self._applied(write, low, high))
+            applied += applied_parts(self.timeline, write, torn.get(write))
         return applied + [
             AppliedWrite(NO_REQUEST, offset, len(data), np.frombuffer(data, dtype=np.uint8))
             for offset, data in (state.again.overlay if state.again else ())
         ]
-
-    def _applied(self, write: int, begin: int, end: int) -> AppliedWrite:
-        data = None
-        if self.timeline.requests.kind[write] == RequestKind.WRITE:
-            start = begin - int(self.begin[write])
-            data = self.timeline.payload(write)[start : start + end - begin]
-        return AppliedWrite(write, begin, end - begin, data)

@@ -144,7 +144,7 @@ def map_file(path: Path) -> Bytes:
     """The contents of a file, mapped; raises DamagedRecording."""
     try:
         if path.stat().st_size:
-            return np.memmap(path, dtype=np.uint8, mode="r")
+            return np.memmap(path, dtype=np.uint8, mode="r").view(np.ndarray)
     except OSError as error:
         raise DamagedRecording(f"{path}: {error.strerror}") from None
     return np.empty(0, dtype=np.uint8)

@@ -25,7 +25,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from powercut.crash.states import NO_REQUEST, CrashState, StateSpace
+from powercut.crash.applied import AppliedWrite, applied_parts
+from powercut.crash.states import CrashState, StateSpace
 from powercut.model.observation import Observation
 from powercut.recover.port import ImageWrite, Reads, RecoveryEngine
 from powercut.recover.uml.origin import PAGE, Origin, SharesOrigin
@@ -51,16 +52,19 @@ class StateImages:
         `space` is another space of the same requests, of a disk that keeps other promises.
         """
         space = space or self._space
-        torn = {kept.write for kept in state.torn}
-        if torn:
-            return [
-                self._of(applied.request)
-                if applied.request not in (NO_REQUEST, *torn)
-                else ImageWrite(applied.offset, applied.length, applied.data)
-                for applied in space.image_writes(state)
-            ]
+        order = space.application_order(state)
+        writes = self._in_order(order)
+        if state.torn:
+            torn = state.torn_parts
+            numbered = zip(order.tolist(), writes, strict=True)
+            writes = []
+            for write, whole in numbered:
+                if write in torn:
+                    writes += map(_image_write, applied_parts(space.timeline, write, torn[write]))
+                else:
+                    writes.append(whole)
         # A list of its own, which the caller may change.
-        return self._in_order(space.application_order(state)) + [
+        return writes + [
             ImageWrite(offset, len(data), np.frombuffer(data, dtype=np.uint8))
             for offset, data in (state.again.overlay if state.again else ())
         ]
@@ -80,16 +84,14 @@ class StateImages:
     def _of(self, write: int) -> ImageWrite:
         write_of_image = self._whole.get(write)
         if write_of_image is None:
-            (applied,) = self._space.image_writes(_only(self._space, write))
-            write_of_image = ImageWrite(applied.offset, applied.length, applied.data)
+            (applied,) = applied_parts(self._space.timeline, write)
+            write_of_image = _image_write(applied)
             self._whole[write] = write_of_image
         return write_of_image
 
 
-def _only(space: StateSpace, write: int) -> CrashState:
-    """A state, at an instant before everything, of one write and no other."""
-    del space
-    return CrashState(0, (write,))
+def _image_write(applied: AppliedWrite) -> ImageWrite:
+    return ImageWrite(applied.offset, applied.length, applied.data)
 
 
 class AnswerCache:

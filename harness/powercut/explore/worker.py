@@ -56,6 +56,8 @@ class LocalWorker(ResourceOwner):
         )
         self._decided: AnswerCache | None = None
         self._doubts: tuple[str, ...] = ()
+        self._second: SecondLook | None = None
+        self._tracks: TracksReads | None = None
         self._short: set[bytes] = set()  # disks that the engine has decided in its shorter way
         self._rerun = random.Random(f"{work.seed}/rerun")
         self._durability = durability_during_recovery(
@@ -65,6 +67,10 @@ class LocalWorker(ResourceOwner):
     def _open(self, stack: ExitStack) -> None:
         self._folder = stack.enter_context(scratch())
         stack.enter_context(self._states)
+        # Asked once: it takes long to see whether an object has all methods of a protocol.
+        engine = self._states.engine
+        self._second = engine if isinstance(engine, SecondLook) else None
+        self._tracks = engine if isinstance(engine, TracksReads) else None
         if self._work.prune is not Prune.NOTHING:
             self._decided = AnswerCache(self._recorded.directory.base_image, self._states.engine)
 
@@ -243,8 +249,7 @@ class LocalWorker(ResourceOwner):
             if not self._are_same(expected, observation):
                 judged = replace(judged, findings=(*judged.findings, _pruned_wrongly()))
             return replace(judged, pruned=True, rerun=True)
-        engine = self._states.engine
-        reads = engine.reads if isinstance(engine, TracksReads) else None
+        reads = self._tracks.reads if self._tracks else None
         self._decided.learn(reads, observation)
         if short:
             self._short.add(disk)
@@ -254,13 +259,11 @@ class LocalWorker(ResourceOwner):
 
     @property
     def _same_files(self) -> int:
-        engine = self._states.engine
-        return engine.same_files if isinstance(engine, SecondLook) else 0
+        return self._second.same_files if self._second else 0
 
     @property
     def _was_short(self) -> bool:
-        engine = self._states.engine
-        return isinstance(engine, SecondLook) and engine.was_short
+        return self._second is not None and self._second.was_short
 
     def _are_same(self, one: Observation, other: Observation) -> bool:
         workload = workload_of(self._recorded.parameters)
@@ -268,10 +271,9 @@ class LocalWorker(ResourceOwner):
 
     def _new_doubts(self) -> tuple[Finding, ...]:
         """Why what the engine decided in a shorter way is not to be believed; told once."""
-        engine = self._states.engine
-        if not isinstance(engine, SecondLook) or engine.doubts == self._doubts:
+        if self._second is None or self._second.doubts == self._doubts:
             return ()
-        self._doubts = engine.doubts
+        self._doubts = self._second.doubts
         return tuple(
             Finding(FindingKind.DISAGREEMENT, Verdict.INCONCLUSIVE, doubt) for doubt in self._doubts
         )

@@ -28,9 +28,10 @@ from typing import Final
 
 import numpy as np
 
+from powercut.crash.applied import AppliedWrite, Kept
 from powercut.crash.claims import Claims
 from powercut.crash.legality import why_illegal
-from powercut.crash.states import AppliedWrite, CrashState, Kept, StateSpace
+from powercut.crash.states import CrashState, StateSpace
 from powercut.disk.growing_file import cut_to_size
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.timeline import RequestKind

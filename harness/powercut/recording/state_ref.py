@@ -30,7 +30,8 @@ import zlib
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from powercut.crash.states import Again, CrashState, Kept, Move
+from powercut.crash.applied import Kept
+from powercut.crash.states import Again, CrashState, Move
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.verdict import LsnRange
 from powercut.store.files import host_errors, write_atomic

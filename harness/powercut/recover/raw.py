@@ -28,8 +28,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from powercut.crash.applied import Kept
 from powercut.crash.arrays import expand
-from powercut.crash.states import CrashState, Kept, StateSpace
+from powercut.crash.states import CrashState, StateSpace
 from powercut.model.observation import Observation
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import LsnRange

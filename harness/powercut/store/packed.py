@@ -183,7 +183,7 @@ def evidence_bytes(path: Path) -> Bytes:
     """
     try:
         if path.stat().st_size:
-            return np.memmap(path, dtype=np.uint8, mode="r")
+            return np.memmap(path, dtype=np.uint8, mode="r").view(np.ndarray)
         return np.empty(0, dtype=np.uint8)
     except FileNotFoundError as error:
         pack = path.with_name(PACK)

@@ -14,8 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from powercut.crash.applied import Kept
 from powercut.crash.legality import why_illegal
-from powercut.crash.states import CrashState, Kept, Move, StateSpace
+from powercut.crash.states import CrashState, Move, StateSpace
 from powercut.explore.clock import Clock
 from powercut.explore.request import Budget
 from powercut.explore.state_judge import Judgement

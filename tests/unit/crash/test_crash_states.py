@@ -6,11 +6,12 @@ import math
 import numpy as np
 import pytest
 
+from powercut.crash.applied import Kept
 from powercut.crash.claims import claims_of
 from powercut.crash.explore import Exploration, InstantKind, events, sample
 from powercut.crash.handmade import Handmade, history
 from powercut.crash.legality import tears_within, why_illegal
-from powercut.crash.states import CrashState, Kept, Model, Move, StateSpace
+from powercut.crash.states import CrashState, Model, Move, StateSpace
 from powercut.model.contract import DeviceContract
 from powercut.model.errors import UsageError
 from powercut.wal.layout import LayoutKind, WalLayout

@@ -7,8 +7,9 @@ import io
 
 from rich.console import Console
 
+from powercut.crash.applied import Kept
 from powercut.crash.legality import why_illegal
-from powercut.crash.states import CrashState, Kept
+from powercut.crash.states import CrashState
 from powercut.explore.explorer import _Run
 from powercut.explore.findings import FindingCollector
 from powercut.explore.request import ExploreRequest

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from powercut.crash.states import Again, CrashState, Kept, Move, StateSpace
+from powercut.crash.applied import Kept
+from powercut.crash.states import Again, CrashState, Move, StateSpace
 from powercut.explore.state_images import StateImages
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.recording import state_ref

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from recordings_by_hand import RECORD, SIZE, record, three_records
 
-from powercut.crash.states import CrashState, Kept
+from powercut.crash.applied import Kept
+from powercut.crash.states import CrashState
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.timeline import SurvivingRange
 from powercut.model.units import Instant

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from recordings_by_hand import RECORD, SIZE, record, three_records
 
+from powercut.crash.applied import Kept
 from powercut.crash.handmade import Handmade
 from powercut.crash.legality import why_illegal
-from powercut.crash.states import CrashState, Kept, Move, StateSpace
+from powercut.crash.states import CrashState, Move, StateSpace
 from powercut.explore.clock import Clock
 from powercut.explore.request import Budget
 from powercut.explore.state_judge import Judgement, StateJudge

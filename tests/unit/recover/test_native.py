@@ -180,6 +180,14 @@ class FakeGuest:
         return Observation(()), memoryview(archive)
 
 
+class GuestWithTrees(FakeGuest):
+    """Its states are trees."""
+
+    def tree(self, writes, *, timeout_s):
+        self._put(writes)
+        return Observation(()), memoryview(writes)
+
+
 def engine(guest, check=CHECK) -> NativeEngine:
     plan = RecoveryPlan.of(
         "ext4", "", "/host/mnt", shell(check), host=HostRoot("/", ("PATH=/usr/bin:/bin",))
@@ -201,6 +209,18 @@ def test_the_first_trees_and_a_sample_are_checked_in_the_guest_as_well():
             assert one.doubts == ()
             assert one.look_again(3, timeout_s=60).lines == b"= 3\n"
             assert guest.asked == SAMPLE_FIRST + 2
+
+
+@needs_bubblewrap
+def test_a_tree_is_told_from_the_one_before_it_by_every_byte():
+    first = folder("f", 0o755) + file("f/a", 3, (0, b"abc"))
+    trees = [b"", first, first, file("a", 0), first, first.replace(b"abc", b"abd"), b"", b""]
+    with shared() as (fd, put):
+        guest = GuestWithTrees(fd, put, lambda _: b"= 7\n")
+        with engine(guest, "echo = 7 >&3") as one:
+            for tree_of_state in trees:
+                assert one.recover(tree_of_state, timeout_s=60).lines == b"= 7\n"
+            assert (one.on_host, one.same_files) == (4, 4)
 
 
 @needs_bubblewrap
