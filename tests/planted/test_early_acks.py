@@ -21,7 +21,7 @@ from powercut.crash.exposure import exposure
 from powercut.crash.handmade import Handmade
 from powercut.crash.proof import prove_acks
 from powercut.model.acks import AckBasis
-from powercut.model.history import History, RoundTrips
+from powercut.model.history import Handover, History, RoundTrips
 from powercut.model.verdict import FindingKind, Verdict
 from powercut.wal.layout import LayoutKind, WalLayout
 from powercut.wal.record import record_bytes
@@ -46,6 +46,9 @@ class Run:
     pings_every_ns: int = 20 * MS
     stepped_at: int = 0  # the record at which the guest's clock is set back by `step_ns`
     step_ns: int = 0
+    moved_at: int = 0  # the record before which the guest moves to another hypervisor
+    away_ns: int = 0  # how long it stands still then
+    waits: bool = False  # the last ack before that waits in a queue, and comes from the other one
     seed: int = 1
 
     def make(self) -> tuple[Evidence, History]:
@@ -55,11 +58,13 @@ class Run:
         disk = Handmade(16 << 20)
         now, start = 10**12, 10**12
         claims: dict[str, list[tuple[int, int, int]]] = {"attempt": [], "ack": []}
-        pings = []
+        pings: list[tuple[int, int, int]] = []
+        handovers: tuple[Handover, ...] = ()
         next_ping = now
 
         def guest(at: int) -> int:
             step = self.step_ns if claims_made >= self.stepped_at > 0 else 0
+            step += self.away_ns if claims_made >= self.moved_at > 0 else 0
             return int((at - start) * (1 - self.rate)) + 77 * SECOND - step
 
         def late() -> int:
@@ -67,6 +72,14 @@ class Run:
 
         for lsn in range(1, self.records + 1):
             claims_made = lsn
+            if lsn == self.moved_at:
+                acks = len(claims["ack"]) - int(self.waits)
+                handovers = (Handover(len(claims["attempt"]), acks, len(pings), now),)
+                now += self.away_ns
+                next_ping = now
+                if self.waits:
+                    last, _, stamp = claims["ack"][-1]
+                    claims["ack"][-1] = (last, now + late(), stamp)
             now += 20 * US
             claims["attempt"].append((lsn, now + late(), guest(now)))
             sent = now + 30 * US + int(rng.exponential(40 * US))
@@ -102,6 +115,7 @@ class Run:
             ack_ns=ack_ns,
             ack_guest_ns=columns["ack"][2],
             round_trips=RoundTrips(*np.array(pings, np.int64).reshape(-1, 3).T),
+            handovers=handovers,
         )
         return gather(disk.timeline(), history, RUN, layout, deep=True), history
 
@@ -207,6 +221,56 @@ def test_after_a_step_of_the_guests_clock_receipts_count_and_the_verdict_is_open
     (finding,) = check_acks(proof, pinged=True)
     assert finding.verdict is Verdict.INCONCLUSIVE
     assert "stepped" in finding.message or "went back" in finding.message
+
+
+def _truth(run: Run, history: History) -> np.ndarray:
+    """When each ack was made, on the host's clock."""
+    away = np.where(history.ack_lsn >= run.moved_at, run.away_ns, 0)
+    return history.ack_guest_ns + away + 10**12 - 77 * SECOND
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_guest_that_moves_takes_its_clock_along_and_no_honest_ack_is_called_early(seed, waits):
+    run = Run(600, moved_at=300, away_ns=80 * MS, waits=waits, seed=seed)
+    evidence, history = run.make()
+    dating, truth = evidence.dating, _truth(run, history)
+    assert dating.basis is AckBasis.CLOCK
+    assert (dating.earliest_ns <= truth).all()
+    assert (truth <= dating.latest_ns).all()
+    report = exposure(evidence)
+    assert check_exposure(report) == []
+    assert check_acks(prove_acks(evidence, report), pinged=True) == []
+
+
+def test_what_waited_while_the_guest_moved_is_not_dated_after_the_move():
+    """Without an instant at which the guest stood still, the last ack would be 80 ms too late."""
+    run = Run(600, moved_at=300, away_ns=80 * MS, waits=True)
+    _, history = run.make()
+    (handover,) = history.handovers
+    blind = date_acks(replace(history, handovers=(replace(handover, stopped_ns=0),)))
+    wrong = np.flatnonzero(blind.earliest_ns > _truth(run, history))
+    assert history.ack_lsn[wrong].tolist() == [299]
+
+
+def test_the_same_step_without_a_move_leaves_the_verdict_open():
+    _, history = Run(600, moved_at=300, away_ns=80 * MS).make()
+    assert date_acks(replace(history, handovers=())).basis is AckBasis.RECEIPT
+
+
+@pytest.mark.parametrize("struck", [(100, 500), (298, 299, 300, 301)])
+def test_early_acks_before_and_after_a_move_are_found(struck):
+    run = Run(600, moved_at=300, away_ns=80 * MS, ahead_ns=2 * MS, struck=struck)
+    assert found(run) == set(struck)
+
+
+def test_a_guest_that_answers_no_ping_after_its_move_leaves_the_verdict_open():
+    _, history = Run(600, moved_at=300, away_ns=80 * MS).make()
+    trips, kept = history.round_trips, history.handovers[0].round_trips
+    before = RoundTrips(trips.sent_ns[:kept], trips.guest_ns[:kept], trips.received_ns[:kept])
+    dating = date_acks(replace(history, round_trips=before))
+    assert (dating.basis, dating.earliest_ns) == (AckBasis.RECEIPT, None)
+    assert "after the guest had moved" in dating.reason
 
 
 def test_marks_in_the_disks_own_log_are_exact():

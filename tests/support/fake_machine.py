@@ -29,6 +29,7 @@ from powercut.closing import Closing
 from powercut.machine.port import Ended, MachineAndChannel, MachineSpec, NbdDisk, OwnDisk, Part
 from powercut.model.binding import NOT_BOUND
 from powercut.model.errors import HostError
+from powercut.model.machine import Move
 from powercut.model.verdict import EvidenceLevel
 from powercut.paths import WAL_BINARY
 from powercut.scenario.machines import MachineRow
@@ -45,7 +46,7 @@ class Behaviour:
     `syncs`: it flushes before each ack.  After so many acks it falls silent (`hangs_after`), its
     machine ends in order (`ends_after`) or is gone at once (`dies_after`); or nothing that it says
     any more arrives (`unheard_after`), while it goes on up to record `last`.  `lies`: a disk of its
-    own flushes nothing.
+    own flushes nothing.  After each of `moves_after` it waits until it has moved once more.
     """
 
     starts: bool = True
@@ -59,6 +60,9 @@ class Behaviour:
     last: int | None = None
     lies: bool = False
     fails: str = ""  # a command that fails
+    moves_after: tuple[int, ...] = ()
+    drops_flushes_after_move: bool = False
+    arrives: bool = True  # when it moves
 
 
 class Device(Protocol):
@@ -152,8 +156,12 @@ class FakeMachine(Closing):
         self._stopped = threading.Event()
         self._threads: list[threading.Thread] = []
         self._sending = threading.Lock()
+        self._moved = threading.Condition()
+        self._waits_to_move = False
+        self._flushes = behaviour.syncs
         self.ended: Ended | None = None
         self.asked: list[list[str]] = []
+        self.moves: list[Move] = []
         self.wrote_last = threading.Event()
         self.diagnosis = "a fake machine"
 
@@ -184,10 +192,31 @@ class FakeMachine(Closing):
             assert self.wrote_last.wait(timeout_s)
         self._end(timeout_s, power_lost=True)
 
+    def move(self, how: Move, *, timeout_s: float) -> int:
+        """Between two commits, so that it is known which are made where."""
+        with self._moved:
+            assert self._moved.wait_for(lambda: self._waits_to_move, timeout_s)
+            self._waits_to_move = False
+        with self._moved, self._sending:
+            stopped_ns = time.monotonic_ns()
+            before, self._socket = self._socket, socket.socket(socket.AF_UNIX)
+            before.shutdown(socket.SHUT_RDWR)
+            if not self._behaviour.arrives:
+                raise HostError("the fake machine was told to get lost")
+            self._socket.settimeout(timeout_s)
+            self._socket.connect(str(self._channel.address))
+            self._flushes &= not self._behaviour.drops_flushes_after_move
+            self.moves.append(how)
+            self._go(self._listen)
+            self._moved.notify_all()
+        return stopped_ns
+
     def _end(self, timeout_s: float, *, power_lost: bool) -> None:
         started = bool(self._threads)
         self._stopped.set()
         self._disk.interrupt()
+        with self._moved:
+            self._moved.notify_all()
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
@@ -221,15 +250,17 @@ class FakeMachine(Closing):
             self._socket.sendall(encode(Message(kind, guest_ns=time.monotonic_ns(), **fields)))
 
     def _listen(self) -> None:
-        decoder = Decoder()
-        assert self._socket is not None
+        decoder, own = Decoder(), self._socket
+        assert own is not None
         with contextlib.suppress(OSError):
-            while data := self._socket.recv(65536):
+            while data := own.recv(65536):
                 for message in decoder.feed(data):
                     if message.type is MessageType.PING:
                         self._say(MessageType.PONG, lsn=message.lsn, value=message.value)
                     else:
                         self._obey(message.lsn, message.payload.decode().split("\0")[:-1])
+        if own is not self._socket:  # it has moved
+            own.close()
 
     def _obey(self, command: int, argv: list[str]) -> None:
         self.asked.append(argv)
@@ -269,22 +300,34 @@ class FakeMachine(Closing):
                 if lsn == self._behaviour.last:
                     self.wrote_last.set()
                     return
+                if lsn in self._behaviour.moves_after:
+                    self._wait_moved(1 + self._behaviour.moves_after.index(lsn))
                 lsn += 1
-                unheard = self._behaviour.unheard_after
-                heard = unheard is None or lsn <= unheard
-                if heard:
-                    self._say(MessageType.ATTEMPT, lsn=lsn)
-                generation = int(layout.generations_of(np.array([lsn], dtype=np.uint64))[0])
-                place = layout.position_of(lsn)
-                data = record_bytes(
-                    run_id, 0, lsn, prev_lsn=lsn - 1, generation=generation,
-                    position=place, record_size=record,
-                )  # fmt: skip
-                self._disk.write(place, data.ljust(layout.stride, b"\0"))
-                if self._behaviour.syncs and told["sync"] != "none":
-                    self._disk.flush()
-                if heard:
-                    self._say(MessageType.ACK, lsn=lsn)
+                with self._moved:
+                    self._commit(run_id, lsn, layout, syncs=told["sync"] != "none")
+
+    def _wait_moved(self, times: int) -> None:
+        with self._moved:
+            self._waits_to_move = True
+            self._moved.notify_all()
+            self._moved.wait_for(lambda: self._stopped.is_set() or len(self.moves) >= times)
+
+    def _commit(self, run_id: bytes, lsn: int, layout: WalLayout, *, syncs: bool) -> None:
+        unheard = self._behaviour.unheard_after
+        heard = unheard is None or lsn <= unheard
+        if heard:
+            self._say(MessageType.ATTEMPT, lsn=lsn)
+        generation = int(layout.generations_of(np.array([lsn], dtype=np.uint64))[0])
+        place = layout.position_of(lsn)
+        data = record_bytes(
+            run_id, 0, lsn, prev_lsn=lsn - 1, generation=generation,
+            position=place, record_size=layout.record,
+        )  # fmt: skip
+        self._disk.write(place, data.ljust(layout.stride, b"\0"))
+        if self._flushes and syncs:
+            self._disk.flush()
+        if heard:
+            self._say(MessageType.ACK, lsn=lsn)
 
 
 class FakeBackend:

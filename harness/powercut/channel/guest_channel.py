@@ -138,8 +138,29 @@ class GuestChannel(Closing):
 
         To be called once, when the guest has said hello.
         """
-        self._pinger = Pinger(self._send_ping, self._changed, lambda: self._ledger.pongs)
+        ledger = self._ledger
+        # A ping may go under with the hypervisor that its guest leaves.
+        self._pinger = Pinger(
+            self._send_ping, self._changed, lambda: ledger.pongs + ledger.handovers
+        )
         self._pinger.start()
+
+    def expect_handover(self) -> None:
+        """The guest is about to move to another hypervisor, which connects as the first one did."""
+        self._receiver.expect_handover()
+
+    def hand_over(self, stopped_ns: int, *, timeout_s: float) -> None:
+        """The guest has moved; it stood still at `stopped_ns`.  Returns once it is heard there:
+        connected, and where its time is kept, a ping was answered."""
+        before, deadline = self._ledger.handovers, time.monotonic() + timeout_s
+        self._receiver.hand_over(stopped_ns)
+
+        def heard() -> bool:
+            there = self._receiver.connection is not None and self._ledger.handovers > before
+            return there and (self._pinger is None or self._ledger.pongs_since_handover > 0)
+
+        if not self._wait(heard, self._raise_if_lost, deadline):
+            raise DeadlineExceeded("the guest was not heard in the hypervisor to which it moved")
 
     def wait_ready(self, *, timeout_s: float) -> None:
         """Returns once the workload that was started has opened its log."""
@@ -307,16 +328,21 @@ class GuestChannel(Closing):
 
     def _send_ping(self, number: int) -> bool:
         """False if nobody can be pinged any more."""
+        receiver = self._receiver
         with self._changed:
-            connection = self._receiver.connection
-            if connection is None or self._receiver.ended or self._receiver.closing:
+            self._changed.wait_for(
+                lambda: receiver.connection is not None or receiver.ended or receiver.closing
+            )
+            connection = receiver.connection
+            if connection is None or receiver.ended or receiver.closing:
                 return False
         try:
             with self._sending:
                 ping = Message(MessageType.PING, lsn=number, value=time.monotonic_ns())
                 connection.sendall(encode(ping))
         except OSError:
-            return False  # the receiving thread notices, too, and tells who waits
+            # The receiving thread notices, too, and tells who waits.
+            return receiver.moving or receiver.connection is not connection
         return True
 
     def _send_command(self, *argv: str) -> int:

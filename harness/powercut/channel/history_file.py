@@ -9,7 +9,9 @@ returned: 16 bytes of header {receipt_ns u64, length u32, crc u32}, little-endia
 CRC32C over the first 12 bytes of the header and the bytes.  Messages (see wire.py) go
 across chunk borders; a message was received when its last chunk was.  A chunk of
 length 0 is the last: the guest's side was read to its end.  A file without it was
-cut off, because the controller was; what it holds counts all the same.
+cut off, because the controller was; what it holds counts all the same.  A chunk whose length is
+2^32-1 has no bytes: what follows comes from another hypervisor, to which the guest has moved, and
+`receipt_ns` is an instant at which the guest stood still in the one before.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ MAGIC_NOT_BOUND: Final = b"PCHIST1\n"
 HEAD_BYTES: Final = len(MAGIC) + DIGEST_BYTES + 4
 _HEADER: Final = struct.Struct("<QII")
 _CHECKED: Final = struct.Struct("<QI")
+_HANDOVER: Final = 2**32 - 1
+"""In place of a length, which no receive call returns."""
 
 
 class HistoryWriter(Closing):
@@ -58,6 +62,11 @@ class HistoryWriter(Closing):
         """Adds a chunk; no data marks the end.  Raises OSError, also when it fits in part."""
         checked = _CHECKED.pack(receipt_ns, len(data))
         self._append(checked + struct.pack("<I", _crc(checked, data)) + data)
+
+    def hand_over(self, stopped_ns: int) -> None:
+        """What follows comes from another hypervisor; the guest stood still at `stopped_ns`."""
+        checked = _CHECKED.pack(stopped_ns, _HANDOVER)
+        self._append(checked + struct.pack("<I", _crc(checked, b"")))
 
     def close(self) -> None:
         """Makes the file durable on the host and closes it; idempotent."""
@@ -110,11 +119,17 @@ def history_of(path: Path, raw: bytes) -> RecordedHistory:
     while not complete and at + _HEADER.size <= len(raw):
         receipt_ns, length, crc = _HEADER.unpack_from(raw, at)
         start = at + _HEADER.size
+        handed_over = length == _HANDOVER
+        length = 0 if handed_over else length
         if start + length > len(raw):
             break
         data = raw[start : start + length]
         if _crc(raw[at : at + _CHECKED.size], data) != crc:
             raise DamagedRecording(f"{path} is damaged at byte {at}: checksum does not match")
+        if handed_over:
+            ledger.hand_over(receipt_ns)
+            at = start
+            continue
         complete = not length
         for message in decoder.feed(data):
             ledger.apply(message, receipt_ns)

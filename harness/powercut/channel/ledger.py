@@ -22,7 +22,7 @@ from powercut.channel.port import CommandResult, GuestError
 from powercut.channel.wire import Message, MessageType, decode_extents, decode_latency
 from powercut.model.errors import DamagedRecording
 from powercut.model.failure import GuestFault
-from powercut.model.history import RECORDS_MAX, History, RoundTrips
+from powercut.model.history import RECORDS_MAX, Handover, History, RoundTrips
 from powercut.model.latency import LatencyHistogram
 from powercut.model.observation import Extent
 
@@ -72,6 +72,23 @@ class Ledger:
         self.pongs = 0
         self._pongs = _Pongs()
         self._errors: list[str] = []
+        self._handovers: list[Handover] = []
+
+    def hand_over(self, stopped_ns: int) -> None:
+        """Another hypervisor goes on with the guest, which stood still at `stopped_ns` in the one
+        from which everything so far has come."""
+        counts = len(self._attempts), len(self._acks), self.pongs
+        self._handovers.append(Handover(*counts, stopped_ns))
+
+    @property
+    def handovers(self) -> int:
+        """How many there were."""
+        return len(self._handovers)
+
+    @property
+    def pongs_since_handover(self) -> int:
+        """Pings that were answered by way of the present hypervisor."""
+        return self.pongs - (self._handovers[-1].round_trips if self._handovers else 0)
 
     def apply(self, message: Message, at_ns: int) -> None:
         """Adds a message received at `at_ns` (CLOCK_MONOTONIC).
@@ -124,6 +141,7 @@ class Ledger:
             round_trips=self._pongs.round_trips(),
             error="; ".join(errors),
             facts=(self.hello or {}) | self.facts,
+            handovers=tuple(self._handovers),
         )
 
     def _claim(self, message: Message, at_ns: int) -> None:
@@ -163,6 +181,9 @@ class _Claims:
         self._lsn.append(message.lsn)
         self._at_ns.append(at_ns)
         self._guest_ns.append(message.guest_ns)
+
+    def __len__(self) -> int:
+        return len(self._lsn)
 
     def arrays(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         return np.array(self._lsn, np.int64), np.array(self._at_ns, np.int64)

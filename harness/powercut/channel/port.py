@@ -120,6 +120,18 @@ class Channel(Commands, Acks, Protocol):
 
 
 @runtime_checkable
+class FollowsGuest(Protocol):
+    """A channel that goes on when its guest moves to another hypervisor."""
+
+    def expect_handover(self) -> None:
+        """The guest is about to move to another hypervisor, which connects as the first one did."""
+
+    def hand_over(self, stopped_ns: int, *, timeout_s: float) -> None:
+        """The guest has moved, and stood still at `stopped_ns` (CLOCK_MONOTONIC) in the hypervisor
+        before, which is gone.  Returns once the other one is connected."""
+
+
+@runtime_checkable
 class TakesFiles(Protocol):
     """A channel to a system that files of this host can be brought to."""
 

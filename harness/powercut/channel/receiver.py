@@ -30,6 +30,9 @@ class Receiver:
     could not be restored from a template is booted instead.  `on_silent_end` is called, with
     `changed` held, when a connection has ended so.
 
+    A guest that moves to another hypervisor has a successor, too (`expect_handover`): the messages
+    go on where they broke off, in the midst of one if need be.
+
     `changed` guards all other attributes, and is notified when one has changed.
     """
 
@@ -49,6 +52,10 @@ class Receiver:
         """When a connection ended before the guest spoke (time.monotonic), until the next."""
         self.ended = False
         self.closing = False
+        self.moving = False
+        """Whether the end of the connection is that of a hypervisor, and not of its guest."""
+        self._stopped_ns: int | None = None
+        self._refusing = False
         self._listener = listener
         self._writer = writer
         self._on_silent_end = on_silent_end
@@ -59,15 +66,35 @@ class Receiver:
         """Begins."""
         self._thread.start()
 
+    def expect_handover(self) -> None:
+        """The connection's end is not the guest's: it goes on on the next, once it is told so."""
+        with self.changed:
+            self.moving = True
+            self._stopped_ns = None
+
+    def hand_over(self, stopped_ns: int) -> None:
+        """The guest is in the next hypervisor, and the one before is gone.
+
+        `stopped_ns`: an instant (CLOCK_MONOTONIC) at which it stood still in the one before.
+        """
+        with self.changed:
+            self._stopped_ns = stopped_ns
+            self.changed.notify_all()
+
     def refuse_others(self) -> None:
         """Nobody may connect any more.  A connection accepted just now is read to its end."""
-        shut_down(self._listener)
+        with self.changed:
+            self._refusing, moving = True, self.moving
+            self.changed.notify_all()
+        if not moving:  # else one may have connected, and has to be heard
+            shut_down(self._listener)
 
     def hang_up(self) -> None:
         """Ends the connection from this side; idempotent."""
         self.closing = True
         shut_down(self._listener)
         with self.changed:
+            self.changed.notify_all()
             connection = self.connection
         if connection:
             shut_down(connection)
@@ -111,6 +138,11 @@ class Receiver:
                 self.lost_at = None
                 self.changed.notify_all()
             at_end = self._receive_all(connection)
+            if self._handed_over():
+                connection.close()
+                continue
+            if self.connection is None:
+                connection.close()
             if self.spoke or self.closing:
                 return at_end
             with self.changed:
@@ -119,6 +151,33 @@ class Receiver:
                 self._on_silent_end()
                 self.changed.notify_all()
             connection.close()
+
+    def _handed_over(self) -> bool:
+        """Whether another hypervisor may go on with the guest: waits until that is known.
+
+        If the power goes meanwhile, both are gone, and the guest may have run in either.
+        """
+        with self.changed:
+            if not self.moving:
+                return False
+            self.connection = None
+            self.changed.wait_for(
+                lambda: self._stopped_ns is not None or self._refusing or self.closing
+            )
+            if self.closing:
+                return False
+            stopped_ns = self._stopped_ns or time.monotonic_ns()
+            self.moving = False
+            if self._refusing:
+                self._listener.setblocking(False)
+            self.ledger.hand_over(stopped_ns)
+            self.changed.notify_all()
+        if self._writer is not None:
+            try:
+                self._writer.hand_over(stopped_ns)
+            except OSError as error:
+                self._cannot_record(error)
+        return True
 
     def _receive_all(self, connection: socket.socket) -> bool:
         while True:

@@ -22,20 +22,27 @@ waits: an ack made before its sync began is dated before its end, and convicted 
 3. Where the clocks contradict each other, or nothing ties them, the latest instant is the
    receipt, and the earliest is not known.
 4. Acks that are marks in the disk's own log have one instant, that of the log.
+5. A guest that moves to another hypervisor (`History.handovers`) takes its clock along, which
+   stands still on the way.  So f rises by a step there, and each hypervisor has bounds of its own,
+   of what was received from it.  What was received from the first was made there.  What was
+   received from the second may have been made in the first, and have waited in a queue that moved
+   along: if the first's clock may have read so before the guest stood still in it, the earliest
+   instant is the one of the first.  The latest is right in both cases, for the step only rises.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from powercut.crash.clock import ClocksDisagree, Points, bound_clock
+from powercut.crash.clock import ClockBounds, ClocksDisagree, Points, bound_clock
 from powercut.crash.scan import Runs
 from powercut.model.acks import AckBasis
-from powercut.model.history import History
+from powercut.model.history import Handover, History
 from powercut.model.timeline import Timeline
 from powercut.model.units import NEVER
 from powercut.wal.layout import WalLayout
@@ -75,27 +82,51 @@ def date_acks(
     receipt = history.ack_ns
     if history.marked:
         return AckDating(receipt, receipt, receipt, AckBasis.MARK)
-    trips = history.round_trips
-    if not len(trips):
-        return AckDating(receipt, receipt, None, AckBasis.RECEIPT, NO_ROUND_TRIPS)
-    before = [
-        Points(history.ack_guest_ns, history.ack_ns),
-        Points(history.attempt_guest_ns, history.attempt_ns),
-        Points(trips.guest_ns, trips.received_ns),
-    ]
+    first = np.full(len(history.attempt_lsn), NEVER, dtype=np.int64)
     if timeline is not None and runs is not None and layout is not None:
-        before.append(attempts_at_disk(history, timeline, runs, layout))
+        first = first_writes(history, timeline, runs, layout)
     try:
         _check_order(history)
-        bounds = bound_clock(Points.join(*before), Points(trips.guest_ns, trips.sent_ns))
+        earliest, latest = _by_clock(history, first)
     except ClocksDisagree as error:
         return AckDating(receipt, receipt, None, AckBasis.RECEIPT, str(error))
     return AckDating(
-        receipt,
-        np.minimum(receipt, bounds.latest(history.ack_guest_ns)),
-        np.minimum(receipt, bounds.earliest(history.ack_guest_ns)),
-        AckBasis.CLOCK,
+        receipt, np.minimum(receipt, latest), np.minimum(receipt, earliest), AckBasis.CLOCK
     )
+
+
+def _by_clock(history: History, first_write_ns: I64) -> tuple[I64, I64]:
+    """The earliest and the latest instant of each ack, one hypervisor after the other.
+
+    Raises ClocksDisagree if the acks from one of them have no bound.
+    """
+    trips, attempts, acks = history.round_trips, history.attempt_guest_ns, history.ack_guest_ns
+    earliest, latest = np.empty_like(acks), np.empty_like(acks)
+    before: list[tuple[ClockBounds, int]] = []
+    nothing = Handover(0, 0, 0, 0)
+    for begin, end in pairwise((nothing, *history.handovers, None)):
+        assert begin is not None
+        a = slice(begin.attempts, end.attempts if end else None)
+        k = slice(begin.acks, end.acks if end else None)
+        t = slice(begin.round_trips, end.round_trips if end else None)
+        if not len(trips.sent_ns[t]):
+            raise ClocksDisagree(NO_ROUND_TRIPS + (" after the guest had moved" if before else ""))
+        written = (first_write_ns[a] != NEVER) & (first_write_ns[a] >= begin.stopped_ns)
+        above = (
+            Points(acks[k], history.ack_ns[k]),
+            Points(attempts[a], history.attempt_ns[a]),
+            Points(trips.guest_ns[t], trips.received_ns[t]),
+            Points(attempts[a][written], first_write_ns[a][written]),
+        )
+        bounds = bound_clock(Points.join(*above), Points(trips.guest_ns[t], trips.sent_ns[t]))
+        latest[k], earliest[k] = bounds.latest(acks[k]), bounds.earliest(acks[k])
+        for earlier, stopped_ns in before:
+            there = earlier.earliest(acks[k])
+            waited = there <= stopped_ns
+            earliest[k] = np.where(waited, np.minimum(earliest[k], there), earliest[k])
+        if end is not None:
+            before.append((bounds, end.stopped_ns))
+    return earliest, latest
 
 
 def _check_order(history: History) -> None:
@@ -106,8 +137,8 @@ def _check_order(history: History) -> None:
             raise ClocksDisagree(f"the guest's clock went back by {-back / 1e6:.3f} ms")
 
 
-def attempts_at_disk(history: History, timeline: Timeline, runs: Runs, layout: WalLayout) -> Points:
-    """Attempts, each with the first write of a record that it announced.
+def first_writes(history: History, timeline: Timeline, runs: Runs, layout: WalLayout) -> I64:
+    """When the disk took the first write of a record that each attempt announced; `NEVER`: none.
 
     The workload stamps an attempt before it writes any of its records; so when the disk took
     such a write, the guest's clock had read the stamp.
@@ -118,8 +149,7 @@ def attempts_at_disk(history: History, timeline: Timeline, runs: Runs, layout: W
     for chunk in (runs.chunk, runs.chunk + runs.count - 1):
         announced = np.searchsorted(attempted, chunk // layout.chunks + 1, side="left")
         np.minimum.at(first, announced, submitted)
-    seen = np.flatnonzero(first[:-1] != NEVER)
-    return Points(history.attempt_guest_ns[seen], first[seen])
+    return first[:-1]
 
 
 def earliest_acks(history: History, dating: AckDating, lsns: I64) -> I64:

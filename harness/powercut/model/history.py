@@ -38,6 +38,21 @@ class RoundTrips:
 
 
 @dataclass(frozen=True)
+class Handover:
+    """Where one hypervisor ended in a history, and another went on with its guest.
+
+    `attempts`, `acks` and `round_trips` count what had been received by then.  At `stopped_ns`, on
+    the host's CLOCK_MONOTONIC, the guest stood still already in the first hypervisor.  Its clock
+    stood still from then until it ran in the second.
+    """
+
+    attempts: int
+    acks: int
+    round_trips: int
+    stopped_ns: int
+
+
+@dataclass(frozen=True)
 class History:
     """What the workload claimed, as received outside the guest.
 
@@ -60,6 +75,7 @@ class History:
     facts: dict[str, str] = field(default_factory=dict)
     round_trips: RoundTrips = field(default_factory=RoundTrips.none)
     marked: bool = False
+    handovers: tuple[Handover, ...] = ()
 
     @classmethod
     def nothing(cls) -> History:

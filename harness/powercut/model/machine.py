@@ -115,6 +115,17 @@ class Start(enum.Enum):
     RESTORED = "restored"
 
 
+class Move(enum.Enum):
+    """How a guest that runs comes to another hypervisor, which opens the same disk.
+
+    `migrate`: live, its RAM is sent while it runs.  `save-restore`: it is saved to a file, its
+    hypervisor ends, and another one takes it up from there.
+    """
+
+    MIGRATE = "migrate"
+    SAVE_RESTORE = "save-restore"
+
+
 class Aio(enum.Enum):
     """How the hypervisor reaches the disk: by NBD, or as a file, with these system calls."""
 

@@ -10,7 +10,16 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, StrictBool, StrictInt, StrictStr, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from powercut.model.machine import Aio, Bus, CacheFlags, CacheMode, Export, ImageFormat, Start
+from powercut.model.machine import (
+    Aio,
+    Bus,
+    CacheFlags,
+    CacheMode,
+    Export,
+    ImageFormat,
+    Move,
+    Start,
+)
 from powercut.model.versions import GUEST, HOST, SUITES, is_path
 from powercut.scenario.choices import AcceleratorChoice, GuestWriteCache, Switch
 from powercut.scenario.machines import MACHINES, USUAL
@@ -25,6 +34,13 @@ _NAMED = 3
 def _is_format_option(value: str) -> str:
     if not re.fullmatch(r"[a-z][a-z0-9_.-]*=[A-Za-z0-9_.:-]+", value):
         raise ValueError("write name=value")
+    return value
+
+
+def _is_happening(value: str) -> str:
+    words = "|".join(move.value for move in Move)
+    if not re.fullmatch(f"({words})@[1-9][0-9]{{0,8}}", value):
+        raise ValueError(f"write WHAT@LSN, where WHAT is one of {words.replace('|', ', ')}")
     return value
 
 
@@ -148,6 +164,15 @@ class MachineSettings(Settings):
     """How the guest comes to run: `booted`; `restored`, from a guest that was saved after it
     had booted, as after a live migration; or `auto`, restored where that makes no difference."""
 
+    during: tuple[Annotated[str, AfterValidator(_is_happening)], ...] = ()
+    """What happens to the machine while the workload writes, one `WHAT@LSN` a list entry, as soon
+    as the record with that LSN is acknowledged: the guest goes on in another QEMU on the same disk,
+    live (`migrate@100`), or saved to a file and restored from it (`save-restore@100`).  Whatever is
+    acknowledged before, during and after it must be there after the cut (docs/moves.md)."""
+
+    cache_after_move: CacheMode | None = None
+    """QEMU's cache mode in the QEMU to which the guest moves; by default that of the first."""
+
     memory: Annotated[Size, Field(ge=64 << 20)] = 192 << 20
     """RAM of the guest, in bytes or with a unit; at least 64 MiB."""
 
@@ -165,6 +190,12 @@ class MachineSettings(Settings):
 
     accelerator: AcceleratorChoice = AcceleratorChoice.AUTO
     """What runs the guest's instructions; `auto` takes KVM if a probe guest proves it."""
+
+    @property
+    def moves(self) -> tuple[tuple[Move, int], ...]:
+        """What `during` says: how the guest moves, and at which acknowledged LSN."""
+        told = (word.split("@") for word in self.during)
+        return tuple((Move(how), int(lsn)) for how, lsn in told)
 
     @property
     def host_cache(self) -> CacheFlags:

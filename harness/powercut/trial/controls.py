@@ -148,6 +148,8 @@ def twin(parameters: Parameters, kind: ControlKind) -> Parameters:
                 "format_options": (),
                 "grows": False,
                 "start": Start.AUTO,
+                "during": (),
+                "cache_after_move": None,
                 "aio": Aio.NBD,
                 "export": Export.NONE,
                 "config_wce": Switch.AUTO,

@@ -40,6 +40,9 @@ class TrialDisk(Protocol):
     def wait_stopped(self, *, timeout_s: float) -> bool:
         """Whether it has stopped there."""
 
+    def mark(self, name: str) -> None:
+        """Writes a mark into its log, if it has one."""
+
     def stop(self) -> None:
         """The disk goes before the machine does, if it can."""
 
@@ -70,6 +73,10 @@ class CapturedDisk:
     def wait_stopped(self, *, timeout_s: float) -> bool:
         """Whether it has."""
         return self._disk.wait_stopped(timeout_s=timeout_s)
+
+    def mark(self, name: str) -> None:
+        """Between the requests that were there before it and those that come after it."""
+        self._disk.mark(name)
 
     def stop(self) -> None:
         """The disk goes first: what it has taken by then and not completed is in flight.
@@ -114,6 +121,9 @@ class UnseenDisk:
         """It stops with the machine, and not before."""
         del timeout_s
         return False
+
+    def mark(self, name: str) -> None:
+        """Nobody keeps a log of it."""
 
     def stop(self) -> None:
         """It goes with the machine."""

@@ -129,9 +129,9 @@ class GuestProgramRecording(GuestRecording):
         self._enter_root(channel)
         self.lines = LineChannel.on_guest(folder / LINES, self.directory.lines, self.binding)
 
-    def _write_until_trigger(self, channel: Channel, disk: TrialDisk) -> None:
+    def _write_until_trigger(self, machine: Machine, channel: Channel, disk: TrialDisk) -> None:
         """Returns when the power is to be cut; raises if that moment does not come."""
-        del disk
+        del machine, disk
         workload, lines = self.workload, self.lines
         assert isinstance(workload, AcksByLines)
         assert lines is not None, "the guest was not set up"

@@ -22,9 +22,10 @@ from powercut.rig.image_open import open_after_cut, open_grown_after_cut
 from powercut.rig.recovery import agreed, must_repeat, recover_in_guest
 from powercut.rig.scratch import scratch
 from powercut.rig.set_up import mount_disk, prepare_disk
-from powercut.scenario.plan import TriggerKind
+from powercut.scenario.plan import Trigger, TriggerKind
 from powercut.trial.disks import CapturedDisk, TrialDisk, UnseenDisk, captured
 from powercut.trial.job import GRACE_S, RecordingInProgress
+from powercut.trial.moves import move_guest
 from powercut.trial.trigger import wait_flush, wait_trigger
 
 
@@ -87,7 +88,7 @@ class GuestRecording(RecordingInProgress):
                     self._set_up(channel, folder)
                     self.came_up = True
                 with self.phase(Phase.WORKLOAD):
-                    self._write_until_trigger(channel, disk)
+                    self._write_until_trigger(machine, channel, disk)
             except PowercutError as error:
                 # What was acknowledged until now counts all the same.
                 self.trouble.append(f"{error}")
@@ -97,7 +98,7 @@ class GuestRecording(RecordingInProgress):
             finally:
                 self.directory.write_text("console.txt", machine.diagnosis)
 
-    def _write_until_trigger(self, channel: Channel, disk: TrialDisk) -> None:
+    def _write_until_trigger(self, machine: Machine, channel: Channel, disk: TrialDisk) -> None:
         trigger = self.job.trial.trigger
         if trigger.kind is TriggerKind.FLUSHES:
             disk.stop_at_flush(trigger.value)
@@ -105,6 +106,9 @@ class GuestRecording(RecordingInProgress):
         if trigger.kind is TriggerKind.FLUSHES:
             wait_flush(channel, disk, trigger, self.deadline)
         else:
+            for how, lsn in self.job.parameters.machine.moves:
+                wait_trigger(channel, Trigger(TriggerKind.ACKS, lsn), self.deadline)
+                move_guest(how, machine, channel, disk, self.deadline)
             wait_trigger(channel, trigger, self.deadline)
 
     def _cut(self, machine: Machine, channel: Channel, disk: TrialDisk) -> None:

@@ -18,6 +18,7 @@ from powercut.channel.port import CommandResult, GuestError, GuestFailed
 from powercut.channel.wire import Decoder, Message, MessageType
 from powercut.model.errors import DamagedRecording, DeadlineExceeded
 from powercut.model.failure import GuestFault
+from powercut.model.history import Handover
 from powercut.model.observation import Extent
 from powercut.wal.slots import SlotState
 
@@ -395,3 +396,64 @@ def test_a_guest_that_spoke_has_no_successor(started, guest):
     assert started.drain(timeout_s=SOON_S).acked == 1
     with pytest.raises(ConnectionRefusedError):
         Guest(started)
+
+
+def test_a_guest_that_moves_goes_on_where_it_broke_off(started, guest, tmp_path):
+    """In the midst of a message: the first hypervisor had sent a part of it."""
+    ack = wire.encode(Message(MessageType.ACK, lsn=2, guest_ns=7))
+    guest.say(MessageType.ACK, lsn=1, guest_ns=5)
+    guest.socket.sendall(ack[:10])
+    started.expect_handover()
+    other = Guest(started)
+    other.socket.sendall(ack[10:])
+    guest.close()
+    started.hand_over(1234, timeout_s=SOON_S)
+    assert started.wait_acks(2, timeout_s=SOON_S)
+    with behind(other.answer):
+        assert started.run("facts", "vda", timeout_s=SOON_S).status == 0
+    other.close()
+    heard = started.drain(timeout_s=SOON_S)
+    assert heard.ack_lsn.tolist() == [1, 2]
+    assert heard.handovers == (Handover(0, 1, 0, 1234),)
+    read = read_history(tmp_path / "history.bin")
+    assert (read.complete, read.unfinished_bytes) == (True, 0)
+    assert read.history.handovers == heard.handovers
+    assert read.history.ack_lsn.tolist() == [1, 2]
+
+
+def test_a_cut_while_the_guest_moves_loses_no_word_of_either_side(started, guest, tmp_path):
+    guest.say(MessageType.ACK, lsn=1)
+    started.expect_handover()
+    other = Guest(started)
+    other.say(MessageType.ACK, lsn=2)
+    guest.close()
+    other.close()
+    heard = started.drain(timeout_s=SOON_S)
+    assert heard.ack_lsn.tolist() == [1, 2]
+    assert [(one.acks, one.stopped_ns > 0) for one in heard.handovers] == [(1, True)]
+    assert read_history(tmp_path / "history.bin").complete
+
+
+def test_a_guest_that_does_not_arrive_is_missed(started, guest):
+    started.expect_handover()
+    guest.close()
+    with pytest.raises(DeadlineExceeded, match="was not heard in the hypervisor"):
+        started.hand_over(1234, timeout_s=BRIEF_S)
+
+
+def test_pings_go_on_after_a_move(started, guest):
+    started.keep_time()
+    started.expect_handover()
+    other = Guest(started)
+    guest.close()
+
+    def answer_one() -> None:
+        decoder, pings = Decoder(), []
+        while not pings:
+            pings += decoder.feed(other.socket.recv(65536))
+        assert pings[0].type is MessageType.PING
+        other.say(MessageType.PONG, lsn=pings[0].lsn, value=pings[0].value)
+
+    with behind(answer_one):
+        started.hand_over(1234, timeout_s=SOON_S)
+    other.close()

@@ -146,6 +146,33 @@ REFUSED = [
         ["machine.format_options"],
     ),
     ({"machine": {"grows": True}}, ["machine.grows", "machine.grows"]),
+    ({"machine": {"cache_after_move": "unsafe"}}, ["machine.cache_after_move"]),
+    (
+        {"machine": {"during": ["migrate@300"], "bus": "nvme", "format": "vmdk"}},
+        ["machine.during", "machine.during", "machine.during"],
+    ),
+    (
+        {"machine": {"during": ["migrate@9", "migrate@9"], "cache_after_move": "directsync"}},
+        ["machine.during", "machine.cache_after_move"],
+    ),
+    (
+        {
+            "machine": {"during": ["save-restore@9"], "cache_after_move": "unsafe"},
+            "cut": {"trigger": {"after": "1s"}},
+        },
+        ["cut.trigger", "machine.cache_after_move"],
+    ),
+    (
+        {
+            "machine": {
+                "during": ["migrate@9"],
+                "aio": "native",
+                "cache_after_move": "writeback",
+                "backend": "libvirt",
+            }
+        },
+        ["machine.during", "machine.cache_after_move"],
+    ),
     ({"machine": {"grows": True, "format": "vmdk"}}, ["machine.grows"]),
     (
         {"machine": {"format": "vpc", "format_options": ["subformat=fixed"]}},
@@ -193,6 +220,8 @@ def test_what_cannot_be_is_refused_with_every_reason(settings, keys):
         {"workload": {"layout": "recycled", "capacity": "64 KiB"}},  # it wraps: no end
         {"workload": {"records": 300}},
         {"disk": {"flush_latency": "8ms"}},
+        {"machine": {"during": ["migrate@9", "save-restore@20"], "format": "qcow2"}},
+        {"machine": {"during": ["migrate@9"], "aio": "threads", "cache_after_move": "unsafe"}},
     ],
 )
 def test_what_can_be_is_not_refused(settings):

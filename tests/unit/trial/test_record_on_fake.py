@@ -15,11 +15,18 @@ from fake_machine import Behaviour, FakeBackend, FakeMachine
 
 from powercut.model.contract import CutKind, CutPolicy
 from powercut.model.events import Phase
-from powercut.model.verdict import FindingKind, Verdict
+from powercut.model.machine import Move
+from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.paths import CACHE
 from powercut.rig.rig import Rig
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
-from powercut.scenario.settings import DiskSettings, FilesystemSettings, Parameters, WalSettings
+from powercut.scenario.settings import (
+    DiskSettings,
+    FilesystemSettings,
+    MachineSettings,
+    Parameters,
+    WalSettings,
+)
 from powercut.scenario.settings_cut import CutSettings
 from powercut.store.trial_dir import TrialDir
 from powercut.trial.job import TrialJob
@@ -36,9 +43,10 @@ class OnMains(FakeMachine):
     lose_power = None  # type: ignore[assignment]
 
 
-def parameters(*, kind="power-loss", deadline_s=60.0, **disk) -> Parameters:
+def parameters(*, kind="power-loss", deadline_s=60.0, during=(), **disk) -> Parameters:
     policy = CutPolicy.DROP if kind == "power-loss" else CutPolicy.KEEP
     return Parameters(
+        machine=MachineSettings(during=during),
         disk=DiskSettings(size=4 << 20, **disk),
         filesystem=FilesystemSettings(type="raw"),
         workload=WalSettings(layout="raw", record=RECORD, align=0, capacity=SLOTS * RECORD),
@@ -64,8 +72,10 @@ def tried(tmp_path: Path):
         rig = Rig(CACHE, backend)
         record_trial(rig, job(settings or parameters(), **trigger), directory, lambda _: None)
         assert not any(made.running for made in backend.made)
+        try_it.machine = backend.made[0]
         return judge_trial(directory), directory.read_record()
 
+    try_it.machine = None
     return try_it
 
 
@@ -174,3 +184,48 @@ def test_a_disk_that_is_not_what_it_was_to_be_is_named(tried):
     result, _ = tried(behaviour=Behaviour(write_cache="write through"))
     assert FindingKind.NOT_AS_CONFIGURED in kinds(result)
     assert result.verdict is Verdict.INCONCLUSIVE
+
+
+THERE_AND_BACK = ("migrate@10", "save-restore@20")
+
+
+class NoOtherHypervisor(FakeMachine):
+    """A machine whose guest stays."""
+
+    move = None  # type: ignore[assignment]
+
+
+def test_a_guest_that_moves_keeps_what_it_acknowledged_before_and_after(tried):
+    settings = parameters(during=THERE_AND_BACK)
+    result, record = tried(settings, Behaviour(hangs_after=40, moves_after=(15, 25)), value=40)
+    assert (result.live_losses, record.trouble) == ((), "")
+    assert result.commits_acked == 40
+    assert tried.machine.moves == [Move.MIGRATE, Move.SAVE_RESTORE]
+
+
+def test_all_is_lost_that_was_written_after_a_move_to_where_flushes_are_dropped(tried):
+    dropping = Behaviour(hangs_after=40, moves_after=(15,), drops_flushes_after_move=True)
+    result, record = tried(parameters(during=("migrate@10",)), dropping, value=40)
+    assert record.trouble == ""
+    lost = (LsnRange(16, 40),)
+    assert (result.verdict, result.lost_lsns) == (Verdict.LOSSY, lost)
+    assert result.exposure.lsns == lost
+
+
+@pytest.mark.parametrize(
+    ("machine", "behaviour", "says"),
+    [
+        (FakeMachine, Behaviour(moves_after=(15,), arrives=False), "told to get lost"),
+        (
+            NoOtherHypervisor,
+            Behaviour(moves_after=(15,)),
+            "no other hypervisor to migrate its guest to",
+        ),
+    ],
+)
+def test_a_guest_that_cannot_move_proves_nothing(tried, machine, behaviour, says):
+    settings = parameters(during=("migrate@10",))
+    result, record = tried(settings, behaviour, machine=machine, value=40)
+    assert says in record.trouble
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert result.commits_acked >= 10

@@ -59,11 +59,13 @@ def build_argv(
     ram: TemplateRam | None = None,
     disk: NullDisk | None = None,
     tsc_khz: int | None = None,
+    waits: bool = False,
 ) -> list[str]:
     """The command line for `spec`.
 
     `console` is the file that receives the guest's console; `disk` stands in for the
-    disk of `spec`; `tsc_khz` is the frequency of the host's time-stamp counter.
+    disk of `spec`; `tsc_khz` is the frequency of the host's time-stamp counter.  One that `waits`
+    boots nothing: it is told later where its guest comes from.
     """
     return [
         str(qemu),
@@ -71,7 +73,7 @@ def build_argv(
         *("-display", "none"),
         "-no-reboot",  # a panic, or a power-off without ACPI, ends QEMU
         *_sandbox(),
-        *_board(spec, ram),
+        *_board(spec, ram, waits=waits),
         *_kernel(spec, tsc_khz),
         *_ports(spec, console),
         *_storage(spec, disk),
@@ -95,7 +97,7 @@ def _sandbox() -> list[str]:
     return ["-sandbox", ",".join(["on", *(f"{what}=deny" for what in denied)])]
 
 
-def _board(spec: QemuSpec, ram: TemplateRam | None) -> list[str]:
+def _board(spec: QemuSpec, ram: TemplateRam | None, *, waits: bool) -> list[str]:
     kvm = spec.accelerator is Accelerator.KVM
     shared = spec.export is Export.VHOST_USER_BLK
     board = ["pc", *(["memory-backend=ram"] if ram or shared else [])]
@@ -119,8 +121,8 @@ def _board(spec: QemuSpec, ram: TemplateRam | None) -> list[str]:
         share = "on" if ram.saving else "off"
         backend = f"memory-backend-file,id=ram,size={spec.memory_mib}M,share={share}"
         argv += ["-object", f"{backend},mem-path={_escape(ram.path)}"]
-        argv += [] if ram.saving else ["-incoming", "defer"]
-    return argv
+        waits = waits or not ram.saving
+    return [*argv, *(("-incoming", "defer") if waits else ())]
 
 
 def _kernel(spec: QemuSpec, tsc_khz: int | None) -> list[str]:

@@ -67,7 +67,7 @@ class QemuBackend:
         """QEMU's version, and whether virtio-blk lets the guest switch its cache's mode."""
         wce = settings.config_wce
         chosen = None if wce is Switch.AUTO else wce is Switch.ON
-        return QemuOptions(settings.qemu, chosen, settings.export)
+        return QemuOptions(settings.qemu, chosen, settings.export, settings.cache_after_move)
 
     def describe(self, spec: MachineSpec, folder: Path) -> list[str]:
         """QEMU's command line."""
@@ -178,6 +178,7 @@ class QemuBackend:
             start=spec.start,
             config_wce=_options(spec).config_wce,
             export=_options(spec).export,
+            cache_after_move=_options(spec).cache_after_move,
             memory_mib=spec.memory_mib,
             cpus=spec.cpus,
             kernel_arguments=spec.kernel_arguments,

@@ -21,6 +21,8 @@ _MIGRATES_TO_FILES: Final = (8, 2)
 _TAIL_BYTES: Final = 4096
 _REAP_TIMEOUT_S: Final = 10
 _POLL_S: Final = 0.001
+_EVENT_NS: Final = 1000
+"""Resolution of the instants of QEMU's events."""
 
 
 class Hypervisor:
@@ -90,30 +92,50 @@ class Hypervisor:
             time.sleep(_POLL_S)
         raise DeadlineExceeded(f"after {timeout_s:.3g} s the guest is '{status}', not '{wanted}'")
 
-    def save(self, state: Path, *, timeout_s: float) -> None:
-        """Writes the machine's state, all but its RAM, to a new file."""
-        deadline = time.monotonic() + timeout_s
-        self._ignore_shared_ram(timeout_s)
+    def save(self, state: Path, *, with_ram: bool = False, timeout_s: float) -> int:
+        """Writes the machine's state to a new file, without RAM that is in a file which it shares,
+        or all of it; returns what `hand_over` does."""
         with state.open("xb") as file:
             uri = self._state_uri(state, file.fileno(), timeout_s)
-            self._qmp.execute("migrate", {"uri": uri}, timeout_s=timeout_s)
-            while True:
-                answer = self._qmp.execute("query-migrate", timeout_s=timeout_s)
-                if answer.get("status") == "completed":
-                    return
-                if answer.get("status") in ("failed", "cancelled"):
-                    raise HostError(f"QEMU cannot save its state: {answer.get('error-desc', '')}")
-                if time.monotonic() >= deadline:
-                    raise DeadlineExceeded(f"QEMU did not save its state within {timeout_s:.3g} s")
-                time.sleep(_POLL_S)
+            return self.hand_over(uri, with_ram=with_ram, timeout_s=timeout_s)
 
-    def restore(self, state: Path, *, timeout_s: float) -> None:
+    def hand_over(self, uri: str, *, with_ram: bool = True, timeout_s: float) -> int:
+        """Sends the guest away, live; returns once it stands still here, and all is sent.
+
+        Returns an instant (CLOCK_MONOTONIC, ns) at which it stood still: that of QEMU's event STOP,
+        which comes after the processors have stopped, and before the disk is flushed.
+        """
+        began_ns, deadline = time.monotonic_ns(), time.monotonic() + timeout_s
+        self._send_shared_ram(with_ram, timeout_s)
+        self._qmp.take_events("STOP")
+        self._qmp.execute("migrate", {"uri": uri}, timeout_s=timeout_s)
+        while True:
+            answer = self._qmp.execute("query-migrate", timeout_s=timeout_s)
+            if answer.get("status") == "completed":
+                return self._stopped_ns(began_ns)
+            if answer.get("status") in ("failed", "cancelled"):
+                raise HostError(f"QEMU cannot save its state: {answer.get('error-desc', '')}")
+            if time.monotonic() >= deadline:
+                raise DeadlineExceeded(f"QEMU did not save its state within {timeout_s:.3g} s")
+            time.sleep(_POLL_S)
+
+    def _stopped_ns(self, began_ns: int) -> int:
+        ahead_ns = time.time_ns() - time.monotonic_ns()  # in this order: rather too late
+        now_ns = time.monotonic_ns()
+        stops = (at_ns + _EVENT_NS - ahead_ns for at_ns in self._qmp.take_events("STOP"))
+        return min((at_ns for at_ns in stops if began_ns <= at_ns), default=now_ns)
+
+    def listen(self, uri: str, *, with_ram: bool = True, timeout_s: float) -> None:
+        """Waits at `uri` for a guest that another hypervisor sends."""
+        self._send_shared_ram(with_ram, timeout_s)
+        self._qmp.execute("migrate-incoming", {"uri": uri}, timeout_s=timeout_s)
+
+    def restore(self, state: Path, *, with_ram: bool = False, timeout_s: float) -> None:
         """Takes over the state that `save` wrote; returns once the guest runs."""
         deadline = time.monotonic() + timeout_s
-        self._ignore_shared_ram(timeout_s)
         with state.open("rb") as file:
             uri = self._state_uri(state, file.fileno(), timeout_s)
-        self._qmp.execute("migrate-incoming", {"uri": uri}, timeout_s=timeout_s)
+        self.listen(uri, with_ram=with_ram, timeout_s=timeout_s)
         self.wait_status("running", timeout_s=deadline - time.monotonic())
 
     def quit(self, *, timeout_s: float) -> None:
@@ -161,8 +183,9 @@ class Hypervisor:
         self._qmp.send_file("state", fd, timeout_s=timeout_s)
         return "fd:state"
 
-    def _ignore_shared_ram(self, timeout_s: float) -> None:
-        capability = {"capability": "x-ignore-shared", "state": True}
+    def _send_shared_ram(self, sent: bool, timeout_s: float) -> None:
+        """To be set alike on both sides, and kept by a guest that was restored."""
+        capability = {"capability": "x-ignore-shared", "state": not sent}
         self._qmp.execute(
             "migrate-set-capabilities", {"capabilities": [capability]}, timeout_s=timeout_s
         )

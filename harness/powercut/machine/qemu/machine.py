@@ -25,12 +25,13 @@ from powercut.machine.port import (
 from powercut.machine.qemu.argv import TemplateRam, build_argv
 from powercut.machine.qemu.build import find_qemu
 from powercut.machine.qemu.hypervisor import Hypervisor, describe, tail
+from powercut.machine.qemu.moving import Successor, move
 from powercut.machine.qemu.spec import QemuSpec
 from powercut.machine.qemu.template import Template, TemplateStore
 from powercut.machine.qemu.tsc import host_tsc_khz
 from powercut.machine.storage_daemon import StorageDaemon
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
-from powercut.model.machine import Export, Start
+from powercut.model.machine import Export, Move, Start
 
 __all__ = ["Lifecycle", "Origin", "QemuMachine", "find_qemu"]
 
@@ -73,7 +74,7 @@ class QemuMachine(Closing):
         self.state = Lifecycle.NEW
         self.origin: Origin | None = None
         self.notes: list[str] = []
-        """Why a template was not used, if one should have been."""
+        """Why a template was not used, if one should have been; and where the guest has moved."""
         self.console_log = directory / "console.log"
         self.qemu_log = directory / "qemu.log"
         self._directory = directory
@@ -83,6 +84,8 @@ class QemuMachine(Closing):
         self._templates = templates
         self._hypervisor: Hypervisor | None = None
         self._argv: Sequence[str] = ()
+        self._ram: TemplateRam | None = None
+        self._moves = 0
 
     # What the port promises
 
@@ -157,6 +160,27 @@ class QemuMachine(Closing):
             if self._file:
                 self._file.kill()
             self.kill(timeout_s=timeout_s)
+
+    def move(self, how: Move, *, timeout_s: float) -> int:
+        """Lets the guest go on in another QEMU, on the same disk (powercut.machine.qemu.moving)."""
+        if self._hypervisor is None or not self._hypervisor.running:
+            raise HostError(f"QEMU is not there any more\n{self.diagnosis}")
+        self._moves += 1
+        cache, qmp = self.spec.cache_after_move, self.spec.qmp.with_name(f"qmp{self._moves}")
+        spec = replace(self.spec, qmp=qmp, cache=cache or self.spec.cache)
+        argv = build_argv(
+            spec,
+            Path(self._argv[0]),
+            console=self.console_log,
+            ram=self._ram,
+            tsc_khz=host_tsc_khz(),
+            waits=True,
+        )
+        next_one = Successor(argv, qmp, self.qemu_log, self._directory / f"moved{self._moves}")
+        moved = move(self._hypervisor, next_one, how, timeout_s=timeout_s)
+        self.spec, self._argv, self._hypervisor = spec, argv, moved.hypervisor
+        self.notes.append(f"moved by {how.value}: this is QEMU number {self._moves + 1}")
+        return moved.stopped_ns
 
     def requests(self, *, timeout_s: float) -> RequestTotals:
         """What the guest has asked of the disk under test so far (QMP query-blockstats).
@@ -247,6 +271,7 @@ class QemuMachine(Closing):
         self.origin = Origin.BOOT
 
     def _launch(self, qemu: Path, ram: TemplateRam | None, deadline: float) -> Hypervisor:
+        self._ram = ram
         self._argv = build_argv(
             self.spec, qemu, console=self.console_log, ram=ram, tsc_khz=host_tsc_khz()
         )

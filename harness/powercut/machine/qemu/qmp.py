@@ -58,6 +58,15 @@ class Qmp:
         """Passes an open file to QEMU, under a name for URIs of the kind `fd:NAME`."""
         self._call(self._send_file(name, fd), "getfd", timeout_s)
 
+    def take_events(self, name: str) -> list[int]:
+        """When events of that name happened which came since the last call; ns of CLOCK_REALTIME.
+
+        Those of other names are dropped.
+        """
+        events: list[Any] = [dict(event) for event in self._client.events.clear()]
+        stamps = [event["timestamp"] for event in events if event["event"] == name]
+        return [stamp["seconds"] * 10**9 + stamp["microseconds"] * 1000 for stamp in stamps]
+
     def close(self) -> None:
         """Hangs up, whatever state the connection is in; idempotent."""
         if self._closed:

@@ -36,6 +36,7 @@ class QemuSpec:
     program: Path | None = None  # the folder of a program in that root
     config_wce: bool | None = None  # of virtio-blk; None: as QEMU has it, which is on
     export: Export = Export.NONE  # what serves `disk` to QEMU
+    cache_after_move: HostCache | None = None  # in the next QEMU; None: as in this one
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,11 @@ class QemuOptions:
     """What of a machine's settings concerns QEMU alone.
 
     `version` is a QEMU by the name that a scenario gives it; `config_wce` is virtio-blk's;
-    `export` is what serves the disk under test.
+    `export` is what serves the disk under test; `cache_after_move` is that of another QEMU, to
+    which the guest may move.
     """
 
     version: str
     config_wce: bool | None = None
     export: Export = Export.NONE
+    cache_after_move: HostCache | None = None

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Guests that cannot move to another hypervisor, and moves that would not be what they are called
+(powercut.scenario.refusal)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Final
+
+from powercut.model.machine import Aio, Export, ImageFormat
+from powercut.scenario.machines import USUAL
+from powercut.scenario.settings import Parameters
+
+Reason = tuple[str, str]
+
+_MOVED_FORMATS: Final = (ImageFormat.RAW, ImageFormat.QCOW2, ImageFormat.QED)
+"""The others keep their metadata in QEMU and refuse to be handed over (migrate_add_blocker in
+block/vdi.c, vmdk.c, vhdx.c and vpc.c)."""
+
+
+def refusals_of_moves(p: Parameters) -> Iterator[Reason]:
+    """Why the guest cannot move as `machine.during` says: (dotted key, reason) each."""
+    machine, key = p.machine, "machine.during"
+    if not machine.during:
+        if machine.cache_after_move is not None:
+            yield "machine.cache_after_move", f"the guest never moves: say when in {key}"
+        return
+    if machine.backend != USUAL:
+        yield key, f"guests of {machine.backend} stay where they are; use machine.backend: {USUAL}"
+    if p.workload.kind != "wal":
+        yield (
+            key,
+            "the lines of a program come over a port of the first QEMU, and end with it; use "
+            "workload.kind: wal",
+        )
+    if not machine.bus.restorable:
+        yield key, f"QEMU moves no guest that has a disk on {machine.bus.value}"
+    if machine.export is not Export.NONE:
+        yield key, "QEMU moves with its own disk; leave machine.export out"
+    if machine.format not in _MOVED_FORMATS:
+        formats = ", ".join(one.value for one in _MOVED_FORMATS)
+        yield key, f"QEMU moves no guest whose image is {machine.format.value}; one of {formats}"
+    yield from _moments(p)
+    yield from _cache(p)
+
+
+def _moments(p: Parameters) -> Iterator[Reason]:
+    cut, lsns = p.cut.trigger.acks, [lsn for _, lsn in p.machine.moves]
+    if cut is None:
+        yield "cut.trigger", "a guest that moves is cut at an LSN after that of its move: acks"
+    elif lsns[-1] >= cut:
+        yield "machine.during", f"the power goes at LSN {cut}, and the guest was to move after that"
+    if any(second <= first for first, second in pairwise(lsns)):
+        yield "machine.during", "write the moves in the order of their LSNs, each at another one"
+
+
+def _cache(p: Parameters) -> Iterator[Reason]:
+    machine, there = p.machine, p.machine.cache_after_move
+    if there is None:
+        return
+    key = "machine.cache_after_move"
+    if there.write_cache is not machine.host_cache.write_cache:
+        yield (
+            key,
+            "the guest would find another write cache at its disk than it was booted with; a mode "
+            "with the same one",
+        )
+    if there.no_flush and machine.aio is Aio.NBD:
+        yield (
+            key,
+            f"{there.value} has no effect on a disk of NBD, which is sent flushes all the same; "
+            "give machine.aio: threads",
+        )
+    if machine.aio is Aio.NATIVE and not there.direct:
+        yield key, "aio native works with O_DIRECT only: none or directsync"

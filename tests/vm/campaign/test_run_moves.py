@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A guest goes on in another QEMU while its workload writes (docs/moves.md)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from powercut.model.acks import AckBasis
+from powercut.model.verdict import LsnRange
+from powercut.recording.trial_recording import open_trial
+from powercut.store.layout import ResultDir
+
+SCENARIO = """
+filesystem: {type: raw}
+workload: {layout: raw, direct: true, record: 4096, align: 4096}
+controls: none
+machine: {aio: threads}
+cut: {trigger: {acks: 60}}
+cells:
+  - name: there-and-back
+    machine.during: [migrate@10, save-restore@30]
+  - name: to-unsafe
+    machine.during: [migrate@10]
+    machine.cache_after_move: unsafe
+    expect: lossy
+"""
+
+
+def test_a_moved_guest_keeps_what_it_acknowledged_unless_the_other_qemu_drops_flushes(run):
+    result = run(SCENARIO)
+    honest, unsafe = (cell.trials[0] for cell in result.cells)
+    assert honest.findings == ()
+    assert honest.acks.basis is AckBasis.CLOCK
+    handovers, lost = [], unsafe.lost_lsns
+    for trial in ResultDir.open(Path(result.result_directory)).trials():
+        evidence = open_trial(trial).evidence
+        handovers.append(evidence.history.handovers)
+    assert [len(each) for each in handovers] == [2, 1]
+    # A record may be synced in the first QEMU and acknowledged in the second.
+    ((moved,),) = handovers[1:]
+    first = moved.acks + 1
+    assert lost in tuple((LsnRange(lsn, unsafe.commits_acked),) for lsn in (first, first + 1))
+    assert unsafe.exposure.lsns == lost
