@@ -8,6 +8,7 @@ run it proves nothing.  The few exceptions stand below, each with its reason.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator, Iterator
 from fnmatch import fnmatch
 from pathlib import Path
@@ -25,6 +26,9 @@ settings.register_profile(
     suppress_health_check=[*settings().suppress_health_check, HealthCheck.too_slow],
 )
 settings.load_profile("any-host")
+
+# A shell's background job ignores Ctrl-C, and so does whatever it starts: tests send one.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TESTS = Path(__file__).parent
 
