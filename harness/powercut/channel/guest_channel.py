@@ -149,9 +149,9 @@ class GuestChannel(Closing):
         """The guest is about to move to another hypervisor, which connects as the first one did."""
         self._receiver.expect_handover()
 
-    def hand_over(self, stopped_ns: int, *, timeout_s: float) -> None:
+    def hand_over(self, stopped_ns: int, *, timeout_s: float) -> int:
         """The guest has moved; it stood still at `stopped_ns`.  Returns once it is heard there:
-        connected, and where its time is kept, a ping was answered."""
+        connected, and where its time is kept, a ping was answered.  As the port says."""
         before, deadline = self._ledger.handovers, time.monotonic() + timeout_s
         self._receiver.hand_over(stopped_ns)
 
@@ -161,6 +161,7 @@ class GuestChannel(Closing):
 
         if not self._wait(heard, self._raise_if_lost, deadline):
             raise DeadlineExceeded("the guest was not heard in the hypervisor to which it moved")
+        return self._ledger.acks_before_handover
 
     def wait_ready(self, *, timeout_s: float) -> None:
         """Returns once the workload that was started has opened its log."""

@@ -86,6 +86,11 @@ class Ledger:
         return len(self._handovers)
 
     @property
+    def acks_before_handover(self) -> int:
+        """Records that were acknowledged by way of the hypervisors before the present one."""
+        return self._handovers[-1].acks if self._handovers else 0
+
+    @property
     def pongs_since_handover(self) -> int:
         """Pings that were answered by way of the present hypervisor."""
         return self.pongs - (self._handovers[-1].round_trips if self._handovers else 0)

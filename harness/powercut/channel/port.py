@@ -126,9 +126,10 @@ class FollowsGuest(Protocol):
     def expect_handover(self) -> None:
         """The guest is about to move to another hypervisor, which connects as the first one did."""
 
-    def hand_over(self, stopped_ns: int, *, timeout_s: float) -> None:
+    def hand_over(self, stopped_ns: int, *, timeout_s: float) -> int:
         """The guest has moved, and stood still at `stopped_ns` (CLOCK_MONOTONIC) in the hypervisor
-        before, which is gone.  Returns once the other one is connected."""
+        before, which is gone.  Returns once the other one is connected: how many records were
+        acknowledged by way of those before."""
 
 
 @runtime_checkable

@@ -19,13 +19,19 @@ SOURCES = ROOT / "harness" / "capture"
 FAULTS = {
     "a flush covers what completed while it was in flight": (
         "requests.c",
-        "disk->cache.first < horizon",
-        "disk->cache.first < disk->cache.last",
+        "number < horizon",
+        "number < disk->cache.last",
     ),
     "an ignored flush makes writes durable": (
         "requests.c",
-        "while (flush_honoured(disk) && disk->cache.first < horizon)",
-        "while (disk->cache.first < horizon)",
+        "    if (connection->part.flush_honoured)\n        cache_flush",
+        "    cache_flush",
+    ),
+    "a flush covers what another disk has cached": (
+        "requests.c",
+        "if (number >= disk->cache.first && extent->sectors && extent->sector >= begin &&\n"
+        "            extent->sector < end)",
+        "if (number >= disk->cache.first && extent->sectors)",
     ),
     "an honoured flush does nothing": (
         "requests.c",
@@ -34,15 +40,15 @@ FAULTS = {
     ),
     "FUA is ignored": (
         "requests.c",
-        "|| (fua && fua_honoured(disk))",
-        "|| (fua && !fua_honoured(disk))",
+        "&& !(event->flags & PCLOG_IGNORED))",
+        "&& event->flags & PCLOG_IGNORED)",
     ),
     "a FUA write makes earlier ones durable": (
         "requests.c",
-        "    if (durable_at_once(disk, event->flags & PCLOG_FUA)) {\n",
-        "    if (durable_at_once(disk, event->flags & PCLOG_FUA)) {\n"
+        "    if (durable_at_once(disk, event)) {\n",
+        "    if (durable_at_once(disk, event)) {\n"
         "        while (disk->cache.first < disk->cache.last)\n"
-        "            cache_pop(disk);\n",
+        "            cache_take(disk, cache_item(&disk->cache, disk->cache.first));\n",
     ),
     "an older cached write overwrites a newer durable one": (
         "medium.c",
@@ -56,8 +62,8 @@ FAULTS = {
     ),
     "the newest write is destaged instead of the oldest": (
         "requests.c",
-        "    struct extent *extent = cache_item(&disk->cache, disk->cache.first++);\n",
-        "    struct extent *extent = cache_item(&disk->cache, --disk->cache.last);\n",
+        "struct extent *oldest = cache_item(&disk->cache, disk->cache.first);",
+        "struct extent *oldest = cache_item(&disk->cache, disk->cache.last - 1);",
     ),
     "a cut leaves the client's view as it was": (
         "cut.c",
@@ -173,5 +179,5 @@ def test_a_planted_fault_is_caught(fault, sources, tmp_path):
     done = run_core_tests(sources, tmp_path)
     assert done.returncode != 0, f"nothing noticed that {fault}"
     assert done.returncode < 0 or re.search(
-        r"(core|stop)_test\.c:|core_fixture\.c:", done.stderr
+        r"(core|parts|stop)_test\.c:|core_fixture\.c:", done.stderr
     ), done.stderr

@@ -78,8 +78,8 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "guest-commands",
-            "            case MessageType.COMMAND | MessageType.PING:\n                raise DamagedRecording(",
-            "            case MessageType.COMMAND | MessageType.PING:\n                str(",
+            "            case MessageType.COMMAND | MessageType.PING | MessageType.LINES:\n                raise DamagedRecording(",
+            "            case MessageType.COMMAND | MessageType.PING | MessageType.LINES:\n                str(",
             "the guest's commands are skipped",
         ),
     ),

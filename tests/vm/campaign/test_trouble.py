@@ -58,7 +58,7 @@ def once_acked(monkeypatch):
     def arrange(act=lambda: None, seconds=None):
         real = GuestRecording._write_until_trigger
 
-        def write(self, channel, disk):
+        def write(self, machine, channel, disk):
             wait = channel.wait_acks
 
             def first(lsn, *, timeout_s):
@@ -70,7 +70,7 @@ def once_acked(monkeypatch):
                 return wait(lsn, timeout_s=timeout_s)
 
             monkeypatch.setattr(channel, "wait_acks", first)
-            real(self, channel, disk)
+            real(self, machine, channel, disk)
 
         monkeypatch.setattr(GuestRecording, "_write_until_trigger", write)
 
