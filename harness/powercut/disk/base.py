@@ -22,14 +22,12 @@ from typing import Final
 from powercut.model.errors import HostError, UsageError
 from powercut.sandbox.confined import find_tool, run_confined
 from powercut.scenario.mkfs_options import refused_mkfs_options
-from powercut.scenario.settings_several import DiskPart, Holds
+from powercut.scenario.settings_several import STRIPE, DiskPart, Holds
 
 _UUID: Final = "5ca1ab1e-0000-4000-8000-706f77657263"
 _XFS_SUPPORTED_BYTES: Final = 300 << 20  # mkfs.xfs 6.0 and later refuse less by default
 _TIMEOUT_S: Final = 60.0
 _BLOCK: Final = 1 << 20  # bytes that are copied at a time
-STRIPE: Final = 64 << 10
-"""Bytes of a stripe (guests/uml/disks.c)."""
 _PACKAGES: Final = {
     "mkfs.xfs": "xfsprogs",
     "mkfs.ext4": "e2fsprogs",

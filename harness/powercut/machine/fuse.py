@@ -27,20 +27,17 @@ file is then served below /proc, which is a mount of its own in every chroot tha
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shlex
 import shutil
 import subprocess
 import time
 from pathlib import Path
 from typing import Final
 
-from powercut.machine.process import guarded, spawn
+from powercut.machine.process import guarded, kill_for_good, spawn, wait_served
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.paths import PARTS, REBUILD
 
-_POLL_S: Final = 0.002
 _REAP_TIMEOUT_S: Final = 10
 _IN_CHROOT: Final = Path("/proc/driver")
 """A folder that every /proc has; nbdfuse, alone in its namespace, mounts over it."""
@@ -77,18 +74,24 @@ class NbdFuse:
         self.inside = mountpoint / "disk"
         self.path = Path(f"/proc/{self.pid}/root{self.inside}")
         try:
-            self._wait_served(time.monotonic() + timeout_s)
+            wait_served(
+                self._process,
+                self._serves,
+                time.monotonic() + timeout_s,
+                name="nbdfuse",
+                what="file",
+                argv=self._argv,
+                output=self._log,
+                hint="`machine.aio` and pmem need libnbd-bin, /dev/fuse and, without root, user "
+                "namespaces",
+            )
         except BaseException:
             self.kill()
             raise
 
     def kill(self, *, timeout_s: float = _REAP_TIMEOUT_S) -> None:
         """Ends it at once (SIGKILL): the kernel can write nothing back any more; idempotent."""
-        self._process.kill()
-        try:
-            self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            raise DeadlineExceeded(f"nbdfuse outlived SIGKILL by {timeout_s:.3g} s") from None
+        kill_for_good(self._process, "nbdfuse", timeout_s=timeout_s)
 
     def close(self, *, timeout_s: float) -> None:
         """Lets the kernel write back what a mapping has left, then ends; idempotent.
@@ -111,21 +114,11 @@ class NbdFuse:
         finally:
             self.kill()
 
-    def _wait_served(self, deadline: float) -> None:
-        while True:
-            with contextlib.suppress(OSError):
-                if self.path.stat().st_size:
-                    return
-            if (status := self._process.poll()) is not None:
-                raise HostError(
-                    f"nbdfuse ended with status {status}\ncommand: {shlex.join(self._argv)}\n"
-                    f"output: {self._log.read_text(errors='replace').strip() or '(none)'}",
-                    hint="`machine.aio` and pmem need libnbd-bin, /dev/fuse and, without root, "
-                    "user namespaces",
-                )
-            if time.monotonic() > deadline:
-                raise DeadlineExceeded("nbdfuse did not serve its file in time")
-            time.sleep(_POLL_S)
+    def _serves(self) -> bool:
+        try:
+            return self.path.stat().st_size > 0
+        except OSError:
+            return False
 
 
 def root_is_no_mount() -> bool:

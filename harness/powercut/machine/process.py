@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -24,6 +25,7 @@ from typing import Final
 from powercut.model.errors import DeadlineExceeded, HostError
 
 _POLL_S: Final = 0.001
+_SERVED_POLL_S: Final = 0.002
 _IF_PARENT_LIVES = 'test "$PPID" = "$0" || exit 125; exec "$@"'
 
 _lock = threading.Lock()
@@ -74,6 +76,42 @@ def _spawner() -> ThreadPoolExecutor:
         return _spawners.setdefault(
             os.getpid(), ThreadPoolExecutor(max_workers=1, thread_name_prefix="spawner")
         )
+
+
+def wait_served(
+    process: subprocess.Popen[bytes],
+    serves: Callable[[], bool],
+    deadline: float,
+    *,
+    name: str,
+    what: str,
+    argv: Sequence[str],
+    output: Path,
+    hint: str = "",
+) -> None:
+    """Returns once `process`, called `name`, serves `what`.
+
+    Raises HostError with what it printed if it ends before that, or DeadlineExceeded.
+    """
+    while not serves():
+        if (status := process.poll()) is not None:
+            raise HostError(
+                f"{name} ended with status {status}\ncommand: {shlex.join(argv)}\n"
+                f"output: {output.read_text(errors='replace').strip() or '(none)'}",
+                hint=hint,
+            )
+        if time.monotonic() > deadline:
+            raise DeadlineExceeded(f"{name} did not serve its {what} in time")
+        time.sleep(_SERVED_POLL_S)
+
+
+def kill_for_good(process: subprocess.Popen[bytes], name: str, *, timeout_s: float) -> None:
+    """Ends it at once (SIGKILL); idempotent.  Raises DeadlineExceeded if it is still there."""
+    process.kill()
+    try:
+        process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        raise DeadlineExceeded(f"{name} outlived SIGKILL by {timeout_s:.3g} s") from None
 
 
 def wait_stopped(pid: int, *, timeout_s: float) -> None:

@@ -10,20 +10,17 @@ hypervisor does: its end would flush.
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
-import subprocess
 import time
 from pathlib import Path
 from typing import Final
 
 from powercut.machine.fuse import alone_argv
-from powercut.machine.process import guarded, spawn
-from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.machine.process import guarded, kill_for_good, spawn, wait_served
+from powercut.model.errors import HostError
 from powercut.model.machine import Export, HostCache
 
 PROGRAM: Final = "qemu-storage-daemon"
-_POLL_S: Final = 0.002
 _REAP_S: Final = 10
 
 
@@ -88,34 +85,26 @@ class StorageDaemon:
         if kind is Export.FUSE:
             self.path = Path(f"/proc/{self._process.pid}/root{served}")
         try:
-            self._wait_served(time.monotonic() + timeout_s)
+            wait_served(
+                self._process,
+                self._serves,
+                time.monotonic() + timeout_s,
+                name=PROGRAM,
+                what="export",
+                argv=self._argv,
+                output=self._log,
+            )
         except BaseException:
             self.kill()
             raise
 
     def kill(self, *, timeout_s: float = _REAP_S) -> None:
         """Ends it at once (SIGKILL); idempotent."""
-        self._process.kill()
-        try:
-            self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            raise DeadlineExceeded(f"{PROGRAM} outlived SIGKILL by {timeout_s:.3g} s") from None
+        kill_for_good(self._process, PROGRAM, timeout_s=timeout_s)
 
-    @property
     def _serves(self) -> bool:
         try:
             status = self.path.stat()
         except OSError:
             return False
         return self._kind is not Export.FUSE or status.st_size > 0
-
-    def _wait_served(self, deadline: float) -> None:
-        while not self._serves:
-            if (status := self._process.poll()) is not None:
-                raise HostError(
-                    f"{PROGRAM} ended with status {status}\ncommand: {shlex.join(self._argv)}\n"
-                    f"output: {self._log.read_text(errors='replace').strip() or '(none)'}"
-                )
-            if time.monotonic() > deadline:
-                raise DeadlineExceeded(f"{PROGRAM} did not serve its export in time")
-            time.sleep(_POLL_S)

@@ -31,7 +31,7 @@ from powercut.crash.states import CrashState
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.recording import state_ref
 from powercut.recording.folder import CaptureRecording
-from powercut.recording.instants import instant_of, number_of
+from powercut.recording.instants import instant_of, number_of, plain_state, survivors_text
 from powercut.store.folder import CaptureDir
 
 STATE_FORMS: Final = "durable@T, everything@T, ack:N, or a state's identifier; T may be `cut`"
@@ -75,10 +75,12 @@ def resolve_folder_state(
         promise = promise or promise_of(recording.directory)
         space = recording.space(promise)
         if by_number:
-            state = CrashState(_after_ack(recording, by_number[1], name), (), policy="durable-only")
+            instant = _after_ack(recording, by_number[1], name)
+            state = plain_state(space, instant, everything=False)
         else:
             assert by_instant is not None
-            state = _plain(space, _instant(recording, by_instant[2]), by_instant[1])
+            instant = _instant(recording, by_instant[2])
+            state = plain_state(space, instant, everything=by_instant[1] == "everything")
         return NamedState(name, state, promise)
     return _kept(recording, name, promise)
 
@@ -91,23 +93,9 @@ def promise_of(directory: CaptureDir) -> Promise:
 
 def folder_state_text(recording: CaptureRecording, space: FolderSpace, state: CrashState) -> str:
     """What the state is, for a person."""
-    volatile = space.volatile(state.instant).tolist()
-    kept = len(set(volatile) & set(state.survivors))
-    torn = len({part.write for part in state.torn})
     at = (state.instant - recording.start_ns) / 1e6
     name = "the cut, " if state.instant == recording.record.cut_ns else ""
-    text = (
-        f"{name}{at:.3f} ms: {len(space.durable(state.instant))} durable writes and changes, "
-        f"{kept} of {len(volatile)} volatile ones"
-    )
-    return f"{text}, {torn} of them torn" if torn else text
-
-
-def _plain(space: FolderSpace, instant: int, what: str) -> CrashState:
-    if what == "durable":
-        return CrashState(instant, (), policy="durable-only")
-    survivors = tuple(space.volatile(instant).tolist())
-    return CrashState(instant, survivors, policy="everything-issued")
+    return f"{name}{at:.3f} ms: {survivors_text(space, state, 'writes and changes')}"
 
 
 def _kept(recording: CaptureRecording, name: str, promise: Promise | None) -> NamedState:

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instants and numbers as a person writes them in the name of a crash state."""
+"""Crash states at an instant: what a person writes to name one, and what they are told of it."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
+from powercut.crash.states import CrashState, StateSpace
 from powercut.model.errors import UsageError
 
 _UNITS_NS: Final = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
@@ -40,3 +41,19 @@ def number_of(text: str, name: str, forms: str) -> int:
     if not re.fullmatch(r"[1-9]\d{0,17}", text):
         raise UsageError(f"{name}: {text!r} is no number from 1", hint=f"STATE is {forms}")
     return int(text)
+
+
+def plain_state(space: StateSpace, instant: int, *, everything: bool) -> CrashState:
+    """With everything that was issued at `instant`, or with nothing but what had to be there."""
+    survivors = tuple(space.volatile(instant).tolist()) if everything else ()
+    return CrashState(
+        instant, survivors, policy="everything-issued" if everything else "durable-only"
+    )
+
+
+def survivors_text(space: StateSpace, state: CrashState, what: str) -> str:
+    """How much of a state is durable, survived and torn, for a person; `what` there is."""
+    volatile = space.volatile(state.instant).tolist()
+    kept = len(set(volatile) & set(state.survivors))
+    text = f"{len(space.durable(state.instant))} durable {what}, {kept} of {len(volatile)} volatile"
+    return f"{text} ones, {len(state.torn_parts)} of them torn" if state.torn else f"{text} ones"

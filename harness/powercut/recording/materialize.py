@@ -38,7 +38,7 @@ from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER
 from powercut.recording import state_ref
 from powercut.recording.imports import open_import
-from powercut.recording.instants import instant_of, number_of
+from powercut.recording.instants import instant_of, number_of, plain_state, survivors_text
 from powercut.recording.open_recording import IMPORT_FILE, Recording, find_recording
 from powercut.recording.trial_recording import open_trial
 from powercut.store.files import copy_sparse, host_errors
@@ -93,11 +93,11 @@ def resolve_state(recording: Recording, name: str) -> CrashState:
         instant = instant_of(by_instant[2], recording.start_ns, cut_ns)
         if by_instant[1] == "medium":
             return medium_state(space, instant)
-        return _plain_state(space, instant, everything=by_instant[1] == "everything")
+        return plain_state(space, instant, everything=by_instant[1] == "everything")
     if by_number:
         number = number_of(by_number[2], name, STATE_FORMS)
         find = _after_flush if by_number[1] == "flush" else _after_ack
-        return _plain_state(space, find(recording, number), everything=False)
+        return plain_state(space, find(recording, number), everything=False)
     state = _by_identifier(recording, name)
     problems = why_illegal(space, state)
     if problems:
@@ -147,15 +147,8 @@ def medium_state(space: StateSpace, instant: int) -> CrashState:
 
 def state_text(recording: Recording, state: CrashState) -> str:
     """What the state is, for a person."""
-    space = recording.space
-    volatile = space.volatile(state.instant).tolist()
-    kept = len([write for write in volatile if write in set(state.survivors)])
-    torn = len({part.write for part in state.torn})
-    text = (
-        f"{at_text(recording, state.instant)}: {len(space.durable(state.instant))} durable "
-        f"writes, {kept} of {len(volatile)} volatile ones"
-    )
-    text += f", {torn} of them torn" if torn else ""
+    survivors = survivors_text(recording.space, state, "writes")
+    text = f"{at_text(recording, state.instant)}: {survivors}"
     return text + (f", {len(state.moves)} out of order" if state.moves else "")
 
 
@@ -166,13 +159,6 @@ def at_text(recording: Recording, instant: int) -> str:
     cut = recording.timeline.cut
     name = "the cut, " if cut is not None and instant == int(cut.at) else ""
     return f"{name}{(instant - recording.start_ns) / 1e6:.3f} ms"
-
-
-def _plain_state(space: StateSpace, instant: int, *, everything: bool) -> CrashState:
-    survivors = tuple(space.volatile(instant).tolist()) if everything else ()
-    return CrashState(
-        instant, survivors, policy="everything-issued" if everything else "durable-only"
-    )
 
 
 def _by_identifier(recording: Recording, name: str) -> CrashState:

@@ -40,7 +40,7 @@ def excluded(fleet: FleetAccount) -> Iterator[str]:
 def hosts_line(fleet: FleetAccount) -> str:
     """How many hosts made it, and how many had no part in it to the end."""
     out = sum(host.state != "took-part" for host in fleet.hosts)
-    made = f"{count(sum(map(_counts, fleet.hosts)), 'host')} made these trials"
+    made = _who(fleet, "made these trials")
     return (
         f"{made}; {out} of {len(fleet.hosts)} did not take part to the end." if out else made + "."
     )
@@ -48,22 +48,29 @@ def hosts_line(fleet: FleetAccount) -> str:
 
 def checked(fleet: FleetAccount) -> str:
     """How far the word of the hosts was checked."""
-    hosts = count(sum(map(_counts, fleet.hosts)), "host")
-    parts = [f"{hosts} made these trials"]
-    if fleet.losses_judged:
-        parts.append(f"all {fleet.losses_judged:,} losses were fetched and judged again here")
+    parts = _checked(fleet, "made these trials", "losses were fetched and judged again here")
     parts += _sample(fleet, "trials that lost nothing", "recordings")
     return "; ".join(parts) + ". A host that makes up whole recordings would not be found out."
 
 
 def checked_states(fleet: FleetAccount) -> str:
     """The same of an exploration, whose claims are batches of states."""
-    hosts = count(sum(map(_counts, fleet.hosts)), "host")
-    parts = [f"{hosts} judged these states"]
-    if fleet.losses_judged:
-        parts.append(f"all {fleet.losses_judged:,} states with a loss were judged again here")
+    judged = "states with a loss were judged again here"
+    parts = _checked(fleet, "judged these states", judged)
     parts += _sample(fleet, "batches in which nothing was lost", "batches")
     return "; ".join(parts) + "."
+
+
+def _checked(fleet: FleetAccount, did: str, judged: str) -> list[str]:
+    """Who did it, and what became of the losses."""
+    parts = [_who(fleet, did)]
+    if fleet.losses_judged:
+        parts.append(f"all {fleet.losses_judged:,} {judged}")
+    return parts
+
+
+def _who(fleet: FleetAccount, did: str) -> str:
+    return f"{count(sum(map(_counts, fleet.hosts)), 'host')} {did}"
 
 
 def _sample(fleet: FleetAccount, claims: str, unit: str) -> Iterator[str]:

@@ -28,7 +28,6 @@ from powercut.scenario.settings import (
     ProgramSettings,
     Switch,
 )
-from powercut.scenario.settings_program import NO_VM, ON_HOST
 from powercut.scenario.workloads import WORKLOADS, load
 
 Reason = tuple[str, str]
@@ -71,8 +70,7 @@ def _sizes(p: Parameters) -> Iterator[Reason]:
 def _f2fs(p: Parameters) -> Iterator[Reason]:
     program = p.workload
     if p.filesystem.type is FilesystemType.F2FS and not (
-        isinstance(program, ProgramSettings)
-        and (program.where == NO_VM or (program.root == ON_HOST and program.where == "uml"))
+        isinstance(program, ProgramSettings) and program.runs_in_uml
     ):
         yield (
             "filesystem.type",

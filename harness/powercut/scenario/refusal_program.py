@@ -55,7 +55,7 @@ def _refusals_elsewhere(p: Parameters, program: ProgramSettings) -> Iterator[Rea
     yield from _refusals_of_root(program)
     if program.where == "loop":
         yield from _refusals_on_loop(p, program)
-    if program.kernel != ON_HOST and (not in_uml or program.where == "loop"):
+    if program.kernel != ON_HOST and not program.runs_in_uml:
         yield "workload.kernel", "it goes with User-Mode Linux: leave it out"
     if not in_uml:
         yield from _refusals_in_guest(p)

@@ -8,12 +8,10 @@ from typing import Final
 
 from powercut.scenario.choices import FilesystemType
 from powercut.scenario.settings import Parameters, ProgramSettings
-from powercut.scenario.settings_program import NO_VM, ON_HOST
-from powercut.scenario.settings_several import Holds
+from powercut.scenario.settings_several import STRIPE, Holds
 
 Reason = tuple[str, str]
 
-STRIPE: Final = 64 << 10
 _KEY: Final = "disk.also"
 
 
@@ -52,7 +50,7 @@ def _of_use(p: Parameters) -> Iterator[Reason]:
     program = p.workload
     if not isinstance(program, ProgramSettings):
         yield "workload.kind", "several disks are for a program: workload.kind: program"
-    elif program.where == "loop" or (program.root != ON_HOST and program.where != NO_VM):
+    elif not program.runs_in_uml:
         yield (
             "workload.where",
             "several disks take User-Mode Linux: `root: host`, or `where: no-vm`",

@@ -17,6 +17,9 @@ FIRST = "first"
 
 DISKS_MAX = 8
 
+STRIPE = 64 << 10
+"""Bytes of a stripe (guests/uml/disks.c)."""
+
 
 class Holds(enum.Enum):
     """What lies on a disk beside the first."""

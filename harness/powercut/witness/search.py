@@ -57,9 +57,7 @@ Item = Drop | Move
 
 def items_of(space: StateSpace, state: CrashState) -> list[Item]:
     """What distinguishes `state` from everything issued at its instant, in rising order."""
-    kept: dict[int, list[Kept]] = {}
-    for part in state.torn:
-        kept.setdefault(part.write, []).append(part)
+    kept = state.torn_parts
     survivors = set(state.survivors)
     items: list[Item] = []
     for write in space.volatile(state.instant).tolist():
