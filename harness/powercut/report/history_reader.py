@@ -19,8 +19,8 @@ from typing import Any, Final
 from powercut.certify.verify import examine
 from powercut.model.errors import DamagedRecording, PowercutError, UsageError
 from powercut.model.verdict import Verdict
-from powercut.report import words
 from powercut.report.examined import Unchanged
+from powercut.report.explained import explain
 from powercut.report.history import CellThen, Night, Series
 from powercut.store.certificate import Certificate, Component
 from powercut.store.certify_order import CERTIFICATE, read_components
@@ -185,9 +185,7 @@ def _read_run(folder: Path) -> _Run:
         seconds=result.seconds,
         seed=result.seed,
         cells={
-            (cell.scenario, cell.cell): CellThen(
-                cell.verdict, cell.as_expected, words.explain(cell)
-            )
+            (cell.scenario, cell.cell): CellThen(cell.verdict, cell.as_expected, explain(cell))
             for cell in result.cells
         },
         costs={},

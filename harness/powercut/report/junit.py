@@ -12,6 +12,7 @@ from xml.etree import ElementTree as ET
 
 from powercut.model.verdict import Verdict
 from powercut.report import words
+from powercut.report.explained import explain
 from powercut.store.results import CellResult, RunResult
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -83,9 +84,9 @@ def _case(suite: ET.Element, run: RunResult, cell: CellResult) -> None:
         problem = ET.SubElement(case, "failure", message=message)
     else:
         if cell.verdict is Verdict.SURVIVED:  # it passes, and proves less than others that do
-            ET.SubElement(case, "system-out").text = clean(words.explain(cell))
+            ET.SubElement(case, "system-out").text = clean(explain(cell))
         return
-    problem.text = clean(f"{words.explain(cell)}\n{cell.reproduce}\n")
+    problem.text = clean(f"{explain(cell)}\n{cell.reproduce}\n")
 
 
 def _properties(parent: ET.Element, values: dict[str, str]) -> None:

@@ -16,7 +16,7 @@ from powercut.model.errors import PowercutError
 from powercut.model.latency import LatencyHistogram, upper_edge_ns
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import LsnRange, Verdict
-from powercut.report import words
+from powercut.report.explained import explain
 from powercut.scenario.choices import DiskModel, Expect
 from powercut.scenario.load import expand, parse_scenario
 from powercut.scenario.plan import Cell
@@ -109,7 +109,7 @@ def certified(directory: Path, run: ResultDir, cell: CellResult) -> CertifiedCel
             for control in cell.controls
         ),
         confirmed=True if lossy else None,
-        explanation=words.explain(cell),
+        explanation=explain(cell),
         wire=wire,
         costs=costs,
         evidence=tuple(evidence(directory, trial) for trial in trials),

@@ -10,6 +10,7 @@ import pytest
 
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.report import words
+from powercut.report.explained import explain
 from powercut.report.junit import junit_xml
 from powercut.report.publish import write_reports
 from powercut.scenario.plan import Cell, draw_trials
@@ -79,11 +80,12 @@ def test_nothing_is_claimed_of_what_is_not_safe(make, outcomes, options):
 
 
 def test_a_lossy_cell_says_how_often(make):
-    text = words.explain(cell(make, *[()] * 17, *[(LOST,)] * 3))
+    text = explain(cell(make, *[()] * 17, *[(LOST,)] * 3))
     assert text.startswith(
-        "3 of 20 cuts convict it: 3.2 % to 38 % of such cuts would (at 95 % confidence)."
+        "3 of 20 cuts convict it: 3.2 % to 38 % of such cuts would (at 95 % confidence). "
+        "The worst is trial 18. Of "
     )
-    assert words.explain(cell(make, (), (HUNG,), (LOST,))).startswith("1 of 3 cuts convict it. ")
+    assert explain(cell(make, (), (HUNG,), (LOST,))).startswith("1 of 3 cuts convict it. ")
 
 
 @pytest.mark.parametrize(

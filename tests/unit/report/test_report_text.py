@@ -21,6 +21,7 @@ from powercut.model.events import (
 )
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.report import words
+from powercut.report.explained import explain
 from powercut.report.page.run import html_report
 from powercut.report.terminal.failure import failure_text
 from powercut.report.terminal.plan import print_plan
@@ -149,7 +150,7 @@ GONE = Finding(FindingKind.NOT_RECOVERED, Verdict.LOSSY, "it does not mount", (L
 
 
 def test_a_system_that_did_not_recover_lost_what_was_acknowledged(make):
-    text = words.explain(make((GONE,), (), ()).run.cells[0])
+    text = explain(make((GONE,), (), ()).run.cells[0])
     assert text.startswith("Of 302 acknowledged records, 16 (LSN 1-16) did not come back. ")
 
 
@@ -177,7 +178,7 @@ def test_a_loss_by_exposure_alone_is_called_luck(make):
     exposed = Finding(FindingKind.EXPOSED, Verdict.LOSSY, "exposed", (LsnRange(3, 4),))
     cell = make((exposed,), (), (), exposed=2).run.cells[0]
     assert cell.commits_lost == 0
-    assert words.explain(cell).startswith(
+    assert explain(cell).startswith(
         "Every acknowledged record came back this time, by luck. 2 records were acknowledged "
         "while not yet durable on the disk"
     )

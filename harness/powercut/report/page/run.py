@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from powercut.model.verdict import Verdict
 from powercut.report import words
+from powercut.report.explained import explain
 from powercut.report.page.facts import facts_of
 from powercut.report.page.glossary import GLOSSARY
 from powercut.report.page.pages import page
@@ -41,6 +42,7 @@ def html_report(result: ResultDir, run: RunResult) -> str:
         surprises=[cell for cell in run.cells if not cell.as_expected],
         glossary=GLOSSARY,
         words=words,
+        explain=explain,
         Verdict=Verdict,
         many=any(len(cell.trials) > 1 for cell in run.cells),
         acked=sum(cell.commits_acked for cell in run.cells),

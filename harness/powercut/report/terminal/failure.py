@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from powercut.paths import command
 from powercut.report import words
+from powercut.report.explained import explain
 from powercut.store.results import CellResult, RunResult
 
 
@@ -14,7 +15,7 @@ def failure_text(run: RunResult, cell: CellResult) -> str:
         f"{run.scenario}, cell {cell.cell}: {cell.verdict.name}, "
         f"expected {cell.expected.value.upper()}"
     ]
-    explanation = words.explain(cell)
+    explanation = explain(cell)
     if explanation:
         lines.append(explanation)
     worst, unit = cell.worst_trial, words.unit_of(cell.parameters)

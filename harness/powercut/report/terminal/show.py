@@ -19,6 +19,7 @@ from powercut.recording.bound import binding_text
 from powercut.recording.view import RecordingView, view_of
 from powercut.report import words
 from powercut.report.difference import difference_lines
+from powercut.report.explained import explain
 from powercut.report.program_cut import stories_of
 from powercut.report.terminal.program import print_facts, print_told
 from powercut.report.terminal.story import last_moments
@@ -92,7 +93,7 @@ def _print_cell(console: Console, cell: CellResult) -> None:
     verdict = Text(f"{words.mark(cell.verdict)} {cell.verdict.name}", STYLES[cell.verdict])
     expected = "as expected" if cell.as_expected else f"expected {cell.expected.value.upper()}"
     console.print(Text.assemble(verdict, f" ({expected})  ", cell.description))
-    text = words.explain(cell)
+    text = explain(cell)
     if text:
         console.print(escape(text))
     for sentence in (*words.how_early([cell]), *words.how_sure([cell])):

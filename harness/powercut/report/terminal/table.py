@@ -13,6 +13,7 @@ from rich.text import Text
 
 from powercut.model.verdict import EvidenceLevel, Verdict
 from powercut.report import fleet, words
+from powercut.report.explained import explain
 from powercut.scenario.settings import ControlKind
 from powercut.store.fleet import FleetAccount
 from powercut.store.results import CellResult, ControlResult, RunResult
@@ -38,7 +39,7 @@ def print_run(console: Console, run: RunResult) -> None:
     if hidden:
         console.print(f"and {words.count(hidden, 'cell')} that are SAFE, as expected")
     for cell in listed:
-        text = words.explain(cell)
+        text = explain(cell)
         if text:
             console.print(Text.assemble((cell.cell, "bold"), ": ", text))
     states = [words.how_recovered(run.cells)]

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a cell is not SAFE, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import ROUND_FLOOR
+
+from powercut.checkers.live import LIVE_ONLY, live_words
+from powercut.model.confidence import interval, percent
+from powercut.model.units import count, milliseconds
+from powercut.model.verdict import EvidenceLevel, FindingKind, Origin, Verdict, merged_ranges
+from powercut.report.words import Unit, ranges, unit_of, with_article
+from powercut.store.reasons import in_groups
+from powercut.store.results import CellResult, Exposure, FindingRecord, TrialResult
+
+_CAME_BACK = {
+    FindingKind.LOST: "did not come back",
+    FindingKind.UNSERIALIZABLE: "did not come back, although later ones did",
+    FindingKind.TORN: "came back in part",
+    FindingKind.CORRUPT: "came back with bytes that were never written",
+    FindingKind.STALE: "came back as an older generation",
+    FindingKind.MISDIRECTED: "turned up in the wrong place",
+    FindingKind.UNREADABLE: "could not be read",
+}
+
+
+def explain(cell: CellResult) -> str:
+    """Why a cell is not SAFE, in a sentence or two; empty if it is."""
+    match cell.verdict:
+        case Verdict.SAFE:
+            return ""
+        case Verdict.SURVIVED:
+            return f"{live_words(len(cell.trials), cell.loss_probability_upper_95)}."
+        case Verdict.INCONCLUSIVE:
+            told = in_groups(cell.reasons, cell.trials)
+            reasons = "; ".join(told) or "the reason was not recorded"
+            return f"Nothing can be said: {reasons}."
+        case Verdict.LOSSY:
+            return " ".join(_loss_sentences(cell))
+
+
+def _loss_sentences(cell: CellResult) -> list[str]:
+    bad = [trial for trial in cell.trials if trial.verdict is Verdict.LOSSY]
+    sentences = []
+    if len(cell.trials) > 1:
+        sentences.append(_how_often(len(bad), cell.trials))
+    worst, unit = cell.worst_trial, unit_of(cell.parameters)
+    if worst is None:
+        return sentences
+    if len(bad) > 1:
+        sentences.append(f"The worst is trial {worst.trial}.")
+    sentences.append(_what_came_back(worst, unit))
+    if worst.exposure is not None and worst.exposure.records:
+        sentences.append(_what_was_exposed(worst.exposure, bool(worst.commits_lost)))
+    sentences.append(_what_states_lost(worst, unit))
+    sentences += [
+        f"{finding.message.rstrip('.')}."
+        for finding in worst.findings
+        if finding.kind is FindingKind.NOT_RECOVERED and not _of_states(finding)
+    ]
+    if cell.evidence_level is EvidenceLevel.LIVE_ONLY:
+        sentences.append(f"{LIVE_ONLY[:1].upper()}{LIVE_ONLY[1:]}.")
+    # A control that misbehaved does not undo a loss, but nobody should miss it.
+    sentences += [f"Beware: {reason}." for reason in in_groups(cell.reasons, cell.trials)]
+    return [sentence for sentence in sentences if sentence]
+
+
+def _how_often(bad: int, trials: Sequence[TrialResult]) -> str:
+    """How many cuts convict a cell; and how many would, if all could be judged."""
+    said = f"{bad} of {len(trials)} cuts convict it"
+    if any(trial.verdict is Verdict.INCONCLUSIVE for trial in trials):
+        return f"{said}."
+    low, high = interval(bad, len(trials))
+    return (
+        f"{said}: {percent(low, rounding=ROUND_FLOOR)} to {percent(high)} of such cuts would "
+        "(at 95 % confidence)."
+    )
+
+
+def _what_came_back(trial: TrialResult, unit: Unit) -> str:
+    if not trial.commits_lost:
+        if any(f.kind is FindingKind.NEVER_ATTEMPTED for f in trial.findings):
+            return f"{with_article(unit.noun).capitalize()} came back that was never written."
+        if trial.exposure is not None and trial.exposure.records:
+            return "Every acknowledged record came back this time, by luck."
+        return ""
+    live = [finding for finding in trial.findings if not _of_states(finding)]
+    parts = [_one_kind(kind, live, unit) for kind in _CAME_BACK]
+    said = "; ".join(part for part in parts if part)
+    acked = count(trial.commits_acked, f"acknowledged {unit.noun}")
+    if not said and all(finding.verdict is not Verdict.LOSSY for finding in live):
+        return f"This cut spared its {acked}."
+    if not said:  # a system that did not recover, whose finding follows
+        said = f"{trial.commits_lost:,} ({unit.place(ranges(trial.lost_lsns))}) did not come back"
+    return f"Of {acked}, {said}."
+
+
+def _of_states(finding: FindingRecord) -> bool:
+    return finding.origin is Origin.EXPLORATION
+
+
+def _what_states_lost(trial: TrialResult, unit: Unit) -> str:
+    found = [f for f in trial.findings if _of_states(f) and f.verdict is Verdict.LOSSY]
+    if not found or trial.states is None:
+        return ""
+    first = found[0].message.rstrip(".")
+    return (
+        f"{trial.states.lossy:,} of {count(trial.states.states, 'state')} that other cuts of this "
+        f"run may leave lose {unit.noun}s when they are recovered: {first}."
+    )
+
+
+def _one_kind(kind: FindingKind, findings: Sequence[FindingRecord], unit: Unit) -> str:
+    spans = merged_ranges(
+        span for finding in findings if finding.kind is kind for span in finding.lsns
+    )
+    number = sum(len(span) for span in spans)
+    return f"{number:,} ({unit.place(ranges(spans))}) {_CAME_BACK[kind]}" if spans else ""
+
+
+def _what_was_exposed(exposure: Exposure, any_lost: bool) -> str:
+    who = count(exposure.records, "record")
+    verb = "was" if exposure.records == 1 else "were"
+    if exposure.never_durable == exposure.records:
+        end = f"and never became so ({milliseconds(exposure.longest_ms)} until the end)"
+    else:
+        end = f"for up to {milliseconds(exposure.longest_ms)}"
+    sentence = f"{who} {verb} acknowledged while not yet durable on the disk, {end}"
+    return f"{sentence}." if any_lost else f"{sentence}: a cut in that time may lose them."
