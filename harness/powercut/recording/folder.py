@@ -13,7 +13,7 @@ from powercut.crash.folder_rows import Promise
 from powercut.disk.folder_log import read_folder_log
 from powercut.disk.pclog import failing_marks
 from powercut.model.errors import DamagedRecording, HostError
-from powercut.model.folder import FolderTimeline
+from powercut.model.folder import FolderOp, FolderTimeline
 from powercut.model.operations import OperationHistory
 from powercut.store.folder import CaptureDir, CaptureRecord
 from powercut.workload.program.claims import history_of
@@ -57,7 +57,24 @@ def open_capture(directory: CaptureDir) -> CaptureRecording:
     doubts = (*record.damage, *(f"the recorder: {name}" for name in failing_marks(folder.marks)))
     if not folder.complete:
         doubts = (*doubts, "the log was not closed in order: its end is missing")
+    if acked := len(history.acked):
+        doubts = (*doubts, *_elsewhere(folder, acked, record.folder))
     return CaptureRecording(directory, record, folder, history, (*history.trouble, *doubts), doubts)
+
+
+def _elsewhere(folder: FolderTimeline, acked: int, name: str) -> tuple[str, ...]:
+    """What speaks against a recording in which nothing but acks came.
+
+    All of it would be lost in each state, and that would say nothing of the program's syncs: more
+    likely it wrote to another folder, such as one of the same name on another file system.
+    """
+    begin = int(folder.begin_ns)
+    if any(one.op is not FolderOp.FLUSH and one.submitted_ns >= begin for one in folder.requests):
+        return ()
+    return (
+        f"{acked:,} operations were acknowledged, and nothing was written in {name}: the program "
+        "wrote to another place, or only to its own memory",
+    )
 
 
 def fingerprint(tree: Tree) -> bytes:

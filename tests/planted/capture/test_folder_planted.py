@@ -101,6 +101,21 @@ def test_what_is_lost(tmp_path: Path, way: str, in_journal: str, in_posix: str) 
         assert result.verdict == ("LOSSY" if lost else "SAFE"), (result.reasons, result.findings)
 
 
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_what_is_written_to_another_folder_is_no_loss(tmp_path: Path, elsewhere: bool) -> None:
+    """Twelve acks and no write say nothing of syncs; with one unsynced write they do."""
+    (tmp_path / "other").mkdir()
+    way = ["append-unsynced", str(tmp_path / ("other" if elsewhere else "folder"))]
+    recording = record(tmp_path, sys.executable, "-I", "-S", str(PROGRAM), *way)
+    result = judged(tmp_path, recording, JOURNAL)
+    assert (result.verdict, result.acknowledged) == ("INCONCLUSIVE" if elsewhere else "LOSSY", 12)
+    if elsewhere:
+        assert result.states == result.lossy_states == 0
+        (reason,) = result.reasons
+        said = f"12 operations were acknowledged, and nothing was written in {tmp_path / 'folder'}"
+        assert reason.startswith(said)
+
+
 def test_a_file_that_is_truncated_and_written_again(tmp_path: Path) -> None:
     """At the end all is durable, but between truncation and sync everything may be gone."""
     recording = keep(tmp_path, "replace-truncating")
