@@ -106,6 +106,9 @@ bool file_sync(const char *path);
 #define AGENT_ROOT "/root"
 bool root_mount(const char *serial, const char *type, const char *program);
 
+/* The file `from` of the agent's own, as `to`. */
+bool root_show(const char *from, char *to);
+
 /* Where a child lives: the agent's own root, without an environment and with the port as fd 3; or
  * AGENT_ROOT, where it starts in `folder`, and fd 3 is the port for lines. */
 struct enough {

@@ -74,6 +74,14 @@ static bool verb_root(const struct command *command, int *status)
     return root_mount(command->argv[1], command->argv[2], command->argv[3]);
 }
 
+static bool verb_show(const struct command *command, int *status)
+{
+    (void)status;
+    if (strchr(command->argv[2], '/') == NULL)
+        return failed(EINVAL, "show %s as %s", command->argv[1], command->argv[2]);
+    return root_show(command->argv[1], command->argv[2]);
+}
+
 /* FOLDER COUNT NAME=VALUE... PATH ARG... */
 static bool run_program(const struct command *command, int at, struct place place, int *status)
 {
@@ -223,6 +231,7 @@ static const struct verb {
     {"umount", 1, 1, verb_umount},
     {"exec", 1, AGENT_ARGUMENTS_MAX, verb_exec},
     {"root", 2, 3, verb_root},
+    {"show", 2, 2, verb_show},
     {"program", 3, AGENT_ARGUMENTS_MAX, verb_program},
     {"acks", 6, AGENT_ARGUMENTS_MAX, verb_acks},
     {"stamped", 4, AGENT_ARGUMENTS_MAX, verb_stamped},

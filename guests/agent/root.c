@@ -11,6 +11,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <net/if.h>
 #include <stdio.h>
 #include <string.h>
@@ -87,6 +88,22 @@ static bool mount_disk(const char *serial, const char *type, const char *folder)
         return failed_as(PC_FAULT_MOUNT);
     }
     return true;
+}
+
+bool root_show(const char *from, char *to)
+{
+    char *name = strrchr(to, '/');
+    int fd;
+
+    *name = '\0';
+    if (!make_directories(to))
+        return false;
+    *name = '/';
+    fd = open(to, O_WRONLY | O_CREAT | O_CLOEXEC, 0755);
+    if (fd < 0)
+        return failed(errno, "open %s", to);
+    close(fd);
+    return mount(from, to, NULL, MS_BIND, NULL) == 0 || failed(errno, "mount %s on %s", from, to);
 }
 
 /* `program` is the serial number of the disk with a program's folder; NULL for none. */

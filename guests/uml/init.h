@@ -56,6 +56,7 @@ struct plan {
     char *visible[ARGUMENTS_MAX + 1];
     char *base; /* the host's folder that is the root: "/", or an unpacked root file system */
     char *program; /* the host's folder that is PROGRAM in such a root; empty: none is */
+    char *tools; /* that is TOOLS, likewise */
     uint64_t acks; /* that end the writer with a root, and how long it may take for them */
     uint64_t acks_ms;
     char *disks[ARGUMENTS_MAX + 1]; /* of several, as CONFIGURE has them */
@@ -88,8 +89,8 @@ int record_mark(const char *name);
 int record_end(void);
 int record_dump(void);
 
-/* root.c: the host's files at ROOT; `visible` folders although they are in /tmp and the like. */
-int root_setup(const char *base, const char *program, char *const visible[]);
+/* root.c: the host's files at ROOT, as the plan says; the first that is asked for stays. */
+int root_setup(void);
 
 /* tree.c: what is mounted, as an archive. */
 int tree_put(void);

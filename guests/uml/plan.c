@@ -55,14 +55,15 @@ int plan_parse(void)
     text = take_list(text, plan.visible);
     plan.base = text;
     plan.program = plan.base + strlen(plan.base) + 1;
-    text = plan.program + strlen(plan.program) + 1;
+    plan.tools = plan.program + strlen(plan.program) + 1;
+    text = plan.tools + strlen(plan.tools) + 1;
     plan.acks = strtoull(text, NULL, 10);
     text += strlen(text) + 1;
     plan.acks_ms = strtoull(text, NULL, 10);
     take_list(text + strlen(text) + 1, plan.disks);
     if (disks_configure(plan.disks) != 0)
         return -1;
-    if (plan.root != NULL && root_setup(plan.base, plan.program, plan.visible) != 0)
+    if (plan.root != NULL && root_setup() != 0)
         return -1;
     if (plan.root == NULL && plan.mount_point[0] != '\0' &&
         mkdir(plan.mount_point, 0755) != 0 && errno != EEXIST)

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #define PROGRAM "/opt/powercut" /* as powercut.workload.program.workload says */
+#define TOOLS "/run/powercut"   /* as powercut.workload.program.sync_trace says */
 
 static const char *const volatile_folders[] = {"/tmp", "/run", "/var/tmp", "/dev/shm"};
 
@@ -57,8 +58,8 @@ static int is_below(const char *path, const char *folder)
     return strncmp(path, folder, length) == 0 && (path[length] == '/' || path[length] == '\0');
 }
 
-/* Shows a folder of the host that one of the empty file systems hides. */
-static int show(const char *folder)
+/* Shows a folder of the host as `folder`, if one of the empty file systems hides that. */
+static int show(const char *from, const char *folder)
 {
     char path[512];
     size_t index;
@@ -69,7 +70,7 @@ static int show(const char *folder)
         snprintf(path, sizeof path, ROOT "%s", folder);
         if (make_folders(path) != 0)
             return -1;
-        return over("hostfs", folder, MS_RDONLY, folder);
+        return over("hostfs", folder, MS_RDONLY, from);
     }
     return 0;
 }
@@ -90,8 +91,9 @@ static int loopback_up(void)
     return result;
 }
 
-int root_setup(const char *base, const char *program, char *const visible[])
+int root_setup(void)
 {
+    char *const *visible = plan.visible;
     static int done;
     size_t index;
 
@@ -99,10 +101,10 @@ int root_setup(const char *base, const char *program, char *const visible[])
         return 0;
     if (mkdir(ROOT, 0755) != 0 && errno != EEXIST)
         return fail(PCU_STEP_CHECK, "mkdir " ROOT);
-    if (over("hostfs", "", MS_RDONLY, base) != 0 || over("devtmpfs", "/dev", 0, NULL) != 0 ||
+    if (over("hostfs", "", MS_RDONLY, plan.base) != 0 || over("devtmpfs", "/dev", 0, NULL) != 0 ||
         over("proc", "/proc", 0, NULL) != 0 || over("sysfs", "/sys", 0, NULL) != 0)
         return -1;
-    if (*program != '\0' && over("hostfs", PROGRAM, MS_RDONLY, program) != 0)
+    if (*plan.program != '\0' && over("hostfs", PROGRAM, MS_RDONLY, plan.program) != 0)
         return -1;
     if (mkdir(ROOT "/dev/shm", 01777) != 0 && errno != EEXIST)
         return fail(PCU_STEP_CHECK, "mkdir /dev/shm");
@@ -110,8 +112,10 @@ int root_setup(const char *base, const char *program, char *const visible[])
         if (over("tmpfs", volatile_folders[index], 0, "mode=1777") != 0)
             return -1;
     for (; *visible != NULL; visible++)
-        if (show(*visible) != 0)
+        if (show(*visible, *visible) != 0)
             return -1;
+    if (*plan.tools != '\0' && show(plan.tools, TOOLS) != 0)
+        return -1;
     if (loopback_up() != 0)
         return -1;
     done = 1;

@@ -34,7 +34,8 @@ enum pcu_verb {
      * (empty: in the initramfs; else "/host", the host's files, and the mount point lies
      * below), the folder in which they start, their environment, an empty string, folders
      * of the host that they are to see although /tmp and the like are empty, an empty string;
-     * for a writer with a root, how many acknowledgements end it and how many milliseconds it
+     * the host's folder that is this root, that which is /opt/powercut in it and that which is
+     * /run/powercut (or empty each); for a writer with a root, how many acknowledgements end it and how many milliseconds it
      * may take for them, both in decimal digits; of several disks one string each, "OFFSET LENGTH
      * HOLDS NAME" (bytes on the origin; first, xfs-log, folder or stripe), an empty string.
      * Holds for every RECOVER that follows. */

@@ -41,6 +41,7 @@ from powercut.rig.sync_sites import named_sites
 from powercut.scenario.load import Scenario
 from powercut.scenario.program_text import RecordOptions, program_scenario
 from powercut.scenario.settings import ProgramSettings
+from powercut.scenario.settings_program import ON_HOST
 from powercut.store.layout import ResultDir
 from powercut.store.results import CellResult, RunResult
 from powercut.store.sync_mutants import Noticed, SyncMutant, SyncMutants, WithoutSync
@@ -73,6 +74,12 @@ def mutate_syncs(
     listener: Listener,
 ) -> SyncMutants:
     """Runs the program with all its syncs, then without each.  Raises UsageError, HostError."""
+    if options.test and program.root != ON_HOST:
+        raise UsageError(
+            "--test runs on this host, where a program with a root of its own has other files: "
+            "which of its call sites are the same cannot be told",
+            hint="leave out --test, or --root",
+        )
     traced = program.model_copy(update={"syncs": "traced"})
     scenario = program_scenario(traced, options.record)
     order = SyncOrder(
@@ -113,7 +120,7 @@ class _Mutation:
         run = self._first()
         (cell,) = run.cells
         trace = _trace_of(run, cell)
-        mutants = _planned(trace, order.sites_max)
+        mutants = _planned(trace, order)
         tried = [one for one in mutants if not one.skipped]
         if cell.verdict is Verdict.SAFE and tried:
             without = self._without(tried)
@@ -205,9 +212,10 @@ def _trace_of(run: RunResult, cell: CellResult) -> SyncTrace:
     )
 
 
-def _planned(trace: SyncTrace, sites_max: int) -> tuple[SyncMutant, ...]:
-    planned, tried = [], 0
-    for site in named_sites(trace):
+def _planned(trace: SyncTrace, order: SyncOrder) -> tuple[SyncMutant, ...]:
+    planned, tried, sites_max = [], 0, order.sites_max
+    ((_, parameters),) = program_scenario(order.program, order.record).cells
+    for site in named_sites(trace, parameters):
         skipped = ""
         if site.path.startswith("/"):
             skipped = "its file is not on the disk under test"

@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from powercut.cli.options import FILE, json_option, results_option, seed_option
 from powercut.cli.output import console_beside, write_json
-from powercut.cli.program_options import recording_options
+from powercut.cli.program_options import place_options, recording_options
 from powercut.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ _EPILOG = (
     help="Resume an interrupted one, by the folder that it named; what is recorded is kept.",
 )
 @recording_options
+@place_options
 @seed_option
 @results_option
 @json_option("the table")
@@ -70,6 +71,7 @@ def mutate_syncs(
     jobs: int | None,
     resume: Path | None,
     options: RecordOptions,
+    place: Mapping[str, Any],
     seed: int | None,
     results: Path,
     json_file: Path | None,
@@ -87,6 +89,7 @@ def mutate_syncs(
     from powercut.model.verdict import Verdict
     from powercut.report.terminal.progress import ProgressView
     from powercut.report.terminal.sync_mutants import print_sync_mutants
+    from powercut.scenario.settings_program import ON_HOST
     from powercut.store.sync_mutants import NEITHER
     from powercut.workload.program.find import find_program
 
@@ -100,7 +103,8 @@ def mutate_syncs(
         if resume is not None:
             result = resume_mutation(resume, jobs=jobs, listener=told)
         else:
-            program = find_program(command)
+            program = find_program(command, inside=place["root"] != ON_HOST)
+            program = program.model_copy(update=place)
             result = run(program, wanted, seed=seed, results=results, listener=told)
     print_sync_mutants(console, result)
     write_json(result.model_dump_json(indent=1), json_file)

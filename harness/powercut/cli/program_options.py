@@ -58,6 +58,48 @@ _OPTIONS: Final = (
 )
 
 
+_PLACE: Final = (
+    click.option(
+        "--root",
+        default="host",
+        show_default=True,
+        help="Files it runs on: this host's, `debian` or `debian:SUITE`, a folder, a tar, an OCI "
+        "image layout or an image; all but `host` in a virtual machine, or with --where no-vm "
+        "without.",
+    ),
+    click.option(
+        "--package",
+        "packages",
+        multiple=True,
+        metavar="NAME",
+        help="A Debian package for `--root debian`; may be given several times.",
+    ),
+    click.option(
+        "--bring", default="", help="Folder that comes into such a root with the program."
+    ),
+    click.option(
+        "--where",
+        type=click.Choice(["uml", "loop", "no-vm"]),
+        default="uml",
+        show_default=True,
+        help="Kernel: User-Mode Linux; with root's rights this host's own (loop); no-vm: "
+        "User-Mode Linux on a root of its own.",
+    ),
+)
+
+
+def place_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the options that say what the program runs on; `command` gets them as `place`, settings
+    of the workload."""
+
+    @functools.wraps(command)
+    def taken(**given: Any) -> Any:
+        place = {key: given.pop(key) for key in ("root", "packages", "bring", "where")}
+        return command(**given, place=place)
+
+    return functools.reduce(lambda one, option: option(one), reversed(_PLACE), taken)
+
+
 def recording_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator: the options of a recording; the argument is `options`, a RecordOptions."""
 

@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from powercut.cli.options import json_option, results_option, seed_option
 from powercut.cli.output import console_beside, write_json
-from powercut.cli.program_options import recording_options
+from powercut.cli.program_options import place_options, recording_options
 
 if TYPE_CHECKING:
     from powercut.scenario.program_text import RecordOptions
@@ -29,29 +29,7 @@ _EPILOG = (
 @click.command(epilog=_EPILOG, context_settings={"ignore_unknown_options": True})
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- PROGRAM...")
 @recording_options
-@click.option(
-    "--root",
-    default="host",
-    show_default=True,
-    help="Files it runs on: this host's, `debian` or `debian:SUITE`, a folder, a tar, an OCI image "
-    "layout or an image; all but `host` in a virtual machine, or with --where no-vm without.",
-)
-@click.option(
-    "--package",
-    "packages",
-    multiple=True,
-    metavar="NAME",
-    help="A Debian package for `--root debian`; may be given several times.",
-)
-@click.option("--bring", default="", help="Folder that comes into such a root with the program.")
-@click.option(
-    "--where",
-    type=click.Choice(["uml", "loop", "no-vm"]),
-    default="uml",
-    show_default=True,
-    help="Kernel: User-Mode Linux; with root's rights this host's own (loop); no-vm: User-Mode "
-    "Linux on a root of its own.",
-)
+@place_options
 @click.option(
     "--trace-syncs",
     is_flag=True,
@@ -63,10 +41,7 @@ _EPILOG = (
 def record(
     command: Sequence[str],
     options: RecordOptions,
-    root: str,
-    packages: tuple[str, ...],
-    bring: str,
-    where: str,
+    place: Mapping[str, Any],
     trace_syncs: bool,
     seed: int | None,
     results: Path,
@@ -86,9 +61,8 @@ def record(
     from powercut.store.layout import ResultDir
     from powercut.workload.program.find import find_program
 
-    settings = find_program(command, inside=root != ON_HOST)
-    chosen = {"root": root, "packages": packages, "bring": bring, "where": where}
-    settings = settings.model_copy(update=chosen)
+    settings = find_program(command, inside=place["root"] != ON_HOST)
+    settings = settings.model_copy(update=place)
     if trace_syncs:
         settings = settings.model_copy(update={"syncs": "traced"})
     scenario = program_scenario(settings, options)

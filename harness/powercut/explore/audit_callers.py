@@ -13,6 +13,9 @@ goes on.  So a flush that a call waits for is submitted and completed between th
    saw the opening alone, and the flushes of such writes fit into no call, either.
 4. What was submitted before the tracer began comes from mounting and making the folder.
 
+In a virtual machine a call lasts as long as the guest's clock leaves possible: a flush shortly
+before or after one may be taken for its own, by that clock's window.
+
 An operation is *unsynced* if no call was under way at any time between its attempt and its
 acknowledgement: then nothing can have made it durable by request.  Of a recording that has opens
 with O_SYNC or O_DSYNC and not their writes, that cannot be said.
@@ -26,7 +29,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from powercut.model.operations import OperationHistory
+from powercut.model.acks import AckBasis
+from powercut.model.operations import OperationHistory, Packet
 from powercut.model.timeline import Timeline
 from powercut.model.verdict import LsnRange, lsn_ranges
 from powercut.recording.bound import read_lines
@@ -35,7 +39,9 @@ from powercut.rig.sync_sites import named_sites
 from powercut.scenario.settings import ProgramSettings
 from powercut.store.audit import Asker, AuditedPromise
 from powercut.store.sync_site import SyncSite
-from powercut.workload.program.sync_trace import SyncCall, SyncTrace, read_trace
+from powercut.workload.program.guest_clock import bounded
+from powercut.workload.program.lines import lines_of_run
+from powercut.workload.program.sync_trace import SyncCall, SyncTrace, read_trace, trace_of
 
 I64 = npt.NDArray[np.int64]
 
@@ -70,10 +76,28 @@ def callers_of(recorded: TrialRecording) -> Callers:
     settings = recorded.parameters.workload
     if not isinstance(settings, ProgramSettings) or settings.syncs != "traced":
         return Callers()
-    trace = read_trace(read_lines(recorded.directory))
+    trace, why = timed_trace(read_lines(recorded.directory))
+    sites = named_sites(trace, recorded.parameters)
+    if why:
+        return Callers(sites, beyond=(*trace.beyond, why))
     history = recorded.promises.requirements
     assert isinstance(history, OperationHistory)
-    return Callers(named_sites(trace), unsynced(trace, history), trace.beyond, trace)
+    return Callers(sites, unsynced(trace, history), trace.beyond, trace)
+
+
+def timed_trace(packets: Sequence[Packet]) -> tuple[SyncTrace, str]:
+    """The trace, and why its instants say nothing; empty if they do.
+
+    In a virtual machine they are the guest's clock: then a call lasts from the earliest instant at
+    which it can have begun to the latest at which it can have ended.
+    """
+    if not any(packet.guest_ns for packet in packets):
+        return read_trace(packets), ""
+    earliest, latest, proof = bounded(packets)
+    trace = trace_of(lines_of_run(latest).lines, lines_of_run(earliest).lines)
+    if proof.basis is AckBasis.CLOCK:
+        return trace, ""
+    return trace, f"the guest's clock cannot be told from the disk's: {proof.reason}"
 
 
 def unsynced(trace: SyncTrace, history: OperationHistory) -> tuple[LsnRange, ...]:

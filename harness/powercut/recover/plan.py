@@ -86,6 +86,7 @@ class HostRoot:
 
     `base` is the folder of the host that is this root: all of its files, or a root file system that
     was unpacked there.  In that the host's folder `program`, if there is one, is /opt/powercut.
+    The host's folder `tools`, if there is one, is /run/powercut.
     """
 
     folder: str
@@ -93,6 +94,7 @@ class HostRoot:
     visible: tuple[str, ...] = ()
     base: str = "/"
     program: str = ""
+    tools: str = ""
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,10 @@ class GuestRoot:
     def mounting(self, filesystem: str) -> tuple[str, ...]:
         """What the agent is told so that it mounts the root, whose images hold `filesystem`."""
         return ("root", self.SERIAL, filesystem, *((self.PROGRAM_SERIAL,) if self.program else ()))
+
+    def showing(self, tool: str, path: str) -> tuple[str, ...]:
+        """What the agent is told so that its own program `tool` is `path` there."""
+        return ("show", f"/bin/{tool}", f"{self.MOUNT}{path}")
 
     def command(self, *argv: str) -> tuple[str, ...]:
         """What the agent is told to run `argv` there."""

@@ -99,7 +99,8 @@ def recovery_plan(parameters: Parameters, run_id: bytes, seed: int = 0) -> Recov
     host = root = None
     mount_point = MOUNT_POINT
     if isinstance(contents, HostFiles):
-        host = HostRoot(contents.folder, contents.environment, contents.visible)
+        tools = str(contents.tool.parent) if contents.tool is not None else ""
+        host = HostRoot(contents.folder, contents.environment, contents.visible, tools=tools)
         if contents.root is not None:
             base, program = unpacked_root(contents.root).path, contents.program or ""
             host = replace(host, base=str(base), program=str(program))

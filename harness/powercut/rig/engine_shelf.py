@@ -25,9 +25,9 @@ _START_S: Final = 180.0
 _IDLE_MAX: Final = 4
 """Engines that wait to be lent again; the one used longest ago goes first."""
 
-Root = tuple[str, str, tuple[str, ...]]
-"""A root on the host's files: its folder there, that of the program, and what is visible besides;
-a kernel keeps the one that it was told first."""
+Root = tuple[str, str, str, tuple[str, ...]]
+"""A root on the host's files: its folder there, those of the program and of tools, and what is
+visible besides; a kernel keeps the one that it was told first."""
 
 Key = tuple[str, Root | None, int, int, int, int]
 """The engine's name, the root that it has, and of its base image what is the same for two names of
@@ -64,7 +64,7 @@ class EngineShelf(Closing):
         Raises HostError if this host cannot run one.
         """
         host = order.plan.host
-        root = None if host is None else (host.base, host.program, host.visible)
+        root = None if host is None else (host.base, host.program, host.tools, host.visible)
         key = (name, root, *_identity(order.base))
         engine = self._take(key) or _made(name, order)
         try:

@@ -41,7 +41,7 @@ from powercut.paths import CACHE, UNSYNCED_BINARY
 from powercut.recover.plan import HostRoot, Mount, RecoveryPlan
 from powercut.sandbox.confined import find_tool
 from powercut.workload.port import MOUNT_POINT
-from powercut.workload.program.sync_trace import TOOLS_ON_LOOP, TRACER
+from powercut.workload.program.sync_trace import TOOLS, TRACER
 
 _NOBODY: Final = 65534
 _LINES: Final = 3  # the descriptor for lines, as everywhere (POWERCUT_FD)
@@ -265,7 +265,7 @@ def _handing(number: int, targets: Sequence[int], argv: Sequence[str]) -> list[s
 
 def _tool(path: Path) -> str:
     """Where the sandbox has a tool of powercut's: not where nobody may not look."""
-    return f"{TOOLS_ON_LOOP}/{path.name}"
+    return f"{TOOLS}/{path.name}"
 
 
 def _shown(path: str) -> list[str]:
@@ -292,7 +292,7 @@ def _sandbox(host: HostRoot, point: Path) -> list[str]:
         argv += ["--perms", "1777", "--tmpfs", path]
     for path in host.visible:
         argv += _shown(path)
-    argv += ["--perms", "0755", "--dir", TOOLS_ON_LOOP]
+    argv += ["--perms", "0755", "--dir", TOOLS]
     for tool in (UNSYNCED_BINARY, TRACER):
         argv += ["--ro-bind-try", str(tool), _tool(tool)]
     for pair in host.environment:

@@ -65,6 +65,8 @@ def refusals_on_machine(p: Parameters, program: ProgramSettings) -> Iterator[Rea
         yield "workload.packages", "packages go with `root: debian` alone"
     if program.where == "loop":
         yield "workload.where", "`loop` goes with `root: host`"
+    if program.syncs == "traced":
+        yield "workload.syncs", "powercut brings no tracer to a machine that is there already"
     if program.bring and program.command[0].startswith("/"):
         yield "workload.bring", "it goes with a relative command"
     if "/" not in program.command[0]:

@@ -99,8 +99,6 @@ def _refusals_of_root(program: ProgramSettings) -> Iterator[Reason]:
 def _refusals_of_tracing(program: ProgramSettings) -> Iterator[Reason]:
     if program.dropped_sync and program.syncs != "traced":
         yield "workload.dropped_sync", "one call site is dropped with `syncs: traced`"
-    if program.syncs == "traced" and program.root != ON_HOST:
-        yield "workload.syncs", "powercut traces the syncs of a program with `root: host` alone"
 
 
 def _refusals_on_loop(p: Parameters, program: ProgramSettings) -> Iterator[Reason]:

@@ -125,7 +125,7 @@ class ProgramSettings(Settings):
     no-sync.  Files opened with O_SYNC or O_DSYNC still sync.  `traced`: it runs under ptrace(2),
     and the recording says when each of these calls was made, and from where; opening files with
     O_SYNC or O_DSYNC and writing with RWF_DSYNC are such calls, too.  `powercut audit` then says
-    who asked for each flush."""
+    who asked for each flush.  Not on a machine that is there already (`root: machine`)."""
 
     dropped_sync: Annotated[str, Field(pattern=r"^([0-9a-f]{16} [!-~]+)?$")] = ""
     """With `syncs: traced`: the one call site whose calls succeed and do nothing, as `powercut

@@ -38,6 +38,7 @@ from powercut.trial.in_guest import GuestRecording
 from powercut.trial.job import GRACE_S
 from powercut.trial.trigger import wait_trigger
 from powercut.workload.port import AcksByLines
+from powercut.workload.program.sync_trace import TOOLS
 
 _BOOT_S: Final = 60.0
 _ASKED: Final = 2  # one turn of QEMU's loop may be under way already
@@ -127,6 +128,10 @@ class GuestProgramRecording(GuestRecording):
 
     def _set_up(self, channel: Channel, folder: Path) -> None:
         self._enter_root(channel)
+        files = commands.in_root_of_its_own(self.job.parameters)
+        if files is not None and files.tool is not None:
+            name = files.tool.name
+            guest_command(channel, self.deadline, *self._root.showing(name, f"{TOOLS}/{name}"))
         self.lines = LineChannel.on_guest(folder / LINES, self.directory.lines, self.binding)
 
     def _write_until_trigger(self, machine: Machine, channel: Channel, disk: TrialDisk) -> None:

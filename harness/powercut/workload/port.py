@@ -68,7 +68,8 @@ class HostFiles:
     unpacked on the host, with the host's folder `program` among them.
 
     Programs start in `folder` with `environment` (NAME=VALUE each); the folders in `visible` are
-    seen even where others of their kind are hidden (/tmp, /run, /var/tmp).
+    seen even where others of their kind are hidden (/tmp, /run, /var/tmp).  `tool` is a program of
+    powercut's own that starts the workload's: the folder in which it lies is there, too.
     """
 
     folder: str
@@ -76,6 +77,7 @@ class HostFiles:
     visible: tuple[str, ...] = ()
     root: Path | SuitePackages | None = None
     program: Path | None = None
+    tool: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -84,13 +86,14 @@ class RootFiles:
     tar, an OCI image layout or an ext4 image; or packages).
 
     Programs start in `folder` of it with `environment` (NAME=VALUE each); the folder `program` of
-    the host, if there is one, is added to it.
+    the host, if there is one, is added to it; `tool` as in `HostFiles`.
     """
 
     root: Path | SuitePackages
     program: Path | None
     folder: str
     environment: tuple[str, ...]
+    tool: Path | None = None
 
 
 @dataclass(frozen=True)

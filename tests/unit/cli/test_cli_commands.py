@@ -88,6 +88,10 @@ def test_help_imports_nothing_heavy():
         (["certify", "quick"], "write --profile quick"),
         (["cost", "frist-light"], "did you mean first-light"),
         (["cost", "--disk", "tape"], "Invalid value"),
+        (
+            ["mutate-syncs", "--root", "debian", "--test", "true", "--", "/usr/bin/prog"],
+            "--test runs on this host",
+        ),
         (["show", "/nowhere"], "No such file or directory"),
         (["verify", "/"], "not a result of powercut"),
     ],

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from powercut.explore.audit_callers import Callers, unsynced
-from powercut.model.operations import OperationHistory
+from powercut.explore.audit_callers import Callers, timed_trace, unsynced
+from powercut.model.operations import OperationHistory, Packet
 from powercut.model.units import NEVER
 from powercut.model.verdict import LsnRange
 from powercut.store.audit import Asker, AuditedPromise, PromiseKind, Worth
@@ -96,3 +96,39 @@ def test_opening_a_file_is_no_sync_and_writing_to_it_is_one():
     assert asked(found, 320, 380) == (Asker.CALL, (4,))
     claims = history((1, 90, 210), (2, 290, 410))
     assert unsynced(found, claims) == (LsnRange(1, 1),)
+
+
+MS = 1_000_000
+WAY_NS = 2 * MS
+"""What a ping took each way: so far the guest's clock leaves open when a line was written."""
+
+
+def in_guest(*, pinged: bool = True) -> list[Packet]:
+    """A trace by the clock of a guest, which is a second ahead: one call from 30 ms to 40 ms."""
+    key = "~ 0123456789abcdef "
+    said = {5: "trace 1", 29: "site 0 " + "a" * 16 + " fsync log", 30: "begin 0 7", 40: "end 0 7 0"}
+    trips = [
+        Packet(at + WAY_NS, b"", guest_ns=at + 10**9, sent_ns=at - WAY_NS)
+        for at in (4 * MS, 4 * MS + 1, *range(10 * MS, 100 * MS, 10 * MS))
+    ]
+    lines = [
+        Packet(at * MS + 50 * MS, f"{key}{text}\n".encode(), guest_ns=at * MS + 10**9)
+        for at, text in said.items()
+    ]
+    return [*(trips if pinged else ()), *lines]
+
+
+def test_in_a_guest_a_call_lasts_as_long_as_its_clock_leaves_open() -> None:
+    found, why = timed_trace(in_guest())
+    assert why == ""
+    (call,) = found.calls
+    assert 30 * MS - WAY_NS - MS < call.begin_ns <= 30 * MS - WAY_NS
+    assert 40 * MS + WAY_NS <= call.end_ns < 40 * MS + WAY_NS + MS
+    assert asked(found, 30 * MS - MS, 40 * MS + MS) == (Asker.CALL, (1,))
+    assert asked(found, 30 * MS - 4 * MS, 40 * MS) == (Asker.NO_CALL, ())
+
+
+def test_without_a_tie_between_the_clocks_nobody_is_named() -> None:
+    found, why = timed_trace(in_guest(pinged=False))
+    assert len(found.calls) == 1
+    assert why.startswith("the guest's clock cannot be told from the disk's: ")

@@ -27,6 +27,7 @@ from powercut.scenario.settings import (
 )
 from powercut.trial.controls import controls_for
 from powercut.workload.port import RootFiles, Run, SuitePackages
+from powercut.workload.program.sync_trace import TRACER
 from powercut.workload.table import workload_of
 
 HEAD = "powercut: 1\nname: mine\n"
@@ -135,6 +136,7 @@ def test_a_program_in_a_root_of_its_own_has_a_machine():
     plan = recovery_plan(made, bytes(16), 5)
     assert (plan.host, plan.mount_point) == (None, "/root/mnt")
     assert plan.root is not None
+    assert workload_of(made).contents(Run(bytes(16))).tool is None
     words = plan.root.command("/x", "check")
     assert words[:3] == ("program", "/", "6")
     assert words[3 + 6 :] == ("/x", "check")
@@ -142,6 +144,27 @@ def test_a_program_in_a_root_of_its_own_has_a_machine():
     inside = program(ROOTED.replace("./prog", "/usr/bin/prog"))
     assert workload_of(inside).contents(Run(bytes(16))).program is None
     assert workload_of(inside).reader(Run(bytes(16)))[0] == "/usr/bin/prog"
+
+
+def test_a_traced_one_has_the_tracer_in_its_root():
+    made = program(ROOTED.replace("root:", "syncs: traced, root:"))
+    workload = workload_of(made)
+    assert workload.contents(Run(bytes(16))).tool == TRACER
+    assert workload.reader(Run(bytes(16)))[0] == "/opt/powercut/prog"
+    words = workload.writer(Run(bytes(16)))
+    assert words[:4] == ("/run/powercut/synctrace", "dir=/mnt/data", "--", "/opt/powercut/prog")
+    plan = recovery_plan(made, bytes(16), 5)
+    assert plan.root is not None
+    shown = plan.root.showing("synctrace", words[0])
+    assert shown == ("show", "/bin/synctrace", "/root/run/powercut/synctrace")
+
+
+def test_a_traced_one_on_this_host_sees_the_tracer_and_nothing_else_by_it():
+    text = "workload: {kind: program, command: ./prog, syncs: traced}\n"
+    traced, plain = (program(one) for one in (text, text.replace("traced", "kept")))
+    seen, kept = (recovery_plan(one, bytes(16), 5).host for one in (traced, plain))
+    assert (seen.tools, kept.tools) == (str(TRACER.parent), "")
+    assert seen.visible == kept.visible
 
 
 @pytest.mark.parametrize(

@@ -97,11 +97,11 @@ def test_its_syncs_are_seen_and_one_can_be_dropped(tmp_path: Path) -> None:
     """By the tracer, in the sandbox: of two call sites one syncs three times."""
     script = "for n in 1 2 3; do sync -d /mnt/data/f; done; sync /mnt/data/f"
     argv = ("/bin/sh", "-c", f"mkdir /mnt/data; echo >/mnt/data/f; {script}")
-    seen = trace(tmp_path / "seen", traced(argv, DIR, on_loop=True))
+    seen = trace(tmp_path / "seen", traced(argv, DIR))
     calls = {site.call: (seen.count(site.number), site.key) for site in seen.sites}
     assert {call: count for call, (count, _) in calls.items()} == {"fdatasync": 3, "fsync": 1}
     (dropped,) = [key for call, (_, key) in calls.items() if call == "fdatasync"]
-    less = trace(tmp_path / "less", traced(argv, DIR, dropped, on_loop=True))
+    less = trace(tmp_path / "less", traced(argv, DIR, dropped))
     counts = {
         site.call: (less.count(site.number), less.count(site.number, dropped=True))
         for site in less.sites

@@ -40,6 +40,7 @@ _RECIPE: Final = 1  # raise it when this file makes other images from the same p
 _FOLDER: Final = BUILD / "guest"
 _AGENT: Final = PARTS / "bin" / "agent"
 _PROGRAMS: Final = (WAL_BINARY,)
+_TOOLS: Final = (PARTS / "bin" / "synctrace",)  # where they are built: x86-64 alone
 _FULL_PROGRAMS: Final = (PARTS / "bin" / "dmlog",)  # no other kernel has its target
 _APT_LISTS: Final = Path("/var/lib/apt/lists")
 _TIMEOUT_S: Final = 600.0
@@ -102,7 +103,8 @@ def keep_guest_image(flavour: str) -> None:
 
 def _programs(flavour: str) -> tuple[Path, ...]:
     """What the guest can run."""
-    return (*_PROGRAMS, *(_FULL_PROGRAMS if flavour == "full" else ()))
+    tools = (path for path in _TOOLS if path.exists())
+    return (*_PROGRAMS, *tools, *(_FULL_PROGRAMS if flavour == "full" else ()))
 
 
 def _inputs(flavour: str) -> dict[str, Any]:

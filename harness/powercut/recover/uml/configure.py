@@ -42,6 +42,6 @@ def plan_text(plan: RecoveryPlan) -> bytes:
 
 def _root(host: HostRoot | None) -> list[str]:
     if host is None:
-        return ["", "", "", "", "", ""]
+        return ["", "", "", "", "", "", ""]
     lists = [*host.environment, "", *host.visible, ""]
-    return ["/host", host.folder, *lists, host.base, host.program]
+    return ["/host", host.folder, *lists, host.base, host.program, host.tools]

@@ -34,13 +34,23 @@ _ACK: Final = re.compile(rb"(?:^|\n)\+ ")
 
 def dated(packets: Sequence[Packet]) -> tuple[tuple[Packet, ...], AckProof]:
     """The packets that hold lines, at their instants on the disk's clock; what that rests on."""
+    _, latest, proof = bounded(packets)
+    return latest, proof
+
+
+def bounded(
+    packets: Sequence[Packet],
+) -> tuple[tuple[Packet, ...], tuple[Packet, ...], AckProof]:
+    """Those packets at the earliest instants at which they can have been written, at the latest,
+    and what that rests on: by receipt nothing is known of the earliest, and both are the same.
+    """
     said = tuple(one for one in packets if one.sent_ns is None)
     trips = [one for one in packets if one.sent_ns is not None]
     stamps = _column(one.guest_ns for one in said)
     if not said or any(not one.guest_ns for one in said):
-        return said, _by_receipt(NO_CLOCK)
+        return said, said, _by_receipt(NO_CLOCK)
     if not trips:
-        return said, _by_receipt(NO_ROUND_TRIPS)
+        return said, said, _by_receipt(NO_ROUND_TRIPS)
     receipts = _column(one.at_ns for one in said)
     at_trips = _column(one.guest_ns for one in trips)
     before = Points.join(
@@ -51,7 +61,7 @@ def dated(packets: Sequence[Packet]) -> tuple[tuple[Packet, ...], AckProof]:
             raise ClocksDisagree("the guest's clock went back")
         bounds = bound_clock(before, Points(at_trips, _column(one.sent_ns for one in trips)))
     except ClocksDisagree as error:
-        return said, _by_receipt(str(error))
+        return said, said, _by_receipt(str(error))
     latest = np.minimum(receipts, bounds.latest(stamps))
     earliest = np.minimum(latest, bounds.earliest(stamps))
     acks = np.array([_ACK.search(one.data) is not None for one in said])
@@ -63,7 +73,11 @@ def dated(packets: Sequence[Packet]) -> tuple[tuple[Packet, ...], AckProof]:
         gained_ns=int(gained.max(initial=0)),
         shortest_sync_ns=None,
     )
-    return tuple(replace(one, at_ns=int(at)) for one, at in zip(said, latest, strict=True)), proof
+    return _at(said, earliest), _at(said, latest), proof
+
+
+def _at(packets: Sequence[Packet], instants: npt.NDArray[np.int64]) -> tuple[Packet, ...]:
+    return tuple(replace(one, at_ns=at) for one, at in zip(packets, instants.tolist(), strict=True))
 
 
 def _by_receipt(reason: str) -> AckProof:

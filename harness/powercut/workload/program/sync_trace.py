@@ -23,8 +23,9 @@ from powercut.workload.program.lines import Line, LineKind, lines_of_run
 TRACER: Final = PARTS / "bin" / "synctrace"
 """As workloads/synctrace/Makefile leaves it."""
 
-TOOLS_ON_LOOP: Final = "/run/powercut"
-"""Where the sandbox of a program on a loop device has it, and others."""
+TOOLS: Final = "/run/powercut"
+"""The folder in which a program's root has powercut's own tools while it runs, the tracer among
+them."""
 
 _BEGIN: Final = re.compile(r"([0-9a-f]{16}) trace 1")
 
@@ -108,14 +109,11 @@ class SyncTrace:
         return sum(call.site == site and call.dropped is dropped for call in self.calls)
 
 
-def traced(
-    argv: tuple[str, ...], folder: str, dropped: str = "", *, on_loop: bool = False
-) -> tuple[str, ...]:
+def traced(argv: tuple[str, ...], folder: str, dropped: str = "") -> tuple[str, ...]:
     """The command line that runs `argv` under the tracer; `dropped` is the key of a call site."""
     stack, _, path = dropped.partition(" ")
     words = (f"drop={stack}", f"path={path}") if stack else ()
-    tracer = f"{TOOLS_ON_LOOP}/{TRACER.name}" if on_loop else str(TRACER)
-    return (tracer, f"dir={folder}", *words, "--", *argv)
+    return (f"{TOOLS}/{TRACER.name}", f"dir={folder}", *words, "--", *argv)
 
 
 def read_trace(packets: Iterable[Packet]) -> SyncTrace:
@@ -123,21 +121,26 @@ def read_trace(packets: Iterable[Packet]) -> SyncTrace:
     return trace_of(lines_of_run(packets).lines)
 
 
-def trace_of(lines: Sequence[Line]) -> SyncTrace:
-    """The same, of lines that were read already."""
+def trace_of(lines: Sequence[Line], earliest: Sequence[Line] = ()) -> SyncTrace:
+    """The same, of lines that were read already.
+
+    `earliest` are these lines with the earliest instants at which they can have been written, where
+    those are others: a call then lasts as long as it can have.
+    """
     notes = [line for line in lines if line.kind is LineKind.NOTE]
     begin = _BEGIN.fullmatch(notes[0].text) if notes and notes[0] is lines[0] else None
     if begin is None:
         return SyncTrace("", int(NEVER), (), (), ("the tracer did not begin",))
     reader = _Reader()
-    for line in notes[1:]:
+    early = [line for line in earliest or lines if line.kind is LineKind.NOTE]
+    for line, first in zip(notes[1:], early[1:], strict=True):
         key, _, text = line.text.partition(" ")
         if key == begin.group(1):
-            reader.take(text, line.at_ns)
+            reader.take(text, first.at_ns, line.at_ns)
     calls = sorted(reader.calls, key=lambda call: call.begin_ns)
     beyond = tuple(dict.fromkeys(reader.beyond))
     sites = tuple(reader.sites)
-    return SyncTrace(begin.group(1), notes[0].at_ns, sites, tuple(calls), beyond, reader.writes)
+    return SyncTrace(begin.group(1), early[0].at_ns, sites, tuple(calls), beyond, reader.writes)
 
 
 class _Reader:
@@ -158,19 +161,21 @@ class _Reader:
             for thread, (site, begin_ns) in self._open.items()
         ]
 
-    def take(self, text: str, at_ns: int) -> None:
-        """Takes one note of the tracer's own."""
+    def take(self, text: str, earliest_ns: int, at_ns: int) -> None:
+        """Takes one note of the tracer's own, written between the two instants."""
         match text.split(" "):
             case ["site", _, stack, name, path, *frames]:
                 places = tuple(_frame(word) for word in frames)
                 self.sites.append(CallSite(len(self.sites), stack, name, path, places))
             case ["begin", site, thread]:
-                self._open[int(thread)] = (int(site), at_ns)
+                self._open[int(thread)] = (int(site), earliest_ns)
             case ["end", site, thread, result]:
-                _, begin_ns = self._open.pop(int(thread), (int(site), at_ns))
+                _, begin_ns = self._open.pop(int(thread), (int(site), earliest_ns))
                 self._done.append(SyncCall(int(site), int(thread), begin_ns, at_ns, int(result)))
             case ["drop", site, thread]:
-                self._done.append(SyncCall(int(site), int(thread), at_ns, at_ns, dropped=True))
+                self._done.append(
+                    SyncCall(int(site), int(thread), earliest_ns, at_ns, dropped=True)
+                )
             case ["writes", _]:
                 self.writes = True
             case ["beyond", *words]:

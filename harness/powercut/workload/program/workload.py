@@ -105,6 +105,10 @@ class ProgramWorkload:
         return self.settings.syncs == "traced"
 
     @property
+    def _tool(self) -> Path | None:
+        return TRACER if self._traced else None
+
+    @property
     def _brought(self) -> Path | None:
         """The program on this host that comes into a root of its own; None if it is there."""
         command = self.settings.command[0]
@@ -121,6 +125,8 @@ class ProgramWorkload:
 
     def problems(self) -> tuple[str, ...]:
         """Why it cannot be started."""
+        if self._traced and not TRACER.is_file():
+            return (f"{TRACER} is not built (make -C workloads; x86-64 alone)",)
         root = self._root
         if not self._on_host and not self._place and isinstance(root, Path) and not root.exists():
             return (f"workload.root: {root}: there is no such file or folder",)
@@ -132,8 +138,6 @@ class ProgramWorkload:
         return self._problems_on_host(program)
 
     def _problems_on_host(self, program: Path) -> tuple[str, ...]:
-        if self._traced and not TRACER.is_file():
-            return (f"{TRACER} is not built (make -C workloads; x86-64 alone)",)
         if not Path(self.settings.folder).is_dir():
             return (f"{self.settings.folder}: there is no such folder to start in",)
         if not program.is_file():
@@ -166,13 +170,11 @@ class ProgramWorkload:
                 brought=self._brought_to,
             )
         if self.settings.where == NO_VM:
-            return HostFiles("/", environment, root=self._root, program=brought)
+            return HostFiles("/", environment, root=self._root, program=brought, tool=self._tool)
         if not self._on_host:
-            return RootFiles(self._root, brought, "/", environment)
+            return RootFiles(self._root, brought, "/", environment, self._tool)
         visible = [str(Path(os.path.realpath(program)).parent), folder, str(program.parent)]
-        if self._traced:
-            visible.append(str(TRACER.parent))
-        return HostFiles(folder, environment, tuple(dict.fromkeys(visible)))
+        return HostFiles(folder, environment, tuple(dict.fromkeys(visible)), tool=self._tool)
 
     def preparation(self, run: Run) -> tuple[str, ...]:
         """`setup`."""
@@ -185,8 +187,7 @@ class ProgramWorkload:
         argv = self.argv("run")
         if not self._traced:
             return argv
-        on_loop = self.settings.where == "loop"
-        return traced(argv, DIR, self.settings.dropped_sync, on_loop=on_loop)
+        return traced(argv, DIR, self.settings.dropped_sync)
 
     def reader(self, run: Run) -> tuple[str, ...]:
         """`check`."""

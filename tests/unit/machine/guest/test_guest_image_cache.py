@@ -61,6 +61,7 @@ def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Parts:
     monkeypatch.setattr(guest_image, "_FOLDER", tmp_path / "guest")
     monkeypatch.setattr(guest_image, "_AGENT", tmp_path / "bin/agent")
     monkeypatch.setattr(guest_image, "_PROGRAMS", (tmp_path / "bin/wal",))
+    monkeypatch.setattr(guest_image, "_TOOLS", ())
     monkeypatch.setattr(guest_image, "_APT_LISTS", made.lists)
     monkeypatch.setattr(guest_image, "ensure_kernel", made.kernel)
     return made
