@@ -73,6 +73,9 @@ SCENARIOS: Final = ROOT / "scenarios"
 PROGRAMS: Final = ROOT / "workloads" / "programs"
 """The databases under test that powercut brings."""
 
+EXAMPLES: Final = ROOT / "workloads" / "examples"
+"""Example programs, and the module that programs in Python import."""
+
 RESULTS: Final = ROOT / "results" if not INSTALLED and _inside(ROOT) else Path("results")
 """Where runs land by default: in the folder that the caller is in, or in the checkout around it."""
 

@@ -10,6 +10,7 @@ from powercut.disk.root_image import RootImage
 from powercut.model.contract import Honour
 from powercut.model.errors import UsageError
 from powercut.model.verdict import Verdict
+from powercut.paths import EXAMPLES
 from powercut.rig.commands import (
     in_root_of_its_own,
     on_host_files,
@@ -157,6 +158,13 @@ def test_a_traced_one_has_the_tracer_in_its_root():
     assert plan.root is not None
     shown = plan.root.showing("synctrace", words[0])
     assert shown == ("show", "/bin/synctrace", "/root/run/powercut/synctrace")
+
+
+def test_on_this_host_one_sees_its_folders_and_the_module_that_programs_import():
+    """Wherever they lie: in a checkout below /tmp the module would be hidden else."""
+    seen = recovery_plan(program("workload: {kind: program, command: ./prog}\n"), bytes(16), 5).host
+    assert set(seen.visible) == {"/scenarios", str(EXAMPLES)}
+    assert (EXAMPLES / "powercut_program.py").is_file()
 
 
 def test_a_traced_one_on_this_host_sees_the_tracer_and_nothing_else_by_it():
