@@ -261,7 +261,8 @@ class _StateAudit:
         """Looks at promises in this order, one state each in turn, until the budget is spent."""
         deadline = None if budget.seconds is None else time.monotonic() + budget.seconds
         turns = {promise: self._states(promise) for promise in order}
-        require_recorded_program(self._recorded.parameters, self._recorded.record.versions)
+        record = self._recorded.record
+        require_recorded_program(self._recorded.parameters, record.versions, record.program_files)
         with StateJudge(self._recorded, EngineChoice(self._looks.engine)) as states:
             while turns:
                 for promise in list(turns):

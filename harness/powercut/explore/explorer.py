@@ -86,7 +86,8 @@ def explore(
     """
     begun = time.monotonic()
     recorded = open_trial(trial)
-    require_recorded_program(recorded.parameters, recorded.record.versions)
+    record = recorded.record
+    require_recorded_program(recorded.parameters, record.versions, record.program_files)
     unit = wanted.atomic_unit if wanted else None
     if unit is not None and unit != recorded.space.unit:
         recorded, keep = recorded.tearing_at(unit), False

@@ -191,7 +191,8 @@ def open_judge(recording: Recording, engine: str = "auto", *, kernel: str = HOST
     Raises UsageError if nobody knows how the records lie, or if `engine` cannot do this
     recording; HostError if that one does not work here, or if a program is not the recorded one.
     """
-    require_recorded_program(recording.system.parameters, recording.system.versions)
+    system = recording.system
+    require_recorded_program(system.parameters, system.versions, system.program_files)
     raw = not _known(recording).filesystem
     choice = engine_for(recording.image_format, raw=raw, name=engine, kernel=kernel)
     return StateJudge(recording, choice)

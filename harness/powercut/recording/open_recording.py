@@ -36,6 +36,7 @@ class RecordedSystem:
 
     parameters: Parameters = field(default_factory=Parameters)
     versions: Mapping[str, str] = field(default_factory=dict)
+    program_files: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

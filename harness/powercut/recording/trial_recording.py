@@ -87,7 +87,7 @@ class TrialRecording(Recording):
             layout=None,
             plan=plan,
             image_format=record.parameters.machine.format,
-            system=RecordedSystem(record.parameters, record.versions),
+            system=RecordedSystem(record.parameters, record.versions, record.program_files),
             gaps=tuple(gaps),
         )
 

@@ -17,6 +17,7 @@ from powercut.model.errors import HostError
 from powercut.paths import CACHE
 from powercut.recover.uml.kernel import UmlKernel
 from powercut.rig import commands
+from powercut.rig.program_files import changed_files, program_files
 from powercut.rig.recovery_kernel import program_kernel, recovery_kernel
 from powercut.rig.root_text import packages_of
 from powercut.rig.unpacked import source_of, unpacked_root
@@ -26,6 +27,7 @@ from powercut.workload.program.sync_trace import TRACER
 from powercut.workload.table import workload_of
 
 _TIMEOUT_S: Final = 30.0
+_NOT_KEPT: Final[Mapping[str, str]] = {}  # of files: a recording of before
 
 
 def executable_of(parameters: Parameters) -> Path:
@@ -61,11 +63,14 @@ def versions_on_host_files(parameters: Parameters) -> dict[str, str]:
     }
 
 
-def require_same_program(parameters: Parameters, versions: Mapping[str, str]) -> None:
+def require_same_program(
+    parameters: Parameters, versions: Mapping[str, str], files: Mapping[str, str] = _NOT_KEPT
+) -> None:
     """Raises HostError if the program on this host's files is not the one that was recorded.
 
     Another check may read what is there in another way: its word would be no evidence.  Recordings
-    of before know the digest of the executable alone.
+    of before know the digest of the executable alone.  `files` as they were recorded tell which
+    have changed.
     """
     root = _root_of(parameters)
     recorded = versions.get("root_sha256", "")
@@ -78,10 +83,11 @@ def require_same_program(parameters: Parameters, versions: Mapping[str, str]) ->
     if Path(versions.get("program", "")).name == TRACER.name and _is_traced(parameters):
         program = TRACER  # older recordings have its digest in place of the program's
     if versions.get("program_sha256") != sha256_of(program):
-        raise program_changed(program)
+        raise program_changed(program, changed_files(files, program_files(parameters)))
     then = versions.get("command_sha256")
     if then is not None and then != _digest_of_command(parameters, program):
-        raise program_changed(" ".join(workload_of(parameters).reader(Run(bytes(16)))[:-2]))
+        words = " ".join(workload_of(parameters).reader(Run(bytes(16)))[:-2])
+        raise program_changed(words, changed_files(files, program_files(parameters)))
 
 
 def _is_root_of_before(parameters: Parameters, digest: str) -> bool:
@@ -150,10 +156,11 @@ def uml_release(kernel: UmlKernel) -> str:
     return done.stdout.strip()
 
 
-def program_changed(program: Path | str) -> HostError:
-    """The refusal to ask a program that is not the one that was recorded."""
+def program_changed(program: Path | str, files: str = "") -> HostError:
+    """The refusal to ask a program that is not the one that was recorded; `files` are named."""
     return HostError(
-        f"{program} has changed since the recording was made, and its check with it",
+        f"{program} has changed since the recording was made, and its check with it"
+        f"{files and f': {files}'}",
         hint="put back the program that was recorded, or record again",
     )
 

@@ -8,7 +8,7 @@ import platform
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from powercut import __version__
 from powercut.disk.root_cache import mark_used
@@ -38,6 +38,7 @@ from powercut.paths import CACHE
 from powercut.recover.uml.boot import unavailable
 from powercut.rig import commands, loop_guest
 from powercut.rig.host_files import require_same_program, versions_on_host_files
+from powercut.rig.program_files import changed_files, program_files
 from powercut.rig.root_text import packages_of
 from powercut.rig.scratch import require_room_for_sockets
 from powercut.rig.unpacked import source_of
@@ -45,6 +46,9 @@ from powercut.scenario.machines import USUAL
 from powercut.scenario.plan import Plan
 from powercut.scenario.settings import MachineSettings, Parameters
 from powercut.workload.table import workload_of
+
+_NOT_KEPT: Final[Mapping[str, str]] = {}
+"""Of files: a recording of before."""
 
 
 class Rig:
@@ -247,18 +251,23 @@ def backends_of(plan: Plan) -> tuple[str, ...]:
     )
 
 
-def require_recorded_program(parameters: Parameters, versions: Mapping[str, str]) -> None:
+def require_recorded_program(
+    parameters: Parameters, versions: Mapping[str, str], files: Mapping[str, str] = _NOT_KEPT
+) -> None:
     """Raises HostError if a program that recovers and checks a state is not what was recorded.
 
-    Another check may read what is there in another way: its word would be no evidence.
+    Another check may read what is there in another way: its word would be no evidence.  `files` are
+    those that were recorded (powercut.rig.program_files), so that the error names what differs.
     """
     if commands.in_root_of_its_own(parameters) is not None:
-        _require_same_root(parameters, versions)
+        _require_same_root(parameters, versions, files)
     elif commands.on_host_files(parameters):
-        require_same_program(parameters, versions)
+        require_same_program(parameters, versions, files)
 
 
-def _require_same_root(parameters: Parameters, versions: Mapping[str, str]) -> None:
+def _require_same_root(
+    parameters: Parameters, versions: Mapping[str, str], files: Mapping[str, str]
+) -> None:
     """Raises HostError if the root file system of a program in a guest is another one now."""
     rig = Rig()
     now, program = rig.root_image(parameters), rig.program_image(parameters)
@@ -269,8 +278,10 @@ def _require_same_root(parameters: Parameters, versions: Mapping[str, str]) -> N
         None if program is None else program.sha256
     )
     if not same and not rig.is_root_of_before(parameters, versions.get("root_sha256", ""), folder):
+        told = changed_files(files, program_files(parameters))
         raise HostError(
-            "the root file system, or the program in it, has changed since the recording was made",
+            "the root file system, or the program in it, has changed since the recording was made"
+            f"{told and f': {told}'}",
             hint="put back what was recorded, or record again",
         )
 

@@ -64,6 +64,7 @@ class TrialRecord(BaseModel):
     pinged: bool = False  # whether pings tied the guest's clock to the host's
     cut_ns: int | None = None  # the instant of the cut; None if it never came
     versions: dict[str, str] = {}  # of QEMU and of the guest's kernel, with digests
+    program_files: dict[str, str] = {}  # a word for each of a program's, that changes with it
     guest_facts: dict[str, str] = {}
     recovery_facts: dict[str, str] = {}
     timings_s: dict[str, float] = {}

@@ -165,7 +165,7 @@ def _evidence(loaded: _Loaded, checkers: dict[str, Checker]) -> Evidence | None:
 
 def _load(directory: TrialDir, record: TrialRecord) -> _Loaded:
     """Reads what there is."""
-    gaps = Gaps(record)
+    gaps = Gaps(record, directory)
     read = read_wire(directory, record, gaps)
     layout = wal_layout(record.parameters)
     return _Loaded(

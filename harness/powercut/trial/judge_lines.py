@@ -37,7 +37,7 @@ def judge_lines(directory: TrialDir, record: TrialRecord, workload: AcksByLines)
     Raises DamagedRecording for a recording of another level than its settings make.
     """
     check_level(directory, record)
-    gaps = Gaps(record)
+    gaps = Gaps(record, directory)
     doubts: tuple[str, ...] = ()
     live = record.evidence_level is EvidenceLevel.LIVE_ONLY
     timeline = (

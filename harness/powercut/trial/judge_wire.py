@@ -29,7 +29,7 @@ def judge_wire(directory: TrialDir, record: TrialRecord, workload: AcksByWire) -
     Raises DamagedRecording for a recording of another level than its settings make.
     """
     check_level(directory, record)
-    gaps = Gaps(record)
+    gaps = Gaps(record, directory)
     read = read_wire(directory, record, gaps)
     timeline, recorded, observation = read.timeline, read.recorded, read.observation
     failed = host_failures(timeline) if timeline is not None else ()

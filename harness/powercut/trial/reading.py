@@ -9,11 +9,13 @@ from typing import TypeVar
 
 from powercut.channel.history_file import RecordedHistory
 from powercut.disk.pclog import host_failures
+from powercut.disk.pclog_format import log_path
 from powercut.model.errors import PowercutError
 from powercut.model.observation import Observation
 from powercut.model.timeline import Timeline
 from powercut.model.verdict import EvidenceLevel, Finding, FindingKind, Verdict
 from powercut.recording.bound import read_acks, read_disk_log
+from powercut.store.packed import has_evidence
 from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.trial.observation import observation_of
 
@@ -21,10 +23,14 @@ T = TypeVar("T")
 
 
 class Gaps:
-    """What is missing of a recording's evidence, in the order in which it was missed."""
+    """What is missing of a recording's evidence, in the order in which it was missed.
 
-    def __init__(self, record: TrialRecord) -> None:
+    Of a trial that ended in trouble before anything was recorded that is the trouble alone.
+    """
+
+    def __init__(self, record: TrialRecord, directory: TrialDir) -> None:
         self.findings: list[Finding] = []
+        self._recorded = not record.trouble or _has_any(directory)
         if record.trouble:
             self.add(record.trouble)
 
@@ -36,11 +42,22 @@ class Gaps:
 
     def read(self, read: Callable[[], T]) -> T | None:
         """What `read` returns; None, and a gap, if it cannot be had."""
+        if not self._recorded:
+            return None
         try:
             return read()
         except PowercutError as error:
             self.add(str(error))
             return None
+
+
+def _has_any(directory: TrialDir) -> bool:
+    """Whether anything is there of what a run leaves behind; what cannot be read is, too."""
+    files = (log_path(directory.disk_log), directory.history, directory.lines)
+    try:
+        return any(has_evidence(file) for file in files)
+    except PowercutError:
+        return True
 
 
 @dataclass(frozen=True)

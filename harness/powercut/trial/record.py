@@ -12,6 +12,7 @@ from collections.abc import Callable
 from powercut.model.errors import PowercutError
 from powercut.model.events import Phase
 from powercut.rig import commands
+from powercut.rig.program_files import program_files
 from powercut.rig.rig import Rig
 from powercut.scenario.settings import Parameters
 from powercut.store.binding import new_recording
@@ -53,6 +54,7 @@ def record_trial(
                 "damage": tuple(run.damage),
                 "cut_ns": run.cut_ns,
                 "versions": run.versions,
+                "program_files": program_files(job.parameters) if run.versions else {},
                 "guest_facts": run.facts,
                 "recovery_facts": run.recovery_facts,
                 "timings_s": watch.seconds,

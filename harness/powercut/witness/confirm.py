@@ -83,7 +83,8 @@ def recovered_again(trial: TrialDir, result: TrialResult) -> Confirmation:
     Raises PowercutError if that cannot be tried, or did not come to its end.
     """
     recording = open_recording(trial.path)
-    require_recorded_program(recording.system.parameters, recording.system.versions)
+    system = recording.system
+    require_recorded_program(system.parameters, system.versions, system.program_files)
     again = judge_in_guest(recording, cut_state(recording.space))
     if again.verdict is Verdict.INCONCLUSIVE:
         raise HostError(again.message)

@@ -5,6 +5,7 @@ import pytest
 
 from powercut.model.errors import HostError
 from powercut.rig.host_files import command_sha256, require_same_program, sha256_of
+from powercut.rig.program_files import program_files
 from powercut.scenario.settings import Parameters, ProgramSettings
 from powercut.workload.program.sync_trace import TRACER
 
@@ -36,6 +37,15 @@ def test_no_file_that_the_command_names_may_change(files, name):
     (files / name).write_text("second, and longer")
     with pytest.raises(HostError, match=r"interpreter.* has changed since the recording"):
         require_same_program(cell(files), then)
+
+
+@pytest.mark.parametrize("name", ["interpreter", "script"])
+def test_the_file_that_changed_is_named(files, name):
+    then, kept = versions(files), program_files(cell(files))
+    require_same_program(cell(files), then, kept)
+    (files / name).write_text("second, and longer")
+    with pytest.raises(HostError, match=rf"and its check with it: (\./)?{name} differs$"):
+        require_same_program(cell(files), then, kept)
 
 
 def test_older_recordings_know_the_executable_alone(files):

@@ -21,6 +21,7 @@ from powercut.disk.root_image import (
 from powercut.machine.foreign.channel import _packed
 from powercut.model.errors import HostError
 from powercut.rig import rig
+from powercut.rig.program_files import forget_files, program_files
 from powercut.rig.rig import require_recorded_program
 from powercut.scenario.settings import Parameters, ProgramSettings
 from powercut.store.layout import ResultDir
@@ -185,6 +186,37 @@ def test_recordings_of_before_are_known_again_or_refused(cell, tmp_path, by):
         require_recorded_program(parameters, versions)
 
 
+def test_of_a_folder_those_that_changed_are_named(cell, tmp_path):
+    """A handful of them: changed, new, gone, no longer executable; of links where they lead."""
+    parameters, folder = cell
+    for name in ("a", "b", "c", "d", "e", "f", "same"):
+        (folder / name).write_text(name)
+    (folder / "link").symlink_to("a")
+    forget()
+    kept = program_files(parameters)
+    versions = {
+        "root_sha256": ensure_root_image(tmp_path / "mine.tar", tmp_path / "cache").sha256,
+        "program_folder_sha256": ensure_program_image(folder, tmp_path / "cache").sha256,
+    }
+    require_recorded_program(parameters, versions, kept)
+    (folder / "test.sh").chmod(0o644)
+    forget()
+    with pytest.raises(HostError, match=r"recording was made: test\.sh differs$"):
+        require_recorded_program(parameters, versions, kept)
+    with pytest.raises(HostError, match=r"recording was made$"):
+        require_recorded_program(parameters, versions)  # one of before
+    (folder / "a").unlink()
+    (folder / "new").write_text("")
+    (folder / "link").unlink()
+    (folder / "link").symlink_to("b")
+    for name in ("b", "c", "d"):
+        (folder / name).write_text("another")
+    forget()
+    told = "a is gone; b differs; c differs; d differs; link differs; and 2 more"
+    with pytest.raises(HostError, match=f"recording was made: {told}$"):
+        require_recorded_program(parameters, versions, kept)
+
+
 def test_a_recording_whose_results_came_along_is_known_again(cell, tmp_path):
     """As long as the same ones lie there, marked by now or not."""
     parameters, folder = cell
@@ -202,6 +234,7 @@ def forget() -> None:
     """What this process has seen of folders that are about to change."""
     for each in (ensure_program_image, ensure_root_image, ensure_root_folder):
         each.cache_clear()
+    forget_files()
 
 
 @pytest.fixture(autouse=True)

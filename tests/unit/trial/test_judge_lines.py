@@ -105,6 +105,27 @@ def test_an_absent_first_check_is_told_once(recorded, trouble):
     assert ("untouched.json: No such file" in reason) is (not trouble)
 
 
+def test_a_trial_that_failed_before_it_ran_names_its_cause_alone(recorded):
+    why = "./mydb setup /mnt/data ended with status 1: no room"
+    directory = recorded(ALL_BUT_ONE, trouble=why)
+    for path in directory.path.iterdir():
+        if path.name != "trial.json":
+            path.unlink()
+    directory.seal_recording()
+    result = judge_trial(directory)
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert [finding.message for finding in result.findings] == [why]
+
+
+@pytest.mark.parametrize("name", ["disk.log", "lines.bin"])
+def test_what_is_missing_of_one_that_ran_is_named_beside_its_trouble(recorded, name):
+    directory = recorded(ALL_BUT_ONE, trouble="the program ended with status 1")
+    (directory.path / name).unlink()
+    directory.seal_recording()
+    said = [finding.message for finding in judge_trial(directory).findings]
+    assert any(f"{name}: No such file" in one for one in said)
+
+
 @pytest.mark.parametrize(
     ("how", "why"),
     [
