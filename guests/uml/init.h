@@ -121,6 +121,7 @@ int fs_mount(void);
 int fs_mount_live(void);
 int fs_umount(void);
 int recover(void);
+extern uint64_t request_end_ns; /* when a reader's time is over, 0: never */
 
 /* inside.c: the log reader, once the plan is known. */
 int reader_configure(void);

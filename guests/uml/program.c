@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/statvfs.h>
+#include <sys/time.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <termios.h>
@@ -129,10 +130,41 @@ static int open_channel(void)
     return tcsetattr(fd, TCSANOW, &settings) == 0 ? fd : -1;
 }
 
+static void look_at_the_clock(int signal)
+{
+    (void)signal; /* that it came ends a wait */
+}
+
+/* Waits for a program and buries the orphans of others; false if its time was over, and it was
+ * ended.  The timer comes again, so that one which comes between two calls is not the last. */
+static bool wait_for(pid_t child, int *status)
+{
+    struct sigaction action = {.sa_handler = look_at_the_clock};
+    struct itimerval often = {{0, 50000}, {0, 50000}}, never = {{0, 0}, {0, 0}};
+    bool in_time = true;
+    pid_t ended;
+
+    if (request_end_ns != 0 &&
+        (sigaction(SIGALRM, &action, NULL) != 0 || setitimer(ITIMER_REAL, &often, NULL) != 0))
+        die("a timer");
+    do {
+        ended = waitpid(-1, status, 0);
+        if (request_end_ns != 0 && in_time && ended != child && now_ns() >= request_end_ns) {
+            in_time = false;
+            kill(child, SIGKILL);
+        }
+    } while (ended != child && (ended > 0 || errno == EINTR));
+    if (ended != child)
+        die("waitpid");
+    setitimer(ITIMER_REAL, &never, NULL);
+    return in_time;
+}
+
 int execute(char *const argv[], enum pcu_step step)
 {
     int channel, status, result;
-    pid_t child, ended;
+    bool in_time;
+    pid_t child;
 
     channel = open_channel();
     if (channel < 0)
@@ -142,11 +174,7 @@ int execute(char *const argv[], enum pcu_step step)
         close(channel);
         return fail(PCU_STEP_CHECK, "start %s", argv[0]);
     }
-    do
-        ended = waitpid(-1, &status, 0);
-    while (ended != child && (ended > 0 || errno == EINTR));
-    if (ended != child)
-        die("waitpid");
+    in_time = wait_for(child, &status);
     if (plan.root != NULL)
         end_stragglers();
     page->status = (uint32_t)(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
@@ -155,7 +183,10 @@ int execute(char *const argv[], enum pcu_step step)
     else
         result = plan.root == NULL ? collect(channel, step) : collect_lines(channel, step);
     close(channel);
-    if (result == 0 && page->status != 0) {
+    if (result == 0 && !in_time) {
+        errno = 0;
+        result = fail(step, "%s did not end within %.3g s", argv[0], page->limit_ms / 1e3);
+    } else if (result == 0 && page->status != 0) {
         errno = 0;
         result = fail(step, "%s ended with status %u", argv[0], page->status);
     }
@@ -266,6 +297,7 @@ int execute_once(void)
 {
     char text[8192], *argv[ARGUMENTS_MAX + 1];
 
+    request_end_ns = 0;
     if (page->length >= sizeof text) {
         errno = E2BIG;
         return fail(PCU_STEP_CHECK, "the command line");

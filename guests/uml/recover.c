@@ -177,12 +177,15 @@ static int recover_mounted(void)
     return 0;
 }
 
+uint64_t request_end_ns;
+
 int recover(void)
 {
     bool recorded = (page->flags & PCU_FLAG_RECORD) != 0;
     uint64_t time = now_ns();
     int result;
 
+    request_end_ns = page->limit_ms == 0 ? 0 : time + page->limit_ms * 1000000u;
     if (view_patch() != 0)
         return -1;
     time = lap(PCU_STEP_PATCH, time);

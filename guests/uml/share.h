@@ -131,10 +131,11 @@ struct pcu_page {
     uint32_t step;       /* where it failed, 0: it did not */
     uint32_t error;      /* errno of that */
     uint32_t status;     /* exit status of the program that ran last */
+    uint64_t limit_ms;   /* RECOVER: a reader that is at work for longer is ended, 0: it is not */
     uint64_t step_ns[PCU_STEPS];
     char what[256];      /* the call that failed and on what */
 };
-static_assert(sizeof(struct pcu_page) == 152 + 8 * PCU_STEPS + 256, "no padding");
+static_assert(sizeof(struct pcu_page) == 160 + 8 * PCU_STEPS + 256, "no padding");
 static_assert(sizeof(struct pcu_page) <= PCU_PAGE, "one page");
 
 /* Bytes to lay over the origin; all three are multiples of 512. */

@@ -35,7 +35,7 @@ int main(void)
     u.page.after_lines = 14; u.page.first_lsn = 15; u.page.acked = 16; u.page.attempted = 17;
     u.page.flags = PCU_FLAG_AFTER | PCU_FLAG_RECORD; u.page.after = PCU_AFTER_DONE;
     u.page.track = 20; u.page.step = PCU_STEP_MOUNT;
-    u.page.error = 22; u.page.status = 23;
+    u.page.error = 22; u.page.status = 23; u.page.limit_ms = 24;
     for (unsigned i = 0; i < PCU_STEPS; i++)
         u.page.step_ns[i] = 100 + i;
     strcpy(u.page.what, "mount ext4");
@@ -65,7 +65,7 @@ def test_the_page_the_patch_and_the_extent_have_one_layout(tmp_path):
     size = uml_share.PAGE_FORMAT.size
     packed = uml_share.PAGE_FORMAT.pack(
         uml_share.MAGIC, Verb.RECOVER, *range(3, 18), Flag.AFTER | Flag.RECORD,
-        After.DONE, 20, Step.MOUNT, 22, 23, *range(100, 108),
+        After.DONE, 20, Step.MOUNT, 22, 23, 24, *range(100, 108),
         b"mount ext4",
     )  # fmt: skip
     assert raw[:size] == packed
@@ -88,10 +88,10 @@ def test_the_page_the_patch_and_the_extent_have_one_layout(tmp_path):
 def test_requests_land_where_c_looks_for_them(tmp_path):
     share = Share(1 << 16)
     share.prepare_boot(6, 7)
-    share.ask(Verb.RECOVER, offset=8, length=9, count=10, track=13, flags=Flag.RECORD)
+    share.ask(Verb.RECOVER, offset=8, length=9, count=10, track=13, flags=Flag.RECORD, limit_ms=24)
     fields = uml_share.PAGE_FORMAT.unpack_from(share._map, 0)
     assert fields[:10] == (uml_share.MAGIC, Verb.RECOVER, 1, 0, 1 << 16, 6, 7, 8, 9, 10)
-    assert (fields[17], fields[19]) == (Flag.RECORD, 13)
+    assert (fields[17], fields[19], fields[23]) == (Flag.RECORD, 13, 24)
     assert share.answer() is None, "the request is not its own answer"
     share.put(uml_share.EXTENT_FORMAT.pack(0, 4, 1, 1, 0))
     assert share.extents(32) == (Extent(0, 4, SlotState.INTACT, 1, 0),)

@@ -212,6 +212,7 @@ def test_a_check_that_hangs_is_stopped(tmp_path):
     hangs = program(tmp_path, APPEND, f"[ ! -e $2/log ] || sleep 300; {LOG}")
     status, cell, _ = recorded(tmp_path, hangs, limits=limits)
     assert (status, cell["verdict"], cell["commits_lost"]) == (3, "inconclusive", 0)
+    assert "program did not end within 2 s" in str(cell["reasons"])
 
 
 def test_killing_the_controller_leaves_nothing(tmp_path):

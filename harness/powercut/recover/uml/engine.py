@@ -25,7 +25,6 @@ from powercut.closing import Closing
 from powercut.model.errors import HostError
 from powercut.model.failure import Failure
 from powercut.model.observation import Observation
-from powercut.model.units import SECTOR
 from powercut.paths import WAL_BINARY
 from powercut.recover.order import EngineOrder
 from powercut.recover.plan import GoOn, RecoveryPlan
@@ -48,6 +47,7 @@ _SHARE_BYTES: Final = 32 << 20
 _TREE_BYTES: Final = 192 << 20  # the host gives what is used
 _PAGES_A_CALL: Final = (_SHARE_BYTES - PATCHED_AT) // PAGE
 _GUEST_MIB: Final = 160  # what the guest needs besides its disk
+_ENDING_S: Final = 10.0  # for an answer that says that a program's time was over
 
 
 class UmlEngine(Closing):
@@ -345,15 +345,16 @@ class UmlEngine(Closing):
         self._checked(Verb.CONFIGURE, deadline, length=len(text))
 
     def _attempt(self, timeout_s: float, flags: Flag) -> Observation:
-        deadline = time.monotonic() + timeout_s
+        limit_ms = 0 if self._plan.host is None else int(timeout_s * 1000)
+        deadline = time.monotonic() + timeout_s + (_ENDING_S if limit_ms else 0)
         assert self._process is not None
         self._process.clear_console()
         self._reads = None
-        rest = self._patch(self._unsent.take(), deadline, keep_last=True)
+        rest = self._put(self._patch(self._unsent.take(), deadline, keep_last=True))
         if self._plan.find(GoOn) is not None and not flags & (Flag.TREE | Flag.FILES):
             flags |= Flag.AFTER
         answer = self._call(
-            Verb.RECOVER, deadline, count=self._put(rest), track=self._granule, flags=flags
+            Verb.RECOVER, deadline, count=rest, track=self._granule, flags=flags, limit_ms=limit_ms
         )
         self.last = answer
         said = self._process.console() if answer.step is not Step.NONE else ""
@@ -367,8 +368,7 @@ class UmlEngine(Closing):
         if self._granule:
             begin = answer.answer + answer.after_answer
             words = self._memory().area[begin : begin + answer.reads]
-            places = words.copy().view("<u8").astype(np.int64) * SECTOR
-            self._reads = ReadMap(places, self._granule * SECTOR, self._origin.size)
+            self._reads = ReadMap.of(words, self._granule, self._origin.size)
         return observation
 
     def _patch(self, pages: Pages, deadline: float, *, keep_last: bool = False) -> Pages:

@@ -24,6 +24,12 @@ class ReadMap:
     granule: int
     size: int
 
+    @classmethod
+    def of(cls, answer: npt.NDArray[np.uint8], sectors: int, size: int) -> ReadMap:
+        """The map in `answer`, u64 each, the first sector of a granule of so many `sectors`."""
+        places = answer.copy().view("<u8").astype(np.int64) * SECTOR
+        return cls(places, sectors * SECTOR, size)
+
     def stretches(self) -> Reads:
         """The same with neighbours joined: (offset, length) in bytes, rising."""
         size = self.granule

@@ -19,7 +19,7 @@ from powercut.wal.slots import SlotState
 MAGIC: Final = 0x32554350
 PAGE: Final = 4096
 STEPS: Final = 8
-PAGE_FORMAT: Final = struct.Struct(f"<II15QIIIIII{STEPS}Q256s")
+PAGE_FORMAT: Final = struct.Struct(f"<II15QIIIIIIQ{STEPS}Q256s")
 PATCHED_AT: Final = 1 << 20
 """Bytes into the area: patches stand before it, what they put in place from there."""
 
@@ -33,6 +33,8 @@ _FLAGS: Final = struct.Struct("<I")
 _FLAGS_AT: Final = 128
 _TRACK: Final = struct.Struct("<I")
 _TRACK_AT: Final = 136
+_LIMIT: Final = struct.Struct("<Q")
+_LIMIT_AT: Final = 152
 
 
 class Verb(enum.IntEnum):
@@ -149,7 +151,7 @@ class Share:
         """Writes what PID 1 needs to know before it can be asked anything."""
         self._map[:PAGE] = bytes(PAGE)
         PAGE_FORMAT.pack_into(
-            self._map, 0, MAGIC, 0, 0, 0, self.capacity, disk_size, chunk, *([0] * 16),
+            self._map, 0, MAGIC, 0, 0, 0, self.capacity, disk_size, chunk, *([0] * 17),
             *([0] * STEPS), b"",
         )  # fmt: skip
 
@@ -178,12 +180,14 @@ class Share:
         count: int = 0,
         track: int = 0,
         flags: int = 0,
+        limit_ms: int = 0,
     ) -> None:
         """Writes a request; the caller then rings."""
         self._sequence += 1
         _ARGUMENTS.pack_into(self._map, _ARGUMENTS_AT, offset, length, count)
         _TRACK.pack_into(self._map, _TRACK_AT, track)
         _FLAGS.pack_into(self._map, _FLAGS_AT, flags)
+        _LIMIT.pack_into(self._map, _LIMIT_AT, limit_ms)
         _REQUEST.pack_into(self._map, 0, MAGIC, verb, self._sequence)
 
     def answer(self) -> Answer | None:
@@ -203,8 +207,8 @@ class Share:
             acked=fields[15],
             attempted=fields[16],
             after=After(fields[18]),
-            step_ns=tuple(fields[23 : 23 + STEPS]),
-            what=fields[23 + STEPS].split(b"\0")[0].decode(errors="replace"),
+            step_ns=tuple(fields[24 : 24 + STEPS]),
+            what=fields[24 + STEPS].split(b"\0")[0].decode(errors="replace"),
         )
 
     def bytes(self, size: int, *, at: int = 0) -> bytes:
