@@ -17,6 +17,7 @@ from powercut.store.trial_dir import TrialDir
 TURNS = 3
 EXPLORES = f"""
 import json, os, sys
+from pathlib import Path
 here = Path(os.environ["PYTHONPATH"]).parent
 asked = json.loads(sys.argv[1])
 for turn in range({TURNS}):
