@@ -125,7 +125,7 @@ def _cell(
         evidence_level=cell.evidence_level,
         expected=cell.expected,
         as_expected=cell.as_expected,
-        cuts=len(cell.trials),
+        cuts=cell.trials_in_all,
         acked=cell.commits_acked,
         lost=cell.commits_lost,
         lost_lsns=cell.lost_lsns,

@@ -237,7 +237,7 @@ def explanation_of(cell: CellResult, wire: WireAccount | None = None) -> Explana
         return Explanation()
     if cell.verdict is Verdict.SURVIVED:
         bound = cell.loss_probability_upper_95
-        return Explanation(details=(live_words(len(cell.trials), bound),))
+        return Explanation(details=(live_words(cell.trials_in_all, bound),))
     if cell.verdict is Verdict.INCONCLUSIVE:
         return Explanation(details=_why_unknown(cell))
     causes = causes_of(cell.parameters)
@@ -272,7 +272,8 @@ def _of_its_twin(cell: CellResult) -> list[str]:
 def _why_unknown(cell: CellResult) -> tuple[str, ...]:
     """Why nothing can be said of an inconclusive cell."""
     parts = (f"{_USB}",) if _USB.applies(cell.parameters) and _preset_missed(cell) else ()
-    return (*parts, *in_groups(cell.reasons, cell.trials)) or ("no trial came to a verdict",)
+    told = in_groups(cell.reasons, cell.trials, several=cell.trials_in_all > 1)
+    return (*parts, *told) or ("no trial came to a verdict",)
 
 
 def _preset_missed(cell: CellResult) -> bool:

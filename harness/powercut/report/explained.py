@@ -31,9 +31,9 @@ def explain(cell: CellResult) -> str:
         case Verdict.SAFE:
             return ""
         case Verdict.SURVIVED:
-            return f"{live_words(len(cell.trials), cell.loss_probability_upper_95)}."
+            return f"{live_words(cell.trials_in_all, cell.loss_probability_upper_95)}."
         case Verdict.INCONCLUSIVE:
-            told = in_groups(cell.reasons, cell.trials)
+            told = _reasons(cell)
             reasons = "; ".join(told) or "the reason was not recorded"
             return f"Nothing can be said: {reasons}."
         case Verdict.LOSSY:
@@ -43,8 +43,8 @@ def explain(cell: CellResult) -> str:
 def _loss_sentences(cell: CellResult) -> list[str]:
     bad = [trial for trial in cell.trials if trial.verdict is Verdict.LOSSY]
     sentences = []
-    if len(cell.trials) > 1:
-        sentences.append(_how_often(len(bad), cell.trials))
+    if cell.trials_in_all > 1:
+        sentences.append(_how_often(len(bad), cell))
     worst, unit = cell.worst_trial, unit_of(cell.parameters)
     if worst is None:
         return sentences
@@ -62,16 +62,20 @@ def _loss_sentences(cell: CellResult) -> list[str]:
     if cell.evidence_level is EvidenceLevel.LIVE_ONLY:
         sentences.append(f"{LIVE_ONLY[:1].upper()}{LIVE_ONLY[1:]}.")
     # A control that misbehaved does not undo a loss, but nobody should miss it.
-    sentences += [f"Beware: {reason}." for reason in in_groups(cell.reasons, cell.trials)]
+    sentences += [f"Beware: {reason}." for reason in _reasons(cell)]
     return [sentence for sentence in sentences if sentence]
 
 
-def _how_often(bad: int, trials: Sequence[TrialResult]) -> str:
+def _reasons(cell: CellResult) -> tuple[str, ...]:
+    return in_groups(cell.reasons, cell.trials, several=cell.trials_in_all > 1)
+
+
+def _how_often(bad: int, cell: CellResult) -> str:
     """How many cuts convict a cell; and how many would, if all could be judged."""
-    said = f"{bad} of {len(trials)} cuts convict it"
-    if any(trial.verdict is Verdict.INCONCLUSIVE for trial in trials):
+    said = f"{bad} of {cell.trials_in_all} cuts convict it"
+    if any(trial.verdict is Verdict.INCONCLUSIVE for trial in cell.trials):
         return f"{said}."
-    low, high = interval(bad, len(trials))
+    low, high = interval(bad, cell.trials_in_all)
     return (
         f"{said}: {percent(low, rounding=ROUND_FLOOR)} to {percent(high)} of such cuts would "
         "(at 95 % confidence)."

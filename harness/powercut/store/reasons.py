@@ -18,13 +18,15 @@ _NUMBERS: Final = re.compile(r"\d[\d,.]*(?:[-, ]+\d[\d,.]*)*(?: and \d+ more ran
 """A number, or a list of ranges: what one reason says differently of each cut."""
 
 
-def in_groups(reasons: Sequence[str], trials: Sequence[TrialResult]) -> tuple[str, ...]:
+def in_groups(
+    reasons: Sequence[str], trials: Sequence[TrialResult], *, several: bool
+) -> tuple[str, ...]:
     """The `reasons` of a cell, those of its trials that differ in numbers alone as one.
 
-    Of one trial they are told as they are.  Of several, each group says of how many cuts it is,
+    Of one trial they are told as they are.  Of `several`, each group says of how many cuts it is,
     in the words of the first; the most frequent come first, after what is no trial's own.
     """
-    if len(trials) < 2:
+    if not several:
         return tuple(reasons)
     of_trials: dict[str, tuple[str, set[int]]] = {}
     messages = set()

@@ -7,20 +7,18 @@ published in docs/schema/verdict.schema.json.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final, Literal, Self
 
 from pydantic import Field
 
-from powercut.model.confidence import upper_bound
-from powercut.model.log2 import log2_sum
 from powercut.model.verdict import EvidenceLevel, FindingKind, LsnRange, Verdict
 from powercut.scenario.plan import Cell
 from powercut.scenario.settings import ControlKind, Expect, Parameters
 from powercut.store.fleet import FleetAccount
 from powercut.store.host_load import HostLoad
 from powercut.store.record import Record
+from powercut.store.sums import CellSums
 from powercut.store.trial_result import (
     LOSS_KINDS,
     AckInstants,
@@ -167,6 +165,11 @@ class CellResult(Record):
     """Each trial."""
 
     @property
+    def trials_in_all(self) -> int:
+        """How many trials its verdict rests on.  Only this counts them: bounds follow from it."""
+        return len(self.trials)
+
+    @property
     def worst_trial(self) -> TrialResult | None:
         """The trial to look at first: the worst verdict, then the most records lost."""
         return max(self.trials, key=lambda t: (t.verdict, t.commits_lost), default=None)
@@ -189,15 +192,11 @@ class CellResult(Record):
         `verdict` is the caller's, who knows whether the controls vouch for it; it must not
         be better than the worst trial's.
         """
-        worst = Verdict.worst(trial.verdict for trial in trials)
-        if verdict < worst:
-            raise ValueError(f"{cell.name}: {verdict.name} hides a trial that is {worst.name}")
-        most = max(trials, key=lambda trial: trial.commits_lost, default=None)
-        findings = Counter(finding.kind for trial in trials for finding in trial.findings)
-        timings: Counter[str] = Counter()
+        sums = CellSums()
         for trial in trials:
-            timings.update(trial.timings_s)
-        said = [f.message for t in trials for f in t.findings if f.verdict is Verdict.INCONCLUSIVE]
+            sums.add(trial)
+        if verdict < sums.worst:
+            raise ValueError(f"{cell.name}: {verdict.name} hides a trial that is {sums.worst.name}")
         return cls(
             scenario=scenario,
             cell=cell.name,
@@ -206,83 +205,23 @@ class CellResult(Record):
             overrides=dict(cell.overrides),
             expected=cell.expect,
             verdict=verdict,
-            evidence_level=_weakest(trials),
+            evidence_level=sums.evidence_level,
             as_expected=verdict is wanted_verdict(cell.expect),
-            commits_acked=sum(trial.commits_acked for trial in trials),
-            commits_lost=sum(trial.commits_lost for trial in trials),
-            lost_lsns=most.lost_lsns if most is not None else (),
-            findings=dict(findings),
-            exposure=_add_exposures(trials),
-            acks=_least_known(trials),
-            states=_add_states(trials),
-            loss_probability_upper_95=_loss_probability(trials, verdict),
+            commits_acked=sums.commits_acked,
+            commits_lost=sums.commits_lost,
+            lost_lsns=sums.lost_lsns,
+            findings=dict(sums.findings),
+            exposure=sums.exposure,
+            acks=sums.acks,
+            states=sums.states,
+            loss_probability_upper_95=sums.loss_probability(verdict),
             controls=tuple(controls),
-            reasons=tuple(dict.fromkeys((*reasons, *said))),
-            timings_s=dict(timings),
+            reasons=tuple(dict.fromkeys((*reasons, *sums.inconclusive))),
+            timings_s=dict(sums.timings_s),
             reproduce=reproduce,
             result_directory=result_directory,
             trials=tuple(trials),
         )
-
-
-def _loss_probability(trials: Sequence[TrialResult], verdict: Verdict) -> float | None:
-    """The upper bound for a cell without loss.
-
-    A cut that came before anything was acknowledged had nothing to lose and counts for
-    nothing.
-    """
-    cuts = sum(trial.commits_acked > 0 for trial in trials)
-    if verdict not in (Verdict.SAFE, Verdict.SURVIVED) or not cuts:
-        return None
-    return upper_bound(0, cuts)
-
-
-def _weakest(trials: Sequence[TrialResult]) -> EvidenceLevel:
-    levels = {trial.evidence_level for trial in trials}
-    live_only = EvidenceLevel.LIVE_ONLY in levels
-    return EvidenceLevel.LIVE_ONLY if live_only else EvidenceLevel.RECORDED
-
-
-def _least_known(trials: Sequence[TrialResult]) -> AckInstants | None:
-    known = [trial.acks for trial in trials if trial.acks is not None]
-    unknown = float("inf")
-    return max(
-        known,
-        key=lambda acks: unknown if acks.window_us is None else acks.window_us,
-        default=None,
-    )
-
-
-def _add_exposures(trials: Sequence[TrialResult]) -> Exposure | None:
-    known = [trial.exposure for trial in trials if trial.exposure is not None]
-    if not known:
-        return None
-    return Exposure(
-        records=sum(exposure.records for exposure in known),
-        never_durable=sum(exposure.never_durable for exposure in known),
-        longest_ms=max(exposure.longest_ms for exposure in known),
-        lsns=max(known, key=lambda exposure: exposure.records).lsns,
-    )
-
-
-def _add_states(trials: Sequence[TrialResult]) -> StatesRecovered | None:
-    known = [trial.states for trial in trials if trial.states is not None]
-    if not known:
-        return None
-    policies: Counter[str] = Counter()
-    for states in known:
-        policies.update(states.by_policy)
-    return StatesRecovered(
-        engine=", ".join(dict.fromkeys(states.engine for states in known)),
-        states=sum(states.states for states in known),
-        decided=sum(states.decided for states in known),
-        went_on=sum(states.went_on for states in known),
-        lossy=sum(states.lossy for states in known),
-        by_policy=dict(policies),
-        instants=sum(states.instants for states in known),
-        instants_all=sum(states.instants_all for states in known),
-        legal_log2=round(log2_sum([states.legal_log2 for states in known]), 2),
-    )
 
 
 class RunResult(Record):

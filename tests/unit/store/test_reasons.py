@@ -27,7 +27,7 @@ def trial(number: int, *messages: str) -> TrialResult:
 
 def reasons(trials: list[TrialResult], *more: str) -> tuple[str, ...]:
     said = dict.fromkeys((*more, *(f.message for one in trials for f in one.findings)))
-    return in_groups(tuple(said), trials)
+    return in_groups(tuple(said), trials, several=len(trials) > 1)
 
 
 def test_reasons_that_differ_in_numbers_alone_are_one():
@@ -52,4 +52,4 @@ def test_the_most_frequent_come_first_and_the_rest_is_counted():
 
 def test_one_cut_says_what_it_said():
     assert reasons([trial(1, "a 1", "a 2")], "b") == ("b", "a 1", "a 2")
-    assert in_groups((), []) == ()
+    assert in_groups((), [], several=False) == ()

@@ -44,9 +44,9 @@ def html_report(result: ResultDir, run: RunResult) -> str:
         words=words,
         explain=explain,
         Verdict=Verdict,
-        many=any(len(cell.trials) > 1 for cell in run.cells),
+        many=any(cell.trials_in_all > 1 for cell in run.cells),
         acked=sum(cell.commits_acked for cell in run.cells),
-        cuts=sum(len(cell.trials) for cell in run.cells),
+        cuts=sum(cell.trials_in_all for cell in run.cells),
     )
 
 

@@ -85,7 +85,7 @@ def _trial(cell: CellResult, number: int) -> TrialResult:
     for trial in cell.trials:
         if trial.trial == number:
             return trial
-    raise UsageError(f"cell {cell.cell} has no trial {number}; it has {len(cell.trials)}")
+    raise UsageError(f"cell {cell.cell} has no trial {number}; it has {cell.trials_in_all}")
 
 
 def _print_cell(console: Console, cell: CellResult) -> None:
@@ -98,7 +98,7 @@ def _print_cell(console: Console, cell: CellResult) -> None:
         console.print(escape(text))
     for sentence in (*words.how_early([cell]), *words.how_sure([cell])):
         console.print(escape(sentence), highlight=False)
-    interrupted = words.interrupted(cell.trials) if len(cell.trials) > 1 else ""
+    interrupted = words.interrupted(cell.trials) if cell.trials_in_all > 1 else ""
     if interrupted:
         console.print(escape(interrupted), highlight=False)
     for control in cell.controls:

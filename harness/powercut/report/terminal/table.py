@@ -90,7 +90,7 @@ def _listed(run: RunResult) -> list[CellResult]:
 
 
 def _table(cells: list[CellResult]) -> Table:
-    many = any(len(cell.trials) > 1 for cell in cells)
+    many = any(cell.trials_in_all > 1 for cell in cells)
     # With a column more it would else not fit 80 of a terminal's, and break names.
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=many)
     table.add_column("cell", overflow="fold")
@@ -108,7 +108,7 @@ def _table(cells: list[CellResult]) -> Table:
         unit = words.unit_of(cell.parameters)
         row: list[str | Text] = [escape(cell.cell)]
         if many:
-            row.append(f"{len(cell.trials):,}")
+            row.append(f"{cell.trials_in_all:,}")
         row += [
             f"{cell.commits_acked:,}",
             _stacked(f"{cell.commits_lost:,}", words.lost_place(cell, unit)),
@@ -187,7 +187,7 @@ def _wrong_control(control: ControlResult, *, lossy: bool) -> str:
 
 
 def _bottom_line(run: RunResult) -> Text:
-    cuts = sum(len(cell.trials) for cell in run.cells)
+    cuts = sum(cell.trials_in_all for cell in run.cells)
     spent = f"{words.count(cuts, 'power cut')} in {run.seconds:.1f} s, seed {run.seed}"
     if run.as_expected:
         return Text(f"All as expected. {spent}.", "bold green")
