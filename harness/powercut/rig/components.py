@@ -22,10 +22,14 @@ from powercut.rig.engines import ENGINES, RECOVERY_KERNEL
 from powercut.rig.host_files import executable_of, kernel_of, sha256_of, uml_release
 from powercut.rig.program_guest import DISK_BRIDGE
 from powercut.rig.rig import Rig
+from powercut.rig.root_text import packages_of
+from powercut.rig.unpacked import unpacked_root
 from powercut.scenario.plan import Cell
 from powercut.scenario.settings import Parameters
 from powercut.store.certificate import Component
 from powercut.store.certify_order import RunComponents
+from powercut.workload.port import HostFiles, RootFiles, Run
+from powercut.workload.table import workload_of
 
 
 def components_of(rig: Rig, cells: Iterable[Cell]) -> RunComponents:
@@ -34,7 +38,7 @@ def components_of(rig: Rig, cells: Iterable[Cell]) -> RunComponents:
     by_cell: dict[str, tuple[int, ...]] = {}
     for cell in cells:
         if commands.on_host_files(cell.parameters):
-            parts = _on_host_files(cell.parameters)
+            parts = [*_on_host_files(cell.parameters), *_root_of(rig, cell.parameters)]
             by_cell[cell.name] = tuple(
                 components.setdefault(part, len(components)) for part in parts
             )
@@ -42,6 +46,7 @@ def components_of(rig: Rig, cells: Iterable[Cell]) -> RunComponents:
         spec = rig.machine_spec(cell.parameters, Path("disk"))
         machine = rig.backend_of(cell.parameters).identity(spec)
         parts = [Component(**asdict(part)) for part in machine]
+        parts += _root_of(rig, cell.parameters)
         if commands.evidence_level(cell.parameters) is EvidenceLevel.RECORDED:
             parts += [_capture_disk(), _nbdkit()]
         parts.append(_host_kernel())
@@ -68,6 +73,25 @@ def _on_host_files(parameters: Parameters) -> list[Component]:
         _nbdkit(),
         _host_kernel(),
         recovery_kernel_part(kernel),
+    ]
+
+
+def _root_of(rig: Rig, parameters: Parameters) -> list[Component]:
+    """The root file system that a program has for itself: which database it was, for instance."""
+    contents = workload_of(parameters).contents(Run(bytes(16)))
+    if not isinstance(contents, HostFiles | RootFiles) or contents.root is None:
+        return []
+    image = rig.root_image(parameters) or unpacked_root(contents.root)
+    name, _, packages = packages_of(parameters, rig.cache).get("root", "").partition(": ")
+    if isinstance(contents.root, Path):
+        name = contents.root.name
+    return [
+        Component(
+            role="root file system",
+            name=name,
+            version=packages or image.sha256[:16],
+            sha256=image.sha256,
+        )
     ]
 
 

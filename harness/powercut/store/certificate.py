@@ -28,13 +28,14 @@ class Component(Record):
     """A program or kernel that was under test, or under which the test ran."""
 
     role: str
-    """`hypervisor`, `guest kernel`, `host kernel`, `capture disk`, `recovery kernel`."""
+    """`hypervisor`, `guest kernel`, `host kernel`, `capture disk`, `recovery kernel`, `program`,
+    `root file system`."""
 
     name: str
     """Such as `qemu-system-x86_64` or `Linux`."""
 
     version: str
-    """What it says of itself."""
+    """What it says of itself; of a root file system the packages that were asked for."""
 
     package: str = ""
     """Package and version that it came from; empty if from none."""
