@@ -25,6 +25,7 @@ def done(name, folder, monkeypatch, *, make=False):
     for call in ("move_extents", "map_by_extents", "grow"):
         monkeypatch.setattr(known_ext4, call, lambda *_: None)
     monkeypatch.setattr(known_ext4, "DIRECT", 0)
+    monkeypatch.setattr(known_ext4, "clone", lambda _, source: copy(source, folder / "new"))
     monkeypatch.setattr(
         known_ext4, "zero_range", lambda tree, name, at, size: tree.write(name, bytes(size), at)
     )
@@ -34,6 +35,10 @@ def done(name, folder, monkeypatch, *, make=False):
     CASES[name].do(tree)
     tree.close()
     return tree
+
+
+def copy(source, target):
+    target.write_bytes(os.pread(source, 1024 * KIB, 0))
 
 
 def empty_link(tree):
@@ -67,6 +72,7 @@ SYMPTOMS = {
     "format-migrated": lambda tree: tree.write("foo", bytes(8 * KIB)),
     "direct-and-synced": lambda tree: os.truncate(tree.path("foo"), 0),
     "grown-and-used": lambda tree: tree.path("d7/foo").unlink(),
+    "clone-written-in-place": lambda tree: tree.write("old", tree.content("new")),
 }
 GROUPS = {"later": known_later.NAMES, "fast-commit": known_ext4.FAST_COMMIT}
 
@@ -93,6 +99,13 @@ def test_the_program_names_its_cases_and_refuses_others():
     wrong = subprocess.run(words, capture_output=True, text=True, check=False)
     assert wrong.returncode == 1
     assert "choose all, later, fast-commit, size-after-rename" in wrong.stderr
+
+
+def test_either_state_of_a_file_that_was_cut_short_is_legal(tmp_path, monkeypatch):
+    """The remedy of the finding, and a crash before the truncation, leave nothing to see."""
+    tree = done("clone-written-in-place", tmp_path, monkeypatch)
+    tree.write("old", b"\xab" * 16 * KIB)
+    assert CASES["clone-written-in-place"].broken(tree) == []
 
 
 @pytest.mark.parametrize("group", GROUPS)
