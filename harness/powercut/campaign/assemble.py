@@ -14,6 +14,7 @@ from powercut.scenario.plan import Cell, Plan
 from powercut.scenario.settings import Expect, Parameters
 from powercut.store.layout import ResultDir, reproduce_command
 from powercut.store.results import CellResult, ControlResult, TrialResult, wanted_verdict
+from powercut.store.rows import TrialRows
 from powercut.trial.controls import Control, controls_for
 
 Trials = Mapping[str, Sequence[TrialResult]]
@@ -109,12 +110,19 @@ def missing_controls(plan: Plan, trials: Trials, known: Known) -> dict[str, tupl
 
 
 def cell_results(
-    plan: Plan, trials: Trials, known: Known, directory: ResultDir
+    plan: Plan,
+    trials: Trials,
+    known: Known,
+    directory: ResultDir,
+    rows: TrialRows | None = None,
 ) -> tuple[CellResult, ...]:
-    """The verdict on every cell, with its controls heard."""
+    """The verdict on every cell, with its controls heard.
+
+    `rows` are of trials that are not among `trials`; none of them lost anything.
+    """
     options = directory.options()
     return tuple(
-        _cell_result(plan, cell, trials[cell.name], known, directory, options)
+        _cell_result(plan, cell, trials[cell.name], known, directory, options, rows)
         for cell in plan.cells
     )
 
@@ -148,6 +156,7 @@ def _cell_result(
     known: Known,
     directory: ResultDir,
     options: Sequence[str],
+    rows: TrialRows | None,
 ) -> CellResult:
     own = verdict_of(trials)
     wanted = controls_for(cell.parameters, vouched_for(trials))
@@ -164,6 +173,7 @@ def _cell_result(
         reasons=reasons,
         reproduce=reproduce_command(directory.scenario_copy, plan.seed, cell, options=options),
         result_directory=str(Path(trials[0].result_directory).parent) if trials else "",
+        rows=() if rows is None else rows.of_cell(cell.name),
     )
 
 

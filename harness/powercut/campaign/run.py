@@ -58,6 +58,7 @@ from powercut.store.fleet import FleetAccount
 from powercut.store.host_load import LOAD, load_of_sessions
 from powercut.store.layout import ResultDir
 from powercut.store.results import RunResult, TrialResult, wanted_verdict
+from powercut.store.rows import TrialRows
 from powercut.store.trial_dir import TrialDir
 from powercut.trial.controls import Control, controls_for
 from powercut.trial.job import TrialJob
@@ -141,7 +142,7 @@ class Run:
         if load := meter.read():
             sessions[-1][LOAD] = load.model_dump()
             self.directory.write_environment(self.environment)
-        cells = cell_results(self.plan, trials, known, self.directory)
+        cells = cell_results(self.plan, trials, known, self.directory, self._rows())
         result = RunResult.of(
             powercut=__version__,
             scenario=self.plan.scenario,
@@ -160,6 +161,10 @@ class Run:
         self.directory.write_verdict(result)
         self.on_event(RunFinished(self.plan.scenario, result.verdict, self.directory.path))
         return result
+
+    def _rows(self) -> TrialRows | None:
+        """Trials that have a row and no folder; None if all have folders."""
+        return None
 
     def _account(self) -> FleetAccount | None:
         """The hosts that made the trials; None if this one did."""

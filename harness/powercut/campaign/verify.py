@@ -191,11 +191,12 @@ def _check_kept(directory: ResultDir) -> None:
     """Raises UsageError if recordings were dropped on purpose: nothing can be judged then."""
     trials = directory.trials()
     dropped = [trial for trial in trials if trial.sealed and not trial.kept]
-    elsewhere = sum(read_place(trial.path) is not None for trial in dropped)
+    rows = sum(not trial.path.exists() for trial, _ in directory.unlisted())
+    elsewhere = rows + sum(read_place(trial.path) is not None for trial in dropped)
     if elsewhere:
         raise UsageError(
-            f"{directory.path}: {elsewhere} of {len(trials)} recordings were not fetched: they lie "
-            "on the hosts that made them",
+            f"{directory.path}: {elsewhere} of {rows + len(trials)} recordings were not fetched: "
+            "they lie on the hosts that made them",
             hint=f"powercut fetch {directory.path} --hosts HOSTS brings them",
         )
     if dropped:

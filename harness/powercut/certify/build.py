@@ -8,8 +8,10 @@ out whether one was changed by drawing it up again.
 from __future__ import annotations
 
 import hashlib
+from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from powercut.certify.causes import explanation_of
@@ -32,7 +34,9 @@ from powercut.store.fleet import FleetAccount
 from powercut.store.layout import ResultDir
 from powercut.store.manifest import MANIFEST
 from powercut.store.measured import read_measured
+from powercut.store.record import parse_model
 from powercut.store.results import CellResult
+from powercut.store.rows import TrialRows
 from powercut.store.trial_dir import TrialDir
 from powercut.witness.confirm import is_analysed, seen_again
 
@@ -132,7 +136,7 @@ def _cell(
         exposure=cell.exposure,
         acks=cell.acks,
         loss_probability_upper_95=cell.loss_probability_upper_95,
-        coverage=coverage_of([run.at(trial.result_directory) for trial in cell.trials]),
+        coverage=_coverage(run, cell),
         controls=tuple(
             CertifiedControl(
                 kind=control.kind,
@@ -154,8 +158,26 @@ def _cell(
         evidence=tuple(
             _evidence(directory, run.at(trial.result_directory)) for trial in cell.trials
         ),
+        unlisted=cell.unlisted,
         reproduce=cell.reproduce,
     )
+
+
+def _coverage(run: ResultDir, cell: CellResult) -> Coverage | None:
+    listed = map(read_exploration, (run.at(trial.result_directory) for trial in cell.trials))
+    rows = run.rows() if cell.unlisted is not None else None
+    if rows is None:
+        return coverage_of(listed)
+    with rows:
+        return coverage_of(chain(listed, explorations_of(rows, cell.cell)))
+
+
+def explorations_of(rows: TrialRows, cell: str) -> Iterator[ExploreResult]:
+    """What exploration said of the trials that are not listed.  Raises DamagedRecording."""
+    for row in rows.of_cell(cell) if rows.any_explored(cell) else ():
+        if row.exploration:
+            name = f"{rows.path}: {cell}, trial {row.result.trial}"
+            yield parse_model(row.exploration, ExploreResult, name)
 
 
 def _evidence(directory: CertificateDir, trial: TrialDir) -> SealedRecording:
@@ -193,26 +215,33 @@ def confirmed(run: ResultDir, cell: CellResult) -> bool | None:
     )
 
 
-def coverage_of(trials: Iterable[TrialDir]) -> Coverage | None:
-    """What exploration saw of the crash states of `trials`; None if nothing was explored."""
-    explored = [result for result in map(read_exploration, trials) if result is not None]
-    if not explored:
+def coverage_of(explored: Iterable[ExploreResult | None]) -> Coverage | None:
+    """What exploration saw of the crash states of trials; None if nothing was explored."""
+    count, legal = Counter[str](), array("d")
+    policies: Counter[str] = Counter()
+    left_out: dict[str, None] = {}
+    for result in explored:
+        if result is None:
+            continue
+        told = result.coverage
+        legal.extend(_legal(result))
+        left_out[told.not_looked_at] = None
+        policies.update(told.by_policy)
+        count["checked"] += told.recovered + told.recovery_states
+        count["decided"] += told.pruned - told.pruned_rerun
+        count["went_on"] += told.went_on
+        count["lossy"] += sum(
+            finding.states for finding in result.findings if finding.verdict is Verdict.LOSSY
+        )
+    if not legal:
         return None
-    left_out = dict.fromkeys(result.coverage.not_looked_at for result in explored)
     return Coverage(
-        legal_log2=round(log2_sum([log for result in explored for log in _legal(result)]), 2),
-        checked=sum(
-            result.coverage.recovered + result.coverage.recovery_states for result in explored
-        ),
-        decided=sum(r.coverage.pruned - r.coverage.pruned_rerun for r in explored),
-        lossy=sum(
-            finding.states
-            for result in explored
-            for finding in result.findings
-            if finding.verdict is Verdict.LOSSY
-        ),
-        by_policy=dict(sum((Counter(result.coverage.by_policy) for result in explored), Counter())),
-        went_on=sum(result.coverage.went_on for result in explored),
+        legal_log2=round(log2_sum(legal), 2),
+        checked=count["checked"],
+        decided=count["decided"],
+        lossy=count["lossy"],
+        by_policy={policy: states for policy, states in policies.items() if states > 0},
+        went_on=count["went_on"],
         not_looked_at="; ".join(text for text in left_out if text),
     )
 

@@ -11,6 +11,8 @@ So whoever doubts a certificate has to doubt it, too:
 3. Each control is a run of the very combination that the cell's control is
    (powercut.trial.controls), and is listed with the verdict that lies beside it.
 4. The verdict, the counts and the bound are what all that adds up to.
+5. Of a large run that includes the rows of the trials that are not listed: their count, and the
+   digest over them.
 
 What lies beside a recording is judged again by `examine` with `deep`.
 """
@@ -18,6 +20,7 @@ What lies beside a recording is judged again by `examine` with `deep`.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 from powercut.campaign.assemble import (
@@ -36,6 +39,7 @@ from powercut.scenario.plan import Cell, Plan
 from powercut.store.certify_order import CertificateDir, Order
 from powercut.store.layout import ResultDir
 from powercut.store.results import CellResult, ControlResult, TrialResult
+from powercut.store.rows import Row, TrialRows
 from powercut.store.trial_dir import TrialDir
 from powercut.trial.controls import controls_for, twin
 
@@ -52,6 +56,7 @@ _ADDED_UP = (
     "exposure",
     "states",
     "loss_probability_upper_95",
+    "unlisted",
 )
 
 
@@ -89,17 +94,29 @@ def _problems_of_run(run: ResultDir, plan: Plan, scenario: Path) -> Iterator[str
     if [cell.cell for cell in told.cells] != planned:
         yield f"{where}: its cells are not those of the scenario"
     places = {trial.relative for trial in run.trials()}
-    for cell in plan.cells:
-        if cell.name in cells:
-            for problem in _problems_of_cell(run, cell, cells[cell.name], places, scenario):
-                yield f"{where}: {cell.name}: {problem}"
+    with ExitStack() as stack:
+        rows = run.rows()
+        if rows is not None:
+            stack.enter_context(rows)
+        for cell in plan.cells:
+            if cell.name in cells:
+                for problem in _problems_of_cell(
+                    run, cell, cells[cell.name], places, scenario, rows
+                ):
+                    yield f"{where}: {cell.name}: {problem}"
 
 
 def _problems_of_cell(
-    run: ResultDir, planned: Cell, told: CellResult, places: Collection[str], scenario: Path
+    run: ResultDir,
+    planned: Cell,
+    told: CellResult,
+    places: Collection[str],
+    scenario: Path,
+    rows: TrialRows | None,
 ) -> Iterator[str]:
     own = verdict_of(told.trials)
-    yield from _problems_of_trials(run, planned, told, scenario)
+    unlisted = set() if rows is None else set(rows.makers(planned.name))
+    yield from _problems_of_trials(run, planned, told, scenario, unlisted)
     for control in told.controls:
         yield from _problems_of_control(run, planned, control, places)
     kinds = [c.kind for c in controls_for(planned.parameters, vouched_for(told.trials))]
@@ -108,20 +125,41 @@ def _problems_of_cell(
     if listed != kinds and not (own is Verdict.INCONCLUSIVE and set(listed) <= set(kinds)):
         yield "its controls are not those that its trials ask for"
     verdict, _ = with_controls(own, told.controls)
+    wrong: list[str] = []
     again = CellResult.of(
-        told.scenario, planned, told.trials, verdict=verdict, controls=told.controls
+        told.scenario,
+        planned,
+        told.trials,
+        verdict=verdict,
+        controls=told.controls,
+        rows=() if rows is None else _checked(run, planned, rows, wrong),
     )
+    yield from wrong
     for key in _ADDED_UP:
         if getattr(told, key) != getattr(again, key):
             yield f"{key}: it is not what its trials and controls add up to"
 
 
+def _checked(run: ResultDir, planned: Cell, rows: TrialRows, wrong: list[str]) -> Iterator[Row]:
+    """The rows of a cell; `wrong` gets what does not follow from the plan."""
+    for row in rows.of_cell(planned.name):
+        number = row.result.trial
+        trial = planned.trials[number - 1] if number <= planned.trials[-1].number else None
+        if trial is None or (trial.number, trial.seed) != (number, row.result.seed):
+            wrong.append(f"trial {number}: its row is of another seed, or was never ordered")
+        elif row.result.result_directory != run.place_of(planned.name, number).relative:
+            wrong.append(f"trial {number}: its row names another folder")
+        yield row
+
+
 def _problems_of_trials(
-    run: ResultDir, planned: Cell, told: CellResult, scenario: Path
+    run: ResultDir, planned: Cell, told: CellResult, scenario: Path, unlisted: set[int]
 ) -> Iterator[str]:
+    """`unlisted` are the numbers of its trials that are not listed."""
     by_number = {trial.number: trial for trial in planned.trials}
-    listed = [trial.trial for trial in told.trials]
-    if len(set(listed)) != len(listed) or not set(listed) <= set(by_number):
+    numbers = [trial.trial for trial in told.trials]
+    listed = {*numbers, *unlisted}
+    if len(listed) != len(numbers) + len(unlisted) or not listed <= by_number.keys():
         yield "its trials are not those that were ordered"
         return
     # After a loss further cuts may be left out: they could change nothing.
@@ -137,7 +175,7 @@ def _problems_of_trials(
         for copy in (scenario, run.scenario_copy):
             check_scenario(place, record, copy)
         yield from _problems_beside(place, trial)
-    for number in sorted(set(by_number) - set(listed)):
+    for number in sorted(by_number.keys() - listed):
         place = run.place_of(planned.name, number)
         if place.sealed and place.read_verdict().verdict > told.verdict:
             yield f"trial {number} is left out, and is worse than the verdict"

@@ -3,8 +3,8 @@
 
 1. A claim is a trial.json, a manifest and a verdict.  They have to be of the trial that was
    ordered and of one recording (`accept`).  That shows nothing of the evidence, which stays there.
-2. The manifest is kept as it came.  What is fetched later has to be what it names, so a host
-   cannot change its mind (`fetch`).
+2. The manifest, or its digest, is kept as it came (`keep`, `row_of`).  What is fetched later has to
+   be what it names, so a host cannot change its mind (`fetch`, `fetch_row`).
 3. A fetched recording is judged again here, and has to come to the same (`judge_again`).
 
 What would a lying host do?  Call a loss SAFE: found in each recording that is judged again, and the
@@ -16,9 +16,13 @@ every host.
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from powercut.campaign.assemble import same_run
 from powercut.explore.trial import explored
@@ -28,57 +32,89 @@ from powercut.fleet.tar_stream import unpack
 from powercut.model.errors import DamagedRecording, HostError, PowercutError
 from powercut.model.verdict import Verdict
 from powercut.rig.engine_shelf import EngineShelf
-from powercut.store.exploration import read_exploration
+from powercut.store.binding import binding_of
+from powercut.store.exploration import ExploreResult
 from powercut.store.files import host_errors, link_or_copy, remove_tree
+from powercut.store.manifest import MANIFEST, entries_of
 from powercut.store.place import PLACE, Place, read_place, write_place
-from powercut.store.trial_dir import TrialDir
+from powercut.store.record import parse_model
+from powercut.store.rows import Row
+from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.store.trial_result import TrialResult
 from powercut.trial.job import TrialJob
 from powercut.trial.judge import judge_trial
+
+_EXPLORATION: Final = "exploration.json"
+_UNSEALED: Final = ("verdict.json", _EXPLORATION, PLACE)
 
 
 class FalseClaim(HostError):
     """A host said what is not so."""
 
 
-def accept(done: Done, expected: str, job: TrialJob, trial: TrialDir, host: str) -> TrialResult:
-    """Puts a claim where the trial belongs.  Raises FalseClaim if it is of anything else.
+def accept(done: Done, expected: str, job: TrialJob, trial: TrialDir) -> TrialResult:
+    """The verdict of a claim.  Raises FalseClaim if it is of anything else than the trial.
 
     `expected` is the folder there in which the trial was to be made.
     """
+    try:
+        result = _claimed(done.files, job)
+        if done.folder != expected or set(done.files) - set(RESULT_FILES):
+            raise DamagedRecording("its folder, or a file, has another name")
+        if result.result_directory != trial.relative:
+            raise DamagedRecording("verdict.json names another folder")
+    except DamagedRecording as error:
+        raise FalseClaim(f"it sent what is not of the trial: {error}") from None
+    return result
+
+
+def keep(done: Done, trial: TrialDir, host: str) -> None:
+    """Puts an accepted claim where the trial belongs.  Raises HostError."""
+    new = _new(trial)
+    with host_errors(trial.path):
+        for name, text in done.files.items():
+            (new.path / name).write_text(text, encoding="utf-8")
+    write_place(new.path, Place(host=host, folder=done.folder, seconds=done.seconds))
+    with host_errors(trial.path):
+        remove_tree(trial.path)
+        new.path.rename(trial.path)
+
+
+def row_of(done: Done, result: TrialResult, host: str) -> Row:
+    """The same as a row, for one that lost nothing."""
+    manifest = hashlib.sha256(done.files[MANIFEST].encode()).hexdigest()
+    return Row.of(host, done.seconds, manifest, result, done.files.get(_EXPLORATION, ""))
+
+
+def _new(trial: TrialDir) -> TrialDir:
+    """A new folder beside that of the trial, which it is to take the place of."""
     new = TrialDir(trial.path.with_name(f".{trial.path.name}"), trial.run)
     remove_tree(new.path)
     with host_errors(trial.path):
         new.path.mkdir(parents=True)
-        for name in RESULT_FILES:
-            if name in done.files:
-                (new.path / name).write_text(done.files[name], encoding="utf-8")
-    try:
-        result = _claimed(new, job)
-        if done.folder != expected or set(done.files) - set(RESULT_FILES):
-            raise DamagedRecording("its folder, or a file, has another name")
-        write_place(new.path, Place(host=host, folder=done.folder, seconds=done.seconds))
-    except DamagedRecording as error:
-        remove_tree(new.path)
-        raise FalseClaim(f"it sent what is not of the trial: {error}") from None
-    with host_errors(trial.path):
-        remove_tree(trial.path)
-        new.path.rename(trial.path)
-    return result
+    return new
 
 
-def _claimed(trial: TrialDir, job: TrialJob) -> TrialResult:
+def _claimed(files: Mapping[str, str], job: TrialJob) -> TrialResult:
     """The verdict that a claim gives.  Raises DamagedRecording."""
-    trial.check_record()
-    record, result = trial.read_record(), trial.read_verdict()
-    read_exploration(trial)
+    for name in RESULT_FILES:
+        if name not in files and name != _EXPLORATION:
+            raise DamagedRecording(f"{name} is missing")
+    text = files["trial.json"].encode()
+    sealed = {name: told for name, *told in entries_of(files[MANIFEST], MANIFEST)}
+    if sealed.get("trial.json") != [len(text), hashlib.sha256(text).hexdigest()]:
+        raise DamagedRecording("trial.json is not the one that was sealed")
+    record = parse_model(text, TrialRecord, "trial.json")
+    result = parse_model(files["verdict.json"], TrialResult, "verdict.json")
+    if _EXPLORATION in files:
+        parse_model(files[_EXPLORATION], ExploreResult, _EXPLORATION)
     wanted = job.as_record(record.recording)
     for name in sorted(wanted.model_fields_set):
         if getattr(record, name) != getattr(wanted, name):
             raise DamagedRecording(f"trial.json has another {name}")
     if (result.trial, result.seed) != (job.trial.number, job.trial.seed):
         raise DamagedRecording("verdict.json is of another trial")
-    if not record.recording or result.binding != trial.read_binding().name:
+    if not record.recording or result.binding != binding_of(json.loads(text)).name:
         raise DamagedRecording("verdict.json is of another recording than trial.json")
     return result
 
@@ -92,17 +128,15 @@ def fetch(link: HostLink, trial: TrialDir) -> None:
     if place is None or trial.kept:
         return
     known = _known_base(trial)
+    mine = (*RESULT_FILES, PLACE)
     left_out = (*RESULT_FILES, *((trial.base_image.name,) if known is not None else ()))
     data = link.fetch(place.folder, left_out)
-    new = TrialDir(trial.path.with_name(f".{trial.path.name}"), trial.run)
-    remove_tree(new.path)
+    new = _new(trial)
     with host_errors(trial.path):
-        new.path.mkdir()
-        for name in (*RESULT_FILES, PLACE):
+        for name in mine:
             if (trial.path / name).is_file():
                 link_or_copy(trial.path / name, new.path / name)
     try:
-        mine = (*RESULT_FILES, PLACE)
         unpack(io.BytesIO(data), new.path, lambda name: name not in mine)
         if known is not None:
             link_or_copy(known, new.base_image)
@@ -110,13 +144,39 @@ def fetch(link: HostLink, trial: TrialDir) -> None:
     except DamagedRecording as error:
         remove_tree(new.path)
         raise FalseClaim(f"the recording is not the one that it judged: {error}") from None
-    if known is None and new.base_image.is_file():
+    _take_place(new, trial, known)
+
+
+def fetch_row(link: HostLink, trial: TrialDir, folder: str, row: Row) -> None:
+    """Brings the recording of a row here, in a folder of its own.  Raises FalseClaim, HostError."""
+    data = link.fetch(folder, ("verdict.json", _EXPLORATION))
+    new = _new(trial)
+    try:
+        unpack(io.BytesIO(data), new.path, lambda name: name not in _UNSEALED)
+        manifest = new.path / MANIFEST
+        found = hashlib.sha256(manifest.read_bytes()).hexdigest() if manifest.is_file() else ""
+        if found != row.manifest:
+            raise DamagedRecording("it has another manifest")
+        new.check_seal()
+    except DamagedRecording as error:
+        remove_tree(new.path)
+        raise FalseClaim(f"the recording is not the one that it judged: {error}") from None
+    new.write_verdict(row.result)
+    if row.exploration:
+        new.write_text(_EXPLORATION, row.exploration)
+    write_place(new.path, Place(host=row.host, folder=folder, seconds=row.seconds))
+    _take_place(new, trial, None)
+
+
+def _take_place(new: TrialDir, trial: TrialDir, known_base: Path | None) -> None:
+    if known_base is None and new.base_image.is_file():
         brought = new.base_image.rename(new.path / ".base")
         new.adopt_base(brought)
         brought.unlink()
     old = trial.path.with_name(f".{trial.path.name}.claim")
     with host_errors(trial.path):
-        trial.path.rename(old)
+        if trial.path.exists():
+            trial.path.rename(old)
         new.path.rename(trial.path)
     remove_tree(old)
 
@@ -150,8 +210,9 @@ def same_trial(trial: TrialDir, job: TrialJob) -> bool:
     """Whether the claim in a folder is of this trial, so that a resumed run need not repeat it."""
     try:
         record = trial.read_record()
-        _claimed(trial, job)
-    except PowercutError:
+        paths = [trial.path / name for name in RESULT_FILES]
+        _claimed({path.name: path.read_text() for path in paths if path.is_file()}, job)
+    except (PowercutError, OSError, UnicodeDecodeError):
         return False
     return same_run(record.parameters) == same_run(job.parameters)
 

@@ -11,7 +11,7 @@ import math
 import random
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -22,12 +22,15 @@ from powercut.campaign.assemble import (
     outcomes_of_cells,
 )
 from powercut.fleet.fleet import FleetHost
+from powercut.fleet.row_claims import RowClaims
 from powercut.model.confidence import upper_bound
 from powercut.model.verdict import Finding, FindingKind, Verdict
 from powercut.scenario.plan import Cell, Plan, Trial
 from powercut.scenario.settings import Parameters
 from powercut.store.fleet import FleetAccount
+from powercut.store.place import read_place
 from powercut.store.results import TrialResult
+from powercut.store.rows import Row, TrialRows
 from powercut.store.trial_dir import TrialDir
 from powercut.store.trial_result import FindingRecord
 from powercut.trial.controls import Control
@@ -59,6 +62,9 @@ class Claim:
     judged: bool = False
     """Whether its recording was fetched, and came to the same here."""
 
+    row: Row | None = None
+    """Where it has no folder."""
+
 
 Key = tuple[str, int]
 
@@ -66,8 +72,16 @@ Key = tuple[str, int]
 class Ledger:
     """All claims of a run that count; for several threads."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        rows: TrialRows | None = None,
+        place_of: Callable[[str, int], TrialDir] | None = None,
+    ) -> None:
         self._plan = plan
+        self._rows = RowClaims(plan, rows)
+        self._place_of = place_of
+        self._cells = {cell.name: cell for cell in plan.cells}
         self._claims: dict[str, dict[int, Claim]] = {cell.name: {} for cell in plan.cells}
         self._of_host: dict[str, dict[str, dict[int, Claim]]] = {}  # by host and cell
         self._controls: dict[tuple[str, str], Claim] = {}
@@ -77,8 +91,10 @@ class Ledger:
     def add(self, claim: Claim) -> bool:
         """Counts a trial of a cell; False if its host was found out meanwhile."""
         with self._changing:
-            if claim.host.present:
-                name, number = claim.item.name, claim.item.trial.number
+            name, number = claim.item.name, claim.item.trial.number
+            if claim.host.present and claim.row is not None:
+                self._rows.add(name, claim.row)
+            elif claim.host.present:
                 self._claims[name][number] = claim
                 self._of_host.setdefault(claim.host.name, {}).setdefault(name, {})[number] = claim
             return claim.host.present
@@ -92,7 +108,8 @@ class Ledger:
         """The trials of a cell that are to be made, in order; each is looked up when it is due."""
         there = self._claims[cell.name]
         for trial in cell.trials:
-            if trial.number not in there and (cell.name, trial.number) not in self._doubted:
+            key = (cell.name, trial.number)
+            if trial.number not in there and key not in self._doubted and not self._rows.has(*key):
                 yield Item(cell.name, cell.parameters, trial)
 
     def has_lost(self, cell: Cell) -> bool:
@@ -101,7 +118,7 @@ class Ledger:
             return any(c.result.verdict is Verdict.LOSSY for c in self._claims[cell.name].values())
 
     def results(self, cell: Cell) -> list[TrialResult]:
-        """What its trials came to, in their order."""
+        """What its trials came to, in their order; but for those that are rows."""
         with self._changing:
             made = {n: claim.result for n, claim in self._claims[cell.name].items()}
             made |= {n: result for (name, n), result in self._doubted.items() if name == cell.name}
@@ -117,6 +134,8 @@ class Ledger:
                 name: [claim.result for claim in claims.values()]
                 for name, claims in self._of_host.get(host.name, {}).items()
             }
+            for name, result in self._rows.stand_ins(host.name).items():
+                trials.setdefault(name, []).append(result)
             cells = tuple(cell for cell in self._plan.cells if trials.get(cell.name))
             part = replace(self._plan, cells=cells)
             wanted = missing_controls(part, trials, outcomes_of_cells(part, trials))
@@ -152,11 +171,40 @@ class Ledger:
         """The claims of a host that are to be judged here, of those that say all was well."""
         found: list[Claim] = []
         with self._changing:
-            for name, claims in sorted(self._of_host.get(host.name, {}).items()):
-                mine = [claims[n] for n in sorted(claims) if claims[n].result.verdict in _SOUND]
+            listed, rows = self._of_host.get(host.name, {}), self._rows.of_host(host.name)
+            for name in sorted(listed.keys() | rows.keys()):
+                claims = listed.get(name, {})
+                mine = [n for n, claim in claims.items() if claim.result.verdict in _SOUND]
+                mine = sorted([*mine, *rows.get(name, ())])
                 count = math.ceil(JUDGED_PART * len(mine))
-                found += random.Random(f"{seed} {host.name} {name}").sample(mine, count)
-        return [claim for claim in found if not claim.judged]
+                drawn = random.Random(f"{seed} {host.name} {name}").sample(mine, count)
+                found += [claims[n] for n in drawn if n in claims and not claims[n].judged]
+                left = [n for n in drawn if n not in claims and not self._rows.is_judged(name, n)]
+                found += [self._of_row(host, name, self._rows.row(name, n)) for n in left]
+        return found
+
+    def _of_row(self, host: FleetHost, name: str, row: Row) -> Claim:
+        assert self._place_of is not None
+        cell, number = self._cells[name], row.result.trial
+        item = Item(name, cell.parameters, cell.trials[number - 1])
+        return Claim(host, item, row.result, self._place_of(name, number), row=row)
+
+    def set_judged(self, claim: Claim) -> None:
+        """The recording of a claim was fetched, and came to the same here."""
+        claim.judged = True
+        if claim.row is not None:
+            with self._changing:
+                self._rows.set_judged(claim.item.name, claim.item.trial.number)
+
+    def restore_rows(self, hosts: Mapping[str, FleetHost]) -> Iterator[Claim]:
+        """Takes the rows that an interrupted run had of `hosts`; others are made again."""
+        with self._changing:
+            for name, row in self._rows.restore(frozenset(hosts)):
+                claim = self._of_row(hosts[row.host], name, row)
+                where = read_place(claim.place.path)
+                if where is not None and where.judged_here and claim.place.kept:
+                    self.set_judged(claim)
+                yield claim
 
     def take_back(self, host: FleetHost, why: str, *, distrusted: bool) -> None:
         """The claims of a host count no more, but for losses that were judged here.
@@ -177,6 +225,10 @@ class Ledger:
                         continue
                     host.repeated += 1
                     claim.place.remove()
+            host.repeated += self._rows.count(host.name)
+            for name, number in self._rows.take_back(host.name):
+                if self._place_of is not None:
+                    self._place_of(name, number).remove()
             if not any(mine.values()):
                 for key in [key for key in self._controls if key[0] == host.name]:
                     self._controls.pop(key).place.remove()
@@ -186,12 +238,14 @@ class Ledger:
         with self._changing:
             every = [claim for claims in self._claims.values() for claim in claims.values()]
             count = Counter(claim.host.name for claim in (*every, *self._controls.values()))
+            rows = {host.name: self._rows.count(host.name) for host in hosts}
+            judged = self._rows.judged
         sound = [claim for claim in every if claim.result.verdict in _SOUND]
-        judged = sum(claim.judged for claim in sound)
+        judged += sum(claim.judged for claim in sound)
         lossy = [claim for claim in every if claim.result.verdict is Verdict.LOSSY]
         return FleetAccount(
-            hosts=tuple(host.account(count[host.name]) for host in hosts),
-            claims=len(sound),
+            hosts=tuple(host.account(count[host.name] + rows[host.name]) for host in hosts),
+            claims=len(sound) + sum(rows.values()),
             claims_judged=judged,
             losses_judged=sum(claim.judged for claim in lossy),
             false_claims_upper_95=upper_bound(0, judged) if judged else None,

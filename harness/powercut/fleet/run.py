@@ -24,17 +24,26 @@ from powercut.campaign.assemble import Known, as_control
 from powercut.campaign.confidence import Aim, aims_at
 from powercut.campaign.run import Run, RunOptions
 from powercut.fleet.backlog import Backlog
-from powercut.fleet.claims import FalseClaim, accept, fetch, judge_again, same_trial
+from powercut.fleet.claims import (
+    FalseClaim,
+    accept,
+    fetch,
+    fetch_row,
+    judge_again,
+    keep,
+    row_of,
+    same_trial,
+)
 from powercut.fleet.fleet import Fleet, FleetHost
 from powercut.fleet.identity import identity_of
 from powercut.fleet.ledger import Claim, Item, Ledger
 from powercut.fleet.link import HostLost, TrialTrouble
 from powercut.fleet.messages import Opening, Order
-from powercut.model.errors import HostError, UsageError
+from powercut.fleet.own import refuse_own
+from powercut.fleet.row_claims import rows_for
+from powercut.model.errors import HostError
 from powercut.model.events import Notice, Phase, TrialFinished, TrialPhase
 from powercut.model.verdict import Verdict
-from powercut.model.versions import is_path
-from powercut.rig import commands
 from powercut.rig.rig import Rig
 from powercut.rig.run_id import run_id_of
 from powercut.scenario.load import Scenario
@@ -44,12 +53,11 @@ from powercut.store.files import remove_tree
 from powercut.store.fleet import FleetAccount
 from powercut.store.layout import CONTROLS, ResultDir, folder_name
 from powercut.store.place import read_place
-from powercut.store.results import TrialResult, wanted_verdict
+from powercut.store.results import RunResult, TrialResult, wanted_verdict
+from powercut.store.rows import TrialRows, fits_a_row
 from powercut.store.trial_dir import TrialDir
 from powercut.trial.controls import Control
 from powercut.trial.job import TrialJob
-from powercut.workload.port import AcksByLines
-from powercut.workload.table import workload_of
 
 _FAILURES_MAX: Final = 3
 """Hosts that may fail at one trial, and trials in a row that one host may fail at."""
@@ -72,7 +80,7 @@ class FleetRun(Run):
         aim: Aim | None,
         environment: Mapping[str, Any],
     ) -> None:
-        _refuse_paths(plan)
+        refuse_own(plan)
         # No host knows the seed by which its claims are drawn before it has made them.
         told = environment.get(FLEET) or {
             "folder": f"runs/{plan.scenario}-{directory.path.name}-{secrets.token_hex(4)}",
@@ -83,11 +91,23 @@ class FleetRun(Run):
         super().__init__(rig, scenario, plan, directory, options, aim, environment)
         self._fleet = fleet
         self._told: dict[str, str] = told
-        self._ledger = Ledger(plan)
+        self._row_file = rows_for(directory.path, plan)
+        self._ledger = Ledger(plan, self._row_file, directory.place_of)
         self._failed: dict[tuple[str, int], list[str]] = {}
         self._backlog: Backlog[Item] = Backlog({})
         self._changing = threading.Lock()
         self._digest = text_digest(scenario.text.encode())
+
+    def _rows(self) -> TrialRows | None:
+        return self._row_file
+
+    def run(self) -> RunResult:
+        """As `Run.run`; what was there of it when it was interrupted stays."""
+        try:
+            return super().run()
+        finally:
+            if self._row_file is not None:
+                self._row_file.close()
 
     def _run_cells(self) -> dict[str, list[TrialResult]]:
         self._fleet.open(identity_of(self.rig, self.plan), self._opening, self.on_event)
@@ -229,7 +249,11 @@ class FleetRun(Run):
         with self._changing:
             host.seconds += time.monotonic() - start
         folder = f"{self._folder(host)}/{place.relative}"
-        claim = Claim(host, item, accept(done, folder, job, place, host.name), place)
+        claim = Claim(host, item, accept(done, folder, job, place), place)
+        if self._row_file is not None and item.control is None and fits_a_row(claim.result):
+            claim.row = row_of(done, claim.result, host.name)
+        else:
+            keep(done, place, host.name)
         if claim.result.verdict is Verdict.LOSSY:
             self._judge(claim)
         return claim
@@ -239,7 +263,11 @@ class FleetRun(Run):
         the claim then.
         """
         try:
-            fetch(claim.host.link, claim.place)
+            if claim.row is None:
+                fetch(claim.host.link, claim.place)
+            else:
+                folder = f"{self._folder(claim.host)}/{claim.place.relative}"
+                fetch_row(claim.host.link, claim.place, folder, claim.row)
             judge_again(claim.place, self.shelf)
         except FalseClaim:
             claim.place.remove()
@@ -247,7 +275,7 @@ class FleetRun(Run):
         except HostError as error:
             claim.place.remove()
             raise HostLost(f"{claim.host.name}: {error}") from None
-        claim.judged = True
+        self._ledger.set_judged(claim)
 
     def _make_controls(self, host: FleetHost) -> None:
         """Makes the controls that a host owes; each of its jobs takes the next."""
@@ -302,6 +330,8 @@ class FleetRun(Run):
             remove_tree(path)
         remove_tree(self.directory.path / CONTROLS)
         hosts = {host.name: host for host in self._fleet.present}
+        for row in self._ledger.restore_rows(hosts):
+            self._tell(row, earlier=True)
         for cell in self.plan.cells:
             for item in self._ledger.missing(cell):
                 place = self.directory.place_of(cell.name, item.trial.number)
@@ -350,7 +380,7 @@ class FleetRun(Run):
         wanted, worth = wanted_verdict(item.parameters.expect), result.verdict
         if item.control is not None:
             wanted, worth = item.control.expected, as_control(result)
-        place = read_place(claim.place.path)
+        made = claim.row or read_place(claim.place.path)
         self.on_event(
             TrialFinished(
                 cell=f"{item.name} on {claim.host.name}",
@@ -358,25 +388,9 @@ class FleetRun(Run):
                 verdict=result.verdict,
                 acked=result.commits_acked,
                 lost=result.commits_lost,
-                seconds=0.0 if place is None else place.seconds,
+                seconds=0.0 if made is None else made.seconds,
                 control=item.control is not None,
                 as_expected=worth is wanted,
                 earlier=earlier,
             )
         )
-
-
-def _refuse_paths(plan: Plan) -> None:
-    """Raises UsageError for a cell that runs something that lies on this host alone."""
-    for cell in plan.cells:
-        machine = cell.parameters.machine
-        own = [f"machine.{key}" for key in ("qemu", "kernel") if is_path(getattr(machine, key))]
-        if isinstance(workload_of(cell.parameters), AcksByLines):
-            own.append("workload.command")
-        if commands.on_own_system(cell.parameters) is not None:
-            own.append("machine.host")
-        if own:
-            raise UsageError(
-                f"{cell.name}: {own[0]} is of this host alone, and no host of a fleet has it",
-                hint="run such cells here, without --hosts",
-            )

@@ -9,19 +9,20 @@ from functools import partial
 from pathlib import Path
 
 from powercut.campaign.run import Run
-from powercut.fleet.claims import FalseClaim, fetch, judge_again
+from powercut.fleet.claims import FalseClaim, fetch, fetch_row, judge_again
 from powercut.fleet.facts import RemoteOf, remote_of
 from powercut.fleet.fleet import SILENCE_S, Fleet
 from powercut.fleet.hosts_file import HostSettings, read_hosts
 from powercut.fleet.link import HostLink
 from powercut.fleet.provision import prepare
-from powercut.fleet.run import FleetRun
+from powercut.fleet.run import FLEET, FleetRun
 from powercut.fleet.wheels import make_wheels
 from powercut.model.errors import HostError, UsageError
 from powercut.model.events import Notice, RunEvent
 from powercut.rig.engine_shelf import EngineShelf
-from powercut.store.layout import ResultDir
+from powercut.store.layout import ResultDir, folder_name
 from powercut.store.place import Place, read_place
+from powercut.store.rows import Row
 from powercut.store.trial_dir import TrialDir
 
 
@@ -71,25 +72,47 @@ def fetch_recordings(
     """
     run = ResultDir.open(path)
     hosts = {host.name: host for host in read_hosts(hosts_file)}
-    places = [(trial, read_place(trial.path)) for trial in run.trials() if not trial.kept]
-    missing = [(trial, place) for trial, place in places if place is not None and wanted(trial)]
     version = make_wheels().digest
     links: dict[str, HostLink] = {}
     problems: list[str] = []
     came = 0
     with contextlib.ExitStack() as stack:
         shelf = stack.enter_context(EngineShelf())
-        for trial, place in missing:
+        for trial, place, row in _missing(run):
+            if not wanted(trial):
+                continue
             try:
                 if place.host not in links:
                     links[place.host] = _link(stack, hosts, place, version, remote_of)
-                fetch(links[place.host], trial)
+                if row is None:
+                    fetch(links[place.host], trial)
+                else:
+                    fetch_row(links[place.host], trial, place.folder, row)
                 judge_again(trial, shelf)
                 came += 1
                 on_event(Notice(f"{trial.relative}: fetched from {place.host}, judged again."))
             except (HostError, FalseClaim) as error:
                 problems.append(f"{trial.relative}: {error}")
     return came, tuple(problems)
+
+
+def _missing(run: ResultDir) -> Iterator[tuple[TrialDir, Place, Row | None]]:
+    """The recordings of a run that lie on other hosts.  Raises DamagedRecording."""
+    for trial in run.trials():
+        place = None if trial.kept else read_place(trial.path)
+        if place is not None:
+            yield trial, place, None
+    rows = run.rows()
+    if rows is None:
+        return
+    told = run.read_environment()[FLEET]["folder"]
+    with rows:
+        for cell in rows.cells:
+            for row in rows.of_cell(cell):
+                trial = run.place_of(cell, row.result.trial)
+                if not trial.path.exists():
+                    folder = f"{told}/{folder_name(row.host)}/{trial.relative}"
+                    yield trial, Place(host=row.host, folder=folder, seconds=row.seconds), row
 
 
 def _link(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from powercut.model.verdict import EvidenceLevel, LsnRange
 from powercut.scenario.settings import ControlKind, Expect, Parameters
@@ -17,7 +17,8 @@ from powercut.store.fleet import FleetAccount
 from powercut.store.host_load import HostLoad
 from powercut.store.issuer import Issuer, Line
 from powercut.store.measurement import Cost, WireAccount
-from powercut.store.record import Record
+from powercut.store.record import Record, without_none
+from powercut.store.rows import UnlistedTrials
 from powercut.store.trial_result import AckInstants, Exposure
 from powercut.store.verdict_name import VerdictName
 
@@ -187,10 +188,17 @@ class CertifiedCell(Record):
     """What a commit costs, by kind of disk; empty if not measured."""
 
     evidence: tuple[SealedRecording, ...] = ()
-    """Its recordings."""
+    """Its recordings; of a large run those of the trials that its results list."""
+
+    unlisted: UnlistedTrials | None = None
+    """The other trials, none of which lost anything; missing if all are listed."""
 
     reproduce: str = ""
     """The command that repeats the cell with the same seed."""
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_none(write(self), "unlisted")
 
 
 class NotTested(Record):

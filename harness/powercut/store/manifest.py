@@ -79,19 +79,27 @@ def _entries(folder: Path) -> list[tuple[str, int, str]]:
     """Name, size and digest of each sealed file.  Raises DamagedRecording."""
     path = folder / MANIFEST
     try:
-        manifest = json.loads(path.read_bytes())
-        entries = [(str(e["name"]), int(e["size"]), str(e["sha256"])) for e in manifest["files"]]
-        version = manifest["format"]
+        return entries_of(path.read_bytes(), str(path))
     except FileNotFoundError as error:
         raise DamagedRecording(
             f"{folder}: the recording was never sealed: {MANIFEST} is missing",
             hint="the run ended before its evidence was safe; run it again",
         ) from error
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+    except OSError as error:
         raise DamagedRecording(f"{path}: not a manifest: {error}") from error
+
+
+def entries_of(text: str | bytes, name: str) -> list[tuple[str, int, str]]:
+    """The same of the manifest in `text`, called `name`.  Raises DamagedRecording."""
+    try:
+        manifest = json.loads(text)
+        entries = [(str(e["name"]), int(e["size"]), str(e["sha256"])) for e in manifest["files"]]
+        version = manifest["format"]
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        raise DamagedRecording(f"{name}: not a manifest: {error}") from error
     if version != FORMAT:
         raise DamagedRecording(
-            f"{path}: written in format {version!r}, and this powercut reads {FORMAT!r}",
+            f"{name}: written in format {version!r}, and this powercut reads {FORMAT!r}",
             hint="use the powercut that wrote it, or a newer one",
         )
     return entries

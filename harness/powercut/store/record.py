@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -19,16 +19,27 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
+def without_none(value: dict[str, Any], *keys: str) -> dict[str, Any]:
+    """A serialised document without those of `keys` that say nothing, which older ones lack."""
+    return {key: told for key, told in value.items() if told is not None or key not in keys}
+
+
 def read_model(path: Path, model: type[Model]) -> Model:
     """The document at `path`.  Raises DamagedRecording, with the place of the first mistake."""
     try:
-        return model.model_validate_json(path.read_bytes())
+        return parse_model(path.read_bytes(), model, str(path))
     except OSError as error:
         raise DamagedRecording(f"{path}: {error.strerror}") from error
+
+
+def parse_model(text: str | bytes, model: type[Model], name: str) -> Model:
+    """The document in `text`, called `name`.  Raises DamagedRecording likewise."""
+    try:
+        return model.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise DamagedRecording(f"{path}: {place or 'file'}: {first['msg']}") from error
+        raise DamagedRecording(f"{name}: {place or 'file'}: {first['msg']}") from error
 
 
 def find_model(path: Path, model: type[Model]) -> Model | None:

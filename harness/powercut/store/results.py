@@ -7,17 +7,18 @@ published in docs/schema/verdict.schema.json.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from powercut.model.verdict import EvidenceLevel, FindingKind, LsnRange, Verdict
 from powercut.scenario.plan import Cell
 from powercut.scenario.settings import ControlKind, Expect, Parameters
 from powercut.store.fleet import FleetAccount
 from powercut.store.host_load import HostLoad
-from powercut.store.record import Record
+from powercut.store.record import Record, without_none
+from powercut.store.rows import Row, UnlistedTrials, add_rows
 from powercut.store.sums import CellSums
 from powercut.store.trial_result import (
     LOSS_KINDS,
@@ -162,12 +163,19 @@ class CellResult(Record):
     """Folder of its recordings, below that of the run; empty if it has none."""
 
     trials: tuple[TrialResult, ...] = ()
-    """Each trial."""
+    """Each trial; of a large run all that lost something or came to nothing, and some others."""
+
+    unlisted: UnlistedTrials | None = None
+    """The trials of a large run that are not listed; missing if all are."""
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_none(write(self), "unlisted")
 
     @property
     def trials_in_all(self) -> int:
         """How many trials its verdict rests on.  Only this counts them: bounds follow from it."""
-        return len(self.trials)
+        return len(self.trials) + (self.unlisted.trials if self.unlisted is not None else 0)
 
     @property
     def worst_trial(self) -> TrialResult | None:
@@ -186,8 +194,9 @@ class CellResult(Record):
         reasons: Sequence[str] = (),
         reproduce: str = "",
         result_directory: str = "",
+        rows: Iterable[Row] = (),
     ) -> Self:
-        """What `trials` add up to.
+        """What `trials` add up to, and `rows`, of trials that are not listed.
 
         `verdict` is the caller's, who knows whether the controls vouch for it; it must not
         be better than the worst trial's.
@@ -195,6 +204,7 @@ class CellResult(Record):
         sums = CellSums()
         for trial in trials:
             sums.add(trial)
+        unlisted = add_rows(sums, rows)
         if verdict < sums.worst:
             raise ValueError(f"{cell.name}: {verdict.name} hides a trial that is {sums.worst.name}")
         return cls(
@@ -221,6 +231,7 @@ class CellResult(Record):
             reproduce=reproduce,
             result_directory=result_directory,
             trials=tuple(trials),
+            unlisted=unlisted,
         )
 
 

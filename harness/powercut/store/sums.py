@@ -102,7 +102,7 @@ class CellSums:
             update={
                 "engine": ", ".join(self._engines),
                 "by_policy": dict(self._policies),
-                "legal_log2": round(log2_sum(list(self._legal)), 2),
+                "legal_log2": round(log2_sum(self._legal), 2),
             }
         )
 

@@ -24,7 +24,7 @@ from powercut.scenario.settings import (
     MachineSettings,
     Parameters,
 )
-from powercut.store.exploration import write_exploration
+from powercut.store.exploration import read_exploration, write_exploration
 from powercut.store.trial_result import TrialResult
 from powercut.wal.slots import SlotState
 
@@ -59,15 +59,15 @@ def test_a_certificate_sets_what_was_checked_against_all_that_was_legal(world):
     trial = recorded.directory
     plain = seen.coverage.model_copy(update={"legal_log2": 10.0, "recovered": 600})
     write_exploration(trial, seen.model_copy(update={"coverage": plain}))
-    one = coverage_of([trial])
-    two = coverage_of([trial, trial])
+    one = coverage_of([read_exploration(trial)])
+    two = coverage_of([read_exploration(trial)] * 2)
     assert one is not None
     assert two is not None
     assert (one.legal_log2, one.checked) == (10.0, 600)
     assert (two.legal_log2, two.checked) == (11.0, 1200), "not 1,200 of 1,024"
     again = plain.model_copy(update={"recovery_log2": 10.0, "recovery_states": 7})
     write_exploration(trial, seen.model_copy(update={"coverage": again}))
-    cut = coverage_of([trial])
+    cut = coverage_of([read_exploration(trial)])
     assert cut is not None
     assert (cut.legal_log2, cut.checked) == (11.0, 607)
 

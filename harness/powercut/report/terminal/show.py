@@ -55,7 +55,7 @@ def print_story(
     else:
         chosen = [_cell(run, cell)]
     for one in chosen:
-        told = one.worst_trial if trial is None else _trial(one, trial)
+        told = one.worst_trial if trial is None else _trial(result, one, trial)
         console.print()
         _print_cell(console, one)
         if told is not None:
@@ -81,10 +81,16 @@ def _cell(run: RunResult, name: str) -> CellResult:
     return run.cells[names.index(name)]
 
 
-def _trial(cell: CellResult, number: int) -> TrialResult:
+def _trial(result: ResultDir, cell: CellResult, number: int) -> TrialResult:
     for trial in cell.trials:
         if trial.trial == number:
             return trial
+    rows = result.rows() if cell.unlisted is not None else None
+    if rows is not None:
+        with rows:
+            row = rows.row(cell.cell, number)
+        if row is not None:
+            return row.result
     raise UsageError(f"cell {cell.cell} has no trial {number}; it has {cell.trials_in_all}")
 
 

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fleet's run of more trials than get a folder each, here of twelve: what is planted in its rows
+has to be found.
+
+The hosts are those of test_fleet_run.py: real workers in threads, on the fake machine.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import threading
+from functools import partial
+from pathlib import Path
+
+import pytest
+from fake_machine import FAKE, FakeBackend
+from hosts_here import FleetHere
+
+from powercut.campaign.resume import Selection
+from powercut.campaign.run import RunOptions
+from powercut.campaign.runner import resume_run, run_scenarios
+from powercut.campaign.verify import verify
+from powercut.certify.certifier import CertifyRunOptions, Request, certify
+from powercut.certify.verify import examine
+from powercut.fleet.fleet import Fleet
+from powercut.fleet.hosts_file import HostSettings
+from powercut.fleet.run import FleetRun
+from powercut.model.errors import DamagedRecording, UsageError
+from powercut.model.verdict import Verdict
+from powercut.paths import CACHE
+from powercut.rig.rig import Rig
+from powercut.scenario.load import parse_scenario
+from powercut.scenario.machines import MACHINES
+from powercut.store.place import read_place
+from powercut.store.rows import ROWS, TrialRows
+
+NAMES = ("alpha", "beta")
+TRIALS = 6
+LISTED = 2
+TIMEOUT_S = 120
+SCENARIO = f"""powercut: 1
+name: many
+machine: {{backend: fake}}
+filesystem: {{type: raw}}
+disk: {{size: 4MiB, flush_latency: 50ms, fua_latency: 50ms}}
+workload: {{layout: raw, record: 512, capacity: 2MiB}}
+explore: {{budget: "off"}}
+cut: {{trigger: {{acks: 10}}}}
+trials: {TRIALS}
+cells:
+  - {{name: honest}}
+  - {{name: lying, disk.flush: ignored, disk.fua: ignored, expect: lossy}}
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few():
+    """Two trials of each cell are listed, and the fake machine is there."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(MACHINES, "fake", FAKE)
+        patch.setattr("powercut.fleet.row_claims.ROWS_FROM", 0)
+        patch.setattr("powercut.store.rows.LISTED", LISTED)
+        patch.setattr("powercut.certify.certifier.ready_rig", lambda *_: Rig(CACHE, FakeBackend()))
+        yield
+
+
+def scenario(text=SCENARIO):
+    return parse_scenario(text, Path("many.yaml"))
+
+
+def hosts_in(folder: Path) -> dict[str, FleetHere]:
+    return {name: FleetHere(folder / name, lambda _: Rig(CACHE, FakeBackend())) for name in NAMES}
+
+
+def fleet_of(hosts: dict[str, FleetHere]) -> Fleet:
+    told = [HostSettings(name=name, address=name, room=0) for name in hosts]
+    return Fleet(told, "0" * 16, remote_of=lambda host: hosts[host.name], silence_s=TIMEOUT_S)
+
+
+def run(hosts, results, text=SCENARIO):
+    with fleet_of(hosts) as fleet:
+        made = partial(FleetRun, fleet)
+        return run_scenarios([scenario(text)], seed=7, results=results, run_of=made).runs[0]
+
+
+@pytest.fixture(scope="module")
+def certified(tmp_path_factory):
+    """A certificate of two hosts; not to be changed."""
+    root = tmp_path_factory.mktemp("certified")
+    request = Request("t", (scenario(),), 7, "powercut certify", Selection(), measure=False)
+    with fleet_of(hosts_in(root)) as fleet:
+        options = CertifyRunOptions(run_of=partial(FleetRun, fleet))
+        return certify(request, root / "results", options)
+
+
+@pytest.fixture
+def copy(certified, tmp_path):
+    """The folder of the certificate, to be changed."""
+    return Path(shutil.copytree(certified.directory.path, tmp_path / "copy", symlinks=True))
+
+
+def rows_of(folder: Path) -> Path:
+    (found,) = folder.glob(f"runs/many/*Z-*/{ROWS}")
+    return found
+
+
+def test_a_certificate_names_the_rows_by_their_digest(certified):
+    honest, lying = certified.certificate.cells
+    assert (honest.verdict, honest.cuts, len(honest.evidence)) == (Verdict.SAFE, TRIALS, 2)
+    assert honest.unlisted.trials == TRIALS - 2
+    assert honest.loss_probability_upper_95 == pytest.approx(1 - 0.05 ** (1 / TRIALS))
+    assert (lying.verdict, lying.cuts, len(lying.evidence)) == (Verdict.LOSSY, TRIALS, TRIALS)
+    assert lying.unlisted is None
+    assert certified.certificate.fleet.claims == TRIALS
+    seen = examine(certified.directory.path)
+    assert seen.problems == ()
+    assert any("were not fetched; they lie on" in line for line in seen.unchecked)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("UPDATE trials SET manifest = zeroblob(32) WHERE number = 4", "unlisted"),
+        ("DELETE FROM trials WHERE number = 4", "5 trials, and 6 were ordered"),
+        (
+            "INSERT INTO trials SELECT cell, 7, seed, verdict, acked, lost, host, seconds, "
+            "manifest, result, exploration FROM trials WHERE number = 4",
+            "not what its result says",
+        ),
+        ("UPDATE trials SET acked = 99 WHERE number = 4", "not those of its result"),
+    ],
+)
+def test_a_row_that_was_changed_dropped_or_added_is_found(copy, change, words):
+    with sqlite3.connect(rows_of(copy)) as database:
+        assert database.execute(change).rowcount == 1
+    assert any(words in problem for problem in examine(copy, seals=False).problems)
+
+
+def test_rows_that_are_gone_are_missed(copy):
+    rows_of(copy).unlink()
+    problems = examine(copy, seals=False).problems
+    assert any("2 trials, and 6 were ordered" in problem for problem in problems)
+
+
+def test_a_count_that_was_made_greater_is_found(copy):
+    path = copy / "certificate.json"
+    told = json.loads(path.read_text())
+    told["cells"][0]["unlisted"]["trials"] += 1
+    path.write_text(json.dumps(told))
+    assert any("6 cuts with 7 recordings" in told for told in examine(copy, seals=False).problems)
+
+
+def test_deep_asks_for_each_recording(certified):
+    problems = examine(certified.directory.path, deep=True).problems
+    assert any("were not fetched" in told and ROWS in told for told in problems), problems
+    with pytest.raises(UsageError, match="were not fetched"):
+        verify(rows_of(certified.directory.path).parent)
+
+
+def test_the_recordings_of_rows_are_judged_again_and_all_verify(tmp_path, monkeypatch):
+    monkeypatch.setattr("powercut.fleet.ledger.JUDGED_PART", 1.0)
+    done = run(hosts_in(tmp_path), tmp_path / "results")
+    assert (done.fleet.claims, done.fleet.claims_judged) == (TRIALS, TRIALS)
+    assert done.cells[0].unlisted.trials == TRIALS - 2
+    again = verify(Path(done.result_directory))
+    assert [cell.verdict for cell in again.cells] == [Verdict.SAFE, Verdict.LOSSY]
+    assert [cell.trials_in_all for cell in again.cells] == [TRIALS, TRIALS]
+
+
+def test_a_host_that_changed_the_recording_of_a_row_is_not_believed(tmp_path, monkeypatch):
+    monkeypatch.setattr("powercut.fleet.ledger.JUDGED_PART", 1.0)
+    hosts = hosts_in(tmp_path)
+
+    def change(folder: Path) -> None:
+        path = folder / "manifest.json"
+        path.write_text(path.read_text() + "\n")
+
+    said = threading.Event()
+
+    def before(kind, body):
+        if kind == "done" and "/cells/" in body["folder"] and int(body["folder"][-4:]) > LISTED:
+            said.set()
+        return body
+
+    def wait(kind, body):
+        assert kind != "done" or said.wait(TIMEOUT_S)  # so that beta has a row
+        return body
+
+    hosts["beta"].changed_evidence = change
+    hosts["alpha"].before, hosts["beta"].before = wait, before
+    done = run(hosts, tmp_path / "results", SCENARIO.partition("cells:")[0])
+    states = {host.name: host.state for host in done.fleet.hosts}
+    assert states == {"alpha": "took-part", "beta": "distrusted"}
+    assert "the recording is not the one that it judged" in done.fleet.hosts[1].reason
+    (cell,) = done.cells
+    assert (cell.verdict, cell.trials_in_all) == (Verdict.SAFE, TRIALS)
+    with TrialRows.find(Path(done.result_directory)) as rows:
+        assert rows.hosts() == ("alpha",)
+
+
+def test_an_interrupted_run_goes_on_with_its_rows(tmp_path, monkeypatch):
+    hosts = hosts_in(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("powercut.campaign.run.cell_results", _interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(hosts, tmp_path / "results")
+    directory = (tmp_path / "results" / "many" / "latest").resolve()
+    for host in hosts.values():
+        host.made.clear()
+    with fleet_of(hosts) as fleet:
+        done = resume_run(directory, RunOptions(run_of=partial(FleetRun, fleet)))
+    assert [cell.trials_in_all for cell in done.cells] == [TRIALS, TRIALS]
+    assert [name for host in hosts.values() for name in host.made if "/cells/" in name] == []
+    _of_another_seed(directory)
+    (directory / "verdict.json").unlink()
+    with fleet_of(hosts) as fleet, pytest.raises(DamagedRecording, match="its seed is not"):
+        resume_run(directory, RunOptions(run_of=partial(FleetRun, fleet)))
+
+
+def _interrupted(*_):
+    raise KeyboardInterrupt
+
+
+def _of_another_seed(directory: Path) -> None:
+    """Its folders are gone, and its rows are of trials that this run has not ordered."""
+    environment = directory / "environment.json"
+    environment.write_text(environment.read_text().replace('"seed": 7', '"seed": 8'))
+    for path in directory.glob("cells/*/*"):
+        if read_place(path) is not None:
+            shutil.rmtree(path)
