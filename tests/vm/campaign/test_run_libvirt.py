@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from powercut.machine.libvirt.connection import connect
+from powercut.model.errors import HostError
 from powercut.model.verdict import LsnRange, Verdict
 
 BOTH_SIDES = """\
@@ -29,6 +30,7 @@ cells:
     expect: lossy
 """
 WAIT_S = 300
+NOBODY = 65534
 
 
 @pytest.mark.parametrize(("bus", "aio"), [("virtio-blk", "nbd"), ("virtio-scsi", "threads")])
@@ -115,6 +117,31 @@ def test_a_domain_that_is_not_there_is_named_with_its_neighbours(tmp_path, libvi
     assert done.returncode == 2
     assert "no domain 'shpo'" in done.stderr
     assert "did you mean shop?" in done.stderr
+
+
+def test_a_connection_that_may_only_look_is_refused_before_anything_starts(tmp_path, libvirt_uri):
+    libvirt = connect(libvirt_uri)
+    theirs = libvirt.defineXML(THEIRS.format(cache="none", image="/nowhere"))
+    try:
+        done = certify(tmp_path, "--domain", "shop", "--connect", f"{libvirt_uri}-ro")
+        assert [one.name() for one in libvirt.listAllDomains()] == ["shop"]
+    finally:
+        theirs.undefine()
+    assert done.returncode == 3, done.stderr
+    assert "it may start no domain: operation forbidden: read only access" in done.stderr
+    assert "join the group libvirt" in done.stderr
+    assert not list(tmp_path.glob("results/certify/*/2*/certificate.json"))
+
+
+def test_a_user_who_may_not_reach_libvirtd_is_told_so(libvirt_uri):
+    other = libvirt_uri.replace("/libvirt-sock", "//libvirt-sock")  # that nobody has connected to
+    os.seteuid(NOBODY)
+    try:
+        with pytest.raises(HostError, match="Permission denied") as error:
+            connect(other)
+    finally:
+        os.seteuid(0)
+    assert "join the group libvirt" in error.value.hint
 
 
 def certify(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:

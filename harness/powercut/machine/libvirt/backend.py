@@ -19,7 +19,7 @@ from powercut.channel.guest_channel import GuestChannel
 from powercut.machine.guest.image import ensure_guest_image
 from powercut.machine.guest_image import GuestImage
 from powercut.machine.libvirt.connection import connect as connect_to
-from powercut.machine.libvirt.connection import libvirt_module, usual_uri
+from powercut.machine.libvirt.connection import libvirt_module, require_may_start, usual_uri
 from powercut.machine.libvirt.definition import read_kept, read_likeness
 from powercut.machine.libvirt.domain import BUSES, DomainSpec, Kept, cache_name, domain_xml
 from powercut.machine.libvirt.kubevirt import is_kubevirt, read_kubevirt
@@ -69,7 +69,7 @@ class LibvirtBackend:
         """Why such a machine cannot run here."""
         found = [*_refused(settings)]
         for find in (
-            lambda: connect_to(_uri(settings)).getVersion(),
+            lambda: require_may_start(_uri(settings)),
             lambda: self._accelerator,
             lambda: self._qemu(settings.qemu),
             lambda: self._guest(settings.kernel, settings.bus.flavour),

@@ -21,6 +21,13 @@ _Result = TypeVar("_Result")
 _OPEN_S: Final = 60.0
 """libvirtd examines QEMU when it is first asked, which takes 12 s under emulation."""
 
+_NOT_RUNNING: Final = (
+    "start libvirtd (systemctl start libvirtd, or libvirtd -d), or name another connection; "
+    "`virsh -c URI version` tries it"
+)
+_NOT_ALLOWED: Final = (
+    "be root, join the group libvirt (usermod -aG libvirt USER), or --connect qemu:///session"
+)
 _INSTALL: Final = (
     "apt-get install libvirt-daemon-system libvirt-dev, then pip install libvirt-python"
 )
@@ -81,11 +88,8 @@ def _connection(uri: str) -> Any:
     try:
         return within(_OPEN_S, "answer", lambda: libvirt_module().open(uri))
     except HostError as error:
-        raise HostError(
-            f"{uri}: {error}",
-            hint="start libvirtd (systemctl start libvirtd, or libvirtd -d), or name another "
-            "connection; `virsh -c URI version` tries it",
-        ) from None
+        remedy = _NOT_ALLOWED if "Permission denied" in str(error) else _NOT_RUNNING
+        raise HostError(f"{uri}: {error}", hint=error.hint or remedy) from None
 
 
 def connect(uri: str) -> Any:
@@ -95,6 +99,22 @@ def connect(uri: str) -> Any:
         _connection.cache_clear()
         connection = _connection(uri)
     return connection
+
+
+def require_may_start(uri: str) -> None:
+    """Raises HostError for a connection that may look at domains and start none.
+
+    libvirt says so of no connection, but of each call: of a domain without a definition, too,
+    where it would else find fault with that.
+    """
+    libvirt = libvirt_module()
+    connection = connect(uri)
+    try:
+        connection.createXML("<domain/>", 0)
+    except libvirt.libvirtError as error:
+        denied = (libvirt.VIR_ERR_OPERATION_DENIED, libvirt.VIR_ERR_ACCESS_DENIED)
+        if error.get_error_code() in denied:
+            raise HostError(f"{uri}: it may start no domain: {error}", hint=_NOT_ALLOWED) from None
 
 
 def wait_until(done: Callable[[], bool], timeout_s: float, *, poll_s: float = 0.002) -> bool:
