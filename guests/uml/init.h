@@ -112,6 +112,26 @@ int live_setup(void);
 int execute(char *const argv[], enum pcu_step step);
 int execute_once(void);
 
+/* A program is started; its pid, or -1 and errno.  `traced`: PTRACE_TRACEME. */
+#define CHANNEL 3 /* the descriptor that programs send their messages to */
+pid_t start(char *const argv[], int channel, bool traced);
+void clock_begin(void); /* waits end with EINTR now and then, so that one may look at the clock */
+void clock_end(void);
+bool wait_stopped(pid_t task, int *status); /* between those two; false if it does not stop */
+void end_stragglers(void);
+
+/* As `execute` for the plan's reader, continued from where it was held (warm.c). */
+int execute_warm(enum pcu_step step);
+
+/* warm.c: a reader that is held where it has started.  `warm_prepare` before anything is mounted;
+ * `warm_start` gives a copy of it that runs and its channel, or -1: then start it anew. */
+void warm_prepare(void);
+pid_t warm_start(int *channel);
+void warm_forget(void);
+void warm_gone(void); /* it was killed, with all others */
+void warm_reset(void); /* another plan */
+bool warm_is_alone(void); /* whether no other program is left */
+
 /* Runs a program that acknowledges in lines until it has done so `plan.acks` times, then kills it;
  * its lines follow the answer. */
 int execute_acks(char *const argv[], enum pcu_step step);

@@ -62,6 +62,8 @@ int reader_run(enum pcu_step step)
     struct pc_problems problems = {0};
     struct wal_failure failure = {0};
 
+    if (!inside && (page->flags & PCU_FLAG_WARM) != 0 && step == PCU_STEP_READ)
+        return execute_warm(step);
     if (!inside)
         return execute(plan.reader, step);
     if (wal_scan(&config, &sink, &problems, &failure) == 0)

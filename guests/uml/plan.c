@@ -41,6 +41,7 @@ int plan_parse(void)
         errno = E2BIG;
         return fail(PCU_STEP_CHECK, "the plan");
     }
+    warm_reset();
     memset(&plan, 0, sizeof plan);
     memcpy(plan.text, area, page->length);
     text = take_string(text, plan.filesystem, sizeof plan.filesystem);

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/ptrace.h>
 #include <sys/statvfs.h>
 #include <sys/time.h>
 #include <sys/syscall.h>
@@ -23,7 +24,6 @@
 #include "../common/unsynced.h"
 
 #define FULL_BYTES (1u << 20) /* room below which a program may fail for the lack of it */
-#define CHANNEL 3 /* the descriptor that programs send their messages to */
 
 /* Copies what the program has to say out of its messages: extents to the
  * answer, claims to the page, the first error to `what`. */
@@ -82,7 +82,7 @@ static int collect_lines(int channel, enum pcu_step step)
 
 /* Starts a program; its pid, or -1 and errno.  vfork: a copy of PID 1's address space, with all
  * that it shares with the controller, would cost more than most programs run for. */
-static pid_t start(char *const argv[], int channel)
+pid_t start(char *const argv[], int channel, bool traced)
 {
     static char *const nothing[] = {NULL};
     static volatile int error; /* the child's: it borrows our memory until it has become another */
@@ -95,7 +95,8 @@ static pid_t start(char *const argv[], int channel)
             fcntl(channel, F_SETFD, 0);
         if ((channel == CHANNEL || dup2(channel, CHANNEL) >= 0) &&
             (plan.root == NULL || (chroot(plan.root) == 0 && chdir(plan.folder) == 0)) &&
-            ((page->flags & PCU_FLAG_UNSYNCED) == 0 || unsynced_begin() == 0))
+            ((page->flags & PCU_FLAG_UNSYNCED) == 0 || unsynced_begin() == 0) &&
+            (!traced || ptrace(PTRACE_TRACEME, 0, 0, 0) == 0))
             execve(argv[0], argv, plan.root == NULL ? nothing : plan.environment);
         error = errno;
         _exit(127);
@@ -109,11 +110,12 @@ static pid_t start(char *const argv[], int channel)
 }
 
 /* Ends what a program has left behind: it would keep the file system busy. */
-static void end_stragglers(void)
+void end_stragglers(void)
 {
     kill(-1, SIGKILL);
-    while (waitpid(-1, NULL, 0) > 0)
+    while (waitpid(-1, NULL, __WALL) > 0)
         ;
+    warm_gone();
 }
 
 static int open_channel(void)
@@ -135,52 +137,70 @@ static void look_at_the_clock(int signal)
     (void)signal; /* that it came ends a wait */
 }
 
-/* Waits for a program and buries the orphans of others; false if its time was over, and it was
- * ended.  The timer comes again, so that one which comes between two calls is not the last. */
-static bool wait_for(pid_t child, int *status)
+/* The timer comes again, so that one which comes between two calls is not the last. */
+void clock_begin(void)
 {
     struct sigaction action = {.sa_handler = look_at_the_clock};
-    struct itimerval often = {{0, 50000}, {0, 50000}}, never = {{0, 0}, {0, 0}};
-    bool in_time = true;
-    pid_t ended;
+    struct itimerval often = {{0, 50000}, {0, 50000}};
 
     if (request_end_ns != 0 &&
         (sigaction(SIGALRM, &action, NULL) != 0 || setitimer(ITIMER_REAL, &often, NULL) != 0))
         die("a timer");
+}
+
+void clock_end(void)
+{
+    struct itimerval never = {{0, 0}, {0, 0}};
+
+    setitimer(ITIMER_REAL, &never, NULL);
+}
+
+static bool is_over(void)
+{
+    return request_end_ns != 0 && now_ns() >= request_end_ns;
+}
+
+/* Waits for a program and buries the orphans of others; false if its time was over, and it was
+ * ended. */
+static bool wait_for(pid_t child, int *status)
+{
+    bool in_time = true;
+    pid_t ended;
+
+    clock_begin();
     do {
         ended = waitpid(-1, status, 0);
-        if (request_end_ns != 0 && in_time && ended != child && now_ns() >= request_end_ns) {
+        if (in_time && ended != child && is_over()) {
             in_time = false;
             kill(child, SIGKILL);
         }
     } while (ended != child && (ended > 0 || errno == EINTR));
     if (ended != child)
         die("waitpid");
-    setitimer(ITIMER_REAL, &never, NULL);
+    clock_end();
     return in_time;
 }
 
-int execute(char *const argv[], enum pcu_step step)
+bool wait_stopped(pid_t task, int *status)
 {
-    int channel, status, result;
-    bool in_time;
-    pid_t child;
+    pid_t ended;
 
-    channel = open_channel();
-    if (channel < 0)
-        return fail(PCU_STEP_CHECK, "the channel of %s", argv[0]);
-    child = start(argv, channel);
-    if (child < 0) {
-        close(channel);
-        return fail(PCU_STEP_CHECK, "start %s", argv[0]);
-    }
-    in_time = wait_for(child, &status);
-    if (plan.root != NULL)
+    do
+        ended = waitpid(task, status, __WALL);
+    while (ended < 0 && errno == EINTR && !is_over());
+    return ended == task && WIFSTOPPED(*status);
+}
+
+/* Waits for a program, and takes its lines or messages; how it ended. */
+static int finish(char *const argv[], pid_t child, int channel, bool warm, enum pcu_step step)
+{
+    int result = 0, status;
+    bool in_time = wait_for(child, &status);
+
+    if (plan.root != NULL && !(warm && warm_is_alone()))
         end_stragglers();
     page->status = (uint32_t)(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
-    if ((page->flags & PCU_FLAG_LIVE) != 0)
-        result = 0;
-    else
+    if ((page->flags & PCU_FLAG_LIVE) == 0)
         result = plan.root == NULL ? collect(channel, step) : collect_lines(channel, step);
     close(channel);
     if (result == 0 && !in_time) {
@@ -191,6 +211,29 @@ int execute(char *const argv[], enum pcu_step step)
         result = fail(step, "%s ended with status %u", argv[0], page->status);
     }
     return result;
+}
+
+int execute(char *const argv[], enum pcu_step step)
+{
+    int channel = open_channel();
+    pid_t child;
+
+    if (channel < 0)
+        return fail(PCU_STEP_CHECK, "the channel of %s", argv[0]);
+    child = start(argv, channel, false);
+    if (child < 0) {
+        close(channel);
+        return fail(PCU_STEP_CHECK, "start %s", argv[0]);
+    }
+    return finish(argv, child, channel, false, step);
+}
+
+int execute_warm(enum pcu_step step)
+{
+    int channel;
+    pid_t child = warm_start(&channel);
+
+    return child < 0 ? execute(plan.reader, step) : finish(plan.reader, child, channel, true, step);
 }
 
 /* Takes what is in the pipe; the bytes, 0 at its end, -1 and errno. */
@@ -262,7 +305,7 @@ int execute_acks(char *const argv[], enum pcu_step step)
 
     if (pipe2(ends, O_CLOEXEC) != 0)
         return fail(PCU_STEP_CHECK, "a pipe for %s", argv[0]);
-    child = start(argv, ends[1]);
+    child = start(argv, ends[1], false);
     close(ends[1]);
     program = child < 0 ? -1 : (int)syscall(SYS_pidfd_open, child, 0);
     if (program < 0) {

@@ -186,6 +186,8 @@ int recover(void)
     int result;
 
     request_end_ns = page->limit_ms == 0 ? 0 : time + page->limit_ms * 1000000u;
+    if ((page->flags & PCU_FLAG_WARM) != 0 && plan.root != NULL)
+        warm_prepare();
     if (view_patch() != 0)
         return -1;
     time = lap(PCU_STEP_PATCH, time);

@@ -81,7 +81,9 @@ enum pcu_flag {
     /* EXEC: the program's calls to sync succeed and do nothing (unsynced.c). */
     PCU_FLAG_UNSYNCED = 16,
     /* Instead of the reader: where the files below the mount point lie on the disk (files.c). */
-    PCU_FLAG_FILES = 32
+    PCU_FLAG_FILES = 32,
+    /* The reader, which has a root, is started once and continued for each such state (warm.c). */
+    PCU_FLAG_WARM = 64
 };
 
 /* How far the workload came after recovery. */

@@ -19,8 +19,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
-import numpy as np
-
 from powercut.closing import Closing
 from powercut.model.errors import HostError
 from powercut.model.failure import Failure
@@ -182,6 +180,10 @@ class UmlEngine(Closing):
         """
         return self._recover(writes, timeout_s, Flag(0))
 
+    def sample(self, writes: Sequence[ImageWrite], *, timeout_s: float) -> Observation:
+        """As `recover`, with a reader that is started once, and continued for each state."""
+        return self._recover(writes, timeout_s, Flag.WARM)
+
     def record(
         self, writes: Sequence[ImageWrite], *, timeout_s: float
     ) -> tuple[Observation, bytes | None]:
@@ -279,14 +281,7 @@ class UmlEngine(Closing):
             length = min(_SHARE_BYTES, self._origin.size - offset)
             answer = self._checked(Verb.DUMP, deadline, offset=offset, length=length)
             seen = self._memory().area[: answer.answer].reshape(-1, PAGE)
-            first = offset // PAGE
-            differ = np.flatnonzero(
-                (seen != self._origin.base_pages(first, first + len(seen))).any(axis=1)
-            )
-            differing += [
-                ImageWrite((first + page) * PAGE, PAGE, seen[page].copy())
-                for page in differ.tolist()
-            ]
+            differing += self._origin.beyond_base(offset // PAGE, seen)
         return tuple(differing)
 
     def mount(self, *, timeout_s: float) -> None:

@@ -118,6 +118,14 @@ class Origin:
         """The base image's pages from `begin` to before `end`, one row each, not to be changed."""
         return self._base[begin:end]
 
+    def beyond_base(self, first: int, pages: npt.NDArray[np.uint8]) -> list[ImageWrite]:
+        """A write for each of `pages`, from `first` on, that is not as in the base image."""
+        differ = (pages != self.base_pages(first, first + len(pages))).any(axis=1)
+        return [
+            ImageWrite((first + page) * PAGE, PAGE, pages[page].copy())
+            for page in np.flatnonzero(differ).tolist()
+        ]
+
     def _spans(self, writes: list[ImageWrite]) -> tuple[Pages, Pages]:
         """First and last page of every write."""
         offset = np.array([write.offset for write in writes], dtype=np.int64)

@@ -73,6 +73,7 @@ class Flag(enum.IntFlag):
     TREE = 8
     UNSYNCED = 16
     FILES = 32
+    WARM = 64
 
 
 class After(enum.IntEnum):
