@@ -69,13 +69,13 @@ def _torn(space: StateSpace, instant: int, draw: random.Random) -> Iterator[Cras
     done = space.in_completion_order(space.volatile(instant)).tolist()
     for write in _shuffled(volatile, draw):
         before = done[: done.index(write)] if write in done else done
-        for torn in _tears(space, write, draw):
+        for torn in tears(space, write, draw):
             for company in ([], [w for w in volatile if w != write], before):
                 survivors = tuple(sorted([*company, write]))
                 yield CrashState(instant, survivors, torn, policy="torn")
 
 
-def _tears(space: StateSpace, write: int, draw: random.Random) -> Iterator[tuple[Kept, ...]]:
+def tears(space: StateSpace, write: int, draw: random.Random) -> Iterator[tuple[Kept, ...]]:
     """First half, second half, random units of a write that touches more than one."""
     count = space.touched_units(write)
     if count < 2:

@@ -13,7 +13,7 @@ from powercut.model.verdict import LsnRange
 from powercut.store.record import Record
 from powercut.store.sync_site import SyncSite
 
-AUDIT_FORMAT: Final = "powercut-audit/1"
+AUDIT_FORMAT: Final = "powercut-audit/2"
 
 
 class Worth(enum.Enum):
@@ -54,6 +54,26 @@ class Asker(enum.Enum):
     was opened with O_SYNC or O_DSYNC."""
 
 
+class MissingWrites(Record):
+    """What a state lacks of the writes that hang on a promise."""
+
+    requests: tuple[int, ...]
+    """Their numbers in the disk log."""
+
+    torn: tuple[int, ...] = ()
+    """Those of them that are there in part."""
+
+    holds: tuple[str, ...] = ()
+    """What they hold, in the words of the promise's `holds`."""
+
+
+class UndecidedStates(Record):
+    """States that could not be judged, for one reason."""
+
+    why: str
+    states: int
+
+
 class AuditedPromise(Record):
     """One flush, or one write with FUA, and the disk that ignores just this one."""
 
@@ -88,11 +108,20 @@ class AuditedPromise(Record):
     states: int = 0
     """Crash states that only the lack of this promise makes legal, and that were recovered."""
 
+    states_in_part: int = 0
+    """Those of them that have some of the writes that hang on it."""
+
     states_lost: int = 0
-    """Those of them that lose a record or do not recover."""
+    """Those of all that lose a record or do not recover."""
+
+    states_undecided: int = 0
+    """More states, which could not be judged."""
 
     message: str = ""
-    """What the first of those says."""
+    """What the first state says that loses something."""
+
+    missing: MissingWrites | None = None
+    """What that state lacks, if it has some of the writes that hang on the promise."""
 
 
 class LatePromise(Record):
@@ -111,7 +140,7 @@ class LatePromise(Record):
 class Audit(Record):
     """The outcome of one audit."""
 
-    format: Literal["powercut-audit/1"] = AUDIT_FORMAT
+    format: Literal["powercut-audit/2"] = AUDIT_FORMAT
     powercut: str
     scenario: str
     cell: str
@@ -150,8 +179,8 @@ class Audit(Record):
     states: int = 0
     """States recovered in all."""
 
-    undecided: tuple[str, ...] = ()
-    """Why states could not be judged, if some could not."""
+    undecided: tuple[UndecidedStates, ...] = ()
+    """States that could not be judged, beside those recovered: why, and how many."""
 
     seconds: float = 0.0
 

@@ -10,7 +10,15 @@ from rich.console import Console
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.report.terminal.audit import print_audit
 from powercut.report.terminal.sync_mutants import print_sync_mutants
-from powercut.store.audit import Asker, Audit, AuditedPromise, PromiseKind, Worth
+from powercut.store.audit import (
+    Asker,
+    Audit,
+    AuditedPromise,
+    MissingWrites,
+    PromiseKind,
+    UndecidedStates,
+    Worth,
+)
 from powercut.store.sync_mutants import Noticed, SyncMutant, SyncMutants, WithoutSync
 from powercut.store.sync_site import CalledFrom, SyncSite
 
@@ -64,6 +72,25 @@ def test_the_audit_says_who_asked_and_of_what_nothing_is_known():
     assert "doubt: those that are not idle were looked at in 1 state each; more of them" in text
     assert "not traced: the program calls ptrace(2)" in text
     assert "acknowledgement of operation 7" in text
+
+
+def test_the_audit_says_which_part_was_missing_and_how_many_states_were_not_judged():
+    part = MissingWrites(requests=(2, 3), holds=("journal",))
+    torn = MissingWrites(requests=(7,), torn=(7,), holds=("inodes",))
+    update = {"hanging": 4, "states_lost": 1, "states": 9, "states_in_part": 6}
+    audit = Audit(
+        powercut="0", scenario="s", cell="c", trial=1, counted="operation", acknowledged=3,
+        run_ms=1, late=(), engine="program", states=18, states_from=2, promises=(
+            promise(5, Worth.LEADS).model_copy(update={**update, "missing": part}),
+            promise(8, Worth.LEADS).model_copy(update={**update, "missing": torn}),
+        ),
+        undecided=(UndecidedStates(why="the check ended with status 135", states=4),),
+    )  # fmt: skip
+    text = printed(print_audit, audit)
+    assert "missing alone: 2 of 4 writes, 2, 3 (journal)" in text
+    assert "torn alone: 1 of 4 writes, 7 (inodes)" in text
+    assert "not judged: 4 states: the check ended with status 135" in text
+    assert "one of 2 promises, 12 of them without a part of what hung on it" in text
 
 
 def without(noticed: Noticed, **more: object) -> WithoutSync:

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from powercut.model.units import milliseconds
 from powercut.report import words
-from powercut.store.audit import Asker, Audit, AuditedPromise, PromiseKind, Worth
+from powercut.store.audit import Asker, Audit, AuditedPromise, MissingWrites, PromiseKind, Worth
 from powercut.store.sync_site import SyncSite
 
 _SHOWN: Final = 3
@@ -52,8 +52,12 @@ def print_audit(console: Console, audit: Audit) -> None:
     _print_missing(console, audit)
     _print_examples(console, audit)
     console.print(_states_line(audit), highlight=False)
-    for why in audit.undecided[:_SHOWN]:
-        console.print(f"not judged: {escape(why)}", style="yellow", highlight=False)
+    for one in audit.undecided[:_SHOWN]:
+        told = f"not judged: {words.count(one.states, 'state')}: {escape(one.why)}"
+        console.print(told, style="yellow", highlight=False)
+    if rest := audit.undecided[_SHOWN:]:
+        states = words.count(sum(one.states for one in rest), "state")
+        console.print(f"not judged: {states} more, for {len(rest):,} other reasons", style="yellow")
     console.print()
 
 
@@ -255,16 +259,29 @@ def _print_examples(console: Console, audit: Audit) -> None:
             if one.states:
                 told += f"; {one.states_lost} of {words.count(one.states, 'state')} lose something"
             console.print(told, highlight=False)
+            if one.missing:
+                console.print(f"   {_missing(one, one.missing)}", highlight=False)
             if one.message:
                 console.print(f"   {escape(one.message)}", highlight=False)
         if len(promises) > _SHOWN:
             console.print(f"   and {len(promises) - _SHOWN:,} more")
 
 
+def _missing(one: AuditedPromise, missing: MissingWrites) -> str:
+    """Which part of what hung on a promise its state lacks."""
+    requests = ", ".join(f"{request:,}" for request in missing.requests[:_NAMED])
+    requests += ", ..." * (len(missing.requests) > _NAMED)
+    what = "torn" if missing.torn else "missing"
+    told = f"{what} alone: {len(missing.requests):,} of {words.count(one.hanging, 'write')}"
+    return f"{told}, {requests} ({', '.join(missing.holds)})"
+
+
 def _states_line(audit: Audit) -> str:
     if not audit.engine:
         return "states: none were recovered; classes rest on bytes alone"
+    in_part = sum(one.states_in_part for one in audit.promises)
     return (
         f"states: {audit.states:,} recovered with engine {audit.engine}, each legal only without "
-        f"one of {words.count(audit.states_from, 'promise')}, in {audit.seconds:.1f} s"
+        f"one of {words.count(audit.states_from, 'promise')}, {in_part:,} of them without a part "
+        f"of what hung on it, in {audit.seconds:.1f} s"
     )
