@@ -105,6 +105,10 @@ bool file_sync(const char *path);
 /* root.c: the root file system of anybody's program. */
 #define AGENT_ROOT "/root"
 bool root_mount(const char *serial, const char *type, const char *program);
+bool root_furnish(void);
+
+/* share.c: a program on a folder that the host shares; returns if the guest is not for that. */
+void share_run(void);
 
 /* The file `from` of the agent's own, as `to`. */
 bool root_show(const char *from, char *to);

@@ -15,6 +15,7 @@ int main(int argc, char **argv)
     if (getpid() == 1) {
         boot_mount();
         modules_boot();
+        share_run();
         boot_wait_disks();
         port_find();
     } else if (argc == 3 && strcmp(argv[1], "--fd") == 0) {

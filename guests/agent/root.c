@@ -2,7 +2,7 @@
  *
  * A root file system for anybody's program: the image on a second disk, read-only, with file
  * systems in memory where programs write as a matter of course; and the program's folder, on a
- * third one if it is not in the root.
+ * third one if it is not in the root.  Or the host's own, shared (share.c).
  *
  * What is in it is a stranger's, and stays in the guest.  The only network is the loopback device:
  * a database may talk to its client, and to nothing else.
@@ -106,14 +106,11 @@ bool root_show(const char *from, char *to)
     return mount(from, to, NULL, MS_BIND, NULL) == 0 || failed(errno, "mount %s on %s", from, to);
 }
 
-/* `program` is the serial number of the disk with a program's folder; NULL for none. */
-bool root_mount(const char *serial, const char *type, const char *program)
+/* Mounts over what is on AGENT_ROOT all that programs expect of a running system. */
+bool root_furnish(void)
 {
-    static const char *const in_memory[] = {"/tmp", "/run", "/var/tmp", "/dev/shm"};
+    static const char *const in_memory[] = {"/run", "/var/tmp", "/dev/shm"};
 
-    if (!make_directories(AGENT_ROOT) || !mount_disk(serial, type, AGENT_ROOT) ||
-        (program && !mount_disk(program, type, AGENT_ROOT PROGRAM)))
-        return false;
     if (!over("devtmpfs", "/dev", NULL) || !over("proc", "/proc", NULL) ||
         !over("sysfs", "/sys", NULL) || !make_directories(AGENT_ROOT "/dev/shm"))
         return false;
@@ -121,4 +118,12 @@ bool root_mount(const char *serial, const char *type, const char *program)
         if (!over("tmpfs", in_memory[i], "mode=1777"))
             return false;
     return loopback_up();
+}
+
+/* `program` is the serial number of the disk with a program's folder; NULL for none. */
+bool root_mount(const char *serial, const char *type, const char *program)
+{
+    return make_directories(AGENT_ROOT) && mount_disk(serial, type, AGENT_ROOT) &&
+           (!program || mount_disk(program, type, AGENT_ROOT PROGRAM)) && root_furnish() &&
+           over("tmpfs", "/tmp", "mode=1777");
 }

@@ -17,6 +17,7 @@ from powercut.disk.folder_log import read_folder_log
 from powercut.explore.folder import FolderExplorer, Limits, Listener
 from powercut.explore.folder_judge import Check
 from powercut.explore.request import Budget
+from powercut.machine.share import FolderShare, share_argv
 from powercut.model.errors import DamagedRecording, HostError
 from powercut.model.observation import Observation
 from powercut.recording.folder import CaptureRecording, open_capture
@@ -34,7 +35,7 @@ class CaptureOrder:
     """What is to be captured.
 
     The cut comes after `acks` operations, after `seconds`, or when the command ends, whichever
-    is first; 0 `acks` are none.
+    is first; 0 `acks` are none.  With `share` the command runs in a guest that shares the folder.
     """
 
     folder: Path
@@ -44,6 +45,7 @@ class CaptureOrder:
     seconds: float
     atomic_unit: int
     seed: int
+    share: FolderShare | None = None
 
 
 class _Acks:
@@ -64,6 +66,9 @@ class _Acks:
 def record_folder(order: CaptureOrder, directory: CaptureDir) -> CaptureRecord:
     """Runs the command until the cut, and seals what was recorded.  Raises HostError."""
     acks = _Acks(order.acks)
+    argv: Sequence[str] = order.command
+    if order.share:
+        argv = share_argv(order.share, order.folder, order.command)
     status: int | None = None
     damage: list[str] = []
     captured = CapturedFolder(
@@ -75,7 +80,7 @@ def record_folder(order: CaptureOrder, directory: CaptureDir) -> CaptureRecord:
         on_said=acks.hear if order.acks else lambda _: None,
     )
     with captured:
-        captured.run(order.command)
+        captured.run(argv)
         deadline = time.monotonic() + order.seconds
         while status is None and time.monotonic() < deadline:
             if acks.enough.wait(_POLL_S):
@@ -93,6 +98,7 @@ def record_folder(order: CaptureOrder, directory: CaptureDir) -> CaptureRecord:
         folder=str(order.folder),
         where=str(Path.cwd()),
         command=order.command,
+        share=str(order.share or ""),
         check=order.check,
         check_sha256=_digest(order.check, order.folder, Path.cwd()),
         atomic_unit=order.atomic_unit,

@@ -64,6 +64,13 @@ _EPILOG = (
     "Bytes that are written whole or not at all; a write tears at multiples of it.", "4096"
 )
 @budget_option("128", "How many crash states to look at, or how long (30s, 5m).")
+@click.option(
+    "--share",
+    default="",
+    metavar="KIND",
+    help="Run COMMAND in a QEMU guest that shares this host's files, and DIR by virtiofs or 9p: "
+    "virtiofs,cache=none or 9p,cache=loose (docs/captured-folders.md has all settings).",
+)
 @seconds_option("--state-timeout", 60.0, "What one check may take, in seconds.", least=0.1)
 @click.option(
     "--jobs",
@@ -84,6 +91,7 @@ def capture(
     seconds: float,
     atomic_unit: str,
     budget: str,
+    share: str,
     state_timeout: float,
     jobs: int,
     seed: int | None,
@@ -98,6 +106,7 @@ def capture(
     from powercut.crash.folder_rows import Promise
     from powercut.explore.folder import Limits
     from powercut.explore.request import Budget
+    from powercut.machine.share import FolderShare
     from powercut.report.page.folder import write_folder_report
     from powercut.report.terminal.folder import print_capture, print_recorded
     from powercut.store.folder import CaptureDir
@@ -113,6 +122,7 @@ def capture(
         seconds=seconds,
         atomic_unit=int(atomic_unit),
         seed=seed or 0,
+        share=FolderShare.parse(share) if share else None,
     )
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
     directory = CaptureDir.create(results.absolute() / "capture" / stamp)

@@ -40,7 +40,8 @@ class CaptureRecord(BaseModel):
     """capture.json.  `cut_ns` is the instant of the cut, on the log's clock.
 
     `folder` is the absolute path that was captured, `where` the folder from which the command was
-    called.  `check_sha256` is the digest of the files that the check's command names; empty if an
+    called.  `share` is how a guest in which the command ran had the folder; empty if it ran on this
+    host.  `check_sha256` is the digest of the files that the check's command names; empty if an
     older powercut recorded.  `status` is the command's exit status; None if the cut ended it.
     `damage` is what went wrong with the recording.
     """
@@ -52,6 +53,7 @@ class CaptureRecord(BaseModel):
     folder: str
     where: str
     command: tuple[str, ...]
+    share: str = ""
     check: tuple[str, ...] = ()
     check_sha256: str = ""
     atomic_unit: int

@@ -35,6 +35,8 @@ _USEFUL: Final = ("crc32c_generic", "crc32c_intel")
 _EXTRA: Final[Mapping[str, tuple[str, ...]]] = {
     # Loaded when a file system of this name is mounted, or with powercut.load=NAME.
     "btrfs": ("xxhash_generic", "blake2b_generic", "sha256_generic", "btrfs"),
+    "virtiofs": ("virtiofs",),
+    "9p": ("9pnet_virtio", "9p"),  # `cloud` has it not
     "log-writes": ("dm_log_writes",),
     "pmem": ("nd_pmem", "virtio_pmem"),
     "nvdimm": ("nfit", "nd_pmem"),

@@ -17,6 +17,7 @@ from powercut.report.terminal.program import print_facts, print_title, print_tol
 from powercut.store.folder import REPORT, CaptureDir, CaptureRecord, CaptureResult
 
 _LAST_WORDS: Final = 300
+_GUEST_SAID: Final = "powercut agent: "  # guests/agent/share.c
 PROMISES: Final = {
     "posix": "POSIX alone: names are durable when their folder is synced",
     "journal": "of a journalling file system: names and truncations keep their order",
@@ -63,9 +64,11 @@ def finding_stories(result: CaptureResult, folder: Path) -> list[FindingStory]:
 
 def _failure(record: CaptureRecord, folder: Path) -> list[tuple[str, str]]:
     """How the command failed, by itself, and its last words."""
+    lines = CaptureDir(folder).console.read_text(errors="replace").splitlines()
+    if record.share and record.status is not None:
+        return [("the guest", printable(line)) for line in lines if _GUEST_SAID in line][-1:]
     if not record.status:
         return []
-    lines = CaptureDir(folder).console.read_text(errors="replace").splitlines()
     said = next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")
     told = said if len(said) <= _LAST_WORDS else f"{said[:_LAST_WORDS]}..."
     return [("the command", f"it ended with status {record.status}: {printable(told)}")]
@@ -105,5 +108,7 @@ def facts_of(record: CaptureRecord, result: CaptureResult) -> list[tuple[str, st
     if result.control:
         must = "as it must be" if result.control == "LOSSY" else "and it should be LOSSY"
         told.append(("control", f"on a host that ignores every sync: {result.control}, {must}"))
+    if record.share:
+        told.append(("in a guest", f"which has the folder by {record.share}"))
     unit = f"writes tear at multiples of {record.atomic_unit} bytes"
     return [*told, ("the host", unit)]
