@@ -13,13 +13,15 @@ from powercut.paths import RESULTS
 
 @click.command()
 @click.argument("results", type=FILE, default=RESULTS, metavar="[RESULTS]")
-@click.option("--profile", metavar="NAME", help="Only this profile, or this scenario.")
+@click.option(
+    "--profile", metavar="NAME", help="Only this profile or scenario; capture for captured folders."
+)
 @click.option("--html", "page", type=FILE, help="Write the page here, not in RESULTS.")
 def history(results: Path, profile: str | None, page: Path | None) -> int:
     """Shows certificates and runs over time, and what changed with the last of each.
 
-    Reads every certificate and every run below RESULTS; those of one pytest session count as one
-    run.  Changes of verdicts come first, then costs that changed beyond noise, then versions.  A
+    Reads every certificate, run and captured folder below RESULTS; runs of one pytest session count
+    as one.  Changes of verdicts come first, then costs that changed beyond noise, then versions.  A
     certificate that does not verify is marked; its recordings are not read.
     """
     from powercut.cli.console import PlainConsole

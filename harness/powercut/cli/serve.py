@@ -25,8 +25,8 @@ from powercut.paths import RESULTS
 def serve(results: Path, port: int) -> int:
     """Shows all results below RESULTS in a browser on this host, until it is interrupted.
 
-    Runs with their timelines, certificates, and what changed from one to the next.  It listens on
-    127.0.0.1 only and writes nothing.
+    Runs and captured folders with their timelines, certificates, and what changed from one to the
+    next.  It listens on 127.0.0.1 only and writes nothing.
     """
     from powercut.report.browse import ADDRESS, server
 

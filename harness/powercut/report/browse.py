@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """All results below a folder as pages for a browser on this host; nothing is written.
 
-An index lists runs and certificates, the newest first.  The pages of a run and of a certificate
-are made of what is stored when they are asked for.  What else lies there (JSON, JUnit) is sent as
+An index lists runs, certificates and captured folders, the newest first.  Their pages are made of
+what is stored when they are asked for.  What else lies there (JSON, JUnit) is sent as
 it is.  Recordings may come from strangers, so pages may run no script and load nothing, and only
 names of this host are answered: another site's page cannot ask under its own name.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -22,13 +23,15 @@ from powercut.model.verdict import Verdict
 from powercut.report import words
 from powercut.report.examined import Unchanged
 from powercut.report.history import Night
-from powercut.report.history_reader import read_history
+from powercut.report.history_reader import capture_time, read_history
 from powercut.report.page.certificate import REPORT, certificate_html
+from powercut.report.page.folder import folder_html
 from powercut.report.page.glossary import GLOSSARY
 from powercut.report.page.history import history_html
 from powercut.report.page.pages import page
 from powercut.report.page.run import html_report
 from powercut.store.certify_order import CERTIFICATE, read_certificate
+from powercut.store.folder import RECORD, CaptureDir
 from powercut.store.layout import ResultDir
 
 ADDRESS: Final = "127.0.0.1"
@@ -47,13 +50,16 @@ _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; 
 
 @dataclass(frozen=True)
 class Listed:
-    """A run or a certificate, as the index has it; without a verdict it has not ended."""
+    """A run, a certificate or a captured folder, as the index has it; without a verdict it has not
+    ended, or nothing judged it.
+    """
 
     name: str
     link: str
     started: str = ""
     verdict: Verdict | None = None
-    as_expected: bool = False
+    as_expected: bool | None = None
+    """None if nothing was expected."""
     said: str = ""
 
 
@@ -63,6 +69,7 @@ def index_html(root: Path) -> str:
         root=str(root),
         runs=sorted(_runs(root), key=lambda one: one.started, reverse=True),
         certificates=sorted(_certificates(root), key=lambda one: one.started, reverse=True),
+        captures=sorted(_captures(root), key=lambda one: one.started, reverse=True),
         history=_HISTORY,
         words=words,
         glossary=GLOSSARY,
@@ -112,6 +119,25 @@ def _certificates(root: Path) -> Iterator[Listed]:
         yield Listed(one.title, link, one.started, worst, one.as_expected, said)
 
 
+def _captures(root: Path) -> Iterator[Listed]:
+    for path in _below(root, RECORD):
+        folder = path.parent
+        link = _link(root, folder, _RUN)
+        try:
+            record = CaptureDir(folder).read_record()
+            result = CaptureDir(folder).find_result()
+        except PowercutError as error:
+            yield Listed(folder.name, "", folder.name, said=f"not readable: {error}")
+            continue
+        name = shlex.join(record.command)
+        if result is None:
+            yield Listed(name, link, capture_time(folder), said="no check has judged it")
+            continue
+        lost = f"{result.lossy_states:,} of {result.states:,} states lose something"
+        said = f"{result.acknowledged:,} operations acknowledged; {lost}"
+        yield Listed(name, link, capture_time(folder), result.outcome, said=said)
+
+
 def answer(
     root: Path, target: str, unchanged: Unchanged[Night] | None = None
 ) -> tuple[str, bytes] | None:
@@ -132,13 +158,14 @@ def answer(
 
 def _file(path: Path) -> tuple[str, bytes] | None:
     """What lies at `path`, or is made of what lies beside it."""
-    makers: dict[str, tuple[str, Callable[[Path], str]]] = {
-        _RUN: (_VERDICT, _run_page),
-        REPORT: (CERTIFICATE, _certificate_page),
-    }
-    if path.name in makers:
-        needed, made = makers[path.name]
-        return (_HTML, made(path.parent).encode()) if (path.parent / needed).is_file() else None
+    makers: tuple[tuple[str, str, Callable[[Path], str]], ...] = (
+        (_RUN, _VERDICT, _run_page),
+        (_RUN, RECORD, _capture_page),
+        (REPORT, CERTIFICATE, _certificate_page),
+    )
+    for name, needed, made in makers:
+        if path.name == name and (path.parent / needed).is_file():
+            return _HTML, made(path.parent).encode()
     if path.suffix in _TEXTS and path.is_file():
         return _TEXTS[path.suffix], path.read_bytes()
     return None
@@ -147,6 +174,10 @@ def _file(path: Path) -> tuple[str, bytes] | None:
 def _run_page(folder: Path) -> str:
     result = ResultDir.open(folder)
     return html_report(result, result.read_verdict())
+
+
+def _capture_page(folder: Path) -> str:
+    return folder_html(CaptureDir(folder))
 
 
 def _certificate_page(folder: Path) -> str:

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the certificates and runs below a folder, for their history.
+"""Finds the certificates, runs and captured folders below a folder, for their history.
 
 A certificate is examined, but for its recordings, which would take ten times as long: one that does
 not verify is shown and marked.  pytest runs each cell of a scenario by itself; such runs of one
-session, which share its seed and come one after the other, count as one.
+session, which share its seed and come one after the other, count as one.  Captured folders with the
+same command are runs of one series; their profile is `capture`.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -24,10 +26,12 @@ from powercut.report.explained import explain
 from powercut.report.history import CellThen, Night, Series
 from powercut.store.certificate import Certificate, Component
 from powercut.store.certify_order import CERTIFICATE, read_components
+from powercut.store.folder import RECORD, CaptureDir
 from powercut.store.layout import ResultDir
 from powercut.store.results import RunResult
 
 _VERDICT: Final = "verdict.json"
+_CAPTURE: Final = "capture"
 
 SESSION_GAP: Final = timedelta(hours=1)
 """Runs of single cells that lie further apart than this are not of one session."""
@@ -45,7 +49,7 @@ class History:
 def read_history(
     results: Path, *, profile: str | None = None, unchanged: Unchanged[Night] | None = None
 ) -> History:
-    """Reads every certificate and every run below `results`.
+    """Reads every certificate, run and judged captured folder below `results`.
 
     The folder that holds the folders of certificates names their profile, a scenario its runs; with
     `profile` all others are left out.  Who asks again and again keeps `unchanged`, so that only
@@ -73,13 +77,15 @@ def read_history(
                 damaged.append((path, str(error).removeprefix(f"{path}: ")))
             else:
                 plain[run.night.profile].append(run)
+    captured = _captured(results, damaged) if profile in (None, _CAPTURE) else {}
     series = [
         *(Series(name, _sorted(nights)) for name, nights in sorted(certified.items())),
         *(Series(name, _sessions(runs), certified=False) for name, runs in sorted(plain.items())),
+        *(Series(name, _sorted(one), certified=False) for name, one in sorted(captured.items())),
     ]
     if not series:
         raise UsageError(
-            f"{results}: there is no certificate and no run"
+            f"{results}: there is no certificate, run or captured folder"
             + (f" called {profile}" if profile else "")
             + " that can be read"
             + (f"; {len(damaged)} cannot" if damaged else ""),
@@ -197,6 +203,51 @@ def _read_run(folder: Path) -> _Run:
         return _Run(night, began, began + timedelta(seconds=result.seconds))
     except (ValueError, OverflowError) as error:
         raise DamagedRecording(f"{folder / _VERDICT}: started, seconds: {error}") from error
+
+
+def capture_time(folder: Path) -> str:
+    """When the recording in `folder` was begun, which is the folder's name, by ISO 8601."""
+    try:
+        return datetime.strptime(folder.name, "%Y%m%dT%H%M%S%fZ").isoformat(timespec="seconds")
+    except ValueError:
+        return folder.name  # a person has named it
+
+
+def _captured(results: Path, damaged: list[tuple[Path, str]]) -> Mapping[str, list[Night]]:
+    """The captured folders by their command; those that cannot be read are added to `damaged`."""
+    captured: defaultdict[str, list[Night]] = defaultdict(list)
+    for path in _files(results, RECORD):
+        try:
+            capture = _read_capture(path.parent)
+        except PowercutError as error:
+            damaged.append((path, str(error).removeprefix(f"{path}: ")))
+        else:
+            if capture is not None:
+                captured[capture.profile].append(capture)
+    return captured
+
+
+def _read_capture(folder: Path) -> Night | None:
+    """The captured folder whose recording is in `folder`; None if nothing has judged it.
+
+    Nothing was expected of it.  Raises PowercutError if it cannot be read.
+    """
+    directory = CaptureDir(folder)
+    record, result = directory.read_record(), directory.find_result()
+    if result is None:
+        return None
+    name = shlex.join(record.command)
+    told = [*(finding.message for finding in result.findings), *result.reasons]
+    return Night(
+        directory=folder,
+        profile=name,
+        started=capture_time(folder),
+        seconds=result.run_s + result.seconds,
+        seed=result.seed,
+        cells={(record.folder, result.promise): CellThen(result.outcome, True, "; ".join(told))},
+        costs={},
+        versions={"powercut": record.powercut, **({"share": record.share} if record.share else {})},
+    )
 
 
 def _versions_run(

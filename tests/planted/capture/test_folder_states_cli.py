@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from powercut.cli.main import cli
 from powercut.model.errors import DamagedRecording, HostError, PowercutError, UsageError
 from powercut.recording import state_ref
+from powercut.report.browse import answer
 from powercut.store.folder import CaptureDir
 from powercut.store.folder_witness import FolderWitness, find_folder_witness
 
@@ -92,6 +93,8 @@ def test_the_write_and_the_file_whose_sync_was_forgotten(tmp_path: Path) -> None
     assert witness.minimal
     page = (directory.path / "report.html").read_text()
     assert "bytes 44 to 47 of index" in page
+    link = f"capture/{directory.path.name}/report.html"
+    assert answer(tmp_path, link) == ("text/html; charset=utf-8", page.encode())
 
     state, out = witness.state, tmp_path / "state"
     assert status("materialize", directory.path, state, "-o", out) == 0

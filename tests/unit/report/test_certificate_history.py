@@ -179,7 +179,7 @@ def test_damage_is_said_and_not_fatal(night: Night, tmp_path: Path):
 
 
 def test_nothing_readable_is_a_mistake_of_the_user(night: Night, tmp_path: Path):
-    with pytest.raises(UsageError, match="no certificate and no run that can be read"):
+    with pytest.raises(UsageError, match="no certificate, run or captured folder that can be read"):
         read_history(tmp_path)
     bad = night([cell_of("a", Verdict.SAFE)])
     (bad / "certificate.json").write_text("{")
