@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import signal
 import socket
 import subprocess
 import threading
@@ -31,7 +32,7 @@ _IN_FOLDER: Final = PARTS / "bin" / "powercut-in-folder"
 LINES_NAME: Final = ".powercut-lines"
 _START_S: Final = 60.0
 _CUT_S: Final = 60.0
-_END_S: Final = 20.0
+_END_S: Final = 60.0
 _ANSWER_MAX: Final = 64
 _READ: Final = 1 << 16
 
@@ -142,7 +143,7 @@ class CapturedFolder(Closing):
 
     def _end(self) -> None:
         if self._command is not None:
-            self._command.kill()
+            self._kill_command(self._command)
         self._recorder.kill()
         for process in (self._command, self._recorder):
             if process is None:
@@ -154,6 +155,24 @@ class CapturedFolder(Closing):
         self._listener.join(_END_S)
         self._control.close()
         self._syncs.close()
+
+    @staticmethod
+    def _kill_command(command: subprocess.Popen[bytes]) -> None:
+        """Kills all that the command has started, so that none is left once `command` has ended.
+
+        unshare(1) ends when the PID 1 that it has made is reaped, which the kernel puts off until
+        all others of that namespace are gone (pid_namespaces(7)).  Were unshare itself killed, they
+        would end a little later, and might still print.
+        """
+        children = Path(f"/proc/{command.pid}/task/{command.pid}/children")
+        found: list[str] = []
+        with contextlib.suppress(OSError):  # it has ended
+            found = children.read_text().split()
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+        if not found:
+            command.kill()
 
     def _answer(self, timeout_s: float) -> str:
         """The recorder's next line without its end; empty if it has gone."""

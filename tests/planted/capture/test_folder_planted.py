@@ -116,6 +116,19 @@ def test_what_is_written_to_another_folder_is_no_loss(tmp_path: Path, elsewhere:
         assert reason.startswith(said)
 
 
+def test_nothing_is_printed_after_the_end(tmp_path: Path) -> None:
+    """What the command has left in the background is gone when the recording is sealed."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    many = "for i in 1 2 3 4; do (while :; do echo $i; done) & done; "
+    said = 'echo "? 1" >&$POWERCUT_FD; echo "+ 1" >&$POWERCUT_FD; wait'
+    directory = CaptureDir.create(tmp_path / "recording")
+    record_folder(order_of(folder, ["sh", "-c", many + said], acks=1), directory)
+    size = directory.console.stat().st_size
+    assert open_capture(directory).history.acked.tolist() == [1]
+    assert directory.console.stat().st_size == size
+
+
 def test_a_file_that_is_truncated_and_written_again(tmp_path: Path) -> None:
     """At the end all is durable, but between truncation and sync everything may be gone."""
     recording = keep(tmp_path, "replace-truncating")
