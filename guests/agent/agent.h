@@ -55,9 +55,13 @@ bool make_directories(const char *path);
 bool kernel_argument(const char *key, char *value, size_t size);
 void sleep_ms(unsigned ms);
 
-/* device.c: block devices by name. */
+/* device.c: block devices by name, and by serial number. */
 const char *device_name(const char *device);
 bool wait_device(const char *name, unsigned timeout_ms);
+bool find_by_serial(const char *serial, char *name, size_t size, unsigned timeout_ms);
+
+/* stripes.c: several disks as one. */
+bool stripes_make(const char *sectors, const char *chunk, char *const disks[], int count);
 
 /* modules.c: kernel modules, and how loading them went. */
 extern unsigned modules_loaded;

@@ -175,6 +175,23 @@ static bool verb_probe(const struct command *command, int *status)
     return device_node(command->argv[1], node, sizeof node) && disk_probe(node);
 }
 
+static bool verb_find(const struct command *command, int *status)
+{
+    char name[256];
+    (void)status;
+
+    if (!find_by_serial(command->argv[1], name, sizeof name, DEVICE_TIMEOUT_MS))
+        return false;
+    port_text(PC_FACT, "device=%s", name);
+    return true;
+}
+
+static bool verb_stripes(const struct command *command, int *status)
+{
+    (void)status;
+    return stripes_make(command->argv[1], command->argv[2], command->argv + 3, command->argc - 3);
+}
+
 static bool verb_facts(const struct command *command, int *status)
 {
     (void)status;
@@ -227,6 +244,8 @@ static const struct verb {
     verb_function *run;
 } verbs[] = {
     {"facts", 1, 1, verb_facts},
+    {"find", 1, 1, verb_find},
+    {"stripes", 4, AGENT_ARGUMENTS_MAX, verb_stripes},
     {"mount", 3, 4, verb_mount},
     {"umount", 1, 1, verb_umount},
     {"exec", 1, AGENT_ARGUMENTS_MAX, verb_exec},

@@ -9,7 +9,6 @@
  */
 #include "agent.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <net/if.h>
@@ -23,33 +22,6 @@
 
 #define DISK_TIMEOUT_MS 10000
 #define PROGRAM "/opt/powercut" /* as powercut.workload.program.workload says */
-
-/* The block device whose serial number is `serial`; names depend on the order of probing. */
-static bool find_by_serial(const char *serial, char *name, size_t size)
-{
-    uint64_t deadline = pc_now_ns() + DISK_TIMEOUT_MS * 1000000ull;
-    char path[512], found[64];
-
-    do {
-        DIR *blocks = opendir("/sys/block");
-        struct dirent *entry;
-        bool there = false;
-
-        while (blocks && !there && (entry = readdir(blocks))) {
-            snprintf(path, sizeof path, "/sys/block/%s/serial", entry->d_name);
-            there = read_text(path, found, sizeof found) && strcmp(found, serial) == 0;
-            if (there)
-                snprintf(name, size, "%s", entry->d_name);
-        }
-        if (blocks)
-            closedir(blocks);
-        if (there)
-            return true;
-        sleep_ms(2);
-    } while (pc_now_ns() < deadline);
-    failed(ENODEV, "find a disk with the serial number %s", serial);
-    return failed_as(PC_FAULT_DEVICE);
-}
 
 static bool over(const char *type, const char *folder, const char *options)
 {
@@ -80,7 +52,7 @@ static bool mount_disk(const char *serial, const char *type, const char *folder)
 {
     char name[256], node[300];
 
-    if (!find_by_serial(serial, name, sizeof name) || !wait_device(name, DISK_TIMEOUT_MS))
+    if (!find_by_serial(serial, name, sizeof name, DISK_TIMEOUT_MS) || !wait_device(name, DISK_TIMEOUT_MS))
         return false;
     snprintf(node, sizeof node, "/dev/%s", name);
     if (mount(node, folder, type, MS_RDONLY, "")) {

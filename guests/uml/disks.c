@@ -14,7 +14,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
-#include "dm.h"
+#include "../common/dm.h"
 
 #define STRIPE_SECTORS 128 /* 64 KiB, as LVM has it (lvcreate(8)) */
 

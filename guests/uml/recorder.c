@@ -25,7 +25,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "dm.h"
+#include "../common/dm.h"
 
 #define RECORDER "recorder"
 #define RECORDER_NODE "/dev/dm-1"

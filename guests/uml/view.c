@@ -23,7 +23,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "dm.h"
+#include "../common/dm.h"
 
 #define VIEW "view"
 #define ORIGIN "/dev/ram0"

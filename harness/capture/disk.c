@@ -192,6 +192,11 @@ uint64_t connection_size(const struct connection *connection)
     return connection->part.length;
 }
 
+bool connection_is_silent(const struct connection *connection)
+{
+    return connection->part.silent;
+}
+
 int disk_connect(struct disk *disk, const char *name, struct connection **result)
 {
     struct disk_part part;

@@ -22,6 +22,7 @@ struct disk_part {
     char name[32];
     uint64_t offset, length; /* bytes */
     bool flush_honoured, fua_honoured;
+    bool silent; /* it offers no flush and no FUA */
 };
 
 struct disk_config {
@@ -83,6 +84,9 @@ uint64_t disk_size(const struct disk *disk);
 /* Ends the log in order; every later request fails.  Idempotent. */
 int disk_close(struct disk *disk);
 void disk_destroy(struct disk *disk);
+
+/* Whether the clients of this connection are told that the disk has no flush. */
+bool connection_is_silent(const struct connection *connection);
 
 /* `name` is that of a part; with parts there is nothing else to connect to (ENOENT), and without
  * any it does not matter. */

@@ -162,14 +162,12 @@ static int answer_yes(void *handle)
  * where it must drop the guest's flushes as it does on a file, the disk offers neither. */
 static int capture_can_flush(void *handle)
 {
-    (void)handle;
-    return capture_config.offer_flush;
+    return capture_config.offer_flush && !connection_is_silent(handle);
 }
 
 static int capture_can_fua(void *handle)
 {
-    (void)handle;
-    return capture_config.offer_flush ? NBDKIT_FUA_NATIVE : NBDKIT_FUA_NONE;
+    return capture_can_flush(handle) ? NBDKIT_FUA_NATIVE : NBDKIT_FUA_NONE;
 }
 
 static int capture_block_size(void *handle, uint32_t *minimum, uint32_t *preferred,

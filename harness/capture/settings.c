@@ -139,7 +139,7 @@ static bool honours(const char *word, bool *honoured)
     return *honoured || !strcmp(word, "ignored");
 }
 
-/* NAME:OFFSET:LENGTH:FLUSH:FUA, numbers in bytes. */
+/* NAME:OFFSET:LENGTH:FLUSH:FUA, numbers in bytes; with :silent its clients are told of no flush. */
 static int set_part(const char *key, const char *value, void *field)
 {
     struct disk_part *parts = field, part = {0};
@@ -151,10 +151,12 @@ static int set_part(const char *key, const char *value, void *field)
     }
     if (sscanf(value, "%31[a-z0-9-]:%" SCNu64 ":%" SCNu64 ":%8[a-z]:%8[a-z]%n", part.name,
                &part.offset, &part.length, flush, fua, &end) != 5 ||
-        value[end] || !honours(flush, &part.flush_honoured) || !honours(fua, &part.fua_honoured)) {
-        nbdkit_error("%s=%s: must be NAME:OFFSET:LENGTH:FLUSH:FUA", key, value);
+        (value[end] && strcmp(value + end, ":silent")) || !honours(flush, &part.flush_honoured) ||
+        !honours(fua, &part.fua_honoured)) {
+        nbdkit_error("%s=%s: must be NAME:OFFSET:LENGTH:FLUSH:FUA[:silent]", key, value);
         return -1;
     }
+    part.silent = value[end] != '\0';
     parts[capture_config.parts_count++] = part;
     return 0;
 }

@@ -31,8 +31,9 @@ extern struct capture_config {
     "control=SOCKET      Listen there for control commands.\n"                      \
     "control-fd=N        Inherited control connection; its end ends the disk.\n"    \
     "directory=DIR       Removed, with the sockets in it, when the disk ends.\n"    \
-    "part=NAME:OFFSET:LENGTH:FLUSH:FUA  Bytes that are served as an export and a disk of\n" \
-    "                    their own; FLUSH and FUA: honoured or ignored.  Up to 16 times.\n" \
+    "part=NAME:OFFSET:LENGTH:FLUSH:FUA[:silent]  Bytes that are served as an export and a\n" \
+    "                    disk of their own; FLUSH and FUA: honoured or ignored; silent: its\n" \
+    "                    clients are told that there is no flush.  Up to 16 times.\n"    \
     "volatile-cache=on|off  flush=honoured|ignored  fua=honoured|ignored\n"         \
     "offer-flush=on|off  off: the client is told that there is no flush.\n"         \
     "ordered=on|off      Recorded promise; the cache destages in order anyway.\n"   \

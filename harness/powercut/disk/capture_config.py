@@ -24,7 +24,7 @@ class CaptureConfig:
     `control` is an additional socket for control commands of others.  `offer_flush` is
     False for a disk that tells its clients that it has neither flush nor FUA: QEMU then
     drops the guest's flushes, as cache=unsafe does on a file.  With `parts` it serves several
-    disks, each as an export of its name, and no other.
+    disks, each as an export of its name, and no other; one that is silent offers neither.
     """
 
     base: Path
@@ -70,6 +70,7 @@ def capture_argv(config: CaptureConfig, directory: Path, control_fd: int) -> tup
     command += [f"{key}={value}" for key, value in settings.items() if value is not None]
     command += [
         f"part={part.name}:{part.offset}:{part.size}:{part.flush.value}:{part.fua.value}"
+        + (":silent" if part.silent else "")
         for part in config.parts
     ]
     return tuple(command)

@@ -33,6 +33,7 @@ import subprocess
 import time
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from powercut.machine.process import guarded, kill_for_good, spawn, wait_served
 from powercut.model.errors import DeadlineExceeded, HostError
@@ -54,21 +55,30 @@ class NbdFuse:
     that lies on the server's disk (docs/formats/growing-file.md), and powercut's own program
     serves it in place of nbdfuse.
 
-    `folder` receives an empty folder, `export`, and what nbdfuse says, `nbdfuse.log`.
+    `folder` receives an empty folder, `export`, and what nbdfuse says, `nbdfuse.log`; for the
+    server's export of a name `export-NAME` and `nbdfuse-NAME.log`.
     """
 
     def __init__(
-        self, socket: Path, folder: Path, *, timeout_s: float, grows: bool = False
+        self,
+        socket: Path,
+        folder: Path,
+        *,
+        timeout_s: float,
+        grows: bool = False,
+        export: str = "",
     ) -> None:
         """Returns once the file is there.  Raises HostError or DeadlineExceeded."""
-        self._log = folder / "nbdfuse.log"
+        suffix = f"-{export}" if export else ""
+        self._log = folder / f"nbdfuse{suffix}.log"
         if grows and not _GROWING.exists():
             raise HostError(f"files that grow are not built: no {_GROWING}", hint=REBUILD)
         if not grows and shutil.which("nbdfuse") is None:
             raise HostError("nbdfuse is not installed", hint="apt-get install libnbd-bin")
-        mountpoint = _IN_CHROOT if root_is_no_mount() else folder.absolute() / "export"
+        own = folder.absolute() / f"export{suffix}"
+        mountpoint = _IN_CHROOT if root_is_no_mount() else own
         mountpoint.mkdir(exist_ok=mountpoint == _IN_CHROOT)
-        self._argv = _argv(mountpoint / "disk", socket, grows=grows)
+        self._argv = _argv(mountpoint / "disk", socket, grows=grows, export=export)
         self._process = spawn(self._argv, self._log)
         self.pid = self._process.pid
         self.inside = mountpoint / "disk"
@@ -136,10 +146,11 @@ def alone_argv() -> list[str]:
     return [*alone, "private", *(["--map-root-user"] if os.geteuid() else [])]
 
 
-def _argv(file: Path, socket: Path, *, grows: bool) -> list[str]:
+def _argv(file: Path, socket: Path, *, grows: bool, export: str) -> list[str]:
     # To enter a user namespace is to change credentials, which forgets who is to be told of
     # the parent's death (prctl(2), PR_SET_PDEATHSIG): so it is said again after that.
     served = str(socket.absolute())
     if grows:
         return [*alone_argv(), *guarded([str(_GROWING), str(file.parent), served])]
-    return [*alone_argv(), *guarded(["nbdfuse", str(file), "--unix", served])]
+    source = [f"nbd+unix:///{export}?socket={quote(served)}"] if export else ["--unix", served]
+    return [*alone_argv(), *guarded(["nbdfuse", str(file), *source])]

@@ -10,13 +10,14 @@ from powercut.model.machine import Bus
 
 def guest_words(
     bus: Bus,
-    *,
+    *beside: Bus,
     emulated: bool,
     acpi: bool = False,
     tsc_khz: int | None = None,
     added: Iterable[str] = (),
 ) -> str:
-    """What a kernel is told whose disk under test is on `bus`, with the words `added` at the end.
+    """What a kernel is told whose disk under test is on `bus`, with the words `added` at the end;
+    other disks are on the buses `beside`.
 
     `emulated`: guests run by TCG, and without ACPI unless the board has it (`acpi`); `tsc_khz` is
     the frequency of the host's time-stamp counter.
@@ -26,8 +27,10 @@ def guest_words(
     # An NVDIMM is found by a table of ACPI, the NFIT.  QEMU's NVMe disk holds an interrupt line
     # up when it has nothing to say, until Linux takes the line away ("nobody cared"): then each
     # commit of several writes waits for a timer, 0.4 s.  Its messages do not have that.
-    without_acpi = () if acpi or bus in (Bus.NVDIMM, Bus.NVME) else ("acpi=off",)
-    without_messages = () if bus is Bus.NVME else ("pci=nomsi",)
+    buses = (bus, *beside)
+    modules = ",".join(dict.fromkeys(one.modules for one in buses if one.modules))
+    without_acpi = () if acpi or {Bus.NVDIMM, Bus.NVME} & set(buses) else ("acpi=off",)
+    without_messages = () if Bus.NVME in buses else ("pci=nomsi",)
     words = [
         "quiet",
         "loglevel=4",  # errors and what is worse: they go to the console, one exit a byte
@@ -37,7 +40,7 @@ def guest_words(
         "cryptomgr.notests",
         *((*without_acpi, *without_messages, "no_timer_check") if emulated else ()),
         f"powercut.disk={bus.device}",
-        *((f"powercut.load={bus.modules}",) if bus.modules else ()),
+        *((f"powercut.load={modules}",) if modules else ()),
         *(("tsc=reliable", f"tsc_early_khz={tsc_khz}") if tsc_khz else ()),
         *added,
     ]

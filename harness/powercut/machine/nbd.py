@@ -38,8 +38,8 @@ class NbdExport:
     offers_fua: bool
 
 
-def examine(path: Path, *, timeout_s: float) -> NbdExport:
-    """The default export of the server that listens on the unix socket `path`.
+def examine(path: Path, *, timeout_s: float, name: str = "") -> NbdExport:
+    """The export `name`, or the default one, of the server that listens on the unix socket `path`.
 
     Raises HostError if there is none or it does not speak NBD.
     """
@@ -47,7 +47,7 @@ def examine(path: Path, *, timeout_s: float) -> NbdExport:
         with socket.socket(socket.AF_UNIX) as server:
             server.settimeout(timeout_s)
             server.connect(str(path))
-            return _examine(server)
+            return _examine(server, name.encode())
     except (OSError, EOFError, ValueError) as error:
         raise HostError(
             f"no usable NBD server on {path}: {str(error) or 'it hung up'}",
@@ -55,12 +55,12 @@ def examine(path: Path, *, timeout_s: float) -> NbdExport:
         ) from None
 
 
-def examine_for(path: Path, *, no_flush: bool, timeout_s: float) -> NbdExport:
+def examine_for(path: Path, *, no_flush: bool, timeout_s: float, name: str = "") -> NbdExport:
     """The same, for a QEMU whose cache mode drops flushes if `no_flush`.
 
     Raises UsageError where that would have no effect.
     """
-    export = examine(path, timeout_s=timeout_s)
+    export = examine(path, timeout_s=timeout_s, name=name)
     if no_flush and (export.offers_flush or export.offers_fua):
         raise UsageError(
             "cache=unsafe would have no effect: QEMU sends flushes and FUA to an NBD disk"
@@ -71,12 +71,12 @@ def examine_for(path: Path, *, no_flush: bool, timeout_s: float) -> NbdExport:
     return export
 
 
-def _examine(server: socket.socket) -> NbdExport:
+def _examine(server: socket.socket, name: bytes) -> NbdExport:
     magic, option_magic, flags = _GREETING.unpack(_receive(server, _GREETING.size))
     if magic != b"NBDMAGIC" or option_magic != b"IHAVEOPT" or not flags & 1:
         raise ValueError("no fixed newstyle NBD handshake")
     server.sendall(struct.pack(">I", flags & 3))
-    name_and_requests = struct.pack(">IH", 0, 0)
+    name_and_requests = struct.pack(f">I{len(name)}sH", len(name), name, 0)
     server.sendall(_OPTION.pack(b"IHAVEOPT", _OPT_INFO, len(name_and_requests)))
     server.sendall(name_and_requests)
     export = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,25 +40,34 @@ class Role(enum.Enum):
 
 @dataclass(frozen=True)
 class NbdDisk:
-    """A disk served by NBD on a unix socket."""
+    """A disk served by NBD on a unix socket, there by the name `export`."""
 
     socket: Path
+    export: str = ""
 
 
 @dataclass(frozen=True)
 class FileDisk:
     """An image file that the machine opens itself, with the system calls of `aio` (not NBD), or
-    maps, if the bus wants memory.  `size` in bytes; None: to be found out."""
+    maps, if the bus wants memory.  `size` in bytes; None: to be found out.
+
+    Beside others it lies `offset` bytes into the file; None: it is the file."""
 
     path: Path
     aio: Aio = Aio.THREADS
     size: int | None = None
+    offset: int | None = None
+
+    @property
+    def serves_part(self) -> bool:
+        """Whether other disks lie in the same file."""
+        return self.offset is not None
 
 
 @dataclass(frozen=True)
 class NbdFile:
-    """A disk of `size` bytes, served by NBD on a unix socket, which the machine opens as a file
-    with the system calls of `aio`, or maps, if the bus wants memory.
+    """A disk of `size` bytes, served by NBD on a unix socket, there by the name `export`, which the
+    machine opens as a file with the system calls of `aio`, or maps, if the bus wants memory.
 
     With `grows` the file is the one that lies on that disk (powercut.disk.growing_file)."""
 
@@ -66,6 +75,7 @@ class NbdFile:
     size: int
     aio: Aio = Aio.THREADS
     grows: bool = False
+    export: str = ""
 
 
 @dataclass(frozen=True)
@@ -97,7 +107,9 @@ class ImageLayer:
 class Attachment:
     """One disk of a machine: what it is there for, and how the guest gets at it.
 
-    `layer` is None if the guest sees the bytes of `disk` themselves.
+    `layer` is None if the guest sees the bytes of `disk` themselves.  Of several disks under test
+    each has a `size` in bytes, a `serial` number, by which the guest finds it, and `options` as a
+    machine has them.
     """
 
     role: Role
@@ -105,6 +117,9 @@ class Attachment:
     bus: Bus = Bus.VIRTIO_BLK
     cache: HostCache = CacheMode.NONE
     layer: ImageLayer | None = None
+    size: int = 0
+    serial: str = ""
+    options: object = None
 
 
 @dataclass(frozen=True)
@@ -130,14 +145,36 @@ _OTHERS: Final[tuple[list[Role], ...]] = ([], [Role.ROOT], [Role.ROOT, Role.PROG
 
 def under_test(spec: MachineSpec) -> Attachment:
     """The one disk of a machine that has no other but a root.  Raises HostError for any other."""
-    (first, *more) = spec.attachments or (None,)
-    others = [one.role for one in more]
-    if first is None or first.role is not Role.UNDER_TEST or others not in _OTHERS:
+    (first, *more) = all_under_test(spec)
+    if more:
         raise HostError(
             f"a machine with {len(spec.attachments)} disks: it is told here of one, under test, "
             "and of a root"
         )
     return first
+
+
+def all_under_test(spec: MachineSpec) -> tuple[Attachment, ...]:
+    """The disks under test of a machine that has no other but a root.  Raises HostError for any
+    other."""
+    disks = tuple(one for one in spec.attachments if one.role is Role.UNDER_TEST)
+    others = spec.attachments[len(disks) :]
+    if not disks or disks != spec.attachments[: len(disks)] or _roles(others) not in _OTHERS:
+        raise HostError(
+            f"a machine with {len(spec.attachments)} disks: those under test come first, then a "
+            "root"
+        )
+    return disks
+
+
+def flavour_for(spec: MachineSpec) -> str:
+    """The kernel that has drivers for the buses of the disks under test."""
+    flavours = {one.bus.flavour for one in all_under_test(spec)}
+    return "full" if "full" in flavours else "cloud"
+
+
+def _roles(attachments: Iterable[Attachment]) -> list[Role]:
+    return [one.role for one in attachments]
 
 
 def served_disk(attachment: Attachment) -> ServedDisk:

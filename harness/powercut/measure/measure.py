@@ -192,8 +192,8 @@ class _Run:
                 trace = GuestTrace(self._command(channel), bus.device, bios=bios)
                 trace.start()
                 guest = _Guest(machine, channel, disk, trace)
-                guest.facts = prepare_disk(channel, self.parameters, self.deadline)
-                mount_disk(channel, self.parameters, self.deadline)
+                disks, guest.facts = prepare_disk(channel, self.parameters, self.deadline)
+                mount_disk(channel, self.parameters, disks, self.deadline)
                 yield guest
             finally:
                 write_atomic(self.directory / "console.txt", machine.diagnosis.encode())

@@ -10,6 +10,7 @@ from powercut.checkers.live import LIVE_ONLY, live_words
 from powercut.model.confidence import interval, percent
 from powercut.model.units import count, milliseconds
 from powercut.model.verdict import EvidenceLevel, FindingKind, Origin, Verdict, merged_ranges
+from powercut.report.disk_words import blamed
 from powercut.report.words import Unit, ranges, unit_of, with_article
 from powercut.store.reasons import in_groups
 from powercut.store.results import CellResult, Exposure, FindingRecord, TrialResult
@@ -50,7 +51,7 @@ def _loss_sentences(cell: CellResult) -> list[str]:
         return sentences
     if len(bad) > 1:
         sentences.append(f"The worst is trial {worst.trial}.")
-    sentences.append(_what_came_back(worst, unit))
+    sentences += [_what_came_back(worst, unit), *blamed(worst.disks)]
     if worst.exposure is not None and worst.exposure.records:
         sentences.append(_what_was_exposed(worst.exposure, bool(worst.commits_lost)))
     sentences.append(_what_states_lost(worst, unit))

@@ -74,16 +74,32 @@ def capture_config(
     Under cache=unsafe QEMU must drop the guest's flushes.  It does not do so on an NBD disk
     that offers flushes or FUA; so this one offers neither.  A file it does not flush.
     """
+    machines = machines_of_disks(parameters)
+    parts = zip(parameters.disk.parts, machines, strict=True) if len(machines) > 1 else ()
     return CaptureConfig(
         base=base,
         log=log,
         contract=parameters.disk.contract(),
         binding=binding,
         sockets=sockets,
-        offer_flush=parameters.machine.aio is not Aio.NBD
-        or not parameters.machine.host_cache.no_flush,
-        parts=parameters.disk.parts,
+        offer_flush=len(machines) > 1 or not _drops_on_nbd(parameters.machine),
+        parts=tuple(part._replace(silent=_drops_on_nbd(machine)) for part, machine in parts),
     )
+
+
+def _drops_on_nbd(machine: MachineSettings) -> bool:
+    return machine.aio is Aio.NBD and machine.host_cache.no_flush
+
+
+def machines_of_disks(parameters: Parameters) -> tuple[MachineSettings, ...]:
+    """What the machine is to each of its disks: in `bus`, `cache`, `aio` and `like` they differ."""
+    machine = parameters.machine
+    keys = ("bus", "cache", "aio", "like")
+    changes = (
+        {key: value for key in keys if (value := getattr(disk, key)) is not None}
+        for disk in parameters.disk.also
+    )
+    return (machine, *(machine.model_copy(update=change) for change in changes))
 
 
 def recovery_plan(parameters: Parameters, run_id: bytes, seed: int = 0) -> RecoveryPlan:
@@ -178,8 +194,22 @@ def write_cache_file(machine: MachineSettings) -> str:
     return files[machine.guest_write_cache]
 
 
+def promised_of_disks(parameters: Parameters) -> dict[str, str]:
+    """What the guest must see of each disk if the configuration took effect."""
+    machine, *others = machines_of_disks(parameters)
+    facts = promised_facts(machine)
+    for disk, other in zip(parameters.disk.also, others, strict=True):
+        facts |= {fact_of(disk.name, name): value for name, value in promised_facts(other).items()}
+    return facts
+
+
+def fact_of(disk: str, name: str) -> str:
+    """What a fact of one of several disks is called, but for the first."""
+    return f"disk {disk}: {name}"
+
+
 def promised_facts(machine: MachineSettings) -> dict[str, str]:
-    """What the guest must see if the configuration took effect.
+    """The same of one disk.
 
     FUA: virtio-blk has no such request; libata ignores that of SATA disks unless it is told
     otherwise (libata.fua=0); a SCSI disk offers it if its mode page says DPOFUA, and Linux

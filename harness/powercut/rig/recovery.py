@@ -42,6 +42,7 @@ from powercut.recover.plan import (
     Unmount,
 )
 from powercut.recover.port import NO_SUCH_SLOT
+from powercut.rig.guest_disks import GuestDisks
 from powercut.wal.slots import SlotState
 
 Left = Callable[[], float]
@@ -91,8 +92,9 @@ def recover_in_guest(
             if plan.root is not None:
                 lines = stack.enter_context(CheckLines.on_port(folder / LINES))
                 guest.enter_root(lines)
+            guest.find_disks(plan)
             guest.forget_device()
-            facts = channel.run("facts", plan.device, timeout_s=left()).facts
+            facts = channel.run("facts", guest.disks.devices[0], timeout_s=left()).facts
             seen = guest.recover(plan)
     except _StepFailed as failed:
         return Observation.failed(failed.cause, f"recovery did not finish: {failed}"), {}
@@ -161,7 +163,7 @@ class _Guest:
         self, channel: Commands, plan: RecoveryPlan, left: Left, gone_on: Callable[[], None]
     ) -> None:
         self._channel = channel
-        self._name = plan.device
+        self.disks = GuestDisks((plan.device,))
         self._root = plan.root
         self._left = left
         self._gone_on = gone_on
@@ -172,6 +174,10 @@ class _Guest:
         self._lines = lines
         assert self._root is not None
         self._require("root", *self._root.mounting(ROOT_FILESYSTEM))
+
+    def find_disks(self, plan: RecoveryPlan) -> None:
+        """Which devices the disks are, if there are several."""
+        self.disks = GuestDisks.found(plan, lambda *argv: self._require(argv[0], *argv).facts)
 
     def recover(self, plan: RecoveryPlan) -> Observation:
         """What comes back, and what comes of going on if the plan has that."""
@@ -185,9 +191,9 @@ class _Guest:
         return seen
 
     def forget_device(self) -> None:
-        """Nothing that was read of the device is cached any more."""
-        device = f"/dev/{self._name}"
-        self._require(f"flushbufs {device}", "flushbufs", device)
+        """Nothing that was read of the devices is cached any more."""
+        for device in self.disks.nodes:
+            self._require(f"flushbufs {device}", "flushbufs", device)
 
     def _walk(self, steps: Sequence[Step]) -> Observation:
         """Up to the first `Read`, or to the mount that is refused."""
@@ -198,7 +204,8 @@ class _Guest:
                 case CloseDevice():
                     self.forget_device()
                 case Unmount():
-                    self._require("umount", "umount", step.point)
+                    for point in reversed(self.disks.points(step.point)):
+                        self._require("umount", "umount", point)
                 case Mount():
                     refused = self._mount(step)
                     if refused is not None:
@@ -210,20 +217,24 @@ class _Guest:
     def _run(self, *argv: str) -> CommandResult:
         return self._channel.run(*argv, timeout_s=self._left())
 
-    def _require(self, what: str, *argv: str) -> None:
+    def _require(self, what: str, *argv: str) -> CommandResult:
         result = self._run(*argv)
         if _failed(result):
             raise _StepFailed(what, result)
+        return result
 
     def _disk_reads(self) -> bool:
-        return not _failed(self._run("probe", self._name))
+        return not any(_failed(self._run("probe", name)) for name in self.disks.devices)
 
     def _mount(self, step: Mount) -> Observation | None:
-        """None if the file system mounts."""
-        device = f"/dev/{self._name}"
-        done = self._run("mount", step.filesystem, device, step.point, step.options)
-        if not _failed(done):
-            return None
+        """None if the file systems mount."""
+        for words in self.disks.mounting(step):
+            done = self._run(*words)
+            if _failed(done):
+                return self._refused(step, done)
+        return None
+
+    def _refused(self, step: Mount, done: CommandResult) -> Observation:
         refused = [e.error for e in done.errors if e.fault is GuestFault.MOUNT]
         if not refused:
             raise _StepFailed("mount", done)

@@ -140,16 +140,17 @@ class Rig:
     def machine_spec(self, parameters: Parameters, disk: Path | Disk) -> MachineSpec:
         """The machine of a cell on `disk`; a path is that of the socket on which it is served."""
         machine = parameters.machine
-        if isinstance(disk, Path):
-            as_file = machine.bus.pmem or machine.aio is not Aio.NBD
-            size = parameters.disk.size
-            file = NbdFile(disk, size, machine.aio, grows=machine.grows)
-            disk = file if as_file else NbdDisk(disk)
-        raw = machine.format is ImageFormat.RAW
-        layer = None if raw else ImageLayer(machine.format, parameters.disk.size)
-        under_test = Attachment(Role.UNDER_TEST, disk, machine.bus, machine.host_cache, layer)
+        if parameters.disk.parts:
+            under_test = self._several(parameters, disk)
+        else:
+            if isinstance(disk, Path):
+                disk = _served(machine, disk, parameters.disk.size)
+            raw = machine.format is ImageFormat.RAW
+            layer = None if raw else ImageLayer(machine.format, parameters.disk.size)
+            attached = Attachment(Role.UNDER_TEST, disk, machine.bus, machine.host_cache, layer)
+            under_test = (attached,)
         return MachineSpec(
-            (under_test, *self._root(parameters)),
+            (*under_test, *self._root(parameters)),
             memory_mib=machine.memory >> 20,
             cpus=machine.cpus,
             kernel=machine.kernel,
@@ -158,6 +159,30 @@ class Rig:
             start=machine.start,
             options=self.backend_of(parameters).options(machine),
         )
+
+    def _several(self, parameters: Parameters, whole: Path | Disk) -> tuple[Attachment, ...]:
+        """Each disk, of a capture disk that serves all or of an image in which all lie."""
+        backend = self.backend_of(parameters)
+        attached = []
+        machines = commands.machines_of_disks(parameters)
+        for part, machine in zip(parameters.disk.parts, machines, strict=True):
+            if isinstance(whole, Path):
+                disk: Disk = _served(machine, whole, part.size, part.name)
+            else:
+                assert isinstance(whole, FileDisk), "several disks are captured, or in an image"
+                disk = FileDisk(whole.path, whole.aio, part.size, part.offset)
+            attached.append(
+                Attachment(
+                    Role.UNDER_TEST,
+                    disk,
+                    machine.bus,
+                    machine.host_cache,
+                    size=part.size,
+                    serial=part.name,
+                    options=backend.options(machine),
+                )
+            )
+        return tuple(attached)
 
     def _root(self, parameters: Parameters) -> tuple[Attachment, ...]:
         images = {
@@ -238,6 +263,13 @@ class Rig:
             here = self.backend(name).environment()
             found |= {f"machine.{name}": here} if number else here
         return found
+
+
+def _served(machine: MachineSettings, socket: Path, size: int, export: str = "") -> Disk:
+    """A disk behind `socket` as the machine opens it."""
+    if machine.bus.pmem or machine.aio is not Aio.NBD:
+        return NbdFile(socket, size, machine.aio, grows=machine.grows, export=export)
+    return NbdDisk(socket, export)
 
 
 def backends_of(plan: Plan) -> tuple[str, ...]:

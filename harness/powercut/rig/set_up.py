@@ -9,7 +9,9 @@ from typing import Final
 
 from powercut.channel.port import CommandResult, Commands
 from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.recover.plan import Mount
 from powercut.rig import commands
+from powercut.rig.guest_disks import GuestDisks
 from powercut.rig.processor_quota import processor_quota
 from powercut.scenario.settings import Parameters
 from powercut.workload.port import MOUNT_POINT, GuestPrograms, Run
@@ -77,26 +79,43 @@ def guest_command(channel: Commands, deadline: Deadline, *argv: str) -> CommandR
     return result
 
 
-def prepare_disk(channel: Commands, parameters: Parameters, deadline: Deadline) -> dict[str, str]:
-    """Sets the guest's write cache; returns what the guest sees of its disk.
+def prepare_disk(
+    channel: Commands, parameters: Parameters, deadline: Deadline
+) -> tuple[GuestDisks, dict[str, str]]:
+    """Finds the guest's disks and sets its write cache; returns what it sees of them, too.
 
     Raises HostError if a step fails.
     """
-    name = parameters.machine.bus.device
+    plan = commands.recovery_plan(parameters, bytes(16))
+    disks = GuestDisks.found(plan, lambda *argv: guest_command(channel, deadline, *argv).facts)
     if file := commands.write_cache_file(parameters.machine):
         guest_command(channel, deadline, "write", file, "write through")
-    guest_command(channel, deadline, "flushbufs", f"/dev/{name}")
-    return guest_command(channel, deadline, "facts", name).facts
+    for node in disks.nodes:
+        guest_command(channel, deadline, "flushbufs", node)
+    facts = guest_command(channel, deadline, "facts", disks.devices[0]).facts
+    for disk, device in zip(disks.disks[1:], disks.devices[1:], strict=True):
+        seen = guest_command(channel, deadline, "facts", device).facts
+        facts |= {commands.fact_of(disk.name, name): value for name, value in seen.items()}
+    return disks, facts
 
 
-def mount_disk(channel: Commands, parameters: Parameters, deadline: Deadline) -> None:
+def mount_disks(
+    channel: Commands, parameters: Parameters, disks: GuestDisks, point: str, deadline: Deadline
+) -> None:
+    """Mounts the file systems, that of the first disk at `point`.  Raises HostError."""
+    filesystem = parameters.filesystem
+    mount = Mount(filesystem.type.value, ",".join(filesystem.mount), point)
+    for words in disks.mounting(mount):
+        guest_command(channel, deadline, *words)
+
+
+def mount_disk(
+    channel: Commands, parameters: Parameters, disks: GuestDisks, deadline: Deadline
+) -> None:
     """Mounts what is to be mounted and makes the workload's folders; raises HostError."""
     if commands.is_raw(parameters):
         return
-    filesystem, device = parameters.filesystem, f"/dev/{parameters.machine.bus.device}"
-    options = ",".join(filesystem.mount)
-    mount = (filesystem.type.value, device, MOUNT_POINT, options)
-    guest_command(channel, deadline, "mount", *mount)
+    mount_disks(channel, parameters, disks, MOUNT_POINT, deadline)
     contents = workload_of(parameters).contents(Run(bytes(16)))
     for folder in contents.folders if isinstance(contents, GuestPrograms) else ():
         guest_command(channel, deadline, "mkdir", folder)

@@ -6,13 +6,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from powercut.model.machine import Aio, Bus
 from powercut.scenario.choices import FilesystemType
-from powercut.scenario.settings import Parameters, ProgramSettings
+from powercut.scenario.settings import MachineSettings, Parameters, ProgramSettings
 from powercut.scenario.settings_several import STRIPE, Holds
 
 Reason = tuple[str, str]
 
 _KEY: Final = "disk.also"
+_OF_A_MACHINE: Final = ("bus", "cache", "aio", "like")
+_NAMELESS: Final = frozenset({Bus.USB_STORAGE, Bus.VIRTIO_PMEM, Bus.NVDIMM})
+"""Buses whose disks have no serial number that Linux shows."""
 
 
 def refusals_of_several(p: Parameters) -> Iterator[Reason]:
@@ -49,9 +53,33 @@ def _of_layout(p: Parameters) -> Iterator[Reason]:
 def _of_use(p: Parameters) -> Iterator[Reason]:
     program = p.workload
     if not isinstance(program, ProgramSettings):
-        yield "workload.kind", "several disks are for a program: workload.kind: program"
+        if any(disk.holds is Holds.FOLDER for disk in p.disk.also):
+            yield (
+                _KEY,
+                f"a {program.kind} log is in one file system: xfs-log or stripe; folders are for "
+                "programs (workload.kind: program)",
+            )
+        yield from _of_machine(p)
+    elif program.where == "loop":
+        yield "workload.where", "the kernel of this host has one loop device under test"
     elif not program.runs_in_uml:
-        yield (
-            "workload.where",
-            "several disks take User-Mode Linux: `root: host`, or `where: no-vm`",
-        )
+        yield from _of_machine(p)
+    elif any(getattr(disk, key) is not None for disk in p.disk.also for key in _OF_A_MACHINE):
+        yield _KEY, f"{', '.join(_OF_A_MACHINE)} are of a virtual machine, and none runs here"
+
+
+def _of_machine(p: Parameters) -> Iterator[Reason]:
+    machine = p.machine
+    for key in ("format", "export", "guest_write_cache", "config_wce", "grows", "during"):
+        if getattr(machine, key) != MachineSettings.model_fields[key].default:
+            yield f"machine.{key}", "with several disks it is left out: none was tried with it"
+    buses = {machine.bus, *(disk.bus for disk in p.disk.also if disk.bus is not None)}
+    for bus in sorted(buses & _NAMELESS, key=lambda bus: bus.value):
+        yield "machine.bus", f"a disk on {bus.value} does not tell the guest which of several it is"
+    for disk in p.disk.also:
+        mode, aio = disk.cache or machine.cache, disk.aio or machine.aio
+        if aio is Aio.NATIVE and not machine.direct.of(mode.direct):
+            yield (
+                _KEY,
+                f"{disk.name}: aio native works with O_DIRECT only (cache none or directsync)",
+            )

@@ -9,6 +9,7 @@ from typing import Annotated, NamedTuple
 from pydantic import AfterValidator, Field, StrictStr
 
 from powercut.model.contract import Honour
+from powercut.model.machine import Aio, Bus, CacheMode
 from powercut.scenario.quantity import Size
 from powercut.scenario.settings_base import Settings
 
@@ -55,11 +56,23 @@ class AlsoDisk(Settings):
     fua: Honour | None = None
     """As `disk.fua`, of this disk alone; by default what that says."""
 
+    bus: Bus | None = None
+    """As `machine.bus`, of this disk alone; by default what that says."""
+
+    cache: CacheMode | None = None
+    """As `machine.cache`, of this disk alone; by default what that says."""
+
+    aio: Aio | None = None
+    """As `machine.aio`, of this disk alone; by default what that says."""
+
+    like: Annotated[StrictStr, Field(max_length=1 << 16)] | None = None
+    """As `machine.like`, of this disk alone; by default what that says."""
+
 
 class DiskPart(NamedTuple):
     """One of several disks, and its bytes on the captured whole.
 
-    `holds` is None for the first.
+    `holds` is None for the first.  A `silent` one tells its clients of no flush and no FUA.
     """
 
     name: str
@@ -68,6 +81,7 @@ class DiskPart(NamedTuple):
     holds: Holds | None
     flush: Honour
     fua: Honour
+    silent: bool = False
 
     @property
     def word(self) -> str:

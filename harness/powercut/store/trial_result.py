@@ -24,6 +24,7 @@ from powercut.model.verdict import (
     merged_ranges,
 )
 from powercut.scenario.plan import Trial
+from powercut.store.disk_share import DiskShare
 from powercut.store.loss_story import LossStory
 from powercut.store.record import Record
 from powercut.store.verdict_name import VerdictName
@@ -325,8 +326,10 @@ class TrialResult(Record):
     """Folder of its recording, below that of the run; empty if it has none."""
 
     binding: str = ""
-    """The binding of the recording that was judged, 64 hex digits; empty if an earlier powercut
-    recorded or judged it."""
+    """That of the recording, 64 hex digits; empty if an earlier powercut recorded or judged it."""
+
+    disks: tuple[DiskShare, ...] = ()
+    """What each was asked; empty if there is one disk alone."""
 
     loss: LossStory | None = None
     """How one of the lost records was lost; null if none was, if no single one can be told of, and

@@ -139,7 +139,7 @@ def twin(parameters: Parameters, kind: ControlKind) -> Parameters:
             assert isinstance(workload, HasUnsyncedTwin), "others have no such control"
             settings = workload.unsynced()
         case ControlKind.HONEST:
-            changes["disk"] = {**honest, "also": alike}
+            changes["disk"] = {**honest, "also": _alike(parameters, *_ON_ITS_MACHINE)}
             # Between the guest and the disk only what is known to pass everything on.
             changes["machine"] = {
                 "guest_write_cache": GuestWriteCache.AS_PROMISED,
@@ -175,11 +175,14 @@ def twin(parameters: Parameters, kind: ControlKind) -> Parameters:
     return parameters.model_copy(update={**groups, "controls": (), "trials": 1})
 
 
-def _alike(parameters: Parameters) -> tuple[AlsoDisk, ...]:
+def _alike(parameters: Parameters, *more: str) -> tuple[AlsoDisk, ...]:
     """The disks beside the first, each of which is what the first is: none is so by itself."""
-    by_themselves = {"flush": None, "fua": None}
+    by_themselves = {"flush": None, "fua": None, **dict.fromkeys(more)}
     return tuple(disk.model_copy(update=by_themselves) for disk in parameters.disk.also)
 
+
+_ON_ITS_MACHINE: Final = ("bus", "cache", "aio", "like")
+"""What the machine may be to one of several disks alone."""
 
 _CONTROL_ACKS = 20
 """Acknowledged records at which a control is cut if its cell is cut at another moment."""

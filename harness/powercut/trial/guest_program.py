@@ -29,10 +29,11 @@ from powercut.model.failure import Failure
 from powercut.model.observation import Observation
 from powercut.recover.plan import GuestRoot
 from powercut.rig import commands
+from powercut.rig.guest_disks import GuestDisks
 from powercut.rig.guest_engine import GuestEngine
 from powercut.rig.image_difference import changed_parts
 from powercut.rig.scratch import scratch
-from powercut.rig.set_up import guest_command, prepare_disk
+from powercut.rig.set_up import guest_command, mount_disks, prepare_disk
 from powercut.trial.disks import TrialDisk
 from powercut.trial.in_guest import GuestRecording
 from powercut.trial.job import GRACE_S
@@ -85,7 +86,7 @@ class GuestProgramRecording(GuestRecording):
         with self.rig.backend_of(self.job.parameters).open(spec, folder) as (machine, channel):
             machine.start(timeout_s=self.deadline.remaining_s)
             channel.wait_hello(timeout_s=self.deadline.remaining_s)
-            self._enter_root(channel)
+            disks = self._enter_root(channel)
             lines = LineChannel.on_port(folder / LINES, sockets / "setup-lines", Binding())
             try:
                 argv = self.workload.preparation(self.run)
@@ -94,7 +95,8 @@ class GuestProgramRecording(GuestRecording):
                     said = " / ".join(done.texts[-_SHOWN:]) or "it printed nothing"
                     how = done.error or f"status {done.status}"
                     raise HostError(f"{' '.join(argv)} failed in the guest, {how}: {said}")
-                guest_command(channel, self.deadline, "umount", self._mount_point)
+                for point in reversed(disks.points(self._mount_point)):
+                    guest_command(channel, self.deadline, "umount", point)
                 machine.crash(timeout_s=self.deadline.remaining_s)
             finally:
                 machine.kill(timeout_s=GRACE_S)
@@ -118,13 +120,12 @@ class GuestProgramRecording(GuestRecording):
         assert plan.root is not None
         return plan.root
 
-    def _enter_root(self, channel: Channel) -> None:
+    def _enter_root(self, channel: Channel) -> GuestDisks:
         parameters = self.job.parameters
         guest_command(channel, self.deadline, *self._root.mounting(FILESYSTEM))
-        self.facts = prepare_disk(channel, parameters, self.deadline)
-        device, options = parameters.machine.bus.device, ",".join(parameters.filesystem.mount)
-        mount = (parameters.filesystem.type.value, f"/dev/{device}", self._mount_point, options)
-        guest_command(channel, self.deadline, "mount", *mount)
+        disks, self.facts = prepare_disk(channel, parameters, self.deadline)
+        mount_disks(channel, parameters, disks, self._mount_point, self.deadline)
+        return disks
 
     def _set_up(self, channel: Channel, folder: Path) -> None:
         self._enter_root(channel)

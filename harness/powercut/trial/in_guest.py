@@ -71,8 +71,8 @@ class GuestRecording(RecordingInProgress):
         """Brings the guest to where its workload can start; `folder` is the machine's."""
         del folder
         channel.keep_time()
-        self.facts = prepare_disk(channel, self.job.parameters, self.deadline)
-        mount_disk(channel, self.job.parameters, self.deadline)
+        disks, self.facts = prepare_disk(channel, self.job.parameters, self.deadline)
+        mount_disk(channel, self.job.parameters, disks, self.deadline)
 
     def _run_until_cut(self, disk: TrialDisk, sockets: Path) -> None:
         folder = sockets / "run"

@@ -7,6 +7,7 @@ cannot differ.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from powercut.channel.history_file import RecordedHistory
@@ -30,12 +31,13 @@ from powercut.model.exposure import ExposureReport
 from powercut.model.observation import Observation
 from powercut.model.timeline import Timeline
 from powercut.model.verdict import EvidenceLevel, Finding, FindingKind, Verdict
-from powercut.recording.bound import check_level
+from powercut.recording.bound import check_level, read_disk_log
 from powercut.recording.trial_recording import under_cut
 from powercut.rig import commands
 from powercut.store.results import AckInstants, Exposure, TrialResult
 from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.store.trial_result import lost_lsns
+from powercut.trial.disk_shares import disk_shares
 from powercut.trial.judge_lines import judge_lines
 from powercut.trial.judge_wire import judge_wire
 from powercut.trial.loss_story import story_of
@@ -66,6 +68,16 @@ def judge_trial(directory: TrialDir) -> TrialResult:
     best.
     """
     record = directory.read_record()
+    result = _judged(directory, record)
+    if not record.parameters.disk.also:
+        return result
+    with suppress(PowercutError):  # a log that cannot be read is a finding already
+        timeline = read_disk_log(directory, record, verify_payloads=False)
+        return result.model_copy(update={"disks": disk_shares(timeline)})
+    return result
+
+
+def _judged(directory: TrialDir, record: TrialRecord) -> TrialResult:
     workload = workload_of(record.parameters)
     if isinstance(workload, AcksByLines):
         return judge_lines(directory, record, workload)
@@ -81,7 +93,7 @@ def judge_trial(directory: TrialDir) -> TrialResult:
     proof: AckProof | None = None
     checkers: dict[str, Checker] = {"recording": lambda: list(loaded.gaps)}
     facts = loaded.record.guest_facts
-    promised = commands.promised_facts(loaded.record.parameters.machine)
+    promised = commands.promised_of_disks(loaded.record.parameters)
     checkers["environment"] = lambda: check_environment(facts, promised)
     history = loaded.recorded.history if loaded.recorded else None
     evidence = _evidence(loaded, checkers)

@@ -40,7 +40,7 @@ def judge_wire(directory: TrialDir, record: TrialRecord, workload: AcksByWire) -
         run = Run(bytes.fromhex(record.run_id), record.trial.seed)
         seen = under_cut(timeline, record.parameters.cut.kind)
         promises = gaps.read(lambda: workload.promises_by_wire(run, seen, recorded.history))
-    facts, promised = record.guest_facts, commands.promised_facts(record.parameters.machine)
+    facts, promised = record.guest_facts, commands.promised_of_disks(record.parameters)
     checkers: dict[str, Checker] = {
         "recording": lambda: gaps.findings,
         "environment": lambda: check_environment(facts, promised),

@@ -14,6 +14,7 @@ from powercut.disk.base import BaseImageSpec, deal_stripes, ensure_base_image
 from powercut.disk.capture import CaptureDisk
 from powercut.disk.capture_config import CaptureConfig
 from powercut.disk.pclog import read_timeline, surviving_image
+from powercut.machine.nbd import NbdExport, examine
 from powercut.model.contract import CutPolicy, Honour
 from powercut.model.timeline import RequestKind
 from powercut.recording.disk_places import filesystem_of
@@ -62,6 +63,16 @@ def test_a_flush_of_one_says_nothing_of_the_other(tmp_path: Path, log: Honour) -
     durable = durability_sets(timeline).durable(int(timeline.cut.at))
     expected = requests.is_write & ((requests.offset < 2 * MIB) | (log is KEPT))
     assert (durable == expected).all()
+
+
+def test_a_silent_one_offers_neither_flush_nor_fua(tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    base.write_bytes(bytes(3 * MIB))
+    first, log = parts()
+    silent = CaptureConfig(base, None, parts=(first, log._replace(silent=True)))
+    with CaptureDisk(silent) as disk:
+        offers = [examine(disk.socket, timeout_s=20, name=name) for name in ("first", "log")]
+    assert offers == [NbdExport(2 * MIB, True, True), NbdExport(MIB, False, False)]
 
 
 def test_there_is_no_export_of_another_name(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from powercut.machine.guest_image import GuestImage
 from powercut.machine.port import FileDisk, ImageLayer, NbdDisk, NbdFile
 from powercut.machine.qemu.argv import NullDisk, TemplateRam, build_argv, kernel_command_line
-from powercut.machine.qemu.spec import QemuSpec
+from powercut.machine.qemu.spec import BesideDisk, QemuSpec
 from powercut.machine.qemu.template import template_key
 from powercut.machine.storage_daemon import export_argv
 from powercut.model.errors import HostError
@@ -317,3 +317,59 @@ def test_the_daemon_is_told_the_cache_mode_that_it_has(kind, cache, flags, throu
     )
     assert (node["cache"]["direct"], node["cache"]["no-flush"]) == flags
     assert export.get("writethrough") == through
+
+
+def beside(bus: Bus, name: str, disk=None) -> BesideDisk:
+    served = disk or NbdDisk(Path("/run/nbd"), name)
+    return BesideDisk(served, 16 << 20, CacheMode.WRITETHROUGH, bus, name)
+
+
+def test_several_disks_have_nodes_of_their_own_and_say_which_they_are():
+    others = (beside(Bus.VIRTIO_SCSI, "b"), beside(Bus.NVME, "c"), beside(Bus.VIRTIO_SCSI_FUA, "d"))
+    first = NbdDisk(Path("/run/nbd"), "first")
+    spec = replace(SPEC, disk=first, bus=Bus.VIRTIO_BLK, serial="first", beside=others)
+    argv = build_argv(spec, QEMU, console=CONSOLE)
+    made = nodes(argv)
+    exports = [made[node]["export"] for node in ("storage", "storage1", "storage2", "storage3")]
+    assert exports == ["first", "b", "c", "d"]
+    assert [made[f"disk{n}"]["file"] for n in (1, 2, 3)] == ["storage1", "storage2", "storage3"]
+    assert made["disk"]["cache"]["direct"]  # none, and writethrough of the others
+    assert not made["disk1"]["cache"]["direct"]
+    reported = "werror=report,rerror=report"
+    assert options(argv, "-device")[-5:] == [
+        f"virtio-blk-pci,drive=disk,write-cache=on,{reported},serial=first",
+        "virtio-scsi-pci,id=scsi",
+        f"scsi-hd,bus=scsi.0,drive=disk1,write-cache=off,{reported},serial=b,dpofua=off",
+        "nvme,serial=c,drive=disk2,write-cache=off",
+        f"scsi-hd,bus=scsi.0,drive=disk3,write-cache=off,{reported},serial=d,dpofua=on",
+    ]
+    words = kernel_command_line(spec).split()
+    assert "powercut.load=virtio-scsi,nvme" in words
+    assert "acpi=off" not in words  # NVMe takes messages
+
+
+def test_ide_and_ahci_have_places_for_more_than_one():
+    ide = (beside(Bus.IDE, "b"), beside(Bus.IDE, "c"))
+    ahci = (*ide, beside(Bus.AHCI, "d"), beside(Bus.AHCI, "e"))
+    argv = build_argv(replace(SPEC, bus=Bus.IDE, serial="a", beside=ahci), QEMU, console=CONSOLE)
+    places = [word.split(",")[1] for word in options(argv, "-device") if "ide-hd" in word]
+    assert places == ["bus=ide.0", "bus=ide.0", "bus=ide.1", "bus=ahci.0", "bus=ahci.1"]
+
+
+def test_disks_that_lie_in_one_image_are_windows_of_it():
+    image = Path("/run/image")
+    other = beside(Bus.VIRTIO_BLK, "b", FileDisk(image, size=16 << 20, offset=32 << 20))
+    first = FileDisk(image, size=32 << 20, offset=0)
+    made = nodes(
+        build_argv(replace(SPEC, disk=first, serial="a", beside=(other,)), QEMU, console=CONSOLE)
+    )
+    windows = [(made[node]["offset"], made[node]["size"]) for node in ("disk", "disk1")]
+    assert windows == [(0, 32 << 20), (32 << 20, 16 << 20)]
+    assert {made[node]["locking"] for node in ("storage", "storage1")} == {"off"}
+
+
+def test_a_template_has_a_stand_in_for_each_disk():
+    spec = replace(SPEC, beside=(beside(Bus.VIRTIO_BLK, "b"),))
+    stand_ins = nodes(build_argv(spec, QEMU, console=CONSOLE, disk=NullDisk(1 << 20)))
+    assert [stand_ins[node]["size"] for node in ("storage", "storage1")] == [1 << 20, 16 << 20]
+    assert template_key(spec, QEMU, 1 << 20) != template_key(SPEC, QEMU, 1 << 20)

@@ -13,6 +13,11 @@ MIB = 1 << 20
 LOG = {"name": "log", "size": "16MiB", "holds": "folder"}
 
 
+IN_GUEST = {
+    "workload": {"kind": "program", "command": "/bin/true", "folder": "/", "root": "debian:sid"}
+}
+
+
 def cell(also, disk=None, **groups) -> Parameters:
     return Parameters.model_validate(
         {
@@ -49,6 +54,9 @@ def test_what_can_be_is_not_refused() -> None:
     stripe = {"name": "b", "size": "32MiB", "holds": "stripe"}
     for also in ([LOG], [LOG, log], [stripe], [stripe, stripe | {"name": "c"}]):
         assert refusals(cell(also)) == ()
+        assert refusals(cell(also, **IN_GUEST)) == ()
+    for also in ([log], [stripe], [stripe | {"bus": "nvme", "cache": "unsafe"}]):
+        assert refusals(cell(also, workload={"kind": "wal"})) == ()
 
 
 @pytest.mark.parametrize(
@@ -59,7 +67,11 @@ def test_what_can_be_is_not_refused() -> None:
         ([LOG, LOG | {"name": "b", "holds": "stripe"}], {}, "disk.also", "on all disks"),
         ([LOG | {"holds": "xfs-log"}], {"filesystem": {"type": "ext4"}}, "disk.also", "of an XFS"),
         ([LOG], {"filesystem": {"type": "btrfs"}}, "filesystem.type", "take xfs or ext4"),
-        ([LOG], {"workload": {"kind": "wal"}}, "workload.kind", "are for a program"),
+        ([LOG], {"workload": {"kind": "wal"}}, "disk.also", "log is in one file system"),
+        ([LOG | {"bus": "nvme"}], {}, "disk.also", "are of a virtual machine"),
+        ([LOG | {"bus": "usb-storage"}], IN_GUEST, "machine.bus", "does not tell the guest which"),
+        ([LOG], IN_GUEST | {"machine": {"format": "qcow2"}}, "machine.format", "left out"),
+        ([LOG | {"aio": "native", "cache": "writeback"}], IN_GUEST, "disk.also", "with O_DIRECT"),
         ([LOG], {"explore": {"depth": 1}}, "explore.depth", "second cuts are of one disk"),
     ],
 )  # fmt: skip

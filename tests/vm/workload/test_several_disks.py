@@ -7,6 +7,7 @@ what each fault loses follows from the fault alone.
 """
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ pytestmark = [
     pytest.mark.vm,
     pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable())),
 ]
+BUSYBOX = shutil.which("busybox")
 SCENARIO = ROOT / "scenarios" / "programs" / "two-disks.yaml"
 
 
@@ -79,3 +81,61 @@ def test_an_xfs_with_its_log_on_a_disk_of_its_own(tmp_path):
     assert result["commits_acked"] == 20, said
     assert lost(result) == []
     assert "look inside" not in told  # of any state with a finding
+
+
+TWO_DISKS = """#!/bin/busybox sh
+say() { echo "$@" >&"$POWERCUT_FD"; }
+log=${2%/*}/log/wal
+case $1 in
+setup) busybox mkdir "$2" && : >"$2/data" && : >"$log" && busybox sync ;;
+run)
+    say ready; n=1
+    while [ $n -le 20 ]; do
+        say "? $n"; echo "$n" >>"$log" && busybox sync "$log" || exit 4; say "+ $n"
+        if [ $((n % 8)) = 0 ]; then
+            busybox cat "$log" >>"$2/data" && busybox sync "$2/data" || exit 5
+            : >"$log" && busybox sync "$log" || exit 6
+        fi
+        n=$((n + 1))
+    done
+    busybox sleep 3600 ;;
+check) busybox cat "$2/data" "$log" | while read -r n; do say "= $n"; done ;;
+esac
+"""
+IN_GUEST = {
+    "powercut": 1,
+    "name": "two-disks-in-guest",
+    "workload": {"kind": "program", "command": "program/two.sh", "root": "root", "at_most": "2min"},
+    "machine": {"bus": "virtio-scsi"},
+    "filesystem": {"type": "ext4"},
+    "cut": {"trigger": {"acks": 20}},
+    "explore": {"budget": "off"},
+    "controls": "none",
+    "deadline": "5min",
+    "expect": "lossy",
+}
+
+
+@pytest.mark.skipif(BUSYBOX is None, reason="busybox-static is not installed")
+def test_in_a_virtual_machine_the_disk_that_lies_loses_what_was_moved_to_it(tmp_path):
+    for name in ("root/bin", "program"):
+        (tmp_path / name).mkdir(parents=True)
+    shutil.copy(BUSYBOX, tmp_path / "root/bin/busybox")
+    (tmp_path / "root/bin/sh").symlink_to("busybox")
+    (tmp_path / "program/two.sh").write_text(TWO_DISKS)
+    (tmp_path / "program/two.sh").chmod(0o755)
+    log = {"name": "log", "size": "16MiB", "holds": "folder", "bus": "virtio-blk"}
+    kept = {"flush": "honoured", "fua": "honoured"}
+    disk = {"size": "32MiB", "flush": "ignored", "fua": "ignored", "also": [log | kept]}
+    path = tmp_path / "scenario.yaml"
+    path.write_text(yaml.safe_dump(IN_GUEST | {"disk": disk}))
+    words = ["run", path, "--seed", "7", "--json", "-", "--results", tmp_path / "results"]
+    done = powercut(*words)
+    assert done.stdout, done.stderr
+    (of_scenario,) = json.loads(done.stdout)["runs"]
+    (result,) = of_scenario["cells"]
+    assert result["verdict"] == "lossy", done.stderr
+    assert lost(result) == [(1, 16)]  # and not 17 to 20, which are in the log of the other
+    shown = " ".join(powercut("show", of_scenario["result_directory"]).stdout.split())
+    assert "Disk first ignored" in shown
+    assert "Disk log" not in shown

@@ -16,6 +16,7 @@ measurement), unless the server offers no flush.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -26,6 +27,7 @@ from powercut.machine.port import LINES, FileDisk, ImageLayer, NbdDisk, NbdFile
 from powercut.machine.qemu.spec import QemuSpec
 from powercut.model.machine import Accelerator, Bus, Export, HostCache
 
+_ON_OFF: Final = {True: "on", False: "off"}
 ROOT_SERIAL: Final = "powercut-root"
 PROGRAM_SERIAL: Final = "powercut-program"
 _PMEM_ALIGNMENT_MIB: Final = 1024
@@ -83,7 +85,7 @@ def build_argv(
 def kernel_command_line(spec: QemuSpec, tsc_khz: int | None = None) -> str:
     """What the guest's kernel is told."""
     return guest_words(
-        spec.bus,
+        *spec.buses,
         emulated=spec.accelerator is Accelerator.TCG,
         tsc_khz=tsc_khz,
         added=spec.kernel_arguments,
@@ -177,13 +179,24 @@ def _storage(spec: QemuSpec, stand_in: NullDisk | None) -> list[str]:
         return _vhost_user(spec)
     if not spec.bus.pmem:
         disk = spec.disk if stand_in is None else stand_in
-        return [*_disk(disk, spec.cache, spec.layer), *_device(spec)]
+        return [*_disk(disk, spec.cache, spec.layer), *_device(spec), *_beside(spec, stand_in)]
     device = "nvdimm" if spec.bus is Bus.NVDIMM else "virtio-pmem-pci"
     backend = f"memory-backend-file,id=disk,share=on,size={_pmem_size(spec)}"
     return [
         *("-object", f"{backend},mem-path={_escape(_file(spec.disk))}"),
         *("-device", f"{device},memdev=disk"),
     ]
+
+
+def _beside(spec: QemuSpec, stand_in: NullDisk | None) -> list[str]:
+    """The disks under test but for the first."""
+    argv: list[str] = []
+    for number, one in enumerate(spec.beside, 1):
+        disk = one.disk if stand_in is None else NullDisk(one.size)
+        before = spec.buses[:number]
+        argv += _disk(disk, one.cache, None, number=number)
+        argv += _attached(one.bus, f"disk{number}", one.cache, one.serial, before, wce="")
+    return argv
 
 
 def _vhost_user(spec: QemuSpec) -> list[str]:
@@ -207,23 +220,36 @@ def _file(disk: NbdDisk | FileDisk | NbdFile) -> Path:
 
 
 def _disk(
-    disk: NbdDisk | FileDisk | NbdFile | NullDisk, cache: HostCache, layer: ImageLayer | None
+    disk: NbdDisk | FileDisk | NbdFile | NullDisk,
+    cache: HostCache,
+    layer: ImageLayer | None,
+    *,
+    number: int = 0,
 ) -> list[str]:
+    """Its nodes; those of the first disk have no number in their names."""
+    suffix = f"{number or ''}"
     modes = {"cache": {"direct": cache.direct, "no-flush": cache.no_flush}}
-    storage: dict[str, object] = {"node-name": "storage"}
+    storage: dict[str, object] = {"node-name": f"storage{suffix}"}
+    window: dict[str, object] = {}
     driver = layer.format.value if layer else "raw"
     match disk:
         case NbdDisk():
             server = {"type": "unix", "path": str(disk.socket)}
-            storage |= {"driver": "nbd", "server": server, **modes}
+            named = {"export": disk.export} if disk.export else {}
+            storage |= {"driver": "nbd", "server": server, **named, **modes}
         case FileDisk() | NbdFile():
             storage |= {"driver": "file", "filename": str(_file(disk)), "aio": disk.aio.value}
             storage |= modes
+            if isinstance(disk, FileDisk) and disk.serves_part:
+                # Others are open beside it in the same file, and none writes where another does.
+                storage |= {"locking": "off"}
+                window = {"offset": disk.offset, "size": disk.size}
         case NullDisk():
             storage |= {"driver": "null-co", "size": disk.size, "read-zeroes": True}
             # A template is made of the guest, not of what lies below its device.
             driver, modes = "raw", {}
-    image: dict[str, object] = {"node-name": "disk", "driver": driver, "file": "storage", **modes}
+    image: dict[str, object] = {"node-name": f"disk{suffix}", "driver": driver}
+    image |= {"file": f"storage{suffix}", **modes, **window}
     if layer and driver == layer.format.value:
         image |= layer.format.alone
     return [
@@ -233,25 +259,35 @@ def _disk(
 
 
 def _device(spec: QemuSpec) -> list[str]:
-    """The disk as the guest finds it, behind its controller."""
-    bus, on_off = spec.bus, {True: "on", False: "off"}
-    disk = f"drive=disk,write-cache={on_off[spec.cache.write_cache]}"
+    """The first disk as the guest finds it, behind its controller."""
+    wce = "" if spec.config_wce is None else f",config-wce={_ON_OFF[spec.config_wce]}"
+    return _attached(spec.bus, "disk", spec.cache, spec.serial, (), wce=wce)
+
+
+def _attached(
+    bus: Bus, node: str, cache: HostCache, serial: str, before: Sequence[Bus], *, wce: str
+) -> list[str]:
+    """A disk as the guest finds it, behind its controller; those `before` it are on these buses."""
+    disk = f"drive={node},write-cache={_ON_OFF[cache.write_cache]}"
     # Errors are the guest's to see: by default a full host would silently stop it.  NVMe
     # has no such choice; it always reports them.
-    reported = f"{disk},werror=report,rerror=report"
+    reported = f"{disk},werror=report,rerror=report" + (f",serial={serial}" if serial else "")
+    place = before.count(bus)
     match bus:
         case Bus.VIRTIO_BLK:
-            wce = "" if spec.config_wce is None else f",config-wce={on_off[spec.config_wce]}"
             devices = [f"virtio-blk-pci,{reported}{wce}"]
         case Bus.VIRTIO_SCSI | Bus.VIRTIO_SCSI_FUA:
             fua = "on" if bus is Bus.VIRTIO_SCSI_FUA else "off"
-            devices = ["virtio-scsi-pci,id=scsi", f"scsi-hd,bus=scsi.0,{reported},dpofua={fua}"]
+            there = Bus.VIRTIO_SCSI in before or Bus.VIRTIO_SCSI_FUA in before
+            devices = [] if there else ["virtio-scsi-pci,id=scsi"]
+            devices.append(f"scsi-hd,bus=scsi.0,{reported},dpofua={fua}")
         case Bus.NVME:
-            devices = [f"nvme,serial=powercut,{disk}"]
+            devices = [f"nvme,serial={serial or 'powercut'},{disk}"]
         case Bus.IDE:
-            devices = [f"ide-hd,bus=ide.0,{reported}"]  # of the board `pc`
+            devices = [f"ide-hd,bus=ide.{place // 2},{reported}"]  # of the board `pc`
         case Bus.AHCI:
-            devices = ["ich9-ahci,id=ahci", f"ide-hd,bus=ahci.0,{reported}"]
+            devices = [] if place else ["ich9-ahci,id=ahci"]
+            devices.append(f"ide-hd,bus=ahci.{place},{reported}")
         case _:  # USB: memory is no block device
             devices = ["qemu-xhci,id=usb", f"usb-storage,bus=usb.0,{reported}"]
     return [word for device in devices for word in ("-device", device)]

@@ -22,9 +22,10 @@ from powercut.machine.port import (
     MachineSpec,
     Part,
     Role,
+    all_under_test,
+    flavour_for,
     image_of,
     served_disk,
-    under_test,
 )
 from powercut.machine.qemu.accelerator import best_accelerator, qemu_version
 from powercut.machine.qemu.argv import build_argv
@@ -32,7 +33,7 @@ from powercut.machine.qemu.build import QemuBuild
 from powercut.machine.qemu.console import run_console
 from powercut.machine.qemu.machine import QemuMachine
 from powercut.machine.qemu.source import qemu_of
-from powercut.machine.qemu.spec import QemuOptions, QemuSpec
+from powercut.machine.qemu.spec import BesideDisk, QemuOptions, QemuSpec
 from powercut.machine.qemu.template import TemplateStore
 from powercut.machine.storage_daemon import PROGRAM
 from powercut.model.binding import NOT_BOUND
@@ -148,8 +149,8 @@ class QemuBackend:
         return self._guests[key]
 
     def _guest_of(self, spec: MachineSpec) -> GuestImage:
-        """The guest whose kernel has a driver for the bus of the disk under test."""
-        return self._guest(spec.kernel, under_test(spec).bus.flavour)
+        """The guest whose kernel has drivers for the buses of the disks under test."""
+        return self._guest(spec.kernel, flavour_for(spec))
 
     @staticmethod
     def _qemu(version: str) -> QemuBuild:
@@ -162,7 +163,7 @@ class QemuBackend:
 
     def _in_own_terms(self, spec: MachineSpec, folder: Path) -> QemuSpec:
         """The machine as QEMU is told of it; its sockets lie in `folder`."""
-        disk, chosen = under_test(spec), spec.accelerator
+        (disk, *others), chosen = all_under_test(spec), spec.accelerator
         return QemuSpec(
             guest=self._guest_of(spec),
             qemu=self._qemu_of(spec),
@@ -184,6 +185,11 @@ class QemuBackend:
             kernel_arguments=spec.kernel_arguments,
             root=image_of(spec, Role.ROOT),
             program=image_of(spec, Role.PROGRAM),
+            serial=disk.serial,
+            beside=tuple(
+                BesideDisk(served_disk(one), one.size, one.cache, one.bus, one.serial)
+                for one in others
+            ),
         )
 
 

@@ -70,7 +70,7 @@ class Hypervisor:
         return str(self._qmp.execute("query-status", timeout_s=timeout_s)["status"])
 
     def block_statistics(self, *, timeout_s: float) -> dict[str, Any]:
-        """What the guest has asked of the disk under test so far, as `query-blockstats` says it.
+        """What the guest has asked of the first disk under test, as `query-blockstats` says it.
 
         Raises HostError if QEMU knows no such disk.
         """

@@ -78,7 +78,7 @@ class QemuMachine(Closing):
         self.console_log = directory / "console.log"
         self.qemu_log = directory / "qemu.log"
         self._directory = directory
-        self._file: NbdFuse | None = None
+        self._files: list[NbdFuse] = []
         self._export: StorageDaemon | None = None
         self._given_qemu = qemu
         self._templates = templates
@@ -132,16 +132,16 @@ class QemuMachine(Closing):
             self._hypervisor.process.kill()
         if self._export:
             self._export.kill(timeout_s=timeout_s)
-        if self._file and not self.spec.bus.pmem:
+        for file in self._files if not self.spec.bus.pmem else ():
             # What was written is at the disk.  QEMU does not end before it has its answers,
             # and a disk that has stopped at a flush gives none.
-            self._file.kill(timeout_s=timeout_s)
+            file.kill(timeout_s=timeout_s)
         try:
             if self._hypervisor:
                 self._hypervisor.kill(timeout_s=timeout_s)
         finally:
-            if self._file:
-                self._file.close(timeout_s=timeout_s)
+            for file in self._files:
+                file.close(timeout_s=timeout_s)
         if self.state is not Lifecycle.FAILED:
             self.state = Lifecycle.ENDED
 
@@ -152,13 +152,13 @@ class QemuMachine(Closing):
         loses its server, so that QEMU's end makes the kernel write nothing back.
         """
         try:
-            if (self._file or self._export) and self.running and self._hypervisor:
+            if (self._files or self._export) and self.running and self._hypervisor:
                 self._hypervisor.freeze(timeout_s=timeout_s)
         finally:
             if self._export:
                 self._export.kill()
-            if self._file:
-                self._file.kill()
+            for file in self._files:
+                file.kill()
             self.kill(timeout_s=timeout_s)
 
     def move(self, how: Move, *, timeout_s: float) -> int:
@@ -232,8 +232,10 @@ class QemuMachine(Closing):
         if spec.export is Export.VHOST_USER_BLK:
             return False  # its memory is shared with the daemon
         if spec.start is Start.AUTO:
-            return spec.bus.same_restored(spec.cache)
-        return spec.start is Start.RESTORED and spec.bus.restorable
+            beside = (one.bus.same_restored(one.cache) for one in spec.beside)
+            return spec.bus.same_restored(spec.cache) and all(beside)
+        restorable = all(bus.restorable for bus in spec.buses)
+        return spec.start is Start.RESTORED and restorable
 
     def _start_from_template(
         self, templates: TemplateStore, qemu: Path, disk_size: int, deadline: float
@@ -299,29 +301,52 @@ class QemuMachine(Closing):
 
     def _provide_file(self, deadline: float) -> None:
         """From here on a disk that is to be opened as a file is one, and its size is known."""
-        disk = self.spec.disk
-        if isinstance(disk, NbdFile):
-            timeout_s = deadline - time.monotonic()
-            self._file = NbdFuse(
-                disk.socket, self._directory, timeout_s=timeout_s, grows=disk.grows
-            )
-            disk = FileDisk(self._file.path, disk.aio)
-        if isinstance(disk, FileDisk):
+        disk = self._as_file(self.spec.disk, deadline)
+        if isinstance(disk, FileDisk) and not disk.serves_part:
             try:
                 disk = replace(disk, size=disk.path.stat().st_size)
             except OSError as error:
                 raise HostError(f"cannot use disk {disk.path}: {error.strerror}") from None
-            self.spec = replace(self.spec, disk=disk)
+        beside = tuple(
+            replace(one, disk=self._as_file(one.disk, deadline)) for one in self.spec.beside
+        )
+        self.spec = replace(self.spec, disk=disk, beside=beside)
+
+    def _as_file(self, disk: ServedDisk, deadline: float) -> ServedDisk:
+        if not isinstance(disk, NbdFile):
+            return disk
+        timeout_s = deadline - time.monotonic()
+        file = NbdFuse(
+            disk.socket,
+            self._directory,
+            timeout_s=timeout_s,
+            grows=disk.grows,
+            export=disk.export,
+        )
+        self._files.append(file)
+        return FileDisk(file.path, disk.aio)
 
     def _examine_disk(self, timeout_s: float) -> int:
         """Bytes of the disk that the guest sees; refuses what would not be what it is called."""
         disk, layer = self.spec.disk, self.spec.layer
+        for one in self.spec.beside:
+            if isinstance(one.disk, NbdDisk):
+                nbd.examine_for(
+                    one.disk.socket,
+                    no_flush=one.cache.no_flush,
+                    timeout_s=timeout_s,
+                    name=one.disk.export,
+                )
         if isinstance(disk, FileDisk):
+            if disk.serves_part and disk.size is not None:
+                return disk.size
             try:
                 size = -(-disk.path.stat().st_size // 512) * 512
             except OSError as error:
                 raise HostError(f"cannot use disk {disk.path}: {error.strerror}") from None
             return layer.size if layer else size
         dropped = isinstance(disk, NbdDisk) and self.spec.cache.no_flush
-        export = nbd.examine_for(disk.socket, no_flush=dropped, timeout_s=timeout_s)
+        export = nbd.examine_for(
+            disk.socket, no_flush=dropped, timeout_s=timeout_s, name=disk.export
+        )
         return layer.size if layer else export.size

@@ -13,10 +13,22 @@ from powercut.model.machine import Accelerator, Bus, CacheMode, Export, HostCach
 
 
 @dataclass(frozen=True)
+class BesideDisk:
+    """One of several disks under test, but for the first; `size` in bytes."""
+
+    disk: ServedDisk
+    size: int
+    cache: HostCache
+    bus: Bus
+    serial: str
+
+
+@dataclass(frozen=True)
 class QemuSpec:
     """One virtual machine in QEMU's terms; the argv follows from it and nothing else.
 
     `qemu` is None for the host's; `layer` is None if the guest sees the bytes of `disk` themselves.
+    `serial` is empty but for the first of several disks.
     """
 
     guest: GuestImage
@@ -37,6 +49,13 @@ class QemuSpec:
     config_wce: bool | None = None  # of virtio-blk; None: as QEMU has it, which is on
     export: Export = Export.NONE  # what serves `disk` to QEMU
     cache_after_move: HostCache | None = None  # in the next QEMU; None: as in this one
+    serial: str = ""
+    beside: tuple[BesideDisk, ...] = ()
+
+    @property
+    def buses(self) -> tuple[Bus, ...]:
+        """The bus of each disk under test."""
+        return (self.bus, *(one.bus for one in self.beside))
 
 
 @dataclass(frozen=True)

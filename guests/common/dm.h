@@ -2,8 +2,8 @@
  *
  * Device-mapper by ioctl: one device whose table is exchanged.
  */
-#ifndef POWERCUT_UML_DM_H
-#define POWERCUT_UML_DM_H
+#ifndef POWERCUT_COMMON_DM_H
+#define POWERCUT_COMMON_DM_H
 
 #include <stddef.h>
 #include <stdint.h>
