@@ -376,8 +376,8 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "mount-failure-forgiven",
-            "        if not _failed(done):\n            return None",
-            "        if not _failed(done) or not done.errors:\n            return None",
+            "            if _failed(done):\n                return self._refused(step, done)",
+            "            if _failed(done) and done.errors:\n                return self._refused(step, done)",
             "a mount that failed without a word has mounted",
         ),
         (
@@ -589,7 +589,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "honest-twin-lies",
-            '            changes["disk"] = {**honest, "also": alike}\n',
+            '            changes["disk"] = {**honest, "also": _alike(parameters, *_ON_ITS_MACHINE)}\n',
             "",
             "the honest control has the disk of its cell",
         ),
