@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
 from powercut.model.verdict import EvidenceLevel, LsnRange
 from powercut.scenario.settings import ControlKind, Expect, Parameters
@@ -17,7 +17,7 @@ from powercut.store.fleet import FleetAccount
 from powercut.store.host_load import HostLoad
 from powercut.store.issuer import Issuer, Line
 from powercut.store.measurement import Cost, WireAccount
-from powercut.store.record import Record, without_none
+from powercut.store.record import Record, SparseRecord
 from powercut.store.rows import UnlistedTrials
 from powercut.store.trial_result import AckInstants, Exposure
 from powercut.store.verdict_name import VerdictName
@@ -104,8 +104,10 @@ class Coverage(Record):
     """What was left out, in words."""
 
 
-class CertifiedCell(Record):
+class CertifiedCell(SparseRecord):
     """One cell of the matrix."""
+
+    LATER = frozenset({"unlisted"})
 
     scenario: str
     """Name of the scenario."""
@@ -195,10 +197,6 @@ class CertifiedCell(Record):
 
     reproduce: str = ""
     """The command that repeats the cell with the same seed."""
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_none(write(self), "unlisted")
 
 
 class NotTested(Record):

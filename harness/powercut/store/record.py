@@ -4,9 +4,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetJsonSchemaHandler,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from powercut.model.errors import DamagedRecording
 
@@ -19,9 +28,24 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
-def without_none(value: dict[str, Any], *keys: str) -> dict[str, Any]:
-    """A serialised document without those of `keys` that say nothing, which older ones lack."""
-    return {key: told for key, told in value.items() if told is not None or key not in keys}
+class SparseRecord(Record):
+    """A record that is written without those of its keys `LATER` that say nothing: what has none of
+    them looks as it did before there were any."""
+
+    LATER: ClassVar[frozenset[str]] = frozenset()
+
+    @model_serializer(mode="wrap")
+    def _without_none(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        told = write(self).items()
+        return {key: value for key, value in told if value is not None or key not in self.LATER}
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """That of the fields: of what a function returns pydantic only knows that it is a dict."""
+        fields: Any = {key: part for key, part in core_schema.items() if key != "serialization"}
+        return handler(fields)
 
 
 def read_model(path: Path, model: type[Model]) -> Model:

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
 from powercut.model.verdict import EvidenceLevel, FindingKind, LsnRange, Verdict
 from powercut.scenario.plan import Cell
 from powercut.scenario.settings import ControlKind, Expect, Parameters
 from powercut.store.fleet import FleetAccount
 from powercut.store.host_load import HostLoad
-from powercut.store.record import Record, without_none
+from powercut.store.record import Record, SparseRecord
 from powercut.store.rows import Row, UnlistedTrials, add_rows
 from powercut.store.sums import CellSums
 from powercut.store.trial_result import (
@@ -90,8 +90,10 @@ class ControlResult(Record):
     """Folder of its recording, below that of the run; empty if it has none."""
 
 
-class CellResult(Record):
+class CellResult(SparseRecord):
     """One cell: all of its trials and what they add up to."""
+
+    LATER = frozenset({"unlisted"})
 
     scenario: str
     """Name of the scenario."""
@@ -167,10 +169,6 @@ class CellResult(Record):
 
     unlisted: UnlistedTrials | None = None
     """The trials of a large run that are not listed; missing if all are."""
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_none(write(self), "unlisted")
 
     @property
     def trials_in_all(self) -> int:

@@ -156,6 +156,7 @@ def test_json_reads_the_same_and_fits_the_published_schemas():
         validator = jsonschema.Draft202012Validator(schema)
         validator.validate(json.loads(model.model_dump_json()))
         assert not validator.is_valid({**json.loads(model.model_dump_json()), "more": 1})
+        assert schema["$defs"]["CellResult"]["properties"].keys() == CellResult.model_fields.keys()
 
 
 def test_json_has_what_the_interface_promises():
