@@ -10,18 +10,48 @@ hypervisor does: its end would flush.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 from pathlib import Path
 from typing import Final
 
 from powercut.machine.fuse import alone_argv
+from powercut.machine.package import output_of, package_of, sha256_of_file
+from powercut.machine.port import Part
 from powercut.machine.process import guarded, kill_for_good, spawn, wait_served
 from powercut.model.errors import HostError
 from powercut.model.machine import Export, HostCache
 
 PROGRAM: Final = "qemu-storage-daemon"
+_INSTALL: Final = "apt-get install qemu-system-common"
 _REAP_S: Final = 10
+
+
+def storage_daemon() -> Part:
+    """The host's.  Raises HostError if there is none, or if it says no version."""
+    found = shutil.which(PROGRAM)
+    if found is None:
+        raise HostError(f"{PROGRAM} is not installed", hint=_INSTALL)
+    path = Path(found)
+    return Part(
+        role="disk bridge",
+        name=PROGRAM,
+        version=parse_version(output_of([found, "--version"])),
+        package=package_of(path),
+        sha256=sha256_of_file(path),
+    )
+
+
+def parse_version(said: str) -> str:
+    """QEMU's version, of `qemu-storage-daemon version 7.2.22 (Debian 1:7.2+dfsg-7)` and more lines.
+
+    Raises HostError if it is not that.
+    """
+    match = re.match(rf"{PROGRAM} version (\d\S*)", said)
+    if match is None:
+        raise HostError(f"this is not {PROGRAM}: its --version says {said[:80]!r}")
+    return match[1]
 
 
 def export_argv(kind: Export, disk: Path, served: Path, *, cache: HostCache) -> list[str]:
@@ -71,9 +101,7 @@ class StorageDaemon:
     ) -> None:
         """Returns once it serves.  Raises HostError or DeadlineExceeded."""
         if shutil.which(PROGRAM) is None:
-            raise HostError(
-                f"{PROGRAM} is not installed", hint="apt-get install qemu-system-common"
-            )
+            raise HostError(f"{PROGRAM} is not installed", hint=_INSTALL)
         self._kind = kind
         self._log = folder / "storage-daemon.log"
         served = folder.absolute() / "export.disk"

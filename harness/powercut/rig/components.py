@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from powercut.machine.package import output_of, package_of, sha256_of_file
+from powercut.machine.storage_daemon import storage_daemon
 from powercut.model.errors import PowercutError
 from powercut.model.events import Notice
 from powercut.model.verdict import EvidenceLevel
@@ -20,7 +21,6 @@ from powercut.rig import commands
 from powercut.rig.engine_choice import EngineChoice, choose_engine
 from powercut.rig.engines import ENGINES, RECOVERY_KERNEL
 from powercut.rig.host_files import executable_of, kernel_of, sha256_of, uml_release
-from powercut.rig.program_guest import DISK_BRIDGE
 from powercut.rig.rig import Rig
 from powercut.rig.root_text import packages_of
 from powercut.rig.unpacked import unpacked_root
@@ -102,14 +102,7 @@ def _in_role(component: Component, role: str) -> Component:
 
 @functools.cache
 def _disk_bridge() -> Component:
-    path = Path(shutil.which(DISK_BRIDGE) or DISK_BRIDGE)
-    return Component(
-        role="disk bridge",
-        name=path.name,
-        version=output_of([str(path), "--version"]).splitlines()[0].rpartition(" ")[2],
-        package=package_of(path),
-        sha256=sha256_of_file(path),
-    )
+    return Component(**asdict(storage_daemon()))
 
 
 @functools.cache

@@ -15,7 +15,7 @@ from powercut.machine.port import FileDisk, ImageLayer, NbdDisk, NbdFile
 from powercut.machine.qemu.argv import NullDisk, TemplateRam, build_argv, kernel_command_line
 from powercut.machine.qemu.spec import BesideDisk, QemuSpec
 from powercut.machine.qemu.template import template_key
-from powercut.machine.storage_daemon import export_argv
+from powercut.machine.storage_daemon import export_argv, parse_version
 from powercut.model.errors import HostError
 from powercut.model.machine import (
     Accelerator,
@@ -373,3 +373,11 @@ def test_a_template_has_a_stand_in_for_each_disk():
     stand_ins = nodes(build_argv(spec, QEMU, console=CONSOLE, disk=NullDisk(1 << 20)))
     assert [stand_ins[node]["size"] for node in ("storage", "storage1")] == [1 << 20, 16 << 20]
     assert template_key(spec, QEMU, 1 << 20) != template_key(SPEC, QEMU, 1 << 20)
+
+
+def test_the_daemons_version_is_qemus_and_not_its_packagers():
+    said = "qemu-storage-daemon version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18+b3)\nCopyright (c)\n"
+    assert parse_version(said) == "7.2.22"
+    assert parse_version("qemu-storage-daemon version 11.1.3\n") == "11.1.3"
+    with pytest.raises(HostError, match="this is not qemu-storage-daemon"):
+        parse_version("nbdkit 1.32.5\n")

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from typing import Final
 from powercut.channel.guest_channel import GuestChannel
 from powercut.machine.guest.image import ensure_guest_image
 from powercut.machine.guest_image import GuestImage
-from powercut.machine.package import output_of, package_of, sha256_of_file
+from powercut.machine.package import package_of
 from powercut.machine.parts import guest_parts, guest_versions
 from powercut.machine.port import (
     ConsoleGuest,
@@ -35,9 +34,9 @@ from powercut.machine.qemu.machine import QemuMachine
 from powercut.machine.qemu.source import qemu_of
 from powercut.machine.qemu.spec import BesideDisk, QemuOptions, QemuSpec
 from powercut.machine.qemu.template import TemplateStore
-from powercut.machine.storage_daemon import PROGRAM
+from powercut.machine.storage_daemon import storage_daemon
 from powercut.model.binding import NOT_BOUND
-from powercut.model.errors import HostError, PowercutError
+from powercut.model.errors import PowercutError
 from powercut.model.machine import Accelerator, Export
 from powercut.model.versions import GUEST, HOST
 from powercut.scenario.settings import AcceleratorChoice, MachineSettings, Switch
@@ -60,7 +59,7 @@ class QemuBackend:
             lambda: self._accelerator,
             lambda: self._qemu(settings.qemu),
             lambda: self._guest(settings.kernel, flavour),
-            lambda: None if settings.export is Export.NONE else _storage_daemon(),
+            lambda: None if settings.export is Export.NONE else storage_daemon(),
         )
         return tuple(problem for each in tried if (problem := _problem(each)))
 
@@ -86,7 +85,7 @@ class QemuBackend:
             package=package_of(qemu.binary) or qemu.package,
             sha256=qemu.sha256,
         )
-        bridge = () if _options(spec).export is Export.NONE else (_storage_daemon(),)
+        bridge = () if _options(spec).export is Export.NONE else (storage_daemon(),)
         return (hypervisor, *bridge, *guest_parts(guest))
 
     def versions(self, spec: MachineSpec) -> dict[str, str]:
@@ -195,21 +194,6 @@ class QemuBackend:
 
 def _options(spec: MachineSpec) -> QemuOptions:
     return spec.options if isinstance(spec.options, QemuOptions) else QemuOptions(HOST)
-
-
-def _storage_daemon() -> Part:
-    """The host's.  Raises HostError if there is none."""
-    found = shutil.which(PROGRAM)
-    if found is None:
-        raise HostError(f"{PROGRAM} is not installed", hint="apt-get install qemu-system-common")
-    path = Path(found)
-    return Part(
-        role="disk bridge",
-        name=path.name,
-        version=output_of([found, "--version"]).splitlines()[0].rpartition(" ")[2],
-        package=package_of(path),
-        sha256=sha256_of_file(path),
-    )
 
 
 def _problem(find: Callable[[], object]) -> str:
