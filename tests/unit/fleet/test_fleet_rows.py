@@ -11,6 +11,7 @@ import json
 import shutil
 import sqlite3
 import threading
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -22,19 +23,23 @@ from powercut.campaign.resume import Selection
 from powercut.campaign.run import RunOptions
 from powercut.campaign.runner import resume_run, run_scenarios
 from powercut.campaign.verify import verify
-from powercut.certify.certifier import CertifyRunOptions, Request, certify
+from powercut.certify.certifier import CertifyRunOptions, Request, certify, resume_certificate
 from powercut.certify.verify import examine
 from powercut.fleet.fleet import Fleet
 from powercut.fleet.hosts_file import HostSettings
 from powercut.fleet.run import FleetRun
+from powercut.fleet.start import fetch_recordings
 from powercut.model.errors import DamagedRecording, UsageError
+from powercut.model.events import TrialFinished
 from powercut.model.verdict import Verdict
 from powercut.paths import CACHE
 from powercut.rig.rig import Rig
 from powercut.scenario.load import parse_scenario
 from powercut.scenario.machines import MACHINES
+from powercut.store.layout import ResultDir
 from powercut.store.place import read_place
 from powercut.store.rows import ROWS, TrialRows
+from powercut.store.trial_dir import TrialDir
 
 NAMES = ("alpha", "beta")
 TRIALS = 6
@@ -53,6 +58,14 @@ cells:
   - {{name: honest}}
   - {{name: lying, disk.flush: ignored, disk.fua: ignored, expect: lossy}}
 """
+HONEST = SCENARIO.partition("cells:")[0]
+
+
+@dataclass
+class House:
+    """What of powercut is on each host."""
+
+    digest: str
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -138,6 +151,16 @@ def test_a_row_that_was_changed_dropped_or_added_is_found(copy, change, words):
     assert any(words in problem for problem in examine(copy, seals=False).problems)
 
 
+def test_a_certificate_that_is_resumed_counts_the_rows_as_done(copy):
+    events = []
+    resume_certificate(copy, CertifyRunOptions(on_event=events.append))
+    done = [e for e in events if isinstance(e, TrialFinished) and not e.control]
+    assert sorted((e.cell, e.trial) for e in done) == [
+        (cell, number) for cell in ("honest", "lying") for number in range(1, TRIALS + 1)
+    ]
+    assert all(e.earlier for e in done)
+
+
 def test_rows_that_are_gone_are_missed(copy):
     rows_of(copy).unlink()
     problems = examine(copy, seals=False).problems
@@ -169,6 +192,28 @@ def test_the_recordings_of_rows_are_judged_again_and_all_verify(tmp_path, monkey
     assert [cell.trials_in_all for cell in again.cells] == [TRIALS, TRIALS]
 
 
+def test_what_was_not_fetched_can_be_fetched_and_verifies_then(tmp_path, monkeypatch):
+    monkeypatch.setattr("powercut.fleet.start.make_wheels", lambda: House("0" * 16))
+    hosts = hosts_in(tmp_path)
+    done = run(hosts, tmp_path / "results", HONEST)
+    names = ", ".join(f"{{name: {name}, address: {name}}}" for name in NAMES)
+    (tmp_path / "hosts.yaml").write_text(f"powercut-hosts: 1\nhosts: [{names}]\n")
+    folder = Path(done.result_directory)
+    left = sum(not trial.path.exists() for trial, _ in ResultDir(folder).unlisted())
+    assert left == TRIALS - LISTED - sum(trial.kept for trial in of_rows(folder))
+    came, problems = fetch_recordings(
+        folder, tmp_path / "hosts.yaml", remote_of=lambda host: hosts[host.name]
+    )
+    assert problems == ()
+    assert came >= left > 0
+    assert sum(trial.kept for trial in of_rows(folder)) == TRIALS - LISTED
+    assert verify(folder).cells[0].trials_in_all == TRIALS
+
+
+def of_rows(folder: Path) -> list[TrialDir]:
+    return [trial for trial, _ in ResultDir(folder).unlisted() if trial.path.exists()]
+
+
 def test_a_host_that_changed_the_recording_of_a_row_is_not_believed(tmp_path, monkeypatch):
     monkeypatch.setattr("powercut.fleet.ledger.JUDGED_PART", 1.0)
     hosts = hosts_in(tmp_path)
@@ -190,7 +235,7 @@ def test_a_host_that_changed_the_recording_of_a_row_is_not_believed(tmp_path, mo
 
     hosts["beta"].changed_evidence = change
     hosts["alpha"].before, hosts["beta"].before = wait, before
-    done = run(hosts, tmp_path / "results", SCENARIO.partition("cells:")[0])
+    done = run(hosts, tmp_path / "results", HONEST)
     states = {host.name: host.state for host in done.fleet.hosts}
     assert states == {"alpha": "took-part", "beta": "distrusted"}
     assert "the recording is not the one that it judged" in done.fleet.hosts[1].reason
