@@ -97,8 +97,13 @@ def path(folder: str) -> Path:
     return Path(folder)
 
 
-def main(product: Product, clients: int, place: Callable[[str], Path | str] = path) -> None:
-    """What the command line asks for."""
+def main(
+    product: Product,
+    clients: int,
+    place: Callable[[str], Path | str] = path,
+    work: Callable[[Bank, Session, int], None] | None = None,
+) -> None:
+    """What the command line asks for; `work` runs the clients, by default as threads."""
 
     def setup(folder: str) -> None:
         os.makedirs(folder, exist_ok=True)
@@ -106,7 +111,7 @@ def main(product: Product, clients: int, place: Callable[[str], Path | str] = pa
 
     def run(folder: str, session: Session) -> None:
         with product.open(place(folder)) as bank:
-            _work(bank, session, clients)
+            (work or _work)(bank, session, clients)
 
     def check(folder: str, session: Session) -> None:
         if not product.exists(place(folder)):

@@ -1,0 +1,29 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Builds the drivers of stores in other languages (drivers/), with versions and checksums as pinned there:
+#   build.sh [NAME...]      (all; into build/programs below powercut's folder)
+# Packages come from the registry of each language, as its own tool is configured on this host.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+built=$(cd "$here/../.." && pwd)/build/programs
+drivers=$here/drivers
+
+need() { # TOOL REMEDY
+    command -v "$1" > /dev/null || { echo "build.sh: $1 is not installed; remedy: $2" >&2; exit 1; }
+}
+
+go_driver() {
+    need go "apt-get install golang-go (1.21 or later, which fetches the version that go.mod names)"
+    echo "$1: go build"
+    (cd "$drivers/go" && CGO_ENABLED=0 go build -trimpath -o "$built/$1" "./$1")
+}
+
+mkdir -p "$built"
+[ $# -gt 0 ] || set -- bbolt
+for name in "$@"; do
+    case $name in
+    bbolt) go_driver "$name" ;;
+    *) echo "build.sh: $name: there is no such driver" >&2; exit 2 ;;
+    esac
+done
+echo "$built"
