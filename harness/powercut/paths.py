@@ -76,6 +76,9 @@ PROGRAMS: Final = ROOT / "workloads" / "programs"
 EXAMPLES: Final = ROOT / "workloads" / "examples"
 """Example programs, and the module that programs in Python import."""
 
+DRIVERS: Final = ROOT / "build" / "programs"
+"""Where workloads/programs/build.sh leaves what programs in PROGRAMS start."""
+
 RESULTS: Final = ROOT / "results" if not INSTALLED and _inside(ROOT) else Path("results")
 """Where runs land by default: in the folder that the caller is in, or in the checkout around it."""
 

@@ -13,7 +13,7 @@ from typing import Final
 from powercut.model.observation import Observation
 from powercut.model.operations import Packet
 from powercut.model.verdict import Finding, FindingKind, Verdict, merged_ranges
-from powercut.paths import EXAMPLES
+from powercut.paths import DRIVERS, EXAMPLES
 from powercut.scenario.choices import ControlKind
 from powercut.scenario.settings import Parameters, ProgramSettings
 from powercut.scenario.settings_program import NO_VM, ON_HOST, ON_MACHINE, suite_of
@@ -174,9 +174,9 @@ class ProgramWorkload:
             return HostFiles("/", environment, root=self._root, program=brought, tool=self._tool)
         if not self._on_host:
             return RootFiles(self._root, brought, "/", environment, self._tool)
-        # With the module that powercut's own programs import, and those of others may.
         visible = [str(Path(os.path.realpath(program)).parent), folder, str(program.parent)]
-        visible.append(str(EXAMPLES))
+        # What powercut's own programs import or start, and those of others may.
+        visible += [str(path) for path in (EXAMPLES, DRIVERS) if path.is_dir()]
         return HostFiles(folder, environment, tuple(dict.fromkeys(visible)), tool=self._tool)
 
     def preparation(self, run: Run) -> tuple[str, ...]:
