@@ -9,7 +9,8 @@
     dsync              the log is open with O_DSYNC
     syncfs             syncfs(2) of the folder's file system after each record
     mapped             records are stored in a mapping of the log, and msync makes them durable
-    files              a file for each record, written under another name, synced, renamed; then the folder
+    files              a file for each record, written under another name, synced, renamed; then
+                       the folder
     owner              as files, and each belongs to user 1000, which fsync makes durable, too
     nosync             nothing is synced
 
