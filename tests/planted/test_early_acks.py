@@ -273,6 +273,29 @@ def test_a_guest_that_answers_no_ping_after_its_move_leaves_the_verdict_open():
     assert "after the guest had moved" in dating.reason
 
 
+@pytest.mark.parametrize("struck", [(), (100, 299)])
+def test_a_guest_that_is_cut_on_its_way_has_promised_nothing_in_the_second_hypervisor(struck):
+    """No ping is answered there either, and its first record is attempted."""
+    evidence, history = Run(
+        600, moved_at=300, away_ns=80 * MS, ahead_ns=2 * MS, struck=struck
+    ).make()
+    (there,) = history.handovers
+    trips, a, k, t = history.round_trips, there.attempts + 1, there.acks, there.round_trips
+    cut = replace(
+        history,
+        attempt_lsn=history.attempt_lsn[:a],
+        attempt_ns=history.attempt_ns[:a],
+        attempt_guest_ns=history.attempt_guest_ns[:a],
+        ack_lsn=history.ack_lsn[:k],
+        ack_ns=history.ack_ns[:k],
+        ack_guest_ns=history.ack_guest_ns[:k],
+        round_trips=RoundTrips(trips.sent_ns[:t], trips.guest_ns[:t], trips.received_ns[:t]),
+    )
+    evidence = gather(evidence.timeline, cut, RUN, evidence.layout, deep=True)
+    assert prove_acks(evidence, exposure(evidence)).basis is AckBasis.CLOCK
+    assert {lsn for span in exposure(evidence).exposed_lsns for lsn in span} == set(struck)
+
+
 def test_marks_in_the_disks_own_log_are_exact():
     evidence, history = Run(20).make()
     marked = replace(history, marked=True, round_trips=RoundTrips.none())

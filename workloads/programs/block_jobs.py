@@ -238,6 +238,7 @@ JOBS: dict[str, Callable[[Layer], None]] = {
 
 def setup(_job: str, folder: Path) -> int:
     """Makes the disk, durably."""
+    folder.mkdir(exist_ok=True)
     create(folder, BASE)
     record(folder, Record(BASE, done=False))
     os.sync()

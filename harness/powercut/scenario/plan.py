@@ -21,6 +21,7 @@ class TriggerKind(enum.Enum):
     AFTER = "after"
     ACKS = "acks"
     FLUSHES = "flushes"
+    MOVING = "moving"
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ class Trigger:
     """When one trial cuts, with nothing left to chance.
 
     `value` is for AFTER nanoseconds from when the workload has opened its log, for ACKS an
-    LSN, and for FLUSHES a number of flushes from power-on.
+    LSN, for FLUSHES a number of flushes from power-on, and for MOVING nanoseconds from when the
+    guest's last move began.
     """
 
     kind: TriggerKind
@@ -42,6 +44,8 @@ class Trigger:
                 return f"once {self.value} commits are acknowledged"
             case TriggerKind.FLUSHES:
                 return f"at flush {self.value}"
+            case TriggerKind.MOVING:
+                return f"{format_duration(self.value)} after the last move began"
 
 
 @dataclass(frozen=True)
@@ -112,11 +116,11 @@ class Plan:
 
 def draw_trigger(settings: TriggerSettings, seed: int) -> Trigger:
     """The trigger of one trial; `seed` decides where the settings leave it to chance."""
-    if settings.random is not None:
-        first, last = settings.random
+    if interval := settings.random or settings.moving:
+        first, last = interval
         # Microseconds: finer than the cut can be placed, and readable.
         drawn = draw_between(seed, first // 1000, last // 1000) * 1000
-        return Trigger(TriggerKind.AFTER, drawn)
+        return Trigger(TriggerKind.AFTER if settings.random else TriggerKind.MOVING, drawn)
     ((name, value),) = settings.given().items()
     return Trigger(TriggerKind(name), value)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
+from powercut.model.contract import CutKind
 from powercut.model.machine import Aio, Export, ImageFormat
 from powercut.scenario.machines import USUAL
 from powercut.scenario.settings import Parameters
@@ -22,7 +23,15 @@ block/vdi.c, vmdk.c, vhdx.c and vpc.c)."""
 def refusals_of_moves(p: Parameters) -> Iterator[Reason]:
     """Why the guest cannot move as `machine.during` says: (dotted key, reason) each."""
     machine, key = p.machine, "machine.during"
+    moving = p.cut.trigger.moving is not None
+    if moving and p.cut.kind is CutKind.GUEST_CRASH:
+        yield (
+            "cut.kind",
+            "in the midst of a move the guest is in two hypervisors; power-loss or vm-kill",
+        )
     if not machine.during:
+        if moving:
+            yield "cut.trigger", f"the guest never moves: say when in {key}"
         if machine.cache_after_move is not None:
             yield "machine.cache_after_move", f"the guest never moves: say when in {key}"
         return
@@ -48,7 +57,12 @@ def refusals_of_moves(p: Parameters) -> Iterator[Reason]:
 def _moments(p: Parameters) -> Iterator[Reason]:
     cut, lsns = p.cut.trigger.acks, [lsn for _, lsn in p.machine.moves]
     if cut is None:
-        yield "cut.trigger", "a guest that moves is cut at an LSN after that of its move: acks"
+        if p.cut.trigger.moving is None:
+            yield (
+                "cut.trigger",
+                "a guest that moves is cut at an LSN after that of its move (acks), or meanwhile "
+                "(moving)",
+            )
     elif lsns[-1] >= cut:
         yield "machine.during", f"the power goes at LSN {cut}, and the guest was to move after that"
     if any(second <= first for first, second in pairwise(lsns)):

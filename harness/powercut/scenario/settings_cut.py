@@ -37,6 +37,10 @@ class TriggerSettings(Settings):
     random: Annotated[tuple[Duration, Duration], AfterValidator(_is_interval)] | None = None
     """A moment between two times after the workload began, drawn from the trial's seed."""
 
+    moving: Annotated[tuple[Duration, Duration], AfterValidator(_is_interval)] | None = None
+    """A moment between two times after the last move of `machine.during` began, drawn from the
+    trial's seed: in the midst of the move, if it takes as long."""
+
     def given(self) -> dict[str, Any]:
         """What was set."""
         return {key: value for key, value in self if value is not None}
@@ -48,13 +52,15 @@ class TriggerSettings(Settings):
             return f"once {self.acks} commits are acknowledged"
         if self.flushes is not None:
             return f"at flush {self.flushes}"
-        first, last = self.random or (0, 0)
-        return f"at a random moment between {format_duration(first)} and {format_duration(last)}"
+        first, last = self.random or self.moving or (0, 0)
+        began = "" if self.moving is None else " after the last move began"
+        between = f"{format_duration(first)} and {format_duration(last)}"
+        return f"at a random moment between {between}{began}"
 
 
 def _is_one(value: TriggerSettings) -> TriggerSettings:
     if len(value.given()) != 1:
-        raise ValueError("give exactly one of after, acks, flushes, random")
+        raise ValueError("give exactly one of after, acks, flushes, random, moving")
     return value
 
 

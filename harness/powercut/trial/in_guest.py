@@ -106,10 +106,18 @@ class GuestRecording(RecordingInProgress):
         if trigger.kind is TriggerKind.FLUSHES:
             wait_flush(channel, disk, trigger, self.deadline)
         else:
-            for how, lsn in self.job.parameters.machine.moves:
-                wait_trigger(channel, Trigger(TriggerKind.ACKS, lsn), self.deadline)
-                move_guest(how, machine, channel, disk, self.deadline)
-            wait_trigger(channel, trigger, self.deadline)
+            self._move(machine, channel, disk)
+            if trigger.kind is not TriggerKind.MOVING:
+                wait_trigger(channel, trigger, self.deadline)
+
+    def _move(self, machine: Machine, channel: Channel, disk: TrialDisk) -> None:
+        """The moves of `machine.during`; the last one may be cut."""
+        trigger, moves = self.job.trial.trigger, self.job.parameters.machine.moves
+        cut_after_s = trigger.value / 1e9 if trigger.kind is TriggerKind.MOVING else None
+        for number, (how, lsn) in enumerate(moves, 1):
+            wait_trigger(channel, Trigger(TriggerKind.ACKS, lsn), self.deadline)
+            last_s = cut_after_s if number == len(moves) else None
+            move_guest(how, machine, channel, disk, self.deadline, cut_after_s=last_s)
 
     def _cut(self, machine: Machine, channel: Channel, disk: TrialDisk) -> None:
         """Takes away what the kind of the cut says, then collects what had been said."""

@@ -15,7 +15,7 @@ from powercut.trial.disks import TrialDisk
 _POLL_S: Final = 0.25
 """How often a wait for the disk looks after the workload."""
 
-_NEVER: Final = 2**62
+NEVER: Final = 2**62
 """More acks than there are: waiting for them returns early only if the workload has ended."""
 
 
@@ -47,7 +47,7 @@ def wait_trigger(
 def wait_flush(acks: Acks, disk: TrialDisk, trigger: Trigger, deadline: Deadline) -> None:
     """Returns when the disk has stopped at its flush."""
     while not disk.wait_stopped(timeout_s=_POLL_S):
-        acks.wait_acks(_NEVER, timeout_s=0)  # raises if the workload has failed
+        acks.wait_acks(NEVER, timeout_s=0)  # raises if the workload has failed
         if deadline.over:
             _raise_never_came(trigger, deadline)
 
@@ -58,7 +58,7 @@ def _wait_moment(acks: Acks, trigger: Trigger, deadline: Deadline, *, whole: boo
     if seconds > deadline.remaining_s:
         raise HostError(f"the cut {trigger} lies beyond the deadline of the trial")
     end = time.monotonic() + seconds
-    acks.wait_acks(_NEVER, timeout_s=seconds)
+    acks.wait_acks(NEVER, timeout_s=seconds)
     if whole:
         time.sleep(max(end - time.monotonic(), 0))
 

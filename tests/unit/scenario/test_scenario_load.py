@@ -58,7 +58,7 @@ def test_every_mistake_is_reported_with_its_place():
         "f.yaml:7:3: workload.recrod: unknown key; did you mean record?",
         "f.yaml:8:3: workload.record: a record is made of chunks of 64 bytes: write a multiple "
         "of 64, got 100",
-        "f.yaml:10:3: cut.trigger: give exactly one of after, acks, flushes, random, got "
+        "f.yaml:10:3: cut.trigger: give exactly one of after, acks, flushes, random, moving, got "
         '{"acks": 3, "after": "3s"}',
         "f.yaml:12:3: matrix.sync: unknown setting; did you mean workload.sync?",
         'f.yaml:13:3: matrix.machine.cache: should be a list of values, got "none"',

@@ -147,6 +147,14 @@ REFUSED = [
     ),
     ({"machine": {"grows": True}}, ["machine.grows", "machine.grows"]),
     ({"machine": {"cache_after_move": "unsafe"}}, ["machine.cache_after_move"]),
+    ({"cut": {"trigger": {"moving": ["0ms", "1s"]}}}, ["cut.trigger"]),
+    (
+        {
+            "machine": {"during": ["migrate@9"]},
+            "cut": {"kind": "guest-crash", "policy": "keep", "trigger": {"moving": ["0ms", "1s"]}},
+        },
+        ["cut.kind"],
+    ),
     (
         {"machine": {"during": ["migrate@300"], "bus": "nvme", "format": "vmdk"}},
         ["machine.during", "machine.during", "machine.during"],
@@ -221,6 +229,10 @@ def test_what_cannot_be_is_refused_with_every_reason(settings, keys):
         {"workload": {"records": 300}},
         {"disk": {"flush_latency": "8ms"}},
         {"machine": {"during": ["migrate@9", "save-restore@20"], "format": "qcow2"}},
+        {
+            "machine": {"during": ["migrate@9"]},
+            "cut": {"trigger": {"moving": ["0ms", "600ms"]}},
+        },
         {"machine": {"during": ["migrate@9"], "aio": "threads", "cache_after_move": "unsafe"}},
     ],
 )

@@ -6,6 +6,7 @@ Channel, disk, recording and judge are the real ones.
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ import pytest
 from fake_machine import Behaviour, FakeBackend, FakeMachine
 
 from powercut.model.contract import CutKind, CutPolicy
+from powercut.model.errors import DeadlineExceeded
 from powercut.model.events import Phase
 from powercut.model.machine import Move
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
@@ -210,6 +212,70 @@ def test_all_is_lost_that_was_written_after_a_move_to_where_flushes_are_dropped(
     lost = (LsnRange(16, 40),)
     assert (result.verdict, result.lost_lsns) == (Verdict.LOSSY, lost)
     assert result.exposure.lsns == lost
+
+
+class NeverThere(FakeMachine):
+    """A machine whose guest is still in the first hypervisor when the power goes."""
+
+    def move(self, how: Move, *, timeout_s: float) -> int:
+        threading.Event().wait(timeout_s)
+        raise DeadlineExceeded("it was still on its way")
+
+
+class JustThere(FakeMachine):
+    """A machine whose guest has done all its work in the second, and nobody has said so yet."""
+
+    def move(self, how: Move, *, timeout_s: float) -> int:
+        began = time.monotonic()
+        super().move(how, timeout_s=20)
+        assert self.did_all.wait(20)
+        threading.Event().wait(max(timeout_s - (time.monotonic() - began), 0))
+        raise DeadlineExceeded("it was about to say that it had arrived")
+
+    def __init__(self, *words) -> None:
+        super().__init__(*words)
+        self.did_all = threading.Event()
+
+    def _work(self, command: int, words: list[str]) -> None:
+        super()._work(command, words)
+        self.did_all.set()
+
+
+@pytest.mark.parametrize("kind", ["power-loss", "vm-kill"])
+@pytest.mark.parametrize(
+    ("machine", "behaviour"),
+    [
+        (NeverThere, Behaviour(hangs_after=20)),
+        (JustThere, Behaviour(hangs_after=20, moves_after=(15,))),
+    ],
+)
+def test_the_power_goes_in_the_midst_of_a_move(tried, machine, behaviour, kind):
+    settings = parameters(kind=kind, during=("migrate@10",))
+    result, record = tried(
+        settings, behaviour, machine=machine, trigger="moving", value=200 * 10**6
+    )
+    assert (result.live_losses, record.trouble) == ((), "")
+    assert 10 <= result.commits_acked <= 20
+    if machine is JustThere:
+        assert result.commits_acked == 20, "both hypervisors are heard"
+
+
+def test_what_the_second_hypervisor_has_promised_by_then_counts(tried):
+    dropping = Behaviour(hangs_after=20, moves_after=(15,), drops_flushes_after_move=True)
+    settings = parameters(during=("migrate@10",))
+    result, record = tried(
+        settings, dropping, machine=JustThere, trigger="moving", value=200 * 10**6
+    )
+    assert record.trouble == ""
+    assert (result.verdict, result.lost_lsns) == (Verdict.LOSSY, (LsnRange(16, 20),))
+
+
+def test_a_move_that_fails_before_the_moment_of_the_cut_is_trouble(tried):
+    lost = Behaviour(moves_after=(15,), arrives=False)
+    settings = parameters(during=("migrate@10",))
+    result, record = tried(settings, lost, trigger="moving", value=30 * 10**9)
+    assert "told to get lost" in record.trouble
+    assert result.verdict is Verdict.INCONCLUSIVE
 
 
 @pytest.mark.parametrize(
