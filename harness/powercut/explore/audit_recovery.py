@@ -4,15 +4,17 @@
 1. The states of a promise are those of crash/without.py.  One that loses something is recovered
    once more with what hangs on the promise, which makes it a state of the real disk.  Only if that
    loses nothing was the promise needed; nothing more has to be known of it then.
-2. Promises that are alike form a group.  Groups take turns, one state each, and each begins with a
-   few promises in depth, since what shows in one state of forty is not seen by one state of forty
-   promises.  Then every other promise of the group has a quick look, then all their other states.
+2. Promises that are alike form a group.  Each group has one state, then as many as it has
+   promises.  It begins with a few promises in depth, since what shows in one state of forty is
+   not seen by one state of forty promises.  Then every other promise of the group has a quick
+   look, then all their other states.
 3. In a group promises come in an order of which every beginning is spread over the run.  What has
    shown a loss of one promise is tried first on the next.
 """
 
 from __future__ import annotations
 
+import heapq
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -100,16 +102,15 @@ class StateAudit:
         record = self._recorded.record
         require_recorded_program(self._recorded.parameters, record.versions, record.program_files)
         tours = [self._tour(group) for group in groups]
+        # How far each group has come: states for each of its promises.
+        turns = [(0.0, number) for number in range(len(groups))]
         with StateJudge(self._recorded, EngineChoice(self._looks.engine)) as states:
-            while tours:
-                for tour in tuple(tours):
-                    if self._spent(budget, deadline):
-                        return self._looks
-                    following = next(tour, None)
-                    if following is None:
-                        tours.remove(tour)
-                    else:
-                        self._judge(states, *following)
+            while turns and not self._spent(budget, deadline):
+                share, number = heapq.heappop(turns)
+                following = next(tours[number], None)
+                if following is not None:
+                    self._judge(states, *following)
+                    heapq.heappush(turns, (share + 1 / len(groups[number]), number))
         return self._looks
 
     def _spent(self, budget: Budget, deadline: float | None) -> bool:
