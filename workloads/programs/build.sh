@@ -15,14 +15,14 @@ need() { # TOOL REMEDY
 go_driver() {
     need go "apt-get install golang-go (1.21 or later, which fetches the version that go.mod names)"
     echo "$1: go build"
-    (cd "$drivers/go" && CGO_ENABLED=0 go build -trimpath -o "$built/$1" "./$1")
+    (cd "$drivers/go" && CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o "$built/$1" "./$1")
 }
 
 mkdir -p "$built"
-[ $# -gt 0 ] || set -- bbolt
+[ $# -gt 0 ] || set -- badger bbolt pebble
 for name in "$@"; do
     case $name in
-    bbolt) go_driver "$name" ;;
+    badger | bbolt | pebble) go_driver "$name" ;;
     *) echo "build.sh: $name: there is no such driver" >&2; exit 2 ;;
     esac
 done
