@@ -17,10 +17,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from suite_tools import qemu_tools
 
 from powercut.machine.guest.initramfs import Entry, build_initramfs, directory, regular
 from powercut.machine.guest.kernel_package import Kernel
 from powercut.machine.guest.kernel_source import kernel_of
+from powercut.machine.qemu.source import qemu_of
 
 BUSYBOX = shutil.which("busybox")
 BRIDGE = shutil.which("qemu-storage-daemon")
@@ -34,6 +36,7 @@ pytestmark = [
 WRITES = 100
 BOOT_S = 300.0
 START_S = 60.0
+FETCH_S = 900.0
 INIT = f"""#!/bin/busybox sh
 /bin/busybox mount -t devtmpfs d /dev
 /bin/busybox mount -t sysfs s /sys
@@ -77,8 +80,23 @@ def running(argv: list[str], socket: Path) -> Iterator[None]:
         server.wait(START_S)
 
 
-def flushes(folder: Path, device: str, cache: str) -> tuple[str, int]:
+@pytest.fixture(scope="module", params=["host", "trixie", "sid"])
+def programs(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, str]:
+    """The storage daemon and the QEMU of a suite, 7.2, 10.0 and 11.1 when this was written."""
+    hypervisor = str(qemu_of(request.param, deadline=time.monotonic() + FETCH_S).program)
+    if request.param == "host":
+        return str(BRIDGE), hypervisor
+    tools = qemu_tools(request.param, tmp_path_factory.mktemp(request.param))
+    return str(tools / "qemu-storage-daemon"), hypervisor
+
+
+def flushes(
+    folder: Path, programs: tuple[str, str], device: str = "", cache: str = ""
+) -> tuple[str, int]:
     """What the guest printed; how many flushes arrived by the time that it had synced."""
+    daemon, hypervisor = programs
     kernel = kernel_of("guest", "cloud", deadline=time.monotonic() + BOOT_S)
     (folder / "initramfs").write_bytes(build_initramfs(entries(kernel, cache)))
     nbd, vhost, stats = folder / "nbd", folder / "vhost", folder / "stats"
@@ -88,9 +106,9 @@ def flushes(folder: Path, device: str, cache: str) -> tuple[str, int]:
         "type": "vhost-user-blk", "id": "export", "node-name": "disk", "writable": True,
         "addr": {"type": "unix", "path": str(vhost)},
     }  # fmt: skip
-    bridge = [str(BRIDGE), "--blockdev", json.dumps(disk), "--export", json.dumps(export)]
+    bridge = [daemon, "--blockdev", json.dumps(disk), "--export", json.dumps(export)]
     guest = [
-        "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+        hypervisor, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
         "-M", "q35", "-accel", "tcg", "-cpu", "max", "-m", "256M",
         "-object", "memory-backend-memfd,id=m,size=256M,share=on", "-numa", "node,memdev=m",
         "-kernel", str(kernel.image), "-initrd", str(folder / "initramfs"),
@@ -107,8 +125,10 @@ def flushes(folder: Path, device: str, cache: str) -> tuple[str, int]:
     return said, int(seen[1]) if seen else 0
 
 
-def test_the_export_says_write_through_and_sends_no_flush(tmp_path: Path) -> None:
-    said, arrived = flushes(tmp_path, "", "")
+def test_the_export_says_write_through_and_sends_no_flush(
+    tmp_path: Path, programs: tuple[str, str]
+) -> None:
+    said, arrived = flushes(tmp_path, programs)
     assert said == "write through"
     assert arrived <= 1  # the export's own, when its client has left
 
@@ -117,7 +137,9 @@ def test_the_export_says_write_through_and_sends_no_flush(tmp_path: Path) -> Non
     ("device", "cache"),
     [(",config-wce=off", ""), ("", 'echo "write back" > /sys/block/vda/cache_type')],
 )
-def test_either_remedy_sends_them_all(tmp_path: Path, device: str, cache: str) -> None:
-    said, arrived = flushes(tmp_path, device, cache)
+def test_either_remedy_sends_them_all(
+    tmp_path: Path, programs: tuple[str, str], device: str, cache: str
+) -> None:
+    said, arrived = flushes(tmp_path, programs, device, cache)
     assert said == "write back"
     assert arrived >= WRITES
