@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings of QEMU's block jobs (workloads/programs/block_jobs.py) in a captured folder."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from powercut.campaign.folder import CaptureOrder, check_of, record_folder
+from powercut.crash.folder_rows import Promise
+from powercut.explore.folder_judge import FolderJudge
+from powercut.model.operations import Sighting
+from powercut.paths import ROOT
+from powercut.recording.folder import CaptureRecording, open_capture
+from powercut.recording.folder_state import resolve_folder_state
+from powercut.store.folder import CaptureDir
+from powercut.workload.program.claims import sighting_of
+
+PROGRAM = ROOT / "workloads" / "programs" / "block_jobs.py"
+
+
+class Recorded(NamedTuple):
+    """One run of the program, and where its states are made."""
+
+    recording: CaptureRecording
+    scratch: Path
+
+    @property
+    def acked(self) -> list[int]:
+        """In the order of the acks."""
+        return self.recording.history.acked.tolist()
+
+    def seen(self, operation: int) -> Sighting:
+        """What the check says of nothing but what was durable just after this ack."""
+        state = resolve_folder_state(self.recording, f"ack:{operation}", Promise.POSIX).state
+        check = check_of(self.recording, 600.0)
+        with FolderJudge(self.recording, Promise.POSIX, check, self.scratch) as judge:
+            return sighting_of(judge.observe(judge.space, state))
+
+    def lost(self, operation: int, seen: Sighting) -> list[int]:
+        """Those acknowledged by then, in order, that the check does not find."""
+        acked = self.acked[: self.acked.index(operation) + 1]
+        return sorted(set(acked) - seen.those_present(acked))
+
+
+def recorded(tmp_path: Path, job: str, way: str, cache: str = "writeback") -> Recorded:
+    """All 37 operations."""
+    folder, scratch = tmp_path / "folder", tmp_path / "scratch"
+    folder.mkdir()
+    scratch.mkdir()
+    words = [sys.executable, str(PROGRAM), f"job={job}", f"cache={cache}", f"way={way}"]
+    subprocess.run([*words, "setup", str(folder)], check=True)
+    order = CaptureOrder(
+        folder=folder,
+        command=(*words, "run", str(folder)),
+        check=(*words, "check", str(folder)),
+        acks=0,
+        seconds=600.0,
+        atomic_unit=4096,
+        seed=1,
+    )
+    directory = CaptureDir.create(tmp_path / "recording")
+    record_folder(order, directory)
+    made = Recorded(open_capture(directory), scratch)
+    assert sorted(made.acked) == list(range(1, 38)), directory.console.read_text()
+    return made
