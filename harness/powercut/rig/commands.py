@@ -19,6 +19,7 @@ from powercut.model.verdict import EvidenceLevel
 from powercut.recover.plan import GuestRoot, HostRoot, PlanDisk, RecoveryPlan
 from powercut.rig.unpacked import unpacked_root
 from powercut.scenario.machines import MACHINES
+from powercut.scenario.refusal_several import OF_A_MACHINE
 from powercut.scenario.settings import (
     FilesystemType,
     GuestWriteCache,
@@ -94,9 +95,8 @@ def _drops_on_nbd(machine: MachineSettings) -> bool:
 def machines_of_disks(parameters: Parameters) -> tuple[MachineSettings, ...]:
     """What the machine is to each of its disks: in `bus`, `cache`, `aio` and `like` they differ."""
     machine = parameters.machine
-    keys = ("bus", "cache", "aio", "like")
     changes = (
-        {key: value for key in keys if (value := getattr(disk, key)) is not None}
+        {key: value for key in OF_A_MACHINE if (value := getattr(disk, key)) is not None}
         for disk in parameters.disk.also
     )
     return (machine, *(machine.model_copy(update=change) for change in changes))

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import io
+import re
+from collections.abc import Sequence
 
 from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import LiteralScalarString
@@ -11,9 +13,17 @@ from ruamel.yaml.scalarstring import LiteralScalarString
 from powercut.machine.port import KnowsMachines, Likeness
 from powercut.model.errors import UsageError
 from powercut.rig.rig import Rig
+from powercut.scenario.refusal_several import NAMELESS, OF_A_MACHINE
+from powercut.scenario.settings_several import DISK_NAME, DISKS_MAX
 
 _KNOWS: str = "libvirt"
 _FILE_SYSTEMS = ("raw", "ext4")
+_SIZE = "64MiB"
+_RECORD = "16KiB"
+"""So large that a few records lie on all disks: a stripe has 64 KiB."""
+
+_OF_A_FORMAT = ("format", "grows")
+_NAMELESS = tuple(bus.value for bus in NAMELESS)
 
 
 def likeness_of(name: str | None, definition: str | None, connect: str | None) -> Likeness:
@@ -28,12 +38,14 @@ def likeness_of(name: str | None, definition: str | None, connect: str | None) -
 
 
 def scenario_like(likeness: Likeness) -> str:
-    """The scenario: each disk under a raw log and under a file system, with controls."""
+    """The scenario: each disk under a raw log and under a file system, with controls; and all of
+    them together, if there are several."""
     cells = []
     for disk in likeness.disks:
         for system in _FILE_SYSTEMS:
             settings = {f"machine.{key}": _value(value) for key, value in disk.settings.items()}
             cells.append({"name": f"{disk.name}-{system}", "filesystem.type": system, **settings})
+    cells += _together(likeness)
     document = {
         "powercut": 1,
         "name": likeness.slug,
@@ -46,6 +58,47 @@ def scenario_like(likeness: Likeness) -> str:
     yaml.dump(document, text)
     heading = [f"What is like {likeness.machine}, and what is not:", *likeness.differs]
     return "".join(f"# {line}\n" for line in heading) + text.getvalue()
+
+
+def _together(likeness: Likeness) -> list[dict[str, object]]:
+    """The cell of all disks, which lose their power at one instant: a log in stripes over them.
+
+    Each keeps what it is reached by; none holds an image format.
+    """
+    first, *others = likeness.disks
+    alone = [disk for disk in likeness.disks if disk.settings["bus"] in _NAMELESS]
+    if not others or alone or len(likeness.disks) > DISKS_MAX:
+        return []
+    machine = {
+        f"machine.{key}": _value(value)
+        for key, value in first.settings.items()
+        if key not in _OF_A_FORMAT
+    }
+    names = _names([disk.name for disk in likeness.disks])
+    also = [
+        {"name": name, "size": _SIZE, "holds": "stripe"}
+        | {key: _value(disk.settings[key]) for key in OF_A_MACHINE if key in disk.settings}
+        for name, disk in zip(names[1:], others, strict=True)
+    ]
+    return [
+        {
+            "name": "all-disks",
+            "description": "A log in stripes over all disks, cut at one instant.",
+            "filesystem.type": "ext4",
+            "workload.record": _RECORD,
+            "disk.size": _SIZE,
+            "disk.name": names[0],
+            "disk.also": also,
+            **machine,
+        }
+    ]
+
+
+def _names(given: Sequence[str]) -> list[str]:
+    """What disks are called in a scenario, each by another name."""
+    words = [re.sub("[^a-z0-9]+", "-", name.lower()).strip("-") for name in given]
+    fit = all(re.fullmatch(DISK_NAME, word) for word in words) and len(set(words)) == len(words)
+    return words if fit else [f"disk{number}" for number in range(len(words))]
 
 
 def _value(value: object) -> object:

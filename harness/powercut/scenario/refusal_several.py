@@ -14,8 +14,10 @@ from powercut.scenario.settings_several import STRIPE, Holds
 Reason = tuple[str, str]
 
 _KEY: Final = "disk.also"
-_OF_A_MACHINE: Final = ("bus", "cache", "aio", "like")
-_NAMELESS: Final = frozenset({Bus.USB_STORAGE, Bus.VIRTIO_PMEM, Bus.NVDIMM})
+OF_A_MACHINE: Final = ("bus", "cache", "aio", "like")
+"""What the machine may be to one of several disks alone."""
+
+NAMELESS: Final = frozenset({Bus.USB_STORAGE, Bus.VIRTIO_PMEM, Bus.NVDIMM})
 """Buses whose disks have no serial number that Linux shows."""
 
 
@@ -32,7 +34,7 @@ def refusals_of_several(p: Parameters) -> Iterator[Reason]:
 
 
 def _of_layout(p: Parameters) -> Iterator[Reason]:
-    names = [disk.name for disk in p.disk.also]
+    names = [p.disk.name, *(disk.name for disk in p.disk.also)]
     kinds = [disk.holds for disk in p.disk.also]
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield _KEY, f"two disks are called {name}"
@@ -64,8 +66,8 @@ def _of_use(p: Parameters) -> Iterator[Reason]:
         yield "workload.where", "the kernel of this host has one loop device under test"
     elif not program.runs_in_uml:
         yield from _of_machine(p)
-    elif any(getattr(disk, key) is not None for disk in p.disk.also for key in _OF_A_MACHINE):
-        yield _KEY, f"{', '.join(_OF_A_MACHINE)} are of a virtual machine, and none runs here"
+    elif any(getattr(disk, key) is not None for disk in p.disk.also for key in OF_A_MACHINE):
+        yield _KEY, f"{', '.join(OF_A_MACHINE)} are of a virtual machine, and none runs here"
 
 
 def _of_machine(p: Parameters) -> Iterator[Reason]:
@@ -74,7 +76,7 @@ def _of_machine(p: Parameters) -> Iterator[Reason]:
         if getattr(machine, key) != MachineSettings.model_fields[key].default:
             yield f"machine.{key}", "with several disks it is left out: none was tried with it"
     buses = {machine.bus, *(disk.bus for disk in p.disk.also if disk.bus is not None)}
-    for bus in sorted(buses & _NAMELESS, key=lambda bus: bus.value):
+    for bus in sorted(buses & NAMELESS, key=lambda bus: bus.value):
         yield "machine.bus", f"a disk on {bus.value} does not tell the guest which of several it is"
     for disk in p.disk.also:
         mode, aio = disk.cache or machine.cache, disk.aio or machine.aio

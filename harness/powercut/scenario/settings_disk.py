@@ -13,7 +13,7 @@ from powercut.model.contract import ATOMIC_UNIT, DeviceContract, Honour
 from powercut.scenario.choices import FLUSH_LATENCY_NS, DiskModel, FilesystemType
 from powercut.scenario.quantity import Duration, Size
 from powercut.scenario.settings_base import Settings, is_printable
-from powercut.scenario.settings_several import DISKS_MAX, FIRST, AlsoDisk, DiskPart
+from powercut.scenario.settings_several import DISKS_MAX, FIRST, AlsoDisk, DiskName, DiskPart
 
 
 def _is_atomic_unit(value: int) -> int:
@@ -72,6 +72,9 @@ class DiskSettings(Settings):
     fua_latency: Duration | None = None
     """How long a write with FUA takes, instead of what `model` says."""
 
+    name: DiskName = FIRST
+    """What reports call this disk where there are others."""
+
     also: Annotated[tuple[AlsoDisk, ...], Field(max_length=DISKS_MAX - 1)] = ()
     """Disks beside this one, which lose their power at the same instant.  A flush of one covers
     its own writes and no others."""
@@ -81,7 +84,7 @@ class DiskSettings(Settings):
         """All disks, one behind the other as they are captured; none if there is one alone."""
         if not self.also:
             return ()
-        parts = [DiskPart(FIRST, 0, self.size, None, self.flush, self.fua)]
+        parts = [DiskPart(self.name, 0, self.size, None, self.flush, self.fua)]
         for disk in self.also:
             begin = parts[-1].offset + parts[-1].size
             flush, fua = disk.flush or self.flush, disk.fua or self.fua

@@ -6,7 +6,7 @@ from __future__ import annotations
 import enum
 from typing import Annotated, NamedTuple
 
-from pydantic import AfterValidator, Field, StrictStr
+from pydantic import Field, StrictStr
 
 from powercut.model.contract import Honour
 from powercut.model.machine import Aio, Bus, CacheMode
@@ -14,12 +14,16 @@ from powercut.scenario.quantity import Size
 from powercut.scenario.settings_base import Settings
 
 FIRST = "first"
-"""The name of the disk that `disk.size` is about, where there are others."""
+"""What the disk of `disk.size` is called where there are others, and what it holds."""
 
 DISKS_MAX = 8
 
 STRIPE = 64 << 10
 """Bytes of a stripe (guests/uml/disks.c)."""
+
+
+DISK_NAME = "^[a-z][a-z0-9-]{0,15}$"
+DiskName = Annotated[StrictStr, Field(pattern=DISK_NAME)]
 
 
 class Holds(enum.Enum):
@@ -30,16 +34,10 @@ class Holds(enum.Enum):
     STRIPE = "stripe"
 
 
-def _is_free(value: str) -> str:
-    if value == FIRST:
-        raise ValueError(f"{FIRST} is the disk of `disk.size`")
-    return value
-
-
 class AlsoDisk(Settings):
     """A disk beside the first: with a cache and flushes of its own, cut at the same instant."""
 
-    name: Annotated[StrictStr, Field(pattern="^[a-z][a-z0-9-]{0,15}$"), AfterValidator(_is_free)]
+    name: DiskName
     """What reports call it; with `holds: folder` also the folder."""
 
     size: Annotated[Size, Field(ge=2 << 20, le=1 << 40, multiple_of=4096)]

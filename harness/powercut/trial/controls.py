@@ -30,6 +30,7 @@ from powercut.model.contract import CutKind, CutPolicy, Honour
 from powercut.model.machine import Aio, Bus, CacheMode, Export, ImageFormat, Start, is_dax
 from powercut.model.verdict import EvidenceLevel, Verdict
 from powercut.rig import commands
+from powercut.scenario.refusal_several import OF_A_MACHINE
 from powercut.scenario.settings import (
     ControlKind,
     GuestWriteCache,
@@ -139,7 +140,7 @@ def twin(parameters: Parameters, kind: ControlKind) -> Parameters:
             assert isinstance(workload, HasUnsyncedTwin), "others have no such control"
             settings = workload.unsynced()
         case ControlKind.HONEST:
-            changes["disk"] = {**honest, "also": _alike(parameters, *_ON_ITS_MACHINE)}
+            changes["disk"] = {**honest, "also": _alike(parameters, *OF_A_MACHINE)}
             # Between the guest and the disk only what is known to pass everything on.
             changes["machine"] = {
                 "guest_write_cache": GuestWriteCache.AS_PROMISED,
@@ -180,9 +181,6 @@ def _alike(parameters: Parameters, *more: str) -> tuple[AlsoDisk, ...]:
     by_themselves = {"flush": None, "fua": None, **dict.fromkeys(more)}
     return tuple(disk.model_copy(update=by_themselves) for disk in parameters.disk.also)
 
-
-_ON_ITS_MACHINE: Final = ("bus", "cache", "aio", "like")
-"""What the machine may be to one of several disks alone."""
 
 _CONTROL_ACKS = 20
 """Acknowledged records at which a control is cut if its cell is cut at another moment."""

@@ -589,7 +589,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "honest-twin-lies",
-            '            changes["disk"] = {**honest, "also": _alike(parameters, *_ON_ITS_MACHINE)}\n',
+            '            changes["disk"] = {**honest, "also": _alike(parameters, *OF_A_MACHINE)}\n',
             "",
             "the honest control has the disk of its cell",
         ),

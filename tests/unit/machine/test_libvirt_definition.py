@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 
 from powercut.machine.libvirt.definition import read_kept, read_likeness
 from powercut.model.errors import UsageError
-from powercut.rig.likeness import scenario_like
+from powercut.model.machine import Aio, Bus, CacheMode, ImageFormat
+from powercut.rig.commands import machines_of_disks
+from powercut.rig.likeness import _names, scenario_like
 from powercut.scenario.load import expand, parse_scenario
+from powercut.scenario.refusal import refusals
 
 DOMAIN = """
 <domain type='kvm' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>
@@ -85,8 +88,36 @@ def test_the_scenario_is_one_with_a_raw_log_and_a_file_system_on_each_disk(tmp_p
     text = scenario_like(read_likeness(DOMAIN, None))
     scenario = parse_scenario(text, tmp_path / "domain.yaml")
     cells = expand(scenario, seed=1).cells
-    assert [cell.name for cell in cells] == ["vda-raw", "vda-ext4", "sda-raw", "sda-ext4"]
+    each = ["vda-raw", "vda-ext4", "sda-raw", "sda-ext4"]
+    assert [cell.name for cell in cells] == [*each, "all-disks"]
     assert cells[1].parameters.machine.like
+
+
+def test_the_last_cell_has_all_disks_each_as_it_is(tmp_path):
+    text = scenario_like(read_likeness(DOMAIN, None))
+    parameters = expand(parse_scenario(text, tmp_path / "domain.yaml"), seed=1).cells[-1].parameters
+    assert refusals(parameters) == ()
+    parts = [(part.name, part.word) for part in parameters.disk.parts]
+    assert parts == [("vda", "first"), ("sda", "stripe")]
+    one, other = machines_of_disks(parameters)
+    assert (one.bus, one.cache, one.aio) == (Bus.VIRTIO_BLK, CacheMode.WRITEBACK, Aio.THREADS)
+    assert (other.bus, other.cache, other.aio) == (Bus.VIRTIO_SCSI, CacheMode.NONE, Aio.NATIVE)
+    assert (one.format, one.grows) == (ImageFormat.RAW, False)
+    assert read_kept(one.like).disk.find("driver").get("discard") == "unmap"
+    assert read_kept(other.like).controllers[0].find("driver").get("queues") == "2"
+
+
+@pytest.mark.parametrize("bus", ["usb", "virtio"])
+def test_a_disk_that_does_not_say_which_it_is_has_no_part_in_that_cell(tmp_path, bus):
+    text = scenario_like(read_likeness(DOMAIN.replace("bus='virtio'", f"bus='{bus}'"), None))
+    cells = expand(parse_scenario(text, tmp_path / "domain.yaml"), seed=1).cells
+    assert ("all-disks" in [cell.name for cell in cells]) == (bus == "virtio")
+
+
+def test_names_that_a_scenario_does_not_take_become_numbers():
+    assert _names(["scsi0", "Virtio1"]) == ["scsi0", "virtio1"]
+    assert _names(["a/b", "a-b"]) == ["disk0", "disk1"]
+    assert _names(["0", "vda"]) == ["disk0", "disk1"]
 
 
 @pytest.mark.parametrize(

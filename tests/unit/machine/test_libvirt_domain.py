@@ -13,6 +13,7 @@ import pytest
 from powercut.machine.guest_image import GuestImage
 from powercut.machine.libvirt.backend import LibvirtBackend
 from powercut.machine.libvirt.connection import connect
+from powercut.machine.libvirt.definition import read_kept
 from powercut.machine.libvirt.domain import BUSES, DomainSpec, cache_name, domain_xml
 from powercut.machine.port import (
     Attachment,
@@ -36,8 +37,44 @@ OWN = DomainSpec(
 NBD = Attachment(Role.UNDER_TEST, NbdDisk(Path("/run/nbd")))
 
 
+def test_several_disks_are_exports_by_name_and_keep_what_each_has() -> None:
+    def disk(name: str, bus: Bus, mode: CacheMode) -> Attachment:
+        return Attachment(
+            Role.UNDER_TEST, NbdDisk(Path("/run/nbd"), name), bus, mode, serial=name, size=1 << 20
+        )
+
+    disks = (
+        disk("vda", Bus.VIRTIO_BLK, CacheMode.NONE),
+        disk("sdb", Bus.VIRTIO_SCSI, CacheMode.UNSAFE),
+        disk("sdc", Bus.VIRTIO_SCSI, CacheMode.WRITEBACK),
+    )
+    texts = [
+        f"<domain><os><type machine='q35'>hvm</type></os><devices><disk>{driver}</disk>"
+        "<controller type='scsi' index='0' model='virtio-scsi'><driver queues='2'/></controller>"
+        "</devices></domain>"
+        for driver in ("<driver queues='3'/>", "<driver discard='unmap'/>", "<driver/>")
+    ]
+    likes = [read_kept(text) for text in texts]
+    text = domain_xml(MachineSpec(disks), disks, OWN, Path("/run/it"), likes)
+    domain = ET.fromstring(text)
+    made = domain.findall("devices/disk")
+    assert [one.find("source").get("name") for one in made] == ["vda", "sdb", "sdc"]
+    assert [one.findtext("serial") for one in made] == ["vda", "sdb", "sdc"]
+    assert [one.find("target").attrib for one in made] == [
+        {"dev": "vda", "bus": "virtio"},
+        {"dev": "sda", "bus": "scsi"},
+        {"dev": "sdb", "bus": "scsi"},
+    ]
+    drivers = [one.find("driver") for one in made]
+    assert [one.get("cache") for one in drivers] == ["none", "unsafe", "writeback"]
+    assert [one.get("queues") for one in drivers] == ["3", None, None]
+    assert [one.get("discard") for one in drivers] == [None, "unmap", None]
+    kinds = [element.get("type") for element in domain.findall("devices/controller")]
+    assert kinds.count("scsi") == 1
+
+
 def made(disk: Attachment = NBD, own: DomainSpec = OWN) -> ET.Element:
-    text = domain_xml(MachineSpec((disk,)), disk, own, Path("/run/it"))
+    text = domain_xml(MachineSpec((disk,)), [disk], own, Path("/run/it"))
     return ET.fromstring(text)
 
 

@@ -64,7 +64,7 @@ def test_the_scenario_is_one_that_can_be_run(tmp_path) -> None:
     usual = CONF.replace("aio=native,", "")
     scenario = parse_scenario(scenario_like(read_proxmox(usual, None)), tmp_path / "domain.yaml")
     names = [cell.name for cell in expand(scenario, seed=1).cells]
-    assert names == ["sda-raw", "sda-ext4", "vdb-raw", "vdb-ext4"]
+    assert names == ["sda-raw", "sda-ext4", "vdb-raw", "vdb-ext4", "all-disks"]
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ def test_the_kind_of_a_definition_is_seen_and_its_scenario_can_be_run(
     assert "a build of" in likeness.differs[0]
     scenario = parse_scenario(scenario_like(likeness), tmp_path / "domain.yaml")
     cells = expand(scenario, seed=1).cells
-    assert len(cells) == 2 * len(likeness.disks)
+    assert len(cells) == 2 * len(likeness.disks) + 1  # and all of them together
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,10 +13,13 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 from powercut.machine.libvirt.connection import connect
 from powercut.model.errors import HostError
 from powercut.model.verdict import LsnRange, Verdict
+from powercut.report.explained import explain
+from powercut.rig.likeness import likeness_of, scenario_like
 
 BOTH_SIDES = """\
 machine: {{backend: libvirt, connect: "{uri}", bus: {bus}, aio: {aio}}}
@@ -30,6 +34,7 @@ cells:
     expect: lossy
 """
 WAIT_S = 300
+ELEMENT = re.compile("<disk .*?</disk>", re.DOTALL)
 NOBODY = 65534
 
 
@@ -105,6 +110,31 @@ def test_a_domain_is_certified_by_its_name_and_never_touched(tmp_path, libvirt_u
     assert verdicts == {"vda-raw": "lossy", "vda-ext4": "lossy"}
     roles = {component["role"] for component in certificate["components"]}
     assert {"machine manager", "hypervisor"} <= roles
+
+
+def test_of_a_domains_disks_the_one_that_drops_flushes_is_named(run, tmp_path, libvirt_uri):
+    image = tmp_path / "precious.img"
+    image.write_bytes(b"precious")
+    text = THEIRS.format(cache="none", image=image)
+    second = ELEMENT.findall(text)[0].replace("none", "unsafe").replace("vda", "vdb")
+    libvirt = connect(libvirt_uri)
+    theirs = libvirt.defineXML(text.replace("</devices>", f"{second}</devices>"))
+    try:
+        scenario = scenario_like(likeness_of("shop", None, libvirt_uri))
+    finally:
+        theirs.undefine()
+    path = tmp_path / "shop.yaml"
+    both = yaml.safe_load(scenario)
+    both |= {"controls": "none", "explore": {"budget": "off"}, "cut": {"trigger": {"acks": 20}}}
+    path.write_text(yaml.safe_dump(both | {"cells": both["cells"][-1:]}))
+    (cell,) = run(path).cells
+    assert cell.verdict is Verdict.LOSSY
+    (trial,) = cell.trials
+    assert [disk.name for disk in trial.disks] == ["vda", "vdb"]
+    # 20 records fill stripes of both disks, whatever the file system does besides.
+    assert "Disk vdb was sent" in explain(cell)
+    assert "Disk vda" not in explain(cell)
+    assert image.read_bytes() == b"precious"
 
 
 def test_a_domain_that_is_not_there_is_named_with_its_neighbours(tmp_path, libvirt_uri):

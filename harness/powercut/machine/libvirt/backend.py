@@ -6,7 +6,7 @@ from __future__ import annotations
 import difflib
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,7 +34,8 @@ from powercut.machine.port import (
     MachineAndChannel,
     MachineSpec,
     Part,
-    under_test,
+    all_under_test,
+    flavour_for,
 )
 from powercut.machine.qemu.accelerator import best_accelerator
 from powercut.machine.qemu.build import QemuBuild, examine_qemu, find_qemu
@@ -87,7 +88,8 @@ class LibvirtBackend:
     def describe(self, spec: MachineSpec, folder: Path) -> list[str]:
         """The domain's XML, a line each."""
         own = self._own(spec, _NOBODY)
-        return domain_xml(spec, under_test(spec), own, folder, _like(spec)).splitlines()
+        disks = all_under_test(spec)
+        return domain_xml(spec, disks, own, folder, _likes(spec)).splitlines()
 
     def identity(self, spec: MachineSpec) -> tuple[Part, ...]:
         """libvirt, the hypervisor, and the guest's kernel and programs."""
@@ -137,13 +139,13 @@ class LibvirtBackend:
         """A domain of its own name, and its channel on a virtio serial port."""
         own = self._own(spec, uuid4())
 
-        def xml(disk: Attachment) -> str:
-            return domain_xml(spec, disk, own, folder, _like(spec))
+        def xml(disks: Sequence[Attachment]) -> str:
+            return domain_xml(spec, disks, own, folder, _likes(spec))
 
         connection = connect_to(_options(spec).uri)
         with (
             GuestChannel.on_unix(folder / "ctl", history_file=history, digest=digest) as channel,
-            LibvirtMachine(connection, own.uuid, under_test(spec), xml, folder) as machine,
+            LibvirtMachine(connection, own.uuid, all_under_test(spec), xml, folder) as machine,
         ):
             yield MachineAndChannel(machine, channel)
 
@@ -183,7 +185,7 @@ class LibvirtBackend:
         return ensure_guest_image(flavour, kernel=kernel)
 
     def _guest_of(self, spec: MachineSpec) -> GuestImage:
-        return self._guest(spec.kernel, under_test(spec).bus.flavour)
+        return self._guest(spec.kernel, flavour_for(spec))
 
     @staticmethod
     def _qemu(emulator: str) -> QemuBuild:
@@ -246,9 +248,11 @@ def _options(spec: MachineSpec) -> LibvirtOptions:
     return given
 
 
-def _like(spec: MachineSpec) -> Kept | None:
-    like = _options(spec).like
-    return read_kept(like) if like else None
+def _likes(spec: MachineSpec) -> tuple[Kept | None, ...]:
+    """What each disk is made like."""
+    own = [one.options for one in all_under_test(spec)]
+    chosen = [one.like if isinstance(one, LibvirtOptions) else _options(spec).like for one in own]
+    return tuple(read_kept(like) if like else None for like in chosen)
 
 
 def _caller() -> tuple[int, int]:

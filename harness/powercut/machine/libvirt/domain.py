@@ -7,6 +7,7 @@ cache mode is one attribute there, of which libvirt makes what `-drive cache=` m
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -80,15 +81,17 @@ def cache_name(cache: HostCache) -> CacheMode | None:
 
 def domain_xml(
     machine: MachineSpec,
-    disk: Attachment,
+    disks: Sequence[Attachment],
     own: DomainSpec,
     folder: Path,
-    like: Kept | None = None,
+    likes: Sequence[Kept | None] = (None,),
 ) -> str:
     """The domain; its console, and the socket of its channel, lie in `folder`.
 
-    What somebody's domain has that it is to be `like` replaces what it would have itself.
+    What somebody's domain has that it is to be like replaces what it would have itself; `likes`
+    has that for each of the `disks`.
     """
+    like = likes[0]
     kvm = own.accelerator is Accelerator.KVM
     domain = ET.Element("domain", type="kvm" if kvm else "qemu")
     _text(domain, "name", own.name)
@@ -100,7 +103,7 @@ def domain_xml(
     _text(system, "kernel", str(own.guest.kernel))
     _text(system, "initrd", str(own.guest.initramfs))
     words = guest_words(
-        disk.bus,
+        *(disk.bus for disk in disks),
         emulated=not kvm,
         acpi=like is not None and "acpi" in like.features,
         tsc_khz=own.tsc_khz,
@@ -112,27 +115,29 @@ def domain_xml(
         _text(domain, event, "destroy")
     devices = ET.SubElement(domain, "devices")
     _text(devices, "emulator", str(own.emulator))
-    devices.append(_disk(disk))
-    if disk.bus in _CONTROLLERS:
-        ET.SubElement(devices, "controller", _CONTROLLERS[disk.bus])
-    if disk.bus is not Bus.USB_STORAGE:
+    for number, disk in enumerate(disks):
+        before = [one.bus for one in disks[:number]]
+        devices.append(_disk(disk, _target(disk.bus, before)))
+        if disk.bus in _CONTROLLERS and disk.bus not in before:
+            ET.SubElement(devices, "controller", _CONTROLLERS[disk.bus])
+    if all(disk.bus is not Bus.USB_STORAGE for disk in disks):
         ET.SubElement(devices, "controller", type="usb", model="none")
     devices.extend(_ports(folder))
     ET.SubElement(devices, "memballoon", model="none")
     domain.extend(_labels(own))
     if like is not None:
         _make_like(domain, like, kvm=kvm)
+    for element, theirs in zip(domain.findall("devices/disk"), likes, strict=True):
+        if theirs is not None:
+            _make_disk_like(devices, element, theirs)
     ET.indent(domain)
     return ET.tostring(domain, encoding="unicode")
 
 
 def _make_like(domain: ET.Element, like: Kept, *, kvm: bool) -> None:
-    devices, disk = domain.find("devices"), domain.find("devices/disk")
-    kind, driver = domain.find("os/type"), domain.find("devices/disk/driver")
+    devices, kind = domain.find("devices"), domain.find("os/type")
     assert devices is not None
-    assert disk is not None
     assert kind is not None
-    assert driver is not None
     kind.set("machine", like.machine)
     features = ET.Element("features")
     for feature in like.features:
@@ -143,6 +148,11 @@ def _make_like(domain: ET.Element, like: Kept, *, kvm: bool) -> None:
         domain.insert(list(domain).index(devices), like.cpu)
     if like.iothreads:
         _text(domain, "iothreads", like.iothreads)
+
+
+def _make_disk_like(devices: ET.Element, disk: ET.Element, like: Kept) -> None:
+    driver = disk.find("driver")
+    assert driver is not None
     if (theirs := like.disk.find("driver")) is not None:
         driver.attrib.update(theirs.attrib)
     if (blocks := like.disk.find("blockio")) is not None:
@@ -154,11 +164,18 @@ def _make_like(domain: ET.Element, like: Kept, *, kvm: bool) -> None:
         devices.append(theirs)
 
 
-def _disk(disk: Attachment) -> ET.Element:
+def _target(bus: Bus, before: Sequence[Bus]) -> str:
+    """The name of a disk's place, of which each has another; the buses with one prefix share it."""
+    first = BUSES[bus][1]
+    taken = sum(BUSES[one][1] == first for one in before)
+    return f"{first[:-1]}{chr(ord(first[-1]) + taken)}"
+
+
+def _disk(disk: Attachment, target: str) -> ET.Element:
     mode = cache_name(disk.cache)
     if mode is None or disk.bus not in BUSES:
         raise ValueError(f"libvirt has no disk on {disk.bus.value} with {disk.cache}")
-    bus, device = BUSES[disk.bus]
+    bus = BUSES[disk.bus][0]
     served = served_disk(disk)
     kind = "network" if isinstance(served, NbdDisk) else "file"
     element = ET.Element("disk", type=kind, device="disk")
@@ -167,6 +184,8 @@ def _disk(disk: Attachment) -> ET.Element:
     driver.set("error_policy", "report")
     if isinstance(served, NbdDisk):
         source = ET.SubElement(element, "source", protocol="nbd")
+        if served.export:
+            source.set("name", served.export)
         ET.SubElement(source, "host", transport="unix", socket=str(served.socket))
     else:
         driver.set("io", served.aio.value)
@@ -174,7 +193,9 @@ def _disk(disk: Attachment) -> ET.Element:
         ET.SubElement(element, "source", file=str(path))
     if disk.layer:
         ET.SubElement(element, "backingStore")  # none, whatever the image names as one
-    ET.SubElement(element, "target", dev=device, bus=bus)
+    ET.SubElement(element, "target", dev=target, bus=bus)
+    if disk.serial:
+        _text(element, "serial", disk.serial)
     return element
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -36,26 +36,26 @@ _COUNTED: Final = ("wr.reqs", "fl.reqs", "wr.bytes")
 class LibvirtMachine(Closing):
     """A transient domain, which ends with the connection that made it, and so with powercut.
 
-    `xml` makes its definition for the disk as it is then reached.
+    `xml` makes its definition for the disks as they are then reached.
     """
 
     def __init__(
         self,
         connection: Any,
         uuid: UUID,
-        disk: Attachment,
-        xml: Callable[[Attachment], str],
+        disks: Sequence[Attachment],
+        xml: Callable[[Sequence[Attachment]], str],
         folder: Path,
     ) -> None:
         self._connection = connection
         self._uuid = uuid
-        self._disk = disk
+        self._disks = tuple(disks)
         self._xml = xml
         self._folder = folder
         self._defined = ""
         self._domain: Any = None
         self._process: ForeignProcess | None = None
-        self._file: NbdFuse | None = None
+        self._files: list[NbdFuse] = []
         self._used = False
         self._ended: Ended | None = None
 
@@ -65,8 +65,8 @@ class LibvirtMachine(Closing):
             raise HostError("a machine is started once; this one was")
         self._used = True
         deadline = time.monotonic() + timeout_s
-        self._provide_disk(deadline)
-        self._defined = self._xml(self._disk)
+        self._disks = tuple([self._provided(disk, deadline) for disk in self._disks])
+        self._defined = self._xml(self._disks)
         flag = libvirt_module().VIR_DOMAIN_START_AUTODESTROY
         try:
             self._domain = within(
@@ -105,10 +105,10 @@ class LibvirtMachine(Closing):
         try:
             if process:
                 self._signal(process)
-            if self._file:
+            for file in self._files:
                 # What was written is at the disk.  QEMU does not end before it has its answers,
                 # and a disk that has stopped at a flush gives none.
-                self._file.kill(timeout_s=timeout_s)
+                file.kill(timeout_s=timeout_s)
         finally:
             if process:
                 process.wait_ended(timeout_s=timeout_s)
@@ -120,11 +120,11 @@ class LibvirtMachine(Closing):
         the kernel writes nothing back.
         """
         try:
-            if self._file and self._process and self._process.running:
+            if self._files and self._process and self._process.running:
                 self._process.freeze(timeout_s=timeout_s)
         finally:
-            if self._file:
-                self._file.kill()
+            for file in self._files:
+                file.kill()
             self.kill(timeout_s=timeout_s)
 
     def requests(self, *, timeout_s: float) -> RequestTotals:
@@ -183,15 +183,23 @@ class LibvirtMachine(Closing):
 
     # How it starts and ends
 
-    def _provide_disk(self, deadline: float) -> None:
-        """From here on a disk that is to be opened as a file is one."""
-        disk, timeout_s = self._disk.disk, deadline - time.monotonic()
+    def _provided(self, attached: Attachment, deadline: float) -> Attachment:
+        """A disk as it is reached from here on: one that is to be opened as a file is one."""
+        disk, timeout_s = attached.disk, deadline - time.monotonic()
         if isinstance(disk, NbdFile):
-            self._file = NbdFuse(disk.socket, self._folder, timeout_s=timeout_s, grows=disk.grows)
-            self._disk = replace(self._disk, disk=FileDisk(self._file.path, disk.aio))
-        elif isinstance(disk, NbdDisk):
-            no_flush = self._disk.cache.no_flush
-            nbd.examine_for(disk.socket, no_flush=no_flush, timeout_s=timeout_s)
+            file = NbdFuse(
+                disk.socket,
+                self._folder,
+                timeout_s=timeout_s,
+                grows=disk.grows,
+                export=disk.export,
+            )
+            self._files.append(file)
+            return replace(attached, disk=FileDisk(file.path, disk.aio))
+        if isinstance(disk, NbdDisk):
+            no_flush = attached.cache.no_flush
+            nbd.examine_for(disk.socket, no_flush=no_flush, timeout_s=timeout_s, name=disk.export)
+        return attached
 
     def _found(self) -> bool:
         self._process = ForeignProcess.of_domain(self._uuid)
