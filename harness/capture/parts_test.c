@@ -9,12 +9,12 @@
 #include "core_fixture.h"
 
 static const struct disk_part both[] = {
-    {"data", 0, 32 << 10, true, true},
-    {"log", 32 << 10, 16 << 10, true, true},
+    {"data", 0, 32 << 10, true, true, false},
+    {"log", 32 << 10, 16 << 10, true, true, false},
 };
 static const struct disk_part one_lies[] = {
-    {"data", 0, 32 << 10, true, true},
-    {"log", 32 << 10, 16 << 10, false, false},
+    {"data", 0, 32 << 10, true, true, false},
+    {"log", 32 << 10, 16 << 10, false, false, false},
 };
 
 static struct disk_config disk_of(const struct disk_part *parts)
@@ -125,10 +125,10 @@ static void test_one_cache(void)
 static void test_parts_that_cannot_be(void)
 {
     static const struct disk_part bad[][2] = {
-        {{"a", 0, 1024, true, true}, {"b", 512, 1024, true, true}},
-        {{"a", 0, 1024, true, true}, {"b", 1024, DISK_BYTES, true, true}},
-        {{"a", 100, 1024, true, true}, {"b", 2048, 512, true, true}},
-        {{"a", 0, 0, true, true}, {"b", 2048, 512, true, true}},
+        {{"a", 0, 1024, true, true, false}, {"b", 512, 1024, true, true, false}},
+        {{"a", 0, 1024, true, true, false}, {"b", 1024, DISK_BYTES, true, true, false}},
+        {{"a", 100, 1024, true, true, false}, {"b", 2048, 512, true, true, false}},
+        {{"a", 0, 0, true, true, false}, {"b", 2048, 512, true, true, false}},
     };
     char message[256];
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -133,8 +133,11 @@ class Hypervisor:
     def restore(self, state: Path, *, with_ram: bool = False, timeout_s: float) -> None:
         """Takes over the state that `save` wrote; returns once the guest runs."""
         deadline = time.monotonic() + timeout_s
-        with state.open("rb") as file:
-            uri = self._state_uri(state, file.fileno(), timeout_s)
+        try:
+            with state.open("rb") as file:
+                uri = self._state_uri(state, file.fileno(), timeout_s)
+        except OSError as error:  # another process has thrown a template away
+            raise HostError(f"cannot read the saved guest {state}: {error.strerror}") from None
         self.listen(uri, with_ram=with_ram, timeout_s=timeout_s)
         self.wait_status("running", timeout_s=deadline - time.monotonic())
 
