@@ -18,11 +18,24 @@ go_driver() {
     (cd "$drivers/go" && CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o "$built/$1" "./$1")
 }
 
+node_driver() {
+    need node "apt-get install nodejs (18 or later)"
+    need npm "apt-get install npm"
+    echo "$1: npm ci"
+    rm -rf "${built:?}/$1"
+    cp -R "$drivers/node/$1" "$built/$1"
+    # Scripts of packages do not run: the native library comes with its package, for most hosts.
+    (cd "$built/$1" && npm ci --ignore-scripts --omit=dev --no-audit --no-fund \
+        && node --input-type=module -e "import '$2'") > "$built/$1.log" 2>&1 \
+        || { cat "$built/$1.log" >&2; echo "build.sh: $1: npm or its package failed" >&2; exit 1; }
+}
+
 mkdir -p "$built"
-[ $# -gt 0 ] || set -- badger bbolt pebble
+[ $# -gt 0 ] || set -- badger bbolt level pebble
 for name in "$@"; do
     case $name in
     badger | bbolt | pebble) go_driver "$name" ;;
+    level) node_driver "$name" classic-level ;;
     *) echo "build.sh: $name: there is no such driver" >&2; exit 2 ;;
     esac
 done

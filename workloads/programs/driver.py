@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -60,6 +61,7 @@ class Driven:
         self._panic = re.compile(panic, re.MULTILINE)
         self._binary = Path(settings["binary"] or BUILT / name)
         passed = [f"{key}={value}" for key, value in settings.items() if key not in OURS]
+        self._before = before
         self._argv = [*before, str(self._binary), *passed]
 
     def create(self, folder: Path) -> None:
@@ -76,6 +78,9 @@ class Driven:
             bank.stop(
                 f"{self._binary} is not installed; remedy: workloads/programs/build.sh {self._name}"
             )
+        for tool in self._before[:1]:
+            if shutil.which(tool) is None:
+                bank.stop(f"{tool} is not installed, and runs {self._binary}")
         with tempfile.TemporaryFile() as log:
             driver = subprocess.Popen(
                 [*self._argv, str(folder / "store")],

@@ -7,6 +7,7 @@ bank.py, too.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -66,19 +67,60 @@ for line in sys.stdin:
 """
 
 
+NODE = f"""#!{sys.executable}
+import os, sys
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+PLANTED_LEVEL = """
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+export class ClassicLevel {
+  constructor (folder, { writeBufferSize }) {
+    if (writeBufferSize !== 65536) throw new Error('another buffer')
+    this.rows = `${folder}/rows`
+    this.kept = existsSync(this.rows) ? JSON.parse(readFileSync(this.rows)) : {}
+  }
+
+  async open () {
+    if (!process.env.FAULT) return
+    const cause = new Error('the words of LevelDB\\n: No such file')
+    throw new Error('not open', { cause: Object.assign(cause, { code: process.env.FAULT }) })
+  }
+
+  async get (key) {
+    await new Promise(setImmediate)
+    return this.kept[key]
+  }
+
+  async batch (puts, { sync }) {
+    await new Promise(setImmediate)
+    if (puts.length === 3 && Object.keys(this.kept).length >= 16 + 40) throw new Error('enough')
+    for (const { key, value } of puts) this.kept[key] = value
+    writeFileSync(this.rows, JSON.stringify(this.kept))
+    writeFileSync(`${this.rows}.sync`, String(sync))
+  }
+
+  async * iterator () { yield * Object.entries(this.kept).sort() }
+  async close () {}
+}
+"""
+
+
 class Driven:
     """The program `bbolt` with another driver, and what it says on its descriptor."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, program: str = "bbolt") -> None:
+        self.program = program
         self.driver = folder / "driver"
         self.driver.write_text(PLANTED)
         self.driver.chmod(0o755)
         self.data = folder / "data"
 
-    def call(self, verb: str, **environment: str) -> tuple[int, list[str], str]:
+    def call(self, verb: str, *words: str, **environment: str) -> tuple[int, list[str], str]:
         read, write = os.pipe()
         done = subprocess.run(
-            [PROGRAMS / "bbolt", f"binary={self.driver}", verb, self.data],
+            [sys.executable, PROGRAMS / self.program,
+             f"binary={self.driver}", *words, verb, self.data],
             env={**os.environ, "POWERCUT_FD": str(write), **environment},
             pass_fds=[write], capture_output=True, text=True, check=False,
         )  # fmt: skip
@@ -145,6 +187,78 @@ def test_a_driver_that_is_not_built_says_what_builds_it(driven):
     assert "is not installed; remedy: workloads/programs/build.sh bbolt" in told
 
 
+def test_a_driver_that_is_no_program_by_itself_is_run_by_another(tmp_path):
+    driven = Driven(tmp_path, "level")
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    status, lines, told = driven.call("setup", PATH=str(tools))
+    assert (status, lines) == (1, [])
+    assert told == f"level: node is not installed, and runs {driven.driver}\n"
+    node = tools / "node"
+    node.write_text(NODE)
+    node.chmod(0o755)
+    shutil.rmtree(driven.data)
+    assert driven.call("setup", PATH=str(tools)) == (0, [], "")
+    assert driven.call("run", PATH=str(tools))[1][:3] == ["ready", "? 1", "+ 1"]
+    crash = "node: ../deps/leveldb/leveldb-1.20/db/db_impl.cc:1: Assertion `x' failed."
+    _, lines, _ = driven.call("check", PATH=str(tools), FAULT=crash)
+    assert lines == [f"bad level says: {crash.removeprefix('node: ../deps/')}"]
+
+
+@pytest.fixture
+def level(tmp_path) -> Driven:
+    """The driver of classic-level with a planted store."""
+    if shutil.which("node") is None:
+        pytest.skip("node is not installed")
+    driven = Driven(tmp_path, "level")
+    driven.driver = tmp_path / "level"
+    shutil.copytree(DRIVERS / "node" / "level", driven.driver)
+    package = driven.driver / "node_modules" / "classic-level"
+    package.mkdir(parents=True)
+    (package / "index.js").write_text(PLANTED_LEVEL)
+    (package / "package.json").write_text('{"type": "module", "main": "index.js"}')
+    assert driven.call("setup") == (0, [], "")
+    return driven
+
+
+@pytest.mark.parametrize(("words", "sync"), [((), "true"), (("sync=off",), "false")])
+def test_the_driver_of_classic_level_makes_transfers(level, words, sync):
+    status, lines, told = level.call("run", *words)
+    assert (status, told) == (1, "level: enough\n")
+    tried = [line for line in lines if line[0] == "?"]
+    done = [line for line in lines if line[0] == "+"]
+    assert tried == [f"? {number}" for number in range(1, len(tried) + 1)]
+    assert len(done) <= 40 < len(tried)
+    assert lines[:5] == ["ready", "? 1", "? 2", "? 3", "? 4"]
+    assert (level.data / "store" / "rows.sync").read_text() == sync
+    rows = json.loads((level.data / "store" / "rows").read_text())
+    there = sorted(int(key[1:]) for key in rows if key.startswith("t"))
+    assert len(there) == 40
+    assert {int(line[2:]) for line in done} <= set(there)
+    rows["a00000003"] = str(int(rows["a00000003"]) + 1)
+    (level.data / "store" / "rows").write_text(json.dumps(rows))
+    assert "bad the balances are not those" in level.call("check", *words)[1][-1]
+
+
+def test_the_driver_of_classic_level_opens_what_it_made(level):
+    assert level.call("check") == (0, [], "")
+    assert level.call("check", "sync=sometimes")[:2] == (1, [])
+    assert level.call("check") == (0, ["= 1-1"], "")
+
+
+@pytest.mark.parametrize("code", ["LEVEL_CORRUPTION", "LEVEL_IO_ERROR"])
+def test_damage_that_leveldb_names_counts_against_it(level, code):
+    said = "bad not open: the words of LevelDB : No such file"
+    assert level.call("check", FAULT=code) == (0, [said], "")
+
+
+@pytest.mark.parametrize("code", ["LEVEL_LOCKED", "ENOENT"])
+def test_trouble_of_classic_level_says_nothing_about_its_store(level, code):
+    status, lines, told = level.call("check", FAULT=code)
+    assert (status, lines) == (1, [])
+    assert told == "level: not open: the words of LevelDB : No such file\n"
+
+
 @pytest.mark.parametrize("name", DRIVEN)
 def test_a_driven_program_is_documented_expected_and_has_its_scenario(name):
     assert f"\n| `{name}` |" in (PROGRAMS / "README.md").read_text()
@@ -169,6 +283,20 @@ def test_modules_of_go_are_pinned_by_version_and_checksum():
     wanted = re.findall(r"^(?:require |\t)(\S+) (v\S+)", (DRIVERS / "go/go.mod").read_text(), re.M)
     assert wanted
     assert set(wanted) <= known
+
+
+def test_packages_of_npm_are_pinned_by_version_and_checksum():
+    for lock in DRIVERS.glob("node/*/package-lock.json"):
+        wanted = json.loads(lock.with_name("package.json").read_text())["dependencies"]
+        packages = json.loads(lock.read_text())["packages"]
+        root = packages.pop("")
+        assert root["dependencies"] == wanted
+        for name, version in wanted.items():
+            assert packages[f"node_modules/{name}"]["version"] == version  # exact, no range
+        for package in packages.values():
+            assert re.fullmatch(r"\d+\.\d+\.\d+", package["version"])
+            assert package["integrity"].startswith("sha512-")
+            assert "resolved" not in package  # it would name a registry
 
 
 def test_what_builds_them_is_clean_shell_and_knows_no_other():
