@@ -30,12 +30,32 @@ node_driver() {
         || { cat "$built/$1.log" >&2; echo "build.sh: $1: npm or its package failed" >&2; exit 1; }
 }
 
+# A lock of Cargo's names the registry that the host uses: drivers/ has it without these lines, and they
+# are taken from a lock that cargo makes here.  Versions and checksums stay those of drivers/.
+rust_driver() {
+    need cargo "apt-get install cargo (1.90 or later), or rustup"
+    echo "$1: cargo build"
+    made=$(mktemp -d "$built/$1.XXXXXX")
+    cp -R "$drivers/rust/$1/Cargo.toml" "$drivers/rust/$1/src" "$made"
+    (
+        cd "$made"
+        cargo generate-lockfile
+        source=$(grep -m 1 '^source = ' Cargo.lock)
+        awk -v line="$source" '/^checksum = / { print line } { print }' "$drivers/rust/$1/Cargo.lock" > pinned
+        mv pinned Cargo.lock
+        cargo build --release --locked
+    )
+    mv "$made/target/release/$1" "$built/$1"
+    rm -rf "$made"
+}
+
 mkdir -p "$built"
-[ $# -gt 0 ] || set -- badger bbolt level pebble
+[ $# -gt 0 ] || set -- badger bbolt level pebble redb
 for name in "$@"; do
     case $name in
     badger | bbolt | pebble) go_driver "$name" ;;
     level) node_driver "$name" classic-level ;;
+    redb) rust_driver "$name" ;;
     *) echo "build.sh: $name: there is no such driver" >&2; exit 2 ;;
     esac
 done

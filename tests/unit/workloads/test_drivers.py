@@ -299,6 +299,20 @@ def test_packages_of_npm_are_pinned_by_version_and_checksum():
             assert "resolved" not in package  # it would name a registry
 
 
+def test_crates_of_rust_are_pinned_by_version_and_checksum():
+    crates = sorted(path for path in (DRIVERS / "rust").iterdir() if path.is_dir())
+    assert [crate.name for crate in crates] == ["redb"]
+    for crate in crates:
+        lock = (crate / "Cargo.lock").read_text()
+        pinned = re.findall(r'^name = "(.+)"\nversion = "(.+)"\nchecksum = "\w{64}"$', lock, re.M)
+        manifest = (crate / "Cargo.toml").read_text().partition("[dependencies]\n")[2]
+        wanted = re.findall(r'^(\S+) = "=(.+)"$', manifest.partition("\n[")[0], re.M)
+        assert wanted
+        assert set(wanted) <= set(pinned)
+        assert len(pinned) == lock.count("[[package]]") - 1  # all but the driver itself
+        assert "source =" not in lock  # build.sh takes the host's own registry
+
+
 def test_what_builds_them_is_clean_shell_and_knows_no_other():
     if shutil.which("shellcheck") is not None:
         subprocess.run(["shellcheck", PROGRAMS / "build.sh"], check=True)
