@@ -49,11 +49,28 @@ rust_driver() {
     rm -rf "$made"
 }
 
+java_driver() { # NAME GROUP CLASS; the version is that of the jar in jars.sha256
+    need mvn "apt-get install maven"
+    need javac "apt-get install default-jdk-headless (17 or later)"
+    line=$(grep -E "  $1-[0-9.]+\.jar\$" "$drivers/java/jars.sha256")
+    jar=${line#*  }
+    version=${jar#"$1"-}
+    echo "$1: mvn dependency:copy, javac"
+    mvn -q -B dependency:copy "-Dartifact=$2:$1:${version%.jar}" "-DoutputDirectory=$built"
+    (cd "$built" && echo "$line" | sha256sum -c --quiet)
+    scratch=$(mktemp -d)
+    javac -d "$scratch" -cp "$built/$jar" "$drivers/java/$1/$3.java"
+    printf 'Class-Path: %s\n' "$jar" > "$scratch/manifest"
+    (cd "$scratch" && jar cfme "$built/$1" manifest "$3" ./*.class)
+    rm -r "$scratch"
+}
+
 mkdir -p "$built"
-[ $# -gt 0 ] || set -- badger bbolt level pebble redb
+[ $# -gt 0 ] || set -- badger bbolt h2 level pebble redb
 for name in "$@"; do
     case $name in
     badger | bbolt | pebble) go_driver "$name" ;;
+    h2) java_driver "$name" com.h2database H2 ;;
     level) node_driver "$name" classic-level ;;
     redb) rust_driver "$name" ;;
     *) echo "build.sh: $name: there is no such driver" >&2; exit 2 ;;

@@ -313,6 +313,16 @@ def test_crates_of_rust_are_pinned_by_version_and_checksum():
         assert "source =" not in lock  # build.sh takes the host's own registry
 
 
+def test_jars_are_pinned_by_version_and_checksum():
+    lines = (DRIVERS / "java" / "jars.sha256").read_text().splitlines()
+    pins = [re.fullmatch(r"[0-9a-f]{64}  (\w+)-\d[0-9.]*\.jar", line) for line in lines]
+    text = (PROGRAMS / "build.sh").read_text()
+    built = re.findall(r"^ +(\w+)\) java_driver ", text, re.MULTILINE)
+    assert built
+    assert all(pins)
+    assert [pin[1] for pin in pins] == built
+
+
 def test_what_builds_them_is_clean_shell_and_knows_no_other():
     if shutil.which("shellcheck") is not None:
         subprocess.run(["shellcheck", PROGRAMS / "build.sh"], check=True)
