@@ -166,3 +166,20 @@ class FleetHere(HostHere):
         self.changed_evidence(self.root / words[at + 1])
         sent = b"".join(stream_of(self.root / words[at + 1], words[at + 2 :]))
         return Done(0, sent, "")
+
+
+def two_cells(name: str, trials: int) -> str:
+    """A scenario for the fake machine: a disk that is honest, and one that ignores flushes."""
+    return f"""powercut: 1
+name: {name}
+machine: {{backend: fake}}
+filesystem: {{type: raw}}
+disk: {{size: 4MiB, flush_latency: 50ms, fua_latency: 50ms}}
+workload: {{layout: raw, record: 512, capacity: 2MiB}}
+explore: {{budget: "off"}}
+cut: {{trigger: {{acks: 10}}}}
+trials: {trials}
+cells:
+  - {{name: honest}}
+  - {{name: lying, disk.flush: ignored, disk.fua: ignored, expect: lossy}}
+"""

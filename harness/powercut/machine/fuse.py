@@ -32,9 +32,10 @@ import shutil
 import subprocess
 import time
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 from urllib.parse import quote
 
+from powercut.machine.port import NbdFile
 from powercut.machine.process import guarded, kill_for_good, spawn, wait_served
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.paths import PARTS, REBUILD
@@ -58,6 +59,11 @@ class NbdFuse:
     `folder` receives an empty folder, `export`, and what nbdfuse says, `nbdfuse.log`; for the
     server's export of a name `export-NAME` and `nbdfuse-NAME.log`.
     """
+
+    @classmethod
+    def of(cls, disk: NbdFile, folder: Path, *, timeout_s: float) -> Self:
+        """What a machine opens that is to have `disk` as a file."""
+        return cls(disk.socket, folder, timeout_s=timeout_s, grows=disk.grows, export=disk.export)
 
     def __init__(
         self,

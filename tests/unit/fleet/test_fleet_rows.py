@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from fake_machine import FAKE, FakeBackend
-from hosts_here import FleetHere
+from hosts_here import FleetHere, two_cells
 
 from powercut.campaign.resume import Selection
 from powercut.campaign.run import RunOptions
@@ -45,19 +45,7 @@ NAMES = ("alpha", "beta")
 TRIALS = 6
 LISTED = 2
 TIMEOUT_S = 120
-SCENARIO = f"""powercut: 1
-name: many
-machine: {{backend: fake}}
-filesystem: {{type: raw}}
-disk: {{size: 4MiB, flush_latency: 50ms, fua_latency: 50ms}}
-workload: {{layout: raw, record: 512, capacity: 2MiB}}
-explore: {{budget: "off"}}
-cut: {{trigger: {{acks: 10}}}}
-trials: {TRIALS}
-cells:
-  - {{name: honest}}
-  - {{name: lying, disk.flush: ignored, disk.fua: ignored, expect: lossy}}
-"""
+SCENARIO = two_cells("many", TRIALS)
 HONEST = SCENARIO.partition("cells:")[0]
 
 

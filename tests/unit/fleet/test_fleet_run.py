@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from fake_machine import FAKE, FakeBackend
-from hosts_here import FleetHere
+from hosts_here import FleetHere, two_cells
 
 from powercut.campaign.run import RunOptions
 from powercut.campaign.runner import resume_run, run_scenarios
@@ -34,19 +34,7 @@ from powercut.store.place import read_place
 NAMES = ("alpha", "beta", "gamma")
 TRIALS = 4
 TIMEOUT_S = 120
-SCENARIO = f"""powercut: 1
-name: far
-machine: {{backend: fake}}
-filesystem: {{type: raw}}
-disk: {{size: 4MiB, flush_latency: 50ms, fua_latency: 50ms}}
-workload: {{layout: raw, record: 512, capacity: 2MiB}}
-explore: {{budget: "off"}}
-cut: {{trigger: {{acks: 10}}}}
-trials: {TRIALS}
-cells:
-  - {{name: honest}}
-  - {{name: lying, disk.flush: ignored, disk.fua: ignored, expect: lossy}}
-"""
+SCENARIO = two_cells("far", TRIALS)
 
 
 @pytest.fixture(autouse=True)

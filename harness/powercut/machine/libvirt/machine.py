@@ -187,13 +187,7 @@ class LibvirtMachine(Closing):
         """A disk as it is reached from here on: one that is to be opened as a file is one."""
         disk, timeout_s = attached.disk, deadline - time.monotonic()
         if isinstance(disk, NbdFile):
-            file = NbdFuse(
-                disk.socket,
-                self._folder,
-                timeout_s=timeout_s,
-                grows=disk.grows,
-                export=disk.export,
-            )
+            file = NbdFuse.of(disk, self._folder, timeout_s=timeout_s)
             self._files.append(file)
             return replace(attached, disk=FileDisk(file.path, disk.aio))
         if isinstance(disk, NbdDisk):

@@ -316,13 +316,7 @@ class QemuMachine(Closing):
         if not isinstance(disk, NbdFile):
             return disk
         timeout_s = deadline - time.monotonic()
-        file = NbdFuse(
-            disk.socket,
-            self._directory,
-            timeout_s=timeout_s,
-            grows=disk.grows,
-            export=disk.export,
-        )
+        file = NbdFuse.of(disk, self._directory, timeout_s=timeout_s)
         self._files.append(file)
         return FileDisk(file.path, disk.aio)
 
