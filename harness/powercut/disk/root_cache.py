@@ -22,6 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+ROOTS: Final = "roots"
+"""The folder of a cache."""
+
 KEPT_BYTES: Final = 4 << 30
 """What all of them may take together on the host's disk."""
 
@@ -52,7 +55,12 @@ def packages_size(folder: Path) -> int:
 
 
 def mark_used(path: Path) -> None:
-    """Says that an entry is used now; one in a cache that may not be written to keeps its time."""
+    """Says that an entry is used now; one in a cache that may not be written to keeps its time.
+
+    Images that lie elsewhere are another's: theirs stays, too.
+    """
+    if path.parent.name != ROOTS:
+        return
     with suppress(OSError):
         os.utime(path)
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from powercut.brought import brought, brought_before
+from powercut.carried import CarriedRoot, image_of
 from powercut.disk.root_cache import mark_used, prune
 from powercut.disk.root_layers import RootTree, Walk
 from powercut.disk.root_packages import add_packages, compile_python, digest_of
@@ -55,8 +56,11 @@ def is_image(root: Path) -> bool:
         return file.read(len(_MAGIC)) == _MAGIC
 
 
-RootSource = Path | tuple[Path, ...]
+Ingredients = Path | tuple[Path, ...]
 """What a root is made from: a folder, a tar, an OCI image layout, an image; or packages (.deb)."""
+
+RootSource = Ingredients | CarriedRoot
+"""The same; or what another host has made of it."""
 
 
 @functools.cache
@@ -65,6 +69,8 @@ def ensure_root_image(root: RootSource, cache: Path) -> RootImage:
 
     Raises UsageError for what is no root file system, HostError.
     """
+    if isinstance(root, CarriedRoot):
+        return RootImage(Path(root.image), root.sha256)
     if isinstance(root, Path) and is_image(root):
         with root.open("rb") as file:
             return RootImage(root, hashlib.file_digest(file, "sha256").hexdigest())
@@ -74,6 +80,8 @@ def ensure_root_image(root: RootSource, cache: Path) -> RootImage:
 @functools.cache
 def ensure_root_folder(root: RootSource, cache: Path) -> RootImage:
     """The same files as a folder of this host, in which all belongs to whoever made it."""
+    if isinstance(root, CarriedRoot):
+        return RootImage(Path(root.folder), root.sha256)
     return _made(cache, lambda scratch: _Making(root, scratch), "")
 
 
@@ -88,6 +96,8 @@ def digests_before(root: RootSource, cache: Path, *, program: bool = False) -> f
 
     There may have been results then or not.  `program`: it is a program's folder.
     """
+    if isinstance(root, CarriedRoot):
+        return frozenset({root.sha256})
     if isinstance(root, Path) and is_image(root):
         return frozenset({ensure_root_image(root, cache).sha256})
     return _digests(cache, lambda scratch, walk: _Making(root, scratch, program=program, walk=walk))
@@ -95,6 +105,8 @@ def digests_before(root: RootSource, cache: Path, *, program: bool = False) -> f
 
 def digests_with_program(root: RootSource, program: Path | None, cache: Path) -> frozenset[str]:
     """What older ones may say, which were made when the program's folder lay in its image."""
+    if isinstance(root, CarriedRoot):
+        return frozenset()
     if isinstance(root, Path) and is_image(root):
         return frozenset({ensure_root_image(root, cache).sha256})
     return _digests(
@@ -119,6 +131,8 @@ def _made(cache: Path, making_in: Callable[[Path], _Making], kind: str) -> RootI
     folder.mkdir(parents=True, exist_ok=True)
     with _making, tempfile.TemporaryDirectory(dir=folder, prefix=".new-") as scratch:
         making = making_in(Path(scratch))
+        if kind and (carried := image_of(making.digest)) is not None:
+            return RootImage(carried, making.digest)
         path = folder / f"{making.digest}{kind}"
         if not path.exists():
             made = making.image() if kind else making.folder()
@@ -138,7 +152,7 @@ class _Making:
 
     def __init__(
         self,
-        root: RootSource,
+        root: Ingredients,
         scratch: Path,
         *,
         program: bool = False,

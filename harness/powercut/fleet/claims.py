@@ -44,6 +44,7 @@ from powercut.store.trial_result import TrialResult
 from powercut.trial.job import TrialJob
 from powercut.trial.judge import judge_trial
 
+_NONE_CARRIED: Final[Mapping[str, str]] = {}
 _EXPLORATION: Final = "exploration.json"
 _UNSEALED: Final = ("verdict.json", _EXPLORATION, PLACE)
 
@@ -52,13 +53,21 @@ class FalseClaim(HostError):
     """A host said what is not so."""
 
 
-def accept(done: Done, expected: str, job: TrialJob, trial: TrialDir) -> TrialResult:
+def accept(
+    done: Done,
+    expected: str,
+    job: TrialJob,
+    trial: TrialDir,
+    programs: Mapping[str, str] = _NONE_CARRIED,
+) -> TrialResult:
     """The verdict of a claim.  Raises FalseClaim if it is of anything else than the trial.
 
-    `expected` is the folder there in which the trial was to be made.
+    `expected` is the folder there in which the trial was to be made, `programs` the digests of a
+    program that was carried there.
     """
     try:
         result = _claimed(done.files, job)
+        _require_program(done.files["trial.json"], programs)
         if done.folder != expected or set(done.files) - set(RESULT_FILES):
             raise DamagedRecording("its folder, or a file, has another name")
         if result.result_directory != trial.relative:
@@ -66,6 +75,15 @@ def accept(done: Done, expected: str, job: TrialJob, trial: TrialDir) -> TrialRe
     except DamagedRecording as error:
         raise FalseClaim(f"it sent what is not of the trial: {error}") from None
     return result
+
+
+def _require_program(record: str, programs: Mapping[str, str]) -> None:
+    """Raises DamagedRecording if another program made a trial."""
+    made = json.loads(record).get("versions", {})
+    for name, digest in programs.items():
+        if made.get(name) != digest:
+            told = str(made.get(name, ""))[:16] or "none"
+            raise DamagedRecording(f"{name} is {told}, and {digest[:16]} was carried there")
 
 
 def keep(done: Done, trial: TrialDir, host: str) -> None:

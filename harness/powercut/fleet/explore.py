@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Final, TypeVar
@@ -32,12 +33,14 @@ from powercut.explore.explorer import explore
 from powercut.explore.request import ExploreProgress, ExploreRequest, Listener
 from powercut.explore.work import Answered, Answers, Batch, StateJudgement, Work, Workers
 from powercut.fleet.backlog import Backlog
+from powercut.fleet.cargo import Cargo
 from powercut.fleet.claims import FalseClaim
 from powercut.fleet.fleet import Fleet, FleetHost
 from powercut.fleet.identity import study_identity
 from powercut.fleet.ledger import JUDGED_PART
 from powercut.fleet.link import HostLost, TrialTrouble
 from powercut.fleet.messages import Judged, StateOrder, Study
+from powercut.fleet.own import OWN_FILES, runs_on_own_files
 from powercut.fleet.study import name_of
 from powercut.model.confidence import upper_bound
 from powercut.model.errors import HostError, UsageError
@@ -46,13 +49,12 @@ from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.recording import state_ref
 from powercut.rig.engine_choice import choose_engine
 from powercut.rig.engines import boots_recorded_kernel
+from powercut.rig.rig import Rig
 from powercut.store.exploration import ExploreResult
 from powercut.store.fleet import FleetAccount
 from powercut.store.manifest import MANIFEST
 from powercut.store.packed import PACK
 from powercut.store.trial_dir import TrialDir
-from powercut.workload.port import AcksByLines
-from powercut.workload.table import workload_of
 
 BATCH: Final = 64
 """States of one order."""
@@ -106,11 +108,8 @@ def refuse(trial: TrialDir, wanted: ExploreRequest) -> None:
             "not be judged again",
             hint="leave out --after, --depth and --atomic-unit, or --hosts",
         )
-    if isinstance(workload_of(parameters), AcksByLines):
-        raise UsageError(
-            "workload.command is of this host alone, and no host of a fleet has it",
-            hint="explore its recording here, without --hosts",
-        )
+    if runs_on_own_files(parameters):
+        raise UsageError(OWN_FILES, hint="explore its recording here, without --hosts")
     choice = choose_engine(parameters, wanted.engine, kernel=wanted.kernel)
     if boots_recorded_kernel(choice.name):
         raise UsageError(
@@ -149,9 +148,12 @@ class FleetStudy:
         folder = f"recordings/{name_of(self._trial)}"
         files = _files_of(self._trial)
 
-        def opening(host: FleetHost) -> Study:
-            host.link.bring(folder, files)
+        def opening(cargo: Cargo, host: FleetHost) -> Study:
+            cargo.bring(host.link)
+            if not host.link.has(folder):
+                host.link.bring(folder, files)
             return Study(
+                parts=cargo.parts,
                 recording=folder,
                 engine=work.engine,
                 kernel=self._wanted.kernel,
@@ -163,7 +165,9 @@ class FleetStudy:
                 silence_s=self._fleet.silence_s,
             )
 
-        self._fleet.open(study_identity(choice), opening, self._on_event)
+        with Cargo(Rig(), (parameters,)) as cargo:
+            here = study_identity(choice, cargo.digests)
+            self._fleet.open(here, partial(opening, cargo), self._on_event)
         return self
 
     def answers(self, batches: Iterator[Batch]) -> Iterator[Answered]:

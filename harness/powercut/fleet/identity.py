@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
 from powercut.fleet.messages import Hello
 from powercut.fleet.wheels import installed_code
@@ -16,10 +16,17 @@ from powercut.scenario.plan import Cell, Plan
 from powercut.store.certificate import Component
 from powercut.store.certify_order import RunComponents
 
+_NO_PARTS: Final[Mapping[str, str]] = {}
+"""Of programs: none is carried."""
 
-def identity_of(rig: Rig, plan: Plan) -> Hello:
-    """What this host is for `plan`.  Raises HostError if a part cannot be had."""
+
+def identity_of(rig: Rig, plan: Plan, parts: Mapping[str, str] = _NO_PARTS) -> Hello:
+    """What this host is for `plan`, with the digests of the `parts` that were carried.
+
+    Raises HostError if a component cannot be had.
+    """
     return Hello(
+        parts=dict(parts),
         code=installed_code(),
         processor=processor_model(),
         machines={name: rig.backend(name).environment() for name in backends_of(plan)},
@@ -27,7 +34,18 @@ def identity_of(rig: Rig, plan: Plan) -> Hello:
     )
 
 
-def study_identity(choice: EngineChoice) -> Hello:
+def other_parts(parts: Mapping[str, str]) -> Hello:
+    """What a host says that has other parts than those that were carried: only by which digests."""
+    return Hello(
+        code=installed_code(),
+        processor=processor_model(),
+        machines={},
+        components=RunComponents(components=(), cells={}),
+        parts=dict(parts),
+    )
+
+
+def study_identity(choice: EngineChoice, parts: Mapping[str, str] = _NO_PARTS) -> Hello:
     """What this host is for an exploration with an engine."""
     kernel = () if choice.kernel is None else (recovery_kernel_part(choice.kernel),)
     return Hello(
@@ -37,6 +55,7 @@ def study_identity(choice: EngineChoice) -> Hello:
         components=RunComponents(
             components=kernel, cells={"exploration": tuple(range(len(kernel)))}
         ),
+        parts=dict(parts),
     )
 
 
@@ -45,6 +64,10 @@ def differences(here: Hello, there: Hello) -> Iterator[str]:
 
     How an accelerator was proved may differ, which one it is may not.
     """
+    others = list(_other_parts(here, there))
+    yield from others
+    if others:  # it looked no further
+        return
     if there.code != here.code:
         yield f"its powercut has files of digest {there.code[:16]}, and {here.code[:16]} here"
     if there.processor != here.processor:
@@ -55,10 +78,20 @@ def differences(here: Hello, there: Hello) -> Iterator[str]:
             yield f"{name} has accelerator {other} there, and {one} here"
     for name, parts in here.components.cells.items():
         mine = _parts(here, parts)
-        others = _parts(there, there.components.cells.get(name, ()))
-        for role in dict.fromkeys((*mine, *others)):
-            if mine.get(role) != others.get(role):
-                yield f"{role} is {_told(others.get(role))} there, and {_told(mine.get(role))} here"
+        theirs = _parts(there, there.components.cells.get(name, ()))
+        for role in dict.fromkeys((*mine, *theirs)):
+            if mine.get(role) != theirs.get(role):
+                yield f"{role} is {_told(theirs.get(role))} there, and {_told(mine.get(role))} here"
+
+
+def _other_parts(here: Hello, there: Hello) -> Iterator[str]:
+    for title in dict.fromkeys((*here.parts, *there.parts)):
+        mine, other = here.parts.get(title, ""), there.parts.get(title, "")
+        if mine != other:
+            yield (
+                f"{title} has digest {other[:16] or 'none'} there, and {mine[:16] or 'none'} "
+                "was carried there"
+            )
 
 
 def _accelerator(machine: Any) -> str:

@@ -18,18 +18,20 @@ from typing import Final
 from powercut.campaign.assemble import (
     Known,
     Outcome,
+    as_control,
     missing_controls,
     outcomes_of_cells,
 )
 from powercut.fleet.fleet import FleetHost
 from powercut.fleet.row_claims import RowClaims
 from powercut.model.confidence import upper_bound
+from powercut.model.events import TrialFinished
 from powercut.model.verdict import Finding, FindingKind, Verdict
 from powercut.scenario.plan import Cell, Plan, Trial
 from powercut.scenario.settings import Parameters
 from powercut.store.fleet import FleetAccount
 from powercut.store.place import read_place
-from powercut.store.results import TrialResult
+from powercut.store.results import TrialResult, wanted_verdict
 from powercut.store.rows import Row, TrialRows
 from powercut.store.trial_dir import TrialDir
 from powercut.store.trial_result import FindingRecord
@@ -64,6 +66,25 @@ class Claim:
 
     row: Row | None = None
     """Where it has no folder."""
+
+    def told(self, *, earlier: bool = False) -> TrialFinished:
+        """The same for whoever watches the run; `earlier`: it was interrupted after it."""
+        item, result = self.item, self.result
+        wanted, worth = wanted_verdict(item.parameters.expect), result.verdict
+        if item.control is not None:
+            wanted, worth = item.control.expected, as_control(result)
+        made = self.row or read_place(self.place.path)
+        return TrialFinished(
+            cell=f"{item.name} on {self.host.name}",
+            trial=item.trial.number,
+            verdict=result.verdict,
+            acked=result.commits_acked,
+            lost=result.commits_lost,
+            seconds=0.0 if made is None else made.seconds,
+            control=item.control is not None,
+            as_expected=worth is wanted,
+            earlier=earlier,
+        )
 
 
 Key = tuple[str, int]

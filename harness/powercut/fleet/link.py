@@ -125,6 +125,11 @@ class HostLink(Closing):
             raise TrialTrouble(f"{self.host.name}: {reply.trouble}")
         return reply.done
 
+    def has(self, folder: str) -> bool:
+        """Whether that is there already.  Raises HostError."""
+        script = f"cd && [ -e {shlex.quote(f'{self.host.folder}/{folder}')} ]"
+        return not self._remote.run(script, timeout_s=CONNECT_S).status
+
     def bring(self, folder: str, members: Mapping[str, Path]) -> None:
         """Leaves files in a new folder there; what is there already stays.  Raises HostError."""
         argv = ("python", "-m", "powercut.fleet.receive", folder)

@@ -14,6 +14,7 @@ the other for gone once it has heard nothing for `silence_s`.
 
 from __future__ import annotations
 
+import enum
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -42,6 +43,43 @@ class Message(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class PartKind(enum.Enum):
+    """What a part of a program is: the folder that it lies in, the image of that folder, or its
+    root as an image or as a folder."""
+
+    PROGRAM = "program"
+    PROGRAM_IMAGE = "program image"
+    ROOT_IMAGE = "root image"
+    ROOT_FOLDER = "root folder"
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder, and no image."""
+        return self in (PartKind.PROGRAM, PartKind.ROOT_FOLDER)
+
+
+class Part(Message):
+    """What a program needs, and was carried there (powercut.fleet.cargo)."""
+
+    kind: PartKind
+    name: str
+    """As the scenario's host calls it."""
+
+    folder: str
+    """Where it lies below the fleet's folder; its name is the digest."""
+
+    sha256: str = ""
+    """What an image or a root was made from."""
+
+    about: str = ""
+    """Which packages a root was made from."""
+
+    @property
+    def title(self) -> str:
+        """For a reader."""
+        return f"{self.kind.value} {self.name}"
+
+
 class Opening(Message):
     """A run begins there."""
 
@@ -53,6 +91,7 @@ class Opening(Message):
     jobs: int
     room: int
     silence_s: float
+    parts: tuple[Part, ...] = ()
 
 
 class Study(Message):
@@ -71,6 +110,7 @@ class Study(Message):
     model: Model
     jobs: int
     silence_s: float
+    parts: tuple[Part, ...] = ()
 
 
 class Hello(Message):
@@ -84,6 +124,8 @@ class Hello(Message):
     """What each backend says of its environment."""
 
     components: RunComponents
+    parts: dict[str, str] = {}
+    """By which digest it has each part that was carried there."""
 
 
 class Order(Message):

@@ -18,12 +18,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final
 
-from powercut.campaign.assemble import Known, as_control
+from powercut.campaign.assemble import Known
 from powercut.campaign.confidence import Aim, aims_at
 from powercut.campaign.run import Run, RunOptions
 from powercut.fleet.backlog import Backlog
+from powercut.fleet.cargo import Cargo, program_digests
 from powercut.fleet.claims import (
     FalseClaim,
     accept,
@@ -42,7 +44,7 @@ from powercut.fleet.messages import Opening, Order
 from powercut.fleet.own import refuse_own
 from powercut.fleet.row_claims import rows_for
 from powercut.model.errors import HostError
-from powercut.model.events import Notice, Phase, TrialFinished, TrialPhase
+from powercut.model.events import Notice, Phase, TrialPhase
 from powercut.model.verdict import Verdict
 from powercut.rig.rig import Rig
 from powercut.rig.run_id import run_id_of
@@ -53,7 +55,7 @@ from powercut.store.files import remove_tree
 from powercut.store.fleet import FleetAccount
 from powercut.store.layout import CONTROLS, ResultDir, folder_name
 from powercut.store.place import read_place
-from powercut.store.results import RunResult, TrialResult, wanted_verdict
+from powercut.store.results import RunResult, TrialResult
 from powercut.store.rows import TrialRows, fits_a_row
 from powercut.store.trial_dir import TrialDir
 from powercut.trial.controls import Control
@@ -110,7 +112,9 @@ class FleetRun(Run):
                 self._row_file.close()
 
     def _run_cells(self) -> dict[str, list[TrialResult]]:
-        self._fleet.open(identity_of(self.rig, self.plan), self._opening, self.on_event)
+        with Cargo(self.rig, (cell.parameters for cell in self.plan.cells)) as cargo:
+            here = identity_of(self.rig, self.plan, cargo.digests)
+            self._fleet.open(here, partial(self._opening, cargo), self.on_event)
         try:
             self._restore()
             while self._is_work_left():
@@ -210,7 +214,7 @@ class FleetRun(Run):
         if not self._ledger.add(claim):
             claim.place.remove()
             return False
-        self._tell(claim)
+        self.on_event(claim.told())
         return True
 
     def _count_failure(self, host: FleetHost, item: Item, error: TrialTrouble) -> None:
@@ -244,12 +248,13 @@ class FleetRun(Run):
         def notify(phase: Phase) -> None:
             self.on_event(TrialPhase(f"{host.name}: {item.name}", item.trial.number, phase))
 
+        programs = program_digests(self.rig, item.parameters)
         start = time.monotonic()
         done = host.link.make(order, notify)
         with self._changing:
             host.seconds += time.monotonic() - start
         folder = f"{self._folder(host)}/{place.relative}"
-        claim = Claim(host, item, accept(done, folder, job, place), place)
+        claim = Claim(host, item, accept(done, folder, job, place, programs), place)
         if self._row_file is not None and item.control is None and fits_a_row(claim.result):
             claim.row = row_of(done, claim.result, host.name)
         else:
@@ -297,7 +302,7 @@ class FleetRun(Run):
                 raise HostLost(str(error)) from None
             finally:
                 host.at_work.discard(key)
-            self._tell(claim)
+            self.on_event(claim.told())
 
     def _judge_drawn(self, host: FleetHost) -> None:
         """Judges the claims of a host that the seed draws; one job of it does."""
@@ -331,7 +336,7 @@ class FleetRun(Run):
         remove_tree(self.directory.path / CONTROLS)
         hosts = {host.name: host for host in self._fleet.present}
         for row in self._ledger.restore_rows(hosts):
-            self._tell(row, earlier=True)
+            self.on_event(row.told(earlier=True))
         for cell in self.plan.cells:
             for item in self._ledger.missing(cell):
                 place = self.directory.place_of(cell.name, item.trial.number)
@@ -339,7 +344,7 @@ class FleetRun(Run):
                 if claim is None:
                     place.remove()
                 elif self._ledger.add(claim):
-                    self._tell(claim, earlier=True)
+                    self.on_event(claim.told(earlier=True))
 
     def _restored(
         self, place: TrialDir, item: Item, hosts: Mapping[str, FleetHost]
@@ -365,32 +370,14 @@ class FleetRun(Run):
     def _folder(self, host: FleetHost) -> str:
         return f"{self._told['folder']}/{folder_name(host.name)}"
 
-    def _opening(self, host: FleetHost) -> Opening:
+    def _opening(self, cargo: Cargo, host: FleetHost) -> Opening:
+        cargo.bring(host.link)
         return Opening(
+            parts=cargo.parts,
             folder=self._folder(host),
             scenario=self.plan.scenario,
             cells={cell.name: cell.parameters for cell in self.plan.cells},
             jobs=host.settings.jobs,
             room=host.settings.room,
             silence_s=self._fleet.silence_s,
-        )
-
-    def _tell(self, claim: Claim, *, earlier: bool = False) -> None:
-        item, result = claim.item, claim.result
-        wanted, worth = wanted_verdict(item.parameters.expect), result.verdict
-        if item.control is not None:
-            wanted, worth = item.control.expected, as_control(result)
-        made = claim.row or read_place(claim.place.path)
-        self.on_event(
-            TrialFinished(
-                cell=f"{item.name} on {claim.host.name}",
-                trial=item.trial.number,
-                verdict=result.verdict,
-                acked=result.commits_acked,
-                lost=result.commits_lost,
-                seconds=0.0 if made is None else made.seconds,
-                control=item.control is not None,
-                as_expected=worth is wanted,
-                earlier=earlier,
-            )
         )

@@ -17,6 +17,7 @@ from powercut.closing import ResourceOwner
 from powercut.explore.pool import OneWorker, WorkerPool
 from powercut.explore.work import StateJudgement, Work, Workers
 from powercut.explore.worker import LocalWorker
+from powercut.fleet.hold import Hold
 from powercut.fleet.identity import study_identity
 from powercut.fleet.messages import Hello, Judged, JudgedState, StateOrder, Study
 from powercut.model.errors import DamagedRecording
@@ -35,7 +36,7 @@ def name_of(trial: TrialDir) -> str:
 class StudyHere(ResourceOwner):
     """Workers of this host that judge batches; a context manager."""
 
-    def __init__(self, root: Path, study: Study) -> None:
+    def __init__(self, root: Path, study: Study, hold: Hold) -> None:
         """Raises DamagedRecording if the recording is not what its name says."""
         super().__init__()
         folder = root / study.recording
@@ -46,12 +47,13 @@ class StudyHere(ResourceOwner):
         parameters = self._trial.read_record().parameters
         self._choice = choose_engine(parameters, study.engine, kernel=study.kernel)
         self._study = study
+        self._hold = hold
         self._free: queue.SimpleQueue[Workers] = queue.SimpleQueue()
 
     @property
     def hello(self) -> Hello:
         """What this host is, as far as it matters here."""
-        return study_identity(self._choice)
+        return study_identity(self._choice, self._hold.digests)
 
     def _open(self, stack: ExitStack) -> None:
         study = self._study
@@ -78,7 +80,9 @@ class StudyHere(ResourceOwner):
         workers = self._free.get()
         begun = time.monotonic()
         try:
+            self._hold.check()
             ((_, _, answers),) = workers.answers(iter([states]))
+            self._hold.check()
         finally:
             self._free.put(workers)
         return Judged(

@@ -23,7 +23,8 @@ from typing import BinaryIO, Final
 
 from powercut.campaign.runner import ready_rig
 from powercut.explore.trial import explored
-from powercut.fleet.identity import identity_of, plan_of
+from powercut.fleet.hold import Hold
+from powercut.fleet.identity import identity_of, other_parts, plan_of
 from powercut.fleet.messages import (
     BEATS,
     LINE_MAX,
@@ -32,6 +33,7 @@ from powercut.fleet.messages import (
     Message,
     Opening,
     Order,
+    Part,
     PhaseOf,
     StateOrder,
     Study,
@@ -90,7 +92,10 @@ class Worker:
 
     def _study(self, study: Study) -> None:
         self._begin_beats(study.silence_s)
-        with StudyHere(self._root, study) as here, ThreadPoolExecutor(study.jobs) as pool:
+        hold = self._hold(study.parts)
+        if hold is None:
+            return
+        with StudyHere(self._root, study, hold) as here, ThreadPoolExecutor(study.jobs) as pool:
             self._say("hello", here.hello)
             while text := self._next("states")[1]:
                 pool.submit(self._judge, here, StateOrder.model_validate_json(text))
@@ -119,14 +124,29 @@ class Worker:
             opening.scenario,
             (Cell(name, parameters, ()) for name, parameters in opening.cells.items()),
         )
+        hold = self._hold(opening.parts)
+        if hold is None:
+            return
         rig = self._ready(plan)
-        self._say("hello", identity_of(rig, plan))
+        self._say("hello", identity_of(rig, plan, hold.digests))
         folder = ResultDir(self._root / opening.folder)
         with self._shelf, ThreadPoolExecutor(opening.jobs) as pool:
             while text := self._next("order")[1]:
-                pool.submit(self._obey, rig, opening, folder, Order.model_validate_json(text))
+                order = Order.model_validate_json(text)
+                pool.submit(self._obey, rig, opening, folder, order, hold)
             self._over.set()
             self._leave(0)  # what is under way is not sealed, and asked for by nobody
+
+    def _hold(self, parts: tuple[Part, ...]) -> Hold | None:
+        """What was carried here; None if it is something else now: the one who asked names it."""
+        hold = Hold(self._root, parts)
+        if hold.is_sound:
+            hold.publish()
+            return hold
+        self._say("hello", other_parts(hold.digests))
+        self._next()
+        self._over.set()
+        return None
 
     def _next(self, *kinds: str) -> tuple[str, str]:
         """Kind and body of the next message, which has to be of `kinds`; empty at the end."""
@@ -154,7 +174,7 @@ class Worker:
             except (OSError, ValueError):  # nobody hears it any more
                 self._leave(_SILENT)
 
-    def _obey(self, rig: Rig, opening: Opening, run: ResultDir, order: Order) -> None:
+    def _obey(self, rig: Rig, opening: Opening, run: ResultDir, order: Order, hold: Hold) -> None:
         start = time.monotonic()
         try:
             run.path.mkdir(parents=True, exist_ok=True)
@@ -163,7 +183,9 @@ class Worker:
                 raise HostError(
                     f"only {free >> 20} MiB are free, and {opening.room >> 20} are kept"
                 )
+            hold.check()
             files = self._make(rig, opening, run, order)
+            hold.check()
         except Exception as error:  # told to the one who asked, who names this host
             self._say_trouble(order.id, error)
         else:

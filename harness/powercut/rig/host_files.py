@@ -7,7 +7,7 @@ import functools
 import hashlib
 import platform
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +24,7 @@ from powercut.rig.unpacked import source_of, unpacked_root
 from powercut.scenario.settings import Parameters, ProgramSettings
 from powercut.workload.port import HostFiles, Run
 from powercut.workload.program.sync_trace import TRACER
+from powercut.workload.program.workload import ProgramWorkload
 from powercut.workload.table import workload_of
 
 _TIMEOUT_S: Final = 30.0
@@ -85,7 +86,7 @@ def require_same_program(
     if versions.get("program_sha256") != sha256_of(program):
         raise program_changed(program, changed_files(files, program_files(parameters)))
     then = versions.get("command_sha256")
-    if then is not None and then != _digest_of_command(parameters, program):
+    if then is not None and then not in _digests_of_command(parameters, program):
         words = " ".join(workload_of(parameters).reader(Run(bytes(16)))[:-2])
         raise program_changed(words, changed_files(files, program_files(parameters)))
 
@@ -114,12 +115,26 @@ def _is_traced(parameters: Parameters) -> bool:
 
 
 def _digest_of_command(parameters: Parameters, program: Path) -> str:
-    settings = parameters.workload
-    assert isinstance(settings, ProgramSettings)
-    return command_sha256((str(program), *settings.command[1:]), settings.folder)
+    return _digests_of_command(parameters, program)[0]
 
 
-def command_sha256(command: Sequence[str], folder: str) -> str:
+def _digests_of_command(parameters: Parameters, program: Path) -> tuple[str, str]:
+    """That of the program and the files that it is given; and what recordings of before may say.
+
+    In a root of its own it is given files of the folder that was brought there, and no others.
+    Before, files of this host counted that had such a name.
+    """
+    workload = workload_of(parameters)
+    assert isinstance(workload, ProgramWorkload)
+    settings = workload.settings
+    before = command_sha256((str(program), *settings.command[1:]), settings.folder)
+    contents = workload.contents(Run(bytes(16)))
+    if not isinstance(contents, HostFiles) or contents.root is None:
+        return before, before
+    return command_sha256(map(str, (program, *workload.files_of_command)), "/"), before
+
+
+def command_sha256(command: Iterable[str], folder: str) -> str:
     """One digest of all files that a command line names: the program, or an interpreter and its
     script.  What those load is not among them.  Raises HostError.
     """

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from powercut.carried import root_of
 from powercut.machine.guest.suite_packages import suite_packages, versions_of
+from powercut.rig.unpacked import root_name
 from powercut.scenario.settings import Parameters
 from powercut.workload.port import HostFiles, RootFiles, Run, SuitePackages
 from powercut.workload.table import workload_of
@@ -17,6 +19,9 @@ def packages_of(parameters: Parameters, cache: Path) -> dict[str, str]:
     root = contents.root if isinstance(contents, HostFiles | RootFiles) else None
     if not isinstance(root, SuitePackages):
         return {}
+    carried = root_of(root_name(root))
+    if carried is not None:
+        return {"root": carried.about}
     fetched = suite_packages(root.suite, root.packages, cache)
     named = versions_of(fetched, root.packages) or "essential packages alone"
     return {"root": f"Debian {root.suite}, {len(fetched)} packages: {named}"}

@@ -193,6 +193,15 @@ def test_a_loss_that_a_liar_made_up_is_neither_shown_nor_forgotten(hosts, tmp_pa
     assert [cell.verdict for cell in done.cells] == [Verdict.SAFE, Verdict.LOSSY]
 
 
+def test_a_trial_of_another_program_than_was_carried_is_not_believed(hosts, tmp_path, monkeypatch):
+    carried = {"program_folder_sha256": "f" * 64}
+    monkeypatch.setattr("powercut.fleet.run.program_digests", lambda *_: carried)
+    with pytest.raises(HostError, match="no host of the fleet is left") as error:
+        run(hosts, tmp_path)
+    told = "program_folder_sha256 is none, and ffffffffffffffff was carried there"
+    assert str(error.value).count(told) == len(NAMES)
+
+
 def test_another_recording_than_was_judged_is_refused(hosts, tmp_path):
     def change(folder):
         for name in ("evidence.pack", "disk.data"):

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from powercut.carried import folder_of, root_of
 from powercut.model.observation import Observation
 from powercut.model.operations import Packet
 from powercut.model.verdict import Finding, FindingKind, Verdict, merged_ranges
@@ -113,23 +114,46 @@ class ProgramWorkload:
     def _brought(self) -> Path | None:
         """The program on this host that comes into a root of its own; None if it is there."""
         command = self.settings.command[0]
-        inside = self._on_host or Path(command).is_absolute()
-        return None if inside else Path(os.path.normpath(Path(self.settings.folder, command)))
+        if self._on_host or Path(command).is_absolute():
+            return None
+        return self._placed(self._below_folder(command))
 
     @property
     def _bring(self) -> Path:
         """The folder of this host that comes into a root of its own with the program."""
-        assert self._brought is not None
+        return folder_of(self._named_bring)
+
+    @property
+    def _named_bring(self) -> Path:
+        """The same as the scenario names it; it lies elsewhere where it was carried."""
         if not self.settings.bring:
-            return self._brought.parent
-        return Path(os.path.normpath(Path(self.settings.folder, self.settings.bring)))
+            return self._below_folder(self.settings.command[0]).parent
+        return self._below_folder(self.settings.bring)
+
+    def _placed(self, path: Path) -> Path:
+        """Where something of that folder lies here, or would."""
+        inside = path.is_relative_to(self._named_bring)
+        return self._bring / path.relative_to(self._named_bring) if inside else path
+
+    def _below_folder(self, path: str) -> Path:
+        return Path(os.path.normpath(Path(self.settings.folder, path)))
+
+    @property
+    def files_of_command(self) -> tuple[Path, ...]:
+        """Which words of the command, but for the first, are files of the folder that comes into a
+        root of its own; where they lie here."""
+        if self._brought is None:
+            return ()
+        paths = (self._below_folder(word) for word in self.settings.command[1:])
+        return tuple(self._placed(path) for path in paths if path.is_relative_to(self._named_bring))
 
     def problems(self) -> tuple[str, ...]:
         """Why it cannot be started."""
         if self._traced and not TRACER.is_file():
             return (f"{TRACER} is not built (make -C workloads; x86-64 alone)",)
         root = self._root
-        if not self._on_host and not self._place and isinstance(root, Path) and not root.exists():
+        named = not self._on_host and not self._place and root_of(str(root)) is None
+        if named and isinstance(root, Path) and not root.exists():
             return (f"workload.root: {root}: there is no such file or folder",)
         if not self._on_host and self._brought is None:
             return ()
@@ -139,7 +163,7 @@ class ProgramWorkload:
         return self._problems_on_host(program)
 
     def _problems_on_host(self, program: Path) -> tuple[str, ...]:
-        if not Path(self.settings.folder).is_dir():
+        if self._on_host and not Path(self.settings.folder).is_dir():
             return (f"{self.settings.folder}: there is no such folder to start in",)
         if not program.is_file():
             return (f"{self.settings.command[0]}: there is no such program",)
