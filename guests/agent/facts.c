@@ -71,6 +71,23 @@ static void fact_file(const char *key, const char *path)
         port_text(PC_FACT, "%s=%s", key, value);
 }
 
+/* Hardware queues of the block layer: a folder each (Documentation/block/blk-mq.rst). */
+static void fact_queues(const char *name)
+{
+    char path[300];
+    struct dirent *entry;
+    unsigned count = 0;
+
+    snprintf(path, sizeof path, "/sys/class/block/%s/mq", name);
+    DIR *queues = opendir(path);
+    if (!queues)
+        return;
+    while ((entry = readdir(queues)))
+        count += *entry->d_name != '.';
+    closedir(queues);
+    port_text(PC_FACT, "queues=%u", count);
+}
+
 /* The driver is two links up: virtio_blk, sd, nvme. */
 static void fact_driver(const char *name)
 {
@@ -113,6 +130,7 @@ bool facts_send(const char *device)
         fact_file(slash ? slash + 1 : entries[i], path);
     }
     fact_driver(name);
+    fact_queues(name);
     fact_file("clocksource", CLOCKSOURCE);
     uname(&kernel);
     port_text(PC_FACT, "kernel=%s %s", kernel.release, kernel.version);

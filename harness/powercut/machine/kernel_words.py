@@ -13,24 +13,27 @@ def guest_words(
     *beside: Bus,
     emulated: bool,
     acpi: bool = False,
+    cpus: int = 1,
     tsc_khz: int | None = None,
     added: Iterable[str] = (),
 ) -> str:
     """What a kernel is told whose disk under test is on `bus`, with the words `added` at the end;
     other disks are on the buses `beside`.
 
-    `emulated`: guests run by TCG, and without ACPI unless the board has it (`acpi`); `tsc_khz` is
-    the frequency of the host's time-stamp counter.
+    `emulated`: guests run by TCG, and without ACPI unless the board has it (`acpi`) or they have
+    several processors (`cpus`); `tsc_khz` is the frequency of the host's time-stamp counter.
     """
     # Without ACPI a guest boots in two thirds of the time under TCG and works as fast; it
     # then has no APIC for message-signalled interrupts.  With KVM it would pay.
-    # An NVDIMM is found by a table of ACPI, the NFIT.  QEMU's NVMe disk holds an interrupt line
-    # up when it has nothing to say, until Linux takes the line away ("nobody cared"): then each
-    # commit of several writes waits for a timer, 0.4 s.  Its messages do not have that.
+    # Linux finds processors but the first by a table of ACPI, the MADT, and an NVDIMM by the NFIT.
+    # QEMU's NVMe disk holds an interrupt line up when it has nothing to say, until Linux takes the
+    # line away ("nobody cared"): then each commit of several writes waits for a timer, 0.4 s.  Its
+    # messages do not have that.
     buses = (bus, *beside)
     modules = ",".join(dict.fromkeys(one.modules for one in buses if one.modules))
-    without_acpi = () if acpi or {Bus.NVDIMM, Bus.NVME} & set(buses) else ("acpi=off",)
-    without_messages = () if Bus.NVME in buses else ("pci=nomsi",)
+    needed = cpus > 1 or Bus.NVME in buses
+    without_acpi = () if acpi or needed or Bus.NVDIMM in buses else ("acpi=off",)
+    without_messages = () if needed else ("pci=nomsi",)
     words = [
         "quiet",
         "loglevel=4",  # errors and what is worse: they go to the console, one exit a byte

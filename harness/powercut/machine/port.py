@@ -8,7 +8,6 @@ What only some machines can do is a protocol of its own, asked for with isinstan
 from __future__ import annotations
 
 import enum
-import re
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -18,7 +17,17 @@ from typing import Final, NamedTuple, Protocol, runtime_checkable
 from powercut.channel.port import Channel
 from powercut.model.binding import NOT_BOUND
 from powercut.model.errors import HostError
-from powercut.model.machine import Aio, Bus, CacheMode, HostCache, ImageFormat, Move, Start
+from powercut.model.machine import (
+    USUAL_QUEUEING,
+    Aio,
+    Bus,
+    CacheMode,
+    HostCache,
+    ImageFormat,
+    Move,
+    Queueing,
+    Start,
+)
 from powercut.model.versions import GUEST
 from powercut.scenario.settings import AcceleratorChoice, MachineSettings
 
@@ -120,6 +129,7 @@ class Attachment:
     size: int = 0
     serial: str = ""
     options: object = None
+    queueing: Queueing = USUAL_QUEUEING
 
 
 @dataclass(frozen=True)
@@ -356,39 +366,3 @@ class HasConsole(Protocol):
 
         Returns the exit status once it is gone.  Raises HostError if something is missing.
         """
-
-
-@dataclass(frozen=True)
-class DiskLikeness:
-    """A disk of a machine that is there, by its name in it, and the settings of a machine whose
-    disk under test is like it."""
-
-    name: str
-    settings: Mapping[str, object]
-
-
-@dataclass(frozen=True)
-class Likeness:
-    """How to make machines like one that is there; `differs` says in sentences what stays
-    different."""
-
-    machine: str
-    disks: tuple[DiskLikeness, ...]
-    differs: tuple[str, ...]
-
-    @property
-    def slug(self) -> str:
-        """A name for a scenario of it: small letters, digits and hyphens."""
-        words = re.sub(r"[^a-z0-9]+", "-", self.machine.lower()).strip("-")
-        return f"domain-{words or 'unnamed'}"
-
-
-@runtime_checkable
-class KnowsMachines(Protocol):
-    """A backend that can be asked for machines which others have made; it only reads."""
-
-    def likeness(self, name: str, connect: str | None) -> Likeness:
-        """Of the machine called `name`.  Raises UsageError if there is none."""
-
-    def likeness_of(self, definition: str, connect: str | None) -> Likeness:
-        """Of a machine that is defined by a text.  Raises UsageError if it makes no sense."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import Final
 
 
 class CacheMode(enum.Enum):
@@ -39,6 +40,19 @@ class CacheFlags:
     write_cache: bool
     direct: bool
     no_flush: bool
+
+
+@dataclass(frozen=True)
+class Queueing:
+    """How a disk's requests come to the hypervisor: in so many queues (0: as it has it by default),
+    and whether they are handled in a thread of their own (`iothread`)."""
+
+    iothread: bool = False
+    queues: int = 0
+
+
+USUAL_QUEUEING: Final = Queueing()
+"""As the hypervisor has it by default."""
 
 
 HostCache = CacheMode | CacheFlags
@@ -83,6 +97,16 @@ class Bus(enum.Enum):
     def flavour(self) -> str:
         """The guest kernel that has a driver: Debian's for clouds knows neither AHCI nor USB."""
         return "full" if self in (Bus.AHCI, Bus.USB_STORAGE) else "cloud"
+
+    @property
+    def threaded(self) -> bool:
+        """Whether QEMU can handle the disk's requests in a thread of their own (`iothread`)."""
+        return self in (Bus.VIRTIO_BLK, Bus.VIRTIO_SCSI, Bus.VIRTIO_SCSI_FUA)
+
+    @property
+    def multiqueue(self) -> bool:
+        """Whether the disk may have more than one queue of requests, as many as it is told."""
+        return self.threaded or self is Bus.NVME
 
     @property
     def restorable(self) -> bool:

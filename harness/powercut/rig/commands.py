@@ -18,8 +18,8 @@ from powercut.model.machine import Aio, Bus, Export, ImageFormat, is_dax
 from powercut.model.verdict import EvidenceLevel
 from powercut.recover.plan import GuestRoot, HostRoot, PlanDisk, RecoveryPlan
 from powercut.rig.unpacked import unpacked_root
+from powercut.scenario.disk_machines import machines_of_disks
 from powercut.scenario.machines import MACHINES
-from powercut.scenario.refusal_several import OF_A_MACHINE
 from powercut.scenario.settings import (
     FilesystemType,
     GuestWriteCache,
@@ -90,16 +90,6 @@ def capture_config(
 
 def _drops_on_nbd(machine: MachineSettings) -> bool:
     return machine.aio is Aio.NBD and machine.host_cache.no_flush
-
-
-def machines_of_disks(parameters: Parameters) -> tuple[MachineSettings, ...]:
-    """What the machine is to each of its disks: in `bus`, `cache`, `aio` and `like` they differ."""
-    machine = parameters.machine
-    changes = (
-        {key: value for key in OF_A_MACHINE if (value := getattr(disk, key)) is not None}
-        for disk in parameters.disk.also
-    )
-    return (machine, *(machine.model_copy(update=change) for change in changes))
 
 
 def recovery_plan(parameters: Parameters, run_id: bytes, seed: int = 0) -> RecoveryPlan:
@@ -214,8 +204,9 @@ def promised_facts(machine: MachineSettings) -> dict[str, str]:
     FUA: virtio-blk has no such request; libata ignores that of SATA disks unless it is told
     otherwise (libata.fua=0); a SCSI disk offers it if its mode page says DPOFUA, and Linux
     believes that only with a write cache.  An NVMe controller of QEMU always says that it has a
-    volatile write cache, and every NVMe disk knows FUA.
+    volatile write cache, and every NVMe disk knows FUA.  Queues: those that it was told to have.
     """
+    queues = {"queues": str(machine.queues)} if machine.queues else {}
     if machine.export is Export.VHOST_USER_BLK and machine.config_wce is not Switch.OFF:
         # The export's field is 0, whatever its cache (docs/findings).
         return {"write_cache": SysfsWriteCache[False], "fua": "0"}
@@ -225,4 +216,5 @@ def promised_facts(machine: MachineSettings) -> dict[str, str]:
     return {
         "write_cache": SysfsWriteCache[offered and not overridden],
         "fua": str(int(offered and knows_fua)),
+        **queues,
     }

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import LiteralScalarString
 
-from powercut.machine.port import KnowsMachines, Likeness
+from powercut.machine.likeness import KnowsMachines, Likeness
 from powercut.model.errors import UsageError
 from powercut.rig.rig import Rig
-from powercut.scenario.refusal_several import NAMELESS, OF_A_MACHINE
+from powercut.scenario.disk_machines import OF_A_MACHINE
+from powercut.scenario.refusal_several import NAMELESS
 from powercut.scenario.settings_several import DISK_NAME, DISKS_MAX
 
 _KNOWS: str = "libvirt"

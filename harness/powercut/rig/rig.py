@@ -42,6 +42,7 @@ from powercut.rig.program_files import changed_files, program_files
 from powercut.rig.root_text import packages_of
 from powercut.rig.scratch import require_room_for_sockets
 from powercut.rig.unpacked import source_of
+from powercut.scenario.disk_machines import machines_of_disks
 from powercut.scenario.machines import USUAL
 from powercut.scenario.plan import Plan
 from powercut.scenario.settings import MachineSettings, Parameters
@@ -147,7 +148,14 @@ class Rig:
                 disk = _served(machine, disk, parameters.disk.size)
             raw = machine.format is ImageFormat.RAW
             layer = None if raw else ImageLayer(machine.format, parameters.disk.size)
-            attached = Attachment(Role.UNDER_TEST, disk, machine.bus, machine.host_cache, layer)
+            attached = Attachment(
+                Role.UNDER_TEST,
+                disk,
+                machine.bus,
+                machine.host_cache,
+                layer,
+                queueing=machine.queueing,
+            )
             under_test = (attached,)
         return MachineSpec(
             (*under_test, *self._root(parameters)),
@@ -164,7 +172,7 @@ class Rig:
         """Each disk, of a capture disk that serves all or of an image in which all lie."""
         backend = self.backend_of(parameters)
         attached = []
-        machines = commands.machines_of_disks(parameters)
+        machines = machines_of_disks(parameters)
         for part, machine in zip(parameters.disk.parts, machines, strict=True):
             if isinstance(whole, Path):
                 disk: Disk = _served(machine, whole, part.size, part.name)
@@ -180,6 +188,7 @@ class Rig:
                     size=part.size,
                     serial=part.name,
                     options=backend.options(machine),
+                    queueing=machine.queueing,
                 )
             )
         return tuple(attached)

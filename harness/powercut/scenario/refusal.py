@@ -19,6 +19,7 @@ from powercut.scenario.quantity import format_size
 from powercut.scenario.refusal_foreign import refusals_of_place
 from powercut.scenario.refusal_live import refusals_of_level
 from powercut.scenario.refusal_moves import refusals_of_moves
+from powercut.scenario.refusal_queues import refusals_of_queues
 from powercut.scenario.refusal_several import refusals_of_several
 from powercut.scenario.settings import (
     DiskModel,
@@ -226,6 +227,7 @@ def _export(p: Parameters) -> Iterator[Reason]:
 _RULES: Final[tuple[Rule, ...]] = (
     _disk,
     _machine,
+    refusals_of_queues,
     refusals_of_moves,
     _pmem,
     _mkfs,

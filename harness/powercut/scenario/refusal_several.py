@@ -8,15 +8,13 @@ from typing import Final
 
 from powercut.model.machine import Aio, Bus
 from powercut.scenario.choices import FilesystemType
+from powercut.scenario.disk_machines import OF_A_MACHINE
 from powercut.scenario.settings import MachineSettings, Parameters, ProgramSettings
 from powercut.scenario.settings_several import STRIPE, Holds
 
 Reason = tuple[str, str]
 
 _KEY: Final = "disk.also"
-OF_A_MACHINE: Final = ("bus", "cache", "aio", "like")
-"""What the machine may be to one of several disks alone."""
-
 NAMELESS: Final = frozenset({Bus.USB_STORAGE, Bus.VIRTIO_PMEM, Bus.NVDIMM})
 """Buses whose disks have no serial number that Linux shows."""
 

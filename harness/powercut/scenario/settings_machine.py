@@ -18,6 +18,7 @@ from powercut.model.machine import (
     Export,
     ImageFormat,
     Move,
+    Queueing,
     Start,
 )
 from powercut.model.versions import GUEST, HOST, SUITES, is_path
@@ -137,6 +138,14 @@ class MachineSettings(Settings):
     bus: Bus = Bus.VIRTIO_BLK
     """How the guest reaches the disk under test."""
 
+    iothread: StrictBool = False
+    """Whether the disk's requests are handled in a thread of their own (`iothread`) and not in
+    QEMU's main loop; of virtio-blk, and of virtio-scsi, whose disks share it."""
+
+    queues: Annotated[StrictInt, Field(ge=0, le=64)] = 0
+    """Request queues of a disk on virtio-blk, virtio-scsi or NVMe, at most one each of `cpus`,
+    since a guest uses no more; 0: as QEMU has it."""
+
     aio: Aio = Aio.NBD
     """How QEMU reaches the captured disk: by `nbd`; or as a file, which FUSE makes of it, with
     `threads`, `native` (Linux AIO, needs O_DIRECT) or `io_uring`.  The pmem buses map the file
@@ -196,6 +205,11 @@ class MachineSettings(Settings):
         """What `during` says: how the guest moves, and at which acknowledged LSN."""
         told = (word.split("@") for word in self.during)
         return tuple((Move(how), int(lsn)) for how, lsn in told)
+
+    @property
+    def queueing(self) -> Queueing:
+        """What `iothread` and `queues` say."""
+        return Queueing(self.iothread, self.queues)
 
     @property
     def host_cache(self) -> CacheFlags:

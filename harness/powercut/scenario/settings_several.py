@@ -6,7 +6,7 @@ from __future__ import annotations
 import enum
 from typing import Annotated, NamedTuple
 
-from pydantic import Field, StrictStr
+from pydantic import Field, StrictBool, StrictInt, StrictStr
 
 from powercut.model.contract import Honour
 from powercut.model.machine import Aio, Bus, CacheMode
@@ -62,6 +62,12 @@ class AlsoDisk(Settings):
 
     aio: Aio | None = None
     """As `machine.aio`, of this disk alone; by default what that says."""
+
+    iothread: StrictBool | None = None
+    """As `machine.iothread`, of this disk alone; by default what that says."""
+
+    queues: Annotated[StrictInt, Field(ge=0, le=64)] | None = None
+    """As `machine.queues`, of this disk alone; by default what that says."""
 
     like: Annotated[StrictStr, Field(max_length=1 << 16)] | None = None
     """As `machine.like`, of this disk alone; by default what that says."""

@@ -30,7 +30,7 @@ from powercut.model.contract import CutKind, CutPolicy, Honour
 from powercut.model.machine import Aio, Bus, CacheMode, Export, ImageFormat, Start, is_dax
 from powercut.model.verdict import EvidenceLevel, Verdict
 from powercut.rig import commands
-from powercut.scenario.refusal_several import OF_A_MACHINE
+from powercut.scenario.disk_machines import OF_A_MACHINE
 from powercut.scenario.settings import (
     ControlKind,
     GuestWriteCache,
@@ -141,21 +141,7 @@ def twin(parameters: Parameters, kind: ControlKind) -> Parameters:
             settings = workload.unsynced()
         case ControlKind.HONEST:
             changes["disk"] = {**honest, "also": _alike(parameters, *OF_A_MACHINE)}
-            # Between the guest and the disk only what is known to pass everything on.
-            changes["machine"] = {
-                "guest_write_cache": GuestWriteCache.AS_PROMISED,
-                "bus": Bus.VIRTIO_BLK,
-                "format": ImageFormat.RAW,
-                "format_options": (),
-                "grows": False,
-                "start": Start.AUTO,
-                "during": (),
-                "cache_after_move": None,
-                "aio": Aio.NBD,
-                "export": Export.NONE,
-                "config_wce": Switch.AUTO,
-                "no_flush": Switch.AUTO,
-            }
+            changes["machine"] = dict(_PASSING_ON)
             # Only memory can be mounted with dax; without barriers no disk is told to flush.
             changes["filesystem"] = {
                 "mount": tuple(
@@ -184,3 +170,21 @@ def _alike(parameters: Parameters, *more: str) -> tuple[AlsoDisk, ...]:
 
 _CONTROL_ACKS = 20
 """Acknowledged records at which a control is cut if its cell is cut at another moment."""
+
+_PASSING_ON: Final[dict[str, Any]] = {
+    "guest_write_cache": GuestWriteCache.AS_PROMISED,
+    "bus": Bus.VIRTIO_BLK,
+    "format": ImageFormat.RAW,
+    "format_options": (),
+    "grows": False,
+    "start": Start.AUTO,
+    "during": (),
+    "cache_after_move": None,
+    "aio": Aio.NBD,
+    "export": Export.NONE,
+    "config_wce": Switch.AUTO,
+    "iothread": False,
+    "queues": 0,
+    "no_flush": Switch.AUTO,
+}
+"""Between the guest and the disk of an honest twin: only what is known to pass everything on."""

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from powercut.machine.libvirt.definition import read_kept, read_likeness
 from powercut.model.errors import UsageError
 from powercut.model.machine import Aio, Bus, CacheMode, ImageFormat
-from powercut.rig.commands import machines_of_disks
 from powercut.rig.likeness import _names, scenario_like
+from powercut.scenario.disk_machines import machines_of_disks
 from powercut.scenario.load import expand, parse_scenario
 from powercut.scenario.refusal import refusals
 

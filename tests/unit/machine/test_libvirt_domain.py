@@ -24,7 +24,15 @@ from powercut.machine.port import (
     Role,
 )
 from powercut.model.errors import HostError
-from powercut.model.machine import Accelerator, Aio, Bus, CacheFlags, CacheMode, ImageFormat
+from powercut.model.machine import (
+    Accelerator,
+    Aio,
+    Bus,
+    CacheFlags,
+    CacheMode,
+    ImageFormat,
+    Queueing,
+)
 from powercut.scenario.settings import MachineSettings
 
 OWN = DomainSpec(
@@ -71,6 +79,37 @@ def test_several_disks_are_exports_by_name_and_keep_what_each_has() -> None:
     assert [one.get("discard") for one in drivers] == [None, "unmap", None]
     kinds = [element.get("type") for element in domain.findall("devices/controller")]
     assert kinds.count("scsi") == 1
+
+
+def test_threads_and_queues_are_of_a_virtio_disk_or_of_its_controller() -> None:
+    def disk(name: str, bus: Bus, queueing: Queueing) -> Attachment:
+        served = NbdDisk(Path("/run/nbd"), name)
+        return Attachment(Role.UNDER_TEST, served, bus, serial=name, size=1, queueing=queueing)
+
+    both = Queueing(iothread=True, queues=2)
+    disks = (
+        disk("a", Bus.VIRTIO_BLK, both),
+        disk("b", Bus.VIRTIO_SCSI, both),
+        disk("c", Bus.VIRTIO_SCSI, both),
+        disk("d", Bus.VIRTIO_BLK, Queueing(queues=3)),
+    )
+    text = domain_xml(MachineSpec(disks), disks, OWN, Path("/run/it"), [None] * len(disks))
+    domain = ET.fromstring(text)
+    assert domain.findtext("iothreads") == "2"
+    drivers = [one.find("driver") for one in domain.findall("devices/disk")]
+    said = [(one.get("iothread"), one.get("queues")) for one in drivers]
+    assert said == [("1", "2"), (None, None), (None, None), (None, "3")]
+    (controller,) = domain.findall("devices/controller[@type='scsi']")
+    assert controller.find("driver").attrib == {"iothread": "2", "queues": "2"}
+    assert made().find("iothreads") is None
+
+
+def test_a_guest_with_several_processors_has_acpi() -> None:
+    text = domain_xml(MachineSpec((NBD,), cpus=2), [NBD], OWN, Path("/run/it"))
+    domain = ET.fromstring(text)
+    assert domain.find("features/acpi") is not None
+    assert "acpi=off" not in domain.findtext("os/cmdline").split()
+    assert made().find("features/acpi") is None
 
 
 def made(disk: Attachment = NBD, own: DomainSpec = OWN) -> ET.Element:

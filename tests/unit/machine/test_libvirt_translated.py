@@ -14,7 +14,7 @@ from powercut.machine.libvirt.backend import LibvirtBackend
 from powercut.machine.libvirt.definition import read_kept
 from powercut.machine.libvirt.kubevirt import read_kubevirt
 from powercut.machine.libvirt.ovirt import read_ovirt
-from powercut.machine.port import DiskLikeness, Likeness
+from powercut.machine.likeness import DiskLikeness, Likeness
 from powercut.model.errors import UsageError
 from powercut.rig.likeness import scenario_like
 from powercut.scenario.load import expand, parse_scenario

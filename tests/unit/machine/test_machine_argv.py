@@ -25,6 +25,7 @@ from powercut.model.machine import (
     CacheMode,
     Export,
     ImageFormat,
+    Queueing,
 )
 
 QEMU = Path("/usr/bin/qemu-system-x86_64")
@@ -72,6 +73,29 @@ def test_the_whole_command_line():
         "-device",
         "virtio-blk-pci,drive=disk,write-cache=on,werror=report,rerror=report",
     ]
+
+
+THREAD = ",iothread=disk-thread"
+QUEUED = {
+    (Bus.VIRTIO_BLK, Queueing(iothread=True)): THREAD,
+    (Bus.VIRTIO_BLK, Queueing(queues=4)): ",num-queues=4",
+    (Bus.VIRTIO_BLK, Queueing(iothread=True, queues=4)): f"{THREAD},num-queues=4",
+    (Bus.VIRTIO_SCSI, Queueing(iothread=True, queues=4)): f"{THREAD},num_queues=4",
+    (Bus.VIRTIO_SCSI_FUA, Queueing(iothread=True)): THREAD,
+    (Bus.NVME, Queueing(queues=4)): ",max_ioqpairs=4,msix_qsize=5",
+}
+
+
+@pytest.mark.parametrize(("bus", "queueing"), QUEUED)
+def test_threads_and_queues_are_the_disks_or_its_controllers(bus, queueing, tmp_path):
+    spec = replace(SPEC, bus=bus, queueing=queueing)
+    argv, plain = (build_argv(one, QEMU, console=CONSOLE) for one in (spec, replace(SPEC, bus=bus)))
+    first, *more = options(plain, "-device")[3:]
+    assert options(argv, "-device")[3:] == [first + QUEUED[bus, queueing], *more]
+    thread = ["iothread,id=disk-thread"] if queueing.iothread else []
+    assert options(argv, "-object") == thread
+    assert not thread or argv.index(thread[0]) < argv.index(options(argv, "-device")[3])
+    assert template_key(spec, QEMU, 1) != template_key(replace(SPEC, bus=bus), QEMU, 1)
 
 
 @pytest.mark.parametrize("disk", [NbdDisk(Path("/run/nbd")), FileDisk(Path("/run/image"))])
@@ -250,6 +274,11 @@ def test_an_nvme_disk_may_send_messages():
     assert {"acpi=off", "pci=nomsi"} <= set(kernel_command_line(SPEC).split())
 
 
+def test_processors_but_the_first_are_found_by_acpi():
+    words = kernel_command_line(replace(SPEC, cpus=2)).split()
+    assert not {"acpi=off", "pci=nomsi"} & set(words)
+
+
 def test_kvm_guests_keep_acpi():
     spec = replace(SPEC, accelerator=Accelerator.KVM, kernel_arguments=("panic_on_oops=1",))
     argv = build_argv(spec, QEMU, console=CONSOLE)
@@ -346,6 +375,24 @@ def test_several_disks_have_nodes_of_their_own_and_say_which_they_are():
     words = kernel_command_line(spec).split()
     assert "powercut.load=virtio-scsi,nvme" in words
     assert "acpi=off" not in words  # NVMe takes messages
+
+
+def test_each_of_several_disks_has_a_thread_but_those_of_one_controller_share_it():
+    queueing = Queueing(iothread=True, queues=2)
+    buses = (Bus.VIRTIO_SCSI, Bus.VIRTIO_BLK, Bus.VIRTIO_SCSI)
+    others = tuple(
+        replace(beside(bus, f"{n}"), queueing=queueing) for n, bus in enumerate(buses, 1)
+    )
+    spec = replace(SPEC, serial="0", beside=others, queueing=Queueing(queues=3))
+    argv = build_argv(spec, QEMU, console=CONSOLE)
+    threads = ["iothread,id=disk1-thread", "iothread,id=disk2-thread"]
+    assert options(argv, "-object") == threads
+    first, controller, one, second, other = options(argv, "-device")[-5:]
+    assert first.endswith(",serial=0,num-queues=3")
+    assert controller == "virtio-scsi-pci,id=scsi,iothread=disk1-thread,num_queues=2"
+    assert "bus=scsi.0" in one
+    assert "bus=scsi.0" in other
+    assert second.endswith(",serial=2,iothread=disk2-thread,num-queues=2")
 
 
 def test_ide_and_ahci_have_places_for_more_than_one():

@@ -64,6 +64,11 @@ def test_a_guest_that_switches_the_write_cache_names_who_is_told():
     assert promised_facts(switched) == {"write_cache": THROUGH, "fua": "0"}
 
 
+def test_queues_are_promised_where_they_are_chosen():
+    assert "queues" not in promised_facts(MachineSettings(cpus=4))
+    assert promised_facts(MachineSettings(cpus=4, queues=3))["queues"] == "3"
+
+
 @pytest.mark.parametrize("bus", Bus)
 def test_an_overridden_write_cache_does_not_change_what_the_disk_knows(bus):
     settings = MachineSettings(bus=bus, guest_write_cache=GuestWriteCache.WRITE_THROUGH)

@@ -91,6 +91,17 @@ REFUSED = [
     ({"disk": {"volatile_cache": False, "cache_size": "1 MiB"}}, ["disk.cache_size"]),
     ({"machine": {"start": "restored", "bus": "nvme"}}, ["machine.start"]),
     ({"machine": {"config_wce": "on", "bus": "nvme"}}, ["machine.config_wce"]),
+    ({"machine": {"iothread": True, "bus": "nvme"}}, ["machine.iothread"]),
+    (
+        {"machine": {"iothread": True, "queues": 2, "cpus": 2, "bus": "ahci"}},
+        ["machine.iothread", "machine.queues"],
+    ),
+    ({"machine": {"queues": 4, "cpus": 2}}, ["machine.queues"]),
+    (
+        {"machine": {"iothread": True, "queues": 2, "cpus": 2, "export": "vhost-user-blk"}},
+        ["machine.iothread", "machine.queues"],
+    ),
+    ({"machine": {"iothread": True, "backend": "libvirt", "like": "<d/>"}}, ["machine.iothread"]),
     ({"machine": {"aio": "native", "cache": "writeback"}}, ["machine.aio"]),
     (
         {"machine": {"bus": "virtio-pmem", "cache": "unsafe", "aio": "threads", "format": "vdi"}},
@@ -228,6 +239,8 @@ def test_what_cannot_be_is_refused_with_every_reason(settings, keys):
         {"workload": {"layout": "recycled", "capacity": "64 KiB"}},  # it wraps: no end
         {"workload": {"records": 300}},
         {"disk": {"flush_latency": "8ms"}},
+        {"machine": {"iothread": True, "queues": 2, "cpus": 2, "bus": "virtio-scsi-fua"}},
+        {"machine": {"queues": 2, "cpus": 4, "bus": "nvme", "backend": "libvirt"}},
         {"machine": {"during": ["migrate@9", "save-restore@20"], "format": "qcow2"}},
         {
             "machine": {"during": ["migrate@9"]},

@@ -55,6 +55,9 @@ def test_what_can_be_is_not_refused() -> None:
     for also in ([LOG], [LOG, log], [stripe], [stripe, stripe | {"name": "c"}]):
         assert refusals(cell(also)) == ()
         assert refusals(cell(also, **IN_GUEST)) == ()
+    queued = IN_GUEST | {"machine": {"cpus": 2, "iothread": True}}
+    assert refusals(cell([LOG | {"queues": 2}], **queued)) == ()
+    assert refusals(cell([LOG | {"bus": "nvme", "iothread": False, "queues": 2}], **queued)) == ()
     for also in ([log], [stripe], [stripe | {"bus": "nvme", "cache": "unsafe"}]):
         assert refusals(cell(also, workload={"kind": "wal"})) == ()
 
@@ -72,6 +75,14 @@ def test_what_can_be_is_not_refused() -> None:
         ([LOG | {"bus": "usb-storage"}], IN_GUEST, "machine.bus", "does not tell the guest which"),
         ([LOG], IN_GUEST | {"machine": {"format": "qcow2"}}, "machine.format", "left out"),
         ([LOG | {"aio": "native", "cache": "writeback"}], IN_GUEST, "disk.also", "with O_DIRECT"),
+        ([LOG | {"queues": 2}], IN_GUEST, "disk.also", "log: queues: a guest with 1"),
+        ([LOG | {"bus": "ide", "iothread": True}], IN_GUEST, "disk.also", "log: iothread: QEMU"),
+        (
+            [LOG | {"bus": "virtio-scsi", "iothread": False}],
+            IN_GUEST | {"machine": {"bus": "virtio-scsi-fua", "iothread": True}},
+            "disk.also",
+            "share a controller",
+        ),
         ([LOG], {"explore": {"depth": 1}}, "explore.depth", "second cuts are of one disk"),
     ],
 )  # fmt: skip

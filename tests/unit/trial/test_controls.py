@@ -132,7 +132,11 @@ def test_the_honest_twin_is_honest_throughout(cell):
 
 def test_nothing_that_may_lie_stands_between_the_honest_twin_and_its_disk():
     machine = MachineSettings(
-        bus=Bus.NVME, format=ImageFormat.QCOW2, format_options=("cluster_size=4096",)
+        bus=Bus.NVME,
+        format=ImageFormat.QCOW2,
+        format_options=("cluster_size=4096",),
+        iothread=True,
+        queues=1,
     )
     honest = twin(Parameters(machine=machine), ControlKind.HONEST).machine
     assert honest == MachineSettings()

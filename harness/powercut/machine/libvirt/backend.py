@@ -26,11 +26,11 @@ from powercut.machine.libvirt.kubevirt import is_kubevirt, read_kubevirt
 from powercut.machine.libvirt.machine import LibvirtMachine
 from powercut.machine.libvirt.ovirt import is_ovf, read_ovirt
 from powercut.machine.libvirt.proxmox import read_proxmox
+from powercut.machine.likeness import Likeness
 from powercut.machine.package import package_of
 from powercut.machine.parts import guest_parts, guest_versions
 from powercut.machine.port import (
     Attachment,
-    Likeness,
     MachineAndChannel,
     MachineSpec,
     Part,

@@ -14,7 +14,7 @@ from typing import Final
 from xml.etree import ElementTree as ET
 
 from powercut.machine.libvirt.domain import BUSES, Kept
-from powercut.machine.port import DiskLikeness, Likeness
+from powercut.machine.likeness import DiskLikeness, Likeness
 from powercut.machine.qemu.build import PROGRAM
 from powercut.model.errors import UsageError
 from powercut.model.machine import Aio, Bus, CacheMode, ImageFormat

@@ -17,7 +17,15 @@ from xml.etree import ElementTree as ET
 from powercut.machine.guest_image import GuestImage
 from powercut.machine.kernel_words import guest_words
 from powercut.machine.port import Attachment, FileDisk, MachineSpec, NbdDisk, served_disk
-from powercut.model.machine import Accelerator, Bus, CacheFlags, CacheMode, HostCache
+from powercut.model.machine import (
+    USUAL_QUEUEING,
+    Accelerator,
+    Bus,
+    CacheFlags,
+    CacheMode,
+    HostCache,
+    Queueing,
+)
 
 BUSES: Final[dict[Bus, tuple[str, str]]] = {
     Bus.VIRTIO_BLK: ("virtio", "vda"),
@@ -98,30 +106,17 @@ def domain_xml(
     _text(domain, "uuid", str(own.uuid))
     _text(domain, "memory", str(machine.memory_mib), unit="MiB")
     _text(domain, "vcpu", str(machine.cpus))
-    system = ET.SubElement(domain, "os")
-    _text(system, "type", "hvm", arch="x86_64", machine="pc")
-    _text(system, "kernel", str(own.guest.kernel))
-    _text(system, "initrd", str(own.guest.initramfs))
-    words = guest_words(
-        *(disk.bus for disk in disks),
-        emulated=not kvm,
-        acpi=like is not None and "acpi" in like.features,
-        tsc_khz=own.tsc_khz,
-        added=machine.kernel_arguments,
-    )
-    _text(system, "cmdline", words)
+    _add_system(domain, machine, disks, own, like)
     ET.SubElement(domain, "cpu", mode="host-passthrough" if kvm else "maximum")
     for event in ("on_poweroff", "on_reboot", "on_crash"):
         _text(domain, event, "destroy")
     devices = ET.SubElement(domain, "devices")
     _text(devices, "emulator", str(own.emulator))
-    for number, disk in enumerate(disks):
-        before = [one.bus for one in disks[:number]]
-        devices.append(_disk(disk, _target(disk.bus, before)))
-        if disk.bus in _CONTROLLERS and disk.bus not in before:
-            ET.SubElement(devices, "controller", _CONTROLLERS[disk.bus])
+    threads = _add_disks(devices, disks)
     if all(disk.bus is not Bus.USB_STORAGE for disk in disks):
         ET.SubElement(devices, "controller", type="usb", model="none")
+    if threads:
+        domain.insert(list(domain).index(devices), _element("iothreads", str(threads)))
     devices.extend(_ports(folder))
     ET.SubElement(devices, "memballoon", model="none")
     domain.extend(_labels(own))
@@ -132,6 +127,33 @@ def domain_xml(
             _make_disk_like(devices, element, theirs)
     ET.indent(domain)
     return ET.tostring(domain, encoding="unicode")
+
+
+def _add_system(
+    domain: ET.Element,
+    machine: MachineSpec,
+    disks: Sequence[Attachment],
+    own: DomainSpec,
+    like: Kept | None,
+) -> None:
+    """What is booted, on which board."""
+    system = ET.SubElement(domain, "os")
+    _text(system, "type", "hvm", arch="x86_64", machine="pc")
+    _text(system, "kernel", str(own.guest.kernel))
+    _text(system, "initrd", str(own.guest.initramfs))
+    acpi = machine.cpus > 1 if like is None else "acpi" in like.features
+    words = guest_words(
+        *(disk.bus for disk in disks),
+        emulated=own.accelerator is not Accelerator.KVM,
+        acpi=acpi,
+        cpus=machine.cpus if acpi else 1,
+        tsc_khz=own.tsc_khz,
+        added=machine.kernel_arguments,
+    )
+    _text(system, "cmdline", words)
+    if like is None and acpi:
+        # Without its tables Linux finds one processor.
+        ET.SubElement(ET.SubElement(domain, "features"), "acpi")
 
 
 def _make_like(domain: ET.Element, like: Kept, *, kvm: bool) -> None:
@@ -162,6 +184,36 @@ def _make_disk_like(devices: ET.Element, disk: ET.Element, like: Kept) -> None:
             if ours.get("type") == theirs.get("type"):
                 devices.remove(ours)
         devices.append(theirs)
+
+
+def _add_disks(devices: ET.Element, disks: Sequence[Attachment]) -> int:
+    """Adds the disks and their controllers, each once; returns how many threads they want."""
+    threads = 0
+    for number, disk in enumerate(disks):
+        before = [one.bus for one in disks[:number]]
+        element = _disk(disk, _target(disk.bus, before))
+        devices.append(element)
+        has_driver = element
+        if disk.bus in _CONTROLLERS:
+            if disk.bus in before:
+                continue
+            has_driver = ET.SubElement(devices, "controller", _CONTROLLERS[disk.bus])
+        threads += disk.queueing.iothread
+        _queue(has_driver, disk.queueing, threads)
+    return threads
+
+
+def _queue(device: ET.Element, wanted: Queueing, thread: int) -> None:
+    """Says in the driver of a disk or controller how its requests are queued."""
+    if wanted == USUAL_QUEUEING:
+        return
+    driver = device.find("driver")
+    if driver is None:
+        driver = ET.SubElement(device, "driver")
+    if wanted.queues:
+        driver.set("queues", str(wanted.queues))
+    if wanted.iothread:
+        driver.set("iothread", str(thread))
 
 
 def _target(bus: Bus, before: Sequence[Bus]) -> str:
@@ -223,4 +275,10 @@ def _labels(own: DomainSpec) -> list[ET.Element]:
 
 
 def _text(parent: ET.Element, tag: str, text: str, **attributes: str) -> None:
-    ET.SubElement(parent, tag, attributes).text = text
+    parent.append(_element(tag, text, **attributes))
+
+
+def _element(tag: str, text: str, **attributes: str) -> ET.Element:
+    element = ET.Element(tag, attributes)
+    element.text = text
+    return element

@@ -22,7 +22,7 @@ from powercut.machine.libvirt.translated import (
     domain_xml,
     number_of,
 )
-from powercut.machine.port import Likeness
+from powercut.machine.likeness import Likeness
 from powercut.model.errors import UsageError
 from powercut.scenario.yaml_file import parse_yaml
 

@@ -22,7 +22,7 @@ from powercut.machine.libvirt.translated import (
     domain_xml,
     number_of,
 )
-from powercut.machine.port import Likeness
+from powercut.machine.likeness import Likeness
 from powercut.model.errors import UsageError
 
 _BUSES: Final = {"VirtIO": "virtio", "VirtIO_SCSI": "scsi", "IDE": "ide", "SATA": "sata"}

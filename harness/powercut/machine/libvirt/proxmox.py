@@ -14,7 +14,7 @@ from typing import Final
 from xml.etree import ElementTree as ET
 
 from powercut.machine.libvirt.definition import read_likeness
-from powercut.machine.port import Likeness
+from powercut.machine.likeness import Likeness
 from powercut.model.errors import UsageError
 
 _LARGEST: Final = 1 << 20

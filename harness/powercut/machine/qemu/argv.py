@@ -16,7 +16,6 @@ measurement), unless the server offers no flush.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -24,10 +23,10 @@ from typing import Final
 from powercut.machine.guest_image import GuestImage
 from powercut.machine.kernel_words import guest_words
 from powercut.machine.port import LINES, FileDisk, ImageLayer, NbdDisk, NbdFile
+from powercut.machine.qemu.devices import DiskDevice, disk_devices
 from powercut.machine.qemu.spec import QemuSpec
 from powercut.model.machine import Accelerator, Bus, Export, HostCache
 
-_ON_OFF: Final = {True: "on", False: "off"}
 ROOT_SERIAL: Final = "powercut-root"
 PROGRAM_SERIAL: Final = "powercut-program"
 _PMEM_ALIGNMENT_MIB: Final = 1024
@@ -87,6 +86,7 @@ def kernel_command_line(spec: QemuSpec, tsc_khz: int | None = None) -> str:
     return guest_words(
         *spec.buses,
         emulated=spec.accelerator is Accelerator.TCG,
+        cpus=spec.cpus,
         tsc_khz=tsc_khz,
         added=spec.kernel_arguments,
     )
@@ -193,9 +193,9 @@ def _beside(spec: QemuSpec, stand_in: NullDisk | None) -> list[str]:
     argv: list[str] = []
     for number, one in enumerate(spec.beside, 1):
         disk = one.disk if stand_in is None else NullDisk(one.size)
-        before = spec.buses[:number]
         argv += _disk(disk, one.cache, None, number=number)
-        argv += _attached(one.bus, f"disk{number}", one.cache, one.serial, before, wce="")
+        device = DiskDevice(f"disk{number}", one.bus, one.cache, one.serial, one.queueing)
+        argv += disk_devices(device, spec.buses[:number]).argv
     return argv
 
 
@@ -260,37 +260,10 @@ def _disk(
 
 def _device(spec: QemuSpec) -> list[str]:
     """The first disk as the guest finds it, behind its controller."""
-    wce = "" if spec.config_wce is None else f",config-wce={_ON_OFF[spec.config_wce]}"
-    return _attached(spec.bus, "disk", spec.cache, spec.serial, (), wce=wce)
-
-
-def _attached(
-    bus: Bus, node: str, cache: HostCache, serial: str, before: Sequence[Bus], *, wce: str
-) -> list[str]:
-    """A disk as the guest finds it, behind its controller; those `before` it are on these buses."""
-    disk = f"drive={node},write-cache={_ON_OFF[cache.write_cache]}"
-    # Errors are the guest's to see: by default a full host would silently stop it.  NVMe
-    # has no such choice; it always reports them.
-    reported = f"{disk},werror=report,rerror=report" + (f",serial={serial}" if serial else "")
-    place = before.count(bus)
-    match bus:
-        case Bus.VIRTIO_BLK:
-            devices = [f"virtio-blk-pci,{reported}{wce}"]
-        case Bus.VIRTIO_SCSI | Bus.VIRTIO_SCSI_FUA:
-            fua = "on" if bus is Bus.VIRTIO_SCSI_FUA else "off"
-            there = Bus.VIRTIO_SCSI in before or Bus.VIRTIO_SCSI_FUA in before
-            devices = [] if there else ["virtio-scsi-pci,id=scsi"]
-            devices.append(f"scsi-hd,bus=scsi.0,{reported},dpofua={fua}")
-        case Bus.NVME:
-            devices = [f"nvme,serial={serial or 'powercut'},{disk}"]
-        case Bus.IDE:
-            devices = [f"ide-hd,bus=ide.{place // 2},{reported}"]  # of the board `pc`
-        case Bus.AHCI:
-            devices = [] if place else ["ich9-ahci,id=ahci"]
-            devices.append(f"ide-hd,bus=ahci.{place},{reported}")
-        case _:  # USB: memory is no block device
-            devices = ["qemu-xhci,id=usb", f"usb-storage,bus=usb.0,{reported}"]
-    return [word for device in devices for word in ("-device", device)]
+    first = DiskDevice(
+        "disk", spec.bus, spec.cache, spec.serial, spec.queueing, config_wce=spec.config_wce
+    )
+    return disk_devices(first).argv
 
 
 def _escape(path: Path) -> str:

@@ -177,6 +177,7 @@ class QemuBackend:
             layer=disk.layer,
             start=spec.start,
             config_wce=_options(spec).config_wce,
+            queueing=disk.queueing,
             export=_options(spec).export,
             cache_after_move=_options(spec).cache_after_move,
             memory_mib=spec.memory_mib,
@@ -186,7 +187,7 @@ class QemuBackend:
             program=image_of(spec, Role.PROGRAM),
             serial=disk.serial,
             beside=tuple(
-                BesideDisk(served_disk(one), one.size, one.cache, one.bus, one.serial)
+                BesideDisk(served_disk(one), one.size, one.cache, one.bus, one.serial, one.queueing)
                 for one in others
             ),
         )

@@ -9,7 +9,16 @@ from pathlib import Path
 from powercut.machine.guest_image import GuestImage
 from powercut.machine.port import ImageLayer, ServedDisk
 from powercut.machine.qemu.build import QemuBuild
-from powercut.model.machine import Accelerator, Bus, CacheMode, Export, HostCache, Start
+from powercut.model.machine import (
+    USUAL_QUEUEING,
+    Accelerator,
+    Bus,
+    CacheMode,
+    Export,
+    HostCache,
+    Queueing,
+    Start,
+)
 
 
 @dataclass(frozen=True)
@@ -21,6 +30,7 @@ class BesideDisk:
     cache: HostCache
     bus: Bus
     serial: str
+    queueing: Queueing = USUAL_QUEUEING
 
 
 @dataclass(frozen=True)
@@ -47,6 +57,7 @@ class QemuSpec:
     root: Path | None = None  # a root file system; a port for lines comes with it
     program: Path | None = None  # the folder of a program in that root
     config_wce: bool | None = None  # of virtio-blk; None: as QEMU has it, which is on
+    queueing: Queueing = USUAL_QUEUEING
     export: Export = Export.NONE  # what serves `disk` to QEMU
     cache_after_move: HostCache | None = None  # in the next QEMU; None: as in this one
     serial: str = ""

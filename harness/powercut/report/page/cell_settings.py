@@ -41,6 +41,8 @@ _NAMES: Final = {
     "machine.direct": "past the host's cache",
     "machine.no_flush": "flushes dropped",
     "machine.config_wce": "guest may switch",
+    "machine.iothread": "thread of its own",
+    "machine.queues": "queues",
     "machine.qemu": "QEMU",
     "machine.kernel": "guest kernel",
     "machine.guest_write_cache": "guest believes",
