@@ -11,10 +11,12 @@ from typing import NamedTuple
 from powercut.campaign.folder import CaptureOrder, check_of, record_folder
 from powercut.crash.folder_rows import Promise
 from powercut.explore.folder_judge import FolderJudge
+from powercut.model.folder import FolderOp, FolderRequest
 from powercut.model.operations import Sighting
 from powercut.paths import ROOT
 from powercut.recording.folder import CaptureRecording, open_capture
 from powercut.recording.folder_state import resolve_folder_state
+from powercut.recording.instants import plain_state
 from powercut.store.folder import CaptureDir
 from powercut.workload.program.claims import sighting_of
 
@@ -37,6 +39,24 @@ class Recorded(NamedTuple):
         state = resolve_folder_state(self.recording, f"ack:{operation}", Promise.POSIX).state
         check = check_of(self.recording, 600.0)
         with FolderJudge(self.recording, Promise.POSIX, check, self.scratch) as judge:
+            return sighting_of(judge.observe(judge.space, state))
+
+    def last_header(self, image: str) -> FolderRequest:
+        """The last write of an image's header before the layer records that the job is done."""
+        requests = self.recording.folder.requests
+        made = {r.names[0]: r for r in requests if r.op is FolderOp.CREATE}
+        header = [
+            r for r in requests
+            if r.op is FolderOp.WRITE and r.offset == 0 and r.object == made[image].other
+            and r.submitted_ns < made["active.new"].submitted_ns
+        ]  # fmt: skip
+        return header[-1]
+
+    def at(self, instant: int, *, everything: bool) -> Sighting:
+        """What the check says of all that was written by `instant`, or of what was durable."""
+        check = check_of(self.recording, 600.0)
+        with FolderJudge(self.recording, Promise.POSIX, check, self.scratch) as judge:
+            state = plain_state(judge.space, instant, everything=everything)
             return sighting_of(judge.observe(judge.space, state))
 
     def lost(self, operation: int, seen: Sighting) -> list[int]:

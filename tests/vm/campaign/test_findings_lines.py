@@ -70,6 +70,27 @@ def test_a_vhdx_image_that_was_left_earlier_or_later_does(tools, tmp_path, numbe
     assert "write failed" not in said
 
 
+TABLES = "qemu-block-job-tables.md"
+UNKEPT = "Pattern verification failed at offset 0, 1048576 bytes"
+
+
+def test_a_qemu_that_is_killed_after_a_commit_leaves_zeroes(tools, tmp_path):
+    lines = lines_of(TABLES)
+    assert UNKEPT in typed(lines, tmp_path, tools)
+    mended = "qemu-img rebase -u -F qcow2 -b mid.qcow2 top.qcow2"
+    assert mended in (ROOT / "docs" / "findings" / TABLES).read_text()
+    assert UNKEPT not in typed(f"{mended}\n{lines.splitlines()[-1]}", tmp_path, tools)
+
+
+def test_one_that_ends_in_order_does_not(tools, tmp_path):
+    said = typed(
+        lines_of(TABLES).replace("timeout -s KILL 5", "timeout -s TERM 5"), tmp_path, tools
+    )
+    assert '"BLOCK_JOB_COMPLETED"' in said
+    assert UNKEPT not in said
+    assert "read 1048576/1048576 bytes" in said
+
+
 def loop_devices() -> bool:
     return os.geteuid() == 0 and Path("/dev/loop-control").exists()
 
