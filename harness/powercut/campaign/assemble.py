@@ -105,7 +105,7 @@ def missing_controls(plan: Plan, trials: Trials, known: Known) -> dict[str, tupl
         for control in controls_for(cell.parameters, vouched_for(trials[cell.name])):
             key = same_run(control.parameters)
             if key not in known:
-                wanted.setdefault(key, (f"{control.kind.value}-{cell.name}", control))
+                wanted.setdefault(key, (f"{control.name}-{cell.name}", control))
     return wanted
 
 
@@ -141,7 +141,12 @@ def with_controls(own: Verdict, controls: Sequence[ControlResult]) -> tuple[Verd
     are gone.
     """
     heard = [
-        ControlOutcome(control.kind.value, wanted_verdict(control.expected), control.verdict)
+        ControlOutcome(
+            control.name,
+            wanted_verdict(control.expected),
+            control.verdict,
+            disk=control.disk,
+        )
         for control in controls
     ]
     findings = check_controls(heard, own)
@@ -183,6 +188,7 @@ def _control_result(control: Control, known: Known) -> ControlResult:
     behaved = outcome.verdict is control.expected
     return ControlResult(
         kind=control.kind,
+        disk=control.disk,
         expected=Expect.SAFE if control.expected is Verdict.SAFE else Expect.LOSSY,
         verdict=outcome.verdict,
         behaved=behaved,

@@ -140,6 +140,7 @@ def _cell(
         controls=tuple(
             CertifiedControl(
                 kind=control.kind,
+                disk=control.disk,
                 expected=control.expected,
                 verdict=control.verdict,
                 behaved=control.behaved,

@@ -119,10 +119,10 @@ def _problems_of_cell(
     yield from _problems_of_trials(run, planned, told, scenario, unlisted)
     for control in told.controls:
         yield from _problems_of_control(run, planned, control, places)
-    kinds = [c.kind for c in controls_for(planned.parameters, vouched_for(told.trials))]
-    listed = [control.kind for control in told.controls]
+    wanted = [c.name for c in controls_for(planned.parameters, vouched_for(told.trials))]
+    listed = [control.name for control in told.controls]
     # Nothing rests on the controls of a cell without a verdict, and older runs made none.
-    if listed != kinds and not (own is Verdict.INCONCLUSIVE and set(listed) <= set(kinds)):
+    if listed != wanted and not (own is Verdict.INCONCLUSIVE and set(listed) <= set(wanted)):
         yield "its controls are not those that its trials ask for"
     verdict, _ = with_controls(own, told.controls)
     wrong: list[str] = []
@@ -194,7 +194,7 @@ def _problems_beside(place: TrialDir, trial: TrialResult) -> Iterator[str]:
 def _problems_of_control(
     run: ResultDir, planned: Cell, told: ControlResult, places: Collection[str]
 ) -> Iterator[str]:
-    name = f"control {told.kind.value}"
+    name = f"control {told.name}"
     if not told.result_directory:
         if told.behaved:
             yield f"{name} has no recording"
@@ -203,7 +203,8 @@ def _problems_of_control(
         yield f"{name}: {told.result_directory} is no recording of this run"
         return
     place = run.at(told.result_directory)
-    if same_run(place.read_record().parameters) != same_run(twin(planned.parameters, told.kind)):
+    meant = twin(planned.parameters, told.kind, told.disk)
+    if same_run(place.read_record().parameters) != same_run(meant):
         yield f"{name}: the recording is of another combination"
     if as_control(place.read_verdict()) is not told.verdict:
         yield f"{name}: beside the recording stands another verdict"

@@ -373,8 +373,8 @@ def _lossless_contradictions(cell: CertifiedCell) -> Iterator[str]:
     said = "it is safe" if cell.verdict is Verdict.SAFE else "it survived"
     if cell.lost or cell.lost_lsns:
         yield f"{said} and has lost records"
-    wanted = {control.kind for control in controls_for(cell.parameters, cell.verdict)}
-    if not cell.controls or {control.kind for control in cell.controls} != wanted:
+    wanted = [control.name for control in controls_for(cell.parameters, cell.verdict)]
+    if not wanted or sorted(wanted) != sorted(control.name for control in cell.controls):
         yield f"{said} without the controls that vouch for it"
     if not all(control.behaved for control in cell.controls):
         yield f"{said}, and a control misbehaved"
@@ -391,8 +391,8 @@ def _control_contradictions(cell: CertifiedCell) -> Iterator[str]:
     for control in cell.controls:
         wanted = EXPECTED[control.kind]
         if control.expected is not (Expect.SAFE if wanted is Verdict.SAFE else Expect.LOSSY):
-            yield f"control {control.kind.value} must be {wanted.name}, not what it expects"
+            yield f"control {control.name} must be {wanted.name}, not what it expects"
         if control.behaved != (control.verdict is wanted):
-            yield f"control {control.kind.value}: behaved contradicts its verdict"
+            yield f"control {control.name}: behaved contradicts its verdict"
         if control.evidence is None and control.behaved:
-            yield f"control {control.kind.value} behaved without a recording"
+            yield f"control {control.name} behaved without a recording"

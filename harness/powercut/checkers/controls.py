@@ -21,6 +21,7 @@ class ControlOutcome:
     name: str
     expected: Verdict
     verdict: Verdict
+    disk: str | None = None  # the one of several disks that it is about
 
 
 def check_controls(controls: Sequence[ControlOutcome], verdict: Verdict) -> list[Finding]:
@@ -30,7 +31,7 @@ def check_controls(controls: Sequence[ControlOutcome], verdict: Verdict) -> list
             FindingKind.CONTROL,
             Verdict.INCONCLUSIVE,
             f"control {control.name} had to be {control.expected.name} "
-            f"and was {control.verdict.name}",
+            f"and was {control.verdict.name}{_meaning(control)}",
             detail={"control": control.name},
         )
         for control in controls
@@ -46,3 +47,13 @@ def check_controls(controls: Sequence[ControlOutcome], verdict: Verdict) -> list
             )
         )
     return findings
+
+
+def _meaning(control: ControlOutcome) -> str:
+    """What follows for one of several disks."""
+    if control.disk is None:
+        return ""
+    return (
+        f": nothing shows that a loss on disk {control.disk} would be seen; acknowledge more, or "
+        "larger records, so that it holds some of them, or leave it out"
+    )

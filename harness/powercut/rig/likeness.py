@@ -20,8 +20,8 @@ from powercut.scenario.settings_several import DISK_NAME, DISKS_MAX
 _KNOWS: str = "libvirt"
 _FILE_SYSTEMS = ("raw", "ext4")
 _SIZE = "64MiB"
-_RECORD = "16KiB"
-"""So large that a few records lie on all disks: a stripe has 64 KiB."""
+_RECORD_KIB = 16
+"""Of a record, for each disk: so few records lie on all disks, whose stripes have 64 KiB."""
 
 _OF_A_FORMAT = ("format", "grows")
 _NAMELESS = tuple(bus.value for bus in NAMELESS)
@@ -86,7 +86,7 @@ def _together(likeness: Likeness) -> list[dict[str, object]]:
             "name": "all-disks",
             "description": "A log in stripes over all disks, cut at one instant.",
             "filesystem.type": "ext4",
-            "workload.record": _RECORD,
+            "workload.record": f"{_RECORD_KIB * len(likeness.disks)}KiB",
             "disk.size": _SIZE,
             "disk.name": names[0],
             "disk.also": also,

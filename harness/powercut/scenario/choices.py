@@ -133,6 +133,13 @@ class ControlKind(enum.Enum):
     LYING_DISK = "lying-disk"
     NO_SYNC = "no-sync"
 
+    def of(self, disk: str | None) -> str:
+        """What reports call a control of this kind that is about one of several disks.
+
+        No disk's name has a dot.
+        """
+        return self.value if disk is None else f"{self.value}.{disk}"
+
 
 class Expect(enum.Enum):
     """The verdict that a cell should get."""

@@ -58,11 +58,16 @@ class SealedRecording(Record):
     """Whether the recording is still there."""
 
 
-class CertifiedControl(Record):
+class CertifiedControl(SparseRecord):
     """A run of known outcome that vouches for a cell."""
+
+    LATER = frozenset({"disk"})
 
     kind: ControlKind
     """Which control."""
+
+    disk: str | None = None
+    """The disk that lied, where the cell has several."""
 
     expected: Expect
     """What had to come out."""
@@ -75,6 +80,11 @@ class CertifiedControl(Record):
 
     evidence: SealedRecording | None = None
     """Its recording; null if it could not be made."""
+
+    @property
+    def name(self) -> str:
+        """The kind, and the disk."""
+        return self.kind.of(self.disk)
 
 
 class Coverage(Record):

@@ -68,11 +68,16 @@ _WANTED: Final = {
 }
 
 
-class ControlResult(Record):
+class ControlResult(SparseRecord):
     """A run whose outcome was known in advance."""
+
+    LATER = frozenset({"disk"})
 
     kind: ControlKind
     """Which control."""
+
+    disk: str | None = None
+    """The disk that lied, where the cell has several."""
 
     expected: Expect
     """What had to come out."""
@@ -88,6 +93,11 @@ class ControlResult(Record):
 
     result_directory: str = ""
     """Folder of its recording, below that of the run; empty if it has none."""
+
+    @property
+    def name(self) -> str:
+        """The kind, and the disk."""
+        return self.kind.of(self.disk)
 
 
 class CellResult(SparseRecord):

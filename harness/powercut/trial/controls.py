@@ -6,7 +6,9 @@ A SAFE verdict means something only if the same rig finds a loss where there mus
 one; a LOSSY one only if it stays silent on an honest disk.  So each cell goes with
 twins that differ from it in one thing:
 
-- `lying-disk`: the same cell on a disk that ignores flushes and FUA.  Must be LOSSY.
+- `lying-disk`: the same cell on a disk that ignores flushes and FUA.  Must be LOSSY.  Of several
+  disks one each, on which that disk lies alone: else nothing shows that a loss of what lies on this
+  disk would be seen, and a cell whose records lie on the others is SAFE whatever this one does.
 - `no-sync`: the same cell with a workload that acknowledges what is only in the
   guest's page cache.  Must be LOSSY.  Of workloads that can be told to.  Where the machine keeps
   its disk to itself this is the only one: that losses are seen, it shows; not that the cut takes
@@ -60,6 +62,12 @@ class Control:
 
     kind: ControlKind
     parameters: Parameters
+    disk: str | None = None  # the one of several that lies
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        return self.kind.of(self.disk)
 
     @property
     def expected(self) -> Verdict:
@@ -92,8 +100,21 @@ def controls_for(parameters: Parameters, verdict: Verdict) -> tuple[Control, ...
         wanted -= {ControlKind.LYING_DISK, ControlKind.HONEST}
     if parameters.controls is not None:
         wanted &= set(parameters.controls)
-    controls = (Control(kind, twin(parameters, kind)) for kind in ControlKind if kind in wanted)
+    controls = (
+        Control(kind, twin(parameters, kind, disk), disk)
+        for kind in ControlKind
+        if kind in wanted
+        for disk in _each(parameters, kind)
+    )
     return tuple(control for control in controls if _differs(control, parameters))
+
+
+def _each(parameters: Parameters, kind: ControlKind) -> tuple[str | None, ...]:
+    """The disks that have a control of this kind by themselves."""
+    disk = parameters.disk
+    if kind is not ControlKind.LYING_DISK or not disk.also:
+        return (None,)
+    return (disk.name, *(other.name for other in disk.also))
 
 
 def _differs(control: Control, parameters: Parameters) -> bool:
@@ -109,8 +130,8 @@ def _differs(control: Control, parameters: Parameters) -> bool:
     )
 
 
-def twin(parameters: Parameters, kind: ControlKind) -> Parameters:
-    """The same cell but for what makes it a control of this kind.
+def twin(parameters: Parameters, kind: ControlKind, disk: str | None = None) -> Parameters:
+    """The same cell but for what makes it a control of this kind, about `disk` of several.
 
     A control cuts once, with nothing left of the volatile cache, and when something has
     been acknowledged: only then is its outcome known in advance.
@@ -122,25 +143,22 @@ def twin(parameters: Parameters, kind: ControlKind) -> Parameters:
         "disk": {},
         "machine": {},
     }
-    honest = {"flush": Honour.HONOURED, "fua": Honour.HONOURED}
-    alike = _alike(parameters)
     match kind:
         case ControlKind.LYING_DISK:
+            changes["disk"] = _lying(parameters, disk)
+        case ControlKind.NO_SYNC:
             changes["disk"] = {
                 "volatile_cache": True,
-                "flush": Honour.IGNORED,
-                "fua": Honour.IGNORED,
-                "cache_size": 0,  # a full cache would save some records by accident
-                "also": alike,
+                "cache_size": 0,
+                "also": _alike(parameters),
+                **_HONEST,
             }
-        case ControlKind.NO_SYNC:
-            changes["disk"] = {"volatile_cache": True, "cache_size": 0, "also": alike, **honest}
             if commands.evidence_level(parameters) is EvidenceLevel.LIVE_ONLY:
                 changes["cut"] = {}  # what such a machine cannot do, its twin cannot either
             assert isinstance(workload, HasUnsyncedTwin), "others have no such control"
             settings = workload.unsynced()
         case ControlKind.HONEST:
-            changes["disk"] = {**honest, "also": _alike(parameters, *OF_A_MACHINE)}
+            changes["disk"] = {**_HONEST, "also": _alike(parameters, *OF_A_MACHINE)}
             changes["machine"] = dict(_PASSING_ON)
             # Only memory can be mounted with dax; without barriers no disk is told to flush.
             changes["filesystem"] = {
@@ -160,6 +178,24 @@ def twin(parameters: Parameters, kind: ControlKind) -> Parameters:
     }
     groups["workload"] = settings
     return parameters.model_copy(update={**groups, "controls": (), "trials": 1})
+
+
+_HONEST: Final = {"flush": Honour.HONOURED, "fua": Honour.HONOURED}
+_LYING: Final = {"flush": Honour.IGNORED, "fua": Honour.IGNORED}
+
+
+def _lying(parameters: Parameters, disk: str | None) -> dict[str, Any]:
+    """The disk's settings where it lies, or where `disk` of several does and no other."""
+    of_first = _HONEST if disk not in (None, parameters.disk.name) else _LYING
+    return {
+        "volatile_cache": True,
+        "cache_size": 0,  # a full cache would save some records by accident
+        **of_first,
+        "also": tuple(
+            other.model_copy(update=_LYING if other.name == disk else _HONEST)
+            for other in parameters.disk.also
+        ),
+    }
 
 
 def _alike(parameters: Parameters, *more: str) -> tuple[AlsoDisk, ...]:

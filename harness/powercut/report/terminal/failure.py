@@ -29,7 +29,7 @@ def failure_text(run: RunResult, cell: CellResult) -> str:
         ]
         lines += [f"{finding.kind.value:<11} {finding.message}" for finding in worst.findings]
     lines += [
-        f"control     {control.kind.value}: {control.message}"
+        f"control     {control.name}: {control.message}"
         for control in cell.controls
         if not control.behaved
     ]

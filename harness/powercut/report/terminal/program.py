@@ -21,7 +21,7 @@ from powercut.paths import command, from_here
 from powercut.report import words
 from powercut.report.program_cut import FindingStory, facts_of, stories_of
 from powercut.report.terminal.table import STYLES
-from powercut.scenario.settings import ProgramSettings
+from powercut.scenario.settings import ControlKind, ProgramSettings
 from powercut.store.layout import ResultDir
 from powercut.store.results import CellResult, RunResult
 
@@ -103,8 +103,10 @@ def _vouching(cell: CellResult) -> Iterator[tuple[str, str]]:
     for control in cell.controls:
         expected = control.expected.value.upper()
         must = "as it must be" if control.behaved else f"and it should be {expected}"
-        what = {"lying-disk": "on a disk that ignores flushes"}.get(
-            control.kind.value, control.kind.value
-        )
+        what = control.name
+        if control.kind is ControlKind.LYING_DISK:
+            what = "on a disk that ignores flushes"
+            if control.disk is not None:
+                what = f"with disk {control.disk} alone ignoring flushes"
         yield "control", f"{what}: {control.verdict.name}, {must}"
     yield "the disk", disk_text(cell.parameters.disk.atomic_unit)

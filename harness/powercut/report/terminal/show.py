@@ -110,7 +110,7 @@ def _print_cell(console: Console, cell: CellResult) -> None:
     for control in cell.controls:
         sign = "as it must" if control.behaved else "IT MUST NOT"
         console.print(
-            f"  control {control.kind.value}: {escape(control.message)}, {sign}",
+            f"  control {control.name}: {escape(control.message)}, {sign}",
             highlight=False,
         )
 

@@ -183,7 +183,7 @@ def _wrong_control(control: ControlResult, *, lossy: bool) -> str:
             "On an honest disk it loses as well: the fault lies above the disk, in the workload, "
             f"its file system or the hypervisor ({control.message})"
         )
-    return f"Control {control.kind.value} misbehaved: {control.message}"
+    return f"Control {control.name} misbehaved: {control.message}"
 
 
 def _bottom_line(run: RunResult) -> Text:
