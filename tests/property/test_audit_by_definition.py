@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from small_worlds import DISK_UNITS, RUN_ID, UNIT, chunk_bytes, without, worlds
 
-from powercut.crash.audit import carried, dependence, promises
+from powercut.crash.audit import carried, dependence, promises, until_next
 from powercut.crash.claims import claims_of
 from powercut.crash.evidence import gather
 from powercut.crash.sets import durability_sets
@@ -85,6 +85,26 @@ def check_audit(world):
         for one in carried(gather(timeline, world.history(), RUN_ID, world.layout))
     }
     assert found == {promise: lsns for promise, lsns in expected.items() if lsns}
+    check_joined(world, expected)
+
+
+def check_joined(world, expected):
+    """Without an ack until the next promise no bytes are lost, without a write no state is new."""
+    timeline = world.made()
+    hang = dependence(timeline)
+    claims = claims_of(world.history(), world.layout, timeline)
+    for promise, lsns in expected.items():
+        following = until_next(timeline, hang, promise, claims.ack_ns)
+        if following is None or following.acks:
+            continue
+        assert not lsns
+        if not following.writes:
+            hanging = hang.hanging(promise)
+            done, until = int(hang.durable_ns[hanging[0]]), int(hang.without_ns[hanging].max())
+            before = legal_units(world, done)
+            with ignored(world, promise):
+                for t in range(done + 1, until + 1):
+                    assert all(map(operator.le, legal_units(world, t), before))
 
 
 @settings(max_examples=250, deadline=None)

@@ -26,8 +26,16 @@ from powercut.cli.output import console_beside, write_json
 )
 @engine_option
 @root_seed_option
+@click.option(
+    "--table",
+    is_flag=True,
+    help="One table of all recordings, in Markdown, instead of a report of each: a row for each "
+    "flush of a call.",
+)
 @json_option("the audit")
-def audit(recording: Path, budget: str, engine: str, seed: int, json_file: Path | None) -> int:
+def audit(
+    recording: Path, budget: str, engine: str, seed: int, table: bool, json_file: Path | None
+) -> int:
     """Shows for each flush and FUA write what would be lost if the disk ignored it alone.
 
     Which carry acknowledged records, which lead to them, which are idle; and which records were
@@ -39,6 +47,7 @@ def audit(recording: Path, budget: str, engine: str, seed: int, json_file: Path 
     from powercut.explore.request import Budget
     from powercut.recording.trial_recording import open_trial
     from powercut.report.terminal.audit import print_audit
+    from powercut.report.terminal.audit_table import print_audit_table
     from powercut.rig.engine_choice import choose_engine
 
     limit = Budget(states=0) if budget.strip() == "0" else Budget.parse(budget)
@@ -50,13 +59,17 @@ def audit(recording: Path, budget: str, engine: str, seed: int, json_file: Path 
         choice = choose_engine(recorded.parameters, engine)
         with console.status("auditing") as status:
 
-            def tell(states: int, promises: int) -> None:
-                status.update(f"auditing: {states:,} states, of {promises:,} promises")
+            def tell(states: int, promises: int, cell: str = recorded.record.cell) -> None:
+                status.update(f"auditing {cell}: {states:,} states, of {promises:,} promises")
 
             audited = run(recorded, budget=limit, engine=choice.name, seed=seed, listener=tell)
-        print_audit(console, audited)
+        if not table:
+            print_audit(console, audited)
         for gap in recorded.gaps:
-            console.print(f"the recording is not whole: {gap}", style="yellow")
-        audits.append(audited.model_dump(mode="json"))
-    write_json(json.dumps({"format": "powercut-audits/1", "audits": audits}, indent=1), json_file)
+            console.print(f"{audited.cell}: the recording is not whole: {gap}", style="yellow")
+        audits.append(audited)
+    if table:
+        print_audit_table(console, audits)
+    told = [one.model_dump(mode="json") for one in audits]
+    write_json(json.dumps({"format": "powercut-audits/1", "audits": told}, indent=1), json_file)
     return 0

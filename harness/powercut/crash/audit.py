@@ -15,6 +15,11 @@ crash/sets.py nothing changes but this:
    Only records of which some write hangs on it can be (a write that is not durable yet takes
    nothing away that it did not take away before), so promises that share no record are asked
    in one pass.
+4. The writes that hang on a promise become durable by *the next one*, if there is one.  If nothing
+   is acknowledged between the two, the two may be joined: what is then given up is only the order
+   between those writes and the writes submitted in between.  If there are none of these either,
+   nothing is given up: each state that is legal without the promise is legal just before it
+   completed, when the same was required.
 
 What leads to the bytes (a file system, a database) is not seen here: a promise that carries
 no bytes may still be what a recovery rests on.  Only recovered states say so.
@@ -73,6 +78,14 @@ class Carried:
     promise: int
     lsns: tuple[LsnRange, ...]
     longest_ns: int
+
+
+@dataclass(frozen=True)
+class UntilNext:
+    """What lies between a promise and the next one, by rule 4: acks, and writes submitted."""
+
+    acks: int
+    writes: int
 
 
 def promises(timeline: Timeline) -> I64:
@@ -177,6 +190,20 @@ def carried(evidence: Evidence, *, first_lsn: int = 1) -> list[Carried]:
                 longest_ns = int(report.exposed_ns[at].max())
                 parts.append(Carried(promise, ranges_of(report.lsn[at]), longest_ns))
     return sorted(parts, key=lambda one: one.promise)
+
+
+def until_next(timeline: Timeline, hang: Dependence, promise: int, ack_ns: I64) -> UntilNext | None:
+    """What lies between `promise` and the next one; `ack_ns` are the instants of acks.
+
+    None if nothing hangs on it, or some of that became durable by no other promise.
+    """
+    hanging = hang.hanging(promise)
+    if not len(hanging) or int(hang.without_ns[hanging].max()) == NEVER:
+        return None
+    begin, end = int(hang.durable_ns[hanging].min()), int(hang.without_ns[hanging].max())
+    requests = timeline.requests
+    writes = requests.submitted_ns[requests.kind != RequestKind.FLUSH]
+    return UntilNext(*(int(np.sum((at >= begin) & (at < end))) for at in (ack_ns, writes)))
 
 
 def delayed(sets: DurabilitySets, hang: Dependence, which: Mask) -> DurabilitySets:

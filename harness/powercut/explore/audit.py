@@ -22,7 +22,14 @@ from typing import Final
 import numpy as np
 
 from powercut import __version__
-from powercut.crash.audit import Carried, Dependence, carried, dependence, promises
+from powercut.crash.audit import (
+    Carried,
+    Dependence,
+    carried,
+    dependence,
+    promises,
+    until_next,
+)
 from powercut.crash.evidence import Evidence, last_event_ns
 from powercut.crash.exposure import exposure
 from powercut.crash.survey import spread
@@ -44,6 +51,7 @@ from powercut.store.audit import (
     MissingWrites,
     PromiseKind,
     UndecidedStates,
+    UntilNext,
     Worth,
 )
 from powercut.workload.port import Recognised
@@ -120,6 +128,9 @@ def _audited(
     requests = recorded.timeline.requests
     flush = requests.kind[promise] == RequestKind.FLUSH
     writes = hang.hanging(promise)
+    claims = recorded.space.claims
+    acks = np.empty(0, dtype=np.int64) if claims is None else claims.ack_ns
+    following = until_next(recorded.timeline, hang, promise, acks)
     took_ns = int(requests.completed_ns[promise] - requests.submitted_ns[promise])
     return AuditedPromise(
         request=promise,
@@ -130,6 +141,7 @@ def _audited(
         hanging=len(writes),
         hanging_bytes=int(requests.length[writes].sum()),
         holds=contents.names(writes.tolist()),
+        until_next=UntilNext(acks=following.acks, writes=following.writes) if following else None,
     )
 
 

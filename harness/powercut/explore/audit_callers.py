@@ -23,6 +23,7 @@ with O_SYNC or O_DSYNC and not their writes, that cannot be said.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -61,14 +62,22 @@ class Callers:
             return list(audited)
         requests = timeline.requests
         windows = _Windows(self.trace)
-        return [
-            one.model_copy(
-                update=windows.asker(
-                    int(requests.submitted_ns[one.request]), int(requests.completed_ns[one.request])
-                )
+        calls = [
+            windows.calls(
+                int(requests.submitted_ns[one.request]), int(requests.completed_ns[one.request])
             )
             for one in audited
         ]
+        alone = [found[0] if found and len(found) == 1 else None for found in calls]
+        of_call, nth = Counter(alone), Counter[SyncCall | None]()
+        named = []
+        for one, found, call in zip(audited, calls, alone, strict=True):
+            update = _asker(found)
+            if call is not None:
+                nth[call] += 1
+                update |= {"nth": nth[call], "of_call": of_call[call]}
+            named.append(one.model_copy(update=update))
+        return named
 
 
 def callers_of(recorded: TrialRecording) -> Callers:
@@ -113,6 +122,14 @@ def unsynced(trace: SyncTrace, history: OperationHistory) -> tuple[LsnRange, ...
     )
 
 
+def _asker(calls: list[SyncCall] | None) -> dict[str, object]:
+    """The fields of a promise that say who asked for it."""
+    if calls is None:
+        return {"asker": Asker.BEFORE}
+    sites = tuple(sorted({call.site + 1 for call in calls}))
+    return {"asker": Asker.CALL if sites else Asker.NO_CALL, "sites": sites}
+
+
 class _Windows:
     """The calls that were made, by when they began."""
 
@@ -125,14 +142,12 @@ class _Windows:
         self._begin: I64 = np.array([call.begin_ns for call in self._calls], dtype=np.int64)
         self._end: I64 = np.array([call.end_ns for call in self._calls], dtype=np.int64)
 
-    def asker(self, submitted_ns: int, completed_ns: int) -> dict[str, object]:
-        """The fields of a promise that say who asked for it."""
+    def calls(self, submitted_ns: int, completed_ns: int) -> list[SyncCall] | None:
+        """The calls that a promise of that time fits into; None before the tracer began."""
         if submitted_ns < self._trace.begin_ns:
-            return {"asker": Asker.BEFORE}
+            return None
         within = np.flatnonzero((self._begin <= submitted_ns) & (self._end >= completed_ns))
-        calls: list[SyncCall] = [self._calls[at] for at in within.tolist()]
-        sites = tuple(sorted({call.site + 1 for call in calls}))
-        return {"asker": Asker.CALL if sites else Asker.NO_CALL, "sites": sites}
+        return [self._calls[at] for at in within.tolist()]
 
     def any_between(self, from_ns: int, until_ns: int) -> bool:
         """Whether some call was under way in that time."""

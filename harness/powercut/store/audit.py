@@ -74,6 +74,15 @@ class UndecidedStates(Record):
     states: int
 
 
+class UntilNext(Record):
+    """What happened between a promise and the next one, which makes its writes durable, too."""
+
+    acks: int
+    writes: int
+    """Submitted in that time: if the two are joined, no order holds between these and the
+    promise's."""
+
+
 class AuditedPromise(Record):
     """One flush, or one write with FUA, and the disk that ignores just this one."""
 
@@ -99,6 +108,15 @@ class AuditedPromise(Record):
     sites: tuple[int, ...] = ()
     """The numbers of the call sites that asked; of several one did, or each."""
 
+    nth: int = 0
+    """Which promise of its call it is, from 1; 0 if it is not known to be of one call alone."""
+
+    of_call: int = 0
+    """How many promises that call has."""
+
+    until_next: UntilNext | None = None
+    """None if nothing hangs on it, or the next one is not in the recording."""
+
     lsns: tuple[LsnRange, ...] = ()
     """Records that are lost without it."""
 
@@ -122,6 +140,17 @@ class AuditedPromise(Record):
 
     missing: MissingWrites | None = None
     """What that state lacks, if it has some of the writes that hang on the promise."""
+
+    @property
+    def needed(self) -> bool:
+        """Whether something acknowledged is lost without it."""
+        return self.worth in (Worth.CARRIES, Worth.LEADS)
+
+    @property
+    def joinable(self) -> bool:
+        """Whether nothing showed that the next promise would not do for both."""
+        following = self.until_next
+        return self.worth is Worth.UNSEEN and following is not None and not following.acks
 
 
 class LatePromise(Record):

@@ -4,7 +4,7 @@
 import numpy as np
 from small_worlds import without
 
-from powercut.crash.audit import carried, dependence, promises
+from powercut.crash.audit import UntilNext, carried, dependence, promises, until_next
 from powercut.crash.evidence import gather
 from powercut.crash.handmade import Handmade, history
 from powercut.model.contract import DeviceContract, Honour
@@ -60,6 +60,26 @@ def test_a_flush_before_another_one_that_comes_before_the_ack_carries_nothing():
     assert hanging(timeline) == {1: [0], 2: []}
     assert found(timeline, [(1, 7)]) == {}
     assert found(timeline, [(1, 5)]) == {1: (LsnRange(1, 1),)}
+
+
+def test_what_lies_between_a_flush_and_the_next_one():
+    made = Handmade(8192)
+    made.write(0, record(1), at=1, done=2)
+    made.flush(at=3, done=4)  # 1
+    made.write(512, record(2), at=5, done=6)
+    made.flush(at=7, done=9)  # 3
+    made.write(1024, record(3), at=11, done=12)
+    made.flush(at=13, done=14)  # 5: nothing makes its write durable but itself
+    timeline = made.timeline()
+    hang = dependence(timeline)
+
+    def between(promise, *acks):
+        return until_next(timeline, hang, promise, np.array(acks, dtype=np.int64))
+
+    assert between(1) == between(1, 3, 9) == UntilNext(acks=0, writes=1)
+    assert between(1, 4) == between(1, 8) == UntilNext(acks=1, writes=1)
+    assert between(3, 10, 15) == UntilNext(acks=1, writes=1)
+    assert between(5) is None
 
 
 def test_fua_carries_its_own_write_alone():

@@ -20,29 +20,37 @@ WRITTEN = CallSite(3, "d" * 16, "write(O_DSYNC)", "wal")
 
 
 class _Requests:
-    """One flush; of a timeline only these two are asked."""
+    """Flushes; of a timeline only these two are asked."""
 
-    def __init__(self, submitted_ns: int, completed_ns: int) -> None:
-        self.submitted_ns = np.array([submitted_ns])
-        self.completed_ns = np.array([completed_ns])
+    def __init__(self, submitted_ns: list[int], completed_ns: list[int]) -> None:
+        self.submitted_ns = np.array(submitted_ns)
+        self.completed_ns = np.array(completed_ns)
 
 
 class _Timeline:
-    def __init__(self, *instants: int) -> None:
-        self.requests = _Requests(*instants)
+    def __init__(self, *instants: tuple[int, int]) -> None:
+        submitted_ns, completed_ns = zip(*instants, strict=True)
+        self.requests = _Requests(submitted_ns, completed_ns)
 
 
 def trace(*calls: SyncCall, sites=(FSYNC, OTHER), beyond=(), writes=False) -> SyncTrace:
     return SyncTrace("k", 50, tuple(sites), tuple(calls), tuple(beyond), writes)
 
 
+def all_asked(found: SyncTrace, *instants: tuple[int, int]):
+    promises = [
+        AuditedPromise(
+            request=request, kind=PromiseKind.FLUSH, at_ms=0, took_us=1, worth=Worth.UNSEEN,
+            hanging=1, hanging_bytes=1, holds=(),
+        )
+        for request in range(len(instants))
+    ]  # fmt: skip
+    timeline = _Timeline(*instants)
+    return Callers(trace=found).asked(timeline, promises)  # type: ignore[arg-type]  # as above
+
+
 def asked(found: SyncTrace, submitted_ns: int, completed_ns: int):
-    promise = AuditedPromise(
-        request=0, kind=PromiseKind.FLUSH, at_ms=0, took_us=1, worth=Worth.UNSEEN, hanging=1,
-        hanging_bytes=1, holds=(),
-    )  # fmt: skip
-    timeline = _Timeline(submitted_ns, completed_ns)
-    (one,) = Callers(trace=found).asked(timeline, [promise])  # type: ignore[arg-type]  # as above
+    (one,) = all_asked(found, (submitted_ns, completed_ns))
     return one.asker, one.sites
 
 
@@ -67,6 +75,16 @@ def test_a_flush_is_of_the_calls_into_which_it_fits(instants, asker, sites):
         SyncCall(0, 7, 445, 470, dropped=True), SyncCall(1, 8, 550, int(NEVER)),
     )  # fmt: skip
     assert asked(found, *instants) == (asker, sites)
+
+
+def test_the_flushes_of_one_call_are_counted():
+    found = trace(
+        SyncCall(0, 7, 100, 200), SyncCall(0, 7, 300, 400), SyncCall(1, 8, 350, 500),
+    )  # fmt: skip
+    flushes = [(40, 45), (110, 120), (250, 260), (130, 140), (310, 320), (360, 370), (410, 420)]
+    named = [(one.nth, one.of_call) for one in all_asked(found, *flushes)]
+    # Nobody's, and that of two threads, are not counted.
+    assert named == [(0, 0), (1, 2), (0, 0), (2, 2), (1, 1), (0, 0), (1, 1)]
 
 
 def history(*claims: tuple[int, int, int]) -> OperationHistory:

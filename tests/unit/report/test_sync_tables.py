@@ -9,6 +9,7 @@ from rich.console import Console
 
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.report.terminal.audit import print_audit
+from powercut.report.terminal.audit_table import print_audit_table
 from powercut.report.terminal.sync_mutants import print_sync_mutants
 from powercut.store.audit import (
     Asker,
@@ -17,6 +18,7 @@ from powercut.store.audit import (
     MissingWrites,
     PromiseKind,
     UndecidedStates,
+    UntilNext,
     Worth,
 )
 from powercut.store.sync_mutants import Noticed, SyncMutant, SyncMutants, WithoutSync
@@ -91,6 +93,37 @@ def test_the_audit_says_which_part_was_missing_and_how_many_states_were_not_judg
     assert "torn alone: 1 of 4 writes, 7 (inodes)" in text
     assert "not judged: 4 states: the check ended with status 135" in text
     assert "one of 2 promises, 12 of them without a part of what hung on it" in text
+
+
+def test_a_row_for_each_flush_of_a_call():
+    first, second = {"nth": 1, "of_call": 2}, {"nth": 2, "of_call": 2}
+    torn = MissingWrites(requests=(7,), torn=(7,), holds=("journal",))
+    lost = {**second, "states_lost": 1, "message": "1 operation is lost: 3\nby it"}
+    joined = {**first, "states": 9, "states_in_part": 6, "until_next": UntilNext(acks=0, writes=2)}
+    acked = {**first, "states_undecided": 4, "until_next": UntilNext(acks=1, writes=2)}
+    audit = Audit(
+        powercut="0", scenario="s", cell="c", trial=1, counted="operation", acknowledged=3,
+        run_ms=1, late=(), engine="program", states=18, states_from=2, seconds=2, promises=(
+            promise(0, Worth.IDLE).model_copy(update={"at_ms": -1}),
+            promise(1, Worth.UNSEEN, 1).model_copy(update=joined),
+            promise(2, Worth.LEADS, 1).model_copy(update=lost),
+            promise(3, Worth.UNSEEN, 1).model_copy(update=acked),
+            promise(4, Worth.LEADS, 1).model_copy(update={**lost, "missing": torn}),
+            promise(5, Worth.LEADS, 1).model_copy(update={**lost, "missing": torn}),
+            promise(6, Worth.UNSEEN, states=0),
+        ), sites=(site(1, "fsync", "log", "save"),),
+    )  # fmt: skip
+    assert [one.joinable for one in audit.promises] == [False, True, *[False] * 5]
+    text = printed(print_audit_table, [audit])
+    assert (
+        "| c: 3 operations | fsync log in save | 1 of 2 | 2 | 0 of 2 | "
+        "2 in 10 states, 6 of a part; 4 states not judged | - | 1 | 29 % | |\n"
+        "| | fsync log in save | 2 of 2 | 3 | 3 of 3 | - | - | - | 43 % | "
+        "1 operation is lost (torn: journal) |\n"
+        "| | no sync of the program's | | 1 | - | 1 not looked at | - | - | 14 % | |\n"
+        "| | before the first operation | | 1 | - | - | 1 | - | 14 % | |\n"
+    ) in text
+    assert "1 recording; 18 states recovered in 2 s" in text
 
 
 def without(noticed: Noticed, **more: object) -> WithoutSync:
