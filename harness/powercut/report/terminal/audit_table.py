@@ -42,7 +42,7 @@ def print_audit_table(console: Console, audits: Sequence[Audit]) -> None:
         console.print(f"| {' | '.join(line)} |", soft_wrap=True, markup=False, highlight=False)
     console.print()
     for told in _LEGEND:
-        console.print(f"- {told}", highlight=False)
+        console.print(f"- {told}", soft_wrap=True, highlight=False)
     states, seconds = sum(one.states for one in audits), sum(one.seconds for one in audits)
     told = words.count(len(audits), "recording")
     console.print(f"{told}; {states:,} states recovered in {seconds:,.0f} s", highlight=False)
