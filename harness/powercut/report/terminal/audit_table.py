@@ -24,7 +24,8 @@ _LEGEND = (
     "unseen: no recovered state needed it (no proof); out of so many states, so many of which "
     "lacked only a part of what hung on it",
     "idle: nothing hung on it (proved)",
-    "join: unseen, and nothing was acknowledged until the next flush, which would do for both",
+    "join: unseen, and nothing was acknowledged until the next flush, which would do for both; "
+    "proved where nothing was written in between",
     "share: of the time in all flushes of the recording",
 )
 
@@ -79,7 +80,8 @@ def _row(promises: Sequence[AuditedPromise], audit: Audit) -> tuple[str, ...]:
     unseen = [one for one in promises if one.worth is Worth.UNSEEN]
     looked = [one for one in unseen if one.states]
     idle = sum(one.worth is Worth.IDLE for one in promises)
-    joinable = sum(one.joinable for one in looked)
+    joinable = [one.until_next for one in looked if one.joinable and one.until_next]
+    proved = sum(not following.writes for following in joinable)
     took_us = sum(one.took_us for one in audit.promises) or 1.0
     share = 100 * sum(one.took_us for one in promises) / took_us
     return (
@@ -87,7 +89,7 @@ def _row(promises: Sequence[AuditedPromise], audit: Audit) -> tuple[str, ...]:
         f"{len(needed):,} of {len(needed) + len(looked):,}" if needed or looked else "-",
         _unseen(looked, len(unseen) - len(looked), promises),
         f"{idle:,}" if idle else "-",
-        f"{joinable:,}" if joinable else "-",
+        (f"{len(joinable):,}" if joinable else "-") + f" ({proved:,} proved)" * bool(proved),
         f"{share:.0f} %",
         _lost(needed),
     )
