@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Replaces a file by rename, as editors and package managers do; `unsafe` leaves the sync out."""
+"""Replaces a file by rename, as editors and package managers do; `unsafe` leaves the sync out.
+
+A number is the file's size in bytes.
+"""
 
 import os
 import sys
@@ -10,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from powercut_program import Session, main  # it lies beside this file
 
 UNSAFE = "unsafe" in sys.argv[1:-2]
+SIZE = next((int(word) for word in sys.argv[1:-2] if word.isdigit()), 8000)
 
 
 def replace(folder: str, text: str) -> None:
@@ -35,7 +39,7 @@ def run(folder: str, session: Session) -> None:
     session.ready()
     for number in range(1, 1_000_000):
         session.trying(number)
-        replace(folder, f"{number}\n" + "x" * 8000)
+        replace(folder, f"{number}\n" + "x" * SIZE)
         session.durable(number)
 
 
@@ -44,7 +48,7 @@ def check(folder: str, session: Session) -> None:
         text = Path(folder, "value").read_text()
     except FileNotFoundError:
         return
-    if not text.endswith("x" * 8000) and text != "0\n":
+    if not text.endswith("x" * SIZE) and text != "0\n":
         session.bad(f"the file has {len(text)} bytes, and begins with {text[:20]!r}")
         return
     last = int(text.split("\n")[0])

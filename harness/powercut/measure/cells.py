@@ -29,10 +29,11 @@ class MeasuredRun:
 
 
 def is_measurable(parameters: Parameters) -> bool:
-    """Whether a cell's commits can be counted at each layer: those of the workload wal, on a disk
+    """Whether a cell's commits can be counted at each layer: those of the workload wal, on one disk
     that powercut sees."""
     recorded = commands.evidence_level(parameters) is EvidenceLevel.RECORDED
-    return recorded and isinstance(parameters.workload, WalSettings)
+    alone = not parameters.disk.also  # the hypervisor and the kernel count each disk by itself
+    return recorded and alone and isinstance(parameters.workload, WalSettings)
 
 
 def measure_scenarios(
@@ -57,7 +58,7 @@ def measure_scenarios(
     for cell in (cell for plan in plans for cell in plan.cells):
         if not is_measurable(cell.parameters):
             raise UsageError(
-                f"{cell.name}: what commits cost is measured of the workload wal, on a disk "
+                f"{cell.name}: what commits cost is measured of the workload wal, on one disk "
                 "that powercut records",
                 hint="leave the cell out: --only",
             )
