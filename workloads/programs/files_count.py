@@ -40,7 +40,7 @@ def count(results: list[Path]) -> str:
         trial = json.loads((path / "trial.json").read_text())
         seen = json.loads((path / "exploration.json").read_text())
         settings = settings_of(trial["parameters"]["workload"]["command"])
-        seed, cell = trial["trial"]["seed"], trial["cell"]
+        seed, cell = int(settings.get("seed", trial["trial"]["seed"])), trial["cell"]
         cases = numbers(seed, settings)
         sequences |= {sequence(seed, number, settings) for number in cases}
         recordings[cell] += 1

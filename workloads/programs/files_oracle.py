@@ -68,11 +68,11 @@ def _always(case: Case, name: str, entry: Entry, node: Node | None, seen: Judgem
         return
     if name not in node.ever:
         seen.wrong.append(f"{name}: leads to a file that never had this name")
-    elif at := _alien(node, entry.content):
+    elif at := alien(node, entry.content):
         seen.wrong.append(f"{name}: {at}")
 
 
-def _alien(node: Node, content: bytes) -> str:
+def alien(node: Node, content: bytes) -> str:
     """Where `content` has a byte that the file never had there; empty if nowhere."""
     if content in node.versions:
         return ""

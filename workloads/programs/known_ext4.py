@@ -150,32 +150,3 @@ def _grown_and_used(tree: Tree) -> None:
         tree.mkdir(f"d{number}")
         tree.write(f"d{number}/foo", b"\xab" * 4 * KIB)
         tree.fsync(f"d{number}/foo")
-
-
-CLONE = 0x40049409  # FICLONE of linux/fs.h
-
-
-def clone(fd: int, source: int) -> None:
-    """`cp --reflink`: the file shares the blocks of another one."""
-    fcntl.ioctl(fd, CLONE, source)
-
-
-def _unshared_promises(tree: Tree) -> Promises:
-    kept = tree.content("old") in (b"\xab" * 16 * KIB, b"")
-    yield "old is as it was, or cut short: no call wrote to it", kept
-    wanted = b"\xef" * 4 * KIB + b"\xab" * 12 * KIB
-    yield "new has what was synced", tree.content("new") == wanted
-
-
-@known("clone-written-in-place", "docs/findings", "no fix known", _unshared_promises)
-def _clone_written_in_place(tree: Tree) -> None:
-    """The finding xfs-shared-block: fdatasync brings the new bytes to the disk, and no log."""
-    tree.write("old", b"\xab" * 16 * KIB)
-    tree.write("new")
-    fd = tree.open("new", os.O_WRONLY)
-    clone(fd, tree.open("old"))
-    os.fsync(fd)  # else the last sync would bring the clone to the log, and what came after it
-    tree.commit_all()
-    os.truncate(tree.path("old"), 0)
-    tree.write("new", b"\xef" * 4 * KIB)
-    os.fdatasync(fd)

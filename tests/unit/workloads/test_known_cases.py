@@ -13,6 +13,7 @@ sys.path.insert(0, str(ROOT / "workloads" / "programs"))
 import known_cases
 import known_ext4
 import known_later
+import known_own
 from known_cases import CASES, KIB, Tree
 
 PROGRAMS = ROOT / "workloads" / "programs"
@@ -25,7 +26,7 @@ def done(name, folder, monkeypatch, *, make=False):
     for call in ("move_extents", "map_by_extents", "grow"):
         monkeypatch.setattr(known_ext4, call, lambda *_: None)
     monkeypatch.setattr(known_ext4, "DIRECT", 0)
-    monkeypatch.setattr(known_ext4, "clone", lambda _, source: copy(source, folder / "new"))
+    monkeypatch.setattr(known_own, "clone", lambda _, source: copy(source, folder / "new"))
     monkeypatch.setattr(
         known_ext4, "zero_range", lambda tree, name, at, size: tree.write(name, bytes(size), at)
     )
@@ -72,6 +73,7 @@ SYMPTOMS = {
     "format-migrated": lambda tree: tree.write("foo", bytes(8 * KIB)),
     "direct-and-synced": lambda tree: os.truncate(tree.path("foo"), 0),
     "grown-and-used": lambda tree: tree.path("d7/foo").unlink(),
+    "renamed-over-link": lambda tree: tree.path("d/link").unlink(),
     "clone-written-in-place": lambda tree: tree.write("old", tree.content("new")),
 }
 GROUPS = {"later": known_later.NAMES, "fast-commit": known_ext4.FAST_COMMIT}
