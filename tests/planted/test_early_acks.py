@@ -48,6 +48,7 @@ class Run:
     step_ns: int = 0
     moved_at: int = 0  # the record before which the guest moves to another hypervisor
     away_ns: int = 0  # how long it stands still then
+    restarted: bool = False  # it boots there instead, once it has written that record in vain
     waits: bool = False  # the last ack before that waits in a queue, and comes from the other one
     seed: int = 1
 
@@ -63,18 +64,34 @@ class Run:
         next_ping = now
 
         def guest(at: int) -> int:
+            if self.restarted and claims_made >= self.moved_at and handovers:
+                return int((at - handovers[0].stopped_ns) * (1 + self.rate)) + SECOND
             step = self.step_ns if claims_made >= self.stepped_at > 0 else 0
-            step += self.away_ns if claims_made >= self.moved_at > 0 else 0
+            moved = claims_made >= self.moved_at > 0 and not self.restarted
+            step += self.away_ns if moved else 0
             return int((at - start) * (1 - self.rate)) + 77 * SECOND - step
+
+        def record(lsn: int) -> bytes:
+            return record_bytes(
+                RUN, 0, lsn, prev_lsn=lsn - 1, generation=0,
+                position=layout.position_of(lsn), record_size=RECORD,
+            )  # fmt: skip
 
         def late() -> int:
             return LEAST_US * US + int(min(rng.pareto(0.7) * 20 * US, 100 * MS))
 
         for lsn in range(1, self.records + 1):
             claims_made = lsn
+            if lsn == self.moved_at and self.restarted:
+                claims["attempt"].append((lsn, now + late(), guest(now)))
+                now += 30 * US
+                disk.write((lsn - 1) * RECORD, record(lsn), at=now, done=now + 10 * US)
+                now += 10 * US
             if lsn == self.moved_at:
                 acks = len(claims["ack"]) - int(self.waits)
-                handovers = (Handover(len(claims["attempt"]), acks, len(pings), now),)
+                handovers = (
+                    Handover(len(claims["attempt"]), acks, len(pings), now, self.restarted),
+                )
                 now += self.away_ns
                 next_ping = now
                 if self.waits:
@@ -84,11 +101,7 @@ class Run:
             claims["attempt"].append((lsn, now + late(), guest(now)))
             sent = now + 30 * US + int(rng.exponential(40 * US))
             written = sent + 10 * US
-            data = record_bytes(
-                RUN, 0, lsn, prev_lsn=lsn - 1, generation=0,
-                position=layout.position_of(lsn), record_size=RECORD,
-            )  # fmt: skip
-            disk.write((lsn - 1) * RECORD, data, at=sent, done=written)
+            disk.write((lsn - 1) * RECORD, record(lsn), at=sent, done=written)
             ahead_ns = self.ahead_ns if lsn in self.struck else 0
             woken_ns = 30 * US + int(rng.exponential(40 * US))
             # Whoever acknowledges that early has not even begun to sync.
@@ -294,6 +307,29 @@ def test_a_guest_that_is_cut_on_its_way_has_promised_nothing_in_the_second_hyper
     evidence = gather(evidence.timeline, cut, RUN, evidence.layout, deep=True)
     assert prove_acks(evidence, exposure(evidence)).basis is AckBasis.CLOCK
     assert {lsn for span in exposure(evidence).exposed_lsns for lsn in span} == set(struck)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("struck", [(), (100, 298, 299, 300, 301, 500)])
+def test_a_restarted_guest_has_another_clock_and_its_early_acks_alone_are_found(struck, seed):
+    run = Run(
+        600, moved_at=300, away_ns=80 * MS, restarted=True, rate=1e-3, seed=seed,
+        ahead_ns=2 * MS, struck=struck,
+    )  # fmt: skip
+    evidence, history = run.make()
+    assert history.attempt_lsn[298:301].tolist() == [299, 300, 300]
+    assert evidence.dating.basis is AckBasis.CLOCK
+    assert found(run) == set(struck)
+    (there,) = history.handovers
+    dated = evidence.dating.earliest_ns
+    assert (dated[there.acks :] >= there.stopped_ns).all()
+    assert (dated[: there.acks] < there.stopped_ns).all()
+
+
+def test_the_same_history_without_its_restart_leaves_the_verdict_open():
+    _, history = Run(600, moved_at=300, away_ns=80 * MS, restarted=True).make()
+    for handovers in ((), (replace(history.handovers[0], restarted=False),)):
+        assert date_acks(replace(history, handovers=handovers)).basis is AckBasis.RECEIPT
 
 
 def test_marks_in_the_disks_own_log_are_exact():

@@ -29,7 +29,7 @@ from powercut.closing import Closing
 from powercut.machine.port import Ended, MachineAndChannel, MachineSpec, NbdDisk, OwnDisk, Part
 from powercut.model.binding import NOT_BOUND
 from powercut.model.errors import HostError
-from powercut.model.machine import Move
+from powercut.model.machine import Move, Restart
 from powercut.model.verdict import EvidenceLevel
 from powercut.paths import WAL_BINARY
 from powercut.scenario.machines import MachineRow
@@ -46,7 +46,9 @@ class Behaviour:
     `syncs`: it flushes before each ack.  After so many acks it falls silent (`hangs_after`), its
     machine ends in order (`ends_after`) or is gone at once (`dies_after`); or nothing that it says
     any more arrives (`unheard_after`), while it goes on up to record `last`.  `lies`: a disk of its
-    own flushes nothing.  After each of `moves_after` it waits until it has moved once more.
+    own flushes nothing.  After each of `moves_after` it waits until it has moved once more, or was
+    restarted.  `holds_until_restart`: the machine keeps writes and flushes to itself, and loses
+    them when the guest is restarted.
     """
 
     starts: bool = True
@@ -62,6 +64,8 @@ class Behaviour:
     fails: str = ""  # a command that fails
     moves_after: tuple[int, ...] = ()
     drops_flushes_after_move: bool = False
+    holds_until_restart: bool = False
+    begins_again: bool = False  # at record 1, when it is restarted
     arrives: bool = True  # when it moves
 
 
@@ -159,9 +163,10 @@ class FakeMachine(Closing):
         self._moved = threading.Condition()
         self._waits_to_move = False
         self._flushes = behaviour.syncs
+        self._boots = 0
         self.ended: Ended | None = None
         self.asked: list[list[str]] = []
-        self.moves: list[Move] = []
+        self.moves: list[Move | Restart] = []
         self.wrote_last = threading.Event()
         self.diagnosis = "a fake machine"
 
@@ -210,6 +215,29 @@ class FakeMachine(Closing):
             self._go(self._listen)
             self._moved.notify_all()
         return stopped_ns
+
+    def restart(self, how: Restart, *, timeout_s: float) -> int:
+        """Between two commits, too; what the guest was about to say breaks off."""
+        with self._moved:
+            assert self._moved.wait_for(lambda: self._waits_to_move, timeout_s)
+            self._waits_to_move = False
+        with self._moved, self._sending:
+            self._socket.sendall(encode(Message(MessageType.ACK, lsn=1 << 20))[:-9])
+            stopped_ns = time.monotonic_ns()
+            before, self._socket = self._socket, socket.socket(socket.AF_UNIX)
+            before.shutdown(socket.SHUT_RDWR)
+            if not self._behaviour.arrives:
+                raise HostError("the fake machine was told to get lost")
+            self._socket.settimeout(timeout_s)
+            self._socket.connect(str(self._channel.address))
+            self._boots += 1
+            self.moves.append(how)
+            self._go(self._listen)
+            self._moved.notify_all()
+        return stopped_ns
+
+    def came_up(self, *, timeout_s: float) -> None:
+        """It ends by itself when told so."""
 
     def _end(self, timeout_s: float, *, power_lost: bool) -> None:
         started = bool(self._threads)
@@ -283,10 +311,13 @@ class FakeMachine(Closing):
     def _work(self, command: int, words: list[str]) -> None:
         """What `wal write` does on a raw device, one record after the other."""
         del command
+        boot = self._boots
         told = dict(word.split("=", 1) for word in words)
         record, capacity = int(told["record"]), int(told.get("capacity", 0))
         layout = WalLayout(LayoutKind(told["layout"]), record, int(told["align"]), capacity)
-        run_id, lsn = bytes.fromhex(told["run_id"]), 0
+        run_id, lsn = bytes.fromhex(told["run_id"]), int(told.get("first_lsn", 1)) - 1
+        if boot and self._behaviour.begins_again:
+            lsn = 0
         with contextlib.suppress(OSError):
             self._say(MessageType.READY)
             while not self._stopped.is_set():
@@ -302,13 +333,15 @@ class FakeMachine(Closing):
                     return
                 if lsn in self._behaviour.moves_after:
                     self._wait_moved(1 + self._behaviour.moves_after.index(lsn))
+                    if self._boots > boot:
+                        return
                 lsn += 1
                 with self._moved:
                     self._commit(run_id, lsn, layout, syncs=told["sync"] != "none")
 
     def _wait_moved(self, times: int) -> None:
         with self._moved:
-            self._waits_to_move = True
+            self._waits_to_move = len(self.moves) < times
             self._moved.notify_all()
             self._moved.wait_for(lambda: self._stopped.is_set() or len(self.moves) >= times)
 
@@ -323,7 +356,8 @@ class FakeMachine(Closing):
             run_id, 0, lsn, prev_lsn=lsn - 1, generation=generation,
             position=place, record_size=layout.record,
         )  # fmt: skip
-        self._disk.write(place, data.ljust(layout.stride, b"\0"))
+        if self._boots or not self._behaviour.holds_until_restart:
+            self._disk.write(place, data.ljust(layout.stride, b"\0"))
         if self._flushes and syncs:
             self._disk.flush()
         if heard:

@@ -145,9 +145,10 @@ class GuestChannel(Closing):
         )
         self._pinger.start()
 
-    def expect_handover(self) -> None:
-        """The guest is about to move to another hypervisor, which connects as the first one did."""
-        self._receiver.expect_handover()
+    def expect_handover(self, *, restarts: bool = False) -> None:
+        """The guest is about to move to another hypervisor, which connects as the first one did; or
+        it `restarts`, and is heard on a new connection."""
+        self._receiver.expect_handover(restarts=restarts)
 
     def hand_over(self, stopped_ns: int, *, timeout_s: float) -> int:
         """The guest has moved; it stood still at `stopped_ns`.  Returns once it is heard there:
@@ -161,6 +162,9 @@ class GuestChannel(Closing):
 
         if not self._wait(heard, self._raise_if_lost, deadline):
             raise DeadlineExceeded("the guest was not heard in the hypervisor to which it moved")
+        with self._changed:
+            if self._ledger.restarted:
+                self._forget_commands()
         return self._ledger.acks_before_handover
 
     def wait_ready(self, *, timeout_s: float) -> None:

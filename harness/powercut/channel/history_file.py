@@ -11,7 +11,9 @@ across chunk borders; a message was received when its last chunk was.  A chunk o
 length 0 is the last: the guest's side was read to its end.  A file without it was
 cut off, because the controller was; what it holds counts all the same.  A chunk whose length is
 2^32-1 has no bytes: what follows comes from another hypervisor, to which the guest has moved, and
-`receipt_ns` is an instant at which the guest stood still in the one before.
+`receipt_ns` is an instant at which the guest stood still in the one before.  One whose length is
+2^32-2 says that the guest was restarted at `receipt_ns`: a message that is unfinished there never
+ends.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ HEAD_BYTES: Final = len(MAGIC) + DIGEST_BYTES + 4
 _HEADER: Final = struct.Struct("<QII")
 _CHECKED: Final = struct.Struct("<QI")
 _HANDOVER: Final = 2**32 - 1
+_RESTART: Final = 2**32 - 2
 """In place of a length, which no receive call returns."""
 
 
@@ -63,9 +66,10 @@ class HistoryWriter(Closing):
         checked = _CHECKED.pack(receipt_ns, len(data))
         self._append(checked + struct.pack("<I", _crc(checked, data)) + data)
 
-    def hand_over(self, stopped_ns: int) -> None:
-        """What follows comes from another hypervisor; the guest stood still at `stopped_ns`."""
-        checked = _CHECKED.pack(stopped_ns, _HANDOVER)
+    def hand_over(self, stopped_ns: int, *, restarted: bool = False) -> None:
+        """What follows comes from another hypervisor; the guest stood still at `stopped_ns`.  Or
+        it was `restarted`."""
+        checked = _CHECKED.pack(stopped_ns, _RESTART if restarted else _HANDOVER)
         self._append(checked + struct.pack("<I", _crc(checked, b"")))
 
     def close(self) -> None:
@@ -119,7 +123,7 @@ def history_of(path: Path, raw: bytes) -> RecordedHistory:
     while not complete and at + _HEADER.size <= len(raw):
         receipt_ns, length, crc = _HEADER.unpack_from(raw, at)
         start = at + _HEADER.size
-        handed_over = length == _HANDOVER
+        handed_over, restarted = length in (_HANDOVER, _RESTART), length == _RESTART
         length = 0 if handed_over else length
         if start + length > len(raw):
             break
@@ -127,7 +131,8 @@ def history_of(path: Path, raw: bytes) -> RecordedHistory:
         if _crc(raw[at : at + _CHECKED.size], data) != crc:
             raise DamagedRecording(f"{path} is damaged at byte {at}: checksum does not match")
         if handed_over:
-            ledger.hand_over(receipt_ns)
+            ledger.hand_over(receipt_ns, restarted=restarted)
+            decoder = Decoder() if restarted else decoder
             at = start
             continue
         complete = not length

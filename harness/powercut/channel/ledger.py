@@ -73,17 +73,29 @@ class Ledger:
         self._pongs = _Pongs()
         self._errors: list[str] = []
         self._handovers: list[Handover] = []
+        self._kept = 0  # acknowledged before the guest was restarted
 
-    def hand_over(self, stopped_ns: int) -> None:
+    def hand_over(self, stopped_ns: int, *, restarted: bool = False) -> None:
         """Another hypervisor goes on with the guest, which stood still at `stopped_ns` in the one
-        from which everything so far has come."""
+        from which everything so far has come; or the guest was `restarted`, and what it was doing
+        never ends."""
         counts = len(self._attempts), len(self._acks), self.pongs
-        self._handovers.append(Handover(*counts, stopped_ns))
+        self._handovers.append(Handover(*counts, stopped_ns, restarted))
+        if not restarted:
+            return
+        if _workload(self.current):
+            self._errors += self.current.errors
+        self.current, self.hello, self._kept = Collection(), None, self.acked
 
     @property
     def handovers(self) -> int:
         """How many there were."""
         return len(self._handovers)
+
+    @property
+    def restarted(self) -> bool:
+        """Whether the last of them was a restart."""
+        return bool(self._handovers) and self._handovers[-1].restarted
 
     @property
     def acks_before_handover(self) -> int:
@@ -152,9 +164,20 @@ class Ledger:
     def _claim(self, message: Message, at_ns: int) -> None:
         if message.type is MessageType.ATTEMPT:
             self._attempts.add(message, at_ns)
+            self._check_continues(message)
             return
         self._acks.add(message, at_ns)
         self.acked = max(self.acked, message.lsn)
+
+    def _check_continues(self, message: Message) -> None:
+        """A record that was acknowledged, and is written once more, would hide its loss."""
+        first = message.lsn - max(message.value, 1) + 1
+        if first <= self._kept:
+            self._errors.append(
+                f"after its restart it writes record {first} again, and records up to "
+                f"{self._kept} were acknowledged before"
+            )
+            self._kept = 0
 
     def _done(self, message: Message) -> None:
         ended, self.current = self.current, Collection()

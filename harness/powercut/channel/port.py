@@ -121,15 +121,16 @@ class Channel(Commands, Acks, Protocol):
 
 @runtime_checkable
 class FollowsGuest(Protocol):
-    """A channel that goes on when its guest moves to another hypervisor."""
+    """A channel that goes on when its guest moves to another hypervisor, or is restarted."""
 
-    def expect_handover(self) -> None:
-        """The guest is about to move to another hypervisor, which connects as the first one did."""
+    def expect_handover(self, *, restarts: bool = False) -> None:
+        """The guest is about to move to another hypervisor, which connects as the first one did; or
+        it `restarts`, and is heard on a new connection."""
 
     def hand_over(self, stopped_ns: int, *, timeout_s: float) -> int:
         """The guest has moved, and stood still at `stopped_ns` (CLOCK_MONOTONIC) in the hypervisor
-        before, which is gone.  Returns once the other one is connected: how many records were
-        acknowledged by way of those before."""
+        before, which is gone; or it was restarted then.  Returns once it is heard again: how many
+        acks had come before."""
 
 
 @runtime_checkable

@@ -31,7 +31,8 @@ class Receiver:
     `changed` held, when a connection has ended so.
 
     A guest that moves to another hypervisor has a successor, too (`expect_handover`): the messages
-    go on where they broke off, in the midst of one if need be.
+    go on where they broke off, in the midst of one if need be.  A guest that is restarted connects
+    anew, too, and what it was about to say is never said.
 
     `changed` guards all other attributes, and is notified when one has changed.
     """
@@ -54,6 +55,7 @@ class Receiver:
         self.closing = False
         self.moving = False
         """Whether the end of the connection is that of a hypervisor, and not of its guest."""
+        self._restarts = False
         self._stopped_ns: int | None = None
         self._refusing = False
         self._listener = listener
@@ -66,10 +68,11 @@ class Receiver:
         """Begins."""
         self._thread.start()
 
-    def expect_handover(self) -> None:
-        """The connection's end is not the guest's: it goes on on the next, once it is told so."""
+    def expect_handover(self, *, restarts: bool) -> None:
+        """The connection's end is not the guest's: it goes on on the next, once it is told so.
+        If the guest `restarts`, it begins anew there."""
         with self.changed:
-            self.moving = True
+            self.moving, self._restarts = True, restarts
             self._stopped_ns = None
 
     def hand_over(self, stopped_ns: int) -> None:
@@ -170,11 +173,13 @@ class Receiver:
             self.moving = False
             if self._refusing:
                 self._listener.setblocking(False)
-            self.ledger.hand_over(stopped_ns)
+            self.ledger.hand_over(stopped_ns, restarted=self._restarts)
+            if self._restarts:
+                self._decoder = Decoder()
             self.changed.notify_all()
         if self._writer is not None:
             try:
-                self._writer.hand_over(stopped_ns)
+                self._writer.hand_over(stopped_ns, restarted=self._restarts)
             except OSError as error:
                 self._cannot_record(error)
         return True

@@ -29,6 +29,8 @@ waits: an ack made before its sync began is dated before its end, and convicted 
    along: if the first's clock may have read so before the guest stood still in it, the earliest
    instant is the one of the first.  The latest is right in both cases, for the step only rises.
    A hypervisor that was cut before an ack came from it needs no bounds.
+6. A guest that is restarted begins with another clock, with bounds of its own, and with empty
+   queues: what it sends was made after the restart, whatever its bounds.
 """
 
 from __future__ import annotations
@@ -50,6 +52,7 @@ from powercut.wal.layout import WalLayout
 
 I64 = npt.NDArray[np.int64]
 
+_SINCE: Final = {False: " after the guest had moved", True: " after the guest was restarted"}
 NO_ROUND_TRIPS: Final = "nothing ties the guest's clock to the host's: no ping was answered"
 
 
@@ -97,23 +100,26 @@ def date_acks(
 
 
 def _by_clock(history: History, first_write_ns: I64) -> tuple[I64, I64]:
-    """The earliest and the latest instant of each ack, one hypervisor after the other.
+    """The earliest and the latest instant of each ack, one hypervisor, or boot, after the other.
 
     Raises ClocksDisagree if the acks from one of them have no bound.
     """
     trips, attempts, acks = history.round_trips, history.attempt_guest_ns, history.ack_guest_ns
     earliest, latest = np.empty_like(acks), np.empty_like(acks)
     before: list[tuple[ClockBounds, int]] = []
-    nothing = Handover(0, 0, 0, 0)
+    nothing, booted_ns = Handover(0, 0, 0, 0), 0
     for begin, end in pairwise((nothing, *history.handovers, None)):
         assert begin is not None
         a = slice(begin.attempts, end.attempts if end else None)
         k = slice(begin.acks, end.acks if end else None)
         t = slice(begin.round_trips, end.round_trips if end else None)
-        if before and not len(acks[k]):
+        if begin.restarted:
+            before.clear()
+            booted_ns = begin.stopped_ns
+        if begin is not nothing and not len(acks[k]):
             continue  # cut before it has promised anything: there is nothing to date
         if not len(trips.sent_ns[t]):
-            raise ClocksDisagree(NO_ROUND_TRIPS + (" after the guest had moved" if before else ""))
+            raise ClocksDisagree(NO_ROUND_TRIPS + _SINCE[begin.restarted] * (begin is not nothing))
         written = (first_write_ns[a] != NEVER) & (first_write_ns[a] >= begin.stopped_ns)
         above = (
             Points(acks[k], history.ack_ns[k]),
@@ -127,14 +133,21 @@ def _by_clock(history: History, first_write_ns: I64) -> tuple[I64, I64]:
             there = earlier.earliest(acks[k])
             waited = there <= stopped_ns
             earliest[k] = np.where(waited, np.minimum(earliest[k], there), earliest[k])
+        if int(latest[k].min(initial=NEVER)) < booted_ns:
+            raise ClocksDisagree("an ack of the restarted guest was made before its restart")
+        earliest[k] = np.maximum(earliest[k], booted_ns)
         if end is not None:
             before.append((bounds, end.stopped_ns))
     return earliest, latest
 
 
 def _check_order(history: History) -> None:
-    """One thread at a time stamps and sends claims: their stamps rise as they arrive."""
-    for stamps in (history.attempt_guest_ns, history.ack_guest_ns):
+    """One thread at a time stamps and sends claims: their stamps rise as they arrive, until the
+    guest is restarted."""
+    restarts = [each for each in history.handovers if each.restarted]
+    attempts = np.split(history.attempt_guest_ns, [each.attempts for each in restarts])
+    acks = np.split(history.ack_guest_ns, [each.acks for each in restarts])
+    for stamps in (*attempts, *acks):
         back = int(np.diff(stamps).min(initial=0))
         if back < 0:
             raise ClocksDisagree(f"the guest's clock went back by {-back / 1e6:.3f} ms")
@@ -144,7 +157,9 @@ def first_writes(history: History, timeline: Timeline, runs: Runs, layout: WalLa
     """When the disk took the first write of a record that each attempt announced; `NEVER`: none.
 
     The workload stamps an attempt before it writes any of its records; so when the disk took
-    such a write, the guest's clock had read the stamp.
+    such a write, the guest's clock had read the stamp.  A record that a restarted guest attempts
+    once more bounds the attempt before its restart: the write may be the file system's, and it is
+    later than that one in any case.
     """
     attempted = np.maximum.accumulate(history.attempt_lsn)
     submitted = timeline.requests.submitted_ns[runs.write]

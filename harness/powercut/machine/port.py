@@ -24,7 +24,6 @@ from powercut.model.machine import (
     CacheMode,
     HostCache,
     ImageFormat,
-    Move,
     Queueing,
     Start,
 )
@@ -251,19 +250,6 @@ class LosesPower(Protocol):
 
         What the host's page cache holds for the disk never gets there, and nothing that the
         guest says afterwards is heard.
-        """
-
-
-@runtime_checkable
-class MovesGuest(Protocol):
-    """A machine whose guest can go on in another hypervisor, on the same disk."""
-
-    def move(self, how: Move, *, timeout_s: float) -> int:
-        """Returns once it runs there and the hypervisor before is gone.
-
-        The channel goes along: the other hypervisor connects to it.  Returns an instant
-        (CLOCK_MONOTONIC, ns) at which the guest stood still in the one before.  Raises HostError or
-        DeadlineExceeded; then the machine may be on or off.
         """
 
 

@@ -39,17 +39,20 @@ class RoundTrips:
 
 @dataclass(frozen=True)
 class Handover:
-    """Where one hypervisor ended in a history, and another went on with its guest.
+    """Where one hypervisor ended in a history, and another went on with its guest; or where a guest
+    was `restarted`.
 
     `attempts`, `acks` and `round_trips` count what had been received by then.  At `stopped_ns`, on
     the host's CLOCK_MONOTONIC, the guest stood still already in the first hypervisor.  Its clock
-    stood still from then until it ran in the second.
+    stood still from then until it ran in the second.  That of a guest which was restarted began
+    anew, and nothing that it sends was made before.
     """
 
     attempts: int
     acks: int
     round_trips: int
     stopped_ns: int
+    restarted: bool = False
 
 
 @dataclass(frozen=True)

@@ -150,6 +150,17 @@ class Move(enum.Enum):
     SAVE_RESTORE = "save-restore"
 
 
+class Restart(enum.Enum):
+    """How a guest that runs is started anew, from the disk that it has written so far.
+
+    `restart`: the guest is reset, as by a watchdog or the reset button, and boots again in the same
+    hypervisor.  `relaunch`: its hypervisor ends in its usual order, and another one boots it.
+    """
+
+    RESTART = "restart"
+    RELAUNCH = "relaunch"
+
+
 class Aio(enum.Enum):
     """How the hypervisor reaches the disk: by NBD, or as a file, with these system calls."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Final
+from typing import Final, Self
 
 from powercut.channel.port import CommandResult, Commands
 from powercut.model.errors import DeadlineExceeded, HostError
@@ -46,6 +46,13 @@ class Deadline:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self.renew()
+
+    @classmethod
+    def exactly(cls, seconds: float) -> Self:
+        """One that no load puts off."""
+        made = cls(seconds)
+        made._end = time.monotonic() + seconds
+        return made
 
     def renew(self) -> None:
         """Another phase begins."""

@@ -45,7 +45,7 @@ class Trigger:
             case TriggerKind.FLUSHES:
                 return f"at flush {self.value}"
             case TriggerKind.MOVING:
-                return f"{format_duration(self.value)} after the last move began"
+                return f"{format_duration(self.value)} after the last move or restart began"
 
 
 @dataclass(frozen=True)

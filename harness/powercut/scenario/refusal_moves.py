@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guests that cannot move to another hypervisor, and moves that would not be what they are called
-(powercut.scenario.refusal)."""
+"""Guests that cannot move to another hypervisor or be restarted, and moves that would not be what
+they are called (powercut.scenario.refusal)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from itertools import pairwise
 from typing import Final
 
 from powercut.model.contract import CutKind
-from powercut.model.machine import Aio, Export, ImageFormat
+from powercut.model.machine import Aio, Export, ImageFormat, Move, Restart
 from powercut.scenario.machines import USUAL
-from powercut.scenario.settings import Parameters
+from powercut.scenario.settings import Parameters, WalSettings
 
 Reason = tuple[str, str]
 
@@ -21,13 +21,14 @@ block/vdi.c, vmdk.c, vhdx.c and vpc.c)."""
 
 
 def refusals_of_moves(p: Parameters) -> Iterator[Reason]:
-    """Why the guest cannot move as `machine.during` says: (dotted key, reason) each."""
+    """Why the guest cannot move or restart as `machine.during` says: (dotted key, reason) each."""
     machine, key = p.machine, "machine.during"
     moving = p.cut.trigger.moving is not None
     if moving and p.cut.kind is CutKind.GUEST_CRASH:
         yield (
             "cut.kind",
-            "in the midst of a move the guest is in two hypervisors; power-loss or vm-kill",
+            "in the midst of a move or restart there are two hypervisors, or none; power-loss or "
+            "vm-kill",
         )
     if not machine.during:
         if moving:
@@ -35,6 +36,7 @@ def refusals_of_moves(p: Parameters) -> Iterator[Reason]:
         if machine.cache_after_move is not None:
             yield "machine.cache_after_move", f"the guest never moves: say when in {key}"
         return
+    happenings = {how for how, _ in machine.happenings}
     if machine.backend != USUAL:
         yield key, f"guests of {machine.backend} stay where they are; use machine.backend: {USUAL}"
     if p.workload.kind != "wal":
@@ -43,30 +45,57 @@ def refusals_of_moves(p: Parameters) -> Iterator[Reason]:
             "the lines of a program come over a port of the first QEMU, and end with it; use "
             "workload.kind: wal",
         )
-    if not machine.bus.restorable:
-        yield key, f"QEMU moves no guest that has a disk on {machine.bus.value}"
     if machine.export is not Export.NONE:
         yield key, "QEMU moves with its own disk; leave machine.export out"
-    if machine.format not in _MOVED_FORMATS:
-        formats = ", ".join(one.value for one in _MOVED_FORMATS)
-        yield key, f"QEMU moves no guest whose image is {machine.format.value}; one of {formats}"
+    if any(isinstance(how, Move) for how in happenings):
+        yield from _moves(p)
+    if any(isinstance(how, Restart) for how in happenings):
+        yield from _restarts(p)
     yield from _moments(p)
+    if machine.cache_after_move is not None and happenings == {Restart.RESTART}:
+        yield "machine.cache_after_move", "a guest that restarts stays in its QEMU; relaunch it"
     yield from _cache(p)
 
 
+def _moves(p: Parameters) -> Iterator[Reason]:
+    machine, key = p.machine, "machine.during"
+    if not machine.bus.restorable:
+        yield key, f"QEMU moves no guest that has a disk on {machine.bus.value}"
+    if machine.format not in _MOVED_FORMATS:
+        formats = ", ".join(one.value for one in _MOVED_FORMATS)
+        yield key, f"QEMU moves no guest whose image is {machine.format.value}; one of {formats}"
+
+
+def _restarts(p: Parameters) -> Iterator[Reason]:
+    log, key = p.workload, "machine.during"
+    if p.machine.bus.pmem:
+        yield key, f"powercut restarts no guest whose disk is memory ({p.machine.bus.value})"
+    if not isinstance(log, WalSettings):
+        return  # said already
+    if log.records:
+        yield "workload.records", "the workload is started twice; leave it out: it ends at the cut"
+    if log.plant != "none":
+        yield "workload.plant", "the workload is started twice, and the fault is planted in one run"
+    if log.slots is not None and log.layout.wraps and (p.cut.trigger.acks or 0) > log.slots:
+        yield (
+            "cut.trigger",
+            f"the log wraps after {log.slots} records, over what the restart may have lost",
+        )
+
+
 def _moments(p: Parameters) -> Iterator[Reason]:
-    cut, lsns = p.cut.trigger.acks, [lsn for _, lsn in p.machine.moves]
+    cut, lsns = p.cut.trigger.acks, [lsn for _, lsn in p.machine.happenings]
     if cut is None:
         if p.cut.trigger.moving is None:
             yield (
                 "cut.trigger",
-                "a guest that moves is cut at an LSN after that of its move (acks), or meanwhile "
+                "a guest that moves or restarts is cut at an LSN after that (acks), or meanwhile "
                 "(moving)",
             )
     elif lsns[-1] >= cut:
-        yield "machine.during", f"the power goes at LSN {cut}, and the guest was to move after that"
+        yield "machine.during", f"the power goes at LSN {cut}, before all of this is over"
     if any(second <= first for first, second in pairwise(lsns)):
-        yield "machine.during", "write the moves in the order of their LSNs, each at another one"
+        yield "machine.during", "write what happens in the order of LSNs, each at another one"
 
 
 def _cache(p: Parameters) -> Iterator[Reason]:
@@ -77,8 +106,8 @@ def _cache(p: Parameters) -> Iterator[Reason]:
     if there.write_cache is not machine.host_cache.write_cache:
         yield (
             key,
-            "the guest would find another write cache at its disk than it was booted with; a mode "
-            "with the same one",
+            "the guest would find another write cache at its disk than before; a mode with the "
+            "same one",
         )
     if there.no_flush and machine.aio is Aio.NBD:
         yield (

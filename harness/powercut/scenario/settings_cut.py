@@ -38,8 +38,8 @@ class TriggerSettings(Settings):
     """A moment between two times after the workload began, drawn from the trial's seed."""
 
     moving: Annotated[tuple[Duration, Duration], AfterValidator(_is_interval)] | None = None
-    """A moment between two times after the last move of `machine.during` began, drawn from the
-    trial's seed: in the midst of the move, if it takes as long."""
+    """A moment between two times after the last move or restart of `machine.during` began, drawn
+    from the trial's seed: in the midst of it, if it takes as long."""
 
     def given(self) -> dict[str, Any]:
         """What was set."""
@@ -53,7 +53,7 @@ class TriggerSettings(Settings):
         if self.flushes is not None:
             return f"at flush {self.flushes}"
         first, last = self.random or self.moving or (0, 0)
-        began = "" if self.moving is None else " after the last move began"
+        began = "" if self.moving is None else " after the last move or restart began"
         between = f"{format_duration(first)} and {format_duration(last)}"
         return f"at a random moment between {between}{began}"
 

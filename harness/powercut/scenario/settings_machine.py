@@ -19,6 +19,7 @@ from powercut.model.machine import (
     ImageFormat,
     Move,
     Queueing,
+    Restart,
     Start,
 )
 from powercut.model.versions import GUEST, HOST, SUITES, is_path
@@ -39,7 +40,7 @@ def _is_format_option(value: str) -> str:
 
 
 def _is_happening(value: str) -> str:
-    words = "|".join(move.value for move in Move)
+    words = "|".join(one.value for one in (*Move, *Restart))
     if not re.fullmatch(f"({words})@[1-9][0-9]{{0,8}}", value):
         raise ValueError(f"write WHAT@LSN, where WHAT is one of {words.replace('|', ', ')}")
     return value
@@ -176,11 +177,15 @@ class MachineSettings(Settings):
     during: tuple[Annotated[str, AfterValidator(_is_happening)], ...] = ()
     """What happens to the machine while the workload writes, one `WHAT@LSN` a list entry, as soon
     as the record with that LSN is acknowledged: the guest goes on in another QEMU on the same disk,
-    live (`migrate@100`), or saved to a file and restored from it (`save-restore@100`).  Whatever is
-    acknowledged before, during and after it must be there after the cut (docs/moves.md)."""
+    live (`migrate@100`), or saved to a file and restored from it (`save-restore@100`); it is reset
+    and boots again in its QEMU (`restart@100`), or in another one, after the first has ended in its
+    usual order (`relaunch@100`), and the workload goes on with the record after the last one
+    acknowledged.  Whatever is acknowledged before, during and after it must be there after the cut
+    (docs/moves.md)."""
 
     cache_after_move: CacheMode | None = None
-    """QEMU's cache mode in the QEMU to which the guest moves; by default that of the first."""
+    """QEMU's cache mode in the QEMU to which the guest moves, or in which it is relaunched; by
+    default that of the first."""
 
     memory: Annotated[Size, Field(ge=64 << 20)] = 192 << 20
     """RAM of the guest, in bytes or with a unit; at least 64 MiB."""
@@ -201,10 +206,11 @@ class MachineSettings(Settings):
     """What runs the guest's instructions; `auto` takes KVM if a probe guest proves it."""
 
     @property
-    def moves(self) -> tuple[tuple[Move, int], ...]:
-        """What `during` says: how the guest moves, and at which acknowledged LSN."""
+    def happenings(self) -> tuple[tuple[Move | Restart, int], ...]:
+        """What `during` says: how the guest moves or restarts, and at which acknowledged LSN."""
         told = (word.split("@") for word in self.during)
-        return tuple((Move(how), int(lsn)) for how, lsn in told)
+        moves = [move.value for move in Move]
+        return tuple((Move(how) if how in moves else Restart(how), int(lsn)) for how, lsn in told)
 
     @property
     def queueing(self) -> Queueing:

@@ -13,7 +13,7 @@ from powercut.model.contract import CutKind
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.events import Phase
 from powercut.model.failure import Failure
-from powercut.model.machine import ImageFormat
+from powercut.model.machine import ImageFormat, Move
 from powercut.model.observation import Observation
 from powercut.model.verdict import EvidenceLevel
 from powercut.rig import commands
@@ -21,12 +21,14 @@ from powercut.rig.host_reader import read_on_host
 from powercut.rig.image_open import open_after_cut, open_grown_after_cut
 from powercut.rig.recovery import agreed, must_repeat, recover_in_guest
 from powercut.rig.scratch import scratch
-from powercut.rig.set_up import mount_disk, prepare_disk
+from powercut.rig.set_up import Deadline, mount_disk, prepare_disk
 from powercut.scenario.plan import Trigger, TriggerKind
 from powercut.trial.disks import CapturedDisk, TrialDisk, UnseenDisk, captured
 from powercut.trial.job import GRACE_S, RecordingInProgress
 from powercut.trial.moves import move_guest
+from powercut.trial.restarts import Revival, restart_guest
 from powercut.trial.trigger import wait_flush, wait_trigger
+from powercut.workload.port import GoesOnAfter
 
 
 class GuestRecording(RecordingInProgress):
@@ -71,8 +73,7 @@ class GuestRecording(RecordingInProgress):
         """Brings the guest to where its workload can start; `folder` is the machine's."""
         del folder
         channel.keep_time()
-        disks, self.facts = prepare_disk(channel, self.job.parameters, self.deadline)
-        mount_disk(channel, self.job.parameters, disks, self.deadline)
+        self._mount(channel, self.deadline)
 
     def _run_until_cut(self, disk: TrialDisk, sockets: Path) -> None:
         folder = sockets / "run"
@@ -106,18 +107,31 @@ class GuestRecording(RecordingInProgress):
         if trigger.kind is TriggerKind.FLUSHES:
             wait_flush(channel, disk, trigger, self.deadline)
         else:
-            self._move(machine, channel, disk)
+            self._let_happen(machine, channel, disk)
             if trigger.kind is not TriggerKind.MOVING:
                 wait_trigger(channel, trigger, self.deadline)
 
-    def _move(self, machine: Machine, channel: Channel, disk: TrialDisk) -> None:
-        """The moves of `machine.during`; the last one may be cut."""
-        trigger, moves = self.job.trial.trigger, self.job.parameters.machine.moves
+    def _let_happen(self, machine: Machine, channel: Channel, disk: TrialDisk) -> None:
+        """What `machine.during` says; the last of it may be cut."""
+        trigger, happenings = self.job.trial.trigger, self.job.parameters.machine.happenings
         cut_after_s = trigger.value / 1e9 if trigger.kind is TriggerKind.MOVING else None
-        for number, (how, lsn) in enumerate(moves, 1):
+        for number, (how, lsn) in enumerate(happenings, 1):
             wait_trigger(channel, Trigger(TriggerKind.ACKS, lsn), self.deadline)
-            last_s = cut_after_s if number == len(moves) else None
-            move_guest(how, machine, channel, disk, self.deadline, cut_after_s=last_s)
+            last_s = cut_after_s if number == len(happenings) else None
+            if isinstance(how, Move):
+                move_guest(how, machine, channel, disk, self.deadline, cut_after_s=last_s)
+                continue
+            revival = Revival(lambda until: self._mount(channel, until), self._writer_after)
+            restart_guest(how, machine, channel, disk, revival, self.deadline, cut_after_s=last_s)
+
+    def _mount(self, channel: Channel, deadline: Deadline) -> None:
+        """Brings a guest that has said hello to where its workload can start."""
+        disks, self.facts = prepare_disk(channel, self.job.parameters, deadline)
+        mount_disk(channel, self.job.parameters, disks, deadline)
+
+    def _writer_after(self, acked: int) -> tuple[str, ...]:
+        assert isinstance(self.workload, GoesOnAfter), "others are refused"
+        return self.workload.writer_after(self.run, acked)
 
     def _cut(self, machine: Machine, channel: Channel, disk: TrialDisk) -> None:
         """Takes away what the kind of the cut says, then collects what had been said."""

@@ -18,6 +18,7 @@ from powercut.checkers.exposure import check_exposure
 from powercut.checkers.judge import Checker, run_checkers, without_conviction
 from powercut.checkers.live import attempted_at_least, check_live
 from powercut.checkers.reading import reading_of
+from powercut.checkers.restarts import check_restarts
 from powercut.checkers.wal import check_wal, required_after
 from powercut.crash.evidence import Evidence, gather
 from powercut.crash.exposure import exposure
@@ -104,6 +105,7 @@ def _judged(directory: TrialDir, record: TrialRecord) -> TrialResult:
         checkers["acks"] = lambda: check_acks(proof, pinged=loaded.record.pinged)
         # What reached the disk was attempted, even if the cut swallowed the message.
         attempted = max(evidence.history.attempted, evidence.claims.attempted)
+        checkers["restarts"] = lambda: check_restarts(evidence.history, loaded.layout, attempted)
         recognised = _recognised(evidence, loaded.observation, attempted)
         checkers["exposure"] = lambda: check_exposure(
             report, timeline_complete=complete, recognised=recognised

@@ -7,7 +7,8 @@ import time
 from typing import Final
 
 from powercut.channel.port import Channel, FollowsGuest
-from powercut.machine.port import Machine, MovesGuest
+from powercut.machine.during import MovesGuest
+from powercut.machine.port import Machine
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.machine import Move
 from powercut.rig.set_up import Deadline

@@ -7,6 +7,7 @@ can do is a protocol of its own, asked for with isinstance:
 
 - `AcksByWire` and `AcksByLines`: how its claims come in; each workload is one of them;
 - `ReadsBareDisk`: what it wrote without a file system is read on the host;
+- `GoesOnAfter`: it can go on writing when its machine was restarted;
 - `Continues`: it can go on writing after a recovery;
 - `HasUnsyncedTwin`: it can be run without its syncs, as a control;
 - `Recognised`, of promises: its bytes are known in captured writes, so that exposure analysis
@@ -292,6 +293,14 @@ class ReadsBareDisk(Protocol):
 
     def reader_on_host(self, reader: Sequence[str], image: Path) -> tuple[str, ...]:
         """The command line of `reader` (`Workload.reader`) for the disk in `image`."""
+
+
+@runtime_checkable
+class GoesOnAfter(Protocol):
+    """A workload that can go on when its machine is restarted before the cut."""
+
+    def writer_after(self, run: Run, acked: int) -> tuple[str, ...]:
+        """The command line that works on until the cut, from the record after `acked`."""
 
 
 @runtime_checkable

@@ -457,3 +457,64 @@ def test_pings_go_on_after_a_move(started, guest):
     with behind(answer_one):
         started.hand_over(1234, timeout_s=SOON_S)
     other.close()
+
+
+def test_a_restarted_guest_is_heard_anew_and_what_it_was_about_to_say_is_never_said(
+    started, guest, tmp_path
+):
+    ack = wire.encode(Message(MessageType.ACK, lsn=2, guest_ns=7))
+    guest.say(MessageType.ACK, lsn=1, guest_ns=5)
+    guest.socket.sendall(ack[:10])
+    started.expect_handover(restarts=True)
+    other = Guest(started)
+    other.say(MessageType.HELLO, payload=b"agent=1\n")
+    guest.close()
+    started.hand_over(1234, timeout_s=SOON_S)
+    with behind(lambda: other.answer(0, (MessageType.HELLO, {"payload": b"agent=2\n"}))):
+        assert started.wait_hello(timeout_s=SOON_S) == {"agent": "2"}
+    with behind(other.answer):
+        assert started.run("mount", timeout_s=SOON_S).status == 0
+    started.start("exec", "/bin/wal", "write")
+    assert other.command()[1][0] == "exec"
+    other.say(MessageType.READY)
+    started.wait_ready(timeout_s=SOON_S)
+    other.say(MessageType.ATTEMPT, lsn=2, guest_ns=1, value=1)
+    other.say(MessageType.ACK, lsn=2, guest_ns=3)
+    assert started.wait_acks(2, timeout_s=SOON_S)
+    other.close()
+    heard = started.drain(timeout_s=SOON_S)
+    read = read_history(tmp_path / "history.bin")
+    assert (read.complete, read.unfinished_bytes) == (True, 0)
+    for history in (heard, read.history):
+        assert history.ack_guest_ns.tolist() == [5, 3]
+        assert history.handovers == (Handover(0, 1, 0, 1234, restarted=True),)
+        assert history.error == ""
+
+
+def test_the_workload_of_a_restarted_guest_is_not_ready_because_it_was_before(started, guest):
+    guest.say(MessageType.READY)
+    started.wait_ready(timeout_s=SOON_S)
+    started.expect_handover(restarts=True)
+    other = Guest(started)
+    guest.close()
+    started.hand_over(1234, timeout_s=SOON_S)
+    started.start("exec", "/bin/wal", "write")
+    with pytest.raises(DeadlineExceeded, match="was not ready"):
+        started.wait_ready(timeout_s=BRIEF_S)
+    other.close()
+
+
+@pytest.mark.parametrize(("lsn", "records", "again"), [(4, 2, True), (4, 1, False), (3, 1, True)])
+def test_records_that_are_written_again_after_a_restart_are_told(
+    started, guest, lsn, records, again
+):
+    guest.say(MessageType.ATTEMPT, lsn=5, value=5)
+    guest.say(MessageType.ACK, lsn=3)
+    assert started.wait_acks(3, timeout_s=SOON_S)
+    started.expect_handover(restarts=True)
+    other = Guest(started)
+    guest.close()
+    started.hand_over(1234, timeout_s=SOON_S)
+    other.say(MessageType.ATTEMPT, lsn=lsn, value=records)
+    other.close()
+    assert ("writes record 3 again" in started.drain(timeout_s=SOON_S).error) == again

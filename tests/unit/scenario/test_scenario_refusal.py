@@ -192,6 +192,25 @@ REFUSED = [
         },
         ["machine.during", "machine.cache_after_move"],
     ),
+    ({"machine": {"during": ["restart@9"], "bus": "virtio-pmem"}}, ["machine.during"]),
+    (
+        {"machine": {"during": ["restart@9"], "aio": "threads", "cache_after_move": "unsafe"}},
+        ["machine.cache_after_move"],
+    ),
+    (
+        {
+            "machine": {"during": ["restart@9", "relaunch@5"]},
+            "workload": {"records": 400, "plant": "skip-sync:50"},
+        },
+        ["workload.records", "workload.plant", "machine.during"],
+    ),
+    (
+        {
+            "machine": {"during": ["restart@9"]},
+            "workload": {"layout": "recycled", "capacity": "64 KiB"},
+        },
+        ["cut.trigger"],
+    ),
     ({"machine": {"grows": True, "format": "vmdk"}}, ["machine.grows"]),
     (
         {"machine": {"format": "vpc", "format_options": ["subformat=fixed"]}},
@@ -247,6 +266,8 @@ def test_what_cannot_be_is_refused_with_every_reason(settings, keys):
             "cut": {"trigger": {"moving": ["0ms", "600ms"]}},
         },
         {"machine": {"during": ["migrate@9"], "aio": "threads", "cache_after_move": "unsafe"}},
+        {"machine": {"during": ["restart@9", "relaunch@20"], "bus": "nvme", "format": "vdi"}},
+        {"machine": {"during": ["relaunch@9"], "aio": "threads", "cache_after_move": "unsafe"}},
     ],
 )
 def test_what_can_be_is_not_refused(settings):

@@ -17,7 +17,7 @@ from fake_machine import Behaviour, FakeBackend, FakeMachine
 from powercut.model.contract import CutKind, CutPolicy
 from powercut.model.errors import DeadlineExceeded
 from powercut.model.events import Phase
-from powercut.model.machine import Move
+from powercut.model.machine import Move, Restart
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.paths import CACHE
 from powercut.rig.rig import Rig
@@ -45,13 +45,13 @@ class OnMains(FakeMachine):
     lose_power = None  # type: ignore[assignment]
 
 
-def parameters(*, kind="power-loss", deadline_s=60.0, during=(), **disk) -> Parameters:
+def parameters(*, kind="power-loss", deadline_s=60.0, during=(), slots=SLOTS, **disk) -> Parameters:
     policy = CutPolicy.DROP if kind == "power-loss" else CutPolicy.KEEP
     return Parameters(
         machine=MachineSettings(during=during),
         disk=DiskSettings(size=4 << 20, **disk),
         filesystem=FilesystemSettings(type="raw"),
-        workload=WalSettings(layout="raw", record=RECORD, align=0, capacity=SLOTS * RECORD),
+        workload=WalSettings(layout="raw", record=RECORD, align=0, capacity=slots * RECORD),
         cut=CutSettings(kind=kind, policy=policy),
         deadline=f"{deadline_s:g}s",
     )
@@ -191,6 +191,12 @@ def test_a_disk_that_is_not_what_it_was_to_be_is_named(tried):
 THERE_AND_BACK = ("migrate@10", "save-restore@20")
 
 
+class NeverRestarts(FakeMachine):
+    """A machine whose guest boots once."""
+
+    restart = None  # type: ignore[assignment]
+
+
 class NoOtherHypervisor(FakeMachine):
     """A machine whose guest stays."""
 
@@ -275,6 +281,96 @@ def test_a_move_that_fails_before_the_moment_of_the_cut_is_trouble(tried):
     settings = parameters(during=("migrate@10",))
     result, record = tried(settings, lost, trigger="moving", value=30 * 10**9)
     assert "told to get lost" in record.trouble
+    assert result.verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("during", [("restart@10",), ("restart@10", "relaunch@20")])
+def test_a_restarted_guest_keeps_what_it_acknowledged_before_and_after(tried, during):
+    after = (15, 25)[: len(during)]
+    settings = parameters(during=during)
+    result, record = tried(settings, Behaviour(hangs_after=40, moves_after=after), value=40)
+    assert (result.live_losses, record.trouble) == ((), "")
+    assert result.commits_acked == 40
+    assert tried.machine.moves == [Restart.RESTART, Restart.RELAUNCH][: len(during)]
+    started = [words for words in tried.machine.asked if words[:3] == ["exec", "/bin/wal", "write"]]
+    first = [word for words in started for word in words if word.startswith("first_lsn")]
+    assert first == [f"first_lsn={lsn + 1}" for lsn in after]
+
+
+def test_a_machine_that_loses_its_cache_at_a_restart_is_convicted_of_what_was_before_alone(tried):
+    losing = Behaviour(hangs_after=40, moves_after=(15,), holds_until_restart=True)
+    result, record = tried(parameters(during=("restart@10",)), losing, value=40)
+    assert record.trouble == ""
+    assert (result.verdict, result.lost_lsns) == (Verdict.LOSSY, (LsnRange(1, 15),))
+
+
+def test_a_workload_that_begins_again_would_hide_a_loss_and_proves_nothing(tried):
+    again = Behaviour(hangs_after=40, moves_after=(15,), begins_again=True)
+    result, record = tried(parameters(during=("restart@10",)), again, value=40)
+    assert (result.live_losses, record.trouble) == ((), "")
+    assert result.verdict is Verdict.INCONCLUSIVE
+    said = "writes record 1 again, and records up to 15 were acknowledged before"
+    assert said in str(result.findings)
+
+
+def test_a_log_that_wraps_after_a_restart_proves_nothing(tried):
+    settings = parameters(during=("restart@10",), slots=20)
+    result, record = tried(settings, Behaviour(hangs_after=40, moves_after=(15,)), value=40)
+    assert (result.live_losses, record.trouble) == ((), "")
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "the log wrapped after a restart" in str(result.findings)
+
+
+@pytest.mark.parametrize(("slots", "begins_again"), [(SLOTS, True), (20, False)])
+def test_what_was_never_on_the_disk_is_missed_though_it_is_written_later(
+    tried, slots, begins_again
+):
+    losing = Behaviour(
+        hangs_after=40, moves_after=(15,), begins_again=begins_again, holds_until_restart=True
+    )
+    result, _ = tried(parameters(during=("restart@10",), slots=slots), losing, value=40)
+    assert result.live_losses == ()
+    assert (result.verdict, result.exposure.lsns) == (Verdict.LOSSY, (LsnRange(1, 15),))
+
+
+class NeverUp(FakeMachine):
+    """A machine whose guest is booting when the power goes."""
+
+    def restart(self, how: Restart, *, timeout_s: float) -> int:
+        threading.Event().wait(timeout_s)
+        raise DeadlineExceeded("it was still booting")
+
+
+class JustUp(FakeMachine):
+    """A machine whose guest is to be mounted when the power goes."""
+
+    def _obey(self, command: int, argv: list[str]) -> None:
+        if argv[0] != "facts" or not self.moves:
+            super()._obey(command, argv)
+
+
+@pytest.mark.parametrize("machine", [NeverUp, JustUp, FakeMachine])
+def test_the_power_goes_in_the_midst_of_a_restart(tried, machine):
+    settings = parameters(during=("restart@10",))
+    behaviour = Behaviour(hangs_after=30, moves_after=(15,))
+    result, record = tried(
+        settings, behaviour, machine=machine, trigger="moving", value=400 * 10**6
+    )
+    assert (result.live_losses, record.trouble) == ((), "")
+    assert 10 <= result.commits_acked <= 30
+
+
+@pytest.mark.parametrize(
+    ("machine", "behaviour", "says"),
+    [
+        (FakeMachine, Behaviour(moves_after=(15,), arrives=False), "told to get lost"),
+        (NeverRestarts, Behaviour(moves_after=(15,)), "this machine cannot restart its guest"),
+    ],
+)
+def test_a_guest_that_cannot_be_restarted_proves_nothing(tried, machine, behaviour, says):
+    settings = parameters(during=("restart@10",))
+    result, record = tried(settings, behaviour, machine=machine, value=40)
+    assert says in record.trouble
     assert result.verdict is Verdict.INCONCLUSIVE
 
 

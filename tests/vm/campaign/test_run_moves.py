@@ -41,3 +41,38 @@ def test_a_moved_guest_keeps_what_it_acknowledged_unless_the_other_qemu_drops_fl
     first = moved.acks + 1
     assert lost in tuple((LsnRange(lsn, unsafe.commits_acked),) for lsn in (first, first + 1))
     assert unsafe.exposure.lsns == lost
+
+
+RESTARTS = """
+filesystem: {type: raw}
+workload: {layout: raw, direct: true, record: 4096, align: 4096}
+disk: {size: 16MiB, flush_latency: 10ms, fua_latency: 10ms}
+explore: {budget: 4}
+controls: none
+machine: {aio: threads}
+cut: {trigger: {acks: 40}}
+cells:
+  - name: both
+    machine.during: [restart@10, relaunch@20]
+  - name: from-unsafe
+    machine.during: [relaunch@10]
+    machine.cache: unsafe
+    machine.cache_after_move: none
+    expect: lossy
+"""
+
+
+def test_a_restarted_guest_keeps_all_unless_its_first_qemu_dropped_flushes(run):
+    result = run(RESTARTS)
+    honest, unsafe = (cell.trials[0] for cell in result.cells)
+    assert honest.live_losses == ()
+    assert (honest.exposure.lsns, honest.acks.basis) == ((), AckBasis.CLOCK)
+    first, second = (
+        open_trial(trial).evidence.history
+        for trial in ResultDir.open(Path(result.result_directory)).trials()
+    )
+    assert [each.restarted for each in (*first.handovers, *second.handovers)] == [True] * 3
+    (relaunched,) = second.handovers
+    kept = int(second.ack_lsn[relaunched.acks - 1])
+    assert unsafe.exposure.lsns == (LsnRange(1, kept),)
+    assert unsafe.commits_acked >= 40

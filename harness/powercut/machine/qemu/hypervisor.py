@@ -120,10 +120,44 @@ class Hypervisor:
             time.sleep(_POLL_S)
 
     def _stopped_ns(self, began_ns: int) -> int:
-        ahead_ns = time.time_ns() - time.monotonic_ns()  # in this order: rather too late
+        ahead_ns = _ahead_ns()
         now_ns = time.monotonic_ns()
         stops = (at_ns + _EVENT_NS - ahead_ns for at_ns in self._qmp.take_events("STOP"))
         return min((at_ns for at_ns in stops if began_ns <= at_ns), default=now_ns)
+
+    def reset(self, channel: Path, *, timeout_s: float) -> int:
+        """Resets the guest, which boots again here, and connects its channel anew.
+
+        Its processors are not stopped before by QMP: with that QEMU flushes the disk (do_vm_stop in
+        softmmu/cpus.c), which no reset does.  Returns an instant (CLOCK_MONOTONIC, ns) at which the
+        guest stood still: that of QEMU's event RESET.
+        """
+        deadline = time.monotonic() + timeout_s
+        self._qmp.take_events("RESET")
+        self._on_reboot("reset", timeout_s)
+        began_ns = time.monotonic_ns()
+        self._qmp.execute("system_reset", timeout_s=deadline - time.monotonic())
+        happened_ns = self._qmp.wait_event("RESET", timeout_s=deadline - time.monotonic())
+        reset_ns = happened_ns + _EVENT_NS - _ahead_ns()
+        address = {"type": "unix", "data": {"path": str(channel)}}
+        backend = {"type": "socket", "data": {"addr": address, "server": False}}
+        self._qmp.execute(
+            "chardev-change",
+            {"id": "ctl", "backend": backend},
+            timeout_s=deadline - time.monotonic(),
+        )
+        return min(max(reset_ns, began_ns), time.monotonic_ns())
+
+    def end_on_reboot(self, *, timeout_s: float) -> None:
+        """From now on QEMU ends when its guest resets itself, as its command line says.
+
+        Not right after `reset`: the firmware of the board `pc`, whose copy in RAM no reset renews,
+        resets once more to get it anew (tryReboot in SeaBIOS's src/resume.c).
+        """
+        self._on_reboot("shutdown", timeout_s)
+
+    def _on_reboot(self, action: str, timeout_s: float) -> None:
+        self._qmp.execute("set-action", {"reboot": action}, timeout_s=timeout_s)
 
     def listen(self, uri: str, *, with_ram: bool = True, timeout_s: float) -> None:
         """Waits at `uri` for a guest that another hypervisor sends."""
@@ -192,6 +226,11 @@ class Hypervisor:
         self._qmp.execute(
             "migrate-set-capabilities", {"capabilities": [capability]}, timeout_s=timeout_s
         )
+
+
+def _ahead_ns() -> int:
+    """By how much CLOCK_REALTIME, the clock of events, is ahead of CLOCK_MONOTONIC."""
+    return time.time_ns() - time.monotonic_ns()  # in this order: instants are rather too late
 
 
 def describe(argv: Sequence[str], process: subprocess.Popen[bytes] | None, log: Path) -> str:

@@ -31,7 +31,7 @@ from powercut.machine.qemu.template import Template, TemplateStore
 from powercut.machine.qemu.tsc import host_tsc_khz
 from powercut.machine.storage_daemon import StorageDaemon
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
-from powercut.model.machine import Export, Move, Start
+from powercut.model.machine import Export, Move, Restart, Start
 
 __all__ = ["Lifecycle", "Origin", "QemuMachine", "find_qemu"]
 
@@ -181,6 +181,34 @@ class QemuMachine(Closing):
         self.spec, self._argv, self._hypervisor = spec, argv, moved.hypervisor
         self.notes.append(f"moved by {how.value}: this is QEMU number {self._moves + 1}")
         return moved.stopped_ns
+
+    def restart(self, how: Restart, *, timeout_s: float) -> int:
+        """Resets the guest; or ends QEMU in its usual order, in which it flushes, and boots the
+        guest in another one."""
+        if self._hypervisor is None or not self._hypervisor.running:
+            raise HostError(f"QEMU is not there any more\n{self.diagnosis}")
+        if how is Restart.RESTART:
+            self.notes.append("the guest was reset")
+            return self._hypervisor.reset(self.spec.channel, timeout_s=timeout_s)
+        deadline, qemu = time.monotonic() + timeout_s, Path(self._argv[0])
+        self._hypervisor.quit(timeout_s=timeout_s)
+        stopped_ns = time.monotonic_ns()
+        self._hypervisor = None  # it has not ended: it is about to be there again
+        self._moves += 1
+        self.spec = replace(
+            self.spec,
+            qmp=self.spec.qmp.with_name(f"qmp{self._moves}"),
+            cache=self.spec.cache_after_move or self.spec.cache,
+        )
+        self._boot(qemu, deadline)
+        self.notes.append(f"relaunched: this is QEMU number {self._moves + 1}")
+        return stopped_ns
+
+    def came_up(self, *, timeout_s: float) -> None:
+        """As the port says."""
+        if self._hypervisor is None:
+            raise HostError(f"QEMU is not there any more\n{self.diagnosis}")
+        self._hypervisor.end_on_reboot(timeout_s=timeout_s)
 
     def requests(self, *, timeout_s: float) -> RequestTotals:
         """What the guest has asked of the disk under test so far (QMP query-blockstats).

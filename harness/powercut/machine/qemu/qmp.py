@@ -67,6 +67,10 @@ class Qmp:
         stamps = [event["timestamp"] for event in events if event["event"] == name]
         return [stamp["seconds"] * 10**9 + stamp["microseconds"] * 1000 for stamp in stamps]
 
+    def wait_event(self, name: str, *, timeout_s: float) -> int:
+        """Waits for the next event of that name; returns when it happened, as `take_events`."""
+        return self._call(self._next_event(name), f"tell of {name}", timeout_s)
+
     def close(self) -> None:
         """Hangs up, whatever state the connection is in; idempotent."""
         if self._closed:
@@ -102,6 +106,12 @@ class Qmp:
                 accepting.cancel()
                 with contextlib.suppress(asyncio.CancelledError, QMPError):
                     await accepting
+
+    async def _next_event(self, name: str) -> int:
+        while (event := await self._client.events.get())["event"] != name:
+            pass
+        stamp: Any = event["timestamp"]
+        return int(stamp["seconds"] * 10**9 + stamp["microseconds"] * 1000)
 
     async def _send_file(self, name: str, fd: int) -> None:
         self._client.send_fd_scm(fd)

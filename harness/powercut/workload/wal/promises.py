@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from powercut.checkers.restarts import wrapped_after_restart
 from powercut.crash.claims import Claims
 from powercut.crash.evidence import Evidence, gather
 from powercut.model.history import History
@@ -57,7 +58,9 @@ class WalPromises:
     def gaps(self) -> tuple[str, ...]:
         """What the workload says of itself."""
         error = self.evidence.history.error
-        return (f"the workload failed: {error}",) if error else ()
+        failed = f"the workload failed: {error}" if error else ""
+        wrapped = wrapped_after_restart(self.evidence.history, self.evidence.layout, self.attempted)
+        return tuple(why for why in (failed, wrapped) if why)
 
     def claims_at(self, instant: int) -> StateClaims:
         """The records that were acknowledged before `instant`."""

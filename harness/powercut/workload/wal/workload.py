@@ -51,6 +51,12 @@ class WalWorkload:
         """The writer, which answers pings, so that its acks are dated by the host's clock."""
         return commands.write_arguments(self._parameters, run.run_id, pings=True)
 
+    def writer_after(self, run: Run, acked: int) -> tuple[str, ...]:
+        """The writer, from the next record on, in the log that is there."""
+        return commands.write_arguments(
+            self._parameters, run.run_id, first_lsn=acked + 1, pings=True
+        )
+
     def reader(self, run: Run) -> tuple[str, ...]:
         """The reader."""
         return commands.read_arguments(self._parameters, run.run_id)
