@@ -25,12 +25,12 @@ from rich.table import Table
 from powercut.bench.figure import Figure
 from powercut.bench.known_bugs.case import Case, Fault
 from powercut.bench.known_bugs.table import FAULTS
-from powercut.crash.applied import Kept
+from powercut.crash.coins import drawn_by_coins
 from powercut.crash.explore import Exploration, InstantKind, events
 from powercut.crash.policies import POLICIES
 from powercut.crash.selection import Selection
 from powercut.crash.shapes import POLICY
-from powercut.crash.states import CrashState, StateSpace
+from powercut.crash.states import CrashState
 from powercut.model.errors import HostError
 
 SEEDS: Final = 5
@@ -63,29 +63,12 @@ class _Uniform(Exploration):
         instants = self.instants.tolist()
         missed = 0
         while instants and missed < STATES_MAX:
-            state = _coins(self.space, draw.choice(instants), draw)
+            state = drawn_by_coins(self.space, draw.choice(instants), draw, policy=UNIFORM)
             if self._take(state):
                 missed = 0
                 yield state
             else:
                 missed += 1
-
-
-def _coins(space: StateSpace, instant: int, draw: random.Random) -> CrashState:
-    survivors, torn = [], []
-    for write in space.volatile(instant).tolist():
-        first, count = int(space.begin[write]) // space.unit, space.touched_units(write)
-        kept = [draw.random() < 0.5 for _ in range(count)]
-        if any(kept):
-            survivors.append(write)
-        if any(kept) and not all(kept):
-            torn += [_unit_of(space, write, first + at) for at in range(count) if kept[at]]
-    return space.legal(CrashState(instant, tuple(survivors), tuple(torn), policy=UNIFORM))
-
-
-def _unit_of(space: StateSpace, write: int, unit: int) -> Kept:
-    begin = max(unit * space.unit, int(space.begin[write]))
-    return Kept(write, begin, min((unit + 1) * space.unit, int(space.end[write])))
 
 
 def states_of(case: Case, way: str, seed: int) -> Iterator[CrashState]:

@@ -1,6 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The policy `representatives`: one crash state of each group of like ones first, then more.
 
+States come from three streams in turn:
+
+- *groups*: one state of each group, below;
+- *acks*: nothing but what is durable, just after the ack of each operation that is unlike the
+  others (powercut.crash.unlike_acks), once each.  What an operation forgot to write, groups do not
+  show: nothing is outstanding there, whatever the operation was.  Then it is the turn of coins;
+- *coins*: stage by stage, those first at which most kinds are outstanding, each atomic unit
+  survives by a fair coin.  So several writes are missing in part, at rare stages as often as at
+  common ones.
+
 A group is a stage of the recording's work (powercut.crash.stages) and a shape of the state
 (powercut.crash.shapes): the same work was being done, and the same kinds of writes are missing.
 
@@ -26,17 +36,20 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import Final
 
 import numpy as np
 
-from powercut.crash.explore import Coverage, Exploration, GroupCoverage
+from powercut.crash.coins import drawn_by_coins
+from powercut.crash.explore import Coverage, Exploration, GroupCoverage, InstantKind, events
 from powercut.crash.kinds import Kind, Names, kinds_of
 from powercut.crash.legality import why_illegal
 from powercut.crash.shapes import POLICY, Form, Pair, Shape, ShapeMaker, shapes_of
 from powercut.crash.stages import Stage, stages_of
 from powercut.crash.states import CrashState, Model
 from powercut.crash.survey import spread
+from powercut.crash.unlike_acks import one_of_each
 
 _TRIES: Final = 4
 """Instants of a stage at which a state of a shape is looked for."""
@@ -60,9 +73,9 @@ class Group:
 class Representatives(Exploration):
     """An iterator over distinct states, as `Exploration`; see the module for the order.
 
-    `per_policy` bounds the states of each group.  Of `policies`, those besides this one are swept
-    as `Exploration` does when all groups have their states.  `names` says what a file system
-    calls the place of a write.
+    `per_policy` bounds the states of each group, and those by coins of each stage.  Of `policies`,
+    those besides this one are swept as `Exploration` does when all groups have their states.
+    `names` says what a file system calls the place of a write.
     """
 
     names: Names | None = None
@@ -77,10 +90,24 @@ class Representatives(Exploration):
     def __iter__(self) -> Iterator[CrashState]:
         """The states, in the order of the module."""
         if self.model is Model.EXACT:
-            for _, state in self.labelled():
-                yield state
+            yield from self._in_turn()
         if not self._full:
             yield from super().__iter__()
+
+    def _in_turn(self) -> Iterator[CrashState]:
+        """One state of each stream after the other, until all have ended."""
+        coins = filter(self._is_taken, self._by_coins())
+        acks = filter(self._is_taken, self._at_acks())
+        streams = [(state for _, state in self.labelled()), chain(acks, coins), coins]
+        while streams:
+            for stream in tuple(streams):
+                state = next(stream, None)
+                if self._full:
+                    return
+                if state is None:
+                    streams.remove(stream)
+                else:
+                    yield state
 
     def labelled(self) -> Iterator[tuple[Group, CrashState]]:
         """The states of groups, each with its group."""
@@ -115,6 +142,35 @@ class Representatives(Exploration):
             self._seen_groups, len(self._groups) - self._void_groups, len(self._stages)
         )
         return replace(drawn, groups=groups)
+
+    # --- the other streams ------------------------------------------------------------------
+
+    def _at_acks(self) -> Iterator[CrashState]:
+        """Nothing but what is durable, at one ack of each operation that is unlike the others."""
+        acks = events(self.space, [InstantKind.ACK])
+        acks = acks[np.isin(acks, self.instants)]
+        for instant in one_of_each(self.space, acks, self._kinds, self.seed):
+            yield CrashState(instant, (), policy=POLICY)
+
+    def _by_coins(self) -> Iterator[CrashState]:
+        """Stage by stage, the same stages again and again."""
+        draw = random.Random(f"{self.seed}/{POLICY}/coins")
+        stages = [stage for stage in self._stages if stage.outstanding]
+        draw.shuffle(stages)
+        stages.sort(key=_most_outstanding, reverse=True)
+        for nth in range(self.per_policy):
+            for stage in stages:
+                if self._full:
+                    return
+                instants = self._order_of(stage)
+                instant = int(instants[nth % len(instants)])
+                state = drawn_by_coins(self.space, instant, draw, policy=POLICY)
+                if self._is_legal(state):
+                    yield state
+
+    def _is_taken(self, state: CrashState) -> bool:
+        """Whether it may be drawn: it is a new one, and the limit is not reached."""
+        return not self._full and self._is_new(state)
 
     # --- groups -----------------------------------------------------------------------------
 
@@ -185,9 +241,13 @@ class Representatives(Exploration):
             if state is None:
                 continue
             state = self.space.legal(state)
-            if not self.space.timeline.contract.ordered or not why_illegal(self.space, state):
+            if self._is_legal(state):
                 return state
         return None
+
+    def _is_legal(self, state: CrashState) -> bool:
+        """On a device that keeps order; on any other each state that is made here is legal."""
+        return not self.space.timeline.contract.ordered or not why_illegal(self.space, state)
 
     def _order_of(self, stage: Stage) -> np.ndarray:
         if stage.number not in self._orders:
@@ -199,6 +259,11 @@ class Representatives(Exploration):
         if state.instant not in self._looked_at:
             self._looked_at[state.instant] = self._legal(state.instant)
         return self._take(state)
+
+
+def _most_outstanding(stage: Stage) -> tuple[int, int]:
+    """How many kinds, and how many writes of them."""
+    return len(stage.outstanding), sum(count for _, count in stage.outstanding)
 
 
 def _instant(drawn: tuple[Group, CrashState | None]) -> int:
