@@ -67,6 +67,7 @@ class Behaviour:
     holds_until_restart: bool = False
     begins_again: bool = False  # at record 1, when it is restarted
     arrives: bool = True  # when it moves
+    disks: tuple[str, ...] = ()  # that it has before one is plugged in
 
 
 class Device(Protocol):
@@ -160,6 +161,7 @@ class FakeMachine(Closing):
         self._stopped = threading.Event()
         self._threads: list[threading.Thread] = []
         self._sending = threading.Lock()
+        self._plugged = False
         self._moved = threading.Condition()
         self._waits_to_move = False
         self._flushes = behaviour.syncs
@@ -196,6 +198,10 @@ class FakeMachine(Closing):
         if self._behaviour.last is not None:
             assert self.wrote_last.wait(timeout_s)
         self._end(timeout_s, power_lost=True)
+
+    def plug_disk(self, *, timeout_s: float) -> None:
+        assert self.running
+        self._plugged = True
 
     def move(self, how: Move, *, timeout_s: float) -> int:
         """Between two commits, so that it is known which are made where."""
@@ -302,7 +308,8 @@ class FakeMachine(Closing):
             with self._sending:
                 self._socket.sendall(self._disk.read_log(argv[2:]))
         if argv[0] == "hello":
-            self._say(MessageType.HELLO, payload=HELLO)
+            disks = ",".join((*self._behaviour.disks, *(("vda",) if self._plugged else ())))
+            self._say(MessageType.HELLO, payload=HELLO + f"disks={disks}\n".encode())
         if argv[0] == "facts":
             for fact in (f"write_cache={self._behaviour.write_cache}", "fua=0"):
                 self._say(MessageType.FACT, payload=fact.encode())

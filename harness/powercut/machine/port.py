@@ -136,7 +136,8 @@ class MachineSpec:
     """One machine, completely described.
 
     `kernel` is the guest's, by the name that a scenario gives it; `options` are the backend's
-    own (`MachineBackend.options`), None for its usual ones.
+    own (`MachineBackend.options`), None for its usual ones.  With `hotplug` it boots without the
+    disk under test (`PlugsDisk`).
     """
 
     attachments: tuple[Attachment, ...]
@@ -147,6 +148,7 @@ class MachineSpec:
     accelerator: AcceleratorChoice = AcceleratorChoice.AUTO
     start: Start = Start.AUTO
     options: object = None
+    hotplug: bool = False
 
 
 _OTHERS: Final[tuple[list[Role], ...]] = ([], [Role.ROOT], [Role.ROOT, Role.PROGRAM])
@@ -250,6 +252,17 @@ class LosesPower(Protocol):
 
         What the host's page cache holds for the disk never gets there, and nothing that the
         guest says afterwards is heard.
+        """
+
+
+@runtime_checkable
+class PlugsDisk(Protocol):
+    """A machine whose guest can be given the disk under test while it runs."""
+
+    def plug_disk(self, *, timeout_s: float) -> None:
+        """Plugs it in, once; the guest finds it a little later.
+
+        Raises HostError for a machine that has it already, or whose hypervisor refuses.
         """
 
 

@@ -109,6 +109,17 @@ class Bus(enum.Enum):
         return self.threaded or self is Bus.NVME
 
     @property
+    def is_pci_function(self) -> bool:
+        """Whether the disk is a PCI function, and not a device behind a controller."""
+        return self in (Bus.VIRTIO_BLK, Bus.NVME)
+
+    @property
+    def hotpluggable(self) -> bool:
+        """Whether the disk can be plugged into a guest that runs, on a board `pc`."""
+        behind = (Bus.VIRTIO_SCSI, Bus.VIRTIO_SCSI_FUA, Bus.USB_STORAGE)
+        return self.is_pci_function or self in behind
+
+    @property
     def restorable(self) -> bool:
         """Whether a guest with such a disk can be saved and restored.
 

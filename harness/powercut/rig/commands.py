@@ -31,6 +31,11 @@ from powercut.scenario.settings import (
 from powercut.workload.port import MOUNT_POINT, HostFiles, MachineFiles, RootFiles, Run
 from powercut.workload.table import workload_of
 
+DISKS_AT_BOOT: Final = "disks_at_boot"
+"""The fact that says which disks a guest had before the disk under test was plugged in."""
+
+NO_DISKS: Final = "none"
+
 DEVICE: Final = Bus.VIRTIO_BLK.device
 """The guest's disk where nobody chose a bus."""
 
@@ -205,8 +210,11 @@ def promised_facts(machine: MachineSettings) -> dict[str, str]:
     otherwise (libata.fua=0); a SCSI disk offers it if its mode page says DPOFUA, and Linux
     believes that only with a write cache.  An NVMe controller of QEMU always says that it has a
     volatile write cache, and every NVMe disk knows FUA.  Queues: those that it was told to have.
+    A disk that is plugged in later was not there at boot.
     """
-    queues = {"queues": str(machine.queues)} if machine.queues else {}
+    further = {"queues": str(machine.queues)} if machine.queues else {}
+    if machine.hotplug:
+        further[DISKS_AT_BOOT] = NO_DISKS
     if machine.export is Export.VHOST_USER_BLK and machine.config_wce is not Switch.OFF:
         # The export's field is 0, whatever its cache (docs/findings).
         return {"write_cache": SysfsWriteCache[False], "fua": "0"}
@@ -216,5 +224,5 @@ def promised_facts(machine: MachineSettings) -> dict[str, str]:
     return {
         "write_cache": SysfsWriteCache[offered and not overridden],
         "fua": str(int(offered and knows_fua)),
-        **queues,
+        **further,
     }

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from powercut.rig import commands
@@ -22,4 +23,5 @@ def describe_cell(cell: Cell) -> list[str]:
         return list(workload_of(cell.parameters).writer(Run(bytes(16))))
     folder = Path("RUN")
     machines = (rig := Rig.find()).backend_of(cell.parameters)
-    return machines.describe(rig.machine_spec(cell.parameters, folder / "disk"), folder)
+    spec = rig.machine_spec(cell.parameters, folder / "disk")
+    return machines.describe(replace(spec, hotplug=cell.parameters.machine.hotplug), folder)

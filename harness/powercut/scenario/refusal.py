@@ -17,6 +17,7 @@ from powercut.scenario.machines import USUAL
 from powercut.scenario.mkfs_options import refused_mkfs_options
 from powercut.scenario.quantity import format_size
 from powercut.scenario.refusal_foreign import refusals_of_place
+from powercut.scenario.refusal_hotplug import refusals_of_hotplug
 from powercut.scenario.refusal_live import refusals_of_level
 from powercut.scenario.refusal_moves import refusals_of_moves
 from powercut.scenario.refusal_queues import refusals_of_queues
@@ -228,6 +229,7 @@ _RULES: Final[tuple[Rule, ...]] = (
     _disk,
     _machine,
     refusals_of_queues,
+    refusals_of_hotplug,
     refusals_of_moves,
     _pmem,
     _mkfs,

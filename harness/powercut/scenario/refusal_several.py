@@ -15,6 +15,9 @@ from powercut.scenario.settings_several import STRIPE, Holds
 Reason = tuple[str, str]
 
 _KEY: Final = "disk.also"
+_OF_ONE_DISK: Final = (
+    *("format", "export", "guest_write_cache", "config_wce", "grows", "during", "hotplug"),
+)
 NAMELESS: Final = frozenset({Bus.USB_STORAGE, Bus.VIRTIO_PMEM, Bus.NVDIMM})
 """Buses whose disks have no serial number that Linux shows."""
 
@@ -70,7 +73,7 @@ def _of_use(p: Parameters) -> Iterator[Reason]:
 
 def _of_machine(p: Parameters) -> Iterator[Reason]:
     machine = p.machine
-    for key in ("format", "export", "guest_write_cache", "config_wce", "grows", "during"):
+    for key in _OF_ONE_DISK:
         if getattr(machine, key) != MachineSettings.model_fields[key].default:
             yield f"machine.{key}", "with several disks it is left out: none was tried with it"
     buses = {machine.bus, *(disk.bus for disk in p.disk.also if disk.bus is not None)}

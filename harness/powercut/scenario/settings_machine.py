@@ -139,6 +139,10 @@ class MachineSettings(Settings):
     bus: Bus = Bus.VIRTIO_BLK
     """How the guest reaches the disk under test."""
 
+    hotplug: StrictBool = False
+    """Whether the disk is plugged in once the guest runs; it boots without.  The workload begins
+    when the guest has it."""
+
     iothread: StrictBool = False
     """Whether the disk's requests are handled in a thread of their own (`iothread`) and not in
     QEMU's main loop; of virtio-blk, and of virtio-scsi, whose disks share it."""

@@ -219,6 +219,7 @@ _PASSING_ON: Final[dict[str, Any]] = {
     "aio": Aio.NBD,
     "export": Export.NONE,
     "config_wce": Switch.AUTO,
+    "hotplug": False,
     "iothread": False,
     "queues": 0,
     "no_flush": Switch.AUTO,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 from powercut.channel.port import Channel
@@ -24,6 +25,7 @@ from powercut.rig.scratch import scratch
 from powercut.rig.set_up import Deadline, mount_disk, prepare_disk
 from powercut.scenario.plan import Trigger, TriggerKind
 from powercut.trial.disks import CapturedDisk, TrialDisk, UnseenDisk, captured
+from powercut.trial.hotplug import plug_disk
 from powercut.trial.job import GRACE_S, RecordingInProgress
 from powercut.trial.moves import move_guest
 from powercut.trial.restarts import Revival, restart_guest
@@ -78,7 +80,9 @@ class GuestRecording(RecordingInProgress):
     def _run_until_cut(self, disk: TrialDisk, sockets: Path) -> None:
         folder = sockets / "run"
         folder.mkdir()
+        settings = self.job.parameters.machine
         spec = self.rig.machine_spec(self.job.parameters, disk.attached)
+        spec = replace(spec, hotplug=settings.hotplug)  # for recovery it is there at boot
         with self.rig.backend_of(self.job.parameters).open(
             spec, folder, history=self.directory.history, digest=self.binding.digest
         ) as (machine, channel):
@@ -86,7 +90,12 @@ class GuestRecording(RecordingInProgress):
                 with self.phase(Phase.BOOT):
                     machine.start(timeout_s=self.deadline.remaining_s)
                     channel.wait_hello(timeout_s=self.deadline.remaining_s)
+                    plugged = {}
+                    if settings.hotplug:
+                        device = settings.bus.device
+                        plugged = plug_disk(machine, channel, disk, device, self.deadline)
                     self._set_up(channel, folder)
+                    self.facts |= plugged
                     self.came_up = True
                 with self.phase(Phase.WORKLOAD):
                     self._write_until_trigger(machine, channel, disk)

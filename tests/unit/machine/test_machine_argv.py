@@ -12,7 +12,14 @@ import pytest
 
 from powercut.machine.guest_image import GuestImage
 from powercut.machine.port import FileDisk, ImageLayer, NbdDisk, NbdFile
-from powercut.machine.qemu.argv import NullDisk, TemplateRam, build_argv, kernel_command_line
+from powercut.machine.qemu.argv import (
+    NullDisk,
+    TemplateRam,
+    build_argv,
+    first_disk,
+    kernel_command_line,
+)
+from powercut.machine.qemu.devices import device_text
 from powercut.machine.qemu.spec import BesideDisk, QemuSpec
 from powercut.machine.qemu.template import template_key
 from powercut.machine.storage_daemon import export_argv, parse_version
@@ -96,6 +103,30 @@ def test_threads_and_queues_are_the_disks_or_its_controllers(bus, queueing, tmp_
     assert options(argv, "-object") == thread
     assert not thread or argv.index(thread[0]) < argv.index(options(argv, "-device")[3])
     assert template_key(spec, QEMU, 1) != template_key(replace(SPEC, bus=bus), QEMU, 1)
+
+
+@pytest.mark.parametrize("bus", [bus for bus in Bus if bus.hotpluggable])
+def test_a_disk_that_comes_later_has_its_nodes_and_its_controller_and_no_device(bus):
+    there = replace(SPEC, bus=bus, queueing=Queueing(iothread=bus.threaded))
+    spec = replace(there, hotplug=True)
+    first, later = (build_argv(one, QEMU, console=CONSOLE) for one in (there, spec))
+    disk = first_disk(spec).disk
+    assert [one for one in options(first, "-device") if one not in options(later, "-device")] == [
+        device_text(disk)
+    ]
+    assert nodes(later) == nodes(first)
+    assert options(later, "-object") == options(first, "-object")
+    words = kernel_command_line(spec).split()
+    assert not [word for word in words if word.startswith("powercut.disk=")]
+    assert ("acpi=off" not in words) is (bus in (Bus.VIRTIO_BLK, Bus.NVME))
+    assert template_key(spec, QEMU, 1) != template_key(there, QEMU, 1)
+
+
+def test_a_device_that_is_added_has_switches_and_numbers_as_such():
+    spec = replace(SPEC, bus=Bus.NVME, queueing=Queueing(queues=2), hotplug=True)
+    assert first_disk(spec).disk["max_ioqpairs"] == 2
+    assert first_disk(replace(SPEC, bus=Bus.VIRTIO_SCSI_FUA)).disk["dpofua"] is True
+    assert first_disk(replace(SPEC, config_wce=False)).disk["config-wce"] is False
 
 
 @pytest.mark.parametrize("disk", [NbdDisk(Path("/run/nbd")), FileDisk(Path("/run/image"))])

@@ -69,6 +69,11 @@ def test_queues_are_promised_where_they_are_chosen():
     assert promised_facts(MachineSettings(cpus=4, queues=3))["queues"] == "3"
 
 
+def test_a_disk_that_is_plugged_in_was_not_there_before():
+    assert "disks_at_boot" not in promised_facts(MachineSettings())
+    assert promised_facts(MachineSettings(hotplug=True))["disks_at_boot"] == "none"
+
+
 @pytest.mark.parametrize("bus", Bus)
 def test_an_overridden_write_cache_does_not_change_what_the_disk_knows(bus):
     settings = MachineSettings(bus=bus, guest_write_cache=GuestWriteCache.WRITE_THROUGH)

@@ -91,6 +91,10 @@ REFUSED = [
     ({"disk": {"volatile_cache": False, "cache_size": "1 MiB"}}, ["disk.cache_size"]),
     ({"machine": {"start": "restored", "bus": "nvme"}}, ["machine.start"]),
     ({"machine": {"config_wce": "on", "bus": "nvme"}}, ["machine.config_wce"]),
+    ({"machine": {"hotplug": True, "bus": "ide"}}, ["machine.hotplug"]),
+    ({"machine": {"hotplug": True, "backend": "libvirt"}}, ["machine.hotplug"]),
+    ({"machine": {"hotplug": True, "export": "vhost-user-blk"}}, ["machine.hotplug"]),
+    ({"machine": {"hotplug": True, "during": ["migrate@9"]}}, ["machine.hotplug"]),
     ({"machine": {"iothread": True, "bus": "nvme"}}, ["machine.iothread"]),
     (
         {"machine": {"iothread": True, "queues": 2, "cpus": 2, "bus": "ahci"}},
@@ -259,6 +263,8 @@ def test_what_cannot_be_is_refused_with_every_reason(settings, keys):
         {"workload": {"records": 300}},
         {"disk": {"flush_latency": "8ms"}},
         {"machine": {"iothread": True, "queues": 2, "cpus": 2, "bus": "virtio-scsi-fua"}},
+        {"machine": {"hotplug": True, "bus": "nvme", "queues": 1}},
+        {"machine": {"hotplug": True, "export": "fuse", "aio": "threads", "format": "qcow2"}},
         {"machine": {"queues": 2, "cpus": 4, "bus": "nvme", "backend": "libvirt"}},
         {"machine": {"during": ["migrate@9", "save-restore@20"], "format": "qcow2"}},
         {

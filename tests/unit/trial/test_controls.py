@@ -135,6 +135,7 @@ def test_nothing_that_may_lie_stands_between_the_honest_twin_and_its_disk():
         bus=Bus.NVME,
         format=ImageFormat.QCOW2,
         format_options=("cluster_size=4096",),
+        hotplug=True,
         iothread=True,
         queues=1,
     )

@@ -85,6 +85,44 @@ def kinds(result) -> set[FindingKind]:
     return {finding.kind for finding in result.findings}
 
 
+def hot_plugged(**disk) -> Parameters:
+    settings = parameters(**disk)
+    machine = settings.machine.model_copy(update={"hotplug": True})
+    return settings.model_copy(update={"machine": machine})
+
+
+def test_a_disk_is_plugged_in_before_the_workload_begins_and_keeps_what_it_promised(tried):
+    result, record = tried(hot_plugged(), Behaviour(hangs_after=20))
+    assert (result.live_losses, record.trouble) == ((), "")
+    assert record.guest_facts["disks_at_boot"] == "none"
+    assert FindingKind.NOT_AS_CONFIGURED not in kinds(result)
+    assert result.commits_acked == 20
+
+
+def test_a_lying_disk_that_was_plugged_in_is_convicted_of_every_record(tried):
+    result, _ = tried(hot_plugged(flush="ignored", fua="ignored"), Behaviour(hangs_after=20))
+    assert result.verdict is Verdict.LOSSY
+    assert result.lost_lsns == (LsnRange(1, 20),)
+
+
+def test_a_guest_that_had_a_disk_before_says_nothing_about_hot_plug(tried):
+    result, _ = tried(hot_plugged(), Behaviour(hangs_after=20, disks=("vda",)))
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert FindingKind.NOT_AS_CONFIGURED in kinds(result)
+
+
+class NoPlug(FakeMachine):
+    """A machine that has all its disks when it boots."""
+
+    plug_disk = None  # type: ignore[assignment]
+
+
+def test_a_machine_that_cannot_plug_is_trouble(tried):
+    result, record = tried(hot_plugged(), machine=NoPlug)
+    assert "has all its disks when it boots" in record.trouble
+    assert result.verdict is Verdict.INCONCLUSIVE
+
+
 @pytest.mark.parametrize("kind", ["power-loss", "vm-kill", "guest-crash"])
 def test_an_honest_disk_keeps_what_was_acknowledged_through_every_cut(tried, kind):
     result, record = tried(parameters(kind=kind), Behaviour(hangs_after=20))

@@ -23,7 +23,7 @@ from typing import Final
 from powercut.machine.guest_image import GuestImage
 from powercut.machine.kernel_words import guest_words
 from powercut.machine.port import LINES, FileDisk, ImageLayer, NbdDisk, NbdFile
-from powercut.machine.qemu.devices import DiskDevice, disk_devices
+from powercut.machine.qemu.devices import DiskDevice, DiskDevices, disk_devices
 from powercut.machine.qemu.spec import QemuSpec
 from powercut.model.machine import Accelerator, Bus, Export, HostCache
 
@@ -87,6 +87,7 @@ def kernel_command_line(spec: QemuSpec, tsc_khz: int | None = None) -> str:
         *spec.buses,
         emulated=spec.accelerator is Accelerator.TCG,
         cpus=spec.cpus,
+        hotplug=spec.hotplug,
         tsc_khz=tsc_khz,
         added=spec.kernel_arguments,
     )
@@ -259,11 +260,16 @@ def _disk(
 
 
 def _device(spec: QemuSpec) -> list[str]:
-    """The first disk as the guest finds it, behind its controller."""
-    first = DiskDevice(
-        "disk", spec.bus, spec.cache, spec.serial, spec.queueing, config_wce=spec.config_wce
-    )
-    return disk_devices(first).argv
+    """The first disk as the guest finds it, behind its controller; that alone if it comes later."""
+    devices = first_disk(spec)
+    return devices.around if spec.hotplug else devices.argv
+
+
+def first_disk(spec: QemuSpec) -> DiskDevices:
+    """The devices of the first disk under test."""
+    wce, queueing = spec.config_wce, spec.queueing
+    first = DiskDevice("disk", spec.bus, spec.cache, spec.serial, queueing, config_wce=wce)
+    return disk_devices(first)
 
 
 def _escape(path: Path) -> str:

@@ -178,6 +178,7 @@ class QemuBackend:
             start=spec.start,
             config_wce=_options(spec).config_wce,
             queueing=disk.queueing,
+            hotplug=spec.hotplug,
             export=_options(spec).export,
             cache_after_move=_options(spec).cache_after_move,
             memory_mib=spec.memory_mib,

@@ -45,10 +45,15 @@ class DiskDevices:
     @property
     def argv(self) -> list[str]:
         """As QEMU's command line has it."""
-        devices = [device_text(one) for one in (*self.controllers, self.disk)]
+        return [*self.around, "-device", device_text(self.disk)]
+
+    @property
+    def around(self) -> list[str]:
+        """The same without the disk."""
+        controllers = map(device_text, self.controllers)
         return [
             *(word for name in self.threads for word in ("-object", f"iothread,id={name}")),
-            *(word for device in devices for word in ("-device", device)),
+            *(word for device in controllers for word in ("-device", device)),
         ]
 
 

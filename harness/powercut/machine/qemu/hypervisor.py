@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from powercut.machine.process import spawn, wait_stopped
+from powercut.machine.qemu.devices import Properties
 from powercut.machine.qemu.qmp import Qmp
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
 
@@ -79,6 +80,10 @@ class Hypervisor:
             if device.get("node-name") == "disk":
                 return dict(device["stats"])
         raise HostError("QEMU has no statistics of the disk under test")
+
+    def plug(self, device: Properties, *, timeout_s: float) -> None:
+        """Adds a device to the guest that runs.  Raises HostError with QEMU's reason."""
+        self._qmp.execute("device_add", dict(device), timeout_s=timeout_s)
 
     def wait_status(self, wanted: str, *, timeout_s: float) -> None:
         """Waits until the run state is `wanted`."""

@@ -22,7 +22,7 @@ from powercut.machine.port import (
     RequestTotals,
     ServedDisk,
 )
-from powercut.machine.qemu.argv import TemplateRam, build_argv
+from powercut.machine.qemu.argv import TemplateRam, build_argv, first_disk
 from powercut.machine.qemu.build import find_qemu
 from powercut.machine.qemu.hypervisor import Hypervisor, describe, tail
 from powercut.machine.qemu.moving import Successor, move
@@ -86,6 +86,7 @@ class QemuMachine(Closing):
         self._argv: Sequence[str] = ()
         self._ram: TemplateRam | None = None
         self._moves = 0
+        self._plugged = False
 
     # What the port promises
 
@@ -209,6 +210,15 @@ class QemuMachine(Closing):
         if self._hypervisor is None:
             raise HostError(f"QEMU is not there any more\n{self.diagnosis}")
         self._hypervisor.end_on_reboot(timeout_s=timeout_s)
+
+    def plug_disk(self, *, timeout_s: float) -> None:
+        """Plugs the disk in, once; the guest finds it a little later."""
+        if not self.spec.hotplug or self._plugged:
+            raise HostError("the machine has its disk already")
+        if self._hypervisor is None or not self._hypervisor.running:
+            raise HostError(f"QEMU is not there any more\n{self.diagnosis}")
+        self._hypervisor.plug(first_disk(self.spec).disk, timeout_s=timeout_s)
+        self._plugged = True
 
     def requests(self, *, timeout_s: float) -> RequestTotals:
         """What the guest has asked of the disk under test so far (QMP query-blockstats).

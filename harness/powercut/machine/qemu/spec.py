@@ -58,6 +58,7 @@ class QemuSpec:
     program: Path | None = None  # the folder of a program in that root
     config_wce: bool | None = None  # of virtio-blk; None: as QEMU has it, which is on
     queueing: Queueing = USUAL_QUEUEING
+    hotplug: bool = False  # the guest boots without the disk
     export: Export = Export.NONE  # what serves `disk` to QEMU
     cache_after_move: HostCache | None = None  # in the next QEMU; None: as in this one
     serial: str = ""

@@ -41,6 +41,7 @@ _NAMES: Final = {
     "machine.direct": "past the host's cache",
     "machine.no_flush": "flushes dropped",
     "machine.config_wce": "guest may switch",
+    "machine.hotplug": "plugged in later",
     "machine.iothread": "thread of its own",
     "machine.queues": "queues",
     "machine.qemu": "QEMU",
