@@ -3,7 +3,8 @@
 
 1. The states of a promise are those of crash/without.py.  One that loses something is recovered
    once more with what hangs on the promise, which makes it a state of the real disk.  Only if that
-   loses nothing was the promise needed; nothing more has to be known of it then.
+   loses nothing was the promise needed; nothing more has to be known of it then.  If it loses
+   something, too, nothing follows from either.
 2. Promises that are alike form a group.  Each group has one state, then as many as it has
    promises.  It begins with a few promises in depth, since what shows in one state of forty is
    not seen by one state of forty promises.  Then every other promise of the group has a quick
@@ -38,6 +39,8 @@ IN_DEPTH: Final = 3
 
 QUICK: Final = 4
 """States that each other promise of the group has before any of them has more."""
+
+_ANYWAY: Final = "something is lost with all promises kept, too; the run's own verdict says what"
 
 Listener = Callable[[int, int], None]
 """Hears how many states were recovered, and of how many promises."""
@@ -154,12 +157,14 @@ class StateAudit:
         # something, too, the promise is not what was missing.
         whole = with_hanging(self._hang, promise, lacking.state)
         anyway = self._losses(states, space, whole) if losses else []
-        if losses is None or anyway is None:
+        if anyway:
+            self._looks.undecided[_ANYWAY] += 1
+        if losses is None or anyway is None or anyway:
             seen.undecided += 1
             return
         seen.states += 1
         seen.in_part += lacking.in_part
-        if losses and not anyway:
+        if losses:
             seen.lost += 1
             seen.found = lacking
             seen.message = losses[0].message

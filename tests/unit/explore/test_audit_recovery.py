@@ -85,10 +85,11 @@ def recorded(*, over_data: bool, volatile_order: bool = True) -> SimpleNamespace
 
 
 class Judge:
-    """Recovers the store; `broken` instants are those whose states it cannot judge."""
+    """Recovers the store; it can judge no state if `broken`, and loses one always if `lossy`."""
 
     over_data = False
     broken = False
+    lossy = False
 
     def __init__(self, recording: SimpleNamespace, choice: object) -> None:
         del recording, choice
@@ -109,6 +110,8 @@ class Judge:
         return SimpleNamespace(findings=self._findings(bytes(disk), space.required(state.instant)))
 
     def _findings(self, disk: bytes, required: LsnRange | None) -> tuple[Finding, ...]:
+        if self.lossy:
+            return (self._lost(FindingKind.LOST, 1),)
         last = word(disk, 0)
         if last and not self._valid(disk, last):
             last -= 1  # the head was written, the entry was not
@@ -134,11 +137,12 @@ class Judge:
 def audited(monkeypatch):
     """Looks at all states of all promises of a store whose checksums are as said."""
 
-    def look(*, over_data=False, broken=False, states=None):
+    def look(*, over_data=False, broken=False, lossy=False, states=None):
         monkeypatch.setattr(audit_recovery, "StateJudge", Judge)
         monkeypatch.setattr(audit_recovery, "require_recorded_program", lambda *_: None)
         monkeypatch.setattr(Judge, "over_data", over_data)
         monkeypatch.setattr(Judge, "broken", broken)
+        monkeypatch.setattr(Judge, "lossy", lossy)
         one = recorded(over_data=over_data)
         hang = dependence(one.timeline)
         kept = promises(one.timeline).tolist()
@@ -188,6 +192,16 @@ def test_states_that_cannot_be_judged_are_counted(audited):
     assert looks.undecided == {"the check ended with status 135": 7}
     assert sum(looks.seen[promise].undecided for promise in kept if promise in looks.seen) == 7
     assert looks.states == 0
+
+
+def test_of_a_store_that_loses_anyway_nothing_follows(audited):
+    """What is lost with all promises kept, too, does not show that no promise was needed."""
+    kept, looks = audited(lossy=True, states=7)
+    ((why, states),) = looks.undecided.items()
+    assert states == 7
+    assert "with all promises kept, too" in why
+    assert looks.states == 0
+    assert not any(looks.seen[promise].lost for promise in kept if promise in looks.seen)
 
 
 def test_a_device_that_keeps_order_has_no_later_write_without_an_earlier_one():

@@ -98,7 +98,7 @@ def test_the_audit_says_which_part_was_missing_and_how_many_states_were_not_judg
 def test_a_row_for_each_flush_of_a_call():
     first, second = {"nth": 1, "of_call": 2}, {"nth": 2, "of_call": 2}
     torn = MissingWrites(requests=(7,), torn=(7,), holds=("journal",))
-    lost = {**second, "states_lost": 1, "message": "1 operation is lost: 3\nby it"}
+    lost = {**second, "states_lost": 1, "message": "1 operation is lost: 3, 5-7\nby it"}
     joined = {**first, "states": 9, "states_in_part": 6, "until_next": UntilNext(acks=0, writes=2)}
     acked = {**first, "states_undecided": 4, "until_next": UntilNext(acks=1, writes=2)}
     audit = Audit(

@@ -6,6 +6,7 @@ The table is Markdown, so that it can be pasted into a page as it is.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -14,6 +15,8 @@ from rich.console import Console
 from powercut.report import words
 from powercut.store.audit import Asker, Audit, AuditedPromise, Worth
 
+_NUMBERS = re.compile(r": \d[\d,. -]*$")
+_LONGEST = 90
 _START = "before the first operation"
 _COLUMNS = (
     "recording", "asked by", "flush", "all", "needed", "unseen", "idle", "join", "share",
@@ -108,7 +111,7 @@ def _unseen(looked: Sequence[AuditedPromise], open_: int, all_of: Sequence[Audit
 
 
 def _lost(needed: Iterable[AuditedPromise]) -> str:
-    """What most of them lose first, without its numbers' places."""
+    """What most of them lose first, without the numbers of operations."""
     said = Counter(_short(one) for one in needed)
     return "; ".join(what for what, _ in said.most_common(1))
 
@@ -116,7 +119,8 @@ def _lost(needed: Iterable[AuditedPromise]) -> str:
 def _short(one: AuditedPromise) -> str:
     if one.worth is Worth.CARRIES:
         return "bytes of a record"
-    told = one.message.partition("\n")[0].partition(":")[0]
+    told = _NUMBERS.sub("", one.message.partition("\n")[0])
+    told = told if len(told) <= _LONGEST else f"{told[:_LONGEST].rstrip()} ..."
     if one.missing is None:
         return told
     how = "torn" if one.missing.torn else "in part"
