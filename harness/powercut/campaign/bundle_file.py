@@ -239,7 +239,7 @@ def _unpack_blobs(
                 target = folder / other.path
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.hardlink_to(first)
-            if len(files) > 1 or first.name == "base.img":
+            if len(files) > 1 or first.name in ("base.img", "backing.img"):
                 first.chmod(0o444)
 
 

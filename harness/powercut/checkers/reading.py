@@ -58,6 +58,7 @@ class Bystanders:
     """
 
     corrupt_slots: list[LsnRange] = field(default_factory=list)
+    emptied_slots: list[LsnRange] = field(default_factory=list)
     unreadable_slots: list[LsnRange] = field(default_factory=list)
     misdirected: list[LsnRange] = field(default_factory=list)
     never_attempted: list[LsnRange] = field(default_factory=list)
@@ -213,6 +214,11 @@ def _place(
         reading.fate[index : index + part.count] = fate
     elif state is SlotState.CORRUPT:
         others.corrupt_slots.append(slots)
+    elif state is SlotState.ABSENT:
+        # No write has come this far: what was there before the run has to be there.
+        first, last = max(slots.first, attempted), min(slots.last, layout.earlier - 1)
+        if first <= last:
+            others.emptied_slots.append(LsnRange(first, last))
     elif state is SlotState.UNREADABLE:
         others.unreadable_slots.append(slots)
 

@@ -27,7 +27,7 @@ from typing import Any, Final
 from powercut.disk.base import BaseImageSpec, dig_holes, ensure_base_image
 from powercut.disk.growing_file import put_on_disk
 from powercut.model.errors import DeadlineExceeded, HostError
-from powercut.model.machine import ImageFormat
+from powercut.model.machine import IMAGE_REPAIR, ImageFormat
 from powercut.sandbox.confined import find_tool, run_confined
 
 _TIMEOUT_S: Final = 120.0
@@ -35,20 +35,19 @@ _ALIGN: Final = 4096
 _IMPLIED: Final = {ImageFormat.VPC: ("force_size=on",)}
 """VPC otherwise rounds the disk's size up to whole cylinders."""
 
-NO_CHECK: Final = (ImageFormat.RAW, ImageFormat.VPC)
-"""Formats that `qemu-img check` does not know."""
-
 
 @dataclass(frozen=True)
 class FormatSpec:
     """A format and the options of `qemu-img create -o`, one `name=value` each.
 
-    `file_grows` says that the image is a file which its user makes longer.
+    `file_grows` says that the image is a file which its user makes longer; an `overlay` is empty,
+    and lies over another image (powercut.disk.backing).
     """
 
     format: ImageFormat = ImageFormat.RAW
     options: tuple[str, ...] = ()
     file_grows: bool = False
+    overlay: bool = False
 
     @property
     def all_options(self) -> tuple[str, ...]:
@@ -66,6 +65,12 @@ def convert_argv(spec: FormatSpec, source: Path, target: Path) -> list[str]:
     if spec.all_options:
         argv += ["-o", ",".join(spec.all_options)]
     return [*argv, str(source), str(target)]
+
+
+def create_argv(spec: FormatSpec, size: int, target: Path) -> list[str]:
+    """The command that makes an empty image in the format, for a disk of `size` bytes."""
+    options = ["-o", ",".join(spec.all_options)] if spec.all_options else []
+    return ["qemu-img", "create", "-q", "-f", spec.format.value, *options, str(target), str(size)]
 
 
 def capture_size(spec: FormatSpec, file_size: int, guest_size: int) -> int:
@@ -88,7 +93,7 @@ def ensure_formatted_image(base: BaseImageSpec, spec: FormatSpec, cache: Path) -
     raw = ensure_base_image(base, cache)
     if spec.format is ImageFormat.RAW:
         return raw
-    argv = convert_argv(spec, Path("SOURCE"), Path("TARGET"))
+    argv = _making_argv(base, spec, Path("SOURCE"), Path("TARGET"))
     what = repr((raw.name, argv, run_qemu_img(["qemu-img", "--version"]))).encode()
     digest = hashlib.sha256(what).hexdigest()[:12]
     kind = f"{spec.format.value}{'-grows' if spec.file_grows else ''}"
@@ -97,11 +102,17 @@ def ensure_formatted_image(base: BaseImageSpec, spec: FormatSpec, cache: Path) -
         return image if image.exists() else _make(base, spec, raw, image, cache)
 
 
+def _making_argv(base: BaseImageSpec, spec: FormatSpec, raw: Path, target: Path) -> list[str]:
+    if spec.overlay:
+        return create_argv(spec, base.size, target)
+    return convert_argv(spec, raw, target)
+
+
 def _make(base: BaseImageSpec, spec: FormatSpec, raw: Path, image: Path, cache: Path) -> Path:
     unfinished = image.with_suffix(f".{os.getpid()}.tmp")
     try:
         unfinished.touch()  # the sandbox has room for files that are there
-        argv = convert_argv(spec, raw, unfinished)
+        argv = _making_argv(base, spec, raw, unfinished)
         run_qemu_img(argv, files=[unfinished], reads=[raw], from_outside=bool(spec.options))
         if spec.file_grows:
             put_on_disk(unfinished, base.size)
@@ -177,13 +188,25 @@ def open_image_file(
     return _opened(image, file, timeout_s)
 
 
+def repair_image_file(file: Path, image_format: ImageFormat, *, timeout_s: float) -> str:
+    """Repairs an image that its user has to repair before QEMU opens it; what the tool says.
+
+    Whether that was enough says `open_image_file`, not the tool's status.  Raises HostError if the
+    tool is missing or does not end.
+    """
+    node = {"driver": "file", "filename": str(file.absolute())}
+    argv = [*IMAGE_REPAIR.split(), _node(image_format, node)]
+    done = _run(argv, timeout_s, [file])
+    return (done.stdout + done.stderr).strip()
+
+
 def _node(image_format: ImageFormat, file: dict[str, Any]) -> str:
     return f"json:{json.dumps({'driver': image_format.value, **image_format.alone, 'file': file})}"
 
 
 def _checked(image: str, place: Path, image_format: ImageFormat, timeout_s: float) -> ImageOpening:
     check = ""
-    if image_format not in NO_CHECK:
+    if image_format.checked:
         asked = _run(["qemu-img", "check", image], timeout_s, [place])
         check = (asked.stdout + asked.stderr).strip()
     return replace(_opened(image, place, timeout_s), check=check)

@@ -105,10 +105,14 @@ Disk = ServedDisk | OwnDisk
 
 @dataclass(frozen=True)
 class ImageLayer:
-    """A format between the machine's disk and what the guest sees, which has `size` bytes."""
+    """A format between the machine's disk and what the guest sees, which has `size` bytes.
+
+    An overlay lies over the image `backing`, which is read only."""
 
     format: ImageFormat
     size: int
+    backing: Path | None = None
+    backing_format: ImageFormat = ImageFormat.RAW
 
 
 @dataclass(frozen=True)
@@ -351,7 +355,7 @@ class ConsoleGuest:
     one, whose /shell is PID 1 and asks with `prompt`."""
 
     disk: Path
-    image_format: ImageFormat
+    layer: ImageLayer | None
     initramfs: bytes
     prompt: str
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from powercut.channel.port import Channel, CommandResult
+from powercut.disk.backing import ensure_backing_image
 from powercut.disk.capture import CaptureDisk
 from powercut.disk.image_format import ensure_formatted_image
 from powercut.disk.pclog import read_timeline
@@ -30,7 +31,7 @@ from powercut.model.binding import Binding
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.history import History
 from powercut.model.latency import LatencyHistogram, upper_edge_ns
-from powercut.model.machine import Bus
+from powercut.model.machine import BackingImage, Bus
 from powercut.rig import commands
 from powercut.rig.rig import Rig
 from powercut.rig.run_id import run_id_of
@@ -146,13 +147,17 @@ class _Run:
         self.costs: list[Cost] = []
         self.trouble: list[str] = []
         self._next_lsn = 1
+        self._below: Path | None = None
 
     def make(self) -> None:
         """Boots, measures, reads what the layers have to say."""
         parameters = self.parameters
-        base = ensure_formatted_image(
-            commands.base_image(parameters), commands.image_format(parameters), self.rig.cache
-        )
+        cache, plain = self.rig.cache, commands.base_image(parameters)
+        base = ensure_formatted_image(plain, commands.image_format(parameters), cache)
+        below = parameters.machine.backing_image
+        if below is not BackingImage.NONE:
+            log = commands.earlier_log(parameters)
+            self._below = ensure_backing_image(plain, below, log, cache)
         with scratch() as sockets:
             config = commands.capture_config(
                 parameters,
@@ -180,7 +185,7 @@ class _Run:
     def _guest(self, disk: CaptureDisk, sockets: Path) -> Iterator[_Guest]:
         folder = sockets / "run"
         folder.mkdir()
-        spec = self.rig.machine_spec(self.parameters, disk.socket)
+        spec = self.rig.machine_spec(self.parameters, disk.socket, backing=self._below)
         history = self.directory / "history.bin"
         backend = self.rig.backend_of(self.parameters)
         with backend.open(spec, folder, history=history) as (machine, channel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 
 class CacheMode(enum.Enum):
@@ -196,6 +196,10 @@ def is_dax(mount_option: str) -> bool:
     return mount_option in ("dax", "dax=always")
 
 
+IMAGE_REPAIR: Final = "qemu-img check -r all"
+"""What the user of an image does that QEMU does not open as it was left."""
+
+
 class ImageFormat(enum.Enum):
     """What the image holds in which QEMU keeps the guest's disk; the names are QEMU's."""
 
@@ -206,22 +210,72 @@ class ImageFormat(enum.Enum):
     VHDX = "vhdx"
     VPC = "vpc"
     QED = "qed"
+    PARALLELS = "parallels"
 
     @property
     def grows(self) -> bool:
-        """Whether QEMU can allocate in an image on a disk of fixed size.
-
-        The others put new blocks at the end of the file and make it longer, which no NBD
-        server allows: VMDK (next_cluster_sector in block/vmdk.c), VHDX
-        (vhdx_allocate_block in block/vhdx.c) and QED (qed_alloc_clusters in block/qed.c).
-        """
-        return self in (ImageFormat.QCOW2, ImageFormat.VDI, ImageFormat.VPC)
+        """Whether QEMU can allocate in an image on a disk of fixed size."""
+        return _ROWS[self].grows
 
     @property
     def alone(self) -> dict[str, None]:
         """What tells QEMU to open no backing file, whatever the image names as one."""
-        layered = self in (ImageFormat.QCOW2, ImageFormat.VMDK, ImageFormat.QED)
-        return {"backing": None} if layered else {}
+        return {"backing": None} if _ROWS[self].names_backing else {}
+
+    @property
+    def overlays(self) -> bool:
+        """Whether an image can lie over one of another format."""
+        return _ROWS[self].overlays
+
+    @property
+    def checked(self) -> bool:
+        """Whether `qemu-img check` knows the format."""
+        return _ROWS[self].checked
+
+    @property
+    def repaired_first(self) -> bool:
+        """Whether its user has to repair an image that says that it was in use before QEMU opens it
+        again: IMAGE_REPAIR is then the first step of recovery."""
+        return _ROWS[self].repaired_first
+
+
+class _Row(NamedTuple):
+    """What there is to know of a format; the properties of `ImageFormat` say what it means."""
+
+    grows: bool = False
+    names_backing: bool = False
+    overlays: bool = False
+    checked: bool = True
+    repaired_first: bool = False
+
+
+_ROWS: Final = {
+    ImageFormat.RAW: _Row(checked=False),
+    ImageFormat.QCOW2: _Row(grows=True, names_backing=True, overlays=True),
+    ImageFormat.VDI: _Row(grows=True),
+    # New blocks go to the end of the file and make it longer, which no NBD server allows:
+    # next_cluster_sector in block/vmdk.c, vhdx_allocate_block in block/vhdx.c, qed_alloc_clusters
+    # in block/qed.c.  A VMDK lies over a VMDK only, whose content's number it names (vmdk_create).
+    ImageFormat.VMDK: _Row(names_backing=True),
+    ImageFormat.VHDX: _Row(),
+    ImageFormat.VPC: _Row(grows=True, checked=False),
+    ImageFormat.QED: _Row(names_backing=True, overlays=True),
+    # "Image was not closed correctly": parallels_open in block/parallels.c.
+    ImageFormat.PARALLELS: _Row(grows=True, repaired_first=True),
+}
+
+
+class BackingImage(enum.Enum):
+    """What lies below an image that is an overlay: an image in this format; or nothing."""
+
+    NONE = "none"
+    RAW = "raw"
+    QCOW2 = "qcow2"
+
+    @property
+    def format(self) -> ImageFormat:
+        """Its format.  Raises ValueError for none."""
+        return ImageFormat(self.value)
 
 
 class Accelerator(enum.Enum):

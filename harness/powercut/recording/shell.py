@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from powercut.crash.states import CrashState
+from powercut.disk.backing import backing_of
 from powercut.disk.foreign_files import refuse_foreign_files
 from powercut.machine.guest.initramfs import build_initramfs, directory, regular
 from powercut.machine.port import ConsoleGuest, HasConsole
@@ -80,7 +81,9 @@ def open_shell(recording: Recording, state: CrashState) -> int:
         write_image(recording, recording.space.image_writes(state), image)
         refuse_foreign_files(image, recording.image_format)
         extra = shell_initramfs(recording, state, busybox.read_bytes())
-        return rig.machines.run_console(ConsoleGuest(image, recording.image_format, extra, PROMPT))
+        below = backing_of(recording.base, recording.system.parameters.machine.backing_image)
+        layer = commands.image_layer(recording.system.parameters, below)
+        return rig.machines.run_console(ConsoleGuest(image, layer, extra, PROMPT))
 
 
 def shell_initramfs(recording: Recording, state: CrashState, busybox: bytes) -> bytes:

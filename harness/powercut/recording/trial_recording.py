@@ -16,6 +16,7 @@ from powercut.disk.pclog import host_failures
 from powercut.model.contract import CutKind
 from powercut.model.errors import DamagedRecording
 from powercut.model.history import History
+from powercut.model.machine import BackingImage
 from powercut.model.timeline import Timeline
 from powercut.recording.bound import doubts_of, read_acks, read_disk_log, read_lines
 from powercut.recording.open_recording import RecordedSystem, Recording
@@ -132,8 +133,7 @@ def open_trial(trial: TrialDir) -> TrialRecording:
         gaps.append("the history of acks was cut off: later ones may be missing")
     if recorded.history.error:
         gaps.append(f"the workload failed: {recorded.history.error}")
-    if not trial.base_image.is_file():
-        raise DamagedRecording(f"{trial.base_image}: the disk at power-on is missing")
+    _require_images(trial, record)
     timeline = under_cut(timeline, record.parameters.cut.kind)
     run_id = bytes.fromhex(record.run_id)
     if isinstance(workload, AcksByWire) and not is_recognised(record.parameters):
@@ -153,8 +153,7 @@ def _of_lines(
     workload: AcksByLines,
     gaps: list[str],
 ) -> TrialRecording:
-    if not trial.base_image.is_file():
-        raise DamagedRecording(f"{trial.base_image}: the disk at power-on is missing")
+    _require_images(trial, record)
     if record.cut_ns is None or timeline.cut is None or int(timeline.cut.at) != record.cut_ns:
         raise DamagedRecording(f"{trial.path}: the disk log is not that of this cut")
     packets = read_lines(trial)
@@ -167,3 +166,12 @@ def _of_lines(
     timeline = under_cut(timeline, record.parameters.cut.kind)
     gaps += promises.gaps
     return TrialRecording.of_promises(trial, record, timeline, promises, gaps)
+
+
+def _require_images(trial: TrialDir, record: TrialRecord) -> None:
+    """Raises DamagedRecording unless the disk at power-on is there, with what it lies over."""
+    if not trial.base_image.is_file():
+        raise DamagedRecording(f"{trial.base_image}: the disk at power-on is missing")
+    overlay = record.parameters.machine.backing_image is not BackingImage.NONE
+    if overlay and not trial.sealed_digest(trial.backing_image.name):
+        raise DamagedRecording(f"{trial.backing_image}: what the image lies over is not sealed")

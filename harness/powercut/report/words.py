@@ -10,6 +10,7 @@ from typing import Final
 
 from powercut.model.acks import AckBasis
 from powercut.model.confidence import percent as percent  # noqa: PLC0414  # a re-export
+from powercut.model.machine import IMAGE_REPAIR
 from powercut.model.units import count as count  # noqa: PLC0414  # a re-export: words.count
 from powercut.model.units import milliseconds
 from powercut.model.verdict import (
@@ -222,6 +223,20 @@ def how_early(cells: Sequence[CellResult] | Sequence[CertifiedCell]) -> list[str
     if unknown := [cell for cell in safe if _window_us(cell) is None]:
         sentences.append(f"{_who(unknown)}: {ack_window(unknown[0].acks)}.")
     return sentences
+
+
+def how_repaired(cells: Sequence[CellResult] | Sequence[CertifiedCell]) -> list[str]:
+    """For cells whose image QEMU does not open as a cut leaves it, a sentence a format."""
+    formats = dict.fromkeys(
+        cell.parameters.machine.format
+        for cell in cells
+        if cell.parameters.machine.format.repaired_first
+    )
+    return [
+        f"Images in {one.value}: recovered after `{IMAGE_REPAIR}` where QEMU did not open them "
+        "before that."
+        for one in formats
+    ]
 
 
 def _window_us(cell: CellResult | CertifiedCell) -> float | None:

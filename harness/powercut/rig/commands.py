@@ -13,8 +13,9 @@ from typing import Final
 from powercut.disk.base import BaseImageSpec
 from powercut.disk.capture_config import CaptureConfig
 from powercut.disk.image_format import FormatSpec
+from powercut.machine.port import ImageLayer
 from powercut.model.binding import Binding
-from powercut.model.machine import Aio, Bus, Export, ImageFormat, is_dax
+from powercut.model.machine import Aio, BackingImage, Bus, Export, ImageFormat, is_dax
 from powercut.model.verdict import EvidenceLevel
 from powercut.recover.plan import GuestRoot, HostRoot, PlanDisk, RecoveryPlan
 from powercut.rig.unpacked import unpacked_root
@@ -27,9 +28,14 @@ from powercut.scenario.settings import (
     Parameters,
     ProgramSettings,
     Switch,
+    WalSettings,
 )
+from powercut.wal.layout import WalLayout
 from powercut.workload.port import MOUNT_POINT, HostFiles, MachineFiles, RootFiles, Run
 from powercut.workload.table import workload_of
+from powercut.workload.wal.commands import wal_layout
+
+_NOWHERE: Final = Path("/nonexistent/backing.img")
 
 DISKS_AT_BOOT: Final = "disks_at_boot"
 """The fact that says which disks a guest had before the disk under test was plugged in."""
@@ -59,7 +65,29 @@ def base_image(parameters: Parameters) -> BaseImageSpec:
 def image_format(parameters: Parameters) -> FormatSpec:
     """The format that the captured disk holds."""
     machine = parameters.machine
-    return FormatSpec(machine.format, machine.format_options, file_grows=machine.grows)
+    overlay = machine.backing_image is not BackingImage.NONE
+    return FormatSpec(
+        machine.format, machine.format_options, file_grows=machine.grows, overlay=overlay
+    )
+
+
+def image_layer(parameters: Parameters, backing: Path | None) -> ImageLayer | None:
+    """The format between disk and guest, and the image `backing` below it; None for raw bytes."""
+    machine, size = parameters.machine, parameters.disk.size
+    if machine.format is ImageFormat.RAW:
+        return None
+    if machine.backing_image is BackingImage.NONE:
+        return ImageLayer(machine.format, size)
+    # A machine that is started without its backing image does not come up.
+    return ImageLayer(machine.format, size, backing or _NOWHERE, machine.backing_image.format)
+
+
+def earlier_log(parameters: Parameters) -> WalLayout | None:
+    """The log of which the backing image has records; None if it holds none."""
+    if not isinstance(parameters.workload, WalSettings):
+        return None
+    layout = wal_layout(parameters)
+    return layout if layout.earlier else None
 
 
 def is_raw(parameters: Parameters) -> bool:

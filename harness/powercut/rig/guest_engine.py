@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Final, Self
 
 from powercut.closing import ResourceOwner
+from powercut.disk.backing import backing_of
 from powercut.disk.capture import CaptureDisk
 from powercut.disk.foreign_files import refuse_foreign_files
 from powercut.disk.growing_file import cut_to_size
-from powercut.disk.image_format import open_image_file
+from powercut.disk.image_format import open_image_file, repair_image_file
 from powercut.disk.pclog import host_failures, read_timeline
 from powercut.machine.port import FileDisk
 from powercut.model.binding import Binding
@@ -53,6 +54,7 @@ class GuestEngine(ResourceOwner):
         self._folder = Path()
         self._mounts_base: bool | None = None
         self.boots = 0
+        self.repairs = ""  # what the tool said that repaired an image, the last one that needed it
 
     @classmethod
     def of(cls, order: EngineOrder) -> Self:
@@ -168,7 +170,8 @@ class GuestEngine(ResourceOwner):
     ) -> Observation:
         if self._rig is None:
             raise HostError("the guest engine has not been started")
-        spec = self._rig.machine_spec(self._parameters, disk)
+        below = backing_of(self._base, self._parameters.machine.backing_image)
+        spec = self._rig.machine_spec(self._parameters, disk, backing=below)
         with self._rig.machines.open(spec, folder) as (machine, channel):
             observation, _ = recover_in_guest(
                 machine, channel, self._plan, timeout_s=timeout_s, folder=folder, gone_on=gone_on
@@ -185,6 +188,9 @@ class GuestEngine(ResourceOwner):
         Raises HostError if it does not open that of before the run either.
         """
         opened = open_image_file(image, image_format, timeout_s=timeout_s)
+        if opened.problem and image_format.repaired_first:
+            self.repairs = repair_image_file(image, image_format, timeout_s=timeout_s)
+            opened = open_image_file(image, image_format, timeout_s=timeout_s)
         if not opened.problem:
             return ""
         grows = self._parameters.machine.grows

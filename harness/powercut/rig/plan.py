@@ -23,5 +23,5 @@ def describe_cell(cell: Cell) -> list[str]:
         return list(workload_of(cell.parameters).writer(Run(bytes(16))))
     folder = Path("RUN")
     machines = (rig := Rig.find()).backend_of(cell.parameters)
-    spec = rig.machine_spec(cell.parameters, folder / "disk")
+    spec = rig.machine_spec(cell.parameters, folder / "disk", backing=folder / "backing.img")
     return machines.describe(replace(spec, hotplug=cell.parameters.machine.hotplug), folder)

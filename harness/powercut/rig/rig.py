@@ -24,7 +24,6 @@ from powercut.machine.port import (
     Attachment,
     Disk,
     FileDisk,
-    ImageLayer,
     MachineBackend,
     MachineSpec,
     NbdDisk,
@@ -33,7 +32,7 @@ from powercut.machine.port import (
 )
 from powercut.machine.table import machine_backend
 from powercut.model.errors import HostError, UsageError
-from powercut.model.machine import Aio, Bus, ImageFormat
+from powercut.model.machine import Aio, Bus
 from powercut.paths import CACHE
 from powercut.recover.uml.boot import unavailable
 from powercut.rig import commands, loop_guest
@@ -138,22 +137,25 @@ class Rig:
         if problems := self.backend(machine.backend).problems(machine):
             raise HostError("; ".join(problems))
 
-    def machine_spec(self, parameters: Parameters, disk: Path | Disk) -> MachineSpec:
-        """The machine of a cell on `disk`; a path is that of the socket on which it is served."""
+    def machine_spec(
+        self, parameters: Parameters, disk: Path | Disk, *, backing: Path | None = None
+    ) -> MachineSpec:
+        """The machine of a cell on `disk`; a path is that of the socket on which it is served.
+
+        `backing` is what an overlay lies over; one that is only described needs none.
+        """
         machine = parameters.machine
         if parameters.disk.parts:
             under_test = self._several(parameters, disk)
         else:
             if isinstance(disk, Path):
                 disk = _served(machine, disk, parameters.disk.size)
-            raw = machine.format is ImageFormat.RAW
-            layer = None if raw else ImageLayer(machine.format, parameters.disk.size)
             attached = Attachment(
                 Role.UNDER_TEST,
                 disk,
                 machine.bus,
                 machine.host_cache,
-                layer,
+                commands.image_layer(parameters, backing),
                 queueing=machine.queueing,
             )
             under_test = (attached,)

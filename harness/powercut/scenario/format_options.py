@@ -34,6 +34,7 @@ _ALLOWED: Final = {
     ImageFormat.VHDX: ("block_size", "block_state_zero", "log_size", "subformat"),
     ImageFormat.VPC: ("force_size", "subformat"),
     ImageFormat.QED: ("cluster_size", "table_size"),
+    ImageFormat.PARALLELS: ("cluster_size",),
 }
 """What the drivers of QEMU 7.2 to 11.1 take (qemu-img create -f FORMAT -o help)."""
 

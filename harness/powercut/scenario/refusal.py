@@ -11,7 +11,16 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from powercut.model.contract import CutKind, CutPolicy
-from powercut.model.machine import Aio, Bus, CacheMode, Export, ImageFormat, Start, is_dax
+from powercut.model.machine import (
+    Aio,
+    BackingImage,
+    Bus,
+    CacheMode,
+    Export,
+    ImageFormat,
+    Start,
+    is_dax,
+)
 from powercut.scenario.format_options import refused_format_options
 from powercut.scenario.machines import USUAL
 from powercut.scenario.mkfs_options import refused_mkfs_options
@@ -199,6 +208,24 @@ def _format(p: Parameters) -> Iterator[Reason]:
         yield "machine.grows", "a disk of NBD has a fixed size: machine.aio: threads, for instance"
 
 
+def _backing(p: Parameters) -> Iterator[Reason]:
+    machine, key = p.machine, "machine.backing_image"
+    if machine.backing_image is BackingImage.NONE:
+        return
+    if not machine.format.overlays:
+        yield key, "an image that lies over another is qcow2 or qed: give machine.format"
+    if not machine.grows:
+        yield key, "an overlay is a file that grows: machine.grows: true, and an aio other than nbd"
+    if any(option.startswith("preallocation=") for option in machine.format_options):
+        yield "machine.format_options", "what is allocated beforehand hides the backing image"
+    if machine.backend != USUAL:
+        yield key, "QEMU is given an overlay by powercut: machine.backend: qemu"
+    if machine.during:
+        yield key, "two hypervisors would open the backing image; leave machine.during out"
+    if p.workload.kind == "program":
+        yield key, "what a program's `setup` makes would lie in the overlay: workload.kind: wal"
+
+
 def _export(p: Parameters) -> Iterator[Reason]:
     machine, key = p.machine, "machine.export"
     if machine.export is Export.NONE:
@@ -235,6 +262,7 @@ _RULES: Final[tuple[Rule, ...]] = (
     _mkfs,
     _f2fs,
     _format,
+    _backing,
     _export,
     _cut,
     refusals_of_several,

@@ -12,6 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from powercut.model.machine import (
     Aio,
+    BackingImage,
     Bus,
     CacheFlags,
     CacheMode,
@@ -173,6 +174,12 @@ class MachineSettings(Settings):
     """Whether the image is a file that QEMU makes longer when it allocates, as on a host's file
     system: then the file's size is a part of each crash state.  Else the format allocates on a disk
     of fixed size, or is allocated in full beforehand.  Needs a format, and `aio` other than nbd."""
+
+    backing_image: BackingImage = BackingImage.NONE
+    """What the image lies over, as that of a template or a snapshot does: a read-only image in this
+    format.  It holds the file system, or, for a log on the device itself, records of an earlier
+    log.  `format` is that of the empty image over it, whose file `grows`.  A write to a part of a
+    cluster copies the rest from below."""
 
     start: Start = Start.AUTO
     """How the guest comes to run: `booted`; `restored`, from a guest that was saved after it

@@ -7,6 +7,7 @@
         cells/<cell>/<trial>/ and controls/<name>/<trial>/
             trial.json        what was to be done          (sealed)
             base.img          the disk at power-on         (sealed, never modified; shared)
+            backing.img       what an overlay lies over    (sealed, never modified; shared)
             disk.log .data    the run                      (sealed)
             recovery.log .data  recovery                   (sealed; neither if live only)
             history.bin       what was acknowledged        (sealed)

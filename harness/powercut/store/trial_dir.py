@@ -94,6 +94,11 @@ class TrialDir:
         return self.path / "base.img"
 
     @property
+    def backing_image(self) -> Path:
+        """What the image on that disk lies over, if it is an overlay; never modified."""
+        return self.path / "backing.img"
+
+    @property
     def disk_log(self) -> Path:
         """The disk log of the run, without its suffixes .log and .data."""
         return self.path / "disk"
@@ -128,6 +133,13 @@ class TrialDir:
 
         The recordings of a run share one file for each content, in `bases/`.
         """
+        return self._adopt(image, self.base_image)
+
+    def adopt_backing(self, image: Path) -> Path:
+        """The same for its backing image."""
+        return self._adopt(image, self.backing_image)
+
+    def _adopt(self, image: Path, place: Path) -> Path:
         shared = self.run / "bases" / f"{manifest.digest_of(image)}.img"
         with host_errors(shared), _sharing:  # trials at the same time adopt the same image
             shared.parent.mkdir(exist_ok=True)
@@ -135,8 +147,8 @@ class TrialDir:
                 unfinished = shared.with_suffix(f".{os.getpid()}.tmp")
                 link_or_copy(image, unfinished)
                 unfinished.rename(shared)
-        link_or_copy(shared, self.base_image)
-        return self.base_image
+        link_or_copy(shared, place)
+        return place
 
     def write_record(self, record: TrialRecord) -> None:
         """Writes trial.json; again and again as more is known, until the seal."""

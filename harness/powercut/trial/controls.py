@@ -29,7 +29,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from powercut.model.contract import CutKind, CutPolicy, Honour
-from powercut.model.machine import Aio, Bus, CacheMode, Export, ImageFormat, Start, is_dax
+from powercut.model.machine import (
+    Aio,
+    BackingImage,
+    Bus,
+    CacheMode,
+    Export,
+    ImageFormat,
+    Start,
+    is_dax,
+)
 from powercut.model.verdict import EvidenceLevel, Verdict
 from powercut.rig import commands
 from powercut.scenario.disk_machines import OF_A_MACHINE
@@ -213,6 +222,7 @@ _PASSING_ON: Final[dict[str, Any]] = {
     "format": ImageFormat.RAW,
     "format_options": (),
     "grows": False,
+    "backing_image": BackingImage.NONE,
     "start": Start.AUTO,
     "during": (),
     "cache_after_move": None,

@@ -8,17 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 
 from powercut.channel.port import Channel
+from powercut.disk.backing import backing_of, ensure_backing_image
 from powercut.disk.image_format import ImageOpening, ensure_formatted_image
-from powercut.machine.port import Ended, LosesPower, Machine, OwnDisk
+from powercut.machine.port import Ended, LosesPower, Machine, MachineSpec, OwnDisk
 from powercut.model.contract import CutKind
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.events import Phase
 from powercut.model.failure import Failure
-from powercut.model.machine import ImageFormat, Move
+from powercut.model.machine import IMAGE_REPAIR, BackingImage, ImageFormat, Move
 from powercut.model.observation import Observation
 from powercut.model.verdict import EvidenceLevel
 from powercut.rig import commands
+from powercut.rig.guest_engine import GuestEngine
 from powercut.rig.host_reader import read_on_host
+from powercut.rig.image_difference import changed_parts
 from powercut.rig.image_open import open_after_cut, open_grown_after_cut
 from powercut.rig.recovery import agreed, must_repeat, recover_in_guest
 from powercut.rig.scratch import scratch
@@ -66,10 +69,19 @@ class GuestRecording(RecordingInProgress):
     def _prepared(self) -> Path | None:
         """The disk at power-on, adopted by the recording; None if the machine has made it."""
         parameters = self.job.parameters
-        image = ensure_formatted_image(
-            commands.base_image(parameters), commands.image_format(parameters), self.rig.cache
-        )
+        cache, disk = self.rig.cache, commands.base_image(parameters)
+        below = parameters.machine.backing_image
+        if below is not BackingImage.NONE:
+            log = commands.earlier_log(parameters)
+            self.directory.adopt_backing(ensure_backing_image(disk, below, log, cache))
+        image = ensure_formatted_image(disk, commands.image_format(parameters), cache)
         return self.directory.adopt_base(image)
+
+    def _machine(self, disk: TrialDisk) -> MachineSpec:
+        """The machine of the cell on its disk."""
+        parameters = self.job.parameters
+        below = backing_of(self.directory.base_image, parameters.machine.backing_image)
+        return self.rig.machine_spec(parameters, disk.attached, backing=below)
 
     def _set_up(self, channel: Channel, folder: Path) -> None:
         """Brings the guest to where its workload can start; `folder` is the machine's."""
@@ -81,8 +93,8 @@ class GuestRecording(RecordingInProgress):
         folder = sockets / "run"
         folder.mkdir()
         settings = self.job.parameters.machine
-        spec = self.rig.machine_spec(self.job.parameters, disk.attached)
-        spec = replace(spec, hotplug=settings.hotplug)  # for recovery it is there at boot
+        # For recovery it is there at boot.
+        spec = replace(self._machine(disk), hotplug=settings.hotplug)
         with self.rig.backend_of(self.job.parameters).open(
             spec, folder, history=self.directory.history, digest=self.binding.digest
         ) as (machine, channel):
@@ -176,6 +188,8 @@ class GuestRecording(RecordingInProgress):
         medium = sockets / "medium.img"
         if commands.is_bare(parameters) and disk.snapshot(medium):
             return read_on_host(parameters, self.job.run_id, medium, timeout_s=timeout_s)
+        if image_format.repaired_first:
+            return self._recover_copy(disk, medium, timeout_s)
         if image_format is not ImageFormat.RAW:
             assert isinstance(disk, CapturedDisk), "others hold no format that powercut opens"
             opened = self._opened(disk, medium, timeout_s)
@@ -188,6 +202,21 @@ class GuestRecording(RecordingInProgress):
             seen = agreed(seen, self._boot(disk, sockets / "recovery-again", timeout_s))
         return seen
 
+    def _recover_copy(self, disk: TrialDisk, medium: Path, timeout_s: float) -> Observation:
+        """What its user may have to repair before QEMU opens it is repaired in a copy, as in each
+        crash state."""
+        parameters, base = self.job.parameters, self.directory.base_image
+        if not disk.snapshot(medium):
+            raise HostError("the disk under test is not powercut's: no image on it can be repaired")
+        plan = commands.recovery_plan(parameters, self.job.run_id)
+        with GuestEngine(base, parameters, plan) as engine:
+            engine.start(timeout_s=timeout_s)
+            seen = engine.recover(changed_parts(base, medium), timeout_s=timeout_s)
+            if engine.repairs:
+                facts = {"image_repaired_by": IMAGE_REPAIR, "image_repairs": engine.repairs}
+                self.recovery_facts |= facts
+        return seen
+
     def _opened(self, disk: CapturedDisk, medium: Path, timeout_s: float) -> ImageOpening:
         base, machine = self.directory.base_image, self.job.parameters.machine
         if not machine.grows:
@@ -198,7 +227,7 @@ class GuestRecording(RecordingInProgress):
     def _boot(self, disk: TrialDisk, folder: Path, timeout_s: float) -> Observation:
         """Recovery by the guest itself, which has mounted this file system before the cut."""
         folder.mkdir()
-        spec = self.rig.machine_spec(self.job.parameters, disk.attached)
+        spec = self._machine(disk)
         plan = commands.recovery_plan(self.job.parameters, self.job.run_id)
         with self.rig.backend_of(self.job.parameters).open(spec, folder) as (machine, channel):
             try:

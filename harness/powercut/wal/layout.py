@@ -39,7 +39,9 @@ class WalLayout:
 
     `align` is 0 for packed records.  `capacity` is 0 for a log that grows.  `offset`
     is where a raw log begins on its device.  `mapped`: something that the log knows nothing
-    of, an image format, decides where on the captured disk a raw log's bytes lie.
+    of, an image format, decides where on the captured disk a raw log's bytes lie.  `earlier` is the
+    number of slots, the first ones, that held a record of an earlier log at power-on: it must be
+    there in those that were never written.
 
     Raises `UsageError` for numbers that no log can have.
     """
@@ -51,6 +53,7 @@ class WalLayout:
     segment: int = 0
     offset: int = 0
     mapped: bool = False
+    earlier: int = 0
 
     def __post_init__(self) -> None:
         if self.record % CHUNK or not RECORD_MIN <= self.record <= RECORD_MAX:

@@ -248,6 +248,26 @@ def test_a_format_is_a_node_above_the_storage_and_no_part_of_a_template(image, t
     assert template_key(spec, qemu, 1 << 20) == template_key(plain, qemu, 1 << 20)
 
 
+@pytest.mark.parametrize("below", [ImageFormat.RAW, ImageFormat.QCOW2])
+def test_an_overlay_lies_over_a_read_only_image_that_opens_no_other(below):
+    layer = ImageLayer(ImageFormat.QCOW2, 64 << 20, Path("/run/backing.img"), below)
+    found = nodes(build_argv(replace(SPEC, layer=layer), QEMU, console=CONSOLE))
+    assert found["disk"]["backing"] == "backing"
+    assert found["backing-file"]["filename"] == "/run/backing.img"
+    assert found["backing"]["driver"] == below.value
+    assert all(found[name]["read-only"] for name in ("backing", "backing-file"))
+    assert ("backing" in found["backing"]) == (below is ImageFormat.QCOW2)
+    assert found["backing"].get("backing") is None
+    alone = nodes(
+        build_argv(replace(SPEC, layer=replace(layer, backing=None)), QEMU, console=CONSOLE)
+    )
+    assert alone["disk"]["backing"] is None
+    template = nodes(
+        build_argv(replace(SPEC, layer=layer), QEMU, console=CONSOLE, disk=NullDisk(1))
+    )
+    assert "backing" not in template
+
+
 @pytest.mark.parametrize(
     ("bus", "words"),
     [

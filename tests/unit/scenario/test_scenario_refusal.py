@@ -217,6 +217,24 @@ REFUSED = [
     ),
     ({"machine": {"grows": True, "format": "vmdk"}}, ["machine.grows"]),
     (
+        {"machine": {"backing_image": "raw", "backend": "libvirt"}},
+        ["machine.backing_image", "machine.backing_image", "machine.backing_image"],
+    ),
+    (
+        {
+            "machine": {
+                "backing_image": "qcow2",
+                "grows": True,
+                "aio": "threads",
+                "format": "qcow2",
+                "format_options": ["preallocation=metadata"],
+                "during": ["migrate@9"],
+            },
+            "cut": {"trigger": {"acks": 20}},
+        },
+        ["machine.format_options", "machine.backing_image"],
+    ),
+    (
         {"machine": {"format": "vpc", "format_options": ["subformat=fixed"]}},
         ["machine.format_options"],
     ),

@@ -8,14 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from powercut.disk.backing import NAME
 from powercut.disk.growing_file import size_on_disk
 from powercut.disk.image_format import ImageOpening
 from powercut.explore.explorer import ExploreRequest, explore
 from powercut.model.errors import UsageError
 from powercut.model.machine import ImageFormat
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
+from powercut.report.words import how_repaired
 from powercut.rig import image_open
 from powercut.store.layout import ResultDir
+from powercut.wal.slots import SlotState
+from powercut.workload.wal.commands import EARLIER_SLOTS
 
 FORMATS = ["qcow2", "vdi", "vpc", "vmdk", "vhdx", "qed"]
 CUT = "cut: {trigger: {acks: 30}}\ncontrols: none\nexplore: {budget: 4}\n"
@@ -69,6 +73,35 @@ def test_an_honest_disk_keeps_and_a_lying_one_loses_everything(run, image_format
     first = max(1, lying.commits_attempted - 15) if disk is RAW_LOG else 1
     assert lying.lost_lsns == (LsnRange(first, lying.commits_acked),)
     assert {f.kind for f in lying.findings} == {FindingKind.LOST, FindingKind.EXPOSED}
+
+
+def test_an_overlay_keeps_its_records_and_what_lies_below_them(run):
+    """Records share clusters with those of an earlier log, which is in the backing image."""
+    machine = "machine: {format: qcow2, aio: threads, grows: true, backing_image: raw}\n"
+    log = "filesystem: {type: raw}\nworkload: {record: 12 KiB, align: 4096}\n"
+    result = run(log + machine + CUT.replace("4}", "2}"))
+    trial = only(result)
+    assert trial.findings == ()
+    assert trial.states.went_on == trial.states.states == 2
+    seen = trial_dir(result).read_observation()
+    there = {SlotState(extent.state): extent for extent in seen.extents}
+    assert there[SlotState.INTACT].count >= trial.commits_acked
+    stale = there[SlotState.STALE]
+    assert stale.slot + stale.count == EARLIER_SLOTS
+    assert (trial_dir(result).path / NAME).stat().st_mode & 0o222 == 0
+
+
+def test_a_format_that_its_user_repairs_first_is_recovered_after_that(run):
+    machine = "machine: {format: parallels, aio: threads, grows: true, start: booted}\n"
+    honest = run(RAW_LOG + machine + CUT.replace("4}", "2}"))
+    trial = only(honest)
+    assert (trial.verdict, trial.findings) == (Verdict.SAFE, ())
+    assert trial.states.went_on == trial.states.states == 2
+    facts = trial_dir(honest).read_record().recovery_facts
+    assert facts["image_repaired_by"] == "qemu-img check -r all"
+    assert "image was not closed correctly" in facts["image_repairs"]
+    (told,) = how_repaired(honest.cells)
+    assert "parallels: recovered after `qemu-img check -r all`" in told
 
 
 @pytest.mark.parametrize(

@@ -251,12 +251,26 @@ def _disk(
             driver, modes = "raw", {}
     image: dict[str, object] = {"node-name": f"disk{suffix}", "driver": driver}
     image |= {"file": f"storage{suffix}", **modes, **window}
+    below: list[dict[str, object]] = []
     if layer and driver == layer.format.value:
         image |= layer.format.alone
-    return [
-        *("-blockdev", json.dumps(storage)),
-        *("-blockdev", json.dumps(image)),
-    ]
+        below = backing_nodes(layer)
+        image |= {"backing": "backing"} if below else {}
+    nodes = (*below, storage, image)
+    return [word for node in nodes for word in ("-blockdev", json.dumps(node))]
+
+
+def backing_nodes(layer: ImageLayer) -> list[dict[str, object]]:
+    """The node `backing` and its file; none if the image lies over nothing.
+
+    The image itself names no file: QEMU opens the one that it is told of.
+    """
+    if layer.backing is None:
+        return []
+    read_only: dict[str, object] = {"read-only": True}
+    file = {"driver": "file", "filename": str(layer.backing), "node-name": "backing-file"}
+    node = {"driver": layer.backing_format.value, "file": "backing-file", "node-name": "backing"}
+    return [{**file, **read_only}, {**node, **read_only, **layer.backing_format.alone}]
 
 
 def _device(spec: QemuSpec) -> list[str]:

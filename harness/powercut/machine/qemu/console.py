@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import IO, Final
 
 from powercut.machine.guest_image import GuestImage
-from powercut.machine.port import ConsoleGuest
+from powercut.machine.port import ConsoleGuest, ImageLayer
+from powercut.machine.qemu.argv import backing_nodes
 from powercut.machine.qemu.tsc import host_tsc_khz
 from powercut.model.errors import HostError
 from powercut.model.machine import Accelerator, ImageFormat
@@ -39,7 +40,7 @@ def run_console(
             image.kernel,
             initrd,
             wanted.disk,
-            image_format=wanted.image_format,
+            layer=wanted.layer,
             accelerator=accelerator,
             tsc_khz=host_tsc_khz(),
         )
@@ -57,7 +58,7 @@ def console_argv(
     initrd: Path,
     image: Path,
     *,
-    image_format: ImageFormat = ImageFormat.RAW,
+    layer: ImageLayer | None = None,
     accelerator: Accelerator,
     tsc_khz: int | None = None,
 ) -> tuple[str, ...]:
@@ -71,7 +72,10 @@ def console_argv(
     ]
     denied = ("obsolete", "elevateprivileges", "spawn", "resourcecontrol")
     disk = {"driver": "file", "filename": str(image), "node-name": "storage"}
+    image_format = layer.format if layer else ImageFormat.RAW
     node = {"driver": image_format.value, "file": "storage", "node-name": "disk"}
+    below = backing_nodes(layer) if layer else []
+    nodes = [*below, disk, node | image_format.alone | ({"backing": "backing"} if below else {})]
     return (
         str(qemu),
         *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
@@ -82,7 +86,7 @@ def console_argv(
         # mux: Ctrl-A x ends QEMU.  signal=off: Ctrl-C is the guest's.
         *("-chardev", "stdio,id=console,mux=on,signal=off"),
         *("-serial", "chardev:console", "-mon", "chardev=console"),
-        *("-blockdev", json.dumps(disk), "-blockdev", json.dumps(node | image_format.alone)),
+        *(word for one in nodes for word in ("-blockdev", json.dumps(one))),
         *("-device", "virtio-blk-pci,drive=disk"),
     )
 

@@ -98,7 +98,7 @@ def certificate_html(certificate: Certificate, directory: Path) -> str:
         totals={verdict: _count(cells, verdict) for verdict in sorted(Verdict, reverse=True)},
         acked=sum(cell.acked for cell in cells),
         cuts=sum(cell.cuts for cell in cells),
-        sure=[*words.how_early(cells), *how_sure(cells)],
+        sure=[*words.how_repaired(cells), *words.how_early(cells), *how_sure(cells)],
         controls=_controls(cells),
         signature=read_signature(directory),
         glossary=GLOSSARY,

@@ -102,7 +102,11 @@ def _print_cell(console: Console, cell: CellResult) -> None:
     text = explain(cell)
     if text:
         console.print(escape(text))
-    for sentence in (*words.how_early([cell]), *words.how_sure([cell])):
+    for sentence in (
+        *words.how_repaired([cell]),
+        *words.how_early([cell]),
+        *words.how_sure([cell]),
+    ):
         console.print(escape(sentence), highlight=False)
     interrupted = words.interrupted(cell.trials) if cell.trials_in_all > 1 else ""
     if interrupted:

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
-from powercut.model.machine import ImageFormat
+from powercut.model.machine import BackingImage, ImageFormat
 from powercut.scenario.settings import FilesystemType, Layout, Parameters, wal_settings
 from powercut.wal.layout import LayoutKind, WalLayout
 from powercut.workload.port import MOUNT_POINT
@@ -13,11 +14,14 @@ from powercut.workload.port import MOUNT_POINT
 WAL_IN_GUEST: Final = "/bin/wal"
 CHANNEL_IN_GUEST: Final = "channel=fd:3"
 
+EARLIER_SLOTS: Final = 256
+"""Records of an earlier log in a backing image: more than a trial of such a cell writes."""
+
 
 def wal_layout(parameters: Parameters) -> WalLayout:
     """Where each record belongs."""
     workload = wal_settings(parameters)
-    return WalLayout(
+    layout = WalLayout(
         kind=LayoutKind(workload.layout.value),
         record=workload.record,
         align=workload.align,
@@ -25,6 +29,10 @@ def wal_layout(parameters: Parameters) -> WalLayout:
         segment=workload.segment if workload.layout is Layout.SEGMENTS else 0,
         mapped=parameters.machine.format is not ImageFormat.RAW,
     )
+    raw = parameters.filesystem.type is FilesystemType.RAW
+    if not raw or parameters.machine.backing_image is BackingImage.NONE:
+        return layout
+    return replace(layout, earlier=min(layout.slots, EARLIER_SLOTS))
 
 
 def log_path(parameters: Parameters) -> str:
