@@ -35,6 +35,7 @@ TESTS = Path(__file__).parent
 MAY_SKIP_IN_CI: dict[str, str] = {
     "*kvm*": "hosted machines rarely nest virtualisation; everything else is tested with TCG",
     "*on_loop*": "it needs root and a kernel with loop devices, which many containers do not give",
+    "*test_full_host.py*": "a small file system has to be mounted, which many containers forbid",
     "*test_drivers.py*level*": "its driver needs Node.js, and powercut itself does not",
 }
 """Patterns of node ids, and why their tests may skip even in CI."""

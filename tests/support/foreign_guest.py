@@ -123,7 +123,7 @@ def _libraries(program: str) -> list[str]:
 def debian_root() -> Path:
     """Debian's OpenSSH, Python and all that they need, as an image: fetched once."""
     packages = suite_packages("bookworm", ("openssh-server", "python3"), CACHE)
-    return ensure_root_image(packages, None, CACHE).path
+    return ensure_root_image(packages, CACHE).path
 
 
 def _initramfs(home: Home, key: Path, then: str) -> bytes:
@@ -150,9 +150,17 @@ class ForeignGuest(Closing):
     """The machine, its disk and its switch."""
 
     def __init__(
-        self, folder: Path, home: Home, *, lies: bool = False, debian: Path | None = None
+        self,
+        folder: Path,
+        home: Home,
+        *,
+        lies: bool = False,
+        debian: Path | None = None,
+        lost: CutPolicy = CutPolicy.DROP,
     ) -> None:
         """It is on when this returns, though it may not answer yet.
+
+        `lost` is what its switch takes of the disk's cache.
 
         `debian` is the image of a Debian system with an OpenSSH server; its data are in /mnt.
         Else the system is busybox with dropbear, and its data are in /data.
@@ -160,6 +168,7 @@ class ForeignGuest(Closing):
         self.folder = folder
         key, public = host_key(folder) if debian is None else openssh_host_key(folder)
         self._root = debian
+        self._lost = lost
         self.port = free_port()
         home.know("127.0.0.1", self.port, public)
         home.name("machine", "127.0.0.1", self.port)
@@ -223,7 +232,7 @@ class ForeignGuest(Closing):
         disk, self._disk = self._disk, None
         assert disk is not None
         self.cuts += 1
-        disk.cut(CutPolicy.DROP, 1, None, timeout_s=30)
+        disk.cut(self._lost, 1, None, timeout_s=30)
         self._medium = self.folder / f"medium-{self.cuts}"
         disk.snapshot(self._medium)
         disk.close()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from powercut.model.verdict import Finding, FindingKind, Verdict
 
@@ -22,6 +23,13 @@ class ControlOutcome:
     expected: Verdict
     verdict: Verdict
     disk: str | None = None  # the one of several disks that it is about
+
+
+_NOTHING_LOST: Final = {
+    "no-flush": ": the cut did not take what lay in the disk's own cache, or it has none, so that "
+    "nothing shows whether this disk keeps what it is told to flush"
+}
+"""What it means that such a control has lost nothing."""
 
 
 def check_controls(controls: Sequence[ControlOutcome], verdict: Verdict) -> list[Finding]:
@@ -50,9 +58,10 @@ def check_controls(controls: Sequence[ControlOutcome], verdict: Verdict) -> list
 
 
 def _meaning(control: ControlOutcome) -> str:
-    """What follows for one of several disks."""
+    """What follows for a disk that a control is about."""
     if control.disk is None:
-        return ""
+        kept = control.verdict in (Verdict.SAFE, Verdict.SURVIVED)
+        return _NOTHING_LOST.get(control.name, "") if kept else ""
     return (
         f": nothing shows that a loss on disk {control.disk} would be seen; acknowledge more, or "
         "larger records, so that it holds some of them, or leave it out"

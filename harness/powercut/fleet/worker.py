@@ -43,6 +43,7 @@ from powercut.fleet.messages import (
 from powercut.fleet.study import StudyHere
 from powercut.model.errors import HostError, PowercutError, UsageError
 from powercut.model.events import Phase
+from powercut.model.verdict import Verdict
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.rig import Rig
 from powercut.rig.run_id import run_id_of
@@ -54,6 +55,10 @@ from powercut.trial.record import record_trial
 
 _SILENT: Final = 4
 """Exit status of a worker that nobody talks to any more."""
+
+
+_ROOM_MIN: Final = 64 << 20
+"""Bytes.  With less a trial that came to nothing may have lacked room."""
 
 
 def _ready(plan: Plan) -> Rig:
@@ -176,20 +181,17 @@ class Worker:
 
     def _obey(self, rig: Rig, opening: Opening, run: ResultDir, order: Order, hold: Hold) -> None:
         start = time.monotonic()
+        place = run.place_of(order.name, order.trial.number, control=order.control is not None)
         try:
             run.path.mkdir(parents=True, exist_ok=True)
-            free = shutil.disk_usage(run.path).free
-            if free < opening.room:
-                raise HostError(
-                    f"only {free >> 20} MiB are free, and {opening.room >> 20} are kept"
-                )
+            _require_room(run.path, opening.room)
             hold.check()
             files = self._make(rig, opening, run, order)
             hold.check()
         except Exception as error:  # told to the one who asked, who names this host
+            place.remove()  # what there is of it is of no use, and may be what fills the disk
             self._say_trouble(order.id, error)
         else:
-            place = run.place_of(order.name, order.trial.number, control=order.control is not None)
             where = place.path.relative_to(self._root).as_posix()
             seconds = round(time.monotonic() - start, 3)
             self._say("done", Done(id=order.id, folder=where, files=files, seconds=seconds))
@@ -217,10 +219,22 @@ class Worker:
         result = judge_trial(directory)
         notify(Phase.EXPLORE)
         result = explored(directory, result, shelf=self._shelf)
+        if result.verdict is Verdict.INCONCLUSIVE:  # on a full disk another host will do better
+            _require_room(run.path, max(opening.room, _ROOM_MIN))
         directory.write_verdict(result)
         directory.pack()
         there = [directory.path / name for name in RESULT_FILES]
         return {path.name: path.read_text() for path in there if path.is_file()}
+
+
+def _require_room(folder: Path, room: int) -> None:
+    """Raises HostError if fewer bytes are free."""
+    free = shutil.disk_usage(folder).free
+    if free < room:
+        raise HostError(
+            f"only {free >> 20} MiB are free in {folder}, and {room >> 20} are kept",
+            hint="make room there, or remove what powercut has there: powercut hosts clean",
+        )
 
 
 def main() -> None:

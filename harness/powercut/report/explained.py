@@ -8,10 +8,13 @@ from decimal import ROUND_FLOOR
 
 from powercut.checkers.live import LIVE_ONLY, live_words
 from powercut.model.confidence import interval, percent
+from powercut.model.contract import CutKind
 from powercut.model.units import count, milliseconds
 from powercut.model.verdict import EvidenceLevel, FindingKind, Origin, Verdict, merged_ranges
 from powercut.report.disk_words import blamed
 from powercut.report.words import Unit, ranges, unit_of, with_article
+from powercut.scenario.machines import MACHINES
+from powercut.scenario.settings import ControlKind
 from powercut.store.reasons import in_groups
 from powercut.store.results import CellResult, Exposure, FindingRecord, TrialResult
 
@@ -32,13 +35,28 @@ def explain(cell: CellResult) -> str:
         case Verdict.SAFE:
             return ""
         case Verdict.SURVIVED:
-            return f"{live_words(cell.trials_in_all, cell.loss_probability_upper_95)}."
+            words = live_words(cell.trials_in_all, cell.loss_probability_upper_95)
+            return f"{words}. {_own_cache(cell)}".strip()
         case Verdict.INCONCLUSIVE:
             told = _reasons(cell)
             reasons = "; ".join(told) or "the reason was not recorded"
             return f"Nothing can be said: {reasons}."
         case Verdict.LOSSY:
             return " ".join(_loss_sentences(cell))
+
+
+def _own_cache(cell: CellResult) -> str:
+    """How far a cut without a loss reaches, where the disk is the machine's own."""
+    if any(one.kind is ControlKind.NO_FLUSH and one.behaved for one in cell.controls):
+        return "Its cuts take the disk's own cache: without flushes the control lost it."
+    if not MACHINES[cell.parameters.machine.backend].own_system:
+        return ""
+    if cell.parameters.cut.kind is not CutKind.POWER_LOSS:
+        return "Such a cut leaves the disk its own cache."
+    return (
+        "Nothing shows that its cuts take the disk's own cache: `controls: [no-sync, no-flush]` "
+        "would."
+    )
 
 
 def _loss_sentences(cell: CellResult) -> list[str]:

@@ -132,6 +132,7 @@ class ControlKind(enum.Enum):
     HONEST = "honest"
     LYING_DISK = "lying-disk"
     NO_SYNC = "no-sync"
+    NO_FLUSH = "no-flush"
 
     def of(self, disk: str | None) -> str:
         """What reports call a control of this kind that is about one of several disks.

@@ -28,6 +28,8 @@ def refusals_of_level(p: Parameters) -> Iterator[Reason]:
     if MACHINES[backend].evidence_level is EvidenceLevel.RECORDED:
         if p.expect is Expect.SURVIVED:
             yield "expect", f"{backend} records its disk, which shows more: expect safe or lossy"
+        if ControlKind.NO_FLUSH in (p.controls or ()):
+            yield "controls", f"{backend} records its disk: lying-disk shows what no-flush would"
         return
     if p.expect is Expect.SAFE:
         yield (
@@ -45,7 +47,14 @@ def refusals_of_level(p: Parameters) -> Iterator[Reason]:
     if states.budget not in ("auto", "off") or states.after or states.depth:
         yield "explore", f"{backend} records no disk whose crash states could be recovered"
     for kind in p.controls or ():
-        if kind is not ControlKind.NO_SYNC:
+        if kind is ControlKind.NO_FLUSH and MACHINES[backend].own_system:
+            if p.cut.kind is not CutKind.POWER_LOSS:
+                yield (
+                    "controls",
+                    f"{p.cut.kind.value} leaves the disk its power, and so its cache: no-flush is "
+                    "for cut.kind: power-loss",
+                )
+        elif kind is not ControlKind.NO_SYNC:
             yield "controls", f"{kind.value} is another disk, and {backend} has its own: no-sync"
 
 

@@ -120,7 +120,9 @@ class Parameters(Settings):
 
     controls: Controls = None
     """Which runs of known outcome go with the cell: `auto` for all that apply, a list of
-    `honest`, `lying-disk`, `no-sync`, or `none`.  Without them no verdict can be SAFE."""
+    `honest`, `lying-disk`, `no-sync`, or `none`.  Without them no verdict can be SAFE.  Of a
+    machine that is there already `no-flush`, too: its kernel sends the disk no flush, so that a
+    power loss must take what lies in the disk's own cache."""
 
     expect: Expect = Expect.SAFE
     """The verdict that the cell should get: `safe`, `lossy`, or `survived`, which is the most that

@@ -13,6 +13,10 @@ twins that differ from it in one thing:
   guest's page cache.  Must be LOSSY.  Of workloads that can be told to.  Where the machine keeps
   its disk to itself this is the only one: that losses are seen, it shows; not that the cut takes
   the disk's own cache.
+- `no-flush`: the same cell on a machine whose kernel was told that its disk has no volatile cache
+  (`queue/write_cache`), so that syncs reach the disk and no flush does.  Must be LOSSY: then the
+  cut takes the disk's own cache.  For who asks for it, of machines that keep their disk to
+  themselves.
 - `honest`: the same cell on a disk that keeps its contract, with a workload that
   syncs, on a virtio disk of raw bytes under a cache mode that passes flushes on, mounted
   with barriers.  Must be SAFE.
@@ -60,6 +64,7 @@ WITHOUT_BARRIERS: Final = frozenset({"barrier=0", "nobarrier"})
 EXPECTED = {
     ControlKind.LYING_DISK: Verdict.LOSSY,
     ControlKind.NO_SYNC: Verdict.LOSSY,
+    ControlKind.NO_FLUSH: Verdict.LOSSY,
     ControlKind.HONEST: Verdict.SAFE,
 }
 """What each control must come to."""
@@ -101,6 +106,8 @@ def controls_for(parameters: Parameters, verdict: Verdict) -> tuple[Control, ...
             asked = live or not isinstance(workload, AcksByLines) or parameters.controls is not None
             if isinstance(workload, HasUnsyncedTwin) and asked:
                 wanted.add(ControlKind.NO_SYNC)
+            if live and ControlKind.NO_FLUSH in (parameters.controls or ()):
+                wanted.add(ControlKind.NO_FLUSH)
         case Verdict.LOSSY:
             wanted = {ControlKind.HONEST}
         case _:
@@ -166,6 +173,9 @@ def twin(parameters: Parameters, kind: ControlKind, disk: str | None = None) -> 
                 changes["cut"] = {}  # what such a machine cannot do, its twin cannot either
             assert isinstance(workload, HasUnsyncedTwin), "others have no such control"
             settings = workload.unsynced()
+        case ControlKind.NO_FLUSH:
+            changes["machine"] = {"guest_write_cache": GuestWriteCache.WRITE_THROUGH}
+            changes["cut"] = {}
         case ControlKind.HONEST:
             changes["disk"] = {**_HONEST, "also": _alike(parameters, *OF_A_MACHINE)}
             changes["machine"] = dict(_PASSING_ON)

@@ -23,7 +23,8 @@ from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
 from powercut.model.failure import Failure
 from powercut.model.observation import Observation
 from powercut.paths import UNSYNCED_BINARY
-from powercut.scenario.settings import ProgramSettings
+from powercut.rig.commands import SysfsWriteCache
+from powercut.scenario.settings import GuestWriteCache, ProgramSettings
 from powercut.trial.disks import TrialDisk
 from powercut.trial.guest_program import GuestProgramRecording
 from powercut.trial.job import GRACE_S
@@ -53,19 +54,29 @@ stat -f -c %i . >&3
 """
 _FACTS: Final = ("device", "filesystem", "mount_options", "filesystem_id")
 _NOT_KEPT: Final = frozenset({"tmpfs", "ramfs", "overlay", "rootfs", ""})
-_CACHE: Final = """
+_QUEUE: Final = """
 name=$(basename "$(readlink -f "$1")")
 while [ -n "$name" ] && [ ! -e "/sys/block/$name/queue/write_cache" ]; do
     up=$(basename "$(dirname "$(readlink -f "/sys/class/block/$name")")")
     [ "$up" != "$name" ] && [ "$up" != block ] || break
     name=$up
 done
-cat "/sys/block/$name/queue/write_cache" >&3
+file=/sys/block/$name/queue/write_cache
 """
+_CACHE: Final = f'{_QUEUE}cat "$file" >&3\n'
+_VOLATILE, _NOT_VOLATILE = SysfsWriteCache[True], SysfsWriteCache[False]
+_SAY: Final = f"""{_QUEUE}
+echo "$2" >"$file" && [ "$(cat "$file")" = "$2" ] ||
+    {{ echo "$file cannot be set to $2: are you root there?" >&2; exit 1; }}
+"""
+"""Until the next boot the kernel believes this of its disk, and so sends it flushes or none
+(Documentation/ABI/stable/sysfs-block)."""
 
 
 class ForeignRecording(GuestProgramRecording):
     """A recording of a program on a machine of somebody else's."""
+
+    _flushes_withheld = False
 
     def _prepared(self) -> None:
         """The machine has its disk."""
@@ -96,10 +107,23 @@ class ForeignRecording(GuestProgramRecording):
             self._run_verb(channel, self.workload.preparation(self.run))
             self._sh(channel, "sync")
             self.directory.write_untouched(self._checked(channel, folder, used_again=True))
+            self._withhold_flushes(channel)
         except PowercutError:
             self._clean(channel)
             raise
         self.lines = LineChannel.on_port(folder / LINES, self.directory.lines, self.binding)
+
+    def _withhold_flushes(self, channel: Channel) -> None:
+        """For the control that shows whether a cut takes the disk's own cache."""
+        if self.job.parameters.machine.guest_write_cache is not GuestWriteCache.WRITE_THROUGH:
+            return
+        if self.facts["write_cache"] != _VOLATILE:
+            raise HostError(
+                f"{self.facts['device']} there says of its cache: {self.facts['write_cache']}; so "
+                "it is sent no flush anyway, and there is no cache to be lost"
+            )
+        self._flushes_withheld = True
+        self._sh(channel, _SAY, self.facts["device"], _NOT_VOLATILE)
 
     def _refuse_place(self) -> None:
         found, named = self.facts["filesystem"], self.job.parameters.filesystem.type.value
@@ -225,6 +249,8 @@ class ForeignRecording(GuestProgramRecording):
     def _clean(self, channel: Channel) -> None:
         """Takes away what was brought and made."""
         try:
+            if self._flushes_withheld:
+                self._sh(channel, _SAY, self.facts["device"], _VOLATILE)
             self._sh(channel, f'cd "$1" && rm -rf {_OURS}', self._files.folder)
         except PowercutError as error:
             self.recovery_facts["left_behind"] = f"{self._files.folder}: {error}"

@@ -72,7 +72,7 @@ def judge_lines(directory: TrialDir, record: TrialRecord, workload: AcksByLines)
     judgement = run_checkers(checkers)
     if doubts:
         judgement = without_conviction(judgement, "; ".join(doubts))
-    elif record.control in _MUST_LOSE and not _noticed(judgement):
+    elif _must_notice(record, judgement) and not _noticed(judgement):
         judgement = without_conviction(judgement, "its check has missed nothing")
     return TrialResult.judged(
         record.trial,
@@ -121,6 +121,16 @@ def _how_well_dated(promises: Promises) -> AckInstants | None:
         return None
     assert history.proof is not None
     return AckInstants.of(history.proof)
+
+
+def _must_notice(record: TrialRecord, judgement: Judgement) -> bool:
+    """Whether a control is worth nothing if its check has missed nothing.
+
+    That no flush was needed says something of the disk, and so stands.
+    """
+    if record.control is ControlKind.NO_FLUSH:
+        return judgement.verdict is Verdict.LOSSY
+    return record.control in _MUST_LOSE
 
 
 def _noticed(judgement: Judgement) -> bool:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -90,18 +91,23 @@ THEIRS = """\
 """
 
 
-def test_a_domain_is_certified_by_its_name_and_never_touched(tmp_path, libvirt_uri):
+def test_a_running_domain_is_certified_by_its_name_and_never_touched(tmp_path, libvirt_uri):
+    """It goes on running, and its hypervisor holds its image open and locked all the time."""
     image = tmp_path / "precious.img"
-    image.write_bytes(b"precious")
+    image.write_bytes(b"precious" * 64)
     libvirt = connect(libvirt_uri)
     theirs = libvirt.defineXML(THEIRS.format(cache="unsafe", image=image))
     try:
-        before = theirs.XMLDesc()
+        theirs.create()
+        before = (theirs.XMLDesc(), theirs.ID())
         certified = certify(tmp_path, "--domain", "shop", "--connect", libvirt_uri)
-        assert (theirs.XMLDesc(), theirs.isActive()) == (before, 0)
+        assert (theirs.XMLDesc(), theirs.ID()) == before
+        assert theirs.isActive()
     finally:
+        with contextlib.suppress(Exception):  # it may not have come as far
+            theirs.destroy()
         theirs.undefine()
-    assert image.read_bytes() == b"precious"
+    assert image.read_bytes() == b"precious" * 64
     assert certified.returncode == 1, certified.stdout
     assert "its disks are scratch disks" in certified.stdout
     (path,) = tmp_path.glob("results/certify/*/2*/certificate.json")

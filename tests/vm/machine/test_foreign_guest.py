@@ -18,8 +18,10 @@ from ssh_hosts import Home
 
 from powercut.campaign.runner import run_scenarios
 from powercut.campaign.verify import verify
+from powercut.model.contract import CutPolicy
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.paths import ROOT
+from powercut.report.explained import explain
 from powercut.scenario.load import load_scenario
 from powercut.scenario.settings import ControlKind
 
@@ -34,7 +36,7 @@ def folder():
         yield Path(name)
 
 
-def run_on(guest, folder, expect, cut):
+def run_on(guest, folder, expect, cut, controls="auto"):
     brought = folder / "program"
     brought.mkdir()
     shutil.copy(ROOT / "workloads/examples/append.sh", brought)
@@ -47,6 +49,7 @@ def run_on(guest, folder, expect, cut):
         f"powercut: 1\nname: foreign\nmachine: {json.dumps(machine)}\n"
         "filesystem: {type: ext4}\nworkload: {kind: program, command: ./append.sh}\n"
         f"cut: {{kind: {cut}, trigger: {{acks: 20}}}}\ndeadline: 5min\nexpect: {expect}\n"
+        f"controls: {controls}\n"
     )
     (done,) = run_scenarios([load_scenario(scenario)], seed=7, results=folder / "results").runs
     (cell,) = done.cells
@@ -62,12 +65,31 @@ def test_a_machine_loses_its_power(folder, monkeypatch, lies):
     monkeypatch.setenv("HOME", str(home.path))
     with ForeignGuest(folder, home, lies=lies) as guest:
         expect = "lossy" if lies else "survived"
-        cell, trial = run_on(guest, folder, expect, "power-loss")
+        controls = "auto" if lies else "[no-sync, no-flush]"
+        cell, trial = run_on(guest, folder, expect, "power-loss", controls)
         cuts = guest.cuts
     if lies:
         assert (cell.verdict, cuts) == (Verdict.LOSSY, 1)
         assert trial.lost_lsns == (LsnRange(1, trial.commits_acked),)
         return
-    assert (cell.verdict, cuts) == (Verdict.SURVIVED, 2), cell.reasons
+    assert (cell.verdict, cuts) == (Verdict.SURVIVED, 3), cell.reasons
+    assert [(control.kind, control.verdict) for control in cell.controls] == [
+        (ControlKind.NO_SYNC, Verdict.LOSSY),
+        (ControlKind.NO_FLUSH, Verdict.LOSSY),
+    ]
+    (found,) = (folder / "results").glob("foreign/latest/controls/no-flush-*/0001/verdict.json")
+    said = json.loads(found.read_text())
+    assert said["commits_lost"] == said["commits_acked"] >= 20  # its disk was told to flush nothing
+    assert explain(cell).endswith("without flushes the control lost it.")
+
+
+def test_a_cut_that_leaves_the_disk_its_cache_proves_nothing_about_it(folder, monkeypatch):
+    """The switch takes the machine's memory, and its disk keeps whatever it has completed."""
+    home = Home.make(folder / "home")
+    monkeypatch.setenv("HOME", str(home.path))
+    with ForeignGuest(folder, home, lost=CutPolicy.KEEP) as guest:
+        cell, trial = run_on(guest, folder, "survived", "power-loss", "[no-flush]")
+    assert (trial.verdict, cell.verdict) == (Verdict.SURVIVED, Verdict.INCONCLUSIVE)
     (control,) = cell.controls
-    assert (control.kind, control.verdict) == (ControlKind.NO_SYNC, Verdict.LOSSY)
+    assert (control.kind, control.verdict) == (ControlKind.NO_FLUSH, Verdict.SURVIVED)
+    assert "the cut did not take what lay in the disk's own cache" in cell.reasons[0]

@@ -201,4 +201,5 @@ _CONTROLS: Final = {
     "honest": "a disk that keeps every promise: it must lose nothing",
     "lying-disk": "a disk that drops what it promised to keep: the loss must be seen",
     "no-sync": "a workload that never asks for durability: the loss must be seen",
+    "no-flush": "a kernel that sends no flush: the disk's own cache must be lost",
 }
