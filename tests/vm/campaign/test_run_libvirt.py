@@ -18,7 +18,7 @@ import yaml
 
 from powercut.machine.libvirt.connection import connect
 from powercut.model.errors import HostError
-from powercut.model.verdict import LsnRange, Verdict
+from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.report.explained import explain
 from powercut.rig.likeness import likeness_of, scenario_like
 
@@ -39,10 +39,15 @@ ELEMENT = re.compile("<disk .*?</disk>", re.DOTALL)
 NOBODY = 65534
 
 
-@pytest.mark.parametrize(("bus", "aio"), [("virtio-blk", "nbd"), ("virtio-scsi", "threads")])
+@pytest.mark.parametrize(
+    ("bus", "aio"),
+    [("virtio-blk", "nbd, iothread: true, queues: 2, cpus: 2"), ("virtio-scsi", "threads")],
+)
 def test_an_honest_disk_is_safe_and_a_lying_one_is_not(run, libvirt_uri, bus, aio):
     result = run(BOTH_SIDES.format(uri=libvirt_uri, bus=bus, aio=aio))
     honest, lying = result.cells
+    kinds = {finding.kind for finding in honest.trials[0].findings}
+    assert FindingKind.NOT_AS_CONFIGURED not in kinds, "the guest has the queues that it is to have"
     assert honest.trials[0].commits_lost == 0
     assert honest.trials[0].verdict is not Verdict.LOSSY
     assert lying.verdict is Verdict.LOSSY
