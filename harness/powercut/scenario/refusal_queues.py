@@ -52,8 +52,8 @@ def _of_disk(machine: MachineSettings) -> Iterator[Reason]:
     elif machine.queues > machine.cpus:
         yield (
             "queues",
-            f"a guest with {machine.cpus} of machine.cpus uses {machine.cpus}: raise machine.cpus "
-            f"to {machine.queues}",
+            f"a guest uses at most one a processor, and this one has {machine.cpus}: "
+            f"machine.cpus: {machine.queues}",
         )
     if machine.export is Export.VHOST_USER_BLK:
         for key in _KEYS:

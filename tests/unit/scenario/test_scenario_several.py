@@ -76,7 +76,7 @@ def test_what_can_be_is_not_refused() -> None:
         ([LOG], IN_GUEST | {"machine": {"format": "qcow2"}}, "machine.format", "left out"),
         ([LOG | {"aio": "native", "cache": "writeback"}], IN_GUEST, "disk.also", "with O_DIRECT"),
         ([LOG], IN_GUEST | {"machine": {"hotplug": True}}, "machine.hotplug", "left out"),
-        ([LOG | {"queues": 2}], IN_GUEST, "disk.also", "log: queues: a guest with 1"),
+        ([LOG | {"queues": 2}], IN_GUEST, "disk.also", "log: queues: a guest uses at most one"),
         ([LOG | {"bus": "ide", "iothread": True}], IN_GUEST, "disk.also", "log: iothread: QEMU"),
         (
             [LOG | {"bus": "virtio-scsi", "iothread": False}],
