@@ -29,7 +29,7 @@ from powercut.campaign.verify import verify
 from powercut.explore.state_judge import open_judge
 from powercut.model.errors import DamagedRecording, HostError, UsageError
 from powercut.model.verdict import LsnRange, Verdict
-from powercut.model.versions import is_path
+from powercut.model.versions import CHOSEN, is_path
 from powercut.recording.materialize import open_recording, resolve_state
 from powercut.recording.open_recording import IMPORT_FILE, find_recording
 from powercut.recording.state_ref import path_of, save
@@ -217,8 +217,9 @@ def _refuse_programs(bundle: Path, run: ResultDir) -> None:
     """
     for trial in run.trials():
         machine = trial.read_record().parameters.machine
-        for key, choice in (("qemu", machine.qemu), ("kernel", machine.kernel)):
-            if is_path(choice):
+        for key in CHOSEN:
+            choice = getattr(machine, key)
+            if choice is not None and is_path(choice):
                 raise UsageError(
                     f"{bundle}: wants to run {choice} of this host: machine.{key} of "
                     f"{trial.relative} is a path",

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from powercut.model.errors import UsageError
 from powercut.model.verdict import Verdict
+from powercut.model.versions import TESTED
 from powercut.scenario.flat import flat
 from powercut.store.certificate import Certificate, CertifiedCell
 
@@ -114,11 +115,7 @@ def _by_settings(cells: Sequence[CertifiedCell]) -> dict[str, CertifiedCell]:
 def _versions(certificate: Certificate, cells: Sequence[CertifiedCell]) -> tuple[str, ...]:
     used = sorted({index for cell in cells for index in cell.components})
     parts = [certificate.components[index] for index in used]
-    return tuple(
-        f"{part.role} {part.name} {part.version}"
-        for part in parts
-        if part.role in ("hypervisor", "guest kernel")
-    )
+    return tuple(f"{part.role} {part.name} {part.version}" for part in parts if part.role in TESTED)
 
 
 def got_worse(comparison: Comparison) -> bool:

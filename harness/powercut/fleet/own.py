@@ -7,7 +7,7 @@ from typing import Final
 
 from powercut.fleet.cargo import needs_cargo
 from powercut.model.errors import UsageError
-from powercut.model.versions import is_path
+from powercut.model.versions import CHOSEN, is_path
 from powercut.rig import commands
 from powercut.scenario.plan import Plan
 from powercut.scenario.settings import Parameters
@@ -35,7 +35,7 @@ def refuse_own(plan: Plan) -> None:
     """Raises UsageError for a cell that runs something that lies on this host alone."""
     for cell in plan.cells:
         machine = cell.parameters.machine
-        own = [f"machine.{key}" for key in ("qemu", "kernel") if is_path(getattr(machine, key))]
+        own = [f"machine.{key}" for key in CHOSEN if is_path(getattr(machine, key) or "")]
         if commands.on_own_system(cell.parameters) is not None:
             own.append("machine.host")
         if not own and runs_on_own_files(cell.parameters):

@@ -22,6 +22,16 @@ UML_SUITES: Final = ("bullseye", *SUITES)
 """Debian suites whose User-Mode Linux can be used; bullseye's has the faults of 2021."""
 
 
+CHOSEN: Final = ("qemu", "qemu_after_move", "kernel")
+"""The settings of a machine that choose versions."""
+
+AFTER_MOVE: Final = "hypervisor after the move"
+"""The part of a machine in which its guest goes on (`machine.during`)."""
+
+TESTED: Final = ("hypervisor", AFTER_MOVE, "guest kernel")
+"""The parts of a machine that are tested, in the order in which they are named."""
+
+
 def is_path(choice: str) -> bool:
     """Whether a version was given as a path."""
     return choice.startswith("/")

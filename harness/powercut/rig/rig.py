@@ -256,6 +256,7 @@ class Rig:
             "versions": [
                 {
                     "machine.qemu": machine.qemu,
+                    **_after_move(machine),
                     "machine.kernel": machine.kernel,
                     "flavour": machine.bus.flavour,
                     **self.versions(Parameters(machine=machine)),
@@ -329,6 +330,11 @@ def _require_same_root(
         )
 
 
+def _after_move(machine: MachineSettings) -> dict[str, str]:
+    there = machine.qemu_after_move
+    return {} if there is None else {"machine.qemu_after_move": there}
+
+
 def _machines_of(plan: Plan) -> Iterator[MachineSettings]:
     """The virtual machine of each cell that has one."""
     for cell in plan.cells:
@@ -349,6 +355,7 @@ def _versions_of(plan: Plan) -> tuple[MachineSettings, ...]:
                 backend=machine.backend,
                 connect=machine.connect,
                 qemu=machine.qemu,
+                qemu_after_move=machine.qemu_after_move,
                 kernel=machine.kernel,
                 bus=bus,
             )
@@ -356,6 +363,7 @@ def _versions_of(plan: Plan) -> tuple[MachineSettings, ...]:
                 machine.backend,
                 machine.connect,
                 machine.qemu,
+                machine.qemu_after_move,
                 machine.kernel,
                 bus.flavour,
             )

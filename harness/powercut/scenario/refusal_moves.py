@@ -35,6 +35,8 @@ def refusals_of_moves(p: Parameters) -> Iterator[Reason]:
             yield "cut.trigger", f"the guest never moves: say when in {key}"
         if machine.cache_after_move is not None:
             yield "machine.cache_after_move", f"the guest never moves: say when in {key}"
+        if machine.qemu_after_move is not None:
+            yield "machine.qemu_after_move", f"the guest never moves: say when in {key}"
         return
     happenings = {how for how, _ in machine.happenings}
     if machine.backend != USUAL:
@@ -52,8 +54,9 @@ def refusals_of_moves(p: Parameters) -> Iterator[Reason]:
     if any(isinstance(how, Restart) for how in happenings):
         yield from _restarts(p)
     yield from _moments(p)
-    if machine.cache_after_move is not None and happenings == {Restart.RESTART}:
-        yield "machine.cache_after_move", "a guest that restarts stays in its QEMU; relaunch it"
+    for after in ("cache_after_move", "qemu_after_move"):
+        if getattr(machine, after) is not None and happenings == {Restart.RESTART}:
+            yield f"machine.{after}", "a guest that restarts stays in its QEMU; relaunch it"
     yield from _cache(p)
 
 

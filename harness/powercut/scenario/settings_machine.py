@@ -198,6 +198,13 @@ class MachineSettings(Settings):
     """QEMU's cache mode in the QEMU to which the guest moves, or in which it is relaunched; by
     default that of the first."""
 
+    qemu_after_move: (
+        Annotated[StrictStr, AfterValidator(_is_qemu), WithJsonSchema(_version_schema(HOST))] | None
+    ) = None
+    """The QEMU to which the guest moves, or in which it is relaunched, as for `qemu`; by default
+    the first one again.  The guest keeps the first one's board, which this one must have: so it is
+    no older (docs/moves.md)."""
+
     memory: Annotated[Size, Field(ge=64 << 20)] = 192 << 20
     """RAM of the guest, in bytes or with a unit; at least 64 MiB."""
 

@@ -236,6 +236,7 @@ _PASSING_ON: Final[dict[str, Any]] = {
     "start": Start.AUTO,
     "during": (),
     "cache_after_move": None,
+    "qemu_after_move": None,
     "aio": Aio.NBD,
     "export": Export.NONE,
     "config_wce": Switch.AUTO,

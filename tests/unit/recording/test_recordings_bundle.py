@@ -215,14 +215,15 @@ def test_any_archive_is_unpacked_or_refused(tmp_path: Path, examples: int) -> No
     fuzz(st.lists(changes, min_size=1, max_size=3), check, examples)
 
 
-def test_a_bundle_runs_no_program_of_the_host(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", ["qemu", "qemu_after_move", "kernel"])
+def test_a_bundle_runs_no_program_of_the_host(tmp_path: Path, key: str) -> None:
     folder = tmp_path / "cells/c/0001"
     folder.mkdir(parents=True)
-    parameters = Parameters(machine=MachineSettings(qemu="/usr/bin/touch"))
+    parameters = Parameters(machine=MachineSettings.model_validate({key: "/usr/bin/touch"}))
     trial = Trial(1, 1, 1, Trigger(TriggerKind.ACKS, 1))
     record = TrialRecord(
         powercut="0", scenario="s", cell="c", parameters=parameters, trial=trial, run_id="0" * 32
     )
     TrialDir(folder, tmp_path).write_record(record)
-    with pytest.raises(UsageError, match=r"wants to run /usr/bin/touch .* machine\.qemu"):
+    with pytest.raises(UsageError, match=rf"wants to run /usr/bin/touch .* machine\.{key} "):
         _refuse_programs(tmp_path / "b", ResultDir(tmp_path))

@@ -197,6 +197,11 @@ REFUSED = [
         ["machine.during", "machine.cache_after_move"],
     ),
     ({"machine": {"during": ["restart@9"], "bus": "virtio-pmem"}}, ["machine.during"]),
+    ({"machine": {"qemu_after_move": "sid"}}, ["machine.qemu_after_move"]),
+    (
+        {"machine": {"during": ["restart@9"], "qemu_after_move": "sid"}},
+        ["machine.qemu_after_move"],
+    ),
     (
         {"machine": {"during": ["restart@9"], "aio": "threads", "cache_after_move": "unsafe"}},
         ["machine.cache_after_move"],
@@ -292,6 +297,7 @@ def test_what_cannot_be_is_refused_with_every_reason(settings, keys):
         {"machine": {"during": ["migrate@9"], "aio": "threads", "cache_after_move": "unsafe"}},
         {"machine": {"during": ["restart@9", "relaunch@20"], "bus": "nvme", "format": "vdi"}},
         {"machine": {"during": ["relaunch@9"], "aio": "threads", "cache_after_move": "unsafe"}},
+        {"machine": {"during": ["migrate@9", "restart@20"], "qemu_after_move": "sid"}},
     ],
 )
 def test_what_can_be_is_not_refused(settings):

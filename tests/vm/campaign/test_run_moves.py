@@ -19,6 +19,7 @@ cut: {trigger: {acks: 60}}
 cells:
   - name: there-and-back
     machine.during: [migrate@10, save-restore@30]
+    machine.qemu_after_move: host
   - name: to-unsafe
     machine.during: [migrate@10]
     machine.cache_after_move: unsafe
@@ -32,7 +33,10 @@ def test_a_moved_guest_keeps_what_it_acknowledged_unless_the_other_qemu_drops_fl
     assert honest.findings == ()
     assert honest.acks.basis is AckBasis.CLOCK
     handovers, lost = [], unsafe.lost_lsns
-    for trial in ResultDir.open(Path(result.result_directory)).trials():
+    trials = ResultDir.open(Path(result.result_directory)).trials()
+    versions = trials[0].read_record().versions
+    assert versions["qemu_after_move_sha256"] == versions["qemu_sha256"]
+    for trial in trials:
         evidence = open_trial(trial).evidence
         handovers.append(evidence.history.handovers)
     assert [len(each) for each in handovers] == [2, 1]

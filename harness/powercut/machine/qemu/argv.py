@@ -103,7 +103,7 @@ def _sandbox() -> list[str]:
 def _board(spec: QemuSpec, ram: TemplateRam | None, *, waits: bool) -> list[str]:
     kvm = spec.accelerator is Accelerator.KVM
     shared = spec.export is Export.VHOST_USER_BLK
-    board = ["pc", *(["memory-backend=ram"] if ram or shared else [])]
+    board = [spec.board, *(["memory-backend=ram"] if ram or shared else [])]
     memory = f"{spec.memory_mib}M"
     if spec.bus is Bus.NVDIMM:
         board.append("nvdimm=on")

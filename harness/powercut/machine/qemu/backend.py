@@ -28,6 +28,7 @@ from powercut.machine.port import (
 )
 from powercut.machine.qemu.accelerator import best_accelerator, qemu_version
 from powercut.machine.qemu.argv import build_argv
+from powercut.machine.qemu.board import PC, board_between
 from powercut.machine.qemu.build import QemuBuild
 from powercut.machine.qemu.console import run_console
 from powercut.machine.qemu.machine import QemuMachine
@@ -38,7 +39,7 @@ from powercut.machine.storage_daemon import storage_daemon
 from powercut.model.binding import NOT_BOUND
 from powercut.model.errors import PowercutError
 from powercut.model.machine import Accelerator, Export
-from powercut.model.versions import GUEST, HOST
+from powercut.model.versions import AFTER_MOVE, GUEST, HOST
 from powercut.scenario.settings import AcceleratorChoice, MachineSettings, Switch
 
 _FETCH_S: Final = 900.0
@@ -58,6 +59,7 @@ class QemuBackend:
         tried: tuple[Callable[[], object], ...] = (
             lambda: self._accelerator,
             lambda: self._qemu(settings.qemu),
+            lambda: self._board(settings.qemu, settings.qemu_after_move),
             lambda: self._guest(settings.kernel, flavour),
             lambda: None if settings.export is Export.NONE else storage_daemon(),
         )
@@ -67,7 +69,13 @@ class QemuBackend:
         """QEMU's version, and whether virtio-blk lets the guest switch its cache's mode."""
         wce = settings.config_wce
         chosen = None if wce is Switch.AUTO else wce is Switch.ON
-        return QemuOptions(settings.qemu, chosen, settings.export, settings.cache_after_move)
+        return QemuOptions(
+            settings.qemu,
+            chosen,
+            settings.export,
+            settings.cache_after_move,
+            settings.qemu_after_move,
+        )
 
     def describe(self, spec: MachineSpec, folder: Path) -> list[str]:
         """QEMU's command line."""
@@ -76,22 +84,20 @@ class QemuBackend:
 
     def identity(self, spec: MachineSpec) -> tuple[Part, ...]:
         """The hypervisor, and the guest's kernel and programs."""
-        qemu, guest = self._qemu_of(spec), self._guest_of(spec)
-        hypervisor = Part(
-            role="hypervisor",
-            name=qemu.binary.name,
-            version=qemu.version,
-            # A QEMU that was unpacked from a suite knows its package's version, and no dpkg does.
-            package=package_of(qemu.binary) or qemu.package,
-            sha256=qemu.sha256,
-        )
+        there, guest = self._qemu_after(spec), self._guest_of(spec)
+        hypervisors = [_part("hypervisor", self._qemu_of(spec))]
+        if there is not None:
+            hypervisors.append(_part(AFTER_MOVE, there))
         bridge = () if _options(spec).export is Export.NONE else (storage_daemon(),)
-        return (hypervisor, *bridge, *guest_parts(guest))
+        return (*hypervisors, *bridge, *guest_parts(guest))
 
     def versions(self, spec: MachineSpec) -> dict[str, str]:
         """QEMU and the guest's kernel, with digests."""
+        there = self._qemu_after(spec)
+        after = there.facts() if there else {}
         return {
             **{f"qemu_{name}": value for name, value in self._qemu_of(spec).facts().items()},
+            **{f"qemu_after_move_{name}": value for name, value in after.items()},
             **guest_versions(self._guest_of(spec)),
         }
 
@@ -157,6 +163,23 @@ class QemuBackend:
         with _naming("machine.qemu", version):
             return qemu_of(version, deadline=time.monotonic() + _FETCH_S)
 
+    def _board(self, version: str, after_move: str | None) -> str:
+        """The board of a guest that may go on in another QEMU."""
+        if after_move is None:
+            return PC
+        first, there = self._qemu(version), self._other_qemu(after_move)
+        with _naming("machine.qemu_after_move", after_move):
+            return board_between(first, there)
+
+    @staticmethod
+    def _other_qemu(version: str) -> QemuBuild:
+        with _naming("machine.qemu_after_move", version):
+            return qemu_of(version, deadline=time.monotonic() + _FETCH_S)
+
+    def _qemu_after(self, spec: MachineSpec) -> QemuBuild | None:
+        version = _options(spec).qemu_after_move
+        return None if version is None else self._other_qemu(version)
+
     def _qemu_of(self, spec: MachineSpec) -> QemuBuild:
         return self._qemu(_options(spec).version)
 
@@ -181,6 +204,8 @@ class QemuBackend:
             hotplug=spec.hotplug,
             export=_options(spec).export,
             cache_after_move=_options(spec).cache_after_move,
+            qemu_after_move=self._qemu_after(spec),
+            board=self._board(_options(spec).version, _options(spec).qemu_after_move),
             memory_mib=spec.memory_mib,
             cpus=spec.cpus,
             kernel_arguments=spec.kernel_arguments,
@@ -192,6 +217,17 @@ class QemuBackend:
                 for one in others
             ),
         )
+
+
+def _part(role: str, qemu: QemuBuild) -> Part:
+    return Part(
+        role=role,
+        name=qemu.binary.name,
+        version=qemu.version,
+        # A QEMU that was unpacked from a suite knows its package's version, and no dpkg does.
+        package=package_of(qemu.binary) or qemu.package,
+        sha256=qemu.sha256,
+    )
 
 
 def _options(spec: MachineSpec) -> QemuOptions:

@@ -171,7 +171,7 @@ class QemuMachine(Closing):
         spec = replace(self.spec, qmp=qmp, cache=cache or self.spec.cache)
         argv = build_argv(
             spec,
-            Path(self._argv[0]),
+            self._next_qemu,
             console=self.console_log,
             ram=self._ram,
             tsc_khz=host_tsc_khz(),
@@ -191,7 +191,7 @@ class QemuMachine(Closing):
         if how is Restart.RESTART:
             self.notes.append("the guest was reset")
             return self._hypervisor.reset(self.spec.channel, timeout_s=timeout_s)
-        deadline, qemu = time.monotonic() + timeout_s, Path(self._argv[0])
+        deadline = time.monotonic() + timeout_s
         self._hypervisor.quit(timeout_s=timeout_s)
         stopped_ns = time.monotonic_ns()
         self._hypervisor = None  # it has not ended: it is about to be there again
@@ -201,7 +201,7 @@ class QemuMachine(Closing):
             qmp=self.spec.qmp.with_name(f"qmp{self._moves}"),
             cache=self.spec.cache_after_move or self.spec.cache,
         )
-        self._boot(qemu, deadline)
+        self._boot(self._next_qemu, deadline)
         self.notes.append(f"relaunched: this is QEMU number {self._moves + 1}")
         return stopped_ns
 
@@ -262,6 +262,12 @@ class QemuMachine(Closing):
         self.kill(timeout_s=_DISCARD_TIMEOUT_S)
 
     # How it starts
+
+    @property
+    def _next_qemu(self) -> Path:
+        """Where the guest goes on if it does so in another one."""
+        there = self.spec.qemu_after_move
+        return there.program if there else Path(self._argv[0])
 
     @property
     def _may_restore(self) -> bool:

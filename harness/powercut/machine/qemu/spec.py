@@ -61,6 +61,8 @@ class QemuSpec:
     hotplug: bool = False  # the guest boots without the disk
     export: Export = Export.NONE  # what serves `disk` to QEMU
     cache_after_move: HostCache | None = None  # in the next QEMU; None: as in this one
+    qemu_after_move: QemuBuild | None = None  # the next QEMU; None: this one again
+    board: str = "pc"
     serial: str = ""
     beside: tuple[BesideDisk, ...] = ()
 
@@ -76,10 +78,11 @@ class QemuOptions:
 
     `version` is a QEMU by the name that a scenario gives it; `config_wce` is virtio-blk's;
     `export` is what serves the disk under test; `cache_after_move` is that of another QEMU, to
-    which the guest may move.
+    which the guest may move, and `qemu_after_move` which one that is.
     """
 
     version: str
     config_wce: bool | None = None
     export: Export = Export.NONE
     cache_after_move: HostCache | None = None
+    qemu_after_move: str | None = None

@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from powercut.model.versions import TESTED
 from powercut.report import words
 from powercut.store.certificate import Certificate
-
-_TESTED: Final = ("hypervisor", "guest kernel")
-"""Roles of what is tested, in the order in which they are named."""
 
 _NAMED_MAX: Final = 4
 """Versions of one role that are named; the table of versions has all."""
@@ -43,7 +41,7 @@ def head_of(certificate: Certificate) -> Head:
 def _subtitle(certificate: Certificate) -> Iterator[str]:
     if certificate.heading:
         yield certificate.title
-    for role in _TESTED:
+    for role in TESTED:
         found = (part for part in certificate.components if part.role == role)
         named = list(dict.fromkeys(f"{part.name} {part.version}" for part in found))
         yield from named[:_NAMED_MAX]
