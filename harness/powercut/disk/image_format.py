@@ -205,11 +205,24 @@ def _node(image_format: ImageFormat, file: dict[str, Any]) -> str:
 
 
 def _checked(image: str, place: Path, image_format: ImageFormat, timeout_s: float) -> ImageOpening:
-    check = ""
-    if image_format.checked:
-        asked = _run(["qemu-img", "check", image], timeout_s, [place])
-        check = (asked.stdout + asked.stderr).strip()
+    check = _check(image, place, image_format, timeout_s)
     return replace(_opened(image, place, timeout_s), check=check)
+
+
+def check_image_file(file: Path, image_format: ImageFormat, *, timeout_s: float) -> str:
+    """What `qemu-img check` says of an image in a file; empty if it does not know the format.
+
+    Raises HostError if the tool is missing or does not end.
+    """
+    node = {"driver": "file", "filename": str(file.absolute())}
+    return _check(_node(image_format, node), file, image_format, timeout_s)
+
+
+def _check(image: str, place: Path, image_format: ImageFormat, timeout_s: float) -> str:
+    if not image_format.checked:
+        return ""
+    asked = _run(["qemu-img", "check", image], timeout_s, [place])
+    return (asked.stdout + asked.stderr).strip()
 
 
 def _opened(image: str, place: Path, timeout_s: float) -> ImageOpening:

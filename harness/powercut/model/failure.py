@@ -110,6 +110,13 @@ class Failure(enum.Enum):
         "the disk did not answer every request: its host, or the way to it, failed",
         "check the host's own disk and kernel log; repeat the trial",
     )
+    IMAGE_FAILED = (
+        "image-failed",
+        Side.TROUBLE,
+        "the disk below answers, and QEMU's driver of the image format failed a request",
+        "look at what qemu-img check says of the image (powercut materialize writes it), and at "
+        "docs/findings/README.md",
+    )
     NOT_REPEATED = (
         "not-repeated",
         Side.TROUBLE,

@@ -32,6 +32,7 @@ from powercut.recover.order import EngineOrder
 from powercut.recover.plan import OpenImage, RecoveryPlan
 from powercut.recover.port import AFTER_MARK, ImageWrite
 from powercut.rig import commands
+from powercut.rig.image_failure import told_of_image
 from powercut.rig.image_file import write_image
 from powercut.rig.image_open import base_does_not_open
 from powercut.rig.recovery import agreed, must_repeat, recover_in_guest
@@ -145,7 +146,8 @@ class GuestEngine(ResourceOwner):
             closed = self._does_not_open(image, layer.format, timeout_s) if layer else ""
             if closed:
                 return Observation.failed(Failure.IMAGE_REFUSED, closed)
-            return self._recover_on(FileDisk(image), folder, timeout_s)
+            seen = self._recover_on(FileDisk(image), folder, timeout_s)
+            return told_of_image(seen, image, self._parameters.machine, timeout_s=timeout_s)
 
     @contextmanager
     def _new_folder(self) -> Iterator[Path]:

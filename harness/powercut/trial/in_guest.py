@@ -9,6 +9,7 @@ from pathlib import Path
 
 from powercut.channel.port import Channel
 from powercut.disk.backing import backing_of, ensure_backing_image
+from powercut.disk.growing_file import cut_to_size
 from powercut.disk.image_format import ImageOpening, ensure_formatted_image
 from powercut.machine.port import Ended, LosesPower, Machine, MachineSpec, OwnDisk
 from powercut.model.contract import CutKind
@@ -22,6 +23,7 @@ from powercut.rig import commands
 from powercut.rig.guest_engine import GuestEngine
 from powercut.rig.host_reader import read_on_host
 from powercut.rig.image_difference import changed_parts
+from powercut.rig.image_failure import told_of_image
 from powercut.rig.image_open import open_after_cut, open_grown_after_cut
 from powercut.rig.recovery import agreed, must_repeat, recover_in_guest
 from powercut.rig.scratch import scratch
@@ -200,7 +202,19 @@ class GuestRecording(RecordingInProgress):
         seen = self._boot(disk, sockets / "recovery", timeout_s)
         if must_repeat(seen):
             seen = agreed(seen, self._boot(disk, sockets / "recovery-again", timeout_s))
-        return seen
+        return self._told_of_image(disk, seen, sockets / "after.img", timeout_s)
+
+    def _told_of_image(
+        self, disk: TrialDisk, seen: Observation, copy: Path, timeout_s: float
+    ) -> Observation:
+        """With the driver of an image named where that has failed a request, not the disk."""
+        machine = self.job.parameters.machine
+        raw = machine.format is ImageFormat.RAW
+        if raw or seen.cause is not Failure.DISK_FAILED or not disk.snapshot(copy):
+            return seen
+        if machine.grows:
+            cut_to_size(copy)
+        return told_of_image(seen, copy, machine, timeout_s=timeout_s)
 
     def _recover_copy(self, disk: TrialDisk, medium: Path, timeout_s: float) -> Observation:
         """What its user may have to repair before QEMU opens it is repaired in a copy, as in each
