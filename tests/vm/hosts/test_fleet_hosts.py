@@ -7,16 +7,21 @@ Another one shows a host key that is not the known one.  Trials are those of QEM
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from pathlib import Path
 
 import fleet_hosts
 import pytest
+from carried_program import SCENARIO as CARRIED
+from carried_program import made_in
+from click.testing import CliRunner
 from fleet_hosts import NetworkHost, hosts_yaml, make_ready, openssh_server
 from ssh_hosts import Home, host_key
 
 from powercut.campaign.runner import run_scenarios
 from powercut.campaign.verify import verify
+from powercut.cli.main import cli
 from powercut.explore.explorer import explore
 from powercut.explore.request import Budget, ExploreRequest
 from powercut.fleet.explore import BATCH, explore_on
@@ -161,3 +166,43 @@ def test_states_on_dropbear_and_openssh_come_to_what_one_host_comes_to(tmp_path,
             result.coverage.by_policy,
             result.coverage.lossy,
         )
+
+
+IN_GUEST = """\
+  - name: guest
+    workload.where: uml
+    workload.at_most: 2min
+    workload.state_timeout: 5min
+    controls: [lying-disk]
+    deadline: 5min
+"""
+
+
+def test_programs_are_carried_over_ssh_and_certified(tmp_path, home):
+    """In a virtual machine and without one; the certificate names both hosts."""
+    scenario = made_in(tmp_path / "mine", CARRIED + IN_GUEST)
+    with contextlib.ExitStack() as stack:
+        server = openssh_server(tmp_path)
+        hosts = [
+            stack.enter_context(NetworkHost(tmp_path, home, number, openssh=openssh))
+            for number, openssh in ((7, None), (8, server))
+        ]
+        for host in hosts:
+            make_ready(host)
+        path = hosts_yaml(tmp_path, home, hosts, room="16 MiB")
+        argv = ["certify", str(scenario), "--no-cost", "--hosts", str(path)]
+        done = CliRunner().invoke(cli, [*argv, "--results", str(tmp_path / "results")])
+        assert done.exit_code == 0, done.output
+        (found,) = (tmp_path / "results").glob("certify/*/2*/certificate.json")
+        certificate = json.loads(found.read_text())
+        verdicts = {cell["cell"]: cell["verdict"] for cell in certificate["cells"]}
+        assert verdicts == {"keeps": "safe", "forgets": "lossy", "guest": "safe"}
+        page = found.with_name("certificate.html").read_text()
+        assert "Which hosts made it" in page
+        assert all(host.name in page for host in hosts)
+        for host in hosts:
+            parts = list((host.home / ".cache/powercut-fleet/carried").iterdir())
+            assert len(parts) == 4, parts
+        end = time.monotonic() + TIMEOUT_S
+        while left := [line for host in hosts for line in workers_in(host) if "powercut" in line]:
+            assert time.monotonic() < end, left

@@ -8,11 +8,11 @@ Linux on a root that was carried with it.
 from __future__ import annotations
 
 import contextlib
-import shutil
 from functools import partial
 from pathlib import Path
 
 import pytest
+from carried_program import BUSYBOX, FORGOTTEN, made_in
 from fleet_hosts import make_ready
 from hosts_here import ProcessHost
 
@@ -28,7 +28,6 @@ from powercut.model.verdict import LsnRange, Verdict
 from powercut.recover.uml.boot import unavailable
 from powercut.store.layout import ResultDir
 
-BUSYBOX = shutil.which("busybox")
 pytestmark = [
     pytest.mark.vm,
     pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable())),
@@ -37,55 +36,11 @@ pytestmark = [
 
 TIMEOUT_S = 300
 STATES = 16
-LAST = 12
-FORGOTTEN = 4
-PROGRAM = f"""#!/bin/busybox sh
-. "${{0%/*}}/forgets"; [ "$1" = forgetful ] || forgets=; [ "$1" != forgetful ] || shift
-say() {{ echo "$@" >&"$POWERCUT_FD"; }}
-case $1 in
-setup) busybox mkdir "$2" && busybox sync ;;
-run)
-    busybox mkdir -p "$2"; say ready; n=1
-    while [ $n -le {LAST} ]; do
-        say "? $n"
-        if [ "$n" != "$forgets" ]; then
-            echo "$n" >"$2/$n" && busybox sync "$2/$n" && busybox sync "$2" || exit 5
-        fi
-        say "+ $n"; n=$((n + 1))
-    done
-    while :; do busybox sleep 1; done ;;
-check) for path in "$2"/*; do [ ! -s "$path" ] || say "= ${{path##*/}}"; done ;;
-esac
-"""
-SCENARIO = f"""
-powercut: 1
-name: carried
-workload: {{kind: program, command: program/keep, root: root, where: no-vm}}
-disk: {{model: none, size: 32 MiB}}
-filesystem: {{type: ext4}}
-cut: {{trigger: {{acks: {LAST}}}}}
-explore: {{budget: 32}}
-cells:
-  - {{name: keeps, controls: [no-sync]}}
-  - name: forgets
-    workload.command: [program/keep, forgetful]
-    controls: none
-    explore.budget: 8
-    expect: lossy
-"""
 
 
 @pytest.fixture
 def scenario(tmp_path):
-    folder = tmp_path / "mine"
-    for name in ("root/bin", "program"):
-        (folder / name).mkdir(parents=True)
-    shutil.copy(BUSYBOX, folder / "root/bin/busybox")
-    (folder / "program/keep").write_text(PROGRAM)
-    (folder / "program/keep").chmod(0o755)
-    (folder / "program/forgets").write_text(f"forgets={FORGOTTEN}\n")
-    (folder / "carried.yaml").write_text(SCENARIO)
-    return folder / "carried.yaml"
+    return made_in(tmp_path / "mine")
 
 
 @pytest.fixture
