@@ -9,8 +9,10 @@
 #include "init.h"
 
 #include <errno.h>
+#include <linux/fs.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
@@ -18,9 +20,9 @@
 
 #define STRIPE_SECTORS 128 /* 64 KiB, as LVM has it (lvcreate(8)) */
 
-enum holds { FIRST, XFS_LOG, FOLDER, STRIPE, KINDS };
+enum holds { FIRST, XFS_LOG, FOLDER, STRIPE, XFS_REALTIME, KINDS };
 
-static const char *const words[KINDS] = {"first", "xfs-log", "folder", "stripe"};
+static const char *const words[KINDS] = {"first", "xfs-log", "folder", "stripe", "xfs-realtime"};
 
 static struct part {
     unsigned long long offset, length; /* bytes, on the origin */
@@ -167,7 +169,8 @@ int disks_umount(void)
 
 int disks_mount(const char *device, bool live)
 {
-    char options[sizeof plan.options + 64];
+    char options[sizeof plan.options + 128];
+    size_t used;
     unsigned index;
 
     if (count == 0)
@@ -178,11 +181,13 @@ int disks_mount(const char *device, bool live)
     }
     if (make(live) != 0)
         return -1;
-    snprintf(options, sizeof options, "%s", plan.options);
+    used = (size_t)snprintf(options, sizeof options, "%s", plan.options);
     for (index = 1; index < count; index++)
-        if (parts[index].holds == XFS_LOG)
-            snprintf(options, sizeof options, "%s%slogdev=%s", plan.options,
-                     plan.options[0] == '\0' ? "" : ",", parts[index].node);
+        if (parts[index].holds == XFS_LOG || parts[index].holds == XFS_REALTIME)
+            used += (size_t)snprintf(options + used, sizeof options - used, "%s%s=%s",
+                                     used == 0 ? "" : ",",
+                                     parts[index].holds == XFS_LOG ? "logdev" : "rtdev",
+                                     parts[index].node);
     if (mount_one(stack[0] == '\0' ? parts[0].node : stack, plan.mount_point, options) != 0)
         return -1;
     for (index = 1; index < count; index++)
@@ -198,15 +203,28 @@ int disks_mount(const char *device, bool live)
     return 0;
 }
 
-/* Where on the origin the device begins whose number is `device`; -1 where a place on it is no
- * place on one disk. */
-int64_t disks_begin(dev_t device)
+/* The data of such a file lies on the realtime device (ioctl_xfs_fsgetxattr(2)), although the
+ * file's own device number is that of the first disk. */
+static bool is_realtime(int fd)
+{
+    struct fsxattr flags;
+
+    return ioctl(fd, FS_IOC_FSGETXATTR, &flags) == 0 &&
+           (flags.fsx_xflags & FS_XFLAG_REALTIME) != 0;
+}
+
+/* Where on the origin the disk begins on which the file's data lies; `device` is the number of its
+ * file system's.  -1 where a place on it is no place on one disk. */
+int64_t disks_begin(dev_t device, int fd)
 {
     struct stat status;
     unsigned index;
 
     if (count == 0)
         return 0;
+    for (index = 1; index < count; index++)
+        if (parts[index].holds == XFS_REALTIME && is_realtime(fd))
+            return (int64_t)parts[index].offset;
     for (index = 0; index < count && stack[0] == '\0'; index++)
         if (stat(parts[index].node, &status) == 0 && status.st_rdev == device)
             return (int64_t)parts[index].offset;

@@ -185,7 +185,7 @@ static int put_file(const FTSENT *found, size_t root)
     fd = open(found->fts_accpath, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NOATIME);
     if (fd < 0)
         return -1;
-    begins = disks_begin(found->fts_statp->st_dev);
+    begins = disks_begin(found->fts_statp->st_dev, fd);
     begin = (uint64_t)begins;
     result = begins < 0 ? 0 : put_extents(fd, &file.extents);
     close(fd);

@@ -103,7 +103,7 @@ int disks_configure(char *const list[]);
 unsigned disks_count(void);
 int disks_mount(const char *device, bool live);
 int disks_umount(void);
-int64_t disks_begin(dev_t device);
+int64_t disks_begin(dev_t device, int fd);
 
 /* live.c: makes LIVE, and the disks beside it, ready to be mounted. */
 int live_setup(void);

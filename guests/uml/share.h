@@ -37,7 +37,7 @@ enum pcu_verb {
      * the host's folder that is this root, that which is /opt/powercut in it and that which is
      * /run/powercut (or empty each); for a writer with a root, how many acknowledgements end it and how many milliseconds it
      * may take for them, both in decimal digits; of several disks one string each, "OFFSET LENGTH
-     * HOLDS NAME" (bytes on the origin; first, xfs-log, folder or stripe), an empty string.
+     * HOLDS NAME" (bytes on the origin; first, xfs-log, xfs-realtime, folder or stripe), an empty string.
      * Holds for every RECOVER that follows. */
     PCU_CONFIGURE = 1,
     /* `count` struct pcu_patch at 0: lays them over the origin, in order. */

@@ -93,7 +93,7 @@ class Case:
     `wanted` are the kinds of calls that were drawn: one that finds no file to work on is left out.
 
     POSIX wants a second sync, of the folder, where a file is new; with `names` there is none.
-    `without` are kinds of calls that the file system does not have.
+    `without` are kinds of calls and of syncs that never come.
     """
 
     def __init__(
@@ -106,6 +106,7 @@ class Case:
         without: frozenset[str] = frozenset(),
     ) -> None:
         self.able = [kind for kind in KINDS if kind not in without]
+        self.syncing = [sync for sync in SYNCS if sync not in without]
         self.draw = random.Random(f"{seed}/{number}")
         self.nodes: list[Node] = []
         self.names: dict[str, Node] = {}
@@ -134,7 +135,7 @@ class Case:
     @staticmethod
     def numbers(seed: int, first: str, count: int, without: frozenset[str]) -> range:
         """`count` cases from the number `first`; from anywhere, if that is `seed`."""
-        sequences = len(set(KINDS) - without) ** 2 * len(SYNCS)
+        sequences = len(set(KINDS) - without) ** 2 * len(set(SYNCS) - without)
         begin = random.Random(seed).randrange(sequences) if first == "seed" else int(first)
         return range(begin, begin + count)
 
@@ -150,10 +151,10 @@ class Case:
     def _kinds(self, number: int, length: int) -> tuple[list[str], str]:
         """All sequences of two calls and a sync in turn; longer ones are drawn."""
         if length > 2:
-            return self.draw.choices(self.able, k=length), self.draw.choice(SYNCS)
-        index, sync = divmod(number, len(SYNCS))
+            return self.draw.choices(self.able, k=length), self.draw.choice(self.syncing)
+        index, sync = divmod(number, len(self.syncing))
         first, second = divmod(index % len(self.able) ** 2, len(self.able))
-        return [self.able[second], self.able[first]][:length], SYNCS[sync]
+        return [self.able[second], self.able[first]][:length], self.syncing[sync]
 
     # --- what the calls do, to the model -------------------------------------------
 

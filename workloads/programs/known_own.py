@@ -56,3 +56,14 @@ def _renamed_over_link(tree: Tree) -> None:
     tree.move("a", "b")
     tree.write("b", b"\xef" * 4 * KIB)
     tree.fsync("b")
+
+
+def _written_promises(tree: Tree) -> Promises:
+    yield "foo has what was written before syncfs", tree.content("foo") == b"\xab" * 8 * KIB
+
+
+@known("written-and-syncfs", "docs/findings", "no fix known", _written_promises)
+def _written_and_syncfs(tree: Tree) -> None:
+    """The finding xfs-realtime-syncfs: the disk of the file's data gets no flush."""
+    tree.write("foo", b"\xab" * 8 * KIB)
+    tree.commit_all()

@@ -13,10 +13,11 @@ import os
 import subprocess
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from powercut.model.errors import HostError, UsageError
@@ -148,6 +149,15 @@ def _digest(spec: BaseImageSpec, argv: Sequence[str]) -> str:
     return hashlib.sha256(what).hexdigest()[:12]
 
 
+_BESIDE_XFS: Final = {
+    Holds.XFS_LOG: ("-l", "logdev={}"),
+    # All files are to lie there.  Before Linux 6.14 such a file shares no blocks, and XFS does not
+    # mount with both.
+    Holds.XFS_REALTIME: ("-m", "reflink=0", "-d", "rtinherit=1", "-r", "rtdev={}"),
+}
+"""What mkfs.xfs is told of a disk beside the first."""
+
+
 def format_parts(spec: BaseImageSpec, image: Path) -> None:
     """Lays out several disks on `image`, each as it is used.  Raises as `format_image`."""
     alone = replace(spec, parts=())
@@ -164,7 +174,8 @@ def format_parts(spec: BaseImageSpec, image: Path) -> None:
             format_image(replace(alone, size=spec.whole_size), stripes)
             deal_stripes(stripes, [files[part.name] for part in spec.parts])
         else:
-            format_image(alone, files[spec.parts[0].name], xfs_log=kinds.get(Holds.XFS_LOG))
+            beside = {kind: kinds[kind] for kind in _BESIDE_XFS if kind in kinds}
+            format_image(alone, files[spec.parts[0].name], beside=beside)
         for number, part in enumerate(spec.parts):
             if part.holds is Holds.FOLDER:
                 format_image(replace(alone, size=part.size), files[part.name], number=number)
@@ -192,9 +203,13 @@ def _copy(source: Path, image: Path, offset: int) -> None:
 
 
 def format_image(
-    spec: BaseImageSpec, image: Path, *, xfs_log: Path | None = None, number: int = 0
+    spec: BaseImageSpec,
+    image: Path,
+    *,
+    beside: Mapping[Holds, Path] = MappingProxyType({}),
+    number: int = 0,
 ) -> None:
-    """Formats `image`; an XFS may have its log on `xfs_log`.  `number` tells disks apart by UUID.
+    """Formats `image`; an XFS may have parts on files `beside` it.  `number` makes another UUID.
 
     Raises HostError.
     """
@@ -202,11 +217,9 @@ def format_image(
         word.replace(_UUID, f"{_UUID[:-1]}{number}") if number else word
         for word in mkfs_argv(spec, image)
     ]
-    files: tuple[Path, ...] = (image,)
-    if xfs_log is not None:
-        argv[-1:-1] = ["-l", f"logdev={xfs_log}"]
-        files = (image, xfs_log)
-    done = _run_tool(argv, *files, from_outside=bool(spec.mkfs_options))
+    for holds, path in beside.items():
+        argv[-1:-1] = [word.format(path) for word in _BESIDE_XFS[holds]]
+    done = _run_tool(argv, image, *beside.values(), from_outside=bool(spec.mkfs_options))
     if done.returncode:
         complaint = (done.stderr or done.stdout).partition("Usage:")[0].strip()
         raise HostError(

@@ -100,7 +100,7 @@ class InFlight:
 class DiskRange:
     """One of several disks that were captured as one: its bytes from `begin` to `end` - 1.
 
-    `holds` is what lies on it: `first`, `xfs-log`, `folder` or `stripe`.
+    `holds` is what lies on it: `first`, `xfs-log`, `xfs-realtime`, `folder` or `stripe`.
     """
 
     name: str

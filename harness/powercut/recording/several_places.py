@@ -12,6 +12,7 @@ from powercut.model.timeline import DiskRange
 from powercut.recording.disk_places import UNKNOWN, Part, Places, places_of
 
 _HOLDS_XFS_LOG: Final = "xfs-log"
+_HOLDS_XFS_REALTIME: Final = "xfs-realtime"
 _HOLDS_STRIPE: Final = "stripe"
 
 
@@ -49,5 +50,7 @@ def _places_on(image: Path, disk: DiskRange, disks: Sequence[DiskRange]) -> Plac
         return Places("", [], unknown="a stripe of the file system")
     if disk.holds == _HOLDS_XFS_LOG:
         return Places("", [], unknown="journal")
+    if disk.holds == _HOLDS_XFS_REALTIME:
+        return Places("", [], unknown="file data")
     places = places_of(image, disk.begin)
     return places if places.filesystem else Places("", [], unknown=UNKNOWN)

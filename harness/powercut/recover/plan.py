@@ -144,7 +144,7 @@ class GuestRoot:
 class PlanDisk:
     """One of several disks that lie one behind the other on the image, in bytes.
 
-    `holds`: `first`, `xfs-log`, `folder` or `stripe`.
+    `holds`: `first`, `xfs-log`, `xfs-realtime`, `folder` or `stripe`.
     """
 
     name: str

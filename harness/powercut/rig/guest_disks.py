@@ -48,8 +48,12 @@ class GuestDisks:
 
     def mounting(self, mount: Mount) -> list[Words]:
         """The agent's commands that mount the file systems, that on the first disk first."""
-        logs = [f"logdev=/dev/{device}" for _, device in self._holding("xfs-log")]
-        options = ",".join(filter(None, (mount.options, *logs)))
+        beside = [
+            f"{option}=/dev/{device}"
+            for option, holds in (("logdev", "xfs-log"), ("rtdev", "xfs-realtime"))
+            for _, device in self._holding(holds)
+        ]
+        options = ",".join(filter(None, (mount.options, *beside)))
         first = f"/dev/{self.over or self.devices[0]}"
         kind = ("mount", mount.filesystem)
         return [

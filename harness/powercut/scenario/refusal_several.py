@@ -41,10 +41,11 @@ def _of_layout(p: Parameters) -> Iterator[Reason]:
         yield _KEY, f"two disks are called {name}"
     if p.filesystem.type not in (FilesystemType.XFS, FilesystemType.EXT4):
         yield "filesystem.type", "several disks take xfs or ext4"
-    if Holds.XFS_LOG in kinds and p.filesystem.type is not FilesystemType.XFS:
-        yield _KEY, "xfs-log is the log of an XFS: filesystem.type: xfs"
-    if kinds.count(Holds.XFS_LOG) > 1:
-        yield _KEY, "an XFS has one log"
+    for holds, what in ((Holds.XFS_LOG, "log"), (Holds.XFS_REALTIME, "realtime section")):
+        if holds in kinds and p.filesystem.type is not FilesystemType.XFS:
+            yield _KEY, f"{holds.value} is the {what} of an XFS: filesystem.type: xfs"
+        if kinds.count(holds) > 1:
+            yield _KEY, f"an XFS has one {what}"
     if Holds.STRIPE not in kinds:
         return
     if set(kinds) != {Holds.STRIPE}:
@@ -59,8 +60,8 @@ def _of_use(p: Parameters) -> Iterator[Reason]:
         if any(disk.holds is Holds.FOLDER for disk in p.disk.also):
             yield (
                 _KEY,
-                f"a {program.kind} log is in one file system: xfs-log or stripe; folders are for "
-                "programs (workload.kind: program)",
+                f"a {program.kind} log is in one file system: xfs-log, xfs-realtime or stripe; "
+                "folders are for programs (workload.kind: program)",
             )
         yield from _of_machine(p)
     elif program.where == "loop":

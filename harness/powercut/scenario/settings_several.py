@@ -30,6 +30,7 @@ class Holds(enum.Enum):
     """What lies on a disk beside the first."""
 
     XFS_LOG = "xfs-log"
+    XFS_REALTIME = "xfs-realtime"
     FOLDER = "folder"
     STRIPE = "stripe"
 
@@ -44,7 +45,8 @@ class AlsoDisk(Settings):
     """Its size, in bytes or with a unit; a multiple of 4096."""
 
     holds: Holds
-    """What lies on it: `xfs-log`, the log of the XFS on the first disk; `folder`, a file system of
+    """What lies on it: `xfs-log`, the log of the XFS on the first disk; `xfs-realtime`, the data of
+    all its files (the realtime section of mkfs.xfs, with rtinherit=1); `folder`, a file system of
     its own, mounted as the folder NAME beside the program's (`DIR/../NAME`); or `stripe`: the file
     system lies in stripes of 64 KiB over all disks, which have one size (as LVM has it)."""
 

@@ -56,6 +56,19 @@ def test_a_log_device_and_a_folder_are_found_by_their_serial_numbers() -> None:
     assert disks.points("/mnt") == ("/mnt", "/mnt/log")
 
 
+def test_a_realtime_device_is_an_option_of_the_mount() -> None:
+    disks, _ = found(
+        plan(
+            PlanDisk("first", 0, 32 * MIB, "first"),
+            PlanDisk("log", 32 * MIB, 16 * MIB, "xfs-realtime"),
+            PlanDisk("journal", 48 * MIB, 16 * MIB, "xfs-log"),
+        )
+    )
+    options = "noatime,logdev=/dev/vda,rtdev=/dev/nvme0n1"
+    assert disks.mounting(MOUNT) == [("mount", "xfs", "/dev/vdb", "/mnt", options)]
+    assert disks.points("/mnt") == ("/mnt",)
+
+
 def test_stripes_lie_over_all_disks() -> None:
     names = ("first", "log", "journal")
     parts = (

@@ -58,7 +58,14 @@ def test_what_can_be_is_not_refused() -> None:
     queued = IN_GUEST | {"machine": {"cpus": 2, "iothread": True}}
     assert refusals(cell([LOG | {"queues": 2}], **queued)) == ()
     assert refusals(cell([LOG | {"bus": "nvme", "iothread": False, "queues": 2}], **queued)) == ()
-    for also in ([log], [stripe], [stripe | {"bus": "nvme", "cache": "unsafe"}]):
+    data = {"name": "data", "size": "64MiB", "holds": "xfs-realtime"}
+    for also in (
+        [log],
+        [data],
+        [data, log],
+        [stripe],
+        [stripe | {"bus": "nvme", "cache": "unsafe"}],
+    ):
         assert refusals(cell(also, workload={"kind": "wal"})) == ()
 
 
@@ -69,6 +76,18 @@ def test_what_can_be_is_not_refused() -> None:
         ([LOG | {"holds": "stripe"}], {}, "disk.also", "stripes take disks of one size"),
         ([LOG, LOG | {"name": "b", "holds": "stripe"}], {}, "disk.also", "on all disks"),
         ([LOG | {"holds": "xfs-log"}], {"filesystem": {"type": "ext4"}}, "disk.also", "of an XFS"),
+        (
+            [LOG | {"holds": "xfs-realtime"}],
+            {"filesystem": {"type": "ext4"}},
+            "disk.also",
+            "xfs-realtime is the realtime section of an XFS",
+        ),
+        (
+            [LOG | {"name": name, "holds": "xfs-realtime"} for name in ("b", "c")],
+            {"filesystem": {"type": "xfs"}},
+            "disk.also",
+            "an XFS has one realtime section",
+        ),
         ([LOG], {"filesystem": {"type": "btrfs"}}, "filesystem.type", "take xfs or ext4"),
         ([LOG], {"workload": {"kind": "wal"}}, "disk.also", "log is in one file system"),
         ([LOG | {"bus": "nvme"}], {}, "disk.also", "are of a virtual machine"),

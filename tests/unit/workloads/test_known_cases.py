@@ -74,6 +74,7 @@ SYMPTOMS = {
     "direct-and-synced": lambda tree: os.truncate(tree.path("foo"), 0),
     "grown-and-used": lambda tree: tree.path("d7/foo").unlink(),
     "renamed-over-link": lambda tree: tree.path("d/link").unlink(),
+    "written-and-syncfs": lambda tree: tree.write("foo", bytes(8 * KIB)),
     "clone-written-in-place": lambda tree: tree.write("old", tree.content("new")),
 }
 GROUPS = {"later": known_later.NAMES, "fast-commit": known_ext4.FAST_COMMIT}
