@@ -72,15 +72,29 @@ def test_of_two_disks_the_one_that_lies_is_named(tmp_path):
     assert "disk log ignored" not in told
 
 
-def test_an_xfs_with_its_log_on_a_disk_of_its_own(tmp_path):
-    disks = [{"name": "log", "size": "16MiB", "holds": "folder"}]
-    disks.append({"name": "journal", "size": "16MiB", "holds": "xfs-log"})
+LOG_FOLDER = {"name": "log", "size": "16MiB", "holds": "folder"}
+FILES = {"name": "files", "size": "16MiB", "holds": "xfs-realtime"}
+
+
+def test_an_xfs_with_its_log_and_its_files_on_disks_of_their_own(tmp_path):
+    disks = [LOG_FOLDER, {"name": "journal", "size": "16MiB", "holds": "xfs-log"}, FILES]
     result, told, said = run(
         tmp_path, "honest", filesystem={"type": "xfs"}, disk={"size": "32MiB", "also": disks}
     )
     assert result["commits_acked"] == 20, said
     assert lost(result) == []
     assert "look inside" not in told  # of any state with a finding
+
+
+def test_a_realtime_device_that_lies_loses_the_files_on_it_and_is_named(tmp_path):
+    disks = [LOG_FOLDER, FILES | {"flush": "ignored", "fua": "ignored"}]
+    result, told, said = run(
+        tmp_path, "honest", filesystem={"type": "xfs"}, disk={"size": "32MiB", "also": disks}
+    )
+    assert result["verdict"] == "lossy", said
+    assert lost(result) == [(1, 16)]  # and not 17 to 20, which are in the log of the other
+    assert "disk files ignored" in told
+    assert "disk first ignored" not in told
 
 
 TWO_DISKS = """#!/bin/busybox sh
