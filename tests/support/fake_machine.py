@@ -68,6 +68,7 @@ class Behaviour:
     begins_again: bool = False  # at record 1, when it is restarted
     arrives: bool = True  # when it moves
     disks: tuple[str, ...] = ()  # that it has before one is plugged in
+    finds_plugged: bool = True
 
 
 class Device(Protocol):
@@ -201,7 +202,7 @@ class FakeMachine(Closing):
 
     def plug_disk(self, *, timeout_s: float) -> None:
         assert self.running
-        self._plugged = True
+        self._plugged = self._behaviour.finds_plugged
 
     def move(self, how: Move, *, timeout_s: float) -> int:
         """Between two commits, so that it is known which are made where."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from powercut.channel.port import Channel
 from powercut.machine.port import Machine, PlugsDisk
-from powercut.model.errors import HostError
+from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.rig.commands import DISKS_AT_BOOT, NO_DISKS
 from powercut.rig.set_up import Deadline
 from powercut.trial.disks import TrialDisk
@@ -32,8 +32,14 @@ def plug_disk(
     before = _disks(channel, deadline)
     disk.mark("hotplug: begins")
     machine.plug_disk(timeout_s=deadline.remaining_s)
-    while device not in _disks(channel, deadline):
-        time.sleep(_POLL_S)
+    try:
+        while device not in _disks(channel, deadline):
+            time.sleep(_POLL_S)
+    except DeadlineExceeded as error:
+        raise DeadlineExceeded(
+            f"the disk was plugged in, and the guest did not find {device}: {error}",
+            hint="of a PCI function a kernel hears with CONFIG_HOTPLUG_PCI_ACPI",
+        ) from None
     disk.mark(f"hotplug: the guest has {device}")
     return {DISKS_AT_BOOT: ",".join(before) or NO_DISKS}
 

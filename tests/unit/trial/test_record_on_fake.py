@@ -111,6 +111,12 @@ def test_a_guest_that_had_a_disk_before_says_nothing_about_hot_plug(tried):
     assert FindingKind.NOT_AS_CONFIGURED in kinds(result)
 
 
+def test_a_guest_that_does_not_find_the_disk_is_trouble(tried):
+    result, record = tried(hot_plugged(deadline_s=2.0), Behaviour(finds_plugged=False))
+    assert "the guest did not find vda" in record.trouble
+    assert result.verdict is Verdict.INCONCLUSIVE
+
+
 class NoPlug(FakeMachine):
     """A machine that has all its disks when it boots."""
 
