@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
-from powercut.fleet.cargo import needs_cargo
+from powercut.fleet.cargo import needs_cargo, program_digests
 from powercut.model.errors import UsageError
 from powercut.model.versions import CHOSEN, is_path
 from powercut.rig import commands
+from powercut.rig.rig import Rig
 from powercut.scenario.plan import Plan
 from powercut.scenario.settings import Parameters
 from powercut.workload.port import AcksByLines
@@ -29,6 +31,27 @@ def runs_on_own_files(parameters: Parameters) -> bool:
     """Whether a program runs on the files of this host as they are."""
     by_lines = isinstance(workload_of(parameters), AcksByLines)
     return by_lines and not needs_cargo(parameters)
+
+
+def programs_of(rig: Rig, plan: Plan) -> dict[str, dict[str, str]]:
+    """The digests of the carried programs, by cell.  Raises HostError."""
+    found = {cell.name: program_digests(rig, cell.parameters) for cell in plan.cells}
+    return {name: digests for name, digests in found.items() if digests}
+
+
+def require_same_programs(
+    then: Mapping[str, Mapping[str, str]], now: Mapping[str, Mapping[str, str]]
+) -> None:
+    """Raises UsageError if a run that is resumed began with other programs.
+
+    What hosts have made of them then would stand beside what they make now.
+    """
+    for name in dict.fromkeys((*then, *now)):
+        if then.get(name) != now.get(name):
+            raise UsageError(
+                f"{name}: its program or its root has changed since the run began",
+                hint="put back what was there, or begin a new run",
+            )
 
 
 def refuse_own(plan: Plan) -> None:

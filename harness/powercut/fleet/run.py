@@ -41,7 +41,7 @@ from powercut.fleet.identity import identity_of
 from powercut.fleet.ledger import Claim, Item, Ledger
 from powercut.fleet.link import HostLost, TrialTrouble
 from powercut.fleet.messages import Opening, Order
-from powercut.fleet.own import refuse_own
+from powercut.fleet.own import programs_of, refuse_own, require_same_programs
 from powercut.fleet.row_claims import rows_for
 from powercut.model.errors import HostError
 from powercut.model.events import Notice, Phase, TrialPhase
@@ -65,7 +65,8 @@ _FAILURES_MAX: Final = 3
 """Hosts that may fail at one trial, and trials in a row that one host may fail at."""
 
 FLEET: Final = "fleet"
-"""Key of environment.json: the folder on the hosts, and the seed of what is judged again."""
+"""Key of environment.json: the folder on the hosts, the seed of what is judged again, and the
+digests of carried programs."""
 
 
 class FleetRun(Run):
@@ -84,15 +85,18 @@ class FleetRun(Run):
     ) -> None:
         refuse_own(plan)
         # No host knows the seed by which its claims are drawn before it has made them.
+        programs = programs_of(rig, plan)
         told = environment.get(FLEET) or {
+            "programs": programs,
             "folder": f"runs/{plan.scenario}-{directory.path.name}-{secrets.token_hex(4)}",
             "seed": secrets.token_hex(16),
         }
+        require_same_programs(told.get("programs", {}), programs)
         environment = {**environment, FLEET: told}
         directory.write_environment(environment)
         super().__init__(rig, scenario, plan, directory, options, aim, environment)
         self._fleet = fleet
-        self._told: dict[str, str] = told
+        self._told: dict[str, Any] = told
         self._row_file = rows_for(directory.path, plan)
         self._ledger = Ledger(plan, self._row_file, directory.place_of)
         self._failed: dict[tuple[str, int], list[str]] = {}

@@ -317,6 +317,22 @@ def test_without_a_host_nothing_is_said_and_the_run_can_go_on(hosts, tmp_path):
     assert len(cells) < 2 * TRIALS  # what was there was not made again
 
 
+def test_a_run_does_not_go_on_with_another_program(hosts, tmp_path, monkeypatch):
+    digests = {"program_folder_sha256": "1" * 64}
+    monkeypatch.setattr("powercut.fleet.own.program_digests", lambda *_: dict(digests))
+    for host in hosts.values():
+        host.before = die_after(0)
+    with pytest.raises(HostError, match="no host of the fleet is left"):
+        run(hosts, tmp_path)
+    digests["program_folder_sha256"] = "2" * 64
+    directory = (tmp_path / "results" / "far" / "latest").resolve()
+    with (
+        fleet_of(hosts) as fleet,
+        pytest.raises(UsageError, match=r"^honest: its program or its root has changed since"),
+    ):
+        resume_run(directory, RunOptions(run_of=partial(FleetRun, fleet)))
+
+
 def test_all_that_was_fetched_can_be_verified(hosts, tmp_path, monkeypatch):
     monkeypatch.setattr("powercut.fleet.ledger.JUDGED_PART", 1.0)
     done = run(hosts, tmp_path)
