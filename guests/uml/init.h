@@ -91,6 +91,7 @@ int record_dump(void);
 
 /* root.c: the host's files at ROOT, as the plan says; the first that is asked for stays. */
 int root_setup(void);
+int root_fresh(void); /* what a check has left in memory is not there for the next state */
 
 /* tree.c: what is mounted, as an archive. */
 int tree_put(void);

@@ -188,7 +188,7 @@ int recover(void)
     request_end_ns = page->limit_ms == 0 ? 0 : time + page->limit_ms * 1000000u;
     if ((page->flags & PCU_FLAG_WARM) != 0 && plan.root != NULL)
         warm_prepare();
-    if (view_patch() != 0)
+    if (root_fresh() != 0 || view_patch() != 0)
         return -1;
     time = lap(PCU_STEP_PATCH, time);
     if (view_fresh(NULL) != 0 || view_track() != 0 || (recorded && record_begin() != 0))

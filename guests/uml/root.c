@@ -12,6 +12,7 @@
 #include "init.h"
 
 #include <errno.h>
+#include <ftw.h>
 #include <net/if.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,6 +26,8 @@
 #define TOOLS "/run/powercut"   /* as powercut.workload.program.sync_trace says */
 
 static const char *const volatile_folders[] = {"/tmp", "/run", "/var/tmp", "/dev/shm"};
+
+static bool is_set_up;
 
 static int over(const char *type, const char *folder, unsigned long flags, const char *options)
 {
@@ -91,13 +94,32 @@ static int loopback_up(void)
     return result;
 }
 
+/* Of what a mount point lies in nothing goes. */
+static int remove_one(const char *path, const struct stat *status, int type, struct FTW *at)
+{
+    (void)status, (void)type;
+    return at->level == 0 || remove(path) == 0 || errno == EBUSY || errno == ENOTEMPTY ? 0 : -1;
+}
+
+int root_fresh(void)
+{
+    char path[512];
+    size_t index;
+
+    for (index = 0; is_set_up && index < sizeof volatile_folders / sizeof *volatile_folders; index++) {
+        snprintf(path, sizeof path, ROOT "%s", volatile_folders[index]);
+        if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT) != 0)
+            return fail(PCU_STEP_CHECK, "empty %s", path);
+    }
+    return 0;
+}
+
 int root_setup(void)
 {
     char *const *visible = plan.visible;
-    static int done;
     size_t index;
 
-    if (done)
+    if (is_set_up)
         return 0;
     if (mkdir(ROOT, 0755) != 0 && errno != EEXIST)
         return fail(PCU_STEP_CHECK, "mkdir " ROOT);
@@ -118,6 +140,6 @@ int root_setup(void)
         return -1;
     if (loopback_up() != 0)
         return -1;
-    done = 1;
+    is_set_up = true;
     return 0;
 }

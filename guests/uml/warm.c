@@ -10,8 +10,7 @@
  *
  * Nothing comes from one state into the next by this.  The process that is held never runs on: it
  * executes the fork, which is ours, and is held at the same call again.  It has no memory that is
- * shared for writing, no thread, and no open file but its channel, which is emptied.  What a check
- * leaves in the memory file systems of the guest is there for the next, however it is started.
+ * shared for writing, no thread, and no open file but its channel, which is emptied.
  *
  * Whatever is not as it must be: the reader is started anew, as without this.  Threads, a shell that
  * keeps its script open and the like are such cases.

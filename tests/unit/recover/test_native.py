@@ -95,8 +95,8 @@ def sandbox():
     with shared() as (fd, put):
         made = []
 
-        def make(check: str, checks: str = "exit 0") -> CheckSandbox:
-            root = HostRoot("/", ("PATH=/usr/bin:/bin",))
+        def make(check: str, checks: str = "exit 0", visible: tuple[str, ...] = ()) -> CheckSandbox:
+            root = HostRoot("/", ("PATH=/usr/bin:/bin",), visible)
             made.append(CheckSandbox(root, shell(check), shell(checks)))
             return made[-1]
 
@@ -123,6 +123,21 @@ def test_each_tree_is_checked_afresh(sandbox):
         status, lines, said = run(box, tree(1))
         assert (status, lines.split()[0], said.split()) == (0, b"n", ["/run:", "/tmp:"])
         assert lines.split()[1:] == [b"%d" % (os.geteuid() or 65534)]
+
+
+@needs_bubblewrap
+def test_what_a_check_leaves_in_memory_is_not_there_for_the_next(sandbox, tmp_path):
+    """But for what its command is made of."""
+    make, run = sandbox
+    kept = tmp_path / "program"
+    kept.write_text("")
+    script = (
+        "for f in /tmp /run /var/tmp /dev/shm; do "
+        "  [ -e $f/left ] && exit 5; mkdir $f/left; echo 1 > $f/left/copy; "
+        f"done; [ -e {kept} ] && echo there >&3"
+    )
+    box = make(script, visible=(str(tmp_path),))
+    assert [run(box, tree(number)) for number in (1, 2, 3)] == [(0, b"there\n", "")] * 3
 
 
 @needs_bubblewrap

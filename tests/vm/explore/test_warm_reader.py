@@ -27,9 +27,27 @@ SOURCE = r"""
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static char seen[4096]; /* of all states that this process has seen */
+
+static int leave(void) /* false if it had been there */
+{
+    static const char *const folders[] = {"/tmp", "/run", "/var/tmp", "/dev/shm"};
+    char path[256];
+    int i;
+
+    for (i = 0; i < 4; i++) {
+        snprintf(path, sizeof path, "%s/left", folders[i]);
+        if (mkdir(path, 0700) != 0)
+            return 0;
+        snprintf(path, sizeof path, "%s/left/f", folders[i]);
+        if (creat(path, 0400) < 0)
+            return 0;
+    }
+    return 1;
+}
 
 static void *nothing(void *argument) { return argument; }
 
@@ -45,6 +63,8 @@ int main(int argc, char *argv[])
         return 9;
     if (strcmp(argv[1], "open") == 0 && open("/etc/passwd", O_RDONLY) < 0)
         return 9;
+    if (strcmp(argv[1], "leave") == 0 && !leave())
+        return 7;
     if (strcmp(argv[1], "thread") == 0 &&
         (pthread_create(&thread, NULL, nothing, NULL) != 0 || pthread_join(thread, NULL) != 0))
         return 9;
@@ -106,7 +126,14 @@ def test_each_state_is_told_by_itself_and_what_can_be_held_is_started_once(progr
     base, writes = states
     with UmlEngine(base, plan(program, "plain")) as engine:
         engine.start(timeout_s=WAIT_S)
-        for how, starts in (("plain", 1), ("thread", 1), ("open", 3), ("stray", 3), ("plain", 1)):
+        for how, starts in (
+            ("plain", 1),
+            ("thread", 1),
+            ("open", 3),
+            ("stray", 3),
+            ("leave", 1),
+            ("plain", 1),
+        ):
             engine.follow(plan(program, how), timeout_s=WAIT_S)
             started = []
             for number, state in enumerate(writes, 1):

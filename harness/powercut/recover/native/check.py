@@ -122,6 +122,8 @@ class CheckSandbox(Closing):
         except OSError as error:
             raise HostError(f"cannot start bwrap: {error.strerror}") from error
         setup = {
+            "empty": _EMPTY,
+            "keep": self._root.visible,
             "folder": self._root.folder,
             "environment": dict(pair.split("=", 1) for pair in self._root.environment),
             "check": self._check,

@@ -3,11 +3,16 @@
 
 bubblewrap binds the folder over the path that was captured, so that what the command names by an
 absolute path (a backing file, a socket) is the state's; and its process namespace ends with it.
-The check is the user's own command and has the user's own rights otherwise.
+
+What a check leaves must not be there when the next state is checked: a copy of one state, in /tmp,
+would vouch for another one that has lost everything.  So the host's files are read-only, and
+/tmp, /run and the like are empty and in memory, but for what the command is made of.  The check is
+the user's own command and has the user's own rights otherwise.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import subprocess
@@ -23,13 +28,17 @@ from powercut.sandbox.confined import REMEDY, find_tool
 _LINES_MAX: Final = 64 << 20
 _SAID_MAX: Final = 2000
 _IN_THERE: Final = 'exec "$@" 3>&0 0</dev/null'
+_EMPTY: Final = tuple(map(Path, ("/tmp", "/var/tmp", "/dev/shm", "/run")))
+_READ_ONLY: Final = os.strerror(errno.EROFS)
+_MAY_WRITE: Final = (
+    "; a check may write in the folder, "
+    + ", ".join(map(str, _EMPTY))
+    + ", and nowhere else: what it leaves would be there for the next state"
+)
 
 
-def _inside(state: Path, folder: Path, where: Path) -> list[str]:
-    """What runs a command where `state` lies over `folder`, called in `where`.
-
-    Raises HostError.
-    """
+def _wrapper(folder: Path) -> str:
+    """Raises HostError without bubblewrap, or where the folder has no place."""
     wrapper = find_tool("bwrap")
     if wrapper is None:
         raise HostError("bubblewrap is not installed", hint=REMEDY)
@@ -38,10 +47,28 @@ def _inside(state: Path, folder: Path, where: Path) -> list[str]:
             f"{folder}: the state belongs there, and it is no folder of this host",
             hint=f"mkdir -p {shlex.quote(str(folder))}",
         )
+    return str(wrapper)
+
+
+def _over(state: Path, folder: Path, where: Path) -> list[str]:
     return [
-        *(str(wrapper), "--dev-bind", "/", "/", "--bind", str(state), str(folder)),
-        *("--proc", "/proc", "--unshare-pid", "--die-with-parent", "--chdir", str(where), "--"),
+        *("--bind", str(state), str(folder), "--proc", "/proc"),
+        *("--unshare-pid", "--die-with-parent", "--chdir", str(where), "--"),
     ]
+
+
+def _shown(command: Sequence[str], where: Path) -> list[Path]:
+    """What of the places that are empty in there the command needs, each by its topmost name."""
+    named = [where, *(where / word for word in command)]
+    named += map(Path, os.environ.get("PATH", "").split(":"))
+    found: set[Path] = set()
+    for path in named:
+        for empty in _EMPTY:
+            if path == where == empty:
+                found.add(empty)
+            elif path != empty and path.is_relative_to(empty):
+                found.add(empty / path.relative_to(empty).parts[0])
+    return sorted(path for path in found if path.exists())  # a folder before what it holds
 
 
 def shell_in_folder(state: Path, folder: Path, commands: str | None) -> int:
@@ -50,7 +77,7 @@ def shell_in_folder(state: Path, folder: Path, commands: str | None) -> int:
     Returns its exit status.  Raises HostError if it cannot be started.
     """
     shell = "/bin/sh" if commands is not None else os.environ.get("SHELL", "/bin/sh")
-    argv = [*_inside(state, folder, folder), shell]
+    argv = [_wrapper(folder), "--dev-bind", "/", "/", *_over(state, folder, folder), shell]
     try:
         if commands is None:
             return subprocess.run(argv, check=False).returncode
@@ -66,8 +93,15 @@ def check_folder(
 
     It is called in `where`.  Raises HostError if it cannot be started.
     """
-    argv = [*_inside(state, folder, where), "/bin/sh", "-c", _IN_THERE, "sh", *command]
-    environment = os.environ | {"POWERCUT_FD": "3"}
+    shown = _shown(command, where)
+    argv = [_wrapper(folder), "--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev"]
+    for place in _EMPTY:
+        argv += ["--tmpfs", str(place)] if place not in shown else []
+    for path in shown:
+        argv += ["--ro-bind", str(path), str(path)]
+    argv += [*_over(state, folder, where), "/bin/sh", "-c", _IN_THERE, "sh", *command]
+    writable = next((place for place in _EMPTY if place not in shown), folder)
+    environment = os.environ | {"POWERCUT_FD": "3", "TMPDIR": str(writable)}
     with tempfile.TemporaryFile() as lines, tempfile.TemporaryFile() as said:
         try:
             done = subprocess.run(
@@ -86,9 +120,13 @@ def check_folder(
             raise HostError(f"cannot run the check: {error}") from error
         lines.seek(0)
         text = lines.read(_LINES_MAX)
-        if done.returncode == 0:
-            return Observation((), lines=text)
         said.seek(max(0, said.seek(0, os.SEEK_END) - _SAID_MAX))
         words = " ".join(said.read().decode(errors="replace").split()) or "nothing"
-    failure = f"its status is {done.returncode}, and it says: {words}"
-    return Observation((), complete=False, failure=failure, lines=text)
+    failure = ""
+    if done.returncode:
+        failure = f"its status is {done.returncode}, and it says: {words}"
+    elif _READ_ONLY in words:  # whoever goes on after that may miss what is there
+        failure = f"it says: {words}"
+    if _READ_ONLY in words:
+        failure += _MAY_WRITE
+    return Observation((), complete=not failure, failure=failure, lines=text)

@@ -26,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypedDict, TypeVar
 
@@ -97,9 +97,11 @@ def _unpack_file(archive: memoryview, at: int, path: Path, size: int, parts: int
     return at
 
 
-def clear(root: str) -> None:
-    """Removes everything below `root`."""
+def clear(root: str, keep: Sequence[str] = ()) -> None:
+    """Removes everything below `root`, but for what `keep` names and what that lies in."""
     for entry in os.scandir(root):
+        if any(f"{path}/".startswith(f"{entry.path}/") for path in keep):
+            continue
         if entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry.path)
         else:
@@ -190,8 +192,13 @@ class Checks:
 
 
 class Setup(TypedDict):
-    """What is the same for all states."""
+    """What is the same for all states.
 
+    `empty` are the folders in memory where a check may leave something, but for `keep`.
+    """
+
+    empty: list[str]
+    keep: list[str]
     folder: str
     environment: dict[str, str]
     check: list[str]
@@ -202,6 +209,7 @@ class Checker:
     """Checks trees, with a program that stays as long as that goes well."""
 
     def __init__(self, setup: Setup, memory: memoryview) -> None:
+        self._empty, self._keep = setup["empty"], setup["keep"]
         self._check = setup["check"]
         self._checks = setup["checks"]
         self._folder = setup["folder"]
@@ -225,7 +233,8 @@ class Checker:
         return {"status": checked[0], "lines": checked[1].decode("latin-1"), "said": said}
 
     def _fresh(self, size: int) -> None:
-        clear(ROOT)
+        for folder in (ROOT, *self._empty):
+            clear(folder, self._keep)
         unpack(self._memory[FIRST : FIRST + size], ROOT)
 
     def _by_one_that_stays(self, deadline: float) -> Answer | None:
