@@ -48,8 +48,8 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "attempts-are-acks",
-            "            self._attempts.add(message, at_ns)\n            return",
-            "            self._acks.add(message, at_ns)\n            return",
+            "            self._attempts.add(message, at_ns)\n            self._check",
+            "            self._acks.add(message, at_ns)\n            self._check",
             "what was attempted counts as acknowledged",
         ),
         (

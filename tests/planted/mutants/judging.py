@@ -541,32 +541,32 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/trial/controls.py",
         (
             "small-cache-of-the-liar",
-            '                "cache_size": 0,  # a full cache',
-            '                "cache_size": 4096,  # a full cache',
+            '        "cache_size": 0,  # a full cache',
+            '        "cache_size": 4096,  # a full cache',
             "the lying control has a small cache, which saves records by accident",
         ),
         (
             "cache-of-the-cell",
-            '                "cache_size": 0,  # a full cache would save some records by accident\n',
+            '        "cache_size": 0,  # a full cache would save some records by accident\n',
             "",
             "the lying control has the cache of its cell",
         ),
         (
             "no-sync-cache",
-            '{"volatile_cache": True, "cache_size": 0, "also": alike, **honest}',
-            '{"volatile_cache": True, "also": alike, **honest}',
+            '                "cache_size": 0,\n                "also": _alike(parameters),\n',
+            '                "also": _alike(parameters),\n',
             "the control without sync has the cache of its cell",
         ),
         (
             "liar-honours-fua",
-            '                "fua": Honour.IGNORED,',
-            '                "fua": Honour.HONOURED,',
+            '_LYING: Final = {"flush": Honour.IGNORED, "fua": Honour.IGNORED}',
+            '_LYING: Final = {"flush": Honour.IGNORED, "fua": Honour.HONOURED}',
             "the lying control keeps FUA",
         ),
         (
             "liar-without-a-cache",
-            '            changes["disk"] = {\n                "volatile_cache": True,',
-            '            changes["disk"] = {\n                "volatile_cache": False,',
+            '    return {\n        "volatile_cache": True,',
+            '    return {\n        "volatile_cache": False,',
             "the lying control has nothing to lose",
         ),
         (
@@ -589,9 +589,21 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "honest-twin-lies",
-            '            changes["disk"] = {**honest, "also": _alike(parameters, *OF_A_MACHINE)}\n',
+            '            changes["disk"] = {**_HONEST, "also": _alike(parameters, *OF_A_MACHINE)}\n',
             "",
             "the honest control has the disk of its cell",
+        ),
+        (
+            "first-disk-speaks-for-all",
+            "    return (disk.name, *(other.name for other in disk.also))",
+            "    return (disk.name,)",
+            "of several disks only the first lies alone",
+        ),
+        (
+            "all-disks-lie-at-once",
+            "            other.model_copy(update=_LYING if other.name == disk else _HONEST)",
+            "            other.model_copy(update=_LYING)",
+            "where the first of several disks lies the others do, too",
         ),
         (
             "one-loss-is-enough",
@@ -655,7 +667,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "fewer-controls",
-            "    if listed != kinds and not (own is Verdict.INCONCLUSIVE and set(listed) <= set(kinds)):",
+            "    if listed != wanted and not (own is Verdict.INCONCLUSIVE and set(listed) <= set(wanted)):",
             "    if False:",
             "a cell without its controls is certified",
         ),
@@ -691,8 +703,8 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "other-control",
-            "    if same_run(place.read_record().parameters) != same_run(twin(",
-            "    if not same_run(twin(",
+            "    if same_run(place.read_record().parameters) != same_run(meant):",
+            "    if not same_run(meant):",
             "a control of another combination vouches",
         ),
         (

@@ -12,7 +12,13 @@ DISK_LOG = Suite("disk log", (), (pytest("tests/unit/disk/test_pclog.py", "tests
 CONTROLS = Suite(
     "controls",
     (),
-    (pytest("tests/unit/trial/test_controls.py", "tests/unit/witness/test_confirmed.py"),),
+    (
+        pytest(
+            "tests/unit/trial/test_controls.py",
+            "tests/unit/trial/test_controls_of_disks.py",
+            "tests/unit/witness/test_confirmed.py",
+        ),
+    ),
 )
 CERTIFY = Suite(
     "certify",
