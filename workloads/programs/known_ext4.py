@@ -33,9 +33,9 @@ def move_extents(fd: int, donor: int, length: int) -> None:
 
 def map_by_extents(fd: int, wanted: bool) -> None:
     """chattr +e, or -e: the file's blocks are found by extents, or by indirect blocks."""
-    (flags,) = struct.unpack("=l", fcntl.ioctl(fd, GETFLAGS, bytes(8)))
+    (flags,) = struct.unpack("=i", fcntl.ioctl(fd, GETFLAGS, bytes(4)))
     flags = flags | EXTENTS if wanted else flags & ~EXTENTS
-    fcntl.ioctl(fd, SETFLAGS, struct.pack("=l", flags))
+    fcntl.ioctl(fd, SETFLAGS, struct.pack("=i", flags))
 
 
 def grow(tree: Tree) -> None:
