@@ -27,10 +27,11 @@ from powercut.bench.known_bugs.case import Case, Fault
 from powercut.bench.known_bugs.table import FAULTS
 from powercut.crash.coins import drawn_by_coins
 from powercut.crash.explore import Exploration, InstantKind, events
+from powercut.crash.kinds import Names
 from powercut.crash.policies import POLICIES
 from powercut.crash.selection import Selection
 from powercut.crash.shapes import POLICY
-from powercut.crash.states import CrashState
+from powercut.crash.states import CrashState, StateSpace
 from powercut.model.errors import HostError
 
 SEEDS: Final = 5
@@ -72,15 +73,28 @@ class _Uniform(Exploration):
 
 
 def states_of(case: Case, way: str, seed: int) -> Iterator[CrashState]:
-    """Distinct states, in the order in which `way` selects them."""
-    space = case.space
+    """Distinct states of a small program, in the order in which `way` selects them."""
+    return selected(case.space, case.begin_ns, way, seed)
+
+
+def selected(
+    space: StateSpace, begin_ns: int, way: str, seed: int, names: Names | None = None
+) -> Iterator[CrashState]:
+    """Distinct states after `begin_ns`, in the order in which `way` selects them.  `names` are what
+    a file system calls places, for representatives.
+    """
     instants = events(space, list(InstantKind))
-    instants = instants[instants > case.begin_ns]
+    instants = instants[instants > begin_ns]
     if way == UNIFORM:
         return iter(_Uniform(space, instants, (), seed=seed))
     policies = tuple(POLICIES) if way in (SWEEP, SURVEY) else (way,)
     selection = Selection(
-        policies, seed=seed, per_policy=_PER_POLICY, limit=STATES_MAX, survey=way == SURVEY
+        policies,
+        seed=seed,
+        per_policy=_PER_POLICY,
+        limit=STATES_MAX,
+        survey=way == SURVEY,
+        names=names,
     )
     return iter(map(space.legal, selection.of(space, instants)))
 

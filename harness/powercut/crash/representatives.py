@@ -6,7 +6,9 @@ States come from three streams in turn:
 - *groups*: one state of each group, below;
 - *acks*: nothing but what is durable, just after the ack of each operation that is unlike the
   others (powercut.crash.unlike_acks), once each.  What an operation forgot to write, groups do not
-  show: nothing is outstanding there, whatever the operation was.  Then it is the turn of coins;
+  show: nothing is outstanding there, whatever the operation was.  Then coins take these turns.  Of
+  a workload whose operations mostly differ each second state is of this stream, until all acks
+  have been looked at;
 - *coins*: stage by stage, those first at which most kinds are outstanding, each atomic unit
   survives by a fair coin.  So several writes are missing in part, at rare stages as often as at
   common ones.
@@ -49,7 +51,7 @@ from powercut.crash.shapes import POLICY, Form, Pair, Shape, ShapeMaker, shapes_
 from powercut.crash.stages import Stage, stages_of
 from powercut.crash.states import CrashState, Model
 from powercut.crash.survey import spread
-from powercut.crash.unlike_acks import one_of_each
+from powercut.crash.unlike_acks import UnlikeAcks, unlike_acks
 
 _TRIES: Final = 4
 """Instants of a stage at which a state of a shape is looked for."""
@@ -96,16 +98,22 @@ class Representatives(Exploration):
 
     def _in_turn(self) -> Iterator[CrashState]:
         """One state of each stream after the other, until all have ended."""
+        groups = (state for _, state in self.labelled())
         coins = filter(self._is_taken, self._by_coins())
-        acks = filter(self._is_taken, self._at_acks())
-        streams = [(state for _, state in self.labelled()), chain(acks, coins), coins]
+        acks = self._unlike_acks
+        first, later = (map(self._at_ack, instants) for instants in (acks.first, acks.later))
+        if acks.mostly:
+            unlike = filter(self._is_taken, chain(first, later))
+            streams = [groups, unlike, coins, unlike]
+        else:
+            streams = [groups, chain(filter(self._is_taken, first), coins), coins]
         while streams:
             for stream in tuple(streams):
                 state = next(stream, None)
                 if self._full:
                     return
                 if state is None:
-                    streams.remove(stream)
+                    streams = [other for other in streams if other is not stream]
                 else:
                     yield state
 
@@ -145,12 +153,15 @@ class Representatives(Exploration):
 
     # --- the other streams ------------------------------------------------------------------
 
-    def _at_acks(self) -> Iterator[CrashState]:
-        """Nothing but what is durable, at one ack of each operation that is unlike the others."""
+    @cached_property
+    def _unlike_acks(self) -> UnlikeAcks:
         acks = events(self.space, [InstantKind.ACK])
         acks = acks[np.isin(acks, self.instants)]
-        for instant in one_of_each(self.space, acks, self._kinds, self.seed):
-            yield CrashState(instant, (), policy=POLICY)
+        return unlike_acks(self.space, acks, self._kinds, self.seed)
+
+    def _at_ack(self, instant: int) -> CrashState:
+        """Nothing but what is durable."""
+        return CrashState(instant, (), policy=POLICY)
 
     def _by_coins(self) -> Iterator[CrashState]:
         """Stage by stage, the same stages again and again."""
@@ -164,6 +175,9 @@ class Representatives(Exploration):
                     return
                 instants = self._order_of(stage)
                 instant = int(instants[nth % len(instants)])
+                # What is drawn blindly repeats itself long before it has met with all.
+                if nth // len(instants) > 2.0 ** min(self._legal(instant) + 1, 62):
+                    continue
                 state = drawn_by_coins(self.space, instant, draw, policy=POLICY)
                 if self._is_legal(state):
                     yield state

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+from typing import Final
 
 import numpy as np
 
@@ -17,16 +20,36 @@ from powercut.crash.kinds import Kind
 from powercut.crash.states import I64, StateSpace
 from powercut.crash.survey import spread
 
+_FEW: Final = 3
+"""A workload repeats itself if an operation is repeated more often than this, on average."""
 
-def one_of_each(space: StateSpace, acks: I64, kinds: Sequence[Kind], seed: int) -> list[int]:
-    """One of the instants `acks`, which are rising, for each operation that is unlike the others:
-    rare ones first.  `kinds` are those of all requests.
+
+@dataclass(frozen=True)
+class UnlikeAcks:
+    """Instants just after acks: `first` has one for each operation that is unlike the others, rare
+    ones first, and `later` the rest, again one of each before a second one of any.
     """
+
+    first: tuple[int, ...]
+    later: tuple[int, ...]
+
+    @property
+    def mostly(self) -> bool:
+        """Whether the workload does something else all the time, instead of repeating itself."""
+        return _FEW * len(self.first) >= len(self.first) + len(self.later) > 0
+
+
+def unlike_acks(space: StateSpace, acks: I64, kinds: Sequence[Kind], seed: int) -> UnlikeAcks:
+    """The instants `acks`, which are rising, in that order.  `kinds` are those of all requests."""
     alike: dict[frozenset[Kind], list[int]] = defaultdict(list)
     for ack, written in zip(acks.tolist(), _written(space, acks, kinds), strict=True):
         alike[written].append(ack)
-    rare_first = sorted(alike.values(), key=len)
-    return [int(spread(np.array(one, np.int64), seed)[0]) for one in rare_first]
+    spread_out = [
+        spread(np.array(one, np.int64), seed).tolist() for one in sorted(alike.values(), key=len)
+    ]
+    rounds = [[one for one in nth if one is not None] for nth in zip_longest(*spread_out)]
+    later = chain.from_iterable(rounds[1:])
+    return UnlikeAcks(tuple(rounds[0]) if rounds else (), tuple(later))
 
 
 def _written(space: StateSpace, acks: I64, kinds: Sequence[Kind]) -> list[frozenset[Kind]]:

@@ -13,7 +13,7 @@ from powercut.crash.handmade import Handmade
 from powercut.crash.kinds import kinds_of
 from powercut.crash.representatives import Representatives
 from powercut.crash.states import StateSpace
-from powercut.crash.unlike_acks import one_of_each
+from powercut.crash.unlike_acks import unlike_acks
 from powercut.model.operations import OperationHistory
 
 PAGE = 4096
@@ -81,6 +81,12 @@ def test_coverage_counts_groups_only_where_states_were_selected_by_them():
     assert 1 <= groups.seen < groups.all
 
 
+def last_required(space, state):
+    """The last operation that must be there; 0 if there is none."""
+    required = space.required(state.instant)
+    return required.last if required else 0
+
+
 def turns(count):
     """Operations of four sorts in turn, each of which writes a place of its own and syncs it: when
     it is acknowledged nothing is outstanding.
@@ -100,19 +106,50 @@ def test_operations_that_differ_have_their_ack_looked_at_early_although_nothing_
     space = turns(400)
     for seed in range(5):
         first = list(islice(drawn(space, seed=seed), 3 * 4))
-        quiet = [state for state in first if not len(space.volatile(state.instant))]
-        assert {space.required(state.instant).last % 4 for state in quiet} >= {0, 1, 2, 3}
+        acked = {last_required(space, state) for state in first if not state.survivors}
+        assert {number % 4 for number in acked} == {0, 1, 2, 3}
 
 
-def test_one_of_each_takes_rare_operations_first():
+def test_rare_operations_come_first_and_one_of_each_before_a_second():
     space = commits(64, checkpoint=16)
     acks = events(space, [InstantKind.ACK])
-    chosen = one_of_each(space, acks, kinds_of(space), seed=1)
+    unlike = unlike_acks(space, acks, kinds_of(space), seed=1)
     # The first commit continues nothing, four write a checkpoint, and the others are alike.
-    operations = [space.required(instant).last for instant in chosen]
-    assert operations[0] == 1
-    assert operations[1] % 16 == 0
-    assert len(operations) == 3
+    first, later = (
+        [space.required(instant).last for instant in chosen]
+        for chosen in (unlike.first, unlike.later)
+    )
+    assert first[0] == 1
+    assert first[1] % 16 == 0
+    assert len(first) == 3
+    assert [number % 16 == 0 for number in later[:7]] == [True, False] * 3 + [False]
+    assert sorted(first + later) == list(range(1, 65))
+    assert not unlike.mostly
+
+
+def medley(count):
+    """Operations of seven sorts in turn: each writes other ones of three places, and syncs them."""
+    made, now, acks = Handmade(1 << 24), 0, []
+    for number in range(count):
+        for place in range(3):
+            if (number % 7 + 1) >> place & 1:
+                made.write(2 * place * PAGE, b"M" * PAGE, at=now + 1, done=now + 2)
+                now += 2
+        made.flush(at=now + 1, done=now + 2)
+        acks.append(now + 5)
+        now += 10
+    tried = numbers(range(1, count + 1))
+    history = OperationHistory(tried, numbers([0] * count), tried, numbers(acks))
+    return StateSpace(made.timeline(), history)
+
+
+def test_where_operations_mostly_differ_each_second_state_is_of_another_ack():
+    """Seven sorts, two of each: all fourteen acks within 28 states."""
+    space = medley(14)
+    for seed in range(5):
+        first = list(islice(drawn(space, seed=seed), 28))
+        acked = {last_required(space, state) for state in first if not state.survivors}
+        assert acked >= set(range(1, 15))
 
 
 def test_every_third_state_is_drawn_by_coins_where_most_kinds_are_outstanding():
