@@ -10,37 +10,72 @@ hypervisor does: its end would flush.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from powercut.machine.fuse import alone_argv
+from powercut.machine.guest.suite_daemon import PROGRAM as PROGRAM  # noqa: PLC0414  # a re-export
+from powercut.machine.guest.suite_daemon import suite_daemon
 from powercut.machine.package import output_of, package_of, sha256_of_file
 from powercut.machine.port import Part
 from powercut.machine.process import guarded, kill_for_good, spawn, wait_served
 from powercut.model.errors import HostError
 from powercut.model.machine import Export, HostCache
+from powercut.model.versions import HOST, is_path
 
-PROGRAM: Final = "qemu-storage-daemon"
 _INSTALL: Final = "apt-get install qemu-system-common"
 _REAP_S: Final = 10
 
 
 def storage_daemon() -> Part:
     """The host's.  Raises HostError if there is none, or if it says no version."""
-    found = shutil.which(PROGRAM)
-    if found is None:
-        raise HostError(f"{PROGRAM} is not installed", hint=_INSTALL)
-    path = Path(found)
-    return Part(
-        role="disk bridge",
-        name=PROGRAM,
-        version=parse_version(output_of([found, "--version"])),
-        package=package_of(path),
-        sha256=sha256_of_file(path),
-    )
+    return daemon_of(HOST, deadline=time.monotonic() + _REAP_S).part()
+
+
+@dataclass(frozen=True)
+class Daemon:
+    """One daemon: what starts it, and the binary itself."""
+
+    program: Path
+    binary: Path
+
+    def part(self) -> Part:
+        """What it is, exactly.  Raises HostError if it says no version."""
+        return Part(
+            role="disk bridge",
+            name=PROGRAM,
+            version=parse_version(output_of([str(self.program), "--version"])),
+            package=package_of(self.binary),
+            sha256=sha256_of_file(self.binary),
+        )
+
+
+def daemon_of(qemu: str, *, deadline: float) -> Daemon:
+    """That of the QEMU which a scenario calls `qemu`: the host's, a suite's, or the one that lies
+    beside a QEMU of its own.
+
+    `deadline` is on time.monotonic().  Raises HostError with a remedy, or DeadlineExceeded.
+    """
+    if qemu == HOST:
+        found = shutil.which(PROGRAM)
+        if found is None:
+            raise HostError(f"{PROGRAM} is not installed", hint=_INSTALL)
+        return Daemon(Path(found), Path(found))
+    if not is_path(qemu):
+        return Daemon(*suite_daemon(qemu, deadline=deadline))
+    beside = Path(qemu).resolve().with_name(PROGRAM)
+    if not (beside.is_file() and os.access(beside, os.X_OK)):
+        raise HostError(
+            f"machine.export needs the {PROGRAM} of machine.qemu, and there is no {beside}",
+            hint="build it (meson's target storage-daemon/qemu-storage-daemon) and put it there, "
+            "or leave machine.export out",
+        )
+    return Daemon(beside, beside)
 
 
 def parse_version(said: str) -> str:
@@ -54,7 +89,9 @@ def parse_version(said: str) -> str:
     return match[1]
 
 
-def export_argv(kind: Export, disk: Path, served: Path, *, cache: HostCache) -> list[str]:
+def export_argv(
+    kind: Export, disk: Path, served: Path, *, cache: HostCache, program: str = PROGRAM
+) -> list[str]:
     """The daemon's command line: `disk` is the socket of the captured disk, `served` what it makes.
 
     A hypervisor has no cache mode of its own for a vhost-user disk: there `cache` is the daemon's.
@@ -73,7 +110,7 @@ def export_argv(kind: Export, disk: Path, served: Path, *, cache: HostCache) -> 
         "node-name": "disk",
         "writable": True,
     }
-    argv = [PROGRAM, "--blockdev", json.dumps(node)]
+    argv = [program, "--blockdev", json.dumps(node)]
     match kind:
         case Export.VHOST_USER_BLK:
             export |= {"addr": {"type": "unix", "path": str(served)}}
@@ -97,17 +134,16 @@ class StorageDaemon:
         folder: Path,
         *,
         cache: HostCache,
+        program: Path,
         timeout_s: float,
     ) -> None:
         """Returns once it serves.  Raises HostError or DeadlineExceeded."""
-        if shutil.which(PROGRAM) is None:
-            raise HostError(f"{PROGRAM} is not installed", hint=_INSTALL)
         self._kind = kind
         self._log = folder / "storage-daemon.log"
         served = folder.absolute() / "export.disk"
         if kind is Export.FUSE:
             served.touch()  # which the daemon mounts over
-        self._argv = export_argv(kind, disk.absolute(), served, cache=cache)
+        self._argv = export_argv(kind, disk.absolute(), served, cache=cache, program=str(program))
         self._process = spawn(self._argv, self._log)
         self.path = served
         if kind is Export.FUSE:

@@ -162,15 +162,15 @@ def suite_uml(suite: str, *, deadline: float) -> SuiteUml:
         # Older than what is preloaded into it (guests/uml): it runs with the host's libc, which
         # still has all that the older one had.
         return SuiteUml(root / "usr/bin" / _UML, place / _UML_MODULES, "")
-    folders = [str(folder) for folder in _library_folders(root)]
+    folders = [str(folder) for folder in library_folders(root)]
     return SuiteUml(place / _UML, place / _UML_MODULES, ":".join(folders))
 
 
 def _unpack_uml(debs: Sequence[Path], folder: Path, place: Path, *, deadline: float) -> None:
     """Into `folder`, as it will lie at `place`: the loader is named by its whole path."""
     root = folder / "root"
-    _unpack(debs, root, deadline=deadline)
-    loader = place / _loader(root).relative_to(folder)
+    unpack(debs, root, deadline=deadline)
+    loader = place / loader_of(root).relative_to(folder)
     program = folder / _UML
     program.write_bytes(with_interpreter((root / "usr/bin" / _UML).read_bytes(), str(loader)))
     program.chmod(0o755)
@@ -207,14 +207,14 @@ def cached_suites() -> tuple[CachedSuite, ...]:
 
 def _unpack_qemu(suite: str, debs: Sequence[Path], folder: Path, *, deadline: float) -> None:
     root = folder / "root"
-    _unpack(debs, root, deadline=deadline)
+    unpack(debs, root, deadline=deadline)
     start = folder / PROGRAM
     start.write_text(
         _START.format(
             suite=suite,
-            loader=_loader(root).relative_to(folder),
+            loader=loader_of(root).relative_to(folder),
             libraries=":".join(
-                f"$here/{path.relative_to(folder)}" for path in _library_folders(root)
+                f"$here/{path.relative_to(folder)}" for path in library_folders(root)
             ),
             binary=f"root/usr/bin/{PROGRAM}",
         )
@@ -232,7 +232,8 @@ def _unpack_qemu(suite: str, debs: Sequence[Path], folder: Path, *, deadline: fl
     (folder / "about.json").write_text(json.dumps(about, indent=1) + "\n")
 
 
-def _unpack(debs: Sequence[Path], root: Path, *, deadline: float) -> None:
+def unpack(debs: Sequence[Path], root: Path, *, deadline: float) -> None:
+    """Unpacks packages into the new folder `root`.  Raises HostError, or DeadlineExceeded."""
     root.mkdir()
     for deb in debs:
         # apt has checked their signatures; in a user namespace their owners could not be kept.
@@ -241,7 +242,8 @@ def _unpack(debs: Sequence[Path], root: Path, *, deadline: float) -> None:
         shutil.rmtree(root / "usr/share" / name, ignore_errors=True)
 
 
-def _loader(root: Path) -> Path:
+def loader_of(root: Path) -> Path:
+    """What starts programs that were unpacked there with their libraries.  Raises HostError."""
     # Older suites keep libc in /lib; a link from /lib64 would point out of the folder.
     found = [*root.rglob(_LOADER), *root.rglob(_OLD_LOADER)]
     loaders = [path for path in sorted(found) if not path.is_symlink()]
@@ -250,7 +252,8 @@ def _loader(root: Path) -> Path:
     return loaders[0]
 
 
-def _library_folders(root: Path) -> list[Path]:
+def library_folders(root: Path) -> list[Path]:
+    """Where those libraries are."""
     folders = (root / "usr/lib/x86_64-linux-gnu", root / "lib/x86_64-linux-gnu")
     return [folder for folder in folders if folder.is_dir()]
 

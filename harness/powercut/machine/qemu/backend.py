@@ -35,7 +35,7 @@ from powercut.machine.qemu.machine import QemuMachine
 from powercut.machine.qemu.source import qemu_of
 from powercut.machine.qemu.spec import BesideDisk, QemuOptions, QemuSpec
 from powercut.machine.qemu.template import TemplateStore
-from powercut.machine.storage_daemon import storage_daemon
+from powercut.machine.storage_daemon import Daemon, daemon_of
 from powercut.model.binding import NOT_BOUND
 from powercut.model.errors import PowercutError
 from powercut.model.machine import Accelerator, Export
@@ -61,7 +61,7 @@ class QemuBackend:
             lambda: self._qemu(settings.qemu),
             lambda: self._board(settings.qemu, settings.qemu_after_move),
             lambda: self._guest(settings.kernel, flavour),
-            lambda: None if settings.export is Export.NONE else storage_daemon(),
+            lambda: None if settings.export is Export.NONE else self._daemon(settings.qemu).part(),
         )
         return tuple(problem for each in tried if (problem := _problem(each)))
 
@@ -88,7 +88,9 @@ class QemuBackend:
         hypervisors = [_part("hypervisor", self._qemu_of(spec))]
         if there is not None:
             hypervisors.append(_part(AFTER_MOVE, there))
-        bridge = () if _options(spec).export is Export.NONE else (storage_daemon(),)
+        options = _options(spec)
+        served = options.export is not Export.NONE
+        bridge = (self._daemon(options.version).part(),) if served else ()
         return (*hypervisors, *bridge, *guest_parts(guest))
 
     def versions(self, spec: MachineSpec) -> dict[str, str]:
@@ -180,12 +182,19 @@ class QemuBackend:
         version = _options(spec).qemu_after_move
         return None if version is None else self._other_qemu(version)
 
+    @staticmethod
+    def _daemon(version: str) -> Daemon:
+        """The daemon of that version of QEMU; fetched if need be."""
+        with _naming("machine.qemu", version):
+            return daemon_of(version, deadline=time.monotonic() + _FETCH_S)
+
     def _qemu_of(self, spec: MachineSpec) -> QemuBuild:
         return self._qemu(_options(spec).version)
 
     def _in_own_terms(self, spec: MachineSpec, folder: Path) -> QemuSpec:
         """The machine as QEMU is told of it; its sockets lie in `folder`."""
         (disk, *others), chosen = all_under_test(spec), spec.accelerator
+        plain = _options(spec).export is Export.NONE
         return QemuSpec(
             guest=self._guest_of(spec),
             qemu=self._qemu_of(spec),
@@ -203,6 +212,7 @@ class QemuBackend:
             queueing=disk.queueing,
             hotplug=spec.hotplug,
             export=_options(spec).export,
+            daemon=None if plain else self._daemon(_options(spec).version).program,
             cache_after_move=_options(spec).cache_after_move,
             qemu_after_move=self._qemu_after(spec),
             board=self._board(_options(spec).version, _options(spec).qemu_after_move),

@@ -29,7 +29,7 @@ from powercut.machine.qemu.moving import Successor, move
 from powercut.machine.qemu.spec import QemuSpec
 from powercut.machine.qemu.template import Template, TemplateStore
 from powercut.machine.qemu.tsc import host_tsc_khz
-from powercut.machine.storage_daemon import StorageDaemon
+from powercut.machine.storage_daemon import PROGRAM, StorageDaemon
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
 from powercut.model.machine import Export, Move, Restart, Start
 
@@ -336,6 +336,7 @@ class QemuMachine(Closing):
             disk.socket,
             self._directory,
             cache=self.spec.cache,
+            program=self.spec.daemon or Path(PROGRAM),
             timeout_s=deadline - time.monotonic(),
         )
         served: ServedDisk = NbdDisk(self._export.path)

@@ -60,6 +60,7 @@ class QemuSpec:
     queueing: Queueing = USUAL_QUEUEING
     hotplug: bool = False  # the guest boots without the disk
     export: Export = Export.NONE  # what serves `disk` to QEMU
+    daemon: Path | None = None  # qemu-storage-daemon, which does; None: by its name
     cache_after_move: HostCache | None = None  # in the next QEMU; None: as in this one
     qemu_after_move: QemuBuild | None = None  # the next QEMU; None: this one again
     board: str = "pc"
