@@ -57,8 +57,9 @@ class Failure(enum.Enum):
     MOUNT_UNSUPPORTED = (
         "mount-unsupported",
         Side.TROUBLE,
-        "the kernel does not have this file system (ENODEV, ENOSYS)",
-        "choose a kernel that has it (machine.kernel), or recover in a guest",
+        "the kernel does not have this file system, or a part of it (ENODEV, ENOSYS)",
+        "choose a kernel that has it (machine.kernel; a realtime device takes CONFIG_XFS_RT), or "
+        "recover in a guest",
     )
     MOUNT_BUSY = (
         "mount-busy",
