@@ -495,13 +495,12 @@ def test_the_workload_of_a_restarted_guest_is_not_ready_because_it_was_before(st
     guest.say(MessageType.READY)
     started.wait_ready(timeout_s=SOON_S)
     started.expect_handover(restarts=True)
-    other = Guest(started)
-    guest.close()
-    started.hand_over(1234, timeout_s=SOON_S)
-    started.start("exec", "/bin/wal", "write")
-    with pytest.raises(DeadlineExceeded, match="was not ready"):
-        started.wait_ready(timeout_s=BRIEF_S)
-    other.close()
+    with contextlib.closing(Guest(started)):
+        guest.close()
+        started.hand_over(1234, timeout_s=SOON_S)
+        started.start("exec", "/bin/wal", "write")
+        with pytest.raises(DeadlineExceeded, match="was not ready"):
+            started.wait_ready(timeout_s=BRIEF_S)
 
 
 @pytest.mark.parametrize(("lsn", "records", "again"), [(4, 2, True), (4, 1, False), (3, 1, True)])

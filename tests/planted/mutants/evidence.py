@@ -82,6 +82,18 @@ MUTANTS: tuple[Mutant, ...] = (
             "            case MessageType.COMMAND | MessageType.PING | MessageType.LINES:\n                str(",
             "the guest's commands are skipped",
         ),
+        (
+            "restarted-and-ready",
+            "        self.current, self.hello, self._kept = Collection(), None, self.acked",
+            "        self.hello, self._kept = None, self.acked",
+            "a restarted guest's workload is ready because it was before",
+        ),
+        (
+            "written-again-after-restart",
+            "        if first <= self._kept:",
+            "        if False:",
+            "a workload that begins again hides what its restart has lost",
+        ),
     ),
     *channel(
         f"{_P}/channel/history_file.py",
@@ -109,6 +121,18 @@ MUTANTS: tuple[Mutant, ...] = (
             "            ledger.apply(message, 0)",
             "every ack was received at the beginning",
         ),
+        (
+            "restart-is-a-move",
+            "_CHECKED.pack(stopped_ns, _RESTART if restarted else _HANDOVER)",
+            "_CHECKED.pack(stopped_ns, _HANDOVER)",
+            "the file says that a restarted guest has moved",
+        ),
+        (
+            "half-message-after-restart",
+            "            decoder = Decoder() if restarted else decoder\n",
+            "",
+            "a message that broke off at a restart goes on in the next boot, in the file",
+        ),
     ),
     *channel(
         f"{_P}/channel/receiver.py",
@@ -129,6 +153,12 @@ MUTANTS: tuple[Mutant, ...] = (
             "        except OSError as error:\n            self._cannot_record(error)\n\n    def _cannot",
             "        except OSError as error:\n            del error\n\n    def _cannot",
             "a history that the host has no room for is not missed",
+        ),
+        (
+            "half-message-heard-after-restart",
+            "            if self._restarts:\n                self._decoder = Decoder()\n",
+            "",
+            "a message that broke off at a restart goes on in the next boot",
         ),
     ),
     *channel(
