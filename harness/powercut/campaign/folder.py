@@ -23,6 +23,7 @@ from powercut.model.observation import Observation
 from powercut.recording.folder import CaptureRecording, open_capture
 from powercut.recover.native.folder import check_folder
 from powercut.rig.folder import CapturedFolder
+from powercut.rig.folder_check import RecordedCheck, record_check
 from powercut.rig.host_files import command_sha256, program_changed
 from powercut.rig.scratch import scratch
 from powercut.store.folder import CaptureDir, CaptureRecord, CaptureResult
@@ -126,8 +127,11 @@ def judge_folder(
     """
     recording = open_capture(directory)
     check = check_of(recording, limits.state_s)
+    record = partial(_recorded, recording.record, limits.state_s)
     with scratch() as folder:
-        explorer = FolderExplorer(recording, promise, check, folder, listener, keep=keep)
+        explorer = FolderExplorer(
+            recording, promise, check, folder, listener, keep=keep, record=record
+        )
         return explorer.judge(limits)
 
 
@@ -165,9 +169,23 @@ def _check(
     return check_folder(command, state, folder, where, timeout_s=state_s)
 
 
+def _recorded(record: CaptureRecord, state_s: float, state: Path, log: Path) -> RecordedCheck:
+    """The check on record."""
+    return record_check(
+        record.check,
+        state,
+        Path(record.folder),
+        Path(record.where),
+        log,
+        atomic_unit=record.atomic_unit,
+        seed=record.seed,
+        timeout_s=state_s,
+    )
+
+
 def limits_of(result: CaptureResult) -> Limits:
     """Those of an earlier verdict."""
-    return Limits(Budget.parse(result.budget), result.state_s, result.seed)
+    return Limits(Budget.parse(result.budget), result.state_s, result.seed, depth=result.depth)
 
 
 def same_outcome(one: CaptureResult, other: CaptureResult) -> bool:

@@ -79,6 +79,13 @@ _EPILOG = (
     show_default=True,
     help="How many checks may run at a time, if they do not disturb each other.",
 )
+@click.option(
+    "--depth",
+    type=click.IntRange(0, 8),
+    default=0,
+    show_default=True,
+    help="Further cuts, each while --check recovers from the cut before.",
+)
 @seed_option
 @results_option
 @json_option("the result")
@@ -94,6 +101,7 @@ def capture(
     share: str,
     state_timeout: float,
     jobs: int,
+    depth: int,
     seed: int | None,
     results: Path,
     json_file: Path | None,
@@ -113,7 +121,7 @@ def capture(
 
     if command[0].startswith("-"):  # else an option with a mistake in it would be run
         raise click.NoSuchOption(command[0].partition("=")[0])
-    limits = Limits(Budget.parse(budget), state_timeout, seed or 0, jobs=jobs)
+    limits = Limits(Budget.parse(budget), state_timeout, seed or 0, jobs=jobs, depth=depth)
     order = CaptureOrder(
         folder=folder.resolve(),
         command=tuple(command),

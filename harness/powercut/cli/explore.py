@@ -144,6 +144,7 @@ def explore(
             budget=budget,
             jobs=jobs,
             seed=seed,
+            depth=depth,
             promise=promise,
             json_file=json_file,
         )

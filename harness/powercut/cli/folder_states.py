@@ -39,6 +39,7 @@ def explore_capture(
     budget: str,
     jobs: int | None,
     seed: int,
+    depth: int,
     promise: str | None,
     json_file: Path | None,
 ) -> int:
@@ -52,7 +53,7 @@ def explore_capture(
     from powercut.report.terminal.folder import print_capture
     from powercut.store.folder import CaptureDir
 
-    own = ("policies", "at", "budget", "jobs", "seed", "promise", "json_file")
+    own = ("policies", "at", "budget", "jobs", "seed", "depth", "promise", "json_file")
     refuse_others(own)
     directory = CaptureDir(recording.resolve())
     before = directory.find_result()
@@ -63,6 +64,7 @@ def explore_capture(
         policies=tuple(policies),
         at=tuple(InstantKind(name) for name in at),
         jobs=jobs or 1,
+        depth=depth,
     )
     console = console_beside(json_file)
     with console.status("looking at crash states") as status:

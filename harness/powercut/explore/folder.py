@@ -11,10 +11,11 @@ acknowledged the check must miss something there.  No SAFE without it.
 
 from __future__ import annotations
 
+import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -26,8 +27,9 @@ from powercut.crash.policies import POLICIES
 from powercut.crash.representatives import Representatives
 from powercut.crash.selection import Selection
 from powercut.crash.states import CrashState
+from powercut.explore.folder_depth import RecordCheck, SecondCuts
 from powercut.explore.folder_judge import Answer, Check, FolderJudge
-from powercut.explore.operation_tally import OperationTally
+from powercut.explore.operation_tally import OperationTally, losses
 from powercut.explore.request import PER_POLICY, Budget
 from powercut.explore.state_order import StateOrder
 from powercut.explore.tally import groups_of
@@ -41,6 +43,12 @@ from powercut.store.folder import CaptureResult
 from powercut.workload.program.check import doubts_before
 from powercut.workload.program.claims import sighting_of
 
+_PER_RECORD: Final = 16
+"""Of so many states that a budget has, the check of one is recorded, and cut again."""
+
+_OF_CUT: Final = 2
+"""States of the cut itself, which come first."""
+
 _NOTICED: Final = (FindingKind.LOST, FindingKind.CORRUPT)
 
 Listener = Callable[[int, int], None]
@@ -52,7 +60,8 @@ class Limits:
     """How many states or how long, what a check may take (seconds), and the root of chance.
 
     With `policies` or `at` (instants of these kinds) states are drawn by these, after the states of
-    the cut.  `jobs` checks run at a time.
+    the cut.  `jobs` checks run at a time.  `depth` is how many cuts may follow each other in
+    checks.
     """
 
     budget: Budget
@@ -61,6 +70,7 @@ class Limits:
     policies: tuple[str, ...] = ()
     at: tuple[InstantKind, ...] = ()
     jobs: int = 1
+    depth: int = 0
 
 
 class FolderExplorer:
@@ -75,8 +85,11 @@ class FolderExplorer:
         listener: Listener = lambda _states, _lossy: None,
         *,
         keep: bool = False,
+        record: RecordCheck | None = None,
     ) -> None:
-        """With `keep` the states that its findings tell of are kept beside the recording."""
+        """`record` is for second cuts.  With `keep` the states that its findings tell of are kept
+        beside the recording.
+        """
         self._recording = recording
         self._promise = promise
         self._space = recording.space(promise)
@@ -91,6 +104,9 @@ class FolderExplorer:
         )
         self._tally = OperationTally(self._space, self._from_ns, name=name)
         self._groups: StateGroups | None = None
+        self._record = record
+        self._recorded = 0
+        self._sound: list[CrashState] = []
         self._asked: deque[tuple[CrashState, Answer]] = deque()
 
     def judge(self, limits: Limits) -> CaptureResult:
@@ -108,6 +124,7 @@ class FolderExplorer:
                 if self._check_is_believable(judge):
                     control = self._look_at_control(judge)
                     exhausted = self._explore(judge, limits)
+                    self._cut_again(judge, limits)
                 distinct = judge.distinct
             if tally.states < STATES_MIN and not tally.lossy and not exhausted:
                 tally.reasons.append(f"only {tally.states} states were looked at")
@@ -148,8 +165,31 @@ class FolderExplorer:
     def _settle(self) -> None:
         """Counts the state that was asked for first."""
         state, answer = self._asked.popleft()
-        self._tally.add(state, answer())
+        findings = answer()
+        self._tally.add(state, findings)
+        if not losses(findings):
+            self._sound.append(state)
         self._listener(self._tally.states, self._tally.lossy)
+
+    def _cut_again(self, judge: FolderJudge, limits: Limits) -> None:
+        """Cuts the checks of some states: first of those of the cut, then as the seed has it."""
+        if not limits.depth or self._record is None:
+            return
+        start, budget = time.monotonic(), limits.budget
+        cuts = SecondCuts(judge, self._promise, self._record, self._scratch, seed=limits.seed)
+        first, others = self._sound[:_OF_CUT], self._sound[_OF_CUT:]
+        random.Random(limits.seed).shuffle(others)
+        many = len(self._sound) if budget.states is None else max(2, budget.states // _PER_RECORD)
+        for state in [*first, *others][:many]:
+            if budget.seconds is not None and time.monotonic() - start > budget.seconds:
+                break
+            for second in cuts.follow(state, limits.depth):
+                told = [
+                    replace(one, message=f"after a cut {second.what}: {one.message}")
+                    for one in second.findings
+                ]
+                self._tally.add_second(state, told)
+        self._recorded = cuts.recorded
 
     # --- what it rests on ---------------------------------------------------------------
 
@@ -204,6 +244,10 @@ class FolderExplorer:
             control=control,
             policies=limits.policies,
             at=tuple(kind.value for kind in limits.at),
+            depth=limits.depth,
+            recorded_checks=self._recorded,
+            second_states=tally.second,
+            second_lossy=tally.second_lossy,
         )
 
 

@@ -104,10 +104,11 @@ class FolderJudge(Closing):
         tree = space.tree(state)
         name = fingerprint(tree) + bytes([again])
         if name not in self._known:
-            self._known[name] = self._pool.submit(self._checked, space, tree)
+            self._known[name] = self._pool.submit(self.checked, space, tree)
         return self._known[name]
 
-    def _checked(self, space: FolderSpace, tree: Tree) -> Observation:
+    def checked(self, space: FolderSpace, tree: Tree) -> Observation:
+        """What the check says of a folder, made for it and gone after it.  Raises HostError."""
         target = Path(tempfile.mkdtemp(prefix="state-", dir=self._scratch))
         target.chmod(0o755)
         try:

@@ -18,6 +18,7 @@ from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.store.program import ProgramFinding
 
 _KINDS_MAX: Final = 8
+_SECOND: Final = "second cut"
 
 Story = Callable[[CrashState, Finding], tuple[str, ...]]
 """What led to a finding, in sentences."""
@@ -49,6 +50,8 @@ class OperationTally:
     lossy: int = 0
     by_policy: Counter[str] = field(default_factory=Counter)
     reasons: list[str] = field(default_factory=list)
+    second: int = 0
+    second_lossy: int = 0
     _legal: dict[int, float] = field(default_factory=dict)
     _findings: list[ProgramFinding] = field(default_factory=list)
     _kinds: set[tuple[FindingKind, str]] = field(default_factory=set)
@@ -71,6 +74,19 @@ class OperationTally:
             if key not in self._kinds and len(self._kinds) < _KINDS_MAX:
                 self._kinds.add(key)
                 self._findings.append(self._told(state, finding))
+
+    def add_second(self, state: CrashState, findings: Sequence[Finding]) -> None:
+        """Counts a state that a cut during the recovery of `state` may have left; it has no name,
+        since what it rests on is not kept.
+        """
+        self.second += 1
+        if losses(findings):
+            self.second_lossy += 1
+        for finding in findings:
+            key = (finding.kind, _SECOND)
+            if key not in self._kinds:
+                self._kinds.add(key)
+                self._findings.append(self._told(state, finding).model_copy(update={"state": ""}))
 
     def _told(self, state: CrashState, finding: Finding) -> ProgramFinding:
         volatile = len(self.space.volatile(state.instant))
@@ -105,7 +121,7 @@ class OperationTally:
     @property
     def verdict(self) -> Verdict:
         """LOSSY if a state loses something; SAFE if nothing speaks against it."""
-        if self.lossy:
+        if self.lossy or self.second_lossy:
             return Verdict.LOSSY
         unknown = any(one.verdict == Verdict.INCONCLUSIVE.name for one in self._findings)
         return Verdict.INCONCLUSIVE if self.reasons or unknown else Verdict.SAFE

@@ -68,7 +68,8 @@ class CaptureResult(BaseModel):
 
     `distinct` counts the states that differ in what a person would see; the others were decided by
     these.  `changes` counts those of sizes and names.  `policies` and `at` are what was asked for
-    instead of the order of powercut.explore.state_order, if anything was.
+    instead of the order of powercut.explore.state_order, if anything was.  `second_states` are what
+    cuts during `recorded_checks` checks may have left, up to `depth` one after the other.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -98,6 +99,10 @@ class CaptureResult(BaseModel):
     groups: StateGroups | None = None
     policies: tuple[str, ...] = ()
     at: tuple[str, ...] = ()
+    depth: int = 0
+    recorded_checks: int = 0
+    second_states: int = 0
+    second_lossy: int = 0
 
     @property
     def outcome(self) -> Verdict:

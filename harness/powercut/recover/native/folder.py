@@ -93,15 +93,9 @@ def check_folder(
 
     It is called in `where`.  Raises HostError if it cannot be started.
     """
-    shown = _shown(command, where)
-    argv = [_wrapper(folder), "--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev"]
-    for place in _EMPTY:
-        argv += ["--tmpfs", str(place)] if place not in shown else []
-    for path in shown:
-        argv += ["--ro-bind", str(path), str(path)]
-    argv += [*_over(state, folder, where), "/bin/sh", "-c", _IN_THERE, "sh", *command]
-    writable = next((place for place in _EMPTY if place not in shown), folder)
-    environment = os.environ | {"POWERCUT_FD": "3", "TMPDIR": str(writable)}
+    in_there = ["/bin/sh", "-c", _IN_THERE, "sh", *command]
+    argv = sandboxed_check(command, state, folder, where, in_there)
+    environment = os.environ | {"POWERCUT_FD": "3"}
     with tempfile.TemporaryFile() as lines, tempfile.TemporaryFile() as said:
         try:
             done = subprocess.run(
@@ -121,12 +115,40 @@ def check_folder(
         lines.seek(0)
         text = lines.read(_LINES_MAX)
         said.seek(max(0, said.seek(0, os.SEEK_END) - _SAID_MAX))
-        words = " ".join(said.read().decode(errors="replace").split()) or "nothing"
+        words = said.read().decode(errors="replace")
+    return ended_check(done.returncode, words, text)
+
+
+def sandboxed_check(
+    command: Sequence[str],
+    state: Path,
+    folder: Path,
+    where: Path,
+    started: Sequence[str] = (),
+) -> list[str]:
+    """The command line that runs a check, or what has `started` it, on the folder `state`.
+
+    Raises HostError without bubblewrap.
+    """
+    shown = _shown(command, where)
+    argv = [_wrapper(folder), "--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev"]
+    for place in _EMPTY:
+        argv += ["--tmpfs", str(place)] if place not in shown else []
+    for path in shown:
+        argv += ["--ro-bind", str(path), str(path)]
+    writable = next((place for place in _EMPTY if place not in shown), folder)
+    argv += ["--setenv", "TMPDIR", str(writable)]
+    return [*argv, *_over(state, folder, where), *(started or command)]
+
+
+def ended_check(status: int, words: str, lines: bytes) -> Observation:
+    """What a check comes to that has ended with `status`, having printed `words`."""
+    words = " ".join(words.split()) or "nothing"
     failure = ""
-    if done.returncode:
-        failure = f"its status is {done.returncode}, and it says: {words}"
+    if status:
+        failure = f"its status is {status}, and it says: {words}"
     elif _READ_ONLY in words:  # whoever goes on after that may miss what is there
         failure = f"it says: {words}"
     if _READ_ONLY in words:
         failure += _MAY_WRITE
-    return Observation((), complete=not failure, failure=failure, lines=text)
+    return Observation((), complete=not failure, failure=failure, lines=lines)

@@ -103,6 +103,15 @@ def facts_of(record: CaptureRecord, result: CaptureResult) -> list[tuple[str, st
         ),
         ("losing", f"{result.lossy_states:,} of these states lose or contradict something"),
     ]
+    if result.depth:
+        deep = f", to depth {result.depth}" if result.depth > 1 else ""
+        told.append(
+            (
+                "cut again",
+                f"{result.second_states:,} states of {result.recorded_checks:,} recorded checks"
+                f"{deep}; {result.second_lossy:,} of these lose or contradict something",
+            )
+        )
     if result.groups is not None:
         told.append(("groups", group_text(result.groups)))
     if result.control:

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A check of a captured folder on record: what it does to the folder of a state is captured, too.
+
+The recorder is mounted over the state, and the check runs in its sandbox on top of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from powercut.disk.folder_log import read_folder_log
+from powercut.model.folder import FolderTimeline
+from powercut.model.observation import Observation
+from powercut.recover.native.folder import ended_check, sandboxed_check
+from powercut.rig.folder import CapturedFolder
+
+_SAID_MAX = 2000
+
+
+@dataclass(frozen=True)
+class RecordedCheck:
+    """What a check says, and what it has done to the folder up to its end."""
+
+    observation: Observation
+    timeline: FolderTimeline
+
+
+def record_check(
+    command: Sequence[str],
+    state: Path,
+    folder: Path,
+    where: Path,
+    log: Path,
+    *,
+    atomic_unit: int,
+    seed: int,
+    timeout_s: float,
+) -> RecordedCheck:
+    """As powercut.recover.native.folder.check_folder, recorded into LOG.log and LOG.data.
+
+    Raises HostError, DamagedRecording.
+    """
+    said: list[bytes] = []
+    output = log.with_suffix(".txt")
+    captured = CapturedFolder(
+        state, log, atomic_unit=atomic_unit, seed=seed, output=output, on_said=said.append
+    )
+    with captured:
+        captured.run(sandboxed_check(command, state, folder, where))
+        status = captured.wait_ended(timeout_s=timeout_s)
+        captured.cut()
+    text = b"".join(said)
+    if status is None:
+        failure = f"it did not end within {timeout_s:.3g} s"
+        observation = Observation((), complete=False, failure=failure, lines=text)
+    else:
+        words = output.read_text(errors="replace")[-_SAID_MAX:]
+        observation = ended_check(status, words, text)
+    return RecordedCheck(observation, read_folder_log(log))

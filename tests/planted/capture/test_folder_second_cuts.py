@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The power fails again while a check recovers: a recovery that is not safe loses what it must."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from powercut.campaign.folder import CaptureOrder, record_folder
+from powercut.cli.main import cli
+from powercut.crash.folder_rows import Promise
+from powercut.crash.states import CrashState
+from powercut.explore.folder_depth import SecondCuts, SecondState
+from powercut.explore.folder_judge import FolderJudge
+from powercut.explore.operation_tally import losses
+from powercut.model.verdict import FindingKind, LsnRange
+from powercut.recording.folder import CaptureRecording, open_capture
+from powercut.recover.native.folder import check_folder
+from powercut.rig.folder_check import record_check
+from powercut.store.folder import CaptureDir
+
+PROGRAM = Path(__file__).parents[2] / "support" / "folder_recovery.py"
+ALL = ((FindingKind.LOST, (LsnRange(1, 12),)),)
+TIMEOUT_S = 120.0
+
+
+def words(way: str, verb: str, folder: Path) -> list[str]:
+    return [sys.executable, "-I", "-S", str(PROGRAM), way, verb, str(folder)]
+
+
+def recorded(tmp_path: Path) -> CaptureRecording:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    order = CaptureOrder(
+        folder=folder,
+        command=tuple(words("late", "run", folder)),
+        check=("check",),
+        acks=0,
+        seconds=TIMEOUT_S,
+        atomic_unit=4096,
+        seed=1,
+    )
+    directory = CaptureDir.create(tmp_path / "recording")
+    assert record_folder(order, directory).status == 0, directory.console.read_text()
+    return open_capture(directory)
+
+
+def second_cuts(
+    tmp_path: Path, recording: CaptureRecording, way: str, depth: int
+) -> Iterator[SecondState]:
+    """What cuts leave of the state at the end with nothing but what is durable, which is all."""
+    folder, scratch = tmp_path / "folder", tmp_path / f"{way}-{depth}"
+    scratch.mkdir()
+    command = words(way, "check", folder)
+    check = partial(check_folder, command, folder=folder, where=Path("/"), timeout_s=TIMEOUT_S)
+    record = partial(
+        record_check,
+        command,
+        folder=folder,
+        where=Path("/"),
+        atomic_unit=4096,
+        seed=1,
+        timeout_s=TIMEOUT_S,
+    )
+    checked = FolderJudge(recording, Promise.JOURNAL, lambda state: check(state=state), scratch)
+    with checked as judge:
+        at_end = CrashState(recording.record.cut_ns, ())
+        assert judge.ask(at_end)() == []
+        cuts = SecondCuts(
+            judge,
+            Promise.JOURNAL,
+            lambda state, log: record(state=state, log=log),
+            scratch,
+            seed=1,
+            deeper=16,
+        )
+        yield from cuts.follow(at_end, depth)
+
+
+def test_a_log_that_goes_before_its_table_is_durable(tmp_path: Path) -> None:
+    recording = recorded(tmp_path)
+    lost = [one for one in second_cuts(tmp_path, recording, "early", 1) if losses(one.findings)]
+    assert lost
+    assert {tuple(losses(one.findings)) for one in lost} == {ALL}
+    assert all("into check 1" in one.what for one in lost)
+    # Its honest twin, whose every cut leaves the one or the other.
+    twin = list(second_cuts(tmp_path, recording, "late", 2))
+    assert {one.depth for one in twin} == {1, 2}
+    assert [one for one in twin if one.findings] == []
+
+
+def test_a_fault_that_takes_two_cuts_in_checks_is_found_by_the_second(tmp_path: Path) -> None:
+    recording = recorded(tmp_path)
+    assert [one for one in second_cuts(tmp_path, recording, "second", 1) if one.findings] == []
+    states = list(second_cuts(tmp_path, recording, "second", 2))
+    lost = [one for one in states if losses(one.findings)]
+    assert {one.depth for one in lost} == {2}
+    assert {tuple(losses(one.findings)) for one in lost} == {ALL}
+    assert all("then" in one.what and "into check 2" in one.what for one in lost)
+
+
+@pytest.mark.parametrize(("way", "verdict"), [("early", "LOSSY"), ("late", "SAFE")])
+def test_capture_says_what_a_second_cut_loses(tmp_path: Path, way: str, verdict: str) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    check = " ".join(words(way, "check", folder))
+    argv = ["capture", str(folder), "--check", check, "--budget", "32", "--depth", "1"]
+    argv += ["--seed", "1", "--results", str(tmp_path / "results")]
+    done = CliRunner().invoke(cli, [*argv, "--", *words(way, "run", folder)])
+    assert done.exception is None, done.output
+    (made,) = (tmp_path / "results" / "capture").iterdir()
+    result = CaptureDir(made).read_result()
+    assert result.verdict == verdict, done.output
+    assert (result.lossy_states, result.second_lossy > 0) == (0, way == "early")
+    assert result.second_states > 0
+    assert "recorded checks" in done.output
+    again = CliRunner().invoke(cli, ["verify", str(made)])
+    assert "recorded checks" in again.output
+    assert "DIFFERS" not in again.output
