@@ -210,13 +210,7 @@ class FakeMachine(Closing):
             assert self._moved.wait_for(lambda: self._waits_to_move, timeout_s)
             self._waits_to_move = False
         with self._moved, self._sending:
-            stopped_ns = time.monotonic_ns()
-            before, self._socket = self._socket, socket.socket(socket.AF_UNIX)
-            before.shutdown(socket.SHUT_RDWR)
-            if not self._behaviour.arrives:
-                raise HostError("the fake machine was told to get lost")
-            self._socket.settimeout(timeout_s)
-            self._socket.connect(str(self._channel.address))
+            stopped_ns = self._connect_anew(timeout_s)
             self._flushes &= not self._behaviour.drops_flushes_after_move
             self.moves.append(how)
             self._go(self._listen)
@@ -230,17 +224,22 @@ class FakeMachine(Closing):
             self._waits_to_move = False
         with self._moved, self._sending:
             self._socket.sendall(encode(Message(MessageType.ACK, lsn=1 << 20))[:-9])
-            stopped_ns = time.monotonic_ns()
-            before, self._socket = self._socket, socket.socket(socket.AF_UNIX)
-            before.shutdown(socket.SHUT_RDWR)
-            if not self._behaviour.arrives:
-                raise HostError("the fake machine was told to get lost")
-            self._socket.settimeout(timeout_s)
-            self._socket.connect(str(self._channel.address))
+            stopped_ns = self._connect_anew(timeout_s)
             self._boots += 1
             self.moves.append(how)
             self._go(self._listen)
             self._moved.notify_all()
+        return stopped_ns
+
+    def _connect_anew(self, timeout_s: float) -> int:
+        """Leaves the channel and comes back; the instant when it began to."""
+        stopped_ns = time.monotonic_ns()
+        before, self._socket = self._socket, socket.socket(socket.AF_UNIX)
+        before.shutdown(socket.SHUT_RDWR)
+        if not self._behaviour.arrives:
+            raise HostError("the fake machine was told to get lost")
+        self._socket.settimeout(timeout_s)
+        self._socket.connect(str(self._channel.address))
         return stopped_ns
 
     def came_up(self, *, timeout_s: float) -> None:

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from powercut.machine.fuse import alone_argv
-from powercut.machine.guest.suite_daemon import PROGRAM as PROGRAM  # noqa: PLC0414  # a re-export
-from powercut.machine.guest.suite_daemon import suite_daemon
+from powercut.machine.guest.suite_daemon import PROGRAM, suite_daemon
 from powercut.machine.package import output_of, package_of, sha256_of_file
 from powercut.machine.port import Part
 from powercut.machine.process import guarded, kill_for_good, spawn, wait_served

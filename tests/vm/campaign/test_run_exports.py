@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from powercut.machine.storage_daemon import PROGRAM
+from powercut.machine.guest.suite_daemon import PROGRAM
 from powercut.model.verdict import LsnRange, Verdict
 
 pytestmark = pytest.mark.skipif(shutil.which(PROGRAM) is None, reason=f"{PROGRAM} is missing")
