@@ -4,7 +4,7 @@
     .venv/bin/pytest -m campaign tests/planted/test_mutants.py [-k capture]
 
 Each runs in a copy of this tree against the stated tests of its part (mutants/suites.py).  None
-may survive, but for those whose table says why nobody can notice them.  docs/mutants.md is
+may survive, but for those whose table says why nobody can notice them.  docs/measured/mutants.md is
 written once every mutant was looked at.
 """
 

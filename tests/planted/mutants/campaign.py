@@ -158,12 +158,12 @@ def remember(mutant: Mutant, outcome: Outcome) -> None:
         write_atomic(OUTCOMES, (json.dumps(known, indent=1, sort_keys=True) + "\n").encode())
 
 
-TABLE: Final = ROOT / "docs/mutants.md"
+TABLE: Final = ROOT / "docs/measured/mutants.md"
 _BEGIN: Final = "| mutant | what is wrong then | noticed by |\n| --- | --- | --- |\n"
 
 
 def row(mutant: Mutant, killed_by: str) -> str:
-    """The row of a mutant in docs/mutants.md."""
+    """The row of a mutant in docs/measured/mutants.md."""
     told = f"equivalent: {mutant.equivalent}" if mutant.equivalent else f"`{killed_by}`"
     return f"| `{mutant.name}` | {mutant.what} | {told} |"
 

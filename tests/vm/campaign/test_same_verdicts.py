@@ -2,8 +2,8 @@
 """One scenario on an honest disk and on a lying one, on every machine that powercut knows.
 
 The machine must make no difference to the verdict.  Each row runs by the path that a user takes;
-at the end the table is printed and written (docs/same-verdicts.md has one).  Rows differ from the
-scenario in what their machines ask for, and the table says in what:
+at the end the table is printed and written (docs/measured/same-verdicts.md has one).  Rows differ
+from the scenario in what their machines ask for, and the table says in what:
 
 - foreign machines and hypervisors that powercut does not start take programs alone;
 - a fleet takes no program of one's own;

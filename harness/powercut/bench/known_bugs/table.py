@@ -8,7 +8,7 @@ from typing import Final
 from powercut.bench.known_bugs import file_systems, pages, planted, servers, stores
 from powercut.bench.known_bugs.case import Fault
 
-_PLANTED: Final = "docs/mutants.md"
+_PLANTED: Final = "docs/measured/mutants.md"
 _GITHUB: Final = "https://github.com"
 _LINUX: Final = "https://git.kernel.org/linus"
 
