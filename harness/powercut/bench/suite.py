@@ -49,6 +49,7 @@ from powercut.scenario.settings import (
     Parameters,
     WalSettings,
 )
+from powercut.store.files import write_output
 from powercut.workload.port import MOUNT_POINT
 from powercut.workload.wal.commands import write_arguments
 
@@ -88,7 +89,7 @@ def main(names: Sequence[str], json_file: Path | None, against: Path | None = No
         if json_file == Path("-"):
             Console(soft_wrap=True).out(text, end="")
         else:
-            json_file.write_text(text)
+            write_output(json_file, text.encode())
     return 0
 
 

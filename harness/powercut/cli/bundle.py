@@ -10,8 +10,8 @@ import click
 
 from powercut.cli.folder_states import bundle_capture
 from powercut.cli.lookup import is_capture
-from powercut.cli.options import FILE, STATE_EPILOG, force_option, recording_argument
-from powercut.cli.output import echo
+from powercut.cli.options import FILE, OUTPUT, STATE_EPILOG, force_option, recording_argument
+from powercut.cli.output import echo, write_json
 
 if TYPE_CHECKING:
     from powercut.campaign.bundle_file import BundledState
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.command(epilog=STATE_EPILOG)
 @recording_argument
 @click.argument("state", required=False)
-@click.option("-o", "--output", type=FILE, required=True, help="The bundle to write.")
+@click.option("-o", "--output", type=OUTPUT, required=True, help="The bundle to write.")
 @force_option
 def bundle(recording: Path, state: str | None, output: Path, force: bool) -> int:
     """Makes one file of a finding; `verify` judges it again anywhere.
@@ -67,7 +67,6 @@ def verify_bundle(path: Path, json_file: Path | None) -> int:
     from powercut.campaign.bundle import verify_bundle as judge_again
     from powercut.cli.console import PlainConsole
     from powercut.report.terminal.table import print_run
-    from powercut.store.files import write_atomic
 
     judged = judge_again(path)
     to_stdout = json_file == Path("-")
@@ -80,10 +79,5 @@ def verify_bundle(path: Path, json_file: Path | None) -> int:
         echo(f"not repeated: {line}", err=to_stdout)
     if not judged.differences and not judged.untried:
         echo("Everything in the bundle is judged as when it was made.", err=to_stdout)
-    if json_file is not None:
-        text = judged.model_dump_json(indent=1) + "\n"
-        if to_stdout:
-            click.echo(text, nl=False)
-        else:
-            write_atomic(json_file, text.encode())
+    write_json(judged.model_dump_json(indent=1), json_file)
     return judged.exit_status

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from powercut.cli.options import FILE, RECORDING_HELP, recording_argument
+from powercut.cli.options import OUTPUT, RECORDING_HELP, recording_argument
 from powercut.cli.output import echo
 from powercut.model.errors import UsageError
 
@@ -21,7 +21,7 @@ from powercut.model.errors import UsageError
     default="dm-log-writes",
     help="The format of the log.",
 )
-@click.option("-o", "--output", type=FILE, required=True, help="The log to write; a new file.")
+@click.option("-o", "--output", type=OUTPUT, required=True, help="The log to write; a new file.")
 @click.option(
     "--sector", type=click.Choice(["512", "4096"]), default="512", help="Bytes of its sectors."
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from powercut.cli.options import FILE
+from powercut.cli.options import FILE, OUTPUT
 from powercut.paths import RESULTS
 
 
@@ -16,7 +16,7 @@ from powercut.paths import RESULTS
 @click.option(
     "--profile", metavar="NAME", help="Only this profile or scenario; capture for captured folders."
 )
-@click.option("--html", "page", type=FILE, help="Write the page here, not in RESULTS.")
+@click.option("--html", "page", type=OUTPUT, help="Write the page here, not in RESULTS.")
 def history(results: Path, profile: str | None, page: Path | None) -> int:
     """Shows certificates and runs over time, and what changed with the last of each.
 

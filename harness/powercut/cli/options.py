@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 FILE = click.Path(path_type=Path)
+OUTPUT = click.Path(path_type=Path, dir_okay=False)
+"""A file to write: a folder is refused before the work, not after it."""
+
 SCENARIO_HELP = (
     "SCENARIO is a file, a folder of them, or a name: that of a file in scenarios/ of this folder, "
     "or of one that powercut brings (`powercut scenarios` lists them)."
@@ -139,7 +142,9 @@ def seconds_option(
 
 def json_option(what: str) -> Callable[[Command], Command]:
     """Decorator: `--json FILE`, the argument is `json_file`; `what` is written there."""
-    return click.option("--json", "json_file", type=FILE, help=f"Write {what} here; - for stdout.")
+    return click.option(
+        "--json", "json_file", type=OUTPUT, help=f"Write {what} here; - for stdout."
+    )
 
 
 def version_options(command: Command) -> Command:

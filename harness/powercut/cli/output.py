@@ -31,14 +31,14 @@ def echo(text: str, *, err: bool = False) -> None:
 
 def write_json(text: str, target: Path | None) -> None:
     """Writes `text` to a file, or to stdout for `-`; not at all for None."""
-    from powercut.store.files import write_atomic
+    from powercut.store.files import write_output
 
     if target is None:
         return
     if target == Path("-"):
         click.echo(text + "\n", nl=False)
     else:
-        write_atomic(target, f"{text}\n".encode())
+        write_output(target, f"{text}\n".encode())
 
 
 def echo_gaps(gaps: tuple[str, ...]) -> None:

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from powercut.doctor.host import Probe, can_run, examine
 from powercut.model.errors import HostError
+from powercut.store.files import write_output
 
 
 def table(probes: Iterable[Probe]) -> Table:
@@ -49,5 +50,5 @@ def main(json_file: Path | None = None, *, fresh: bool = False) -> int:
         if to_stdout:
             sys.stdout.write(text)
         else:
-            json_file.write_text(text)
+            write_output(json_file, text.encode())
     return 0 if can_run(probes) else HostError.exit_status

@@ -23,6 +23,7 @@ from powercut.model.errors import UsageError
 from powercut.probe.judge import Judgement, Kind, Medium, Method, Outcome, Pattern, Row, judge
 from powercut.probe.measure import ProbeRates, measure
 from powercut.probe.medium import Place, look_up
+from powercut.store.files import write_output
 
 FORMAT: Final = "powercut-probe/1"
 _SIZE_MAX: Final = 1 << 20
@@ -169,10 +170,7 @@ def run(request: Request, json_file: Path | None) -> int:
         if to_stdout:
             Console(soft_wrap=True).out(text, end="", highlight=False)
         else:
-            try:
-                json_file.write_text(text, encoding="utf-8")
-            except OSError as error:
-                raise UsageError(f"{json_file}: {error.strerror}") from error
+            write_output(json_file, text.encode())
     return result.exit_status
 
 

@@ -6,13 +6,14 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from powercut.model.errors import HostError
+from powercut.model.errors import HostError, UsageError
 
 _REMEDIES: Final = {
     errno.ENOSPC: "free some space there, or give another folder with --results",
@@ -24,6 +25,9 @@ _REMEDIES: Final = {
     errno.EEXIST: "something that is no folder is in the way: give another with --results",
     errno.ENAMETOOLONG: "give a folder with a shorter path with --results",
 }
+
+
+_LINKS_MAX: Final = 40  # as Linux
 
 
 @contextmanager
@@ -73,17 +77,57 @@ def write_atomic(path: Path, data: bytes) -> None:
 
     Durable on return.  Raises HostError.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with host_errors(path):
-        try:
-            with temporary.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-            fsync_path(path.parent)
-        finally:
-            temporary.unlink(missing_ok=True)
+        _replace(path, data)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    # A new file of a name that cannot be foreseen: in a folder that others may write to, a link
+    # laid there beforehand would lead to another file.
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        fsync_path(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_output(path: Path, data: bytes) -> None:
+    """Writes what the user wants at `path`; of a regular file never half of it.
+
+    A regular file, or nothing there: replaced in one step, where links lead.  A device, a pipe, or
+    a link of /proc to an open file: written to, since a rename would take its place (/dev/null
+    would become a file).  Raises UsageError for a folder, HostError.
+    """
+    try:
+        target = _end_of(path)
+        if target.is_dir():
+            raise UsageError(f"{path}: is a folder", hint="give the name of a file")
+        if not target.is_symlink() and (target.is_file() or not target.exists()):
+            _replace(target, data)
+            return
+        # Without O_CREAT: what is written to is what was there.
+        out = os.open(target, os.O_WRONLY | os.O_APPEND | os.O_NOCTTY)
+        with os.fdopen(out, "wb") as file:
+            file.write(data)
+    except OSError as error:
+        raise HostError(
+            f"{path}: cannot be written: {error.strerror}", hint="give another file"
+        ) from error
+
+
+def _end_of(path: Path) -> Path:
+    """Where links lead, save those of /proc: an open file may have no name."""
+    for _ in range(_LINKS_MAX):
+        path = path.parent.resolve() / path.name
+        if not path.is_symlink() or path.is_relative_to("/proc"):
+            return path
+        path = path.parent / path.readlink()
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
 
 def link_or_copy(source: Path, target: Path) -> None:

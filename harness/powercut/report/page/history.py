@@ -38,7 +38,7 @@ from powercut.report.history_reader import History
 from powercut.report.page.certificate import REPORT
 from powercut.report.page.pages import page, ratio
 from powercut.report.terminal.table import STYLES
-from powercut.store.files import write_atomic
+from powercut.store.files import write_output
 
 PAGE: Final = "history.html"
 
@@ -68,7 +68,7 @@ class StripRow:
 def write_history(history: History, target: Path | None = None) -> Path:
     """Writes the page; by default into the folder that was read.  Raises HostError."""
     path = target or history.root / PAGE
-    write_atomic(path, history_html(history, path.absolute().parent).encode())
+    write_output(path, history_html(history, path.absolute().parent).encode())
     return path
 
 
