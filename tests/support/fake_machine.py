@@ -15,7 +15,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -33,6 +33,7 @@ from powercut.model.machine import Move, Restart
 from powercut.model.verdict import EvidenceLevel
 from powercut.paths import WAL_BINARY
 from powercut.scenario.machines import MachineRow
+from powercut.scenario.settings import AcceleratorChoice
 from powercut.wal.layout import LayoutKind, WalLayout
 from powercut.wal.record import record_bytes
 
@@ -374,8 +375,6 @@ class FakeMachine(Closing):
 class FakeBackend:
     """Machines of one behaviour; a `MachineBackend`."""
 
-    emulates = False
-
     def __init__(self, cache: Path | None = None, behaviour: Behaviour | None = None) -> None:
         self.behaviour = behaviour or Behaviour()
         self.made: list[FakeMachine] = []
@@ -396,8 +395,11 @@ class FakeBackend:
     def versions(self, spec: MachineSpec) -> dict[str, str]:
         return {"kernel_release": "6.1-fake"}
 
-    def environment(self) -> dict[str, object]:
+    def environment(self, accelerators: Iterable[AcceleratorChoice]) -> dict[str, object]:
         return {"hypervisor": "fake"}
+
+    def emulates(self, accelerator: AcceleratorChoice) -> bool:
+        return False
 
     def device(self, spec: MachineSpec) -> Device:
         disk = spec.attachments[0].disk

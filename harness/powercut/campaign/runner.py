@@ -28,10 +28,11 @@ from powercut.model.events import (
     Notice,
 )
 from powercut.rig.components import components_of, engine_fallback
-from powercut.rig.rig import Rig, backends_of
+from powercut.rig.rig import Rig, accelerators_of, backends_of
 from powercut.scenario.load import Scenario, load_scenario
 from powercut.scenario.plan import Plan
 from powercut.scenario.seeds import fresh_seed
+from powercut.scenario.settings import AcceleratorChoice
 from powercut.store.certify_order import write_components
 from powercut.store.files import locked
 from powercut.store.layout import ResultDir
@@ -86,8 +87,9 @@ def ready_rig(plans: Sequence[Plan], on_event: Listener) -> Rig:
     rig = Rig()
     for name in dict.fromkeys(name for plan in plans for name in backends_of(plan)):
         backend = rig.backend(name)
-        backend.environment()  # whatever is missing shows before anything is made
-        if backend.emulates:
+        asked = {choice for plan in plans for choice in accelerators_of(plan, name)}
+        backend.environment(asked)  # whatever is missing shows before anything is made
+        if AcceleratorChoice.AUTO in asked and backend.emulates(AcceleratorChoice.AUTO):
             on_event(Notice("Guests run in emulation: `powercut doctor` says why KVM is not used."))
     for plan in plans:
         rig.prepare(plan)

@@ -16,11 +16,18 @@ from powercut.cli.options import json_option
     "--fresh", is_flag=True, help="Repeat the probes whose outcome is kept until this host reboots."
 )
 @click.option(
+    "--patience",
+    "patience_s",
+    type=click.FloatRange(min=1),
+    metavar="SECONDS",
+    help="Give the probe guests of a slow host so long to boot; what they show is kept.",
+)
+@click.option(
     "--packages",
     is_flag=True,
     help="Only print the names of the Debian packages that powercut runs, for apt-get install.",
 )
-def doctor(json_file: Path | None, fresh: bool, packages: bool) -> int:
+def doctor(json_file: Path | None, fresh: bool, patience_s: float | None, packages: bool) -> int:
     """Says what this host can do, why not more, and what to do about it."""
     if packages:
         from powercut.doctor.packages import installable
@@ -32,4 +39,4 @@ def doctor(json_file: Path | None, fresh: bool, packages: bool) -> int:
         return 0
     from powercut.doctor.answers import main as examine
 
-    return examine(json_file, fresh=fresh)
+    return examine(json_file, fresh=fresh, patience_s=patience_s)

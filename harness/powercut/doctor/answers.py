@@ -36,14 +36,17 @@ def table(probes: Iterable[Probe]) -> Table:
     return result
 
 
-def main(json_file: Path | None = None, *, fresh: bool = False) -> int:
+def main(
+    json_file: Path | None = None, *, fresh: bool = False, patience_s: float | None = None
+) -> int:
     """Examines this host and shows the answers.
 
-    `json_file` gets them for programs (`-`: stdout, and the table goes to stderr).
+    A probe guest gets `patience_s` to boot.  `json_file` gets the answers for programs (`-`:
+    stdout, and the table goes to stderr).
     Returns 0 if scenarios can run here, else HostError's status.
     """
     to_stdout = json_file == Path("-")
-    probes = examine(fresh=fresh)
+    probes = examine(fresh=fresh, patience_s=patience_s)
     Console(stderr=to_stdout).print(table(probes))
     if json_file is not None:
         text = json.dumps([asdict(probe) for probe in probes], indent=1) + "\n"

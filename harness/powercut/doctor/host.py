@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,6 +23,7 @@ from powercut.disk.root_cache import cached_roots, packages_size
 from powercut.machine.fuse import alone_argv
 from powercut.machine.guest.image import current_guest_image
 from powercut.machine.guest.suites import CachedSuite, cached_suites
+from powercut.machine.processor_quota import processor_quota
 from powercut.machine.qemu.accelerator import accelerator_proof, qemu_version
 from powercut.model.errors import PowercutError
 from powercut.model.machine import Accelerator
@@ -37,7 +39,6 @@ from powercut.paths import (
 )
 from powercut.recover.uml.proof import uml_proof
 from powercut.rig.folder import CapturedFolder
-from powercut.rig.processor_quota import processor_quota
 from powercut.sandbox.confined import REMEDY as SANDBOX_REMEDY
 from powercut.sandbox.confined import try_sandboxes
 
@@ -119,8 +120,14 @@ def _accelerator(accelerator: Accelerator, *, fresh: bool) -> Probe:
         return Probe(accelerator.value, True, proof.detail, needed=needed)
     if accelerator is Accelerator.KVM:
         limit = f"{proof.detail}; guests run with TCG, at a fraction of the speed"
-        remedy = proof.remedy or "another machine; after a change: powercut doctor --fresh"
+        wait = "if it is only slow: powercut doctor --patience SECONDS" if proof.silent else ""
+        remedy = proof.remedy or wait or "another machine; after a change: powercut doctor --fresh"
         return Probe("kvm", False, "not usable", limit, remedy)
+    if proof.silent and accelerator_proof(Accelerator.KVM, fresh=False).ok:
+        limit = (
+            f"{proof.detail}; guests run with KVM, and need it only where a scenario asks for it"
+        )
+        return Probe("tcg", False, "slow", limit, "powercut doctor --patience SECONDS")
     remedy = f"rm -r {BUILD / 'guest'}, then call {command()} doctor again"
     return Probe("tcg", False, "not usable", proof.detail, remedy, needed)
 
@@ -364,12 +371,17 @@ NAMES: Final = tuple(_PROBES)
 """What `requirement` knows."""
 
 
-def examine(*, fresh: bool = False) -> list[Probe]:
+def examine(*, fresh: bool = False, patience_s: float | None = None) -> list[Probe]:
     """Every probe, in the order of `NAMES`.
 
-    Accelerators are proved by booting a guest, once per boot of this host; `fresh`
-    proves them again.  Takes well under a second when they are known, else up to 20 s.
+    Accelerators are proved by booting a guest, once per boot of this host; `fresh` proves them
+    again.  Takes well under a second when they are known, else up to 20 s.  `patience_s` is what
+    a silent guest of a slow host gets to boot; if it speaks then, that is kept.
     """
+    if patience_s is not None:
+        for accelerator in Accelerator:
+            with suppress(PowercutError):  # the probe itself says it
+                accelerator_proof(accelerator, timeout_s=patience_s)
     return [probe(fresh=fresh) for probe in _PROBES.values()]
 
 

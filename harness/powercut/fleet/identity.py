@@ -11,7 +11,7 @@ from powercut.fleet.wheels import installed_code
 from powercut.machine.processor import processor_model
 from powercut.rig.components import components_of, recovery_kernel_part
 from powercut.rig.engine_choice import EngineChoice
-from powercut.rig.rig import Rig, backends_of
+from powercut.rig.rig import Rig, accelerators_of, backends_of
 from powercut.scenario.plan import Cell, Plan
 from powercut.store.certificate import Component
 from powercut.store.certify_order import RunComponents
@@ -29,7 +29,10 @@ def identity_of(rig: Rig, plan: Plan, parts: Mapping[str, str] = _NO_PARTS) -> H
         parts=dict(parts),
         code=installed_code(),
         processor=processor_model(),
-        machines={name: rig.backend(name).environment() for name in backends_of(plan)},
+        machines={
+            name: rig.backend(name).environment(accelerators_of(plan, name))
+            for name in backends_of(plan)
+        },
         components=components_of(rig, plan.cells),
     )
 

@@ -327,12 +327,13 @@ class MachineBackend(Protocol):
     def versions(self, spec: MachineSpec) -> dict[str, str]:
         """The same in short, as recordings keep it."""
 
-    def environment(self) -> dict[str, object]:
-        """What a reader of results has to know of this backend on this host."""
+    def environment(self, accelerators: Iterable[AcceleratorChoice]) -> dict[str, object]:
+        """What a reader of results has to know of this backend on this host, whose machines ask
+        for one of these `accelerators` each.  Raises HostError.
+        """
 
-    @property
-    def emulates(self) -> bool:
-        """Whether guests run by emulation, and so slowly."""
+    def emulates(self, accelerator: AcceleratorChoice) -> bool:
+        """Whether guests that ask for it run in emulation, and so slowly.  Raises HostError."""
 
     def open(
         self,

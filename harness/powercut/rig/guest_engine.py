@@ -204,11 +204,11 @@ class GuestEngine(ResourceOwner):
 
 
 def _on_usual_machine(parameters: Parameters) -> Parameters:
-    """The same on the usual backend, whatever made the recording: a state is an image, and what
-    decides on it is the kernel and QEMU's format."""
+    """The same on the usual backend, and with the best accelerator of this host, whatever made the
+    recording: a state is an image, and what decides on it is the kernel and QEMU's format."""
     usual = {
         key: MachineSettings.model_fields[key].default
-        for key in ("backend", "connect", "like", "export")
+        for key in ("backend", "connect", "like", "export", "accelerator")
     }
     machine = parameters.machine.model_copy(update=usual)
     return parameters.model_copy(update={"machine": machine})

@@ -44,7 +44,7 @@ from powercut.rig.unpacked import source_of
 from powercut.scenario.disk_machines import machines_of_disks
 from powercut.scenario.machines import USUAL
 from powercut.scenario.plan import Plan
-from powercut.scenario.settings import MachineSettings, Parameters
+from powercut.scenario.settings import AcceleratorChoice, MachineSettings, Parameters
 from powercut.workload.table import workload_of
 
 _NOT_KEPT: Final[Mapping[str, str]] = {}
@@ -89,7 +89,7 @@ class Rig:
         Raises HostError with a remedy if something is missing.
         """
         rig = cls(cache)
-        rig.machines.environment()
+        rig.machines.environment((AcceleratorChoice.AUTO,))
         return rig
 
     def versions(self, parameters: Parameters) -> dict[str, str]:
@@ -272,7 +272,10 @@ class Rig:
             },
         }
         for number, name in enumerate((USUAL,) if plan is None else backends_of(plan)):
-            here = self.backend(name).environment()
+            usual = (AcceleratorChoice.AUTO,)
+            here = self.backend(name).environment(
+                usual if plan is None else accelerators_of(plan, name)
+            )
             found |= {f"machine.{name}": here} if number else here
         return found
 
@@ -291,6 +294,18 @@ def backends_of(plan: Plan) -> tuple[str, ...]:
             cell.parameters.machine.backend
             for cell in plan.cells
             if not commands.on_host_files(cell.parameters)
+        )
+    )
+
+
+def accelerators_of(plan: Plan, backend: str) -> tuple[AcceleratorChoice, ...]:
+    """What the cells of `plan` ask for whose machines are of that backend, each once."""
+    return tuple(
+        dict.fromkeys(
+            cell.parameters.machine.accelerator
+            for cell in plan.cells
+            if cell.parameters.machine.backend == backend
+            and not commands.on_host_files(cell.parameters)
         )
     )
 

@@ -10,9 +10,10 @@ import time
 import pytest
 
 from powercut.channel.port import EndedEarly
+from powercut.machine import patience as host_patience
+from powercut.machine.patience import patience
 from powercut.model.errors import DeadlineExceeded, HostError
-from powercut.rig import set_up
-from powercut.rig.set_up import Deadline, patience
+from powercut.rig.set_up import Deadline
 from powercut.scenario.plan import Trigger, TriggerKind
 from powercut.trial.trigger import wait_trigger
 
@@ -26,7 +27,7 @@ AN_HOUR = Trigger(TriggerKind.AFTER, 3500 * 10**9)
 def quiet(monkeypatch):
     """The host, as far as deadlines go."""
     monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
-    monkeypatch.setattr(set_up, "processor_quota", lambda: math.inf)
+    monkeypatch.setattr(host_patience, "processor_quota", lambda: math.inf)
 
 
 class Said:
@@ -109,7 +110,7 @@ def test_a_busy_host_has_longer(monkeypatch, load, processors, times):
     [(2.0, 0.1, 1.0), (0.5, 0.1, 2.0), (0.5, 6.0, 3.0), (0.01, 0.1, 5.0)],
 )
 def test_a_container_with_a_share_of_a_processor_has_longer(monkeypatch, quota, load, times):
-    monkeypatch.setattr(set_up, "processor_quota", lambda: quota)
+    monkeypatch.setattr(host_patience, "processor_quota", lambda: quota)
     monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     assert patience() == times

@@ -16,7 +16,7 @@ from powercut.recover.plan import Mount, Read
 from powercut.recover.port import ImageWrite
 from powercut.rig import commands
 from powercut.rig.guest_engine import GuestEngine
-from powercut.scenario.settings import Parameters
+from powercut.scenario.settings import AcceleratorChoice, MachineSettings, Parameters
 from powercut.workload.wal.commands import wal_layout
 
 RUN_ID = bytes(range(16))
@@ -43,6 +43,18 @@ def test_what_fails_before_the_mount_is_no_loss(change, reason):
     assert not observation.complete
     (finding, *_) = check_log(LsnRange(1, 5), 5, observation, wal_layout(parameters))
     assert (finding.kind, finding.verdict) == (FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE)
+
+
+def test_a_state_is_recovered_with_what_works_here_whatever_accelerator_its_recording_asked_for():
+    machine = MachineSettings(accelerator=AcceleratorChoice.KVM)
+    parameters = Parameters(machine=machine)
+    plan = commands.recovery_plan(parameters, RUN_ID)
+    base = ensure_base_image(commands.base_image(parameters), CACHE)
+    with GuestEngine(base, parameters, plan) as engine:
+        engine.start(timeout_s=60)
+        observation = engine.recover([], timeout_s=120)
+        assert engine.boots == 1
+    assert observation.recovered
 
 
 def test_a_disk_that_lost_its_file_system_did_not_recover():

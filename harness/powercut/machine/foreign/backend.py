@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from powercut.machine.remote import Remote, Unreachable
 from powercut.machine.ssh import FabricRemote, fabric_module
 from powercut.model.binding import NOT_BOUND
 from powercut.model.errors import HostError, PowercutError
-from powercut.scenario.settings import MachineSettings
+from powercut.scenario.settings import AcceleratorChoice, MachineSettings
 from powercut.scenario.settings_power import PowerSettings
 
 _TRY_S: Final = 20.0
@@ -76,13 +76,14 @@ class ForeignBackend:
         del spec
         return {"fabric_version": str(fabric_module().__version__)}
 
-    def environment(self) -> dict[str, object]:
+    def environment(self, accelerators: Iterable[AcceleratorChoice]) -> dict[str, object]:
         """The same."""
+        del accelerators
         return {"fabric": str(fabric_module().__version__)}
 
-    @property
-    def emulates(self) -> bool:
+    def emulates(self, accelerator: AcceleratorChoice) -> bool:
         """Not by us."""
+        del accelerator
         return False
 
     @contextmanager

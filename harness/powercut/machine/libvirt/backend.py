@@ -6,10 +6,9 @@ from __future__ import annotations
 import difflib
 import functools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Final
 from uuid import UUID, uuid4
@@ -37,12 +36,12 @@ from powercut.machine.port import (
     all_under_test,
     flavour_for,
 )
-from powercut.machine.qemu.accelerator import best_accelerator
+from powercut.machine.qemu.accelerator import Accelerators
 from powercut.machine.qemu.build import QemuBuild, examine_qemu, find_qemu
 from powercut.machine.qemu.tsc import host_tsc_khz
 from powercut.model.binding import NOT_BOUND
 from powercut.model.errors import HostError, PowercutError, UsageError
-from powercut.model.machine import Accelerator, Start
+from powercut.model.machine import Start
 from powercut.model.versions import GUEST, HOST, SUITES
 from powercut.scenario.settings import AcceleratorChoice, MachineSettings, Switch
 
@@ -65,13 +64,15 @@ class LibvirtBackend:
 
     def __init__(self, cache: Path) -> None:
         """Nothing of a domain is worth keeping in `cache`."""
+        del cache
+        self._accelerators = Accelerators()
 
     def problems(self, settings: MachineSettings) -> tuple[str, ...]:
         """Why such a machine cannot run here."""
         found = [*_refused(settings)]
         for find in (
             lambda: require_may_start(_uri(settings)),
-            lambda: self._accelerator,
+            lambda: self._accelerators.of(settings.accelerator),
             lambda: self._qemu(settings.qemu),
             lambda: self._guest(settings.kernel, settings.bus.flavour),
         ):
@@ -113,19 +114,18 @@ class LibvirtBackend:
             **guest_versions(self._guest_of(spec)),
         }
 
-    def environment(self) -> dict[str, object]:
-        """The host's QEMU, the accelerator, the guest where nobody chose a kernel."""
-        guest, (accelerator, reason) = self._guest(GUEST, "cloud"), self._accelerator
+    def environment(self, accelerators: Iterable[AcceleratorChoice]) -> dict[str, object]:
+        """The host's QEMU, what the accelerators come to, the guest where no kernel was chosen."""
+        guest = self._guest(GUEST, "cloud")
         return {
             "qemu": self._qemu(HOST).version,
-            "accelerator": {"name": accelerator.value, "reason": reason},
+            "accelerator": self._accelerators.facts(accelerators),
             "guest": {"kernel": guest.kernel_release, "digest": guest.digest},
         }
 
-    @property
-    def emulates(self) -> bool:
-        """Whether there is no KVM."""
-        return self._accelerator[0] is not Accelerator.KVM
+    def emulates(self, accelerator: AcceleratorChoice) -> bool:
+        """Whether KVM does not run the guest.  Raises HostError."""
+        return self._accelerators.emulate(accelerator)
 
     @contextmanager
     def open(
@@ -176,10 +176,6 @@ class LibvirtBackend:
 
     # What a machine is made of
 
-    @cached_property
-    def _accelerator(self) -> tuple[Accelerator, str]:
-        return best_accelerator()
-
     @staticmethod
     def _guest(kernel: str, flavour: str) -> GuestImage:
         return ensure_guest_image(flavour, kernel=kernel)
@@ -197,17 +193,13 @@ class LibvirtBackend:
         return f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"
 
     def _own(self, spec: MachineSpec, uuid: UUID) -> DomainSpec:
-        chosen = spec.accelerator
-        accelerator = (
-            self._accelerator[0] if chosen is AcceleratorChoice.AUTO else Accelerator(chosen.value)
-        )
         models = security_models(_options(spec).uri)
         return DomainSpec(
             name=f"powercut-{uuid}",
             uuid=uuid,
             emulator=self._qemu(_options(spec).emulator).program,
             guest=self._guest_of(spec),
-            accelerator=accelerator,
+            accelerator=self._accelerators.of(spec.accelerator),
             # The sockets and files are ours alone: so QEMU runs as we do.
             owner=_caller() if "dac" in models else None,
             unlabelled=tuple(model for model in models if model not in ("none", "dac")),

@@ -5,6 +5,14 @@ A /dev/kvm that opens proves nothing: there are hosts where guests then hang in 
 firmware for ever, or QEMU aborts.  So KVM counts only if a probe guest (our own guest
 image) has booted with it and said hello.  The outcome is kept in the cache until the
 host reboots or QEMU, the host's kernel or the guest image change.
+
+A probe guest that says nothing is slow or will never speak, and only time tells which:
+
+1. The deadline is that of a quiet host times its load (powercut.machine.patience).
+2. A KVM guest that stays silent gets as long as a TCG guest takes here, if that is longer: a
+   nested host may need 12 s with KVM and 124 s without.  KVM that is slower than TCG is of no use.
+3. Silence on a busy host is kept for an hour only; on a quiet one until the host reboots.
+4. Who knows better says so: `machine.accelerator: kvm`, and `powercut doctor --patience SECONDS`.
 """
 
 from __future__ import annotations
@@ -18,6 +26,7 @@ import struct
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,18 +34,26 @@ from typing import Final
 
 from powercut.machine.guest.image import ensure_guest_image
 from powercut.machine.guest_image import GuestImage
+from powercut.machine.patience import patience
 from powercut.machine.process import spawn
 from powercut.machine.qemu.build import PROGRAM as QEMU
 from powercut.machine.qemu.build import version_line
 from powercut.model.errors import HostError
 from powercut.model.machine import Accelerator
 from powercut.paths import CACHE
+from powercut.scenario.settings import AcceleratorChoice
 
 PROBE_TIMEOUT_S: Final = 10.0
 """A probe guest needs 0.5 s with KVM; where KVM does not work, many never answer."""
 
+ASKED_TIMEOUT_S: Final = 120.0
+"""For KVM if a scenario asks for it by name: it is tried hard before the scenario is refused."""
+
 TCG_TIMEOUT_S: Final = 60.0
 """1 to 3 s with TCG; TCG does not hang, so only a very busy host gets there."""
+
+_SILENCE_S: Final = 3600.0
+"""How long it is believed that a guest said nothing on a host that had much else to do."""
 
 _KVM: Final = Path("/dev/kvm")
 _KILL_TIMEOUT_S: Final = 5.0
@@ -52,13 +69,15 @@ _APPEND: Final = "quiet loglevel=0 panic=-1 cryptomgr.notests 8250.nr_uarts=0"
 class Proof:
     """What a probe guest showed: whether it booted, what happened, and how long it took.
 
-    `remedy` is what might help if it did not.
+    `remedy` is what might help if it did not; `silent` says that its time was up, and nothing else
+    was wrong.
     """
 
     ok: bool
     detail: str
     boot_s: float
     remedy: str = ""
+    silent: bool = False
 
 
 def probe_argv(accelerator: Accelerator, image: GuestImage, channel_fd: int) -> list[str]:
@@ -106,7 +125,8 @@ def prove(
         if said == "hello":
             return Proof(True, f"a probe guest said hello after {elapsed:.2f} s", elapsed)
         if said == "silence":
-            return Proof(False, f"a probe guest said nothing within {timeout_s:.0f} s", elapsed)
+            detail = f"a probe guest said nothing within {timeout_s:.0f} s"
+            return Proof(False, detail, elapsed, silent=True)
         output.seek(0)
         message = output.read().decode(errors="replace").strip().splitlines()
         reason = message[-1] if message else f"exit status {qemu.returncode}"
@@ -168,35 +188,72 @@ def accelerator_proof(
 ) -> Proof:
     """Whether `accelerator` works here, from the cache unless `fresh`.
 
-    That TCG gave no answer in `timeout_s` says that the host is busy, and is not kept.
-    Builds the guest image if there is none; raises what that raises.
+    With `timeout_s` a guest that once stayed silent is given that long.  Builds the guest image if
+    there is none; raises what that raises.
     """
     obstacle = kvm_obstacle() if accelerator is Accelerator.KVM else None
     if obstacle is not None:
         return obstacle
     image = ensure_guest_image()
-    key = {
-        "boot": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
-        "kernel": platform.release(),
-        "qemu": qemu_version(),
-        "guest": image.digest,
-    }
-    cache = CACHE / f"accelerator-{accelerator.value}.json"
-    if not fresh:
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            cached = json.loads(cache.read_text())
-            if cached["key"] == key:
-                return Proof(**cached["proof"])
-    tcg = accelerator is Accelerator.TCG
-    limit_s = timeout_s or (TCG_TIMEOUT_S if tcg else PROBE_TIMEOUT_S)
-    proof = prove(accelerator, image, timeout_s=limit_s)
-    if tcg and not proof.ok:
-        return proof
-    cache.parent.mkdir(parents=True, exist_ok=True)
-    temporary = cache.with_name(f".{cache.name}.{os.getpid()}")
-    temporary.write_text(json.dumps({"key": key, "proof": asdict(proof)}, indent=1) + "\n")
-    temporary.replace(cache)
+    cache = _Cache(accelerator, image)
+    kept = None if fresh else cache.read()
+    if kept is not None and not (kept.silent and timeout_s and timeout_s > kept.boot_s):
+        return kept
+    slower = patience()
+    proof = _tried(accelerator, image, timeout_s, slower)
+    # That TCG stayed silent says that this host is busy, and nothing of TCG.
+    if not (proof.silent and accelerator is Accelerator.TCG):
+        busy = max(slower, patience()) > 1
+        cache.write(proof, _SILENCE_S if proof.silent and busy else None)
     return proof
+
+
+def _tried(
+    accelerator: Accelerator, image: GuestImage, timeout_s: float | None, slower: float
+) -> Proof:
+    """Boots the probe guest, for KVM once more if TCG shows that all is slow here."""
+    if accelerator is Accelerator.TCG:
+        return prove(accelerator, image, timeout_s=timeout_s or TCG_TIMEOUT_S * slower)
+    limit_s = timeout_s or PROBE_TIMEOUT_S * slower
+    proof = prove(accelerator, image, timeout_s=limit_s)
+    if proof.silent and timeout_s is None:
+        longest_s = max(TCG_TIMEOUT_S * slower, ASKED_TIMEOUT_S)
+        emulated = accelerator_proof(Accelerator.TCG, timeout_s=longest_s)
+        slow_s = emulated.boot_s if emulated.ok else longest_s
+        if slow_s > limit_s:
+            return prove(accelerator, image, timeout_s=slow_s)
+    return proof
+
+
+class _Cache:
+    """The proof that is kept of an accelerator, and for which host, QEMU and guest it holds."""
+
+    def __init__(self, accelerator: Accelerator, image: GuestImage) -> None:
+        self._file = CACHE / f"accelerator-{accelerator.value}.json"
+        self._key = {
+            "boot": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+            "kernel": platform.release(),
+            "qemu": qemu_version(),
+            "guest": image.digest,
+        }
+
+    def read(self) -> Proof | None:
+        """The proof, if there is one that still holds."""
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            cached = json.loads(self._file.read_text())
+            until = cached["until"]
+            if cached["key"] == self._key and (until is None or time.time() < until):
+                return Proof(**cached["proof"])
+        return None
+
+    def write(self, proof: Proof, seconds: float | None) -> None:
+        """Keeps `proof` for `seconds`; None: until something of the key changes."""
+        until = None if seconds is None else time.time() + seconds
+        text = json.dumps({"key": self._key, "until": until, "proof": asdict(proof)}, indent=1)
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self._file.with_name(f".{self._file.name}.{os.getpid()}")
+        temporary.write_text(text + "\n")
+        temporary.replace(self._file)
 
 
 def best_accelerator(*, fresh: bool = False) -> tuple[Accelerator, str]:
@@ -205,3 +262,44 @@ def best_accelerator(*, fresh: bool = False) -> tuple[Accelerator, str]:
     if proof.ok:
         return Accelerator.KVM, f"KVM: {proof.detail}"
     return Accelerator.TCG, f"TCG, since KVM does not work here: {proof.detail}"
+
+
+class Accelerators:
+    """What runs the guests of this host; each is found out when a machine first wants it."""
+
+    def __init__(self) -> None:
+        self._found: dict[AcceleratorChoice, tuple[Accelerator, str]] = {}
+
+    def of(self, choice: AcceleratorChoice) -> Accelerator:
+        """What `machine.accelerator` comes to here.  Raises HostError if that does not work."""
+        return self._look_up(choice)[0]
+
+    def emulate(self, choice: AcceleratorChoice) -> bool:
+        """Whether guests of that choice run in emulation.  Raises HostError."""
+        return self.of(choice) is not Accelerator.KVM
+
+    def facts(self, choices: Iterable[AcceleratorChoice]) -> dict[str, str]:
+        """For readers of results: what runs the guests of all these choices, and why."""
+        found = dict.fromkeys(self._look_up(choice) for choice in choices)
+        names = dict.fromkeys(accelerator.value for accelerator, _ in found)
+        return {"name": ", ".join(names), "reason": "; ".join(reason for _, reason in found)}
+
+    def _look_up(self, choice: AcceleratorChoice) -> tuple[Accelerator, str]:
+        if choice not in self._found:
+            self._found[choice] = _find(choice)
+        return self._found[choice]
+
+
+def _find(choice: AcceleratorChoice) -> tuple[Accelerator, str]:
+    match choice:
+        case AcceleratorChoice.AUTO:
+            return best_accelerator()
+        case AcceleratorChoice.TCG:
+            return Accelerator.TCG, "TCG, as machine.accelerator says"
+    proof = accelerator_proof(Accelerator.KVM, timeout_s=ASKED_TIMEOUT_S * patience())
+    if not proof.ok:
+        raise HostError(
+            f"machine.accelerator is kvm, and KVM does not work here: {proof.detail}",
+            hint=proof.remedy or "machine.accelerator: auto takes what works",
+        )
+    return Accelerator.KVM, f"KVM, as machine.accelerator says: {proof.detail}"

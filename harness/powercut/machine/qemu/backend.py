@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +25,7 @@ from powercut.machine.port import (
     image_of,
     served_disk,
 )
-from powercut.machine.qemu.accelerator import best_accelerator, qemu_version
+from powercut.machine.qemu.accelerator import Accelerators, qemu_version
 from powercut.machine.qemu.argv import build_argv
 from powercut.machine.qemu.board import PC, board_between
 from powercut.machine.qemu.build import QemuBuild
@@ -38,7 +37,7 @@ from powercut.machine.qemu.template import TemplateStore
 from powercut.machine.storage_daemon import Daemon, daemon_of
 from powercut.model.binding import NOT_BOUND
 from powercut.model.errors import PowercutError
-from powercut.model.machine import Accelerator, Export
+from powercut.model.machine import Export
 from powercut.model.versions import AFTER_MOVE, GUEST, HOST
 from powercut.scenario.settings import AcceleratorChoice, MachineSettings, Switch
 
@@ -52,12 +51,13 @@ class QemuBackend:
     def __init__(self, cache: Path) -> None:
         self._templates = TemplateStore(cache / "templates", GuestChannel.on_unix)
         self._guests: dict[tuple[str, str], GuestImage] = {}
+        self._accelerators = Accelerators()
 
     def problems(self, settings: MachineSettings) -> tuple[str, ...]:
         """Why such a machine cannot run here."""
         flavour = settings.bus.flavour
         tried: tuple[Callable[[], object], ...] = (
-            lambda: self._accelerator,
+            lambda: self._accelerators.of(settings.accelerator),
             lambda: self._qemu(settings.qemu),
             lambda: self._board(settings.qemu, settings.qemu_after_move),
             lambda: self._guest(settings.kernel, flavour),
@@ -103,19 +103,18 @@ class QemuBackend:
             **guest_versions(self._guest_of(spec)),
         }
 
-    def environment(self) -> dict[str, object]:
-        """The host's QEMU, the accelerator, the guest where nobody chose a kernel."""
-        guest, (accelerator, reason) = self._guest(GUEST, "cloud"), self._accelerator
+    def environment(self, accelerators: Iterable[AcceleratorChoice]) -> dict[str, object]:
+        """The host's QEMU, what the accelerators come to, the guest where no kernel was chosen."""
+        guest = self._guest(GUEST, "cloud")
         return {
             "qemu": qemu_version(),
-            "accelerator": {"name": accelerator.value, "reason": reason},
+            "accelerator": self._accelerators.facts(accelerators),
             "guest": {"kernel": guest.kernel_release, "digest": guest.digest},
         }
 
-    @property
-    def emulates(self) -> bool:
-        """Whether there is no KVM."""
-        return self._accelerator[0] is not Accelerator.KVM
+    def emulates(self, accelerator: AcceleratorChoice) -> bool:
+        """Whether KVM does not run the guest.  Raises HostError."""
+        return self._accelerators.emulate(accelerator)
 
     @contextmanager
     def open(
@@ -136,14 +135,11 @@ class QemuBackend:
 
     def run_console(self, wanted: ConsoleGuest) -> int:
         """A guest with its console on stdin and stdout."""
-        guest, accelerator = self._guest(GUEST, "cloud"), self._accelerator[0]
+        accelerator = self._accelerators.of(AcceleratorChoice.AUTO)
+        guest = self._guest(GUEST, "cloud")
         return run_console(self._qemu(HOST).program, guest, wanted, accelerator)
 
     # What a machine is made of
-
-    @cached_property
-    def _accelerator(self) -> tuple[Accelerator, str]:
-        return best_accelerator()
 
     def _guest(self, kernel: str, flavour: str) -> GuestImage:
         """The guest of that kernel and flavour; built if need be."""
@@ -193,7 +189,7 @@ class QemuBackend:
 
     def _in_own_terms(self, spec: MachineSpec, folder: Path) -> QemuSpec:
         """The machine as QEMU is told of it; its sockets lie in `folder`."""
-        (disk, *others), chosen = all_under_test(spec), spec.accelerator
+        disk, *others = all_under_test(spec)
         plain = _options(spec).export is Export.NONE
         return QemuSpec(
             guest=self._guest_of(spec),
@@ -203,9 +199,7 @@ class QemuBackend:
             qmp=folder / "qmp",
             cache=disk.cache,
             bus=disk.bus,
-            accelerator=self._accelerator[0]
-            if chosen is AcceleratorChoice.AUTO
-            else Accelerator(chosen.value),
+            accelerator=self._accelerators.of(spec.accelerator),
             layer=disk.layer,
             start=spec.start,
             config_wce=_options(spec).config_wce,

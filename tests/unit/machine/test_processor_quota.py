@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from powercut.rig.processor_quota import processor_quota
+from powercut.machine.processor_quota import processor_quota
 
 POD = "/pods/one"
 
