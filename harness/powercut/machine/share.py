@@ -15,11 +15,13 @@ since it changes to the root before it opens it.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +48,14 @@ _SETTINGS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "writeout": ("off", "immediate"),
     },
 }
+# include/uapi/linux/mount.h, sched.h, fcntl.h; the call has one number on every architecture.
+_MOUNT_SETATTR: Final = 442
+_MOUNT_ATTR_RDONLY: Final = 1
+_MS_PRIVATE: Final = 1 << 18
+_AT_RECURSIVE: Final = 0x8000
+_AT_FDCWD: Final = -100
+_CLONE_NEWNS: Final = 0x20000
+_ROOT: Final = "root"
 _FLAVOURS: Final = {"virtiofs": "cloud", "9p": "full"}
 """Guest kernels that have it: Debian's `cloud` has no 9P."""
 
@@ -137,7 +147,7 @@ def qemu_argv(
 
 def _devices(share: FolderShare, folder: Path) -> list[str]:
     if share.kind == "virtiofs":
-        devices = [f"vhost-user-fs-pci,chardev={name},tag={name}" for name in ("root", "folder")]
+        devices = [f"vhost-user-fs-pci,chardev={name},tag={name}" for name in (_ROOT, "folder")]
         return [word for device in devices for word in ("-device", device)]
     settings = f"security_model={share.settings['security_model']}"
     if share.settings["writeout"] != "off":
@@ -158,7 +168,7 @@ def _servers(share: FolderShare, folder: Path) -> dict[str, list[str]]:
     common = "sandbox=chroot,log_level=err"
     return {
         tag: [str(VIRTIOFSD), "-f", "-o", f"{options},{common}"]
-        for tag, options in (("root", "source=/,cache=always"), ("folder", served))
+        for tag, options in ((_ROOT, "source=/,cache=always"), ("folder", served))
     }
 
 
@@ -166,13 +176,7 @@ def _become(orders: Mapping[str, Any]) -> None:
     """Starts the servers and becomes QEMU.  It never returns."""
     argv = list(orders["qemu"])
     for tag, server in orders["servers"].items():
-        name = f"powercut-{os.getpid()}-{tag}-{os.urandom(8).hex()}"
-        with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(f"\0{name}")  # it goes with the processes that hold it
-            listener.listen(1)
-            fd = listener.fileno()
-            subprocess.Popen([*server, f"--fd={fd}"], stdin=subprocess.DEVNULL, pass_fds=[fd])
-        argv += ["-chardev", f"socket,id={tag},path={name},abstract=on"]
+        argv += ["-chardev", f"socket,id={tag},fd={_connected(server, read_only=tag == _ROOT)}"]
     # The kernel reads archives that lie one behind the other.
     words = "".join(f"{word}\0" for word in orders["words"]).encode(errors="surrogateescape")
     initramfs = os.memfd_create("initramfs", 0)  # QEMU inherits it
@@ -183,6 +187,49 @@ def _become(orders: Mapping[str, Any]) -> None:
     lines = os.environ["POWERCUT_FD"]
     argv += ["-chardev", f"file,id=lines,append=on,path=/proc/self/fd/{lines}"]
     os.execv(argv[0], argv)
+
+
+def _connected(server: Sequence[str], *, read_only: bool) -> int:
+    """Starts a server; the descriptor of the one connection to it, which QEMU inherits.
+
+    The server gets a listening socket in which that connection waits already.  Its name was in a
+    folder of ours alone and is gone before the server starts, so that it serves no other process.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="powercut-share-") as private,
+        socket.socket(socket.AF_UNIX) as listener,
+    ):
+        path = f"{private}/socket"
+        listener.bind(path)
+        listener.listen(1)
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(path)
+        Path(path).unlink()
+        fd = listener.fileno()
+        subprocess.Popen(
+            [*server, f"--fd={fd}"],
+            stdin=subprocess.DEVNULL,
+            pass_fds=[fd],
+            preexec_fn=_make_read_only if read_only else None,  # noqa: PLW1509  # no threads here
+        )
+    connection.set_inheritable(True)
+    return connection.detach()
+
+
+def _make_read_only() -> None:
+    """Makes all mounts read-only, in a mount namespace of this process alone.
+
+    virtiofsd of QEMU 7.2 knows no read-only share, and the guest's own mount option binds none who
+    is root there.  Raises OSError.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    attributes = (ctypes.c_uint64 * 4)(_MOUNT_ATTR_RDONLY, 0, _MS_PRIVATE, 0)
+    done = libc.unshare(_CLONE_NEWNS) or libc.syscall(
+        _MOUNT_SETATTR, _AT_FDCWD, b"/", _AT_RECURSIVE, ctypes.byref(attributes), 32
+    )
+    if done:
+        number = ctypes.get_errno()
+        raise OSError(number, f"a read-only root: {os.strerror(number)}")
 
 
 if __name__ == "__main__":

@@ -26,12 +26,17 @@ pytestmark = pytest.mark.skipif(not VIRTIOFSD.exists(), reason=f"no {VIRTIOFSD}"
 
 
 def test_what_a_guest_has_synced_is_durable_on_the_host(tmp_path: Path) -> None:
-    """All of it, and on a host that ignores syncs nothing."""
+    """All of it, and on a host that ignores syncs nothing.  Beside the folder it can write nothing,
+    though it is root there and makes its root writable.
+    """
     folder = tmp_path / "folder"
     folder.mkdir()
+    reached, tried = tmp_path / "reached", folder / "tried"
+    attack = f'mount -o remount,rw / && touch {tried}; touch {reached}; exec "$@"'
+    run = ("python3", "-I", "-S", str(PROGRAM), "run", "fdatasync", str(folder))
     order = CaptureOrder(
         folder=folder,
-        command=("python3", "-I", "-S", str(PROGRAM), "run", "fdatasync", str(folder)),
+        command=("sh", "-c", attack, "sh", *run),
         check=(),
         acks=12,
         seconds=300.0,
@@ -45,6 +50,7 @@ def test_what_a_guest_has_synced_is_durable_on_the_host(tmp_path: Path) -> None:
     acked = [f"= {number}" for number in recording.history.acked]
     assert len(acked) >= 12, directory.console.read_text()
     assert not recording.gaps
+    assert (tried.exists(), reached.exists()) == (True, False)
     for lying in (False, True):
         space = recording.space(Promise.POSIX, lying=lying)
         target = tmp_path / f"state-{lying}"
