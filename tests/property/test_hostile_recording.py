@@ -26,7 +26,7 @@ from powercut.scenario.settings import Parameters
 from powercut.store.layout import ResultDir
 from powercut.store.manifest import check, seal
 from powercut.store.trial_dir import TrialDir, TrialRecord
-from powercut.trial.judge import judge_trial
+from powercut.verdict.judge import judge_recording
 
 RAW = {
     "filesystem": {"type": "raw"},
@@ -73,13 +73,13 @@ def trial(tmp_path):
 
 def everything(trial):
     """What commands do with a recording that they were given."""
-    judge_trial(trial)
+    judge_recording(trial)
     recording = open_trial(trial)
     exposure(recording.evidence)
 
 
 def test_the_recording_is_judged(trial):
-    result = judge_trial(trial)
+    result = judge_recording(trial)
     assert result.commits_acked == 2
     assert [str(span) for span in result.lost_lsns] == ["2"]
 

@@ -30,7 +30,7 @@ from powercut.store.binding import new_recording, text_digest
 from powercut.store.layout import ResultDir
 from powercut.store.results import RunResult, TrialResult
 from powercut.store.trial_dir import TrialDir, TrialRecord
-from powercut.trial.judge import judge_trial
+from powercut.verdict.judge import judge_recording
 from powercut.wal.record import record_bytes
 from powercut.wal.slots import SlotState
 
@@ -75,7 +75,7 @@ def make_run(
     for cell in plan.cells:
         for trial in cell.trials:
             place = record(run, cell, trial, early=early)
-            result = judge_trial(place)
+            result = judge_recording(place)
             place.write_verdict(result)
             trials.setdefault(cell.name, []).append(result)
     run.write_verdict(

@@ -34,6 +34,7 @@ ROOMS = {
     "workload": 2,
     "rig": 3,
     "recording": 4,
+    "verdict": 5,
     "trial": 5,
     "explore": 5,
     "measure": 5,
@@ -126,7 +127,7 @@ def test_the_rule_about_imports_can_fail(tmp_path: Path, monkeypatch: pytest.Mon
     bad = PACKAGE / "disk" / "not_there.py"
     monkeypatch.setattr(Path, "read_text", lambda _: "from powercut.machine import port\n")
     assert offences(bad) == ["harness/powercut/disk/not_there.py (room 2) imports machine (room 2)"]
-    monkeypatch.setattr(Path, "read_text", lambda _: "def f():\n  import powercut.trial.judge\n")
+    monkeypatch.setattr(Path, "read_text", lambda _: "def f():\n  import powercut.verdict.judge\n")
     assert len(offences(PACKAGE / "model" / "not_there.py")) == 1
 
 
@@ -243,6 +244,28 @@ def test_scenarios_say_what_they_show() -> None:
 def test_test_files_have_unique_names() -> None:
     names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
     assert len(names) == len(set(names))
+
+
+PARTS_OF_A_VERDICT = re.compile(r"\b(judge_recording|judge_lines|judge_wire|with_states)\b")
+
+
+def judged_in_part(path: Path) -> list[str]:
+    """Where a file takes a part of a verdict for the whole."""
+    if part(path) == "verdict":
+        return []
+    return PARTS_OF_A_VERDICT.findall(path.read_text())
+
+
+def test_there_is_one_way_to_a_verdict() -> None:
+    """It is `verdict_of`: with the crash states, for whoever wants the verdict on a recording."""
+    wrong = {path.name: found for path in PACKAGE.rglob("*.py") if (found := judged_in_part(path))}
+    assert not wrong
+
+
+def test_the_rule_about_verdicts_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "read_text", lambda _: "result = judge_recording(trial)\n")
+    assert judged_in_part(PACKAGE / "campaign" / "bundle.py") == ["judge_recording"]
+    assert judged_in_part(PACKAGE / "verdict" / "judge.py") == []
 
 
 PLANNED = {"scenario/plan.py", "campaign/confidence.py", "report/terminal/plan.py"}

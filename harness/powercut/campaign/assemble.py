@@ -71,7 +71,7 @@ def same_run(parameters: Parameters) -> str:
     return parameters.model_dump_json(exclude=_ELSEWHERE)
 
 
-def verdict_of(trials: Sequence[TrialResult]) -> Verdict:
+def worst_of(trials: Sequence[TrialResult]) -> Verdict:
     """What trials add up to before anybody looks at their controls."""
     return Verdict.worst(trial.verdict for trial in trials)
 
@@ -163,7 +163,7 @@ def _cell_result(
     options: Sequence[str],
     rows: TrialRows | None,
 ) -> CellResult:
-    own = verdict_of(trials)
+    own = worst_of(trials)
     wanted = controls_for(cell.parameters, vouched_for(trials))
     if own is Verdict.INCONCLUSIVE:  # older runs made none for it
         wanted = tuple(one for one in wanted if same_run(one.parameters) in known)

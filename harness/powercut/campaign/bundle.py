@@ -7,6 +7,7 @@ import io
 import os
 import tarfile
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final
 
@@ -27,22 +28,24 @@ from powercut.campaign.bundle_file import (
 )
 from powercut.campaign.verify import verify
 from powercut.explore.state_judge import open_judge
+from powercut.explore.trial import RecoveredStates
 from powercut.model.errors import DamagedRecording, HostError, UsageError
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.model.versions import CHOSEN, is_path
 from powercut.recording.materialize import open_recording, resolve_state
 from powercut.recording.open_recording import IMPORT_FILE, find_recording
-from powercut.recording.state_ref import path_of, save
+from powercut.recording.state_ref import path_of, save, saved
+from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.scratch import scratch
 from powercut.store.files import host_errors
 from powercut.store.layout import ResultDir
 from powercut.store.manifest import digest_of
 from powercut.store.packed import evidence_size, open_evidence
-from powercut.store.results import RunResult
+from powercut.store.results import RunResult, TrialResult
 from powercut.store.trial_dir import TrialDir
 from powercut.store.witness import read_witness
 from powercut.trial.controls import controls_for
-from powercut.trial.judge import judge_trial
+from powercut.verdict.judge import verdict_of
 
 _EXTRAS: Final = ("verdict.json", "witness.json", "exploration.json")
 _RUN_FILES: Final = ("scenario.yaml", "environment.json")
@@ -88,13 +91,11 @@ def make_bundle(
     trial.check_seal()
     run = ResultDir.open(trial.run)
     record = trial.read_record()
-    result = judge_trial(trial)
-    controls = _controls(run, trial, max(result.verdict, _verdict_beside(trial)))
+    result = _judged(trial)
+    controls = _controls(run, trial, result.verdict)
     bundled = _bundled_state(trial, state)
     names = [name for each in (trial, *controls) for name in _files_of(each, run)]
     names += [name for name in _RUN_FILES if (run.path / name).is_file()]
-    if bundled is not None:
-        names.append(path_of(trial, bundled.name).relative_to(run.path).as_posix())
     manifest = BundleManifest(
         powercut=__version__,
         scenario=record.scenario,
@@ -125,6 +126,26 @@ def write_bundle(folder: Path, manifest: BundleManifest, output: Path) -> None:
             unfinished.replace(output)
         finally:
             unfinished.unlink(missing_ok=True)
+
+
+def _judged(trial: TrialDir) -> TrialResult:
+    """The verdict on `trial`, crash states included, as whoever gets the bundle will repeat it.
+
+    Raises HostError if it cannot be judged here, and was when it was recorded.
+    """
+    with EngineShelf() as shelf:
+        result = verdict_of(trial, RecoveredStates(shelf, again=True))
+    if result.verdict is not Verdict.INCONCLUSIVE:
+        return result
+    with suppress(DamagedRecording):
+        then = trial.read_verdict()
+        if then.verdict is not Verdict.INCONCLUSIVE:
+            why = next((one.message for one in result.findings), "it does not say why")
+            raise HostError(
+                f"{trial.path}: it was {then.verdict.name} and cannot be judged here: {why}",
+                hint="bundle it on the host that recorded it",
+            )
+    return result
 
 
 def _controls(run: ResultDir, trial: TrialDir, verdict: Verdict) -> list[TrialDir]:
@@ -172,11 +193,12 @@ def _name(verdict: Verdict) -> VerdictWord:
 
 
 def _files_of(trial: TrialDir, run: ResultDir) -> Iterator[str]:
-    """Everything sealed, and what follows from it."""
-    names = [*trial.check_seal(), "manifest.json"]
-    names += [name for name in _EXTRAS if (trial.path / name).is_file()]
-    for name in names:
-        yield (trial.path / name).relative_to(run.path).as_posix()
+    """Everything sealed, and what follows from it: every state among it that a finding names."""
+    paths = [trial.path / name for name in (*trial.check_seal(), "manifest.json")]
+    paths += [trial.path / name for name in _EXTRAS if (trial.path / name).is_file()]
+    paths += [path_of(trial, name) for name in saved(trial)]
+    for path in paths:
+        yield path.relative_to(run.path).as_posix()
 
 
 def _described(folder: Path, name: str) -> BundledFile:
@@ -227,14 +249,6 @@ def _refuse_programs(bundle: Path, run: ResultDir) -> None:
                 )
 
 
-def _verdict_beside(trial: TrialDir) -> Verdict:
-    """What the run made of it, crash states included; SAFE if nothing says so."""
-    try:
-        return trial.read_verdict().verdict
-    except DamagedRecording:
-        return Verdict.SAFE
-
-
 def verify_bundle(bundle: Path) -> BundleVerdict:
     """Unpacks `bundle` into a scratch folder and judges everything in it again."""
     with scratch() as folder:
@@ -249,7 +263,7 @@ def verify_bundle(bundle: Path) -> BundleVerdict:
         _refuse_programs(bundle, ResultDir(root))
         run = verify(root, cells=(manifest.cell,), whole=False)
         trial = TrialDir(root / manifest.recording, root)
-        result = judge_trial(trial)
+        result = _result_of(run, manifest)
         differences = list(
             _differences("the recording", manifest.verdict, manifest.lost, _name(result.verdict),
                          result.lost_lsns)
@@ -276,6 +290,18 @@ def verify_bundle(bundle: Path) -> BundleVerdict:
         state=state,
         differences=tuple(differences),
         untried=untried,
+    )
+
+
+def _result_of(run: RunResult, manifest: BundleManifest) -> TrialResult:
+    """What the recording that the bundle is about came to.  Raises DamagedRecording."""
+    for cell in run.cells:
+        for trial in cell.trials:
+            if trial.result_directory == manifest.recording:
+                return trial
+    raise DamagedRecording(
+        f"its {MANIFEST} is about {manifest.recording}, which is no recording of "
+        f"cell {manifest.cell!r} in it"
     )
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from powercut.campaign.assemble import same_run
 from powercut.campaign.confidence import Aim, planned_for
-from powercut.explore.trial import explored
+from powercut.explore.trial import RecoveredStates
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.scenario.defaults import DEFAULTS, EARLIER_DEFAULTS
@@ -34,7 +34,7 @@ from powercut.store.layout import ResultDir
 from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.store.trial_result import TrialResult
 from powercut.trial.job import TrialJob
-from powercut.trial.judge import judge_trial
+from powercut.verdict.judge import verdict_of
 
 SELECTION: Final = "selection"
 """Key of environment.json: what of the scenario was to be run."""
@@ -193,7 +193,7 @@ def earlier_result(
     known = result = _verdict_beside(trial, record)
     if result is None:
         trial.check_seal()
-        result = explored(trial, judge_trial(trial), shelf=shelf)
+        result = verdict_of(trial, RecoveredStates(shelf))
     if result.result_directory != trial.relative:  # of a control that another run had made
         result = result.model_copy(update={"result_directory": trial.relative})
     if result != known:

@@ -35,7 +35,7 @@ from powercut.campaign.resume import (
     SESSIONS,
     earlier_result,
 )
-from powercut.explore.trial import explored
+from powercut.explore.trial import RecoveredStates
 from powercut.model.events import (
     Notice,
     Phase,
@@ -62,8 +62,8 @@ from powercut.store.rows import TrialRows
 from powercut.store.trial_dir import TrialDir
 from powercut.trial.controls import Control, controls_for
 from powercut.trial.job import TrialJob
-from powercut.trial.judge import judge_trial
 from powercut.trial.record import record_trial
+from powercut.verdict.judge import verdict_of
 
 Listener = Callable[[RunEvent], None]
 
@@ -282,10 +282,7 @@ class Run:
         if result is None:
             directory = self.directory.trial(name, trial.number, control=control is not None)
             record_trial(self.rig, job, directory, notify)
-            notify(Phase.JUDGE)
-            result = judge_trial(directory)
-            notify(Phase.EXPLORE)
-            result = explored(directory, result, shelf=self.shelf)
+            result = verdict_of(directory, RecoveredStates(self.shelf), notify)
             if (
                 self.interrupted.is_set()
             ):  # its engine may have been taken away: judged when resumed

@@ -26,7 +26,7 @@ from powercut.campaign.assemble import (
     same_run,
 )
 from powercut.campaign.resume import SELECTION, SESSIONS, Selection
-from powercut.explore.trial import explored
+from powercut.explore.trial import RecoveredStates
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.events import RunEvent
 from powercut.recording.bound import check_scenario
@@ -42,7 +42,7 @@ from powercut.store.layout import ResultDir, reproduce_command
 from powercut.store.place import read_place
 from powercut.store.results import RunResult, TrialResult
 from powercut.store.trial_dir import TrialDir, TrialRecord
-from powercut.trial.judge import judge_trial
+from powercut.verdict.judge import verdict_of
 
 
 def verify(
@@ -79,7 +79,7 @@ def verify(
             record = trial.read_record()
             if record.control is None:
                 _check_belongs(directory, plan, trial, record, settings)
-            result = explored(trial, judge_trial(trial), again=True, shelf=shelf)
+            result = verdict_of(trial, RecoveredStates(shelf, again=True))
             if record.control is None:
                 trials.setdefault(record.cell, []).append(result)
             else:

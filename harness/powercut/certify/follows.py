@@ -26,9 +26,9 @@ from pathlib import Path
 from powercut.campaign.assemble import (
     as_control,
     same_run,
-    verdict_of,
     vouched_for,
     with_controls,
+    worst_of,
 )
 from powercut.campaign.resume import Selection
 from powercut.model.errors import PowercutError
@@ -114,7 +114,7 @@ def _problems_of_cell(
     scenario: Path,
     rows: TrialRows | None,
 ) -> Iterator[str]:
-    own = verdict_of(told.trials)
+    own = worst_of(told.trials)
     unlisted = set() if rows is None else set(rows.makers(planned.name))
     yield from _problems_of_trials(run, planned, told, scenario, unlisted)
     for control in told.controls:
@@ -163,7 +163,7 @@ def _problems_of_trials(
         yield "its trials are not those that were ordered"
         return
     # After a loss further cuts may be left out: they could change nothing.
-    if len(listed) < len(by_number) and verdict_of(told.trials) is not Verdict.LOSSY:
+    if len(listed) < len(by_number) and worst_of(told.trials) is not Verdict.LOSSY:
         yield f"{len(listed)} trials, and {len(by_number)} were ordered"
     for trial in told.trials:
         place = run.place_of(planned.name, trial.trial)

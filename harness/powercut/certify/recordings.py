@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, Self
 
-from powercut.explore.trial import explored
+from powercut.explore.trial import RecoveredStates
 from powercut.model.errors import DamagedRecording, PowercutError
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.store.confirmation import read_confirmation
@@ -17,7 +17,7 @@ from powercut.store.layout import ResultDir
 from powercut.store.place import read_place
 from powercut.store.rows import ROWS
 from powercut.store.trial_dir import TrialDir
-from powercut.trial.judge import judge_trial
+from powercut.verdict.judge import verdict_of
 from powercut.witness.confirm import recovered_again
 
 _NAMED_MAX: Final = 4
@@ -143,7 +143,7 @@ def _seal_problems(trial: TrialDir) -> list[str]:
 def _judged_again(trial: TrialDir, shelf: EngineShelf) -> Iterator[str]:
     try:
         stored = trial.read_verdict()
-        result = explored(trial, judge_trial(trial), again=True, shelf=shelf)
+        result = verdict_of(trial, RecoveredStates(shelf, again=True))
     except PowercutError as error:
         yield str(error)
         return

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from powercut.campaign.assemble import same_run
-from powercut.explore.trial import explored
+from powercut.explore.trial import RecoveredStates
 from powercut.fleet.link import HostLink
 from powercut.fleet.messages import RESULT_FILES, Done
 from powercut.fleet.tar_stream import unpack
@@ -42,7 +42,7 @@ from powercut.store.rows import Row
 from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.store.trial_result import TrialResult
 from powercut.trial.job import TrialJob
-from powercut.trial.judge import judge_trial
+from powercut.verdict.judge import verdict_of
 
 _NONE_CARRIED: Final[Mapping[str, str]] = {}
 _EXPLORATION: Final = "exploration.json"
@@ -206,7 +206,7 @@ def judge_again(trial: TrialDir, shelf: EngineShelf) -> None:
     """
     said = trial.read_verdict()
     try:
-        result = explored(trial, judge_trial(trial), again=True, shelf=shelf)
+        result = verdict_of(trial, RecoveredStates(shelf, again=True))
     except DamagedRecording as error:
         raise FalseClaim(f"the recording cannot be judged: {error}") from None
     if result.verdict is Verdict.INCONCLUSIVE and said.verdict is not Verdict.INCONCLUSIVE:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from powercut.campaign.runner import ready_rig
-from powercut.explore.trial import explored
+from powercut.explore.trial import RecoveredStates
 from powercut.fleet.hold import Hold
 from powercut.fleet.identity import identity_of, other_parts, plan_of
 from powercut.fleet.messages import (
@@ -50,8 +50,8 @@ from powercut.rig.run_id import run_id_of
 from powercut.scenario.plan import Cell, Plan
 from powercut.store.layout import ResultDir
 from powercut.trial.job import TrialJob
-from powercut.trial.judge import judge_trial
 from powercut.trial.record import record_trial
+from powercut.verdict.judge import verdict_of
 
 _SILENT: Final = 4
 """Exit status of a worker that nobody talks to any more."""
@@ -215,10 +215,7 @@ class Worker:
             order.scenario_sha256,
         )
         record_trial(rig, job, directory, notify)
-        notify(Phase.JUDGE)
-        result = judge_trial(directory)
-        notify(Phase.EXPLORE)
-        result = explored(directory, result, shelf=self._shelf)
+        result = verdict_of(directory, RecoveredStates(self._shelf), notify)
         if result.verdict is Verdict.INCONCLUSIVE:  # on a full disk another host will do better
             _require_room(run.path, max(opening.room, _ROOM_MIN))
         directory.write_verdict(result)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One seeded run of one cell: record, cut, judge; and the controls that its verdict needs.
+"""One seeded run of one cell: record, cut; and the controls that its verdict needs.
 
-Many trials, and what they add up to, are the business of `campaign`.
+Verdicts are the business of `verdict`, many trials that of `campaign`.
 """

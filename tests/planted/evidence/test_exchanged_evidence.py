@@ -24,8 +24,8 @@ from powercut.recording.bound import binding_text
 from powercut.recording.trial_recording import open_trial
 from powercut.store.layout import ResultDir
 from powercut.store.trial_dir import TrialDir
-from powercut.trial.judge import judge_trial
 from powercut.trial.record import TrialJob
+from powercut.verdict.judge import judge_recording
 
 LOG = ("disk.log", "disk.data")
 RECOVERY = ("recovery.log", "recovery.data")
@@ -72,7 +72,7 @@ def verdicts(run: ResultDir) -> dict[str, Verdict]:
 
 def refused(trial: TrialDir, message: str) -> None:
     """INCONCLUSIVE with that message, and no analysis opens the recording."""
-    result = judge_trial(trial)
+    result = judge_recording(trial)
     assert result.verdict is Verdict.INCONCLUSIVE
     (found,) = [f for f in result.findings if message in f.message]
     assert found.kind is FindingKind.INCOMPLETE
@@ -106,7 +106,7 @@ def test_of_the_same_trial_in_another_run(runs, names):
     """The lie that only time tells: run id, cell, seed and contract are all the same."""
     a, b = (run.place_of("lying", 1) for run in runs)
     take(a, b, *names)
-    result = judge_trial(a)
+    result = judge_recording(a)
     assert any("it is of another recording" in found.message for found in result.findings)
     assert FindingKind.INCOMPLETE in {found.kind for found in result.findings}
     assert result.verdict is not Verdict.SAFE
@@ -116,7 +116,7 @@ def test_acks_of_a_later_run_do_not_acquit_one_that_acknowledged_too_early(tmp_p
     """When they were received, all that the earlier run had written was durable: SAFE."""
     early = runs_by_hand.make_run(tmp_path / "early", early=True).place_of("honest", 1)
     later = runs_by_hand.make_run(tmp_path / "later").place_of("honest", 1)
-    assert judge_trial(early).verdict is Verdict.LOSSY
+    assert judge_recording(early).verdict is Verdict.LOSSY
     take(early, later, "history.bin")
     refused(early, "history.bin: it is of another recording, and trial.json beside it is of cell")
     with pytest.raises(DamagedRecording, match=r"history\.bin: it is of another recording"):
@@ -160,7 +160,7 @@ def test_another_trial_json(runs, change, name):
     trial = runs[0].place_of("honest", 1)
     edit(trial.path / "trial.json", change)
     trial.seal_recording()
-    result = judge_trial(trial)
+    result = judge_recording(trial)
     assert result.verdict is Verdict.INCONCLUSIVE, name
     for file in ("disk.log", "history.bin", "observation.json"):
         if name != "run id" or file == "disk.log":
@@ -217,7 +217,7 @@ def test_a_file_that_was_cut_short(runs, name):
     with pytest.raises(DamagedRecording, match=rf"{name}: has \d+ bytes, and had"):
         verify(runs[0].path)
     trial.seal_recording()
-    assert judge_trial(trial).verdict is Verdict.INCONCLUSIVE
+    assert judge_recording(trial).verdict is Verdict.INCONCLUSIVE
     assert verdicts(runs[0])["honest"] is Verdict.INCONCLUSIVE
 
 
@@ -237,7 +237,7 @@ def test_what_an_earlier_powercut_recorded_still_loads_and_says_that_it_is_not_b
     (trial.path / "history.bin").write_bytes(b"PCHIST1\n" + history[44:])
     edit(trial.path / "observation.json", lambda value: value.pop("binding"))
     trial.seal_recording()
-    assert judge_trial(trial).verdict is Verdict.SAFE
+    assert judge_recording(trial).verdict is Verdict.SAFE
     assert "earlier powercut recorded it" in binding_text(trial)
     assert verdicts(runs[0]) == {"honest": Verdict.SAFE, "lying": Verdict.LOSSY}
     other = runs[0].place_of("honest", 2)

@@ -22,7 +22,7 @@ from powercut.store import packed
 from powercut.store.layout import ResultDir
 from powercut.store.packed import PACK, evidence_bytes
 from powercut.store.trial_dir import TrialDir
-from powercut.trial.judge import judge_trial
+from powercut.verdict.judge import judge_recording
 
 PACKABLE = tuple(name for name in packed.PACKABLE if name != "lines.bin")
 """What is packed of a recording of the workload; the lines are those of programs."""
@@ -59,7 +59,7 @@ def test_everything_is_as_it_was_and_a_hundredth_of_its_size(run, tmp_path):
         assert trial.kept
         lying = trial.path.parent.name == "lying"
         assert (trial.path / PACK).stat().st_size < size / 10, size
-        assert judge_trial(trial).verdict is (Verdict.LOSSY if lying else Verdict.SAFE)
+        assert judge_recording(trial).verdict is (Verdict.LOSSY if lying else Verdict.SAFE)
         trial.pack()  # nothing is left to do
     after = verify(run.path)
     assert without_times(after.model_dump(mode="json")) == without_times(
@@ -117,7 +117,7 @@ def test_a_pack_of_another_recording_is_refused_though_its_seal_was_renewed(run)
     with pytest.raises(DamagedRecording, match=r"disk\.log: (its contents changed|has)"):
         first.check_seal()
     first.seal_recording()
-    result = judge_trial(first)
+    result = judge_recording(first)
     assert result.verdict is Verdict.INCONCLUSIVE
     assert any("disk.log: it is the log of another run" in f.message for f in result.findings)
 

@@ -16,7 +16,7 @@ after = planter("after", AFTER)
 
 MUTANTS: tuple[Mutant, ...] = (
     *judge(
-        f"{_P}/trial/judge.py",
+        f"{_P}/verdict/judge.py",
         ("shallow", "deep=True", "deep=False", "only one word in eight is compared"),
         (
             "log-not-closed",
@@ -92,7 +92,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *judge(
-        f"{_P}/trial/reading.py",
+        f"{_P}/verdict/reading.py",
         (
             "history-cut-short",
             "    if recorded and not recorded.complete:",
@@ -125,7 +125,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *judge(
-        f"{_P}/trial/observation.py",
+        f"{_P}/verdict/observation.py",
         (
             "recovery-log-not-closed",
             "    reasons += [] if during.complete else",
@@ -679,8 +679,8 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "fewer-trials",
-            "    if len(listed) < len(by_number) and verdict_of(",
-            "    if False and verdict_of(",
+            "    if len(listed) < len(by_number) and worst_of(",
+            "    if False and worst_of(",
             "fewer trials than were ordered are certified",
         ),
         (

@@ -13,7 +13,7 @@ look = planter("look", SECOND_LOOK)
 
 MUTANTS: tuple[Mutant, ...] = (
     *level(
-        f"{_P}/trial/judge.py",
+        f"{_P}/verdict/judge.py",
         (
             "live-is-safe",
             "        verdict=max(judgement.verdict, Verdict.SURVIVED),",
@@ -96,7 +96,31 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *undecided(
-        f"{_P}/explore/trial.py",
+        f"{_P}/verdict/judge.py",
+        (
+            "states-left-out",
+            "    return with_states(directory, result, states)",
+            "    return result if with_states else result",
+            "a verdict without what crash states lose",
+        ),
+    ),
+    *undecided(
+        f"{_P}/campaign/bundle.py",
+        (
+            "bundle-without-states",
+            "    paths += [path_of(trial, name) for name in saved(trial)]",
+            "    paths += [path_of(trial, name) for name in saved(trial)[:1]]",
+            "a bundle holds one state of many",
+        ),
+        (
+            "bundle-judged-elsewhere",
+            "        if then.verdict is not Verdict.INCONCLUSIVE:",
+            "        if False:",
+            "a host that cannot judge a recording bundles it as INCONCLUSIVE",
+        ),
+    ),
+    *undecided(
+        f"{_P}/verdict/states.py",
         (
             "explored-despite-gaps",
             "    late_acks = all(ACK_WINDOW in f.detail for f in missing)",
@@ -104,15 +128,9 @@ MUTANTS: tuple[Mutant, ...] = (
             "states convict a trial of which acks or attempts are missing",
         ),
         (
-            "explored-later",
-            "    if again and missing and read_exploration(trial) is None:",
-            "    if again and missing and read_exploration(trial) is not None:",
-            "judging again asks for more than was asked when it was recorded",
-        ),
-        (
             "exploration-failed",
-            '            findings = [_unknown(f"its crash states could not be explored: {error}")]',
-            "            findings = []",
+            '        findings = [_unknown(f"its crash states could not be explored: {error}")]',
+            "        findings = []",
             "an exploration that was not possible is forgiven",
         ),
     ),

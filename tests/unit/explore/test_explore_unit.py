@@ -13,10 +13,10 @@ from powercut.crash.states import CrashState
 from powercut.explore.explorer import _Run
 from powercut.explore.findings import FindingCollector
 from powercut.explore.request import ExploreRequest
-from powercut.explore.trial import findings_of
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.report import words
 from powercut.report.terminal.exploration import coverage_lines, print_exploration
+from powercut.verdict.states import findings_of
 
 LOST = Finding(FindingKind.NOT_RECOVERED, Verdict.LOSSY, "mount: superblock", (LsnRange(1, 4),))
 

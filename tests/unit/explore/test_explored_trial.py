@@ -26,7 +26,14 @@ from powercut.scenario.settings import (
 )
 from powercut.store.exploration import read_exploration, write_exploration
 from powercut.store.trial_result import TrialResult
+from powercut.verdict import states
+from powercut.verdict.states import with_states
 from powercut.wal.slots import SlotState
+
+
+def explored(trial, result, **how):
+    """`result` and what the crash states of `trial` say, recovered as a run does."""
+    return with_states(trial, result, explore_trial.RecoveredStates(**how))
 
 
 def explored_recording(world):
@@ -44,11 +51,11 @@ def test_what_went_after_a_recovery_is_no_record_of_the_trial(world, monkeypatch
     recorded, seen = explored_recording(world)
     later = Finding(FindingKind.LOST, Verdict.LOSSY, "gone", (LsnRange(3, 11),))
     monkeypatch.setattr(explore_trial, "explore", lambda *_, **__: seen)
-    monkeypatch.setattr(explore_trial, "findings_of", lambda _: [later])
+    monkeypatch.setattr(states, "findings_of", lambda _: [later])
     plain = TrialResult.judged(
         recorded.record.trial, verdict=Verdict.SAFE, acked=4, attempted=4, findings=()
     )
-    result = explore_trial.explored(recorded.directory, plain)
+    result = explored(recorded.directory, plain)
     assert (result.verdict, result.commits_lost) == (Verdict.LOSSY, 2)
     assert result.lost_lsns == (LsnRange(3, 4),)
     assert result.findings[0].lsns == (LsnRange(3, 11),), "nothing is hidden"
@@ -86,7 +93,7 @@ def on_file_system(world, monkeypatch, engine, *, early=0, name="guest", **param
     )
     recorded.directory.write_record(record)
     recorded = replace(recorded, record=record)
-    for opener in (explorer, explore_trial):
+    for opener in (explorer, explore_trial, states):
         monkeypatch.setattr(opener, "open_trial", lambda _: recorded)
     monkeypatch.setattr(explorer, "choose_engine", lambda *_, **__: EngineChoice(name))
     monkeypatch.setattr(state_judge, "open_engine", lambda *_: engine(recorded))
@@ -155,20 +162,20 @@ class HalfRead(Honest):
 
 def test_an_honest_trial_is_safe_with_exact_counts(world, monkeypatch):
     recorded = on_file_system(world, monkeypatch, Honest)
-    result = explore_trial.explored(recorded.directory, live(recorded))
+    result = explored(recorded.directory, live(recorded))
     assert (result.verdict, result.findings) == (Verdict.SAFE, ())
     assert result.states is not None
     assert result.states.states == explore_trial.AUTO_STATES == 64
     assert result.states.by_policy["durable-only"] == 32
     assert sum(result.states.by_policy.values()) == 64
     assert (result.states.engine, result.states.lossy) == ("guest", 0)
-    again = explore_trial.explored(recorded.directory, live(recorded), again=True)
+    again = explored(recorded.directory, live(recorded), again=True)
     assert again.states == result.states, "a second look sees the same states"
 
 
 def test_a_state_that_loses_a_record_convicts_whatever_the_cut_spared(world, monkeypatch):
     recorded = on_file_system(world, monkeypatch, Forgetful)
-    result = explore_trial.explored(recorded.directory, live(recorded))
+    result = explored(recorded.directory, live(recorded))
     assert result.verdict is Verdict.LOSSY
     assert result.states is not None
     assert result.states.lossy >= 32, "every ack at which nothing but the durable is left"
@@ -184,7 +191,7 @@ def test_a_state_that_loses_a_record_convicts_whatever_the_cut_spared(world, mon
 )
 def test_an_exploration_that_fails_is_no_pass(world, monkeypatch, engine, says):
     recorded = on_file_system(world, monkeypatch, engine)
-    result = explore_trial.explored(recorded.directory, live(recorded))
+    result = explored(recorded.directory, live(recorded))
     assert result.verdict is Verdict.INCONCLUSIVE
     assert any(says in finding.message for finding in result.findings)
     assert any("no crash state was recovered" in finding.message for finding in result.findings)
@@ -193,19 +200,19 @@ def test_an_exploration_that_fails_is_no_pass(world, monkeypatch, engine, says):
 def test_without_states_bytes_alone_are_no_safe(world, monkeypatch):
     off = ExploreSettings(budget="off")
     recorded = on_file_system(world, monkeypatch, Honest, explore=off)
-    result = explore_trial.explored(recorded.directory, live(recorded))
+    result = explored(recorded.directory, live(recorded))
     (finding,) = result.findings
     assert result.verdict is Verdict.INCONCLUSIVE
     assert "explore.budget is off" in finding.message
     bare = {"filesystem": FilesystemSettings(type="raw")}
     recorded = on_file_system(world, monkeypatch, Honest, explore=off, **bare)
-    assert explore_trial.explored(recorded.directory, live(recorded)).verdict is Verdict.SAFE
+    assert explored(recorded.directory, live(recorded)).verdict is Verdict.SAFE
 
 
 def test_states_that_hold_more_than_what_is_durable_are_not_enough(world, monkeypatch):
     some = ExploreSettings(budget="20", policies=("everything-issued",))
     recorded = on_file_system(world, monkeypatch, Honest, explore=some)
-    result = explore_trial.explored(recorded.directory, live(recorded))
+    result = explored(recorded.directory, live(recorded))
     assert result.verdict is Verdict.INCONCLUSIVE
     assert "nothing but what was durable" in result.findings[0].message
 
@@ -219,7 +226,7 @@ def test_only_the_recorded_kernel_convicts(world, monkeypatch, told, verdict):
     recorded = on_file_system(world, monkeypatch, Forgetful, name="uml")
     last_word = lambda *_: (told, "said so")  # noqa: E731
     monkeypatch.setattr(explorer, "confirmation", lambda *_, **__: last_word)
-    result = explore_trial.explored(recorded.directory, live(recorded))
+    result = explored(recorded.directory, live(recorded))
     assert result.verdict is verdict
     assert (result.commits_lost > 0) is (told == "yes")
     if told != "yes":
@@ -241,7 +248,7 @@ def test_what_must_lose_or_has_lost_needs_no_states(world, monkeypatch, control,
     monkeypatch.setattr(Honest, "made", 0)
     recorded = on_file_system(world, monkeypatch, Honest)
     recorded.directory.write_record(recorded.record.model_copy(update={"control": control}))
-    result = explore_trial.explored(recorded.directory, live(recorded, verdict=verdict))
+    result = explored(recorded.directory, live(recorded, verdict=verdict))
     assert result.verdict is verdict
     assert (Honest.made > 0, result.states is not None) == (explores, explores)
 
@@ -264,18 +271,16 @@ def test_a_trial_whose_acks_decide_nothing_is_explored(world, monkeypatch, engin
     """It may still lose records; what was found cannot make it SAFE."""
     recorded = on_file_system(world, monkeypatch, engine)
     made = undecided(recorded, ack_window_ns=5_000_000)
-    earlier = explore_trial.explored(recorded.directory, made, again=True)
-    assert (earlier.verdict, earlier.states) == (Verdict.INCONCLUSIVE, None), "nor was it then"
-    result = explore_trial.explored(recorded.directory, made)
+    result = explored(recorded.directory, made)
     assert result.verdict is verdict
     assert result.states is not None
-    again = explore_trial.explored(recorded.directory, made, again=True)
+    again = explored(recorded.directory, made, again=True)
     assert (again.verdict, again.lost_lsns) == (verdict, result.lost_lsns)
 
 
 def test_a_trial_that_lacks_other_evidence_is_not_explored(world, monkeypatch):
     recorded = on_file_system(world, monkeypatch, Forgetful)
-    result = explore_trial.explored(recorded.directory, undecided(recorded))
+    result = explored(recorded.directory, undecided(recorded))
     assert (result.verdict, result.states) == (Verdict.INCONCLUSIVE, None)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from powercut.explore import trial as explored
 from powercut.model.operations import Packet
 from powercut.model.verdict import LsnRange
 from powercut.scenario.settings import Parameters, ProgramSettings
+from powercut.verdict import states as explored
 from powercut.workload.program.claims import history_of
 
 LOST = (LsnRange(1, 2), LsnRange(66, 66), LsnRange(500, 501))

@@ -6,9 +6,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from test_explored_trial import Honest, live, on_file_system
+from test_explored_trial import Honest, explored, live, on_file_system
 
-from powercut.explore import trial as explore_trial
 from powercut.model.observation import Extent
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.recover.port import SecondLook
@@ -76,7 +75,7 @@ def _from_zero(monkeypatch):
 def test_a_loss_of_the_shorter_way_alone_is_none_and_is_told(world, monkeypatch):
     recorded = on_file_system(world, monkeypatch, Short)
     assert isinstance(Short(recorded), SecondLook)
-    result = explore_trial.explored(recorded.directory, live(recorded))
+    result = explored(recorded.directory, live(recorded))
     assert Short.asked_again > 0
     assert (result.verdict, result.commits_lost) == (Verdict.INCONCLUSIVE, 0)
     assert {finding.kind for finding in result.findings} == {FindingKind.DISAGREEMENT}
@@ -85,7 +84,7 @@ def test_a_loss_of_the_shorter_way_alone_is_none_and_is_told(world, monkeypatch)
 
 def test_a_loss_of_both_ways_convicts(world, monkeypatch):
     recorded = on_file_system(world, monkeypatch, Loses)
-    result = explore_trial.explored(recorded.directory, live(recorded))
+    result = explored(recorded.directory, live(recorded))
     assert result.states is not None
     # Each disk that loses something was looked at again, once.
     assert 0 < Loses.asked_again <= result.states.lossy
@@ -96,7 +95,7 @@ def test_a_loss_of_both_ways_convicts(world, monkeypatch):
 def test_states_decided_by_equal_files_are_told_apart(world, monkeypatch):
     recorded = on_file_system(world, monkeypatch, Repeats)
     monkeypatch.setattr(Repeats, "calls", 0)
-    assert explore_trial.explored(recorded.directory, live(recorded)).verdict is Verdict.SAFE
+    assert explored(recorded.directory, live(recorded)).verdict is Verdict.SAFE
     result = read_exploration(recorded.directory)
     assert 0 < result.coverage.same_files == Repeats.calls // 2 < result.coverage.recovered
     told = f"{result.coverage.same_files:,} of {result.coverage.recovered:,} recovered states had"

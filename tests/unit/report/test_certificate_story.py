@@ -18,7 +18,7 @@ from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.store.trial_dir import TrialDir
 from powercut.store.trial_result import TrialResult
 from powercut.store.witness import DroppedWrite, Witness, WitnessEvent
-from powercut.trial.loss_story import story_of
+from powercut.verdict.loss_story import story_of
 from powercut.wal.layout import LayoutKind, WalLayout
 from powercut.wal.record import record_bytes
 

@@ -24,7 +24,7 @@ from powercut.report.page.sequence import loss_svg
 from powercut.report.page.svg import timeline_svg
 from powercut.report.terminal.story import last_moments
 from powercut.store.trial_result import FindingRecord
-from powercut.trial.loss_story import program_story_of
+from powercut.verdict.loss_story import program_story_of
 from powercut.workload.port import StateClaims
 from powercut.workload.program.claims import history_of
 from powercut.workload.program.promises import ProgramPromises

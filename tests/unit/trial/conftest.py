@@ -34,7 +34,7 @@ from powercut.scenario.settings_cut import CutSettings
 from powercut.store.binding import new_recording
 from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.store.trial_result import TrialResult
-from powercut.trial.judge import judge_trial
+from powercut.verdict.judge import judge_recording
 from powercut.wal.layout import WalLayout
 from powercut.wal.record import record_bytes
 from powercut.workload.wal.commands import wal_layout
@@ -109,7 +109,7 @@ class Played:
     directory: TrialDir
 
     def judged(self) -> TrialResult:
-        return judge_trial(self.directory)
+        return judge_recording(self.directory)
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from powercut.scenario.settings import DiskSettings, FilesystemSettings, Paramet
 from powercut.scenario.settings_program import ProgramSettings
 from powercut.store.binding import new_recording
 from powercut.store.trial_dir import TrialDir, TrialRecord
-from powercut.trial.judge import judge_trial
+from powercut.verdict.judge import judge_recording
 
 SECTOR = 4096
 OPERATIONS = 20
@@ -81,13 +81,13 @@ def recorded(tmp_path):
 
 
 def test_an_intact_recording_acquits_and_convicts(recorded):
-    result = judge_trial(recorded(ALL))
+    result = judge_recording(recorded(ALL))
     assert (result.verdict, result.findings) == (Verdict.SAFE, ())
     assert (result.commits_acked, len(result.binding)) == (OPERATIONS, 64)
 
 
 def test_an_operation_that_is_gone_is_lost_trouble_or_not(recorded):
-    result = judge_trial(recorded(ALL_BUT_ONE, trouble="the program ended with status 1"))
+    result = judge_recording(recorded(ALL_BUT_ONE, trouble="the program ended with status 1"))
     assert result.verdict is Verdict.LOSSY
     lost = [finding for finding in result.findings if finding.kind is FindingKind.LOST]
     assert [finding.lsns for finding in lost] == [(LsnRange(7, 7),)]
@@ -98,7 +98,7 @@ def test_an_absent_first_check_is_told_once(recorded, trouble):
     directory = recorded(ALL_BUT_ONE, trouble=trouble)
     directory.untouched.unlink()
     directory.seal_recording()
-    result = judge_trial(directory)
+    result = judge_recording(directory)
     assert (result.verdict, result.commits_lost) == (Verdict.INCONCLUSIVE, 0)
     (reason,) = [finding.message for finding in result.findings]
     assert trouble in reason
@@ -112,7 +112,7 @@ def test_a_trial_that_failed_before_it_ran_names_its_cause_alone(recorded):
         if path.name != "trial.json":
             path.unlink()
     directory.seal_recording()
-    result = judge_trial(directory)
+    result = judge_recording(directory)
     assert result.verdict is Verdict.INCONCLUSIVE
     assert [finding.message for finding in result.findings] == [why]
 
@@ -122,7 +122,7 @@ def test_what_is_missing_of_one_that_ran_is_named_beside_its_trouble(recorded, n
     directory = recorded(ALL_BUT_ONE, trouble="the program ended with status 1")
     (directory.path / name).unlink()
     directory.seal_recording()
-    said = [finding.message for finding in judge_trial(directory).findings]
+    said = [finding.message for finding in judge_recording(directory).findings]
     assert any(f"{name}: No such file" in one for one in said)
 
 
@@ -137,7 +137,7 @@ def test_what_is_missing_of_one_that_ran_is_named_beside_its_trouble(recorded, n
     ids=["reads", "requests", "lines", "clock"],
 )
 def test_a_recording_that_its_host_damaged_convicts_nobody(recorded, how, why):
-    result = judge_trial(recorded(ALL_BUT_ONE, **how))
+    result = judge_recording(recorded(ALL_BUT_ONE, **how))
     assert result.verdict is Verdict.INCONCLUSIVE
     assert result.commits_lost == 0
     assert any(why in finding.message for finding in result.findings)
@@ -148,5 +148,5 @@ def test_a_disk_log_that_was_not_closed_convicts_nobody(recorded):
     log = directory.disk_log.with_suffix(".log")
     os.truncate(log, log.stat().st_size - EVENT.itemsize)
     directory.seal_recording()
-    result = judge_trial(directory)
+    result = judge_recording(directory)
     assert (result.verdict, result.commits_lost) == (Verdict.INCONCLUSIVE, 0)

@@ -32,8 +32,8 @@ from powercut.scenario.settings import (
 from powercut.scenario.settings_cut import CutSettings
 from powercut.store.trial_dir import TrialDir
 from powercut.trial.job import TrialJob
-from powercut.trial.judge import judge_trial
 from powercut.trial.record import record_trial
+from powercut.verdict.judge import judge_recording
 
 RECORD = 512
 SLOTS = 4096
@@ -75,7 +75,7 @@ def tried(tmp_path: Path):
         record_trial(rig, job(settings or parameters(), **trigger), directory, lambda _: None)
         assert not any(made.running for made in backend.made)
         try_it.machine = backend.made[0]
-        return judge_trial(directory), directory.read_record()
+        return judge_recording(directory), directory.read_record()
 
     try_it.machine = None
     return try_it
@@ -210,7 +210,7 @@ def test_each_phase_has_the_deadline_to_itself(tmp_path, monkeypatch):
     record_trial(Rig(CACHE, FakeBackend(None)), job(settings), directory, spent.append)
     assert spent == [Phase.PREPARE, Phase.BOOT, Phase.WORKLOAD, Phase.CUT, Phase.RECOVER]
     assert directory.read_record().trouble == ""
-    assert judge_trial(directory).live_losses == ()
+    assert judge_recording(directory).live_losses == ()
 
 
 def test_a_guest_that_never_says_hello_meets_it_too(tried):

@@ -19,7 +19,7 @@ from powercut.recording.trial_recording import under_cut
 from powercut.rig import commands
 from powercut.store.results import AckInstants, TrialResult
 from powercut.store.trial_dir import TrialDir, TrialRecord
-from powercut.trial.reading import Gaps, read_wire
+from powercut.verdict.reading import Gaps, read_wire
 from powercut.workload.port import AcksByWire, Promises, Run
 
 

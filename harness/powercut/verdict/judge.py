@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judges one recording from what is on disk, and from nothing else.
+"""The verdict on one recording, from what is on disk and from nothing else.
 
-A live run and `powercut verify` call the same function on the same files; so they
-cannot differ.
+`verdict_of` is the only way to one: a live run, `powercut verify`, bundles, certificates and hosts
+of a fleet call it on the same files; so they cannot differ.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -28,6 +29,7 @@ from powercut.crash.survival import survival
 from powercut.disk.pclog import host_failures
 from powercut.model.acks import AckProof
 from powercut.model.errors import PowercutError
+from powercut.model.events import Phase
 from powercut.model.exposure import ExposureReport
 from powercut.model.observation import Observation
 from powercut.model.timeline import Timeline
@@ -38,11 +40,12 @@ from powercut.rig import commands
 from powercut.store.results import AckInstants, Exposure, TrialResult
 from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.store.trial_result import lost_lsns
-from powercut.trial.disk_shares import disk_shares
-from powercut.trial.judge_lines import judge_lines
-from powercut.trial.judge_wire import judge_wire
-from powercut.trial.loss_story import story_of
-from powercut.trial.reading import Gaps, read_wire
+from powercut.verdict.disk_shares import disk_shares
+from powercut.verdict.judge_wire import judge_wire
+from powercut.verdict.lines import judge_lines
+from powercut.verdict.loss_story import story_of
+from powercut.verdict.reading import Gaps, read_wire
+from powercut.verdict.states import CrashStates, with_states
 from powercut.wal.layout import WalLayout
 from powercut.workload.port import AcksByLines, AcksByWire
 from powercut.workload.table import is_recognised, workload_of
@@ -61,8 +64,23 @@ class _Loaded:
     gaps: tuple[Finding, ...]
 
 
-def judge_trial(directory: TrialDir) -> TrialResult:
-    """The verdict that the recording in `directory` deserves.  Writes nothing.
+def verdict_of(
+    directory: TrialDir,
+    states: CrashStates,
+    notify: Callable[[Phase], None] = lambda _: None,
+) -> TrialResult:
+    """The verdict that the recording in `directory` deserves, with what its crash states say.
+
+    `notify` hears what it is busy with.  Raises DamagedRecording as `judge_recording` does.
+    """
+    notify(Phase.JUDGE)
+    result = judge_recording(directory)
+    notify(Phase.EXPLORE)
+    return with_states(directory, result, states)
+
+
+def judge_recording(directory: TrialDir) -> TrialResult:
+    """What the recording in `directory` says without its crash states.  Writes nothing.
 
     Raises DamagedRecording if even trial.json cannot be read, or says another level of evidence
     than its settings make; all other damage is a finding and makes the verdict INCONCLUSIVE at

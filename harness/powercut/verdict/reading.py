@@ -17,7 +17,7 @@ from powercut.model.verdict import EvidenceLevel, Finding, FindingKind, Verdict
 from powercut.recording.bound import read_acks, read_disk_log
 from powercut.store.packed import has_evidence
 from powercut.store.trial_dir import TrialDir, TrialRecord
-from powercut.trial.observation import observation_of
+from powercut.verdict.observation import observation_of
 
 T = TypeVar("T")
 

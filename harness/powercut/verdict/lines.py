@@ -23,9 +23,9 @@ from powercut.store.loss_story import LossStory
 from powercut.store.results import AckInstants, TrialResult
 from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.store.trial_result import lost_lsns
-from powercut.trial.loss_story import program_story_of
-from powercut.trial.observation import observation_of
-from powercut.trial.reading import Gaps
+from powercut.verdict.loss_story import program_story_of
+from powercut.verdict.observation import observation_of
+from powercut.verdict.reading import Gaps
 from powercut.workload.port import AcksByLines, Promises
 
 _MUST_LOSE: Final = (ControlKind.LYING_DISK, ControlKind.NO_SYNC)

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Crash states as a part of a verdict: what they say joins what the recording alone says.
+
+A live cut samples one state, and the analysis of the recording knows bytes alone.  Whether what
+leads to the bytes (a file system, an image format) is there after a cut, only recovery says.
+
+1. Each trial is surveyed (powercut.crash.survey), after each state of which the workload may
+   continue: what recovery takes for free may be an acknowledged record.  With the default budget
+   a trial that its own cut has convicted is not.
+2. Controls that must be LOSSY are not surveyed: what counts is what their cut lost.
+3. A loss in a recovered state makes the trial LOSSY if the recorded kernel loses it, too
+   (powercut.explore.findings).
+4. SAFE needs recovered states, the one of nothing but what is durable among them.  Without, it
+   is INCONCLUSIVE, unless the log lies on the bare disk, where bytes are all there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from powercut.checkers.acks import ACK_WINDOW
+from powercut.crash.survey import FIRST
+from powercut.model.contract import ATOMIC_UNIT
+from powercut.model.enough import STATES_MIN
+from powercut.model.errors import DamagedRecording, PowercutError
+from powercut.model.operations import OperationHistory
+from powercut.model.verdict import (
+    EvidenceLevel,
+    Finding,
+    FindingKind,
+    LsnRange,
+    Origin,
+    Verdict,
+    lsn_ranges,
+)
+from powercut.recording.trial_recording import open_trial
+from powercut.rig import commands
+from powercut.scenario.settings import ControlKind
+from powercut.store.exploration import ExplorationFinding, ExploreResult
+from powercut.store.trial_dir import TrialDir, TrialRecord
+from powercut.store.trial_result import FindingRecord, StatesRecovered, TrialResult, lost_lsns
+from powercut.workload.port import AcksByLines
+from powercut.workload.table import is_recognised, workload_of
+
+
+class CrashStates(Protocol):
+    """Recovers crash states of recordings (powercut.explore.trial)."""
+
+    def recovered(self, trial: TrialDir, *, decided: bool) -> ExploreResult | None:
+        """What the states of `trial` that its settings ask for say; None if they ask for none.
+
+        `decided` says that they can no longer change the verdict.  Raises PowercutError if they
+        cannot be recovered.
+        """
+
+    def map_cut(self, trial: TrialDir) -> None:
+        """Keeps where files lay at a cut that has convicted `trial`, if it keeps anything."""
+
+
+def with_states(trial: TrialDir, result: TrialResult, states: CrashStates) -> TrialResult:
+    """`result` with what the crash states of its recording say; see the module.
+
+    An exploration that is not possible makes the trial INCONCLUSIVE at best.
+    """
+    record = trial.read_record()
+    if record.control not in (None, ControlKind.HONEST) or not _believable(trial, record):
+        return result
+    convicted = result.verdict is Verdict.LOSSY
+    # What is missing of the evidence keeps it from being SAFE whatever its states say.  Acks whose
+    # instants are not known well enough count late, so that what is lost all the same is lost.
+    missing = [f for f in result.findings if f.kind is FindingKind.INCOMPLETE]
+    late_acks = all(ACK_WINDOW in f.detail for f in missing)
+    seen: ExploreResult | None = None
+    findings: list[Finding] = []
+    try:
+        seen = states.recovered(trial, decided=convicted or not late_acks)
+        findings = [] if seen is None else findings_of(seen)
+    except PowercutError as error:
+        findings = [_unknown(f"its crash states could not be explored: {error}")]
+    recovered = None if seen is None else _states(seen)
+    if not convicted:
+        findings += _missing(record, result.commits_acked, recovered)
+    elif seen is None and isinstance(workload_of(record.parameters), AcksByLines):
+        states.map_cut(trial)
+    every = [*(record.finding() for record in result.findings), *findings]
+    # What a workload was promised that went on after a recovery is no record of this trial.
+    lost = _of_this_run(trial, record, result.commits_acked, lost_lsns(every))
+    spent = {} if seen is None else {"explore": seen.seconds_in_all}
+    return result.model_copy(
+        update={
+            "findings": tuple(FindingRecord.of(finding) for finding in every),
+            "verdict": max(
+                result.verdict, *(finding.verdict for finding in findings), Verdict.SAFE
+            ),
+            "commits_lost": sum(len(span) for span in lost),
+            "lost_lsns": lost,
+            "states": recovered,
+            "timings_s": result.timings_s | spent,
+        }
+    )
+
+
+def _of_this_run(
+    trial: TrialDir, record: TrialRecord, last: int, lost: tuple[LsnRange, ...]
+) -> tuple[LsnRange, ...]:
+    """The part of `lost` that was acknowledged before the cut: up to `last`; of a program, whose
+    operations are names and no count, by its lines.
+    """
+    if not isinstance(workload_of(record.parameters), AcksByLines):
+        return tuple(LsnRange(one.first, min(one.last, last)) for one in lost if one.first <= last)
+    try:
+        claims = open_trial(trial).promises.requirements if lost else None
+    except PowercutError:
+        return lost
+    if not isinstance(claims, OperationHistory):
+        return lost
+    acked = frozenset(claims.acked.tolist())
+    return lsn_ranges(one for span in lost for one in span if one in acked)
+
+
+def _believable(trial: TrialDir, record: TrialRecord) -> bool:
+    """Whether crash states count: not of a disk that was not recorded, nor if the check of a
+    program finds operations where none was tried.  The judge has said so
+    (powercut.trial.judge_lines).
+    """
+    if record.evidence_level is EvidenceLevel.LIVE_ONLY:
+        return False
+    workload = workload_of(record.parameters)
+    if not isinstance(workload, AcksByLines):
+        return True
+    try:
+        return not workload.check_untouched(trial.read_untouched())
+    except DamagedRecording:
+        return False
+
+
+def _states(seen: ExploreResult) -> StatesRecovered:
+    coverage = seen.coverage
+    unknown = sum(f.states for f in seen.findings if f.kind is FindingKind.INCOMPLETE)
+    loses = any(f.verdict is Verdict.LOSSY for f in seen.findings)
+    return StatesRecovered(
+        engine=seen.engine,
+        states=max(0, coverage.distinct + coverage.recovery_states - unknown),
+        decided=coverage.pruned - coverage.pruned_rerun,
+        went_on=coverage.went_on,
+        lossy=coverage.lossy if loses else 0,
+        by_policy=coverage.by_policy,
+        instants=coverage.instants,
+        instants_all=coverage.instants_all,
+        legal_log2=coverage.legal_log2,
+    )
+
+
+def _missing(record: TrialRecord, acked: int, states: StatesRecovered | None) -> Iterator[Finding]:
+    """What a SAFE on a file system or in an image format would lack."""
+    recognised = is_recognised(record.parameters)
+    if commands.is_bare(record.parameters) and recognised:
+        return
+    if states is None or not states.states:
+        off = record.parameters.explore.budget == "off"
+        why = " (explore.budget is off)" if off else ""
+        yield _unknown(
+            f"no crash state was recovered{why}: that the bytes of each record were durable does "
+            "not show that recovery finds its way to them"
+            if recognised
+            else f"no crash state was recovered{why}, and bytes are not recognised"
+        )
+    elif states.states < STATES_MIN and not recognised:
+        yield _unknown(f"only {states.states} states were recovered, and bytes are not recognised")
+    elif acked and not states.by_policy.get(FIRST):
+        yield _unknown(
+            f"no crash state of nothing but what was durable ({FIRST}) was recovered: whatever "
+            "else came back may be owed to writes that a power cut need not leave"
+        )
+
+
+def _unknown(message: str) -> Finding:
+    return Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message, origin=Origin.EXPLORATION)
+
+
+def findings_of(result: ExploreResult) -> list[Finding]:
+    """What an exploration found, one finding for each kind."""
+    return [_finding(result, found) for found in result.findings]
+
+
+def _finding(result: ExploreResult, found: ExplorationFinding) -> Finding:
+    first = found.examples[0]
+    doubt = ""
+    if first.confirmation and first.confirmed != "yes":
+        said = "loses nothing of it" if first.confirmed == "no" else "could not be asked"
+        doubt = f" (User-Mode Linux loses it, and the recorded kernel {said}: {first.confirmation})"
+    where = f"in crash state {first.id} ({first.policy}), " if first.id else ""
+    more = found.states - 1
+    checked = result.coverage.distinct + result.coverage.recovery_states
+    others = f"; {more:,} other states of {checked:,} checked are like it" if more > 0 else ""
+    torn = ""
+    if found.torn_within:
+        which = "this state" if found.states == 1 else f"{found.torn_within:,} of these states"
+        if found.torn_within == found.states > 1:
+            which = "any of these states"
+        torn = (
+            f"; a disk that writes an aligned block of {ATOMIC_UNIT:,} bytes whole or not at all "
+            f"cannot leave {which}"
+        )
+    return Finding(
+        found.kind,
+        found.verdict,
+        f"{where}{first.message}{others}{torn}{doubt}",
+        lsn_ranges(lsn for span in found.lsns for lsn in span),
+        {
+            "engine": result.engine,
+            "state": first.id,
+            "policy": first.policy,
+            "states": found.states,
+            "states_checked": checked,
+            "torn_within": found.torn_within,
+            "confirmed": first.confirmed,
+        },
+        Origin.EXPLORATION,
+        difference=first.difference,
+    )
