@@ -86,7 +86,8 @@ def make_folder_bundle(
 def _lost(result: CaptureResult | None) -> tuple[LsnRange, ...]:
     if result is None:
         return ()
-    spans = [LsnRange(*span) for finding in result.findings for span in finding.operations]
+    lossy = [finding for finding in result.findings if finding.verdict == Verdict.LOSSY.name]
+    spans = [LsnRange(*span) for finding in lossy for span in finding.operations]
     return merged_ranges(spans)
 
 

@@ -21,6 +21,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
+from powercut.checkers.repetition import loses
 from powercut.crash.explore import Exploration, InstantKind
 from powercut.crash.folder_rows import Promise
 from powercut.crash.policies import POLICIES
@@ -29,7 +30,7 @@ from powercut.crash.selection import Selection
 from powercut.crash.states import CrashState
 from powercut.explore.folder_depth import RecordCheck, SecondCuts
 from powercut.explore.folder_judge import Answer, Check, FolderJudge
-from powercut.explore.operation_tally import OperationTally, losses
+from powercut.explore.operation_tally import OperationTally
 from powercut.explore.request import PER_POLICY, Budget
 from powercut.explore.state_order import StateOrder
 from powercut.explore.tally import groups_of
@@ -167,7 +168,7 @@ class FolderExplorer:
         state, answer = self._asked.popleft()
         findings = answer()
         self._tally.add(state, findings)
-        if not losses(findings):
+        if not loses(findings):
             self._sound.append(state)
         self._listener(self._tally.states, self._tally.lossy)
 

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from powercut.checkers.repetition import loses, repeated
 from powercut.crash.folder import FolderSpace, Tree
 from powercut.crash.folder_rows import Promise
 from powercut.crash.states import CrashState
 from powercut.explore.folder_judge import FolderJudge
-from powercut.explore.operation_tally import losses, not_repeated
 from powercut.explore.request import Budget
 from powercut.explore.state_order import StateOrder
 from powercut.model.units import count
@@ -96,7 +96,7 @@ class SecondCuts:
         check = self._on_record(space, tree)
         timeline = check.timeline
         begin, end = int(timeline.begin_ns), timeline.cut_ns
-        if end is None or losses(self._judge.findings(first, check.observation)):
+        if end is None or loses(self._judge.findings(first, check.observation)):
             return  # what a check finds without a cut is told elsewhere
         after = FolderSpace(timeline, self._promise)
         sound: list[tuple[Tree, str]] = []
@@ -110,7 +110,7 @@ class SecondCuts:
             what = f"{before}{(state.instant - begin) / 1e6:.3f} ms into check {number}"
             what += f" ({state.policy}, {count(lacking, 'change')} missing)"
             findings = self._findings(after, there, first)
-            if not losses(findings):
+            if not loses(findings):
                 sound.append((there, f"{what}, then "))
             yield SecondState(number, what, tuple(findings))
         if depth > 1:
@@ -119,12 +119,10 @@ class SecondCuts:
                 yield from self._cut(after, there, first, depth - 1, number + 1, told)
 
     def _findings(self, space: FolderSpace, tree: Tree, first: CrashState) -> list[Finding]:
-        findings = self._judge.findings(first, self._judge.checked(space, tree))
-        if losses(findings):
-            again = self._judge.findings(first, self._judge.checked(space, tree))
-            if losses(again) != losses(findings):
-                return [not_repeated("the same folder was checked twice", findings)]
-        return findings
+        def look() -> list[Finding]:
+            return self._judge.findings(first, self._judge.checked(space, tree))
+
+        return [*repeated(look(), look)]
 
     def _on_record(self, space: FolderSpace, tree: Tree) -> RecordedCheck:
         self.recorded += 1

@@ -14,11 +14,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
+from powercut.checkers.repetition import repeated
 from powercut.closing import Closing
 from powercut.crash.folder import FolderSpace, Tree
 from powercut.crash.folder_rows import Promise
 from powercut.crash.states import CrashState
-from powercut.explore.operation_tally import losses, not_repeated
 from powercut.explore.state_judge import Judgement
 from powercut.model.observation import Observation
 from powercut.model.verdict import Finding, lsn_ranges
@@ -78,13 +78,11 @@ class FolderJudge(Closing):
         first = self._observed(self.space, state)
 
         def answer() -> list[Finding]:
-            findings = self.findings(state, first.result())
-            if losses(findings):
+            def again() -> list[Finding]:
                 second = self._observed(self.space, state, again=True).result()
-                again = self.findings(state, second)
-                if losses(again) != losses(findings):
-                    return [not_repeated("the same folder was checked twice", findings)]
-            return findings
+                return self.findings(state, second)
+
+            return [*repeated(self.findings(state, first.result()), again)]
 
         return answer
 

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the states of operations that were looked at come to: counts, findings, a verdict.
-
-A state that loses something is looked at once more: only what repeats itself is a loss.
-"""
+"""What the states of operations that were looked at come to: counts, findings, a verdict."""
 
 from __future__ import annotations
 
@@ -11,10 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from powercut.checkers.repetition import loses
 from powercut.crash.states import CrashState, StateSpace
 from powercut.model.enough import too_few_operations
 from powercut.model.log2 import log2_sum
-from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
+from powercut.model.verdict import Finding, FindingKind, Verdict
 from powercut.store.program import ProgramFinding
 
 _KINDS_MAX: Final = 8
@@ -67,7 +65,7 @@ class OperationTally:
         self.by_policy[state.policy] += 1
         if state.instant not in self._legal:
             self._legal[state.instant] = self.space.legal_log2(state.instant)
-        if losses(findings):
+        if loses(findings):
             self.lossy += 1
         for finding in findings:
             key = (finding.kind, state.policy)
@@ -80,7 +78,7 @@ class OperationTally:
         since what it rests on is not kept.
         """
         self.second += 1
-        if losses(findings):
+        if loses(findings):
             self.second_lossy += 1
         for finding in findings:
             key = (finding.kind, _SECOND)
@@ -125,18 +123,3 @@ class OperationTally:
             return Verdict.LOSSY
         unknown = any(one.verdict == Verdict.INCONCLUSIVE.name for one in self._findings)
         return Verdict.INCONCLUSIVE if self.reasons or unknown else Verdict.SAFE
-
-
-def losses(findings: Sequence[Finding]) -> list[tuple[FindingKind, tuple[LsnRange, ...]]]:
-    """What of them is a loss, to be compared."""
-    return [(one.kind, one.lsns) for one in findings if one.verdict is Verdict.LOSSY]
-
-
-def not_repeated(what: str, findings: Sequence[Finding]) -> Finding:
-    """The finding of two looks at the same thing, described by `what`, that do not agree."""
-    said = "; ".join(finding.message for finding in findings)
-    return Finding(
-        FindingKind.DISAGREEMENT,
-        Verdict.INCONCLUSIVE,
-        f"{what}, and the check did not say the same: {said}",
-    )

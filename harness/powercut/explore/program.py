@@ -16,8 +16,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from powercut.checkers.repetition import lose_the_same, loses, repeated
 from powercut.crash.states import CrashState
-from powercut.explore.operation_tally import OperationTally, losses, not_repeated
+from powercut.explore.operation_tally import OperationTally
 from powercut.explore.program_story import story_of
 from powercut.explore.request import Budget
 from powercut.explore.state_images import AnswerCache, StateImages
@@ -109,7 +110,7 @@ class ProgramExplorer:
             observation = self._engine.recover(writes, timeout_s=self._state_s)
             self._decided.learn(None, observation)
         findings = self._findings(state, observation)
-        if losses(findings):
+        if loses(findings):
             findings = self._confirmed(state, writes, findings)
         tally.add(state, findings)
         self._listener(tally.states, tally.lossy)
@@ -118,12 +119,14 @@ class ProgramExplorer:
         self, state: CrashState, writes: list[ImageWrite], first: list[Finding]
     ) -> list[Finding]:
         """What two recoveries in a row say of a state of which `first` was said."""
-        again = self._findings(state, self._recover_again(writes))
-        if losses(again) != losses(first) and isinstance(self._engine, SecondLook):
-            first, again = again, self._findings(state, self._recover_again(writes))
-        if losses(again) == losses(first):
-            return again
-        return [not_repeated("the same disk was recovered twice", first)]
+
+        def again() -> list[Finding]:
+            return self._findings(state, self._recover_again(writes))
+
+        if isinstance(self._engine, SecondLook):
+            longer = again()
+            return longer if lose_the_same(first, longer) else [*repeated(longer, again)]
+        return [*repeated(first, again)]
 
     def _recover_again(self, writes: list[ImageWrite]) -> Observation:
         if isinstance(self._engine, SecondLook):

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final
 
+from powercut.checkers.repetition import lose_the_same, loses, repeated
 from powercut.closing import ResourceOwner
 from powercut.crash.states import CrashState
 from powercut.explore.depth import DEEPER, Recovered, SecondState, StateCount, cut_again, states_of
@@ -59,6 +60,7 @@ class LocalWorker(ResourceOwner):
         self._second: SecondLook | None = None
         self._tracks: TracksReads | None = None
         self._short: set[bytes] = set()  # disks that the engine has decided in its shorter way
+        self._twice: set[bytes] = set()  # disks of which two recoveries have said the same
         self._rerun = random.Random(f"{work.seed}/rerun")
         self._durability = durability_during_recovery(
             self._recorded.timeline, self._recorded.parameters.machine
@@ -91,6 +93,7 @@ class LocalWorker(ResourceOwner):
     def _forget(self, states: Sequence[CrashState]) -> None:
         """As if `states` were the first that are judged."""
         self._short.clear()
+        self._twice.clear()
         first = state_ref.state_id(states[0]) if states else ""
         self._rerun.seed(f"{self._work.seed}/rerun/{first}")
         if self._decided is not None:
@@ -224,26 +227,30 @@ class LocalWorker(ResourceOwner):
             expected = self._decided.find()
             if expected is not None and self._rerun.randrange(RERUN_ONE_IN):
                 pruned = replace(found(expected), pruned=True, disk=disk)
-                again = disk in self._short and _loses(pruned)
+                again = loses(pruned.findings) and disk not in self._twice
                 if not again:
                     return pruned
         had = self._same_files
         try:
             observation = expected if expected and again else self._states.recover(writes)
             doubts = self._new_doubts()
-            short = again or self._was_short
-            judged = found(observation)
-            if short and _loses(judged):  # nothing is a loss by the shorter way alone
-                first, observation, short = observation, self._states.look_again(writes), False
-                judged = found(observation)
-                if not self._are_same(first, observation):
+            short = disk in self._short if again else self._was_short
+            judged, once = found(observation), False
+            if loses(judged.findings):
+                first = observation
+                observation, judged = self._look_again(writes, found, judged, short=short)
+                once = bool(judged.findings) and not loses(judged.findings)
+                if self._are_same(first, observation):
+                    self._twice.add(disk)
+                elif short:
                     doubts += (_shorter_way_differs(),)
+                short = False
         except HostError as error:
             return StateJudgement((_engine_failed(error),), disk=disk)
         same = short and self._same_files > had
         found_all = (*judged.findings, *doubts)
         judged = replace(judged, findings=found_all, disk=disk, same_files=same)
-        if self._decided is None:
+        if self._decided is None or once:
             return judged
         if expected is not None and not again:
             if not self._are_same(expected, observation):
@@ -256,6 +263,27 @@ class LocalWorker(ResourceOwner):
         elif observation.complete:
             self._short.discard(disk)
         return judged
+
+    def _look_again(
+        self,
+        writes: list[ImageWrite],
+        found: Callable[[Observation], StateJudgement],
+        judged: StateJudgement,
+        *,
+        short: bool,
+    ) -> tuple[Observation, StateJudgement]:
+        """What a second recovery sees of a state that loses something, and what counts of it.
+
+        After a `short` look the longer way is believed: what it loses instead it must repeat.
+        """
+        observation = self._states.look_again(writes)
+        second = found(observation)
+        if short and not lose_the_same(judged.findings, second.findings):
+            if not loses(second.findings):
+                return observation, second
+            judged, second = second, found(self._states.look_again(writes))
+        findings = repeated(judged.findings, lambda: second.findings)
+        return observation, replace(judged, findings=findings)
 
     @property
     def _same_files(self) -> int:
@@ -299,10 +327,6 @@ def _engine_failed(error: HostError) -> Finding:
         f"the engine failed, and nothing is known of this state: {error}"
         + (f"; what to do: {error.hint}" if error.hint else ""),
     )
-
-
-def _loses(judged: StateJudgement) -> bool:
-    return any(finding.verdict is Verdict.LOSSY for finding in judged.findings)
 
 
 def _shorter_way_differs() -> Finding:

@@ -64,6 +64,37 @@ def judged(tmp_path: Path, recording: CaptureRecording, promise: Promise) -> Cap
     return explorer.judge(Limits(Budget(states=400), 10.0, seed=1))
 
 
+@pytest.mark.parametrize("repeats", [True, False])
+def test_a_loss_that_the_check_does_not_say_twice_is_none(tmp_path: Path, repeats: bool) -> None:
+    """An honest program, whose check does not see what is there: of each folder, or the first time.
+
+    Of the control the check is believed at once: it must miss something there.
+    """
+    recording = keep(tmp_path, "append")
+    looks: dict[bytes, int] = {}
+
+    def check(state: Path) -> Observation:
+        seen = numbers_in(state).lines
+        looks[seen] = looks.get(seen, 0) + 1
+        if b"= 7\n" in seen and (repeats or looks[seen] == 1):
+            return Observation((), lines=seen.replace(b"= 7\n", b""))
+        return Observation((), lines=seen)
+
+    scratch = tmp_path / "states"
+    scratch.mkdir()
+    explorer = FolderExplorer(recording, JOURNAL, check, scratch)
+    result = explorer.judge(Limits(Budget(states=400), 10.0, seed=1))
+    kinds = {finding.kind for finding in result.findings}
+    assert result.control == "LOSSY"
+    if repeats:
+        assert (result.verdict, kinds) == ("LOSSY", {"lost"})
+        assert result.lossy_states > 0
+    else:
+        assert (result.verdict, kinds) == ("INCONCLUSIVE", {"disagreement"})
+        assert result.lossy_states == 0
+        assert result.findings[0].message.startswith("not repeated: ")
+
+
 def lost_at_the_end(tmp_path: Path, recording: CaptureRecording, promise: Promise) -> str:
     """What the program had acknowledged, and the state with nothing but what is durable lacks."""
     space = recording.space(promise)

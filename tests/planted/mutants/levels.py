@@ -135,6 +135,51 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *look(
+        f"{_P}/checkers/repetition.py",
+        (
+            "unrepeatable-is-lost",
+            "    if lose_the_same(first, second):",
+            "    if True:",
+            "what is lost in one of two recoveries is lost",
+        ),
+        (
+            "unrepeatable-forgiven",
+            "    return (*kept, _not_repeated(first, second))",
+            "    return tuple(kept)",
+            "what is lost in one of two recoveries is nothing",
+        ),
+    ),
+    *look(
+        f"{_P}/explore/worker.py",
+        (
+            "loss-looked-at-once",
+            "        second = found(observation)\n",
+            "        second = judged\n",
+            "a state that loses something is believed at once",
+        ),
+        (
+            "pruned-loss-looked-at-once",
+            "again = loses(pruned.findings) and disk not in self._twice",
+            "again = loses(pruned.findings) and disk in self._short",
+            "a loss that an equal disk decides is believed at once",
+        ),
+        (
+            "unrepeated-learned",
+            "        if self._decided is None or once:",
+            "        if self._decided is None:",
+            "a recovery that did not repeat itself decides equal disks",
+        ),
+    ),
+    *look(
+        f"{_P}/explore/folder_judge.py",
+        (
+            "folder-loss-looked-at-once",
+            "            return [*repeated(self.findings(state, first.result()), again)]",
+            "            return self.findings(state, first.result()) if repeated and again else []",
+            "a loss of a captured folder is believed at once",
+        ),
+    ),
+    *look(
         f"{_P}/explore/clock.py",
         (
             "clock-forgets-the-start",

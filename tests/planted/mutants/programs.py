@@ -238,12 +238,6 @@ MUTANTS: tuple[Mutant, ...] = (
             "an engine that failed is forgiven",
         ),
         (
-            "unrepeatable-is-lost",
-            '        return [not_repeated("the same disk was recovered twice", first)]',
-            "        return first",
-            "what is lost in one of two recoveries is lost",
-        ),
-        (
             "unmountable-forgiven",
             "        if not observation.recovered and observation.complete:",
             "        if False:",

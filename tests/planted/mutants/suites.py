@@ -70,7 +70,14 @@ UNDECIDED = Suite(
         ),
     ),
 )
-SECOND_LOOK = Suite("explorer", (), (pytest("tests/unit/explore"),))
+SECOND_LOOK = Suite(
+    "explorer",
+    (),
+    (
+        pytest("tests/unit/explore", "tests/unit/checkers"),
+        pytest("tests/planted/capture/test_folder_planted.py"),
+    ),
+)
 CAPTURE = Suite(
     "capture disk",
     (make("harness/capture"), make("harness/capture", "{build}/capture/core_test.plain")),
