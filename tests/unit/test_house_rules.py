@@ -18,6 +18,7 @@ ROOMS = {
     "__init__": 0,
     "paths": 0,
     "brought": 0,
+    "console": 1,
     "carried": 0,
     "closing": 0,
     "model": 0,

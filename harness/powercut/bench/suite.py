@@ -18,7 +18,6 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from rich.console import Console
 from rich.table import Table
 
 from powercut.bench.analyze import bench_analyze
@@ -31,6 +30,7 @@ from powercut.bench.raw import bench_raw
 from powercut.bench.recorded_faults import bench_recorded_faults
 from powercut.bench.representatives import bench_representatives
 from powercut.campaign.runner import run_scenarios
+from powercut.console import PlainConsole
 from powercut.disk.base import ensure_base_image
 from powercut.disk.capture import CaptureDisk
 from powercut.machine.port import FileDisk, NbdDisk
@@ -78,7 +78,7 @@ def main(names: Sequence[str], json_file: Path | None, against: Path | None = No
             raise UsageError(
                 f"there is no benchmark {name!r}", hint=f"choose from {', '.join(benchmarks)}"
             )
-    console = Console(stderr=json_file == Path("-"))
+    console = PlainConsole(stderr=json_file == Path("-"))
     figures: list[Figure] = []
     for name in names or BENCHMARKS:
         with console.status(f"measuring {name} ..."):
@@ -87,7 +87,7 @@ def main(names: Sequence[str], json_file: Path | None, against: Path | None = No
     if json_file is not None:
         text = json.dumps([asdict(f) | {"ratio": f.ratio} for f in figures], indent=1) + "\n"
         if json_file == Path("-"):
-            Console(soft_wrap=True).out(text, end="")
+            PlainConsole(soft_wrap=True).out(text, end="")
         else:
             write_output(json_file, text.encode())
     return 0

@@ -65,7 +65,7 @@ def _echo_state(state: BundledState, *, err: bool = False) -> None:
 def verify_bundle(path: Path, json_file: Path | None) -> int:
     """Judges a bundle again and prints what it says; returns the exit status."""
     from powercut.campaign.bundle import verify_bundle as judge_again
-    from powercut.cli.console import PlainConsole
+    from powercut.console import PlainConsole
     from powercut.report.terminal.table import print_run
 
     judged = judge_again(path)

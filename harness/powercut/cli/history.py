@@ -24,7 +24,7 @@ def history(results: Path, profile: str | None, page: Path | None) -> int:
     as one.  Changes of verdicts come first, then costs that changed beyond noise, then versions.  A
     certificate that does not verify is marked; its recordings are not read.
     """
-    from powercut.cli.console import PlainConsole
+    from powercut.console import PlainConsole
     from powercut.report.history_reader import read_history
     from powercut.report.page.history import print_history, write_history
 

@@ -1,161 +1,117 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line.  It parses, calls, prints, and picks the exit status.
+"""The process: its signals, its standard streams, and the exit status.
 
 Exit status: 0 all as expected; 1 a verdict differs from what was expected; 2 a mistake
 on the command line or in a scenario; 3 inconclusive, or trouble with this host (also a
-bug in powercut); 130 interrupted.
+bug in powercut); 130 interrupted.  SIGTERM, SIGHUP, and SIGPIPE (what reads the output has gone)
+end the process as signals do; a shell tells 143, 129 and 141.
 
-A command is imported when it is called, and imports what takes time when it runs.
+This file imports little: until the commands are there Ctrl-C ends the process at once, without
+a word.
 """
 
 from __future__ import annotations
 
-import errno
-import importlib
+import codecs
+import io
+import locale
 import os
+import signal
 import sys
-import threading
-import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 
-import click
-
-from powercut import __version__
-from powercut.cli.output import INTERRUPTED, TROUBLE, echo
-from powercut.cli.summary import SECTIONS
-from powercut.model.errors import PowercutError
-from powercut.paths import NOT_WRITABLE
-
-COMMANDS = {
-    "analyze": "powercut.cli.analyze:analyze",
-    "audit": "powercut.cli.audit:audit",
-    "bench": "powercut.cli.bench:bench",
-    "bundle": "powercut.cli.bundle:bundle",
-    "cache": "powercut.cli.cache:cache",
-    "capture": "powercut.cli.capture:capture",
-    "check-program": "powercut.cli.check_program:check_program",
-    "certificate": "powercut.cli.certificate:certificate",
-    "certify": "powercut.cli.certify:certify",
-    "cost": "powercut.cli.cost:cost",
-    "doctor": "powercut.cli.doctor:doctor",
-    "explore": "powercut.cli.explore:explore",
-    "export": "powercut.cli.export:export",
-    "fetch": "powercut.cli.fetch:fetch",
-    "history": "powercut.cli.history:history",
-    "hosts": "powercut.cli.hosts:hosts",
-    "init": "powercut.cli.init:init",
-    "import": "powercut.cli.import_:import_",
-    "listen": "powercut.cli.listen:listen",
-    "manual": "powercut.cli.manual:manual",
-    "materialize": "powercut.cli.materialize:materialize",
-    "minimize": "powercut.cli.minimize:minimize",
-    "mutate-syncs": "powercut.cli.mutate_syncs:mutate_syncs",
-    "plan": "powercut.cli.plan:plan",
-    "presets": "powercut.cli.presets:presets",
-    "probe": "powercut.cli.probe:probe",
-    "record": "powercut.cli.record:record",
-    "run": "powercut.cli.run:run",
-    "scenarios": "powercut.cli.list:scenarios",
-    "serve": "powercut.cli.serve:serve",
-    "shell": "powercut.cli.shell:shell",
-    "show": "powercut.cli.show:show",
-    "test": "powercut.cli.test:test",
-    "unbundle": "powercut.cli.bundle:unbundle",
-    "verify": "powercut.cli.verify:verify",
-}
-"""Each command by its name: module and attribute."""
-
-NO_ROOM = "TMPDIR=/var/tmp, --results for results"
+_UTF8 = ("-X", "utf8")
 
 
-class CommandTable(click.Group):
-    """The group of all commands; it imports one when it is named."""
+class Ended(KeyboardInterrupt):
+    """A signal asks the process to end: what Ctrl-C leaves tidy is left tidy."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """All names, as --help shows them."""
-        del ctx
-        return sorted(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name; None if there is none."""
-        del ctx
-        if cmd_name not in COMMANDS:
-            return None
-        module, _, attribute = COMMANDS[cmd_name].partition(":")
-        command = getattr(importlib.import_module(module), attribute)
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """A section for each need, and a line for each command."""
-        del ctx
-        widest = max(len(name) for name in COMMANDS)
-        for title, lines in SECTIONS.items():
-            with formatter.section(title):
-                formatter.write_dl([(name.ljust(widest), said) for name, said in lines.items()])
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
 
 
 def main() -> None:
     """Runs the command line and exits."""
+    with _ending_at_once():
+        _speak_utf8()
+        closed = _hold_streams()
+        from powercut.cli.process import run
+    with _ended_tidily():
+        run(closed)
+
+
+@contextmanager
+def _ending_at_once() -> Iterator[None]:
+    """Ctrl-C has its usual effect of a process, and no traceback."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield  # ignored, as below nohup: it stays so
+        return
     try:
-        status = cli.main(prog_name="powercut", standalone_mode=False)
-        sys.stdout.flush()
-    except click.ClickException as error:
-        error.show()
-        status = error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        echo("interrupted", err=True)
-        _leave_at_once()
-        status = INTERRUPTED
-    except PowercutError as error:
-        echo(f"powercut: {error}", err=True)
-        if error.hint:
-            echo(f"hint: {error.hint}", err=True)
-        status = error.exit_status
-    except BrokenPipeError:
-        # Whoever read the output has gone; Python must not complain once more at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = TROUBLE
-    except Exception as error:  # status 1 would claim that a verdict differs
-        _say_unexpected(error)
-        status = TROUBLE
-    sys.exit(status)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _leave_at_once() -> None:
-    """Ends the process if threads are still at work, for which the interpreter would wait.
+@contextmanager
+def _ended_tidily() -> Iterator[None]:
+    """SIGTERM and SIGHUP raise `Ended`, unless they are ignored."""
 
-    What they were making is not sealed; their children end with this process.
+    def end(number: int, _: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)  # the next one ends the process at once
+        raise Ended(number)
+
+    wanted = [
+        number
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) is signal.SIG_DFL
+    ]
+    try:
+        for number in wanted:
+            signal.signal(number, end)
+        yield
+    finally:
+        for number in wanted:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _speak_utf8() -> None:
+    """Files and names of files are UTF-8, whatever the locale says; the terminal has the locale's.
+
+    Python has that mode from its start only, so it is started anew.
     """
-    if threading.active_count() > 1:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(INTERRUPTED)
+    if not sys.flags.utf8_mode and not _is_utf8(locale.getencoding(), sys.getfilesystemencoding()):
+        os.execv(sys.executable, [sys.executable, *_UTF8, *sys.orig_argv[1:]])
+    if tuple(sys.orig_argv[1:3]) == _UTF8:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(encoding=locale.getencoding(), errors="backslashreplace")
 
 
-def _say_unexpected(error: Exception) -> None:
-    """A folder that is full or may not be written to is the host's; all else is a bug of ours."""
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        place = error.filename2 or error.filename or "a file"
-        echo(f"powercut: {place}: {error.strerror}; nothing was proved", err=True)
-        echo(f"hint: make room there, or have scratch files elsewhere: {NO_ROOM}", err=True)
-        return
-    if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        echo(f"powercut: {error.filename}: {error.strerror}; nothing was proved", err=True)
-        echo(f"hint: {NOT_WRITABLE}", err=True)
-        return
-    traceback.print_exc()
-    echo("powercut: this is a bug in powercut; nothing was proved", err=True)
+def _is_utf8(*names: str) -> bool:
+    return {codecs.lookup(name).name for name in names} == {"utf-8"}
 
 
-@click.group(cls=CommandTable, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__)
-def cli() -> None:
-    """Cuts the power under a running system and proves which acknowledged writes survived.
+def _hold_streams() -> bool:
+    """Whether stdout was closed when the process began.
 
-    Exit status: 0 all as expected; 1 a verdict differs from what was expected; 2 a
-    mistake on the command line or in a scenario; 3 inconclusive, or trouble with this
-    host.
+    A file opened later would take the place of a stream that is closed, and get what is printed.
     """
+    closed = []
+    for stream in range(3):
+        try:
+            os.fstat(stream)
+        except OSError:
+            closed.append(stream)
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+    if 2 in closed:
+        sys.stderr = os.fdopen(2, "w", closefd=False)
+    if 1 in closed:
+        sys.stdout = os.fdopen(1, "w", closefd=False)
+    return 1 in closed
 
 
 if __name__ == "__main__":

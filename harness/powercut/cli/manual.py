@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from powercut.cli.main import COMMANDS, cli
+from powercut.cli.commands import COMMANDS, cli
 from powercut.cli.options import FILE
 from powercut.cli.output import echo
 

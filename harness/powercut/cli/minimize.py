@@ -52,7 +52,7 @@ def minimize(
         return minimize_capture(recording, state, lsn=lsn, budget=budget, promise=promise)
     if promise is not None:
         raise UsageError("--promise is for captured folders", hint="leave it out")
-    from powercut.cli.console import PlainConsole
+    from powercut.console import PlainConsole
     from powercut.explore.request import Budget
     from powercut.recording.materialize import open_recording
     from powercut.report.terminal.witness import print_witness

@@ -19,7 +19,7 @@ TROUBLE = 3
 
 def console_beside(json_file: Path | None = None) -> Console:
     """A console for a person; with the JSON on stdout, everything for a person goes to stderr."""
-    from powercut.cli.console import PlainConsole
+    from powercut.console import PlainConsole
 
     return PlainConsole(stderr=json_file == Path("-"))
 

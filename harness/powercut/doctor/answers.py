@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from powercut.console import PlainConsole
 from powercut.doctor.host import Probe, can_run, examine
 from powercut.model.errors import HostError
 from powercut.store.files import write_output
@@ -47,7 +47,7 @@ def main(
     """
     to_stdout = json_file == Path("-")
     probes = examine(fresh=fresh, patience_s=patience_s)
-    Console(stderr=to_stdout).print(table(probes))
+    PlainConsole(stderr=to_stdout).print(table(probes))
     if json_file is not None:
         text = json.dumps([asdict(probe) for probe in probes], indent=1) + "\n"
         if to_stdout:

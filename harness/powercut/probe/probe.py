@@ -19,6 +19,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from powercut.console import PlainConsole
 from powercut.model.errors import UsageError
 from powercut.probe.judge import Judgement, Kind, Medium, Method, Outcome, Pattern, Row, judge
 from powercut.probe.measure import ProbeRates, measure
@@ -157,7 +158,7 @@ def _as_told(place: Place, request: Request) -> Medium:
 def run(request: Request, json_file: Path | None) -> int:
     """Probes and prints; the exit status of the command."""
     to_stdout = json_file == Path("-")
-    console = Console(stderr=to_stdout)
+    console = PlainConsole(stderr=to_stdout)
     with console.status("measuring ...") as status:
 
         def show_step(method: Method, pattern: Pattern) -> None:
@@ -168,7 +169,7 @@ def run(request: Request, json_file: Path | None) -> int:
     if json_file is not None:
         text = json.dumps(result.as_json(), indent=1, ensure_ascii=False) + "\n"
         if to_stdout:
-            Console(soft_wrap=True).out(text, end="", highlight=False)
+            PlainConsole(soft_wrap=True).out(text, end="", highlight=False)
         else:
             write_output(json_file, text.encode())
     return result.exit_status

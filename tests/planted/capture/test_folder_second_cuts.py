@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from powercut.campaign.folder import CaptureOrder, record_folder
-from powercut.cli.main import cli
+from powercut.cli.commands import cli
 from powercut.crash.folder_rows import Promise
 from powercut.crash.states import CrashState
 from powercut.explore.folder_depth import SecondCuts, SecondState

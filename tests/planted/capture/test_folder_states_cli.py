@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from powercut.cli.main import cli
+from powercut.cli.commands import cli
 from powercut.model.errors import DamagedRecording, HostError, PowercutError, UsageError
 from powercut.recording import state_ref
 from powercut.report.browse import answer

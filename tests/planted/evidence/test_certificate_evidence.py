@@ -17,7 +17,7 @@ from powercut.campaign.resume import Selection
 from powercut.certify.build import certificate_of
 from powercut.certify.certifier import CertifyRunOptions, write_certificate
 from powercut.certify.verify import examine
-from powercut.cli.main import cli
+from powercut.cli.commands import cli
 from powercut.model.verdict import Verdict
 from powercut.store.certify_order import CertificateDir, Order, RunComponents, write_components
 from powercut.store.layout import ResultDir

@@ -17,7 +17,7 @@ from fake_remote import FakeHost
 
 from powercut.campaign.runner import run_scenarios
 from powercut.campaign.verify import verify
-from powercut.cli.main import cli
+from powercut.cli.commands import cli
 from powercut.model.errors import HostError
 from powercut.model.verdict import EvidenceLevel, FindingKind, LsnRange, Verdict
 from powercut.paths import ROOT

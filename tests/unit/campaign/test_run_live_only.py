@@ -25,7 +25,7 @@ from powercut.certify.certifier import (
     resume_certificate,
 )
 from powercut.certify.verify import contradictions, examine
-from powercut.cli.main import cli
+from powercut.cli.commands import cli
 from powercut.model.confidence import upper_bound
 from powercut.model.errors import PowercutError
 from powercut.model.events import CertifyStarted, TrialFinished

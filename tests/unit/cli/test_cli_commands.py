@@ -12,8 +12,9 @@ from pathlib import Path
 import click
 import pytest
 
-from powercut.cli import main as cli
-from powercut.cli import scenarios
+from powercut.cli import commands as cli
+from powercut.cli import process, scenarios
+from powercut.cli.main import main
 from powercut.cli.summary import SECTIONS
 from powercut.model.errors import HostError, UsageError
 from powercut.paths import SCENARIOS
@@ -33,7 +34,7 @@ def powercut(*argv: str, **environment: str) -> subprocess.CompletedProcess[str]
 def status_of(monkeypatch: pytest.MonkeyPatch, *argv: str) -> int:
     monkeypatch.setattr(sys, "argv", ["powercut", *argv])
     with pytest.raises(SystemExit) as caught:
-        cli.main()
+        main()
     assert isinstance(caught.value.code, int)
     return caught.value.code
 
@@ -67,7 +68,7 @@ def test_help_imports_nothing_heavy():
     code = (
         "import io, sys\n"
         "from contextlib import redirect_stdout\n"
-        "from powercut.cli.main import cli\n"
+        "from powercut.cli.commands import cli\n"
         "with redirect_stdout(io.StringIO()):\n"
         "    cli.main(['--help'], standalone_mode=False)\n"
         "heavy = {'numpy', 'pydantic', 'rich', 'jinja2', 'ruamel.yaml', 'pytest', 'qemu'}\n"
@@ -173,24 +174,15 @@ def test_a_bug_in_powercut_is_3_and_never_1(monkeypatch, capsys):
 
 def test_an_interrupt_is_130_and_never_1(monkeypatch, capsys):
     # It ends the process if other threads run, and pytest's own may have some.
-    monkeypatch.setattr(cli, "_leave_at_once", lambda: None)
+    monkeypatch.setattr(process, "_leave_at_once", lambda: None)
     monkeypatch.setattr(scenarios, "find_scenarios", raising(KeyboardInterrupt()))
     assert status_of(monkeypatch, "run") == 130
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_a_reader_that_goes_away_is_no_traceback():
-    command = f"{sys.executable} -m powercut.cli.main plan all-sync-modes --brief | head -n 1"
-    done = subprocess.run(
-        ["/bin/sh", "-c", command], capture_output=True, text=True, check=False, timeout=60
-    )
-    assert done.stdout.startswith("all-sync-modes: 120 cells")
-    assert done.stderr == ""
-
-
 def test_the_module_of_every_command_is_there():
     """Commands import late; a wrong name would show only when the command is used."""
-    text = Path(cli.__file__).read_text()
+    text = Path(process.__file__).read_text()
     for line in text.splitlines():
         if line.startswith("    from powercut."):
             exec(line.strip(), {})

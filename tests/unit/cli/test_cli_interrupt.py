@@ -12,8 +12,8 @@ import pytest
 from runs_by_hand import make_run
 
 from powercut.campaign.run import Run
-from powercut.cli.console import PlainConsole
 from powercut.cli.interrupt import Resumable
+from powercut.console import PlainConsole
 from powercut.model.errors import UsageError
 from powercut.model.events import CertifyStarted, RunStarted, TrialFinished
 from powercut.model.verdict import Verdict

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import pytest
 from click.testing import CliRunner
 
-from powercut.cli.main import cli
+from powercut.cli.commands import cli
 from powercut.model.errors import PowercutError
 
 LONG_S = 60

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rich.table import Table
 from rich.text import Text
 
-from powercut.cli.console import PlainConsole
+from powercut.console import PlainConsole
 from powercut.model.printable import printable
 
 HOSTILE = [

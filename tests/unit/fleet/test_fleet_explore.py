@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from fake_machine import FAKE, FakeBackend
 from hosts_here import FleetHere
 
-from powercut.cli.main import cli
+from powercut.cli.commands import cli
 from powercut.explore.explorer import explore
 from powercut.explore.request import Budget, ExploreRequest
 from powercut.fleet.explore import explore_on

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from hosts_here import HostHere
 
-from powercut.cli.main import cli
+from powercut.cli.commands import cli
 from powercut.fleet import facts
 from powercut.fleet.facts import examine
 from powercut.fleet.hosts_file import HostSettings

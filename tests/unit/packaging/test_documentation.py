@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 import pytest
 
-from powercut.cli.main import COMMANDS, cli
+from powercut.cli.commands import COMMANDS, cli
 from powercut.cli.manual import manual_pages
 from powercut.paths import ROOT
 

@@ -11,7 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from powercut.cli.main import cli
+from powercut.cli.commands import cli
 from powercut.cli.scenarios import chosen_scenarios
 from powercut.model.errors import UsageError
 from powercut.paths import ROOT

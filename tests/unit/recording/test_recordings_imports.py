@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from recordings_by_hand import RECORD, RUN_ID, SLOTS, record, recording_of, three_records
 
-from powercut.cli.main import cli
+from powercut.cli.commands import cli
 from powercut.crash.handmade import Handmade
 from powercut.crash.states import Model
 from powercut.disk.logwrites.logs import Dialect, export_log

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from powercut.cli.main import cli
+from powercut.cli.commands import cli
 from powercut.model.errors import UsageError
 from powercut.model.verdict import Verdict
 from powercut.report.browse import answer

@@ -12,7 +12,7 @@ import pytest
 from certificate_maker import LINUX, QEMU, cell_of, certificate_of_cells, cost_of
 from click.testing import CliRunner
 
-from powercut.cli.main import cli
+from powercut.cli.commands import cli
 from powercut.model.errors import UsageError
 from powercut.model.verdict import Verdict
 from powercut.report.history import Series, changed_names

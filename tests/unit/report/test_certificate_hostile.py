@@ -13,7 +13,7 @@ from hostile import SLICES, fuzz, numbers, survives
 from hypothesis import strategies as st
 
 from powercut.certify.verify import contradictions
-from powercut.cli.console import PlainConsole
+from powercut.console import PlainConsole
 from powercut.model.verdict import Verdict
 from powercut.report.page.certificate import certificate_html
 from powercut.report.terminal.certify import print_certificate

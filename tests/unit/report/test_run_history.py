@@ -12,7 +12,7 @@ import pytest
 from certificate_maker import cell_of, certificate_of_cells
 from click.testing import CliRunner
 
-from powercut.cli.main import cli
+from powercut.cli.commands import cli
 from powercut.model.verdict import Verdict
 from powercut.report.history import Series
 from powercut.report.history_reader import read_history

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from processors import SAID, be_such_a_host, large_registers
 
 from powercut.campaign.runner import run_scenarios
-from powercut.cli.main import cli
+from powercut.cli.commands import cli
 from powercut.explore.explorer import explore
 from powercut.explore.request import Budget, ExploreRequest
 from powercut.model.events import Notice

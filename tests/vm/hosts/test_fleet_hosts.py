@@ -21,7 +21,7 @@ from ssh_hosts import Home, host_key
 
 from powercut.campaign.runner import run_scenarios
 from powercut.campaign.verify import verify
-from powercut.cli.main import cli
+from powercut.cli.commands import cli
 from powercut.explore.explorer import explore
 from powercut.explore.request import Budget, ExploreRequest
 from powercut.fleet.explore import BATCH, explore_on

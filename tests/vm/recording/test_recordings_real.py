@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from powercut.campaign.bundle import make_bundle, unpack, verify_bundle
-from powercut.cli.main import cli
+from powercut.cli.commands import cli
 from powercut.crash.legality import why_illegal
 from powercut.disk.pclog import surviving_image
 from powercut.explore.state_judge import open_judge

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a command, says what went wrong, and picks the exit status (powercut.cli.main)."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import resource
+import select
+import signal
+import sys
+import threading
+import traceback
+from typing import NoReturn
+
+import click
+
+from powercut.cli.commands import BrokenPipe, cli
+from powercut.cli.output import INTERRUPTED, TROUBLE, echo
+from powercut.model.errors import HostError, PowercutError
+from powercut.paths import NOT_WRITABLE
+
+NO_ROOM = "TMPDIR=/var/tmp, --results for results"
+_FILES_MIN = 256
+_STREAMS = {1: "stdout", 2: "stderr"}
+
+
+def run(closed: bool) -> NoReturn:
+    """Runs what the command line says and exits; `closed`: there is no stdout."""
+    try:
+        status = _status(closed)
+        sys.stdout.flush()
+    except (BrokenPipe, BrokenPipeError) as error:  # also while something was said of an error
+        if not _unread():
+            _say_unexpected(error)
+            sys.exit(TROUBLE)
+        _end_by(signal.SIGPIPE)
+    except OSError as error:  # the last of the output
+        _drop_output()
+        echo(f"powercut: stdout: {error.strerror}", err=True)
+        status = TROUBLE
+    sys.exit(status)
+
+
+def _status(closed: bool) -> int:
+    try:
+        if closed:
+            raise HostError("stdout is closed", hint="to discard the output: >/dev/null")
+        _want_open_files()
+        return int(cli.main(prog_name="powercut", standalone_mode=False))
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt) as error:
+        number = getattr(error.__cause__ or error, "number", None)
+        echo("interrupted" if number is None else "ended by a signal", err=True)
+        if number is not None:
+            _end_by(number)
+        _leave_at_once()
+        return INTERRUPTED
+    except PowercutError as error:
+        echo(f"powercut: {error}", err=True)
+        if error.hint:
+            echo(f"hint: {error.hint}", err=True)
+        return error.exit_status
+    except (BrokenPipe, BrokenPipeError):
+        raise
+    except Exception as error:  # status 1 would claim that a verdict differs
+        _say_unexpected(error)
+        return TROUBLE
+
+
+def _want_open_files() -> None:
+    """What is started gets the same limit, and waits for what it cannot open.  Raises HostError."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= soft < _FILES_MIN and hard >= _FILES_MIN:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (_FILES_MIN, hard))
+    elif 0 <= soft < _FILES_MIN:
+        raise HostError(
+            f"only {soft} files may be open at once; powercut needs {_FILES_MIN}",
+            hint="ulimit -n 1024",
+        )
+
+
+def _unread() -> list[str]:
+    """Which of our output streams are read by no other process any more."""
+    poll = select.poll()
+    for stream in _STREAMS:
+        poll.register(stream, 0)
+    return [_STREAMS[fd] for fd, event in poll.poll(0) if event & (select.POLLERR | select.POLLHUP)]
+
+
+def _end_by(number: int) -> NoReturn:
+    """Ends the process by the signal, as if it had no handler; children end with it."""
+    if number != signal.SIGPIPE:
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+    _drop_output()
+    signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+    os.kill(os.getpid(), number)
+    os._exit(128 + number)
+
+
+def _drop_output() -> None:
+    """What could not be written is forgotten: Python would complain once more at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _leave_at_once() -> None:
+    """Ends the process if threads are still at work, for which the interpreter would wait.
+
+    What they were making is not sealed; their children end with this process.
+    """
+    if threading.active_count() > 1:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(INTERRUPTED)
+
+
+_HOST_ERRORS = {
+    errno.ENOSPC: f"make room there, or have scratch files elsewhere: {NO_ROOM}",
+    errno.EDQUOT: f"make room there, or have scratch files elsewhere: {NO_ROOM}",
+    errno.EACCES: NOT_WRITABLE,
+    errno.EPERM: NOT_WRITABLE,
+    errno.EROFS: NOT_WRITABLE,
+    errno.EMFILE: "allow this process more open files: ulimit -n 4096",
+    errno.ENFILE: "the host has too many open files: see fs.file-max in proc_sys_fs(5)",
+    errno.ENOMEM: "free memory, or allow this process more: ulimit -v unlimited",
+    errno.EAGAIN: "allow this user more processes: ulimit -u",
+}
+"""What is the host's and not a bug of ours, with its remedy."""
+
+
+def _say_unexpected(error: BaseException) -> None:
+    """A host without room, rights, files or memory is trouble of its own; all else is our bug."""
+    if isinstance(error, MemoryError):
+        error = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+    remedy = _HOST_ERRORS.get(error.errno or 0) if isinstance(error, OSError) else None
+    if isinstance(error, OSError) and remedy is not None:
+        place = error.filename2 or error.filename
+        named = f"{os.fsdecode(place)}: " if isinstance(place, str | bytes) else ""
+        echo(f"powercut: {named}{error.strerror}; nothing was proved", err=True)
+        echo(f"hint: {remedy}", err=True)
+        return
+    traceback.print_exception(error)
+    echo("powercut: this is a bug in powercut; nothing was proved", err=True)
