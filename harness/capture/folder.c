@@ -294,6 +294,14 @@ int folder_event(enum folder_type type, const void *payload, uint64_t bytes)
     return error;
 }
 
+void folder_doubt(const char *why)
+{
+    pthread_mutex_lock(&folder.lock);
+    if (!folder.powerless)
+        log_mark(&folder.log, why);
+    pthread_mutex_unlock(&folder.lock);
+}
+
 int folder_cut(void)
 {
     pthread_mutex_lock(&folder.lock);

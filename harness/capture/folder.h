@@ -2,7 +2,8 @@
  *
  * A captured folder: what its parts share.  folder.c has the objects and the log, folder_data.c
  * and folder_names.c the requests of FUSE, folder_sync.c those that do not come through it,
- * folder_base.c what is there at first, folder_main.c the process.
+ * folder_base.c what is there at first, folder_wait.c how long syncs take, folder_press.c what the
+ * kernel writes back early, folder_main.c the process.
  *
  * The folder itself holds the live files: FUSE is mounted over it, and all requests are carried
  * out in what lies beneath.  What a power cut would leave is computed from the log alone.
@@ -64,7 +65,16 @@ int request_complete(const struct request *request, int error);
 /* The same for one that was carried out before. */
 int request_done(struct request *request, const void *payload, uint64_t bytes);
 
+/* Reports it done once it has taken its time, and calls `done` with 0 or an errno. */
+void request_finish(const struct request *request, void (*done)(void *, int), void *argument);
+/* Takes that time here. */
+void request_sleep(const struct request *request);
+int latency_start(uint64_t seed);
+
 int folder_event(enum folder_type type, const void *payload, uint64_t bytes);
+
+/* Says in the log that it cannot be relied on. */
+void folder_doubt(const char *why);
 
 /* Ends the log: nothing that comes later is recorded or answered.  Idempotent. */
 int folder_cut(void);

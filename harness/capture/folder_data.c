@@ -3,8 +3,8 @@
  * A captured folder's requests of FUSE that concern what is in files.
  *
  * The kernel keeps no written page back (no writeback cache): each write(2) is a request before it
- * returns, a store to a shared mapping is one when its page is written back.  fsync does nothing
- * to the live file: that it was asked for is all that counts.
+ * returns, a store to a shared mapping is one when its page is written back (folder_press.h).  fsync
+ * does nothing to the live file but take its time: that it was asked for is all that counts.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "folder.h"
+#include "folder_press.h"
 
 static void reply_open(fuse_req_t req, struct fuse_file_info *fi, int fd)
 {
@@ -42,13 +43,18 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         return;
     }
     fi->keep_cache = 1; /* all changes come through here */
+    if ((flags & O_ACCMODE) != O_RDONLY)
+        press_opened(object);
     reply_open(req, fi, fd);
 }
 
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-    if (object_of(ino) != folder_lines())
+    if (object_of(ino) != folder_lines()) {
+        if ((fi->flags & O_ACCMODE) != O_RDONLY)
+            press_closed(object_of(ino));
         close((int)fi->fh);
+    }
     fuse_reply_err(req, 0);
 }
 
@@ -97,32 +103,77 @@ static int write_whole(int fd, const char *bytes, size_t size, off_t offset)
     return 0;
 }
 
-static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t size, off_t offset,
-                     struct fuse_file_info *fi)
+/* A request that waits for its answer. */
+struct asked {
+    fuse_req_t req;
+    size_t written; /* 0: a sync */
+};
+
+static void reply_written(fuse_req_t req, size_t size, int error)
 {
-    struct object *object = object_of(ino);
-    int error;
-    if (object == folder_lines()) {
-        error = folder_event(FOLDER_LINES, bytes, size);
-    } else {
-        /* The kernel says so for each call: of the file, or by RWF_DSYNC. */
-        struct request request = {
-            .op = PCLOG_WRITE,
-            .object = (uint32_t)object->number,
-            .offset = (uint64_t)offset,
-            .length = size,
-            .flags = fi->flags & (O_SYNC | O_DSYNC) ? PCLOG_FUA : 0,
-        };
-        pthread_mutex_lock(&object->lock);
-        error = request_submit(&request, bytes, size);
-        if (!error)
-            error = request_complete(&request, write_whole((int)fi->fh, bytes, size, offset));
-        pthread_mutex_unlock(&object->lock);
-    }
     if (error)
         fuse_reply_err(req, error);
     else
         fuse_reply_write(req, size);
+}
+
+static void answer(void *argument, int error)
+{
+    struct asked *asked = argument;
+    if (asked->written)
+        reply_written(asked->req, asked->written, error);
+    else
+        fuse_reply_err(asked->req, error);
+    free(asked);
+}
+
+/* Answers once the request has taken its time. */
+static void answer_later(fuse_req_t req, const struct request *request, size_t written)
+{
+    struct asked *asked = malloc(sizeof *asked);
+    if (!asked) {
+        fuse_reply_err(req, ENOMEM);
+        return;
+    }
+    *asked = (struct asked){req, written};
+    request_finish(request, answer, asked);
+}
+
+static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t size, off_t offset,
+                     struct fuse_file_info *fi)
+{
+    struct object *object = object_of(ino);
+    if (object == folder_lines()) {
+        reply_written(req, size, folder_event(FOLDER_LINES, bytes, size));
+        press_wake();
+        return;
+    }
+    /* The kernel says so for each call: of the file, or by RWF_DSYNC.  A page that it writes back is
+     * no call, whatever the file that it was mapped by. */
+    bool at_once = !fi->writepage && size && fi->flags & (O_SYNC | O_DSYNC);
+    struct request request = {
+        .op = PCLOG_WRITE,
+        .object = (uint32_t)object->number,
+        .offset = (uint64_t)offset,
+        .length = size,
+        .flags = at_once ? PCLOG_FUA : 0,
+    };
+    pthread_mutex_lock(&object->lock);
+    int error = request_submit(&request, bytes, size);
+    if (!error) {
+        error = write_whole((int)fi->fh, bytes, size, offset);
+        if (error || !at_once)
+            error = request_complete(&request, error);
+    }
+    pthread_mutex_unlock(&object->lock);
+    if (fi->writepage)
+        press_paged(object);
+    else
+        press_wake();
+    if (!error && at_once)
+        answer_later(req, &request, size);
+    else
+        reply_written(req, size, error);
 }
 
 static void sync_object(fuse_req_t req, const struct object *object, int data_only)
@@ -132,10 +183,14 @@ static void sync_object(fuse_req_t req, const struct object *object, int data_on
         .object = (uint32_t)object->number,
         .flags = data_only ? FOLDER_DATA_ONLY : 0,
     };
-    int error = object == folder_lines() ? 0 : request_submit(&request, NULL, 0);
-    if (!error && object != folder_lines())
-        error = request_complete(&request, 0);
-    fuse_reply_err(req, error);
+    bool ours = object == folder_lines() || press_is_own(fuse_req_ctx(req)->pid);
+    int error = ours ? 0 : request_submit(&request, NULL, 0);
+    if (error || ours) {
+        fuse_reply_err(req, error);
+        return;
+    }
+    press_wake();
+    answer_later(req, &request, 0);
 }
 
 static void op_fsync(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file_info *fi)

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "folder.h"
+#include "folder_press.h"
 
 static int control_fd = -1;
 
@@ -95,13 +96,20 @@ int main(int argc, char **argv)
     signal(SIGXFSZ, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
     lift_file_limit();
+    uint64_t seed = strtoull(argv[4], NULL, 10);
+    int error = press_fork();
+    if (error)
+        return fail("a helper", error);
     control_fd = atoi(argv[5]);
     folder_tell(atoi(argv[6]));
-    int error = folder_open(argv[1], argv[2], (uint32_t)strtoul(argv[3], NULL, 10),
-                            strtoull(argv[4], NULL, 10));
+    error = folder_open(argv[1], argv[2], (uint32_t)strtoul(argv[3], NULL, 10), seed);
     if (error)
         return fail(argv[1], error);
     error = folder_log_base();
+    if (!error)
+        error = latency_start(seed);
+    if (!error)
+        error = press_start(seed);
     if (!error)
         error = folder_watch_syncs(argv[1], atoi(argv[7]));
     if (error)

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "folder.h"
+#include "folder_press.h"
 
 static const double TIMEOUT_S = 3600; /* nobody else changes the folder */
 
@@ -225,6 +226,8 @@ static void op_create(fuse_req_t req, fuse_ino_t ino, const char *name, mode_t m
     }
     fi->fh = (uint64_t)fd;
     fi->keep_cache = 1;
+    if ((fi->flags & O_ACCMODE) != O_RDONLY)
+        press_opened(object);
     if (fuse_reply_create(req, &entry, fi))
         close(fd);
 }

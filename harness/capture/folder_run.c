@@ -3,13 +3,12 @@
  * powercut-in-folder LINES SOCKET COMMAND...: runs a command in a captured folder.
  *
  * sync(2) and syncfs(2) never reach a file system of FUSE.  So a filter of the kernel (seccomp's user
- * notification) tells the recorder of each, which answers before the call is made; the
- * recorder gets the descriptor over SOCKET.  The command has the file LINES as its POWERCUT_FD.
+ * notification) tells the recorder of each, by any of the processor's numbers for it, and the
+ * recorder answers before the call is made; it gets the descriptor over SOCKET.  The command has the file LINES as its POWERCUT_FD.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
@@ -21,15 +20,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "folder_calls.h"
+
 #define LINES_FD 3
 
-#if defined(__x86_64__)
-#define OWN_AUDIT AUDIT_ARCH_X86_64
-#elif defined(__aarch64__)
-#define OWN_AUDIT AUDIT_ARCH_AARCH64
-#else
-#error "no such processor is known here"
-#endif
 
 static int fail(const char *what)
 {
@@ -39,16 +33,22 @@ static int fail(const char *what)
 
 static int install_filter(void)
 {
-    struct sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, OWN_AUDIT, 0, 3),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_sync, 2, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_syncfs, 1, 0),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
-    };
-    struct sock_fprog program = {.len = sizeof code / sizeof *code, .filter = code};
+    struct sock_filter code[4 * SYNC_CALLS + 2];
+    size_t length = 0;
+    for (size_t i = 0; i < SYNC_CALLS; i++) {
+        const struct sock_filter one[] = {
+            BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
+            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, sync_calls[i].arch, 0, 2),
+            BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, sync_calls[i].number,
+                     (uint8_t)(4 * (SYNC_CALLS - i - 1) + 1), 0),
+        };
+        memcpy(code + length, one, sizeof one);
+        length += sizeof one / sizeof *one;
+    }
+    code[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    code[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF);
+    struct sock_fprog program = {.len = (unsigned short)length, .filter = code};
     long listener = -1;
     for (int i = 0; i < 2 && listener < 0; i++) {
         if (i && (errno != EACCES || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)))

@@ -29,7 +29,7 @@ from powercut.model.errors import DamagedRecording
 from powercut.model.timeline import DiskCut, RequestKind, Requests, SurvivingRange, Timeline
 from powercut.model.units import NEVER, Instant
 
-_FAILING: Final = ("refusing requests", "failing reads")
+_FAILING: Final = ("refusing requests", "failing reads", "failing syncs")
 """How those marks begin with which the disk says that its host fails it; see the format's page."""
 
 
