@@ -7,7 +7,7 @@ import io
 import os
 import tarfile
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
 
@@ -17,7 +17,6 @@ from pydantic import BaseModel
 from powercut import __version__
 from powercut.campaign.assemble import same_run
 from powercut.campaign.bundle_file import (
-    CAPTURE,
     MANIFEST,
     BundledFile,
     BundledState,
@@ -31,7 +30,7 @@ from powercut.explore.state_judge import open_judge
 from powercut.explore.trial import RecoveredStates
 from powercut.model.errors import DamagedRecording, HostError, UsageError
 from powercut.model.verdict import LsnRange, Verdict
-from powercut.model.versions import CHOSEN, is_path
+from powercut.recording.consent import foreign_commands, not_repeated
 from powercut.recording.materialize import open_recording, resolve_state
 from powercut.recording.open_recording import IMPORT_FILE, find_recording
 from powercut.recording.state_ref import path_of, save, saved
@@ -232,53 +231,41 @@ def _member(name: str, size: int) -> tarfile.TarInfo:
     return member
 
 
-def _refuse_programs(bundle: Path, run: ResultDir) -> None:
-    """Raises UsageError if a recording was made with a program or a kernel given by its path.
-
-    To recover its states that path would be run here, whatever this host has there.
-    """
-    for trial in run.trials():
-        machine = trial.read_record().parameters.machine
-        for key in CHOSEN:
-            choice = getattr(machine, key)
-            if choice is not None and is_path(choice):
-                raise UsageError(
-                    f"{bundle}: wants to run {choice} of this host: machine.{key} of "
-                    f"{trial.relative} is a path",
-                    hint="if that is right, `powercut unbundle` it and verify the folder",
-                )
+@contextmanager
+def unpacked(bundle: Path) -> Iterator[tuple[BundleManifest, Path]]:
+    """What is in `bundle`, in a folder that is gone afterwards.  Raises what `unpack` raises."""
+    with scratch() as folder:
+        root = folder / "run"
+        yield unpack(bundle, root), root
 
 
 def verify_bundle(bundle: Path) -> BundleVerdict:
-    """Unpacks `bundle` into a scratch folder and judges everything in it again."""
-    with scratch() as folder:
-        root = folder / "run"
-        manifest = unpack(bundle, root)
-        if manifest.kind == CAPTURE:
-            raise UsageError(
-                f"{bundle}: wants to run a check of this host, which its recording names",
-                hint="everything in it is whole: `powercut unbundle` it, read `check` in "
-                "capture.json, and `powercut verify` the folder",
-            )
-        _refuse_programs(bundle, ResultDir(root))
-        run = verify(root, cells=(manifest.cell,), whole=False)
-        trial = TrialDir(root / manifest.recording, root)
-        result = _result_of(run, manifest)
-        differences = list(
-            _differences("the recording", manifest.verdict, manifest.lost, _name(result.verdict),
-                         result.lost_lsns)
-        )  # fmt: skip
-        state: BundledState | None = None
-        untried: tuple[str, ...] = ()
-        if manifest.state is not None:
-            try:
-                state = _bundled_state(trial, manifest.state.name)
-            except HostError as error:
-                untried = (f"state {manifest.state.name}: {error}",)
-        if state is not None and manifest.state is not None:
-            what = f"state {state.name}"
-            then = manifest.state
-            differences += _differences(what, then.verdict, then.lost, state.verdict, state.lost)
+    """Judges everything in the bundle of a trial again."""
+    with unpacked(bundle) as (manifest, root):
+        return verify_unpacked(bundle, manifest, root)
+
+
+def verify_unpacked(bundle: Path, manifest: BundleManifest, root: Path) -> BundleVerdict:
+    """The same of a bundle of a trial that was unpacked into `root`."""
+    run = verify(root, cells=(manifest.cell,), whole=False)
+    trial = TrialDir(root / manifest.recording, root)
+    result = _result_of(run, manifest)
+    untried = not_repeated(foreign_commands(ResultDir(root).trials()))
+    differences: list[str] = []
+    if not untried or result.verdict is not Verdict.INCONCLUSIVE:  # what was not asked differs not
+        verdict, lost = _name(result.verdict), result.lost_lsns
+        what = "the recording"
+        differences += _differences(what, manifest.verdict, manifest.lost, verdict, lost)
+    state: BundledState | None = None
+    if manifest.state is not None:
+        try:
+            state = _bundled_state(trial, manifest.state.name)
+        except HostError as error:
+            untried = (f"state {manifest.state.name}: {error}", *untried)
+    if state is not None and manifest.state is not None:
+        what = f"state {state.name}"
+        then = manifest.state
+        differences += _differences(what, then.verdict, then.lost, state.verdict, state.lost)
     shown = {
         "result_directory": str(bundle),
         "scenario_file": "scenario.yaml",

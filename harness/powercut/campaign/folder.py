@@ -20,13 +20,14 @@ from powercut.explore.request import Budget
 from powercut.machine.share import FolderShare, share_argv
 from powercut.model.errors import DamagedRecording, HostError
 from powercut.model.observation import Observation
+from powercut.recording.consent import require_consent_to
 from powercut.recording.folder import CaptureRecording, open_capture
 from powercut.recover.native.folder import check_folder
 from powercut.rig.folder import CapturedFolder
 from powercut.rig.folder_check import RecordedCheck, record_check
 from powercut.rig.host_files import command_sha256, program_changed
 from powercut.rig.scratch import scratch
-from powercut.store.folder import CaptureDir, CaptureRecord, CaptureResult
+from powercut.store.folder import RECORD, CaptureDir, CaptureRecord, CaptureResult
 
 _POLL_S = 0.01
 
@@ -138,11 +139,12 @@ def judge_folder(
 def check_of(recording: CaptureRecording, state_s: float) -> Check:
     """The check that was given when the recording was made; it may take `state_s` seconds.
 
-    Raises HostError if there is none, or if this host has another one.
+    Raises HostError if there is none, if it may not be run, or if this host has another one.
     """
     record = recording.record
     if not record.check:
         raise HostError("this recording has no check", hint="give one with --check when it is made")
+    require_consent_to(recording.directory.path, RECORD, (shlex.join(record.check),))
     folder, where = Path(record.folder), Path(record.where)
     for place in (folder, where):
         if not place.is_dir():

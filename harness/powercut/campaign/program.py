@@ -11,6 +11,7 @@ operation can be lost, and a check that does not notice would notice nothing.  N
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -19,6 +20,7 @@ from powercut.explore.program import ProgramExplorer
 from powercut.explore.request import Budget
 from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import FindingKind, Verdict
+from powercut.recording.consent import require_consent_to
 from powercut.recording.program import open_program
 from powercut.recover.native.engine import NativeEngine
 from powercut.recover.uml.engine import UmlEngine
@@ -31,7 +33,7 @@ from powercut.scenario.settings import (
     ProgramSettings,
 )
 from powercut.store.manifest import digest_of
-from powercut.store.program import ProgramDir, ProgramRecord, ProgramResult
+from powercut.store.program import RECORD, ProgramDir, ProgramRecord, ProgramResult
 from powercut.workload.program.workload import ProgramWorkload
 
 LYING: Final = "lying"
@@ -118,6 +120,7 @@ def require_same_program(directory: ProgramDir) -> None:
     Another check may read what is there in another way: its word would be no evidence.
     """
     record = directory.read_record()
+    require_consent_to(directory.path, RECORD, (shlex.join([*record.command, "check"]),))
     now = command_sha256(record.command, record.folder)
     if record.program_sha256 and record.program_sha256 != now:
         raise program_changed(record.command[0])

@@ -11,6 +11,7 @@ from typing import Final, Self
 
 from powercut.explore.trial import RecoveredStates
 from powercut.model.errors import DamagedRecording, PowercutError
+from powercut.recording.consent import foreign_commands, not_repeated
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.store.confirmation import read_confirmation
 from powercut.store.layout import ResultDir
@@ -126,7 +127,10 @@ def _seen(trial: TrialDir, deep: bool, shelf: EngineShelf) -> RecordingCheck:
     problems = _seal_problems(trial)
     unchecked: list[str] = []
     confirmed = False
-    if deep:
+    commands = foreign_commands([trial]) if deep and not problems else ()
+    if told := not_repeated(commands):
+        unchecked += [f"{trial.relative}: not repeated: {line}" for line in told]
+    elif deep:
         problems += _judged_again(trial, shelf)
         confirmed = _confirm_again(trial, problems, unchecked)
     return RecordingCheck(tuple(problems), tuple(unchecked), confirmed)

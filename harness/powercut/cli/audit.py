@@ -15,6 +15,7 @@ from powercut.cli.options import (
     json_option,
     recording_argument,
     root_seed_option,
+    run_check_option,
 )
 from powercut.cli.output import console_beside, write_json
 
@@ -26,6 +27,7 @@ from powercut.cli.output import console_beside, write_json
 )
 @engine_option
 @root_seed_option
+@run_check_option
 @click.option(
     "--table",
     is_flag=True,

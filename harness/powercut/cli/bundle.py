@@ -8,12 +8,21 @@ from typing import TYPE_CHECKING
 
 import click
 
+from powercut.cli.capture import verify_capture
 from powercut.cli.folder_states import bundle_capture
 from powercut.cli.lookup import is_capture
-from powercut.cli.options import FILE, OUTPUT, STATE_EPILOG, force_option, recording_argument
+from powercut.cli.options import (
+    FILE,
+    OUTPUT,
+    STATE_EPILOG,
+    force_option,
+    recording_argument,
+    run_check_option,
+)
 from powercut.cli.output import echo, write_json
 
 if TYPE_CHECKING:
+    from powercut.campaign.bundle import BundleVerdict
     from powercut.campaign.bundle_file import BundledState
 
 
@@ -22,6 +31,7 @@ if TYPE_CHECKING:
 @click.argument("state", required=False)
 @click.option("-o", "--output", type=OUTPUT, required=True, help="The bundle to write.")
 @force_option
+@run_check_option
 def bundle(recording: Path, state: str | None, output: Path, force: bool) -> int:
     """Makes one file of a finding; `verify` judges it again anywhere.
 
@@ -64,11 +74,20 @@ def _echo_state(state: BundledState, *, err: bool = False) -> None:
 
 def verify_bundle(path: Path, json_file: Path | None) -> int:
     """Judges a bundle again and prints what it says; returns the exit status."""
-    from powercut.campaign.bundle import verify_bundle as judge_again
+    from powercut.campaign.bundle import unpacked, verify_unpacked
+    from powercut.campaign.bundle_file import CAPTURE
+
+    with unpacked(path) as (manifest, root):
+        if manifest.kind == CAPTURE:
+            return verify_capture(root, json_file)
+        judged = verify_unpacked(path, manifest, root)
+    return _print_judged(judged, json_file)
+
+
+def _print_judged(judged: BundleVerdict, json_file: Path | None) -> int:
     from powercut.console import PlainConsole
     from powercut.report.terminal.table import print_run
 
-    judged = judge_again(path)
     to_stdout = json_file == Path("-")
     print_run(PlainConsole(stderr=to_stdout), judged.run)
     if judged.state is not None:

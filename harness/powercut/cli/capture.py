@@ -19,7 +19,7 @@ from powercut.cli.options import (
     seconds_option,
     seed_option,
 )
-from powercut.cli.output import console_beside, write_json
+from powercut.cli.output import TROUBLE, console_beside, write_json
 
 _EPILOG = (
     "COMMAND runs on this host with DIR captured: each write, sync, change of size and of names is "
@@ -164,13 +164,20 @@ def verify_capture(folder: Path, json_file: Path | None) -> int:
     """Judges a recording again, by the promise and the limits of its result."""
     from powercut.campaign.folder import judge_folder, limits_of, same_outcome
     from powercut.crash.folder_rows import Promise
+    from powercut.recording.consent import NotRepeated
     from powercut.report.terminal.folder import print_capture
     from powercut.store.folder import CaptureDir
 
     directory = CaptureDir(folder.resolve())
     before = directory.read_result()
     console = console_beside(json_file)
-    after = judge_folder(directory, Promise(before.promise), limits_of(before))
+    try:
+        after = judge_folder(directory, Promise(before.promise), limits_of(before))
+    except NotRepeated as error:
+        console.print(f"The recording is as it was sealed. It was {before.verdict}.")
+        console.print(f"not repeated: {error}", style="yellow", markup=False)
+        console.print(f"hint: {error.hint}", markup=False)
+        return TROUBLE
     print_capture(console, directory.read_record(), after, directory.path)
     write_json(after.model_dump_json(indent=1), json_file)
     if not same_outcome(before, after):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from powercut.cli.options import FILE
+from powercut.cli.options import FILE, run_check_option
 from powercut.cli.output import console_beside
 from powercut.model.errors import UsageError
 
@@ -36,6 +36,7 @@ def show(file: Path) -> int:
     "--allow-missing", is_flag=True, help="With --deep: accept recordings that were not kept."
 )
 @click.option("--jobs", type=click.IntRange(1, 256), help="Recordings to judge in parallel.")
+@run_check_option
 @click.option(
     "--allowed-signers",
     type=FILE,

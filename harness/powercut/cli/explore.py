@@ -24,6 +24,7 @@ from powercut.cli.options import (
     recording_argument,
     recovery_kernel_option,
     root_seed_option,
+    run_check_option,
 )
 from powercut.cli.output import console_beside, write_json
 from powercut.model.errors import UsageError
@@ -51,6 +52,7 @@ INSTANTS = ("flush", "fua", "ack", "completion", "submission")
 
 @click.command(epilog=RESULT_HELP)
 @recording_argument
+@run_check_option
 @click.option(
     "--model",
     type=click.Choice(["exact", "epoch", "prefix"]),

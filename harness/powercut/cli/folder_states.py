@@ -24,7 +24,7 @@ def refuse_others(own: Collection[str], recording: str = "a captured folder") ->
     for parameter in context.command.params:
         name = parameter.name or ""
         given = context.get_parameter_source(name) is not ParameterSource.DEFAULT
-        if given and isinstance(parameter, click.Option) and name not in own:
+        if given and isinstance(parameter, click.Option) and name not in (*own, "run_check"):
             raise UsageError(
                 f"{parameter.opts[0]} says nothing of {recording}",
                 hint="leave it out; docs/captured-folders.md has what there is",

@@ -17,6 +17,7 @@ from powercut.cli.options import (
     promise_option,
     recording_argument,
     recovery_kernel_option,
+    run_check_option,
 )
 from powercut.model.errors import UsageError
 
@@ -37,6 +38,7 @@ from powercut.model.errors import UsageError
 @engine_option
 @recovery_kernel_option
 @promise_option
+@run_check_option
 def minimize(
     recording: Path,
     state: str | None,

@@ -111,6 +111,24 @@ hosts_option = click.option(
 )
 force_option = click.option("--force", is_flag=True, help="Replace the file if it is there.")
 
+
+def _run_check(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    del parameter
+    if value:
+        from powercut.recording.consent import run_checks
+
+        context.with_resource(run_checks())
+
+
+run_check_option = click.option(
+    "--run-check",
+    is_flag=True,
+    expose_value=False,
+    callback=_run_check,
+    help="Run what a recording from elsewhere names: a program's check, a hypervisor given by its "
+    "path. Read it first; without this option it is not run.",
+)
+
 root_seed_option = click.option(
     "--seed",
     type=click.IntRange(0, 2**63 - 1),

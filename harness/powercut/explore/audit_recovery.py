@@ -30,6 +30,7 @@ from powercut.explore.request import Budget
 from powercut.explore.state_judge import StateJudge
 from powercut.model.errors import HostError
 from powercut.model.verdict import Finding, LsnRange, Verdict
+from powercut.recording.consent import require_consent
 from powercut.recording.trial_recording import TrialRecording
 from powercut.rig.engine_choice import EngineChoice
 from powercut.rig.rig import require_recorded_program
@@ -103,6 +104,7 @@ class StateAudit:
         """Looks at groups of promises until the budget is spent, or all states were seen."""
         deadline = None if budget.seconds is None else time.monotonic() + budget.seconds
         record = self._recorded.record
+        require_consent(self._recorded.directory, self._recorded.parameters)
         require_recorded_program(self._recorded.parameters, record.versions, record.program_files)
         tours = [self._tour(group) for group in groups]
         # How far each group has come: states for each of its promises.

@@ -48,6 +48,7 @@ from powercut.explore.worker import LocalWorker
 from powercut.model.machine import ImageFormat
 from powercut.model.verdict import Finding, FindingKind, Verdict
 from powercut.recording import state_ref
+from powercut.recording.consent import require_consent
 from powercut.recording.trial_recording import TrialRecording, open_trial
 from powercut.rig.engine_choice import choose_engine
 from powercut.rig.engine_shelf import EngineShelf
@@ -87,6 +88,7 @@ def explore(
     begun = time.monotonic()
     recorded = open_trial(trial)
     record = recorded.record
+    require_consent(trial, recorded.parameters)
     require_recorded_program(recorded.parameters, record.versions, record.program_files)
     unit = wanted.atomic_unit if wanted else None
     if unit is not None and unit != recorded.space.unit:

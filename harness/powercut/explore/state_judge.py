@@ -21,6 +21,7 @@ from powercut.model.errors import UsageError
 from powercut.model.observation import Observation
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict, lsn_ranges
 from powercut.model.versions import HOST
+from powercut.recording.consent import require_consent
 from powercut.recording.open_recording import Recording
 from powercut.recover.order import EngineOrder
 from powercut.recover.plan import RecoveryPlan
@@ -189,9 +190,12 @@ def open_judge(recording: Recording, engine: str = "auto", *, kernel: str = HOST
     """A judge with the engine that `engine` means for this recording; nothing is started.
 
     Raises UsageError if nobody knows how the records lie, or if `engine` cannot do this
-    recording; HostError if that one does not work here, or if a program is not the recorded one.
+    recording; HostError if that one does not work here, if a program is not the recorded one, or if
+    it may not be run (powercut.recording.consent).
     """
     system = recording.system
+    if not recording.imported:
+        require_consent(recording.directory, system.parameters)
     require_recorded_program(system.parameters, system.versions, system.program_files)
     raw = not _known(recording).filesystem
     choice = engine_for(recording.image_format, raw=raw, name=engine, kernel=kernel)

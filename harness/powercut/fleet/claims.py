@@ -35,7 +35,8 @@ from powercut.rig.engine_shelf import EngineShelf
 from powercut.store.binding import binding_of
 from powercut.store.exploration import ExploreResult
 from powercut.store.files import host_errors, link_or_copy, remove_tree
-from powercut.store.manifest import MANIFEST, entries_of
+from powercut.store.manifest import MANIFEST, adopt, entries_of
+from powercut.store.own import MARK
 from powercut.store.place import PLACE, Place, read_place, write_place
 from powercut.store.record import parse_model
 from powercut.store.rows import Row
@@ -46,7 +47,7 @@ from powercut.verdict.judge import verdict_of
 
 _NONE_CARRIED: Final[Mapping[str, str]] = {}
 _EXPLORATION: Final = "exploration.json"
-_UNSEALED: Final = ("verdict.json", _EXPLORATION, PLACE)
+_UNSEALED: Final = ("verdict.json", _EXPLORATION, PLACE, MARK)
 
 
 class FalseClaim(HostError):
@@ -96,6 +97,7 @@ def keep(done: Done, trial: TrialDir, host: str) -> None:
     with host_errors(trial.path):
         remove_tree(trial.path)
         new.path.rename(trial.path)
+    adopt(trial.path)  # it names the commands that were ordered, and no others: `accept`
 
 
 def row_of(done: Done, result: TrialResult, host: str) -> Row:
@@ -146,8 +148,8 @@ def fetch(link: HostLink, trial: TrialDir) -> None:
     if place is None or trial.kept:
         return
     known = _known_base(trial)
-    mine = (*RESULT_FILES, PLACE)
-    left_out = (*RESULT_FILES, *((trial.base_image.name,) if known is not None else ()))
+    mine = (*RESULT_FILES, PLACE, MARK)
+    left_out = (*RESULT_FILES, MARK, *((trial.base_image.name,) if known is not None else ()))
     data = link.fetch(place.folder, left_out)
     new = _new(trial)
     with host_errors(trial.path):
@@ -167,7 +169,7 @@ def fetch(link: HostLink, trial: TrialDir) -> None:
 
 def fetch_row(link: HostLink, trial: TrialDir, folder: str, row: Row) -> None:
     """Brings the recording of a row here, in a folder of its own.  Raises FalseClaim, HostError."""
-    data = link.fetch(folder, ("verdict.json", _EXPLORATION))
+    data = link.fetch(folder, ("verdict.json", _EXPLORATION, MARK))
     new = _new(trial)
     try:
         unpack(io.BytesIO(data), new.path, lambda name: name not in _UNSEALED)
@@ -179,6 +181,7 @@ def fetch_row(link: HostLink, trial: TrialDir, folder: str, row: Row) -> None:
     except DamagedRecording as error:
         remove_tree(new.path)
         raise FalseClaim(f"the recording is not the one that it judged: {error}") from None
+    adopt(new.path)  # a row is made of an accepted claim
     new.write_verdict(row.result)
     if row.exploration:
         new.write_text(_EXPLORATION, row.exploration)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from powercut.model.errors import DamagedRecording
+from powercut.store import own
 from powercut.store.files import fsync_path, host_errors, write_atomic
 from powercut.store.packed import evidence_bytes, evidence_size, has_evidence
 
@@ -43,6 +44,21 @@ def seal(folder: Path, names: Iterable[str]) -> None:
         fsync_path(folder)
     text = json.dumps({"format": FORMAT, "files": entries}, indent=1) + "\n"
     write_atomic(folder / MANIFEST, text.encode())
+    own.mark(folder, folder / MANIFEST)
+
+
+def is_own(folder: Path, name: str) -> bool:
+    """Whether this user has sealed the recording on this host, the file `name` as it is now.
+
+    Raises DamagedRecording if that file is not as it was sealed.
+    """
+    check(folder, only=(name,))
+    return own.is_marked(folder, folder / MANIFEST)
+
+
+def adopt(folder: Path) -> None:
+    """Says that a sealed recording is this user's own, who has chosen all that it names."""
+    own.mark(folder, folder / MANIFEST)
 
 
 def check(folder: Path, *, only: Collection[str] | None = None) -> tuple[str, ...]:

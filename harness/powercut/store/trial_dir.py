@@ -29,13 +29,16 @@ from powercut.store.files import (
     write_atomic,
 )
 from powercut.store.observation import read_observation, write_observation
+from powercut.store.own import MARK
 from powercut.store.packed import PACK, pack, packed_names
 from powercut.store.place import PLACE
 from powercut.store.record import read_model
 from powercut.store.results import TrialResult
 
 TRIAL_FORMAT: Final = "powercut-trial/1"
-_UNSEALED: Final = frozenset({manifest.MANIFEST, "verdict.json", "exploration.json", PACK, PLACE})
+_UNSEALED: Final = frozenset(
+    {manifest.MANIFEST, MARK, "verdict.json", "exploration.json", PACK, PLACE}
+)
 _LEFT: Final = (_UNSEALED - {PACK}) | {"trial.json", "confirmation.json"}
 _sharing = threading.Lock()
 

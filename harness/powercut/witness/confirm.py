@@ -15,6 +15,7 @@ from typing import Final
 from powercut.explore.state_judge import judge_in_guest
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.verdict import EvidenceLevel, FindingKind, Verdict
+from powercut.recording.consent import require_consent
 from powercut.recording.materialize import cut_state, open_recording
 from powercut.rig.rig import require_recorded_program
 from powercut.store.confirmation import Confirmation, read_confirmation, write_confirmation
@@ -84,6 +85,8 @@ def recovered_again(trial: TrialDir, result: TrialResult) -> Confirmation:
     """
     recording = open_recording(trial.path)
     system = recording.system
+    if not recording.imported:
+        require_consent(recording.directory, system.parameters)
     require_recorded_program(system.parameters, system.versions, system.program_files)
     again = judge_in_guest(recording, cut_state(recording.space))
     if again.verdict is Verdict.INCONCLUSIVE:

@@ -20,7 +20,7 @@ from powercut.store.folder_witness import FolderWitness, find_folder_witness
 
 SUPPORT = Path(__file__).parents[2] / "support"
 PYTHON = [sys.executable, "-I", "-S"]
-SAFE, LOSSY = 0, 1
+SAFE, LOSSY, UNTRIED = 0, 1, 3
 CHECK = """
 import os, sys
 log = os.path.join(sys.argv[1], "log")
@@ -108,10 +108,12 @@ def test_the_write_and_the_file_whose_sync_was_forgotten(tmp_path: Path) -> None
 
     bundle, unpacked = tmp_path / "finding.pcb", tmp_path / "unpacked"
     assert status("bundle", directory.path, "-o", bundle) == 0
-    assert "wants to run a check of this host" in refused(UsageError, "verify", bundle)
+    assert status("verify", bundle) == UNTRIED
+    assert status("verify", bundle, "--run-check") == LOSSY
     assert status("unbundle", bundle, "-o", unpacked) == 0
     assert find_folder_witness(CaptureDir(unpacked)) == witness
-    assert status("verify", unpacked) == LOSSY
+    assert status("verify", unpacked) == UNTRIED
+    assert status("verify", unpacked, "--run-check") == LOSSY
 
 
 def test_the_twin_that_syncs_both_has_no_witness(tmp_path: Path) -> None:

@@ -77,6 +77,7 @@ def recorded(*, over_data: bool, volatile_order: bool = True) -> SimpleNamespace
     made.write(DISK - BLOCK, block(1), at=now + 20, done=now + 21)
     space = StateSpace(made.timeline(), Acknowledged(acks))
     return SimpleNamespace(
+        directory=None,
         space=space,
         timeline=space.timeline,
         parameters=None,
@@ -107,7 +108,9 @@ class Judge:
         disk = bytearray(DISK)
         for write in space.image_writes(state):
             disk[write.offset : write.offset + write.length] = write.data.tobytes()
-        return SimpleNamespace(findings=self._findings(bytes(disk), space.required(state.instant)))
+        return SimpleNamespace(
+            directory=None, findings=self._findings(bytes(disk), space.required(state.instant))
+        )
 
     def _findings(self, disk: bytes, required: LsnRange | None) -> tuple[Finding, ...]:
         if self.lossy:
@@ -139,7 +142,8 @@ def audited(monkeypatch):
 
     def look(*, over_data=False, broken=False, lossy=False, states=None):
         monkeypatch.setattr(audit_recovery, "StateJudge", Judge)
-        monkeypatch.setattr(audit_recovery, "require_recorded_program", lambda *_: None)
+        for name in ("require_recorded_program", "require_consent"):
+            monkeypatch.setattr(audit_recovery, name, lambda *_: None)
         monkeypatch.setattr(Judge, "over_data", over_data)
         monkeypatch.setattr(Judge, "broken", broken)
         monkeypatch.setattr(Judge, "lossy", lossy)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import shutil
 import tarfile
 from pathlib import Path
@@ -15,11 +16,17 @@ import zstandard
 from hostile import SLICES, bounded, fuzz, survives
 from hypothesis import strategies as st
 
-from powercut.campaign.bundle import _refuse_programs, is_bundle, unpack
+from powercut.campaign.bundle import is_bundle, unpack
 from powercut.model.errors import DamagedRecording, HostError, UsageError
+from powercut.recording.consent import (
+    NotRepeated,
+    foreign_commands,
+    require_consent,
+    run_checks,
+)
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
-from powercut.scenario.settings import MachineSettings, Parameters
-from powercut.store.layout import ResultDir
+from powercut.scenario.settings import MachineSettings, Parameters, ProgramSettings
+from powercut.store.own import MARK
 from powercut.store.trial_dir import TrialDir, TrialRecord
 
 CONTENT = b"content" * 100
@@ -215,15 +222,30 @@ def test_any_archive_is_unpacked_or_refused(tmp_path: Path, examples: int) -> No
     fuzz(st.lists(changes, min_size=1, max_size=3), check, examples)
 
 
-@pytest.mark.parametrize("key", ["qemu", "qemu_after_move", "kernel"])
-def test_a_bundle_runs_no_program_of_the_host(tmp_path: Path, key: str) -> None:
+@pytest.mark.parametrize("key", ["qemu", "qemu_after_move", "kernel", "program"])
+def test_a_recording_from_elsewhere_runs_no_program_of_the_host(tmp_path: Path, key: str) -> None:
     folder = tmp_path / "cells/c/0001"
     folder.mkdir(parents=True)
-    parameters = Parameters(machine=MachineSettings.model_validate({key: "/usr/bin/touch"}))
+    if key == "program":
+        workload = ProgramSettings(kind="program", command=("/usr/bin/touch", "/etc/x"))
+        parameters, command = Parameters(workload=workload), "/usr/bin/touch /etc/x check"
+    else:
+        parameters = Parameters(machine=MachineSettings.model_validate({key: "/usr/bin/touch"}))
+        command = f"/usr/bin/touch (machine.{key})"
     trial = Trial(1, 1, 1, Trigger(TriggerKind.ACKS, 1))
     record = TrialRecord(
         powercut="0", scenario="s", cell="c", parameters=parameters, trial=trial, run_id="0" * 32
     )
-    TrialDir(folder, tmp_path).write_record(record)
-    with pytest.raises(UsageError, match=rf"wants to run /usr/bin/touch .* machine\.{key} "):
-        _refuse_programs(tmp_path / "b", ResultDir(tmp_path))
+    directory = TrialDir(folder, tmp_path)
+    directory.write_record(record)
+    directory.seal_recording()
+    require_consent(directory, parameters)  # who made it may
+    assert foreign_commands([directory]) == ()
+    (folder / MARK).unlink()  # as a bundle leaves it
+    with pytest.raises(NotRepeated, match=re.escape(f"not recorded here: {command}")):
+        require_consent(directory, parameters)
+    assert foreign_commands([directory]) == (command,)
+    with run_checks():
+        require_consent(directory, parameters)
+    with pytest.raises(NotRepeated):
+        require_consent(directory, parameters)
