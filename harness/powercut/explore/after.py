@@ -8,45 +8,16 @@ from dataclasses import replace
 from typing import Final
 
 from powercut.explore.request import ExploreRequest
-from powercut.model.errors import UsageError
 from powercut.model.verdict import Finding, FindingKind, Verdict
 from powercut.recording.open_recording import Recording
 from powercut.recover.order import EngineOrder
-from powercut.recover.plan import RecoveryPlan
 from powercut.recover.uml.kernel import UmlKernel
 from powercut.rig.engines import open_engine, start_engine
-from powercut.scenario.settings import Parameters
-from powercut.workload.port import AcksByLines, Continues, Run
+from powercut.rig.going_on import going_on
+from powercut.workload.port import AcksByLines
 from powercut.workload.table import workload_of
 
 _START_S: Final = 180.0
-
-
-def going_on(
-    plan: RecoveryPlan, parameters: Parameters, run_id: bytes, records: int, *, again: bool = False
-) -> RecoveryPlan:
-    """`plan`, with the workload going on by `records` after recovery; 0 for not at all.
-
-    With `again` the disk is recovered once more whatever the records, by something else than
-    this plan: readers must know that, where they can be told.
-    Raises UsageError for a workload that cannot go on.
-    """
-    if not records and not again:
-        return plan
-    workload = workload_of(parameters)
-    if not isinstance(workload, Continues):
-        raise UsageError(
-            f"a workload of kind {parameters.workload.kind} cannot go on after a recovery",
-            hint="leave out --after, and `explore.after` in the scenario",
-        )
-    how = workload.continuation(Run(run_id), records)
-    if plan.host is not None and how.environment:
-        told = replace(plan.host, environment=(*plan.host.environment, *how.environment))
-        plan = replace(plan, host=told)
-    if plan.root is not None and how.environment:
-        root = replace(plan.root, environment=(*plan.root.environment, *how.environment))
-        plan = replace(plan, root=root)
-    return plan.going_on(how.command, records, how.seconds) if records else plan
 
 
 def what_can_go_on(

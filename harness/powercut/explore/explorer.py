@@ -42,6 +42,7 @@ from powercut.explore.request import (
     Listener,
     Reservoir,
 )
+from powercut.explore.state_judge import require_seeing
 from powercut.explore.tally import Tally
 from powercut.explore.work import Answers, Deepen, Spread, Work, Workers
 from powercut.explore.worker import LocalWorker
@@ -89,6 +90,7 @@ def explore(
     recorded = open_trial(trial)
     record = recorded.record
     require_consent(trial, recorded.parameters)
+    require_seeing(recorded)
     require_recorded_program(recorded.parameters, record.versions, record.program_files)
     unit = wanted.atomic_unit if wanted else None
     if unit is not None and unit != recorded.space.unit:

@@ -15,7 +15,6 @@ from typing import Final
 from powercut.checkers.judge import judge
 from powercut.closing import ResourceOwner
 from powercut.crash.states import CrashState, StateSpace
-from powercut.explore.after import going_on
 from powercut.explore.state_images import StateImages
 from powercut.model.errors import UsageError
 from powercut.model.observation import Observation
@@ -29,6 +28,7 @@ from powercut.recover.port import BootsRecordedKernel, ImageWrite, RecoveryEngin
 from powercut.rig.engine_choice import EngineChoice, engine_for
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.engines import follows_plans, open_engine, start_engine
+from powercut.rig.going_on import going_on
 from powercut.rig.rig import require_recorded_program
 from powercut.workload.port import LaterClaims, StateClaims
 from powercut.workload.table import workload_of
@@ -112,8 +112,10 @@ class StateJudge(ResourceOwner):
         shelf: EngineShelf | None = None,
         state_s: float | None = None,
     ) -> None:
-        """Starts nothing.  Raises UsageError if nobody knows how the records lie."""
+        """Starts nothing.  Raises UsageError if nobody knows how the records lie, or if the check
+        of a program does not see what is there."""
         super().__init__()
+        require_seeing(recording)
         self.choice = choice
         plan = _known(recording)
         self._recording = recording
@@ -200,6 +202,15 @@ def open_judge(recording: Recording, engine: str = "auto", *, kernel: str = HOST
     raw = not _known(recording).filesystem
     choice = engine_for(recording.image_format, raw=raw, name=engine, kernel=kernel)
     return StateJudge(recording, choice)
+
+
+def require_seeing(recording: Recording) -> None:
+    """Raises UsageError if nothing follows from what the check of a program finds."""
+    if recording.blind:
+        raise UsageError(
+            f"{recording.directory.path}: {recording.blind}",
+            hint="look at what is there (powercut shell), mend the check, and record again",
+        )
 
 
 def require_recorded_kernel(recording: Recording, engine: str) -> None:

@@ -50,7 +50,8 @@ class Recording:
     times.  `image_format` is what the captured disk holds; unless it is raw, a file system
     is somewhere inside it.  `system` is what was recorded; of an imported log nobody knows, and
     the usual one stands in its place.  `gaps` says what is missing of the evidence; of these,
-    `doubts` keep even a loss from being certain.
+    `doubts` keep even a loss from being certain.  `blind` says why nothing follows from what the
+    check of a program finds in any state; empty if something does.
     """
 
     directory: TrialDir
@@ -67,6 +68,7 @@ class Recording:
     system: RecordedSystem = field(default_factory=RecordedSystem)
     gaps: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
+    blind: str = ""
     known_evidence: Evidence | None = None
     known_promises: Promises | None = None
 

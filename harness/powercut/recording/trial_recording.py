@@ -20,6 +20,7 @@ from powercut.model.machine import BackingImage
 from powercut.model.timeline import Timeline
 from powercut.recording.bound import doubts_of, read_acks, read_disk_log, read_lines
 from powercut.recording.open_recording import RecordedSystem, Recording
+from powercut.recording.positive import positive_of
 from powercut.recover.plan import RecoveryPlan
 from powercut.rig import commands
 from powercut.scenario.settings import Parameters
@@ -165,7 +166,10 @@ def _of_lines(
     promises = workload.promises_by_lines(packets, record.cut_ns)
     timeline = under_cut(timeline, record.parameters.cut.kind)
     gaps += promises.gaps
-    return TrialRecording.of_promises(trial, record, timeline, promises, gaps)
+    recording = TrialRecording.of_promises(trial, record, timeline, promises, gaps)
+    control = positive_of(trial, record, workload, promises)
+    blind = "" if control is None or control.passed else control.message
+    return replace(recording, blind=blind)
 
 
 def _require_images(trial: TrialDir, record: TrialRecord) -> None:

@@ -55,6 +55,8 @@ def facts_of(cut: ProgramCut) -> Iterator[tuple[str, str]]:
     if use is not None:
         acked, attempted = trial.commits_acked, trial.commits_attempted
         yield "operations", rate_text(acked, attempted, use.seconds, use.writes, use.flushes)
+    if trial.positive is not None and trial.positive.passed:
+        yield "the check", f"it found {trial.positive.told}"
     states = trial.states
     if states is None:
         return

@@ -207,6 +207,18 @@ def how_sure(cells: Sequence[CellResult]) -> list[str]:
     return sentences
 
 
+def how_seeing(cells: Sequence[CellResult]) -> list[str]:
+    """What the checks of programs found where nothing was lost, a sentence for each cell; of
+    several cuts the least."""
+    told = []
+    for cell in cells:
+        seen = [one.positive for one in cell.trials if one.positive is not None]
+        if seen:
+            least = min(seen, key=lambda one: (one.passed, one.found))
+            told.append(f"Cell {cell.cell}: {least.words}.")
+    return told
+
+
 def with_article(noun: str) -> str:
     """A noun with its indefinite article."""
     return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"

@@ -14,6 +14,8 @@
             lines.bin         in its place: what a program said  (sealed)
             untouched.json    what its check found at power-on   (sealed)
             observation.json  what came back               (sealed)
+            issued.json       what its check found with all that was issued  (sealed; if needed)
+            ended.json        and after a run that ended without a cut       (sealed; if needed)
             console.txt  recovery-console.txt              (sealed)
             evidence.pack     the larger of these files, if they are packed (powercut.store.packed)
             manifest.json     the seal

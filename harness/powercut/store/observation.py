@@ -11,7 +11,7 @@ from typing import Any, Final
 from powercut.model.binding import NOT_BOUND, Binding, check_digest
 from powercut.model.errors import DamagedRecording
 from powercut.model.failure import Failure
-from powercut.model.observation import Extent, Observation, checked_extents
+from powercut.model.observation import Continuation, Extent, Observation, checked_extents
 from powercut.store.files import write_atomic
 from powercut.wal.slots import SlotState
 
@@ -21,7 +21,8 @@ FORMAT: Final = "powercut-observation/1"
 def observation_to_json(observation: Observation) -> dict[str, Any]:
     """`observation` as JSON; an extent is [slot, count, state, lsn, detail].
 
-    `lines`, what a program's check said, is in base64: it need not be text.
+    `lines`, what a program or its check said, is in base64: it need not be text.  `later` is there
+    if a program went on.
     """
     value = {
         "format": FORMAT,
@@ -35,6 +36,16 @@ def observation_to_json(observation: Observation) -> dict[str, Any]:
     }
     if observation.lines:
         value["lines"] = base64.b64encode(observation.lines).decode()
+    if observation.later is not None:
+        value["later"] = {
+            "first_lsn": observation.later.first_lsn,
+            "attempted": observation.later.attempted,
+            "acked": observation.later.acked,
+            "observation": observation_to_json(observation.later.observation),
+            "failure": observation.later.failure,
+            "no_room": observation.later.no_room,
+            "lines": base64.b64encode(observation.later.lines).decode(),
+        }
     return value
 
 
@@ -53,9 +64,22 @@ def observation_from_json(value: Any) -> Observation:
             failure=str(value["failure"]),
             cause=Failure.labelled(value["cause"]) if value.get("cause") else None,
             lines=base64.b64decode(value.get("lines", ""), validate=True),
+            later=_later(value["later"]) if "later" in value else None,
         )
     except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"not an observation: {error!r}") from error
+
+
+def _later(value: Any) -> Continuation:
+    return Continuation(
+        first_lsn=int(value["first_lsn"]),
+        attempted=int(value["attempted"]),
+        acked=int(value["acked"]),
+        observation=observation_from_json(value["observation"]),
+        failure=str(value["failure"]),
+        no_room=_is_bool(value["no_room"]),
+        lines=base64.b64decode(value["lines"], validate=True),
+    )
 
 
 def _is_bool(value: object) -> bool:

@@ -127,6 +127,16 @@ class TrialDir:
         return self.path / "untouched.json"
 
     @property
+    def issued(self) -> Path:
+        """What that check found with everything that was issued before the cut."""
+        return self.path / "issued.json"
+
+    @property
+    def ended(self) -> Path:
+        """What it found after a run that ended without a cut, and what that run said."""
+        return self.path / "ended.json"
+
+    @property
     def console(self) -> Path:
         """What the machine printed during the run."""
         return self.path / "console.txt"
@@ -184,6 +194,15 @@ class TrialDir:
     def read_untouched(self) -> Observation:
         """Reads untouched.json; raises DamagedRecording as `read_observation`."""
         return read_observation(self.untouched, self.read_binding())
+
+    def write_whole(self, path: Path, observation: Observation) -> None:
+        """Writes `issued` or `ended`, bound to the recording."""
+        write_observation(path, observation, self.read_binding())
+
+    def read_whole(self, path: Path) -> Observation | None:
+        """Reads `issued` or `ended`, None if it was not needed; raises DamagedRecording as
+        `read_observation`."""
+        return read_observation(path, self.read_binding()) if path.exists() else None
 
     def read_observation(self) -> Observation:
         """Reads observation.json; raises DamagedRecording, also if it is of another recording."""

@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, Final, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from powercut.model import timeline
 from powercut.model.acks import AckBasis, AckProof
 from powercut.model.latency import LatencyHistogram
+from powercut.model.positive import PositiveControl
 from powercut.model.verdict import (
     Difference,
     EvidenceLevel,
@@ -43,16 +43,6 @@ LOSS_KINDS: Final = frozenset(
 )
 """Findings that say of acknowledged records that they did not come back."""
 
-_FOUND_BY: Final = "found_by"
-_UNREACHABLE: Final = "unreachable: bytes on the medium, metadata lost"
-"""Keys of details in older results."""
-
-
-def _ranges(text: str) -> tuple[LsnRange, ...]:
-    """Ranges of LSNs out of an older result's text, which names the first eight of them."""
-    found = re.findall(r"(\d+)(?:-(\d+))?(?=,|$| and )", text)
-    return tuple(LsnRange(int(first), int(last or first)) for first, last in found)
-
 
 class FindingRecord(Record):
     """One thing that a checker had to say."""
@@ -79,22 +69,7 @@ class FindingRecord(Record):
     """The records of `lsns` whose bytes are on the medium: what led to them is gone."""
 
     difference: Difference | None = None
-    """All that a program's check found, against what was acknowledged; null for other workloads,
-    and in older results."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _with_fields(cls, value: Any) -> Any:
-        """`value`, with fields for what findings said in their details before there were any."""
-        detail = value.get("detail") if isinstance(value, dict) else None
-        if not isinstance(detail, dict) or detail.keys().isdisjoint((_FOUND_BY, _UNREACHABLE)):
-            return value
-        detail, value = dict(detail), dict(value)
-        if _FOUND_BY in detail:
-            value.setdefault("origin", detail.pop(_FOUND_BY))
-        if _UNREACHABLE in detail:
-            value.setdefault("unreachable", _ranges(str(detail.pop(_UNREACHABLE))))
-        return {**value, "detail": detail}
+    """All that a program's check found, against what was acknowledged; null for other workloads."""
 
     @classmethod
     def of(cls, finding: Finding) -> Self:
@@ -335,6 +310,10 @@ class TrialResult(Record):
     """How one of the lost records was lost; null if none was, if no single one can be told of, and
     in older results."""
 
+    positive: PositiveControl | None = None
+    """What the check of a program found where nothing was lost; null for other workloads, for a
+    control that must lose something, and where nothing was acknowledged."""
+
     @property
     def live_losses(self) -> tuple[FindingRecord, ...]:
         """What the cut itself lost, without what exploration found besides."""
@@ -363,6 +342,7 @@ class TrialResult(Record):
         result_directory: str = "",
         binding: str = "",
         loss: LossStory | None = None,
+        positive: PositiveControl | None = None,
         evidence_level: EvidenceLevel = EvidenceLevel.RECORDED,
     ) -> Self:
         """A result; which records were lost follows from `findings`."""
@@ -386,6 +366,7 @@ class TrialResult(Record):
             result_directory=result_directory,
             binding=binding,
             loss=loss,
+            positive=positive,
         )
 
 

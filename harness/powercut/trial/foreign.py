@@ -226,6 +226,9 @@ class ForeignRecording(GuestProgramRecording):
                 self.directory.write_text("recovery-console.txt", machine.diagnosis)
         return seen
 
+    def _look_where_nothing_was_lost(self) -> None:
+        """No other state of its disk can be looked at than what the cut has left."""
+
     def _wait_mounted(self, channel: Channel, folder: Path) -> None:
         """Until the file system is there again on which the folder was.
 

@@ -25,6 +25,7 @@ from powercut.machine.port import LINES, CountsRequests, Machine
 from powercut.model.binding import Binding
 from powercut.model.contract import DeviceContract
 from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.model.events import Phase
 from powercut.model.failure import Failure
 from powercut.model.observation import Observation
 from powercut.recover.plan import GuestRoot
@@ -37,6 +38,7 @@ from powercut.rig.set_up import guest_command, mount_disks, prepare_disk
 from powercut.trial.disks import TrialDisk
 from powercut.trial.in_guest import GuestRecording
 from powercut.trial.job import GRACE_S
+from powercut.trial.positive import look_where_nothing_was_lost
 from powercut.trial.trigger import wait_trigger
 from powercut.workload.port import AcksByLines
 from powercut.workload.program.sync_trace import TOOLS
@@ -56,8 +58,24 @@ class GuestProgramRecording(GuestRecording):
         """Set up, run, cut, recover."""
         try:
             super().make()
+            with self.phase(Phase.RECOVER):
+                self._look_where_nothing_was_lost()
         finally:
             self._hear_the_rest()
+
+    def _look_where_nothing_was_lost(self) -> None:
+        parameters, base = self.job.parameters, self.directory.base_image
+        timeout_s = self.workload.recovery_s + _BOOT_S
+        plan = commands.recovery_plan(parameters, self.run.run_id, self.run.seed)
+        with GuestEngine(base, parameters, plan) as engine:
+            engine.start(timeout_s=timeout_s)
+            look_where_nothing_was_lost(
+                self,
+                engine,
+                plan,
+                lambda other: GuestEngine(base, parameters, other),
+                timeout_s=timeout_s,
+            )
 
     def _prepared(self) -> Path | None:
         parameters = self.job.parameters

@@ -36,6 +36,7 @@ from powercut.rig.program_guest import ProgramGuest
 from powercut.rig.scratch import scratch
 from powercut.trial.disks import CapturedDisk
 from powercut.trial.job import GRACE_S, RecordingInProgress
+from powercut.trial.positive import look_where_nothing_was_lost
 from powercut.trial.trigger import wait_trigger
 from powercut.workload.port import AcksByLines
 
@@ -178,4 +179,11 @@ class HostFilesRecording(RecordingInProgress):
             if not self.workload.same(seen, engine.recover(left, timeout_s=timeout_s)):
                 words = "the same disk was recovered twice, and the check did not say the same"
                 seen = Observation.failed(Failure.NOT_REPEATED, words)
-        self.directory.write_observation(seen)
+            self.directory.write_observation(seen)
+            look_where_nothing_was_lost(
+                self,
+                engine,
+                plan,
+                lambda other: UmlEngine(base, other, kernel=kernel),
+                timeout_s=timeout_s,
+            )

@@ -18,6 +18,7 @@ from powercut.model.timeline import Timeline
 from powercut.model.units import NEVER
 from powercut.model.verdict import EvidenceLevel, Finding, FindingKind, Verdict
 from powercut.recording.bound import check_level, doubts_of, read_disk_log, read_lines
+from powercut.recording.positive import positive_of
 from powercut.scenario.settings import ControlKind
 from powercut.store.loss_story import LossStory
 from powercut.store.results import AckInstants, TrialResult
@@ -69,9 +70,14 @@ def judge_lines(directory: TrialDir, record: TrialRecord, workload: AcksByLines)
         if not unbelievable and promises is not None and observation is not None:
             known, seen = promises, observation
             checkers["operations"] = lambda: _after_cut(known, seen, live=live)
+    positive = None if promises is None else positive_of(directory, record, workload, promises)
+    if positive is not None and not positive.passed:
+        checkers["positive"] = lambda: [_blind(positive.message)]
     judgement = run_checkers(checkers)
     if doubts:
         judgement = without_conviction(judgement, "; ".join(doubts))
+    elif positive is not None and not positive.passed:
+        judgement = without_conviction(judgement, "the check does not see what is there")
     elif _must_notice(record, judgement) and not _noticed(judgement):
         judgement = without_conviction(judgement, "its check has missed nothing")
     return TrialResult.judged(
@@ -87,7 +93,12 @@ def judge_lines(directory: TrialDir, record: TrialRecord, workload: AcksByLines)
         result_directory=directory.relative,
         binding=directory.read_binding().name,
         loss=_story(timeline, promises, judgement),
+        positive=positive,
     )
+
+
+def _blind(message: str) -> Finding:
+    return Finding(FindingKind.CONTROL, Verdict.INCONCLUSIVE, message)
 
 
 def _no_cut(record: TrialRecord) -> list[str]:

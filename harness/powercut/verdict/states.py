@@ -64,7 +64,7 @@ def with_states(trial: TrialDir, result: TrialResult, states: CrashStates) -> Tr
     An exploration that is not possible makes the trial INCONCLUSIVE at best.
     """
     record = trial.read_record()
-    if record.control not in (None, ControlKind.HONEST) or not _believable(trial, record):
+    if record.control not in (None, ControlKind.HONEST) or not _believable(trial, record, result):
         return result
     convicted = result.verdict is Verdict.LOSSY
     # What is missing of the evidence keeps it from being SAFE whatever its states say.  Acks whose
@@ -119,16 +119,18 @@ def _of_this_run(
     return lsn_ranges(one for span in lost for one in span if one in acked)
 
 
-def _believable(trial: TrialDir, record: TrialRecord) -> bool:
+def _believable(trial: TrialDir, record: TrialRecord, result: TrialResult) -> bool:
     """Whether crash states count: not of a disk that was not recorded, nor if the check of a
-    program finds operations where none was tried.  The judge has said so
-    (powercut.trial.judge_lines).
+    program finds operations where none was tried, or misses some where nothing was lost.  The
+    judge has said so (powercut.verdict.lines).
     """
     if record.evidence_level is EvidenceLevel.LIVE_ONLY:
         return False
     workload = workload_of(record.parameters)
     if not isinstance(workload, AcksByLines):
         return True
+    if result.commits_acked and (result.positive is None or not result.positive.passed):
+        return False
     try:
         return not workload.check_untouched(trial.read_untouched())
     except DamagedRecording:

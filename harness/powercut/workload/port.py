@@ -26,6 +26,7 @@ from powercut.crash.states import Requirements
 from powercut.model.history import History
 from powercut.model.observation import Continuation, Observation
 from powercut.model.operations import Packet
+from powercut.model.positive import PositiveControl, Whole
 from powercut.model.timeline import Timeline
 from powercut.model.verdict import Finding, LsnRange, merged_ranges
 from powercut.scenario.choices import ControlKind
@@ -282,6 +283,11 @@ class AcksByLines(Protocol):
 
     def same(self, one: Observation, other: Observation) -> bool:
         """Whether its reader said the same of a disk twice, the words aside."""
+
+    def positive(
+        self, promises: Promises, seen: Mapping[Whole, Observation]
+    ) -> PositiveControl | None:
+        """What its reader found where nothing was lost; None if `seen` has no such state."""
 
 
 @runtime_checkable

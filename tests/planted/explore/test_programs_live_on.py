@@ -19,7 +19,6 @@ import pytest
 from powercut.crash.explore import InstantKind, events
 from powercut.crash.states import CrashState
 from powercut.explore import explorer
-from powercut.explore.after import going_on
 from powercut.explore.explorer import _Run
 from powercut.explore.recovery_timeline import Durability, instant_after, timeline_of_record
 from powercut.explore.request import Budget, ExploreRequest, Prune
@@ -34,6 +33,7 @@ from powercut.recording import state_ref
 from powercut.recording.trial_recording import TrialRecording
 from powercut.recover.uml.engine import UmlEngine, unavailable
 from powercut.rig import commands
+from powercut.rig.going_on import going_on
 from powercut.rig.host_files import versions_on_host_files
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.scenario.settings import DiskSettings, FilesystemSettings, Parameters

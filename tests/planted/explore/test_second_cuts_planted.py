@@ -22,7 +22,6 @@ from powercut.crash.handmade import history
 from powercut.crash.states import Again, CrashState
 from powercut.explore import state_judge
 from powercut.explore import worker as explore_worker
-from powercut.explore.after import going_on
 from powercut.explore.explorer import _Run
 from powercut.explore.recovery_timeline import Durability, instant_after, timeline_of_record
 from powercut.explore.request import PER_RECOVERY, Budget, ExploreRequest, Prune
@@ -35,6 +34,7 @@ from powercut.recording.trial_recording import TrialRecording
 from powercut.recover.plan import GoOn
 from powercut.recover.uml.engine import UmlEngine, unavailable
 from powercut.rig import commands
+from powercut.rig.going_on import going_on
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.scenario.settings import (
     DiskSettings,

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from powercut.model.latency import LatencyHistogram
-from powercut.model.verdict import Finding, FindingKind, LsnRange, Origin, Verdict
+from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.paths import ROOT
 from powercut.scenario.load import expand, parse_scenario
 from powercut.scenario.settings import ControlKind, Expect
@@ -190,21 +190,6 @@ def test_json_has_what_the_interface_promises():
 def test_findings_read_the_same(finding):
     text = FindingRecord.of(finding).model_dump_json()
     assert FindingRecord.model_validate_json(text).finding() == finding
-
-
-def test_older_findings_said_in_their_details_what_has_fields_now():
-    said = "unreachable: bytes on the medium, metadata lost"
-    older = {
-        "kind": "lost",
-        "verdict": "lossy",
-        "message": "gone",
-        "detail": {"found_by": "exploration", "states": 3, said: "1-2, 7 and 3 more ranges"},
-    }
-    record = FindingRecord.model_validate_json(json.dumps(older))
-    assert (record.origin, record.detail) == (Origin.EXPLORATION, {"states": 3})
-    assert record.unreachable == (LsnRange(1, 2), LsnRange(7, 7))
-    assert FindingRecord.model_validate_json(record.model_dump_json()) == record
-    assert FindingRecord.of(record.finding()) == record
 
 
 def test_a_kind_of_finding_that_was_renamed_is_still_read():

@@ -16,17 +16,24 @@ from nbd_client import NbdClient
 from powercut.channel.lines import header, pack
 from powercut.disk.capture import CaptureDisk
 from powercut.disk.pclog_format import EVENT
+from powercut.explore.explorer import explore
+from powercut.explore.state_judge import StateJudge
 from powercut.model.contract import CutPolicy
-from powercut.model.observation import Observation
+from powercut.model.errors import UsageError
+from powercut.model.observation import Continuation, Observation
 from powercut.model.operations import Packet
+from powercut.model.positive import Whole
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
+from powercut.recording.trial_recording import open_trial
 from powercut.rig import commands
+from powercut.rig.engine_choice import EngineChoice
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
-from powercut.scenario.settings import DiskSettings, FilesystemSettings, Parameters
+from powercut.scenario.settings import ControlKind, DiskSettings, FilesystemSettings, Parameters
 from powercut.scenario.settings_program import ProgramSettings
 from powercut.store.binding import new_recording
 from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.verdict.judge import judge_recording
+from powercut.verdict.states import with_states
 
 SECTOR = 4096
 OPERATIONS = 20
@@ -38,7 +45,7 @@ ALL_BUT_ONE = b"= 0-6\n= 8-19\n"
 def recorded(tmp_path):
     """Makes a recording of which the check finds `there` after the cut."""
 
-    def make(there, *, mark="", damage=(), shift_s=0, trouble=""):
+    def make(there, *, mark="", damage=(), shift_s=0, trouble="", issued=ALL, ended=None):
         directory = TrialDir(tmp_path / "run" / "trial", tmp_path / "run")
         directory.path.mkdir(parents=True)
         settings = Parameters(
@@ -74,6 +81,10 @@ def recorded(tmp_path):
         directory.write_record(record.model_copy(update={"cut_ns": int(cut.at)}))
         directory.write_untouched(Observation(()))
         directory.write_observation(Observation((), lines=there))
+        if issued is not None:
+            directory.write_whole(directory.issued, Observation((), lines=issued))
+        if ended is not None:
+            directory.write_whole(directory.ended, Observation((), later=ended))
         directory.seal_recording()
         return directory
 
@@ -150,3 +161,93 @@ def test_a_disk_log_that_was_not_closed_convicts_nobody(recorded):
     directory.seal_recording()
     result = judge_recording(directory)
     assert (result.verdict, result.commits_lost) == (Verdict.INCONCLUSIVE, 0)
+
+
+# --- the positive control: where nothing was lost, the check finds every ack ------------
+
+
+def ran(acks, found, *, failure=""):
+    """A run that ended without a cut: it acknowledged `acks`, and the check found `found`."""
+    lines = b"".join(b"? %d\n+ %d\n" % (number, number) for number in range(acks))
+    return Continuation(0, 0, 0, Observation((), lines=found), failure=failure, lines=lines)
+
+
+@pytest.mark.parametrize(
+    ("there", "issued", "ended", "verdict", "where", "found"),
+    [
+        (ALL, None, None, Verdict.SAFE, Whole.CUT, 20),
+        (ALL_BUT_ONE, ALL, None, Verdict.LOSSY, Whole.ISSUED, 20),
+        (ALL_BUT_ONE, ALL_BUT_ONE, ran(36, b"= 0-35\n"), Verdict.LOSSY, Whole.ENDED, 20),
+        (ALL_BUT_ONE, ALL_BUT_ONE, ran(36, b"= 0-19\n"), Verdict.LOSSY, Whole.ENDED, 20),
+        (b"", b"", ran(36, b""), Verdict.INCONCLUSIVE, Whole.ENDED, 0),
+        (b"= 0-9\n", b"= 0-9\n", ran(36, b"= 0-9\n"), Verdict.INCONCLUSIVE, Whole.ENDED, 10),
+        (b"= 0-9\n", b"= 0-9\n", ran(10, b"= 0-9\n"), Verdict.INCONCLUSIVE, Whole.ENDED, 10),
+        (b"", b"", ran(36, b"= 0-35\nbad no\n"), Verdict.INCONCLUSIVE, Whole.ENDED, 20),
+        (b"", b"", ran(36, b"= 0-35\nx 3 no\n"), Verdict.INCONCLUSIVE, Whole.ENDED, 19),
+        (ALL_BUT_ONE, b"= 0-6\n", None, Verdict.INCONCLUSIVE, Whole.ISSUED, 7),
+        (ALL_BUT_ONE, None, None, Verdict.INCONCLUSIVE, Whole.CUT, 19),
+    ],
+    ids=[
+        "honest", "lost-by-the-disk", "never-synced", "late-ones-are-forgiven", "typo",
+        "half", "run-too-short", "always-bad", "always-wrong", "no-other-run", "nothing-to-go-by",
+    ],
+)  # fmt: skip
+def test_a_check_convicts_only_if_it_finds_what_is_there(
+    recorded, there, issued, ended, verdict, where, found
+):
+    result = judge_recording(recorded(there, issued=issued, ended=ended))
+    assert (result.verdict, result.positive.where, result.positive.found) == (verdict, where, found)
+    assert result.positive.passed is (verdict is not Verdict.INCONCLUSIVE)
+    assert result.commits_lost == (verdict is Verdict.LOSSY)
+
+
+@pytest.mark.parametrize(
+    ("issued", "ended", "said"),
+    [
+        (b"", ran(36, b""), "it found 0 of 20 operations after a run that ended without a power "
+         "cut, where nothing was lost; not found: 0-19"),
+        (b"", ran(9, b"= 0-8\n", failure="it ended"), "where nothing was lost, the program "
+         "acknowledged only 9 of 20 operations (it ended)"),
+        (None, None, "nothing shows that the check sees what is there: it found 0 of 20"),
+    ],
+    ids=["typo", "short", "none"],
+)  # fmt: skip
+def test_what_the_check_did_not_see_is_told(recorded, issued, ended, said):
+    result = judge_recording(recorded(b"", issued=issued, ended=ended))
+    (control,) = [one for one in result.findings if one.kind is FindingKind.CONTROL]
+    assert said in control.message
+
+
+def test_an_operation_that_was_tried_and_not_acknowledged_need_not_be_found(recorded):
+    lines = b"".join(b"? %d\n+ %d\n" % (number, number) for number in range(36)) + b"? 36\n"
+    run = Continuation(0, 0, 0, Observation((), lines=b"= 0-35\n"), lines=lines)
+    assert judge_recording(recorded(ALL_BUT_ONE, issued=b"", ended=run)).verdict is Verdict.LOSSY
+
+
+def test_a_control_that_must_lose_need_not_show_that_its_check_sees(recorded):
+    directory = recorded(b"", issued=None)
+    record = directory.read_record()
+    directory.write_record(record.model_copy(update={"control": ControlKind.LYING_DISK}))
+    directory.write_untouched(Observation(()))
+    result = judge_recording(directory)
+    assert result.positive is None
+
+
+class NoStates:
+    """Crash states that nobody may ask for."""
+
+    def recovered(self, trial, *, decided):
+        raise AssertionError(trial, decided)
+
+    def map_cut(self, trial):
+        raise AssertionError(trial)
+
+
+def test_no_state_of_a_recording_convicts_whose_check_does_not_see(recorded):
+    directory = recorded(b"", issued=b"", ended=ran(36, b""))
+    result = judge_recording(directory)
+    assert with_states(directory, result, NoStates()) == result
+    with pytest.raises(UsageError, match="does not see what is there"):
+        StateJudge(open_trial(directory), EngineChoice("uml"))
+    with pytest.raises(UsageError, match="does not see what is there"):
+        explore(directory)

@@ -13,7 +13,6 @@ from powercut.crash.explore import InstantKind, events
 from powercut.crash.states import CrashState, StateSpace
 from powercut.disk.base import ensure_base_image
 from powercut.disk.root_image import ensure_program_image
-from powercut.explore.after import going_on
 from powercut.explore.depth import SecondState
 from powercut.explore.recovery_timeline import instant_after
 from powercut.explore.request import Prune
@@ -27,6 +26,7 @@ from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.paths import CACHE
 from powercut.recording.trial_recording import TrialRecording
 from powercut.rig.commands import base_image, recovery_plan
+from powercut.rig.going_on import going_on
 from powercut.rig.guest_engine import GuestEngine
 from powercut.scenario.load import load_scenario
 from powercut.scenario.plan import Trial, Trigger, TriggerKind

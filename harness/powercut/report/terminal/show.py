@@ -140,6 +140,8 @@ def _print_trial(console: Console, result: ResultDir, trial: TrialResult, unit: 
             f"{trial.latency.max_us / 1000:.2g} ms (slowest).",
             highlight=False,
         )
+    if trial.positive is not None and trial.positive.passed:
+        console.print(f"The check found {trial.positive.told}.", highlight=False)
     for finding in trial.findings:
         # A program's findings name their operations themselves.
         named = finding.lsns and unit is words.RECORDS

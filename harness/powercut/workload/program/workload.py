@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from powercut.carried import folder_of, root_of
 from powercut.model.observation import Observation
-from powercut.model.operations import Packet
+from powercut.model.operations import OperationHistory, Packet
+from powercut.model.positive import PositiveControl, Whole
 from powercut.model.verdict import Finding, FindingKind, Verdict, merged_ranges
 from powercut.paths import DRIVERS, EXAMPLES
 from powercut.scenario.choices import ControlKind
@@ -23,6 +24,7 @@ from powercut.workload.port import (
     GoingOn,
     HostFiles,
     MachineFiles,
+    Promises,
     RootFiles,
     Run,
     SuitePackages,
@@ -30,6 +32,7 @@ from powercut.workload.port import (
 from powercut.workload.program.check import doubts_before
 from powercut.workload.program.claims import history_of, sighting_of
 from powercut.workload.program.guest_clock import dated
+from powercut.workload.program.positive import positive_control
 from powercut.workload.program.promises import ProgramPromises
 from powercut.workload.program.sync_trace import TRACER, read_trace, traced
 
@@ -266,6 +269,14 @@ class ProgramWorkload:
     def same(self, one: Observation, other: Observation) -> bool:
         """Whether its check named the same operations."""
         return _named(one) == _named(other)
+
+    def positive(
+        self, promises: Promises, seen: Mapping[Whole, Observation]
+    ) -> PositiveControl | None:
+        """It has to find every operation that was acknowledged."""
+        history = promises.requirements
+        assert isinstance(history, OperationHistory), "a program promises a set of operations"
+        return positive_control(frozenset(history.acked.tolist()), seen)
 
 
 def _named(observation: Observation) -> tuple[object, ...]:

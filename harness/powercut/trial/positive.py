@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Has a program's check show that it sees, where the cut has left a doubt of it
+(powercut.model.positive has the rule).
+
+If the check found every ack in what the cut left, nothing is done.  Else it is held against the
+disk with everything that had been issued; and if it misses something there, too, against what a
+run leaves that ended without a cut.  So an honest run costs nothing, and a program that loses
+something costs one recovery, or one more run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from powercut.crash.states import StateSpace
+from powercut.recording.bound import read_disk_log, read_lines
+from powercut.recording.instants import plain_state
+from powercut.recording.positive import needs_positive, positive_of
+from powercut.recover.plan import RecoveryPlan
+from powercut.recover.port import ImageWrite, RecoveryEngine
+from powercut.rig.going_on import going_on
+from powercut.trial.job import RecordingInProgress
+from powercut.workload.port import AcksByLines, Promises
+
+_SLOWER: Final = 4.0
+"""By how much the run that ends without a cut may be slower than the one that was cut."""
+
+_LEAST_S: Final = 30.0
+_MORE_SHARE: Final = 4
+_MORE_LEAST: Final = 16
+"""The run goes on by a quarter of the acks that count, and by as many at least."""
+
+Opened = Callable[[RecoveryPlan], RecoveryEngine]
+"""An engine for another plan on the same disk."""
+
+
+def look_where_nothing_was_lost(
+    run: RecordingInProgress,
+    engine: RecoveryEngine,
+    plan: RecoveryPlan,
+    other: Opened,
+    *,
+    timeout_s: float,
+) -> None:
+    """Leaves what the check finds there beside the recording, as far as it is needed.
+
+    `observation.json` and the lines are there already.  Raises PowercutError.
+    """
+    record, workload = run.directory.read_record(), run.workload
+    assert isinstance(workload, AcksByLines)
+    if run.cut_ns is None or not needs_positive(record):
+        return
+    promises = workload.promises_by_lines(read_lines(run.directory), run.cut_ns)
+
+    def shown() -> bool:
+        control = positive_of(run.directory, record, workload, promises)
+        return control is None or control.passed
+
+    if shown():
+        return
+    found = engine.recover(_issued(run, promises, run.cut_ns), timeout_s=timeout_s)
+    run.directory.write_whole(run.directory.issued, found)
+    if shown():
+        return
+    took_s = (run.cut_ns - (promises.start_ns or run.cut_ns)) / 1e9
+    seconds = max(_LEAST_S, _SLOWER * took_s)
+    acks = promises.acked + max(_MORE_LEAST, promises.acked // _MORE_SHARE)
+    going = going_on(plan, run.job.parameters, run.job.run_id, acks, seconds=seconds)
+    with other(going) as second:
+        second.start(timeout_s=timeout_s)
+        ended = second.recover([], timeout_s=timeout_s + seconds)
+    run.directory.write_whole(run.directory.ended, ended)
+
+
+def _issued(run: RecordingInProgress, promises: Promises, cut_ns: int) -> list[ImageWrite]:
+    timeline = read_disk_log(run.directory, run.directory.read_record(), verify_payloads=False)
+    space = StateSpace(timeline, promises.requirements)
+    writes = space.image_writes(plain_state(space, cut_ns, everything=True))
+    return [ImageWrite(one.offset, one.length, one.data) for one in writes]
