@@ -16,7 +16,13 @@ from powercut.explore.folder import Limits, Listener
 from powercut.explore.folder_judge import FolderJudge
 from powercut.explore.request import Budget
 from powercut.model.errors import UsageError
-from powercut.recording.folder import CaptureRecording, build_tree, open_capture
+from powercut.recording.folder import (
+    ALL_MODE_BITS,
+    PERMISSIONS,
+    CaptureRecording,
+    build_tree,
+    open_capture,
+)
 from powercut.recording.folder_state import (
     NamedState,
     folder_state_text,
@@ -95,7 +101,10 @@ def minimize_capture(
 
 
 def write_state(directory: CaptureDir, name: str, target: Path) -> WrittenFolder:
-    """Makes the new folder `target` of a crash state.  Raises UsageError, HostError."""
+    """Makes the new folder `target` of a crash state, in which nothing is setuid or setgid.
+
+    Raises UsageError, HostError.
+    """
     recording = open_capture(directory)
     named = resolve_folder_state(recording, name)
     with host_errors(target):
@@ -104,7 +113,7 @@ def write_state(directory: CaptureDir, name: str, target: Path) -> WrittenFolder
                 f"{target}: exists already", hint="give the name of a new or an empty folder"
             )
         target.mkdir(parents=True, exist_ok=True)
-    _build(recording, named, target)
+    _build(recording, named, target, PERMISSIONS)
     files = folders = size = 0
     for place, below, names in os.walk(target):
         folders += len(below)
@@ -143,6 +152,8 @@ def state_folder(directory: CaptureDir, name: str) -> Iterator[StateFolder]:
         yield StateFolder(text, target, Path(recording.record.folder))
 
 
-def _build(recording: CaptureRecording, named: NamedState, target: Path) -> None:
+def _build(
+    recording: CaptureRecording, named: NamedState, target: Path, mode_bits: int = ALL_MODE_BITS
+) -> None:
     space = recording.space(named.promise)
-    build_tree(space, space.tree(named.state), target)
+    build_tree(space, space.tree(named.state), target, mode_bits=mode_bits)

@@ -52,7 +52,10 @@ def connect_unix(path: Path, name: str) -> socket.socket:
 def listen_tcp(host: str, port: int) -> socket.socket:
     """Listens on TCP; port 0 takes a free one."""
     try:
-        return socket.create_server((host, port), backlog=_BACKLOG)
+        family, _, _, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
     except OSError as error:
         raise HostError(f"cannot listen on {host} port {port}: {error.strerror}") from None
 

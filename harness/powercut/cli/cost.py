@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from powercut.cli.options import (
-    FILE,
+    RESULTS_FOLDER,
     json_option,
     only_option,
     preset_option,
@@ -43,7 +43,7 @@ DISKS = ("none", "nvme-plp", "sata-ssd-plp", "nvme", "sata-ssd", "hdd-7200")
 @seed_option
 @only_option
 @json_option("the figures")
-@click.option("--results", type=FILE, default=RESULTS, help="Where the evidence is kept.")
+@click.option("--results", type=RESULTS_FOLDER, default=RESULTS, help="Where the evidence is kept.")
 def cost(
     scenarios: Sequence[str],
     presets: Sequence[str],

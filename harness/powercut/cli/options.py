@@ -59,8 +59,20 @@ trials_option = click.option(
     type=click.IntRange(1, 1_000_000),
     help="Trials of each cell, instead of what the scenario says.",
 )
+
+
+class _Folder(click.Path):
+    """Where results are kept: tools and logs get the name, some of them as a line."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not str(value).isprintable():
+            self.fail(f"{str(value)!r} has characters that cannot be printed", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+RESULTS_FOLDER = _Folder(path_type=Path)
 results_option = click.option(
-    "--results", type=FILE, default=RESULTS, help="Where results are kept."
+    "--results", type=RESULTS_FOLDER, default=RESULTS, help="Where results are kept."
 )
 confidence_option = click.option(
     "--confidence",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 
 import click
@@ -26,14 +27,16 @@ def serve(results: Path, port: int) -> int:
     """Shows all results below RESULTS in a browser on this host, until it is interrupted.
 
     Runs and captured folders with their timelines, certificates, and what changed from one to the
-    next.  It listens on 127.0.0.1 only and writes nothing.
+    next.  It listens on 127.0.0.1 only, asks for the token in the address that it prints, and
+    writes nothing.
     """
     from powercut.report.browse import ADDRESS, server
 
     if not results.is_dir():
         raise UsageError(f"{results}: there is no such folder", hint="powercut run makes one")
-    with server(results, port) as listening:
-        echo(f"http://{ADDRESS}:{listening.server_address[1]}/   Ctrl-C ends it")
+    token = secrets.token_urlsafe(24)
+    with server(results, port, token) as listening:
+        echo(f"http://{ADDRESS}:{listening.server_address[1]}/?token={token}   Ctrl-C ends it")
         try:
             listening.serve_forever()
         except KeyboardInterrupt:

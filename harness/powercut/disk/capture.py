@@ -32,7 +32,7 @@ from powercut.disk.capture_config import (
 )
 from powercut.disk.port import CutReport, DiskStatistics
 from powercut.model.contract import CutPolicy
-from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.model.errors import DeadlineExceeded, HostError, UsageError
 from powercut.model.units import Instant
 
 _CONTROL_S: Final = 30.0
@@ -218,10 +218,12 @@ class _Nbdkit:
         """Sends a command and returns its answer; raises HostError if it failed."""
         if self._closed:
             raise HostError(f"{line.split(maxsplit=1)[0]}: the capture disk is closed")
+        if "\n" in line:  # the rest would be a command of its own
+            raise UsageError(f"{line!r}: a line break in a name", hint="use a folder without one")
         deadline = time.monotonic() + timeout_s
         try:
             self._control.settimeout(max(timeout_s, 0.001))
-            self._control.sendall(line.encode() + b"\n")
+            self._control.sendall(os.fsencode(line) + b"\n")
         except TimeoutError:
             self._kill()
             raise self._too_late(timeout_s) from None

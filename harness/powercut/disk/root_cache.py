@@ -13,11 +13,13 @@ under way may need it again.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -32,6 +34,8 @@ IN_USE_S: Final = 86_400.0
 """An entry that was used within so many seconds stays whatever it takes."""
 
 _PACKAGES: Final = "packages"
+_UNFINISHED: Final = ".new-"
+_UNLOCKED_S: Final = 60.0  # between the making of such a folder and its lock
 _BLOCK: Final = 512  # st_blocks counts these (stat(2))
 
 
@@ -63,6 +67,32 @@ def mark_used(path: Path) -> None:
         return
     with suppress(OSError):
         os.utime(path)
+
+
+@contextmanager
+def unfinished(folder: Path) -> Iterator[Path]:
+    """A folder in CACHE/roots for a root that is being made: locked as long as it is."""
+    with tempfile.TemporaryDirectory(dir=folder, prefix=_UNFINISHED) as scratch:
+        held = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            yield Path(scratch)
+        finally:
+            os.close(held)
+
+
+def drop_unfinished(folder: Path, *, now_s: float | None = None) -> None:
+    """Removes what processes left that were killed while they made a root."""
+    before = (time.time() if now_s is None else now_s) - _UNLOCKED_S
+    for path in folder.glob(f"{_UNFINISHED}*"):
+        with suppress(OSError):  # another's, locked, or gone
+            held = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.fstat(held).st_mtime < before:
+                    shutil.rmtree(path)
+            finally:
+                os.close(held)
 
 
 def prune(folder: Path, *, keep: Path | None = None, now_s: float | None = None) -> int:

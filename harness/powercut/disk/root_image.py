@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import shutil
-import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from typing import Final
 
 from powercut.brought import brought, brought_before
 from powercut.carried import CarriedRoot, image_of
-from powercut.disk.root_cache import mark_used, prune
+from powercut.disk.root_cache import drop_unfinished, mark_used, prune, unfinished
 from powercut.disk.root_layers import RootTree, Walk
 from powercut.disk.root_packages import add_packages, compile_python, digest_of
 from powercut.model.errors import HostError, UsageError
@@ -120,8 +119,8 @@ def _digests(cache: Path, making_in: Callable[[Path, Walk], _Making]) -> frozens
     folder.mkdir(parents=True, exist_ok=True)
     found = set()
     for walk in (brought, brought_before):
-        with _making, tempfile.TemporaryDirectory(dir=folder, prefix=".new-") as scratch:
-            found.add(making_in(Path(scratch), walk).digest)
+        with _making, unfinished(folder) as scratch:
+            found.add(making_in(scratch, walk).digest)
     return frozenset(found)
 
 
@@ -129,8 +128,9 @@ def _made(cache: Path, making_in: Callable[[Path], _Making], kind: str) -> RootI
     """What is in the cache, or is made there now; `kind` is how its name ends."""
     folder = cache / "roots"
     folder.mkdir(parents=True, exist_ok=True)
-    with _making, tempfile.TemporaryDirectory(dir=folder, prefix=".new-") as scratch:
-        making = making_in(Path(scratch))
+    drop_unfinished(folder)
+    with _making, unfinished(folder) as scratch:
+        making = making_in(scratch)
         if kind and (carried := image_of(making.digest)) is not None:
             return RootImage(carried, making.digest)
         path = folder / f"{making.digest}{kind}"

@@ -7,6 +7,7 @@ import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from powercut.crash.folder import FileState, FolderSpace, Tree
 from powercut.crash.folder_rows import Promise
@@ -17,6 +18,9 @@ from powercut.model.folder import FolderOp, FolderTimeline
 from powercut.model.operations import OperationHistory
 from powercut.store.folder import CaptureDir, CaptureRecord
 from powercut.workload.program.claims import history_of
+
+ALL_MODE_BITS: Final = 0o7777
+PERMISSIONS: Final = 0o777
 
 
 @dataclass(frozen=True)
@@ -82,8 +86,13 @@ def fingerprint(tree: Tree) -> bytes:
     return hashlib.blake2b(repr(tree).encode(errors="surrogateescape"), digest_size=16).digest()
 
 
-def build_tree(space: FolderSpace, tree: Tree, target: Path) -> None:
+def build_tree(
+    space: FolderSpace, tree: Tree, target: Path, *, mode_bits: int = ALL_MODE_BITS
+) -> None:
     """Makes the folder `target`, which must be empty.  Raises HostError.
+
+    Of the modes it keeps `mode_bits`: what a stranger recorded must not be setuid where others can
+    run it.
 
     Names are single components by `read_folder_log`, and symbolic links are made last, so that
     nothing is written through one.
@@ -91,21 +100,21 @@ def build_tree(space: FolderSpace, tree: Tree, target: Path) -> None:
     made: dict[int, Path] = {}
     try:
         for name, mode in tree.folders:
-            (target / name).mkdir(mode=mode | 0o700)
+            (target / name).mkdir(mode=(mode & mode_bits) | 0o700)
         for name, state in tree.files:
             if state.number in made:
                 os.link(made[state.number], target / name)
                 continue
             made[state.number] = target / name
-            _build_file(space, state, target / name)
+            _build_file(space, state, target / name, (state.mode & mode_bits) | 0o600)
         for name, to in tree.links:
             (target / name).symlink_to(to)
     except OSError as error:
         raise HostError(f"cannot make a crash state in {target}: {error}") from error
 
 
-def _build_file(space: FolderSpace, state: FileState, path: Path) -> None:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, state.mode | 0o600)
+def _build_file(space: FolderSpace, state: FileState, path: Path, mode: int) -> None:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
     try:
         for part in state.parts:
             if isinstance(part, int):

@@ -43,7 +43,8 @@ class Listened:
         """A new one.  Raises UsageError if the folder is there, HostError."""
         text = json.dumps({"format": FORMAT, "recording": secrets.token_hex(16)}) + "\n"
         try:
-            path.mkdir(parents=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.mkdir(mode=0o700)  # what is in it may be the workload's own business
             mark_results(path)
             (path / "listen.json").write_text(text)
         except FileExistsError:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from secrets import compare_digest
 from typing import Final
 from urllib.parse import quote, unquote, urlsplit
 
@@ -184,10 +185,20 @@ def _certificate_page(folder: Path) -> str:
     return certificate_html(read_certificate(folder / CERTIFICATE), folder)
 
 
-def server(root: Path, port: int) -> ThreadingHTTPServer:
-    """A server of `root` on this host alone; port 0 takes one that is free.  Raises HostError."""
+def _has_cookie(header: str, wanted: str) -> bool:
+    parts = (part.strip().encode(errors="replace") for part in header.split(";"))
+    return any(compare_digest(part, wanted.encode()) for part in parts)
+
+
+def server(root: Path, port: int, token: str) -> ThreadingHTTPServer:
+    """A server of `root` on this host alone; port 0 takes one that is free.  Raises HostError.
+
+    Other users of this host reach the port, too: who asks has the token, first as `?token=`, from
+    then on as a cookie.
+    """
 
     unchanged: Unchanged[Night] = Unchanged()
+    listening: ThreadingHTTPServer
 
     class Handler(BaseHTTPRequestHandler):
         server_version = "powercut"
@@ -198,6 +209,19 @@ def server(root: Path, port: int) -> ThreadingHTTPServer:
             host = (self.headers.get("Host") or "").rpartition(":")[0]
             if host not in (ADDRESS, "localhost"):
                 self.send_error(HTTPStatus.FORBIDDEN, "only localhost is answered")
+                return
+            cookie = f"powercut-{listening.server_port}"
+            address = urlsplit(self.path)
+            if compare_digest(address.query.encode(), f"token={token}".encode()):
+                self.send_response(HTTPStatus.SEE_OTHER)
+                self.send_header("Location", f"/{address.path.lstrip('/')}")
+                kept = f"{cookie}={token}; Path=/; HttpOnly; SameSite=Strict"
+                self.send_header("Set-Cookie", kept)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
+            if not _has_cookie(self.headers.get("Cookie") or "", f"{cookie}={token}"):
+                self.send_error(HTTPStatus.FORBIDDEN, "open the address that powercut serve shows")
                 return
             try:
                 page = answer(root, self.path, unchanged)
@@ -224,9 +248,10 @@ def server(root: Path, port: int) -> ThreadingHTTPServer:
             """Says nothing: the terminal is the person's."""
 
     try:
-        return ThreadingHTTPServer((ADDRESS, port), Handler)
+        listening = ThreadingHTTPServer((ADDRESS, port), Handler)
     except OSError as error:
         raise HostError(
             f"cannot listen on {ADDRESS}, port {port}: {error.strerror}",
             hint="--port 0 takes one that is free",
         ) from error
+    return listening

@@ -187,3 +187,19 @@ def test_a_check_that_has_changed_is_not_asked(tmp_path: Path) -> None:
     (tmp_path / "check.py").write_text("")
     for command in ("verify", "explore", "minimize"):
         assert "has changed since" in refused(HostError, command, directory.path)
+
+
+def test_nothing_that_is_written_out_is_setuid(tmp_path: Path) -> None:
+    """A recording may be a stranger's: root would give its program to all users of the host."""
+    folder = tmp_path / "folder"
+    program = (
+        "import os, sys; os.chdir(sys.argv[1]); os.mkdir('d'); os.chmod('d', 0o3755); "
+        "f = os.open('p', os.O_CREAT | os.O_WRONLY); os.write(f, b'x'); os.fchmod(f, 0o6755); "
+        "os.fsync(f); os.fsync(os.open('.', os.O_RDONLY)); os.write(3, b'? 1\\n+ 1\\n')"
+    )
+    check = ["-c", "import os; os.write(int(os.environ['POWERCUT_FD']), b'= 1\\n')"]
+    directory = captured(tmp_path, check, ["-c", program, str(folder)], "--budget", "2")
+    out = tmp_path / "out"
+    assert status("materialize", directory.path, "everything@cut", "-o", out) == 0
+    modes = {path.name: path.stat().st_mode & 0o7777 for path in out.iterdir()}
+    assert modes == {"d": 0o755, "p": 0o755}

@@ -191,3 +191,10 @@ def test_the_module_of_every_command_is_there():
 def test_an_option_that_capture_does_not_know_is_not_run(monkeypatch, capsys, tmp_path):
     assert status_of(monkeypatch, "capture", str(tmp_path), "--state", "45", "--", "true") == 2
     assert "No such option '--state'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["a\ncut", "a\x1b[2Jb", "a\u202eb"])
+def test_results_in_a_folder_whose_name_is_no_line_are_refused(monkeypatch, capsys, tmp_path, name):
+    assert status_of(monkeypatch, "run", "first-light", "--results", str(tmp_path / name)) == 2
+    assert "characters that cannot be printed" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

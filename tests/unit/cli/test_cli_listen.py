@@ -280,3 +280,23 @@ def test_a_key_of_another_certificate_is_a_mistake(tmp_path, files):
     done = CliRunner().invoke(cli, ["listen", str(tmp_path / "x"), *map(str, tls(files))])
     assert "not PEM files" in str(done.exception)
     assert not (tmp_path / "x").exists()
+
+
+def test_what_is_heard_is_for_its_owner_alone(listener, tmp_path):
+    assert (tmp_path / "heard").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6")
+@pytest.mark.parametrize("address", ["[::1]:0", "::1:0"])
+def test_it_listens_on_ipv6(tmp_path, address):
+    with listening(tmp_path / "heard", "--address", address) as listener:
+        assert listener.address[0] == "::1"
+        with listener.connect() as workload:
+            workload.sendall(ACKED.encode())
+        assert "20 operations acknowledged of 20 tried" in listener.end()
+
+
+def test_an_address_that_is_none_is_named(tmp_path):
+    argv = ["listen", str(tmp_path / "heard"), "--address", "no.such.host.invalid:0"]
+    done = CliRunner().invoke(cli, argv, standalone_mode=False)
+    assert "cannot listen on no.such.host.invalid port 0" in str(done.exception)

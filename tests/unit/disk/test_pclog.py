@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The reader of disk logs: what it makes of good, truncated and damaged ones."""
 
+import os
 import shutil
+from pathlib import Path
 
 import google_crc32c
 import numpy as np
@@ -13,7 +15,7 @@ from powercut.disk.capture_config import CaptureConfig
 from powercut.disk.pclog import read_timeline, surviving_image
 from powercut.disk.pclog_format import EVENT, EventFlag, EventType
 from powercut.model.contract import CutPolicy
-from powercut.model.errors import DamagedRecording
+from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.units import NEVER
 
 SECTOR = 512
@@ -287,3 +289,17 @@ def test_an_image_of_another_size_is_no_base(log, tmp_path):
     (tmp_path / "other").write_bytes(bytes(1000))
     with pytest.raises(DamagedRecording, match="1000 bytes"):
         surviving_image(read_timeline(log, verify_payloads=False), tmp_path / "other")
+
+
+def test_a_line_break_in_a_name_is_no_second_command(tmp_path: Path) -> None:
+    """`snapshot /results/a` and then whatever followed: here a power cut."""
+    (tmp_path / "base").write_bytes(bytes(1 << 20))
+    folder = tmp_path / "a\ncut"
+    folder.mkdir()
+    with CaptureDisk(CaptureConfig(tmp_path / "base", tmp_path / "log")) as disk:
+        with pytest.raises(UsageError, match="a line break in a name"):
+            disk.snapshot(folder / "image")
+        disk.snapshot(tmp_path / os.fsdecode(b"b\xff"))
+        assert disk.statistics().writes == 0
+    assert (tmp_path / os.fsdecode(b"b\xff")).stat().st_size == 1 << 20
+    assert not folder.is_file()

@@ -74,3 +74,16 @@ def test_a_person_sees_them_and_drops_them(tmp_path, monkeypatch):
     dropped = CliRunner().invoke(cache, ["--drop-roots", "0s"], standalone_mode=False).output
     assert "kept: 0.0 MiB of root file systems; dropped: 2.0 MiB\n" in dropped
     assert names(tmp_path / "roots") == {"packages"}
+
+
+def test_what_a_killed_process_left_goes_and_what_is_being_made_stays(tmp_path):
+    left = entry(tmp_path, ".new-left", 3600, as_folder=True)
+    (left / "files").mkdir(mode=0o500)
+    os.utime(left, (NOW - 3600, NOW - 3600))
+    young = entry(tmp_path, ".new-young", 1, as_folder=True)  # made, and not locked yet
+    (tmp_path / ".new-link").symlink_to(tmp_path)
+    with root_cache.unfinished(tmp_path) as making:
+        os.utime(making, (NOW - 3600, NOW - 3600))
+        root_cache.drop_unfinished(tmp_path, now_s=NOW)
+        assert names(tmp_path) == {young.name, making.name, ".new-link"}
+    assert names(tmp_path) == {young.name, ".new-link"}

@@ -21,6 +21,7 @@ from powercut.report.page.glossary import GLOSSARY
 from powercut.store.layout import ResultDir
 
 TIMEOUT_S = 60
+TOKEN = "s3cret-token"
 
 
 @pytest.fixture(scope="module")
@@ -35,13 +36,14 @@ def root(run: ResultDir) -> Path:
 
 @pytest.fixture
 def get(root: Path) -> Iterator:
-    with server(root, 0) as listening:
+    with server(root, 0, TOKEN) as listening:
         thread = threading.Thread(target=listening.serve_forever)
         thread.start()
 
         def ask(path: str, method: str = "GET", **headers: str) -> tuple[int, str, dict[str, str]]:
             port = listening.server_address[1]
             asking = http.client.HTTPConnection(ADDRESS, port, timeout=TIMEOUT_S)
+            headers.setdefault("Cookie", f"a=b; powercut-{port}={TOKEN}")
             asking.request(method, path, headers=headers)
             got = asking.getresponse()
             found = got.status, got.read().decode(), dict(got.getheaders())
@@ -158,3 +160,21 @@ def test_a_change_while_it_is_read_is_not_missed(tmp_path):
 
     assert unchanged.read(file, reads) == "{}"
     assert unchanged.read(file, file.read_text) == "[]"
+
+
+def test_another_user_of_the_host_has_no_token(get) -> None:
+    """The port is open to all users of the host, the results may not be."""
+    for headers in ({"Cookie": ""}, {"Cookie": "powercut-1=x"}, {"Cookie": f"x={TOKEN}; ü=ü"}):
+        assert get("/", **headers)[0] == 403
+    assert get("/?token=wrong", Cookie="")[0] == 403
+
+
+def test_the_token_becomes_a_cookie_and_leaves_the_address(get) -> None:
+    status, _, headers = get(f"//evil.example/?token={TOKEN}", Cookie="")
+    assert (status, headers["Location"]) == (303, "/evil.example/")
+    status, _, headers = get(f"/?token={TOKEN}", Cookie="")
+    assert (status, headers["Location"]) == (303, "/")
+    cookie = headers["Set-Cookie"].partition(";")[0]
+    assert cookie.endswith(f"={TOKEN}")
+    assert headers["Set-Cookie"].endswith("; HttpOnly; SameSite=Strict")
+    assert get("/", Cookie=cookie)[0] == 200
