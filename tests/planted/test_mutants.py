@@ -20,7 +20,7 @@ from powercut.paths import ROOT
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from mutants import c_parts, evidence, folders, judging, levels, programs
+from mutants import c_parts, evidence, folders, judging, levels, programs, states
 from mutants.campaign import TABLE, Scratch, remember, row, write_table
 
 MUTANTS = (
@@ -29,6 +29,7 @@ MUTANTS = (
     *levels.MUTANTS,
     *programs.MUTANTS,
     *folders.MUTANTS,
+    *states.MUTANTS,
     *c_parts.MUTANTS,
 )
 

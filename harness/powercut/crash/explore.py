@@ -17,14 +17,17 @@ from __future__ import annotations
 import enum
 import hashlib
 import random
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
 
+from powercut.crash.arrays import sorted_unique
 from powercut.crash.legality import why_illegal
 from powercut.crash.policies import POLICIES
 from powercut.crash.states import CrashState, Model, Move, StateSpace
@@ -73,7 +76,7 @@ def events(space: StateSpace, kinds: Sequence[InstantKind]) -> I64:
                 instants_of_kinds.append(space.claims.ack_ns)
     instants = np.concatenate(instants_of_kinds)
     instants = instants[instants < _end_ns(space)] + 1
-    return np.unique(instants)
+    return sorted_unique(instants)
 
 
 def in_blocks(instants: I64, seed: int) -> I64:
@@ -285,27 +288,33 @@ class Exploration:
 
 
 class _Fingerprints:
-    """One number of 128 bits per content."""
+    """One number of 128 bits per content, in two halves."""
 
     def __init__(self, space: StateSpace, seed: int) -> None:
         self.space = space
         self.seed = seed
-        order = np.argsort(space.sets.durable_ns, kind="stable")
-        self._durable_ns = space.sets.durable_ns[order]
-        self._order = order
-        self._prefix = [0]
+        self._durable_ns = np.sort(space.sets.durable_ns)
+
+    @cached_property
+    def _numbers(self) -> npt.NDArray[np.uint64]:
+        """A random number for each write."""
+        drawn = random.Random(f"{self.seed}/write").randbytes(16 * len(self._durable_ns))
+        return np.frombuffer(drawn, dtype=np.uint64).reshape(-1, 2)
+
+    @cached_property
+    def _durable(self) -> npt.NDArray[np.uint64]:
+        """What the first writes that become durable come to, for each number of them."""
+        order = np.argsort(self.space.sets.durable_ns, kind="stable")
+        beginnings = np.bitwise_xor.accumulate(self._numbers[order], axis=0)
+        return np.concatenate([np.zeros((1, 2), dtype=np.uint64), beginnings])
 
     def of(self, state: CrashState) -> int:
         """The fingerprint of the state's content."""
         durable = int(np.searchsorted(self._durable_ns, state.instant, side="left"))
-        while len(self._prefix) <= durable:
-            write = int(self._order[len(self._prefix) - 1])
-            self._prefix.append(self._prefix[-1] ^ self._number("write", write))
-        result = self._prefix[durable]
         torn = {kept.write for kept in state.torn}
-        for write in _visible(self.space, state):
-            if write not in torn:
-                result ^= self._number("write", write)
+        shown = [write for write in _visible(self.space, state) if write not in torn]
+        content = np.bitwise_xor.reduce(self._numbers[shown], axis=0) ^ self._durable[durable]
+        result = int.from_bytes(content.tobytes())
         for kept in state.torn:
             result ^= self._number("torn", kept.write, kept.begin, kept.end)
         for move in state.moves:
@@ -323,13 +332,22 @@ def _visible(space: StateSpace, state: CrashState) -> list[int]:
         return list(state.survivors)
     torn = {kept.write for kept in state.torn}
     visible: list[int] = []
-    hiding: list[tuple[int, int]] = []
-    for write in reversed(state.survivors):
-        begin, end = int(space.begin[write]), int(space.end[write])
-        if write in torn or not any(low <= begin and end <= high for low, high in hiding):
+    # Stretches that hide, none within another: so both columns rise.
+    lows: list[int] = []
+    highs: list[int] = []
+    survivors = np.array(state.survivors, dtype=np.int64)
+    begins, ends = space.begin[survivors].tolist(), space.end[survivors].tolist()
+    for write, begin, end in zip(
+        reversed(state.survivors), reversed(begins), reversed(ends), strict=True
+    ):
+        at = bisect_right(lows, begin)
+        hidden = at > 0 and highs[at - 1] >= end
+        if write in torn or not hidden:
             visible.append(write)
-        if write not in torn:
-            hiding.append((begin, end))
+        if write not in torn and not hidden:
+            first = bisect_left(lows, begin)
+            last = bisect_right(highs, end)
+            lows[first:last], highs[first:last] = [begin], [end]
     return visible
 
 

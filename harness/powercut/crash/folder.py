@@ -154,11 +154,9 @@ class FolderSpace(StateSpace):
         """How many atomic units `write` touches; a change of a size or of names is one."""
         return 1 if self.rows[write].change is not None else super().touched_units(write)
 
-    def _volatile(self, instant: int, durable: I64) -> I64:
-        del durable
+    def _volatile(self, instant: int) -> I64:
         # Without a look at what is hidden: a text file's writes begin at any byte.
-        issued = self.sets.issued(instant) & ~self.sets.durable(instant)
-        return np.flatnonzero(issued & (self.end > self.begin))
+        return self._outstanding(instant)
 
     def _end_of(self, row: Row) -> int:
         return row.offset % REGION + row.length

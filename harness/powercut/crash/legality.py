@@ -7,6 +7,8 @@ a file, may not be.
 
 from __future__ import annotations
 
+import numpy as np
+
 from powercut.crash.applied import Kept
 from powercut.crash.states import CrashState, StateSpace
 from powercut.model.units import NEVER
@@ -14,20 +16,29 @@ from powercut.model.units import NEVER
 
 def why_illegal(space: StateSpace, state: CrashState) -> list[str]:
     """Why the contract does not permit `state`; empty if it does."""
-    issued, durable = space.sets.issued(state.instant), space.sets.durable(state.instant)
+    requests = len(space.begin)
+    survivors = np.array(state.survivors, dtype=np.int64)
+    there = (survivors >= 0) & (survivors < requests)
+    known = np.where(there, survivors, 0) if requests else survivors[:0]
+    issued, durable = there.copy(), there.copy()
+    if requests:
+        issued &= space.sets.is_write[known] & (space.sets.submitted_ns[known] < state.instant)
+        durable &= space.sets.durable_ns[known] < state.instant
     problems = []
-    for write in state.survivors:
-        if not 0 <= write < len(issued) or not issued[write]:
+    for at in np.flatnonzero(~issued | durable).tolist():
+        write = state.survivors[at]
+        if not issued[at]:
             problems.append(f"request {write} is no write issued before {state.instant}")
-        elif durable[write]:
+        else:
             problems.append(f"write {write} is durable and needs no mention")
+    surviving = set(state.survivors)
     for kept in state.torn:
-        if kept.write not in state.survivors:
+        if kept.write not in surviving:
             problems.append(f"write {kept.write} is torn and does not survive")
         elif not _at_units(space, kept, space.unit) or _is_part_of_one(space, kept):
             problems.append(f"write {kept.write} tears at {space.unit} bytes, not as {kept}")
     for move in state.moves:
-        if not 0 <= move.write < move.after < len(issued):
+        if not 0 <= move.write < move.after < requests:
             problems.append(f"requests {move.write} and {move.after} are no two in order")
         elif space.precedes(move.write, move.after):
             problems.append(f"write {move.write} cannot come after write {move.after}")
@@ -69,11 +80,12 @@ def _disorder(space: StateSpace, state: CrashState) -> list[str]:
     """Rule 4."""
     volatile = space.volatile(state.instant)
     torn = {kept.write for kept in state.torn}
+    surviving = set(state.survivors)
     missing: int | None = None
     for write in space.in_completion_order(volatile).tolist():
-        if write in state.survivors and missing is not None:
+        if write in surviving and missing is not None:
             return [f"write {write} survives without {missing}, which completed before it"]
-        if missing is None and (write not in state.survivors or write in torn):
+        if missing is None and (write not in surviving or write in torn):
             missing = write
     flying = [w for w in state.survivors if space.completed_ns[w] == NEVER]
     if flying and missing is not None:

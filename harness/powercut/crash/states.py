@@ -35,6 +35,7 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -43,7 +44,9 @@ import numpy as np
 import numpy.typing as npt
 
 from powercut.crash.applied import NO_REQUEST, AppliedWrite, Kept, applied_parts
-from powercut.crash.arrays import expand, sorted_unique
+from powercut.crash.arrays import sorted_unique
+from powercut.crash.layers import Layers
+from powercut.crash.races import Races
 from powercut.crash.sets import DurabilitySets, durability_sets
 from powercut.model.timeline import RequestKind, Timeline
 from powercut.model.units import NEVER
@@ -51,7 +54,7 @@ from powercut.model.verdict import LsnRange
 
 I64 = npt.NDArray[np.int64]
 
-_FEW = 64
+_BLOCK_BITS = 8  # requests of which one number says until when some of them are volatile
 
 
 class Model(enum.Enum):
@@ -145,8 +148,7 @@ class StateSpace:
         written = self.sets.is_write
         self._issued_ns = np.sort(self.sets.submitted_ns[written])
         self._durable_ns = np.sort(self.sets.durable_ns[written])
-        nothing = np.empty(0, dtype=np.int64)
-        self._now: tuple[tuple[int, int] | None, I64, I64] = (None, nothing, nothing)
+        self._now: dict[str, tuple[tuple[int, int], I64]] = {}
         self._legal_log2: dict[tuple[int, int], float] = {}
         self._cell = bits & -bits  # every write covers a cell wholly or not at all
 
@@ -158,14 +160,14 @@ class StateSpace:
 
     def durable(self, instant: int) -> I64:
         """Writes that are on the medium in every state of `instant`, rising; not to be changed."""
-        return self._sets(instant)[0]
+        return self._of_phase("durable", instant, self._durable)
 
     def volatile(self, instant: int) -> I64:
         """Writes that may be on the medium or not, rising; without those that cannot show.
 
         A volatile write cannot show where a durable one came after it.
         """
-        return self._sets(instant)[1]
+        return self._of_phase("volatile", instant, self._volatile)
 
     def phase(self, instant: int) -> tuple[int, int]:
         """How many writes are issued and durable.  Both only grow: equal counts are equal sets."""
@@ -175,67 +177,62 @@ class StateSpace:
         )
         return int(issued), int(durable)
 
-    def _sets(self, instant: int) -> tuple[I64, I64]:
-        """`durable` and `volatile`; all policies ask, and many instants are of one phase."""
-        phase, (last, durable, volatile) = self.phase(instant), self._now
-        if phase != last:
-            durable = np.flatnonzero(self.sets.durable(instant) & (self.end > self.begin))
-            volatile = self._volatile(instant, durable)
-            self._now = (phase, durable, volatile)
-        return durable, volatile
+    def _of_phase(self, what: str, instant: int, find: Callable[[int], I64]) -> I64:
+        """What `find` says; all policies ask, and many instants are of one phase."""
+        phase = self.phase(instant)
+        known = self._now.get(what)
+        if known is None or known[0] != phase:
+            known = self._now[what] = (phase, find(instant))
+        return known[1]
 
-    def _volatile(self, instant: int, durable: I64) -> I64:
-        issued = self.sets.issued(instant) & ~self.sets.durable(instant)
-        volatile = np.flatnonzero(issued & (self.end > self.begin))
-        if not len(volatile):
-            return volatile
-        shown, _ = self._finals(instant, volatile, durable)
-        return np.asarray(volatile[np.isin(volatile, shown)])
+    def _durable(self, instant: int) -> I64:
+        return np.flatnonzero(self.sets.durable(instant) & (self.end > self.begin))
+
+    def _volatile(self, instant: int) -> I64:
+        outstanding = self._outstanding(instant)
+        if not len(outstanding):
+            return outstanding
+        shown, _, _ = self._finals(instant, outstanding)
+        return np.asarray(outstanding[np.isin(outstanding, shown)])
+
+    def _outstanding(self, instant: int) -> I64:
+        """Writes that are issued and not durable, rising, whether they can show or not."""
+        until_ns, latest_ns = self._volatile_until
+        issued = int(self.sets.submitted_ns.searchsorted(instant))
+        size = 1 << _BLOCK_BITS
+        blocks = np.flatnonzero(latest_ns[: -(-issued // size)] >= instant)
+        some = (blocks[:, None] * size + np.arange(size)).reshape(-1)
+        some = some[: int(some.searchsorted(issued))]
+        return np.asarray(some[until_ns[some] >= instant])
+
+    @cached_property
+    def _volatile_until(self) -> tuple[I64, I64]:
+        """Until when each request is volatile once it is issued, and the latest of each block."""
+        changes = self.sets.is_write & (self.end > self.begin)
+        until_ns = np.where(changes, self.sets.durable_ns, np.int64(-1))
+        starts = np.arange(0, len(until_ns), 1 << _BLOCK_BITS)
+        return until_ns, np.maximum.reduceat(until_ns, starts) if len(starts) else starts
+
+    @cached_property
+    def layers(self) -> Layers:
+        """What is durable where."""
+        writes = np.flatnonzero(self.sets.is_write & (self.end > self.begin))
+        return Layers(self.begin, self.end, writes, self.sets.durable_ns)
 
     def races(self, instant: int) -> list[Move]:
         """Pairs of writes issued before `instant` that overlap and have no order, each as
         the order that is not theirs; without those that a durable write hides.
         """
-        durable = self.durable(instant)
-        races = []
-        for move in self._all_races:
-            if self.sets.submitted_ns[move.after] >= instant:
-                continue
-            begin = max(self.begin[move.write], self.begin[move.after])
-            end = min(self.end[move.write], self.end[move.after])
-            youngest = max(self.sets.successor[move.write], self.sets.successor[move.after])
-            hides = durable[durable >= youngest]
-            if not bool(((self.begin[hides] <= begin) & (self.end[hides] >= end)).any()):
-                races.append(move)
-        return races
+        return [Move(*pair) for pair in self._races.at(instant)]
 
     @property
     def any_races(self) -> bool:
         """Whether any two writes of the recording may reach the medium in either order."""
-        return bool(self._all_races)
+        return bool(len(self._races.write))
 
     @cached_property
-    def _all_races(self) -> list[Move]:
-        """Every two overlapping writes that were in flight together; rare in practice."""
-        writes = np.flatnonzero(self.sets.is_write & (self.end > self.begin))
-        ahead = np.searchsorted(writes, self.sets.successor[writes]) - np.arange(len(writes)) - 1
-        races = []
-        lag = 1
-        while len(first := np.flatnonzero(ahead >= lag)):
-            if len(first) <= _FEW:  # such as those that never completed: one by one
-                for index in first.tolist():
-                    later = writes[index + lag : index + 1 + int(ahead[index])]
-                    races += self._overlaps(np.full(len(later), writes[index]), later)
-                break
-            races += self._overlaps(writes[first], writes[first + lag])
-            lag += 1
-        return sorted(races, key=lambda move: (move.write, move.after))
-
-    def _overlaps(self, first: I64, second: I64) -> list[Move]:
-        some = (self.begin[first] < self.end[second]) & (self.begin[second] < self.end[first])
-        return [
-            Move(a, b) for a, b in zip(first[some].tolist(), second[some].tolist(), strict=True)
-        ]
+    def _races(self) -> Races:
+        return Races(self.begin, self.end, self.sets, self.layers)
 
     def touched_units(self, write: int) -> int:
         """How many atomic units `write` touches."""
@@ -284,31 +281,25 @@ class StateSpace:
         involved = np.union1d(volatile, np.array(racing, dtype=np.int64))
         if not len(involved):
             return 0.0
-        _, count = self._finals(instant, involved, self.durable(instant))
-        return float(np.log2(count).sum()) * max(1, self._cell // self.unit)
+        _, place, count = self._finals(instant, involved)
+        bounds = self.layers.bounds
+        cells = (bounds[place + 1] - bounds[place]) // self._cell
+        return float((np.log2(count) * cells).sum()) * max(1, self._cell // self.unit)
 
-    def _finals(self, instant: int, writes: I64, durable: I64) -> tuple[I64, I64]:
-        """Looks at all cells of `writes`: which volatile ones may show in one of them, and
-        for each cell how many writes (or the base image) may.
+    def _finals(self, instant: int, writes: I64) -> tuple[I64, I64, I64]:
+        """Looks at all places of `writes`: which volatile ones may show in one of them; the
+        places, and for each of these how many writes (or the base image) may.
         """
-        first = self.begin[writes] // self._cell
-        owner, cell = expand(first, self.end[writes] // self._cell - first)
-        cells = sorted_unique(cell)
-        low = np.searchsorted(cells, self.begin[durable] // self._cell)
-        high = np.searchsorted(cells, self.end[durable] // self._cell)
-        under, at = expand(low, high - low)
-        under = durable[under]
-        # The youngest durable write of a cell follows whatever completed before it.
-        youngest = np.full(len(cells), -1, dtype=np.int64)
-        np.maximum.at(youngest, at, under)
-        shows = self.sets.successor[under] > youngest[at]
-        count = np.bincount(at[shows], minlength=len(cells))
-        count = np.maximum(count, 1)  # without a durable write the base image
-        rank, write = np.searchsorted(cells, cell), writes[owner]
+        owner, place = self.layers.covered(writes)
+        places = sorted_unique(place)
+        # The youngest durable write of a place follows whatever completed before it.
+        youngest = self.layers.youngest(places, instant)
+        count = 1 + self._races.beside(youngest, places, instant)  # it, or the base image
+        rank, write = np.searchsorted(places, place), writes[owner]
         shows = self.sets.successor[write] > youngest[rank]
         shows &= self.sets.durable_ns[write] >= instant
         np.add.at(count, rank[shows], 1)
-        return sorted_unique(write[shows]), count
+        return sorted_unique(write[shows]), places, count
 
     def _ordered_log2(self, instant: int) -> float:
         """Rule 4: prefixes, the write after a prefix torn, and after the last any of the rest."""

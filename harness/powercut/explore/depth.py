@@ -36,6 +36,7 @@ from powercut.model.timeline import Timeline
 from powercut.model.verdict import Finding
 from powercut.recording.trial_recording import under_cut
 from powercut.recover.port import ImageWrite
+from powercut.recover.state_image import laid_over
 from powercut.workload.port import NOTHING_LATER, LaterClaims
 
 PER_INSTANT: Final = 4
@@ -68,7 +69,7 @@ class SecondState:
     """
 
     state: CrashState
-    writes: tuple[ImageWrite, ...]
+    writes: Sequence[ImageWrite]
     fresh: tuple[ImageWrite, ...]
     later: LaterClaims
     what: str
@@ -136,7 +137,7 @@ def _second(
     where = "once the workload had gone on" if done else "during the recovery of that state"
     return SecondState(
         state=state,
-        writes=(*recovered.writes, *fresh),
+        writes=laid_over(recovered.writes, fresh),
         fresh=fresh,
         later=recovered.later if done else replace(recovered.later, promised=()),
         what=(

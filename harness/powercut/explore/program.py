@@ -13,7 +13,7 @@ does not look at everything, cannot be believed, and the verdict is INCONCLUSIVE
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from powercut.checkers.repetition import lose_the_same, loses, repeated
@@ -116,7 +116,7 @@ class ProgramExplorer:
         self._listener(tally.states, tally.lossy)
 
     def _confirmed(
-        self, state: CrashState, writes: list[ImageWrite], first: list[Finding]
+        self, state: CrashState, writes: Sequence[ImageWrite], first: list[Finding]
     ) -> list[Finding]:
         """What two recoveries in a row say of a state of which `first` was said."""
 
@@ -128,7 +128,7 @@ class ProgramExplorer:
             return longer if lose_the_same(first, longer) else [*repeated(longer, again)]
         return [*repeated(first, again)]
 
-    def _recover_again(self, writes: list[ImageWrite]) -> Observation:
+    def _recover_again(self, writes: Sequence[ImageWrite]) -> Observation:
         if isinstance(self._engine, SecondLook):
             return self._engine.look_again(writes, timeout_s=self._state_s)
         return self._engine.recover(writes, timeout_s=self._state_s)

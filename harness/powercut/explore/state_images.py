@@ -19,16 +19,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from powercut.crash.applied import AppliedWrite, applied_parts
+from powercut.crash.applied import applied_parts
 from powercut.crash.states import CrashState, StateSpace
 from powercut.model.observation import Observation
+from powercut.model.units import NEVER
 from powercut.recover.port import ImageWrite, Reads, RecoveryEngine
+from powercut.recover.state_image import StateImage, image_write
 from powercut.recover.uml.origin import PAGE, Origin, SharesOrigin
 
 _READ_SETS_MAX: Final = 48
@@ -44,54 +47,40 @@ class StateImages:
     def __init__(self, space: StateSpace) -> None:
         self._space = space
         self._whole: dict[int, ImageWrite] = {}
-        self._last: tuple[I64, list[ImageWrite]] = (np.empty(0, dtype=np.int64), [])
+        self._other: tuple[StateSpace, int] = (space, int(NEVER))
 
-    def writes(self, state: CrashState, space: StateSpace | None = None) -> list[ImageWrite]:
+    def writes(self, state: CrashState, space: StateSpace | None = None) -> StateImage:
         """What to lay over the base image, in order, to get the image of `state`.
 
         `space` is another space of the same requests, of a disk that keeps other promises.
         """
-        space = space or self._space
-        order = space.application_order(state)
-        writes = self._in_order(order)
-        if state.torn:
-            torn = state.torn_parts
-            numbered = zip(order.tolist(), writes, strict=True)
-            writes = []
-            for write, whole in numbered:
-                if write in torn:
-                    writes += map(_image_write, applied_parts(space.timeline, write, torn[write]))
-                else:
-                    writes.append(whole)
-        # A list of its own, which the caller may change.
-        return writes + [
+        over = [
             ImageWrite(offset, len(data), np.frombuffer(data, dtype=np.uint8))
             for offset, data in (state.again.overlay if state.again else ())
         ]
+        if space is not None and space is not self._space:
+            state = self._as_ours(state, space)
+        return StateImage(self._space, state, self._of, over)
 
-    def _in_order(self, order: I64) -> list[ImageWrite]:
-        """The writes of whole requests.  Most states begin with the writes of the one before."""
-        before, made = self._last
-        least = min(len(before), len(order))
-        differ = np.flatnonzero(before[:least] != order[:least])
-        same = int(differ[0]) if len(differ) else least
-        known = self._whole
-        whole = made[:same]
-        whole += [known.get(write) or self._of(write) for write in order[same:].tolist()]
-        self._last = (order, whole)
-        return whole
+    def _as_ours(self, state: CrashState, space: StateSpace) -> CrashState:
+        """A state of our space with the same writes, legal or not: survivors instead of what is
+        durable in `space` alone."""
+        if space is not self._other[0]:
+            ours, theirs = self._space.sets.durable_ns, space.sets.durable_ns
+            differ = np.minimum(ours, theirs)[ours != theirs]
+            self._other = space, int(differ.min(initial=NEVER))
+        instant = min(state.instant, self._other[1])
+        durable = space.durable(state.instant)
+        durable = durable[space.sets.durable_ns[durable] >= instant]
+        survivors = np.union1d(durable, np.array(state.survivors, dtype=np.int64))
+        return replace(state, instant=instant, survivors=tuple(survivors.tolist()))
 
     def _of(self, write: int) -> ImageWrite:
-        write_of_image = self._whole.get(write)
-        if write_of_image is None:
+        known = self._whole.get(write)
+        if known is None:
             (applied,) = applied_parts(self._space.timeline, write)
-            write_of_image = _image_write(applied)
-            self._whole[write] = write_of_image
-        return write_of_image
-
-
-def _image_write(applied: AppliedWrite) -> ImageWrite:
-    return ImageWrite(applied.offset, applied.length, applied.data)
+            known = self._whole[write] = image_write(applied)
+        return known
 
 
 class AnswerCache:
@@ -112,14 +101,15 @@ class AnswerCache:
         self._origin.advance(writes)
         changed = self._changes.take()
         self._whole -= self._digest[changed].sum(axis=0, dtype=np.uint64)
-        content = self._origin.content(changed)
-        base = self._origin.base_pages(0, len(self._digest))[changed]
-        other = (content != base).any(axis=1)
+        other = self._origin.not_as_base(changed)
         self._digest[changed[~other]] = 0
-        for page, data in zip(changed[other].tolist(), content[other], strict=True):
+        pages = changed[other]
+        digests = bytearray()
+        for page, data in zip(pages.tolist(), self._origin.content(pages), strict=True):
             digest = hashlib.sha256(page.to_bytes(8, "little"))
             digest.update(data.data)
-            self._digest[page] = np.frombuffer(digest.digest()[:16], dtype=np.uint64)
+            digests += digest.digest()[:16]
+        self._digest[pages] = np.frombuffer(digests, dtype=np.uint64).reshape(-1, 2)
         self._whole += self._digest[changed].sum(axis=0, dtype=np.uint64)
 
     @property

@@ -154,7 +154,7 @@ class StateJudge(ResourceOwner):
         usual = not self._order.track_reads and (kernel is None or kernel.name == HOST)
         return usual and follows_plans(self.choice.name)
 
-    def writes(self, state: CrashState, space: StateSpace | None = None) -> list[ImageWrite]:
+    def writes(self, state: CrashState, space: StateSpace | None = None) -> Sequence[ImageWrite]:
         """What `state` is, laid over the base image; of the recording's space if none is given."""
         return self._images.writes(state, space)
 

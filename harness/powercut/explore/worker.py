@@ -126,7 +126,7 @@ class LocalWorker(ResourceOwner):
         timeline = read_recovery_log(recorded.directory, recorded.record, verify_payloads=True)
         if not timeline.complete:
             raise HostError("the log of the live recovery was not closed properly")
-        return first, Recovered(timeline, tuple(self._states.writes(first)))
+        return first, Recovered(timeline, self._states.writes(first))
 
     def _record(self, writes: Sequence[ImageWrite], claims: StateClaims) -> Recovered | None:
         """Recovers on record, if the engine can."""
@@ -149,7 +149,7 @@ class LocalWorker(ResourceOwner):
         promised = self._recorded.promises.claims_after(later) if later else NOTHING_LATER
         by_lines = isinstance(workload_of(self._recorded.parameters), AcksByLines)
         doubts = self._states.findings(claims, observation) if by_lines else ()
-        return Recovered(timeline, tuple(writes), promised, doubts)
+        return Recovered(timeline, writes, promised, doubts)
 
     def _second_cuts(
         self,
@@ -201,7 +201,7 @@ class LocalWorker(ResourceOwner):
         self, first: CrashState, second: SecondState, claims: StateClaims
     ) -> StateJudgement:
         claims = replace(claims, later=claims.later + second.later)
-        judged = self._judge(list(second.writes), claims)
+        judged = self._judge(second.writes, claims)
         policy = f"recovery/{second.state.policy}"
         if not judged.findings:
             return replace(judged, policy=policy)
@@ -211,7 +211,7 @@ class LocalWorker(ResourceOwner):
         )
         return replace(judged, findings=told, policy=policy, again=cut_again(first, second))
 
-    def _judge(self, writes: list[ImageWrite], claims: StateClaims) -> StateJudgement:
+    def _judge(self, writes: Sequence[ImageWrite], claims: StateClaims) -> StateJudgement:
         def found(observation: Observation) -> StateJudgement:
             later = observation.later
             return StateJudgement(
@@ -266,7 +266,7 @@ class LocalWorker(ResourceOwner):
 
     def _look_again(
         self,
-        writes: list[ImageWrite],
+        writes: Sequence[ImageWrite],
         found: Callable[[Observation], StateJudgement],
         judged: StateJudgement,
         *,

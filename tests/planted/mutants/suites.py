@@ -42,6 +42,9 @@ PROGRAMS = Suite(
         pytest("tests/unit/campaign/test_program_recordings.py"),
     ),
 )
+STATES = Suite(
+    "states", (), (pytest("tests/property/test_state_images_by_definition.py", "tests/unit/crash"),)
+)
 FOLDERS = Suite("captured folders", (), (pytest("tests/unit/crash/test_folder_states.py"),))
 AFTER = Suite(
     "life after recovery",

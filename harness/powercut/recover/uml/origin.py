@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What stands on the origin in the guest, and the least that must be sent to change it.
 
-From state to state most writes stay the same.  So a state is compared with the one
-before it: only the pages under writes that are not in both are built anew, and of
-those only the pages whose bytes differ go to the guest.  The base image is mapped, never
-copied, and never written.
+From state to state most of the disk stays the same.  So a state is compared with the one
+before it: only the pages in which another write shows (powercut.recover.uml.shown), or which lie
+under writes that are not in both, are built anew, and of those only the pages whose bytes differ
+go to the guest.  The base image is mapped, never copied, and never written.
 """
 
 from __future__ import annotations
@@ -21,12 +21,18 @@ from typing import Final, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from powercut.crash.arrays import expand
+from powercut.crash.states import CrashState
 from powercut.model.errors import HostError
 from powercut.recover.port import ImageWrite
+from powercut.recover.state_image import StateImage
+from powercut.recover.uml.shown import ShownWrites
 
 PAGE: Final = 4096
+_LONG: Final = 256  # pages
 
 Pages = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 
 class Changes:
@@ -66,6 +72,8 @@ class Origin:
             self._filled = _filled_pages(file.fileno(), size, self._base)
         self._flat = self._image.reshape(-1)
         self._mask = np.zeros(size // PAGE, dtype=np.bool_)
+        self._current: Sequence[ImageWrite] = ()
+        self._shown: ShownWrites | None = None
         self._writes: list[ImageWrite] = []
         self._first: Pages = np.empty(0, dtype=np.int64)
         self._last: Pages = np.empty(0, dtype=np.int64)
@@ -74,7 +82,7 @@ class Origin:
     def watch(self) -> Changes:
         """What will have changed since the base image, from the current state on."""
         changes = Changes(len(self._mask))
-        changes.add(self._touched(self._first, self._last))
+        changes.add(self._differing())
         self._watched.add(changes)
         return changes
 
@@ -84,35 +92,49 @@ class Origin:
         A write that is the same object as one of the state before is taken to be
         unchanged.  Raises ValueError for a write that is not on the disk.
         """
-        fresh = list(writes)  # the caller may change the list afterwards, not its elements
-        same = _common(self._writes, fresh)
-        if same == len(fresh) == len(self._writes):
+        if writes is self._current and isinstance(writes, StateImage):
             return np.empty(0, dtype=np.int64)
-        begun, ended = self._spans(fresh[same:])
+        state, shown, over = self._layered(writes)
+        same = _common(self._writes, over)
+        begun, ended = self._spans(over[same:])
         first = np.concatenate([self._first[:same], begun])
         last = np.concatenate([self._last[:same], ended])
-        stale_old, stale_new = _differences(self._writes[same:], fresh[same:])
-        touched = self._touched(
-            np.concatenate([self._first[same:][stale_old], begun[stale_new]]),
-            np.concatenate([self._last[same:][stale_old], ended[stale_new]]),
+        stale_old, stale_new = _differences(self._writes[same:], over[same:])
+        self._mark(self._first[same:][stale_old], self._last[same:][stale_old])
+        self._mark(begun[stale_new], ended[stale_new])
+        if self._shown is not None and self._shown is not shown:
+            self._mark_stretches(*self._shown.advance(None))
+        if shown is not None:
+            self._mark_stretches(*shown.advance(state))
+        touched = self._marked()
+        words, base = self._image.view(np.uint64), self._base.view(np.uint64)
+        before = words.take(touched, axis=0)
+        words[touched] = base.take(touched, axis=0)
+        if shown is not None:
+            shown.lay(touched, PAGE, self._flat)
+        self._replay(over, first, last, touched)
+        self._writes, self._first, self._last = over, first, last
+        self._current, self._shown = writes, shown
+        changed = np.asarray(
+            touched[(words.take(touched, axis=0) != before).any(axis=1)], dtype=np.int64
         )
-        before = self._image[touched]
-        self._image[touched] = self._base[touched]
-        self._replay(fresh, first, last, touched)
-        self._writes, self._first, self._last = fresh, first, last
-        changed = np.asarray(touched[(self._image[touched] != before).any(axis=1)], dtype=np.int64)
         for watching in self._watched:
             watching.add(changed)
         return changed
 
     def filled(self) -> Pages:
         """The pages that are not all zeroes or may not be: what an empty origin needs."""
-        written = self._touched(self._first, self._last)
-        return np.asarray(np.union1d(self._filled, written))
+        return np.asarray(np.union1d(self._filled, self._differing()))
 
     def content(self, pages: Pages) -> npt.NDArray[np.uint8]:
         """The bytes of `pages`, one row each."""
-        return self._image[pages]
+        return self._image.take(pages, axis=0)
+
+    def not_as_base(self, pages: Pages) -> Mask:
+        """Of each of `pages` whether it is not as in the base image."""
+        words, base = self._image.view(np.uint64), self._base.view(np.uint64)
+        differ = words.take(pages, axis=0) != base.take(pages, axis=0)
+        return np.asarray(differ.any(axis=1))
 
     def base_pages(self, begin: int, end: int) -> npt.NDArray[np.uint8]:
         """The base image's pages from `begin` to before `end`, one row each, not to be changed."""
@@ -130,15 +152,53 @@ class Origin:
         """First and last page of every write."""
         offset = np.array([write.offset for write in writes], dtype=np.int64)
         end = offset + np.array([write.length for write in writes], dtype=np.int64)
-        if len(writes) and (offset.min() < 0 or (end <= offset).any() or end.max() > self.size):
-            raise ValueError(f"a write lies outside of a disk of {self.size} bytes")
+        if bool((end <= offset).any()):
+            raise ValueError("a write of no length lies outside of every disk")
+        self._require_inside(offset)
+        self._require_inside(end)
         return offset // PAGE, (end - 1) // PAGE
 
-    def _touched(self, first: Pages, last: Pages) -> Pages:
-        single = first == last
-        self._mask[first[single]] = True
-        for begin, end in zip(first[~single].tolist(), last[~single].tolist(), strict=True):
+    def _require_inside(self, bounds: Pages) -> None:
+        if len(bounds) and (bounds.min() < 0 or bounds.max() > self.size):
+            raise ValueError(f"a write lies outside of a disk of {self.size} bytes")
+
+    def _layered(
+        self, writes: Sequence[ImageWrite]
+    ) -> tuple[CrashState | None, ShownWrites | None, list[ImageWrite]]:
+        """The state of a recording (None: the base image), what says how it shows, and the writes
+        over it."""
+        shown = self._shown
+        if isinstance(writes, StateImage):
+            if shown is None or shown.space is not writes.space:
+                shown = ShownWrites(writes.space)
+                self._require_inside(shown.layers.bounds)
+            if shown.describes(writes.state):
+                return writes.state, shown, list(writes.over)
+        return None, shown, list(writes)  # the caller may change the list, not its elements
+
+    def _differing(self) -> Pages:
+        """The pages of the current state that may not be as in the base image."""
+        self._mark(self._first, self._last)
+        if self._shown is not None:
+            self._mark_stretches(*self._shown.stretches())
+        return self._marked()
+
+    def _mark_stretches(self, begin: Pages, end: Pages, plain: Mask) -> None:
+        """Marks the pages of stretches of bytes; of `plain` ones only what is not zero anyway."""
+        first, last = begin // PAGE, (end - 1) // PAGE
+        self._mark(first[~plain], last[~plain])
+        first, last = first[plain], last[plain]
+        low = self._filled.searchsorted(first)
+        high = self._filled.searchsorted(last, side="right")
+        self._mask[self._filled[expand(low, high - low)[1]]] = True
+
+    def _mark(self, first: Pages, last: Pages) -> None:
+        long = last - first > _LONG
+        for begin, end in zip(first[long].tolist(), last[long].tolist(), strict=True):
             self._mask[begin : end + 1] = True
+        self._mask[expand(first[~long], (last - first + 1)[~long])[1]] = True
+
+    def _marked(self) -> Pages:
         pages = np.flatnonzero(self._mask)
         self._mask[pages] = False
         return pages
