@@ -55,6 +55,7 @@ WITHOUT_QEMU = (
     "vm/workload/test_programs.py",
     "vm/workload/test_static_program.py",
     "vm/workload/test_sync_mutants.py",
+    "vm/workload/test_try_program.py",
 )
 """Files in them that boot User-Mode Linux alone, which is quick: the other process has them."""
 

@@ -10,5 +10,6 @@ run)
         echo "$n" >>"$2/log" && sync "$2/log" && echo "+ $n" >&"$POWERCUT_FD"
         n=$((n + 1))
     done ;;
-check) [ ! -e "$2/log" ] || sed 's/^/= /' "$2/log" >&"$POWERCUT_FD" ;;
+# A cut may leave a line torn, or zeroes where one was to be.
+check) [ ! -e "$2/log" ] || sed -n 's/^[0-9][0-9]*$/= &/p' "$2/log" >&"$POWERCUT_FD" ;;
 esac

@@ -43,5 +43,5 @@ def check_program(command: Sequence[str], seconds: float, seed: int | None) -> i
             console.print(f"    {problem}", markup=False, highlight=False)
     if kept:
         words = " ".join(command)
-        console.print(f"\nNow cut its power: powercut record -- {words}", markup=False)
+        console.print(f"\nNow cut its power: powercut try -- {words}", markup=False)
     return 0 if kept else 1

@@ -49,6 +49,7 @@ COMMANDS = {
     "shell": "powercut.cli.shell:shell",
     "show": "powercut.cli.show:show",
     "test": "powercut.cli.test:test",
+    "try": "powercut.cli.try_:try_",
     "unbundle": "powercut.cli.bundle:unbundle",
     "verify": "powercut.cli.verify:verify",
 }

@@ -7,6 +7,7 @@ from typing import Final
 
 SECTIONS: Final[dict[str, dict[str, str]]] = {
     "Test a stack": {
+        "try": "Tries whether your program keeps what it acknowledges",
         "run": "Runs scenarios: records, cuts the power, judges",
         "plan": "Shows what a run would do, without doing it",
         "record": "Tests your own program, without a virtual machine",

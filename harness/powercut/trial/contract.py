@@ -79,6 +79,12 @@ def try_contract(program: ProgramWorkload, *, seed: int, seconds: float) -> Iter
                 return
 
 
+def set_up(program: ProgramWorkload, folder: Path, *, seed: int, seconds: float) -> tuple[str, ...]:
+    """Has `setup` make `folder` ready, on this host; what was wrong.  Raises HostError."""
+    with scratch() as temporary:
+        return _setup(_Verbs(program, seed, seconds, temporary), folder).problems
+
+
 def _setup(verbs: _Verbs, folder: Path) -> ContractStep:
     ended = verbs.verb("setup", folder)
     return ContractStep("setup makes the folder ready", _status_problems("setup", ended))

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`powercut try`: one program, recorded on a disk and on captured files; one verdict, one cause.
+
+A disk shows what one file system and kernel do, which may keep more than any of them promises.
+Captured files show what the program itself asked for.  Each sees what the other cannot, so both are
+recorded, at the same time, and judged under three promises, from what holds in most places to
+what holds everywhere:
+
+1. the disk: the file system that was tried, recovered by its own kernel;
+2. the files, if names and truncations keep their order, as a journalling file system has them;
+3. the files by POSIX alone: a name is durable once its folder was synced.
+
+The verdict is the worst of 1 and 2.  What 3 loses beyond them is told beside it, and counts if the
+program is to be portable.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from powercut.campaign.folder import CaptureOrder, judge_folder, record_folder
+from powercut.campaign.folder_states import minimize_capture
+from powercut.campaign.runner import run_scenarios
+from powercut.crash.folder_rows import Promise
+from powercut.explore.folder import Limits
+from powercut.explore.request import Budget
+from powercut.model.errors import PowercutError, UsageError
+from powercut.model.events import RunEvent
+from powercut.model.verdict import Verdict
+from powercut.scenario.program_text import RecordOptions, program_scenario
+from powercut.scenario.settings import Parameters, ProgramSettings
+from powercut.store.files import host_errors
+from powercut.store.folder import CaptureDir, CaptureResult
+from powercut.store.results import RunResult
+from powercut.trial.contract import set_up, try_contract
+from powercut.workload.port import Run
+from powercut.workload.program.workload import ProgramWorkload
+
+FOLDER_STATES: Final = 128
+_WITNESS_STATES: Final = 500
+"""States at most of the search for the fewest lost writes: a cause is wanted, not a proof."""
+
+
+@dataclass(frozen=True)
+class FilesTried:
+    """What the captured files show: under each promise, and the cause of the first loss.
+
+    Without results `reason` says why there are none.
+    """
+
+    journal: CaptureResult | None = None
+    posix: CaptureResult | None = None
+    directory: CaptureDir | None = None
+    cause: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class ProgramTried:
+    """All that was seen of a program."""
+
+    disk: RunResult
+    files: FilesTried
+    portable: bool
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of what counts; files that could not be tried are named and do not count."""
+        return max(self._counted())
+
+    @property
+    def beyond(self) -> bool:
+        """Whether POSIX alone loses what the verdict does not count."""
+        posix = self.files.posix
+        return (
+            self.verdict is not Verdict.LOSSY
+            and posix is not None
+            and posix.outcome is Verdict.LOSSY
+        )
+
+    def _counted(self) -> Iterator[Verdict]:
+        (cell,) = self.disk.cells
+        yield cell.verdict
+        if self.files.journal is not None:
+            yield self.files.journal.outcome
+        if self.portable:
+            yield Verdict.INCONCLUSIVE if self.files.posix is None else self.files.posix.outcome
+
+
+@dataclass(frozen=True)
+class TryOrder:
+    """What is tried, how, and where its results go."""
+
+    program: ProgramSettings
+    options: RecordOptions
+    seed: int
+    results: Path
+    stamp: str
+    portable: bool = False
+
+
+def require_contract(order: TryOrder) -> None:
+    """Raises UsageError, with the step, unless the program keeps the contract where nothing is
+    cut.
+    """
+    workload = ProgramWorkload(Parameters(workload=order.program))
+    for step in try_contract(workload, seed=order.seed, seconds=order.options.seconds * 2):
+        if step.problems:
+            raise UsageError(
+                f"{step.what}: {'; '.join(step.problems)}",
+                hint="nothing was cut yet; docs/adding-a-program.md has the contract",
+            )
+
+
+def try_program(
+    order: TryOrder, on_event: Callable[[RunEvent], None] = lambda _: None
+) -> ProgramTried:
+    """Records the program in both ways at once, and judges both.  Raises UsageError, HostError."""
+    scenario = program_scenario(order.program, order.options)
+    folder = _set_up(order)  # alone: whatever a verb leaves behind is ended with it
+    with ThreadPoolExecutor(1, thread_name_prefix="files") as beside:
+        files = beside.submit(_files, order, folder)
+        outcome = run_scenarios(
+            [scenario], seed=order.seed, results=order.results, on_event=on_event
+        )
+        (disk,) = outcome.runs
+        return ProgramTried(disk, files.result(), order.portable)
+
+
+def _set_up(order: TryOrder) -> Path:
+    """The folder whose files will be recorded, made ready; it is kept: checks run there again."""
+    folder = order.results.absolute() / "try" / order.stamp
+    with host_errors(folder):
+        folder.mkdir(parents=True)
+    workload = ProgramWorkload(Parameters(workload=order.program))
+    problems = set_up(workload, folder, seed=order.seed, seconds=order.options.deadline)
+    if problems:
+        raise UsageError("; ".join(problems), hint="docs/adding-a-program.md has the contract")
+    return folder
+
+
+def _files(order: TryOrder, folder: Path) -> FilesTried:
+    try:
+        return _files_tried(order, folder)
+    except PowercutError as error:
+        return FilesTried(reason=str(error))
+
+
+def _files_tried(order: TryOrder, folder: Path) -> FilesTried:
+    workload = ProgramWorkload(Parameters(workload=order.program))
+    environment = workload.contents(Run(bytes(16), order.seed)).environment
+    run, check = (
+        ("env", *environment, *workload.argv(verb, str(folder))) for verb in ("run", "check")
+    )
+    capture = CaptureOrder(
+        folder=folder,
+        command=run,
+        check=check,
+        acks=order.options.acks,
+        seconds=order.options.seconds,
+        atomic_unit=order.options.atomic_unit,
+        seed=order.seed,
+    )
+    directory = CaptureDir.create(order.results.absolute() / "capture" / order.stamp)
+    record_folder(capture, directory)
+    limits = Limits(Budget(FOLDER_STATES), order.options.state_timeout, order.seed)
+    journal = judge_folder(directory, Promise.JOURNAL, limits, keep=True)
+    directory.write_result(journal)
+    posix = judge_folder(directory, Promise.POSIX, limits, keep=True)
+    directory.write_exploration(posix)
+    found = FilesTried(journal, posix, directory)
+    return dataclasses.replace(found, cause=_cause(found))
+
+
+def _cause(found: FilesTried) -> str:
+    """For want of what the files lose something, by the weakest promise under which they do."""
+    assert found.directory is not None
+    for promise, result in ((Promise.JOURNAL, found.journal), (Promise.POSIX, found.posix)):
+        if result is not None and result.outcome is Verdict.LOSSY:
+            state = next((one.state for one in result.findings if one.state), None)
+            budget = Budget(_WITNESS_STATES)
+            witness = minimize_capture(
+                found.directory, state, operation=None, budget=budget, promise=promise
+            )
+            return witness.cause
+    return ""
+
+
+def tried_json(tried: ProgramTried) -> str:
+    """All of it for programs: the verdict, the cause, the disk's run, the files' results."""
+    files = tried.files
+    results = {
+        name: None if result is None else result.model_dump(mode="json")
+        for name, result in (("journal", files.journal), ("posix", files.posix))
+    }
+    told = {
+        "verdict": tried.verdict.name,
+        "portable": tried.portable,
+        "cause": files.cause,
+        "disk": tried.disk.model_dump(mode="json"),
+        "files": {
+            "recording": None if files.directory is None else str(files.directory.path),
+            "reason": files.reason,
+            **results,
+        },
+    }
+    return json.dumps(told, indent=1)

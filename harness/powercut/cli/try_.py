@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`powercut try -- PROGRAM`: does it keep what it acknowledges?  One answer, with its cause."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from powercut.cli.options import json_option, results_option, seed_option
+from powercut.cli.output import console_beside, write_json
+from powercut.cli.program_options import recording_options
+
+if TYPE_CHECKING:
+    from powercut.scenario.program_text import RecordOptions
+
+_EPILOG = (
+    "PROGRAM is one executable, which may be a shell script, with the verbs `setup DIR`, "
+    "`run DIR` and `check DIR`: docs/adding-a-program.md has the contract and examples. It is "
+    "tried without a cut first. Then it runs twice at the same time: in User-Mode Linux on a "
+    "recorded disk, and on this host on recorded files, which show what it synced and what it left "
+    "to the file system. Neither needs root."
+)
+
+
+@click.command(name="try", epilog=_EPILOG, context_settings={"ignore_unknown_options": True})
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- PROGRAM...")
+@click.option(
+    "--portable",
+    is_flag=True,
+    help="Count what POSIX alone would lose as a loss, not what this file system keeps anyway.",
+)
+@recording_options
+@seed_option
+@results_option
+@json_option("the results")
+def try_(
+    command: Sequence[str],
+    portable: bool,
+    options: RecordOptions,
+    seed: int | None,
+    results: Path,
+    json_file: Path | None,
+) -> int:
+    """Tries whether a program keeps what it acknowledges, on a disk and on files at once.
+
+    Exit status: 0 SAFE, 1 LOSSY, 2 the program does not keep the contract, 3 INCONCLUSIVE.
+    """
+    from powercut.campaign.program_try import TryOrder, require_contract, tried_json, try_program
+    from powercut.cli.interrupt import Resumable
+    from powercut.model.verdict import Verdict
+    from powercut.report.page.folder import write_folder_report
+    from powercut.report.publish import write_reports
+    from powercut.report.terminal.program_try import print_tried
+    from powercut.report.terminal.progress import ProgressView
+    from powercut.scenario.seeds import fresh_seed
+    from powercut.store.layout import ResultDir
+    from powercut.workload.program.find import find_program
+
+    order = TryOrder(
+        program=find_program(command),
+        options=options,
+        seed=fresh_seed() if seed is None else seed,
+        results=results,
+        stamp=datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ"),
+        portable=portable,
+    )
+    console = console_beside(json_file)
+    with console.status("trying the program without a cut"):
+        require_contract(order)
+    with ProgressView(console) as view, Resumable("run", view).heard() as progress:
+        tried = try_program(order, progress)
+    write_reports(ResultDir.open(Path(tried.disk.result_directory)))
+    if tried.files.directory is not None:
+        write_folder_report(tried.files.directory)
+    print_tried(console, tried, order.program.command)
+    write_json(tried_json(tried), json_file)
+    return {Verdict.SAFE: 0, Verdict.LOSSY: 1}.get(tried.verdict, 3)

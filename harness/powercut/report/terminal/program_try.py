@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `powercut try` found, for a person: the answer, one cause, then what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from powercut.campaign.program_try import FilesTried, ProgramTried
+from powercut.explore.program_cut import ProgramCut
+from powercut.model.verdict import LsnRange, Verdict, lsn_ranges
+from powercut.paths import command, from_here
+from powercut.report import words
+from powercut.report.program_cut import stories_of
+from powercut.report.terminal.program import print_facts
+from powercut.report.terminal.table import STYLES
+from powercut.store.folder import REPORT, CaptureResult
+from powercut.store.layout import ResultDir
+from powercut.store.results import CellResult, RunResult
+
+_INDENT = 4
+_EVERYWHERE = "files, by POSIX alone"
+_JOURNAL = "files, names in order"
+
+
+def print_tried(console: Console, tried: ProgramTried, program: Sequence[str]) -> None:
+    """The verdict and what it holds for, the cause of a loss, a row for each promise."""
+    (cell,) = tried.disk.cells
+    style = STYLES[tried.verdict]
+    mark = words.mark(tried.verdict)
+    console.print(
+        Text.assemble((f"{mark} {tried.verdict.name}  ", f"{style} bold"), " ".join(program)),
+        highlight=False,
+    )
+    for line in _answer(tried, cell):
+        console.print(Padding(Text(line), (0, 0, 0, _INDENT), expand=False), highlight=False)
+    console.print()
+    console.print(_table(tried, cell), highlight=False)
+    console.print()
+    unknown = dict.fromkeys(_unknown(tried, cell))
+    print_facts(console, [("not known", reason) for reason in unknown])
+    print_facts(console, list(_ways_on(tried.disk, tried.files)), whole=True)
+
+
+def _answer(tried: ProgramTried, cell: CellResult) -> Iterator[str]:
+    """What one may rely on, and why not on more."""
+    where = _where(cell)
+    posix = tried.files.posix
+    match tried.verdict:
+        case Verdict.LOSSY:
+            yield _cause(tried, cell)
+        case Verdict.SAFE:
+            wider = ", nor where names keep their order" if tried.files.journal else ""
+            yield f"No acknowledged operation is lost on {where}{wider}."
+            if tried.beyond:
+                yield f"POSIX alone allows a loss: {tried.files.cause}"
+            elif posix is not None and posix.outcome is Verdict.SAFE:
+                yield "Nor by what POSIX alone promises."
+        case _:
+            yield "Nothing was proved: see below."
+
+
+def _where(cell: CellResult) -> str:
+    settings = cell.parameters.filesystem
+    mounted = f" ({','.join(settings.mount)})" if settings.mount else ""
+    return f"{settings.type.value}{mounted}"
+
+
+def _cause(tried: ProgramTried, cell: CellResult) -> str:
+    """One sentence: that of the files if they lose it, since it names what was not synced."""
+    counted = [tried.files.journal, *([tried.files.posix] if tried.portable else [])]
+    if tried.files.cause and any(one and one.outcome is Verdict.LOSSY for one in counted):
+        return tried.files.cause
+    run = ResultDir(Path(tried.disk.result_directory))
+    for trial in cell.trials:
+        for story in stories_of(ProgramCut.read(run.at(trial.result_directory), trial)):
+            return ". ".join([story.message[:1].upper() + story.message[1:], *story.sentences[:2]])
+    return "An acknowledged operation is lost."
+
+
+def _table(tried: ProgramTried, cell: CellResult) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("where")
+    for name in ("acknowledged", "lost", "states", "losing"):
+        table.add_column(name, justify="right")
+    table.add_column("verdict")
+    states = [trial.states for trial in cell.trials if trial.states is not None]
+    table.add_row(
+        f"{_where(cell)} on a disk",
+        f"{cell.commits_acked:,}",
+        words.ranges(cell.lost_lsns) if cell.commits_lost else "none",
+        f"{sum(one.states for one in states):,}",
+        f"{sum(one.lossy for one in states):,}",
+        _said(cell.verdict),
+    )
+    for name, result in ((_JOURNAL, tried.files.journal), (_EVERYWHERE, tried.files.posix)):
+        if result is not None:
+            lost = _lost(result)
+            table.add_row(
+                name,
+                f"{result.acknowledged:,}",
+                words.ranges(lost) if lost else "none",
+                f"{result.states:,}",
+                f"{result.lossy_states:,}",
+                _said(result.outcome),
+            )
+    return table
+
+
+def _lost(result: CaptureResult) -> tuple[LsnRange, ...]:
+    lossy = [one for one in result.findings if one.verdict == Verdict.LOSSY.name]
+    spans = (span for one in lossy for span in one.operations)
+    return lsn_ranges(number for first, last in spans for number in range(first, last + 1))
+
+
+def _said(verdict: Verdict) -> Text:
+    return Text(f"{words.mark(verdict)} {verdict.name}", STYLES[verdict])
+
+
+def _unknown(tried: ProgramTried, cell: CellResult) -> Iterator[str]:
+    yield from cell.reasons
+    if tried.files.reason:
+        yield f"captured files were not tried: {tried.files.reason}"
+    for result in (tried.files.journal, tried.files.posix):
+        if result is not None:
+            yield from result.reasons
+            yield from (
+                one.message
+                for one in result.findings
+                if one.verdict == Verdict.INCONCLUSIVE.name
+                and result.outcome is Verdict.INCONCLUSIVE
+            )
+
+
+def _ways_on(disk: RunResult, files: FilesTried) -> Iterator[tuple[str, str]]:
+    powercut, here = command(), from_here(Path(disk.result_directory))
+    yield "the disk", f"{powercut} show {here}"
+    if files.directory is not None:
+        folder = from_here(files.directory.path)
+        yield "the files", f"{folder / REPORT}"
+        if files.cause:
+            yield "the witness", f"{powercut} minimize {folder}"
+        yield "judge again", f"{powercut} verify {here}; {powercut} verify {folder}"
+    else:
+        yield "judge again", f"{powercut} verify {here}"
