@@ -93,6 +93,11 @@ def minimize_capture(
         scratch() as folder,
         FolderJudge(recording, promise, check, folder) as judge,
     ):
+        if not (control := judge.positive()).passed:
+            raise UsageError(
+                f"{directory.path}: {control.message}",
+                hint="look at what is there (powercut shell), mend the check, and record again",
+            )
         witness = minimize_folder(
             recording, judge, promise, state, operation=operation, budget=budget, progress=progress
         )

@@ -35,6 +35,7 @@ from powercut.explore.request import PER_POLICY, Budget
 from powercut.explore.state_order import StateOrder
 from powercut.explore.tally import groups_of
 from powercut.model.enough import STATES_MIN
+from powercut.model.positive import PositiveControl
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import FindingKind, Verdict
 from powercut.recording.folder import CaptureRecording
@@ -105,6 +106,7 @@ class FolderExplorer:
         )
         self._tally = OperationTally(self._space, self._from_ns, name=name)
         self._groups: StateGroups | None = None
+        self._positive: PositiveControl | None = None
         self._record = record
         self._recorded = 0
         self._sound: list[CrashState] = []
@@ -122,12 +124,13 @@ class FolderExplorer:
             with FolderJudge(
                 self._recording, self._promise, self._check, self._scratch, jobs=limits.jobs
             ) as judge:
-                if self._check_is_believable(judge):
+                if self._check_is_believable(judge) and self._check_sees(judge):
                     control = self._look_at_control(judge)
                     exhausted = self._explore(judge, limits)
                     self._cut_again(judge, limits)
                 distinct = judge.distinct
-            if tally.states < STATES_MIN and not tally.lossy and not exhausted:
+            few = tally.states < STATES_MIN and not tally.lossy and not exhausted
+            if control and few:
                 tally.reasons.append(f"only {tally.states} states were looked at")
         return self._result(limits, control, distinct, time.monotonic() - start)
 
@@ -204,6 +207,13 @@ class FolderExplorer:
         self._tally.reasons += doubts
         return not doubts
 
+    def _check_sees(self, judge: FolderJudge) -> bool:
+        """Whether the check finds every ack where nothing is lost."""
+        self._positive = judge.positive()
+        if not self._positive.passed:
+            self._tally.reasons.append(self._positive.message)
+        return self._positive.passed
+
     def _look_at_control(self, judge: FolderJudge) -> str:
         cut = self._recording.record.cut_ns
         space = self._recording.space(self._promise, lying=True)
@@ -243,6 +253,7 @@ class FolderExplorer:
             reasons=tuple(dict.fromkeys(tally.reasons)),
             groups=self._groups,
             control=control,
+            positive=self._positive,
             policies=limits.policies,
             at=tuple(kind.value for kind in limits.at),
             depth=limits.depth,

@@ -21,10 +21,12 @@ from powercut.crash.folder_rows import Promise
 from powercut.crash.states import CrashState
 from powercut.explore.state_judge import Judgement
 from powercut.model.observation import Observation
+from powercut.model.positive import PositiveControl, Whole
 from powercut.model.verdict import Finding, lsn_ranges
 from powercut.recording.folder import CaptureRecording, build_tree, fingerprint
 from powercut.workload.program.check import check_operations
 from powercut.workload.program.claims import sighting_of
+from powercut.workload.program.positive import found_in
 
 Answer = Callable[[], list[Finding]]
 """Waits for what the check says of a state.  Raises HostError."""
@@ -89,6 +91,15 @@ class FolderJudge(Closing):
     def observe(self, space: FolderSpace, state: CrashState) -> Observation:
         """What the check says of a state of another space of the same recording."""
         return self._observed(space, state).result()
+
+    def positive(self) -> PositiveControl:
+        """What the check finds in the folder as it was at the cut, which lacks nothing
+        (powercut.model.positive).  What was in a mapping alone had not been written then.
+        """
+        cut, acked = self.recording.record.cut_ns, self.recording.history.acked
+        state = CrashState(cut, tuple(self.space.volatile(cut).tolist()))
+        seen = self.observe(self.space, state)
+        return found_in(frozenset(acked.tolist()), Whole.ISSUED, seen)
 
     def findings(self, state: CrashState, observation: Observation) -> list[Finding]:
         """What is wrong with what the check has seen."""

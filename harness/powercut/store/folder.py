@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from powercut.brought import mark_results
 from powercut.model.errors import DamagedRecording, UsageError
+from powercut.model.positive import PositiveControl
 from powercut.model.verdict import Verdict
 from powercut.store import manifest
 from powercut.store.exploration import StateGroups
@@ -70,6 +71,7 @@ class CaptureResult(BaseModel):
     these.  `changes` counts those of sizes and names.  `policies` and `at` are what was asked for
     instead of the order of powercut.explore.state_order, if anything was.  `second_states` are what
     cuts during `recorded_checks` checks may have left, up to `depth` one after the other.
+    `positive` is what the check found in the folder as it was at the cut.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -96,6 +98,7 @@ class CaptureResult(BaseModel):
     findings: tuple[ProgramFinding, ...] = ()
     reasons: tuple[str, ...] = ()
     control: str = ""
+    positive: PositiveControl | None = None
     groups: StateGroups | None = None
     policies: tuple[str, ...] = ()
     at: tuple[str, ...] = ()

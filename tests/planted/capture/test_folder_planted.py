@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -66,7 +67,8 @@ def judged(tmp_path: Path, recording: CaptureRecording, promise: Promise) -> Cap
 
 @pytest.mark.parametrize("repeats", [True, False])
 def test_a_loss_that_the_check_does_not_say_twice_is_none(tmp_path: Path, repeats: bool) -> None:
-    """An honest program, whose check does not see what is there: of each folder, or the first time.
+    """An honest program, whose check does not see what is there: of each folder but that in which
+    all is there, or the first time.
 
     Of the control the check is believed at once: it must miss something there.
     """
@@ -76,7 +78,7 @@ def test_a_loss_that_the_check_does_not_say_twice_is_none(tmp_path: Path, repeat
     def check(state: Path) -> Observation:
         seen = numbers_in(state).lines
         looks[seen] = looks.get(seen, 0) + 1
-        if b"= 7\n" in seen and (repeats or looks[seen] == 1):
+        if b"= 7\n" in seen and b"= 12\n" not in seen and (repeats or looks[seen] == 1):
             return Observation((), lines=seen.replace(b"= 7\n", b""))
         return Observation((), lines=seen)
 
@@ -93,6 +95,43 @@ def test_a_loss_that_the_check_does_not_say_twice_is_none(tmp_path: Path, repeat
         assert (result.verdict, kinds) == ("INCONCLUSIVE", {"disagreement"})
         assert result.lossy_states == 0
         assert result.findings[0].message.startswith("not repeated: ")
+
+
+@pytest.mark.parametrize(
+    ("way", "sees", "verdict", "found"),
+    [
+        ("append", lambda number: False, "INCONCLUSIVE", 0),
+        ("append", lambda number: number % 2, "INCONCLUSIVE", 6),
+        ("append", lambda number: number != 12, "INCONCLUSIVE", 11),
+        ("append", lambda number: True, "SAFE", 12),
+        ("append-unsynced", lambda number: False, "INCONCLUSIVE", 0),
+        ("append-unsynced", lambda number: True, "LOSSY", 12),
+    ],
+    ids=["nothing", "half", "all-but-one", "honest", "loser-unseen", "loser"],
+)
+def test_a_check_that_misses_what_is_there_convicts_and_acquits_nobody(
+    tmp_path: Path, way: str, sees: Callable[[int], bool], verdict: str, found: int
+) -> None:
+    recording = keep(tmp_path, way)
+
+    def check(state: Path) -> Observation:
+        lines = numbers_in(state).lines.splitlines(keepends=True)
+        return Observation((), lines=b"".join(one for one in lines if sees(int(one[2:]))))
+
+    scratch = tmp_path / "states"
+    scratch.mkdir()
+    explorer = FolderExplorer(recording, JOURNAL, check, scratch)
+    result = explorer.judge(Limits(Budget(states=400), 10.0, seed=1))
+    assert result.positive is not None
+    assert (result.verdict, result.positive.found, result.positive.acknowledged) == (
+        verdict,
+        found,
+        12,
+    )
+    if verdict == "INCONCLUSIVE":
+        (reason,) = result.reasons
+        assert f"it found {found} of 12 operations with every write that was issued" in reason
+        assert (result.states, result.findings) == (0, ())
 
 
 def lost_at_the_end(tmp_path: Path, recording: CaptureRecording, promise: Promise) -> str:

@@ -114,6 +114,8 @@ def facts_of(record: CaptureRecord, result: CaptureResult) -> list[tuple[str, st
         )
     if result.groups is not None:
         told.append(("groups", group_text(result.groups)))
+    if result.positive is not None and result.positive.passed:
+        told.append(("the check", f"it found {result.positive.told}"))
     if result.control:
         must = "as it must be" if result.control == "LOSSY" else "and it should be LOSSY"
         told.append(("control", f"on a host that ignores every sync: {result.control}, {must}"))
