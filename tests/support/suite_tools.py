@@ -7,9 +7,9 @@ import subprocess
 from pathlib import Path
 
 from powercut.machine.guest.suite_packages import suite_packages
+from powercut.machine.guest.suites import library_folders, loader_of
 from powercut.paths import CACHE
 
-_LIBRARIES = "usr/lib/x86_64-linux-gnu"
 _TOOLS = ("qemu-img", "qemu-io", "qemu-storage-daemon")
 
 
@@ -22,11 +22,10 @@ def qemu_tools(suite: str, folder: Path) -> Path:
     programs.mkdir(parents=True)
     for package in suite_packages(suite, ("qemu-utils",), CACHE):
         subprocess.run(["dpkg-deb", "-x", package, root], check=True)
-    (loader,) = (root / _LIBRARIES).glob("ld-linux-x86-64.so.2")
+    loader, libraries = loader_of(root), ":".join(str(path) for path in library_folders(root))
     for tool in (root / "usr/bin" / name for name in _TOOLS):
         if tool.exists():
             start = programs / tool.name
-            libraries = root / _LIBRARIES
             start.write_text(
                 f'#!/bin/sh\nexec {loader} --inhibit-cache --library-path {libraries} {tool} "$@"\n'
             )

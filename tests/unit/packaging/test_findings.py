@@ -10,6 +10,16 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from findings_pages import (
+    LIST,
+    TABLE,
+    pages,
+    read_page,
+    shortlist,
+    shortlist_of,
+    table,
+    table_of,
+)
 
 from powercut.cli.commands import cli
 from powercut.cli.scenarios import chosen_scenarios
@@ -69,9 +79,54 @@ def test_a_page_has_every_part(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_is_listed(page):
-    assert f"]({page.name})" in (FOLDER / "README.md").read_text()
+def test_a_page_is_in_the_site(page):
     assert f"- findings/{page.name}\n" in (ROOT / "mkdocs.yml").read_text()
+
+
+def test_the_table_and_the_list_say_what_the_pages_say():
+    """Both are made of the fields above each page (tests/support/findings_pages.py)."""
+    assert table_of(TABLE.read_text()) == table()
+    assert shortlist_of(LIST.read_text()) == shortlist()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_names_the_versions_of_its_fields_and_no_others(page):
+    found = read_page(page)
+    said = parts_of(found.text)["Versions."] + parts_of(found.text)["What."]
+    said += parts_of(found.text)["Lost."]  # where a table has them
+    listed = set(re.findall(r"\d+(?:\.\d+)*", " ".join((*found.seen, *found.not_seen))))
+    named = set(re.findall(r"\d+(?:\.\d+)*", said))
+    assert listed <= named
+    exact = r"(?<![\d.])\d+\.\d+\.\d+(?![\d.]*\d)"
+    assert set(re.findall(exact, parts_of(found.text)["Versions."])) <= listed
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_script_of_a_page_is_there_and_named_on_it(page):
+    found = read_page(page)
+    beside = [path for path in FOLDER.iterdir() if path.stem == page.stem and path != page]
+    scripts = [path.name for path in beside if path.suffix in {".sh", ".py"}]
+    assert scripts == ([found.reproduction] if found.reproduction else [])
+    assert found.reproduction in parts_of(found.text)["See it yourself"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("remedy:", "remdey:"), ("seen:", "seen_in:"), ("layer:", "title: T\nlayer:")],
+)
+def test_a_page_with_wrong_fields_is_refused(tmp_path, old, new):
+    page = tmp_path / "page.md"
+    text = PAGES[0].read_text()
+    assert f"\n{old}" in text
+    page.write_text(text.replace(f"\n{old}", f"\n{new}", 1))
+    with pytest.raises(ValueError, match="fields"):
+        read_page(page)
+
+
+def test_a_table_that_says_something_else_is_noticed():
+    text = TABLE.read_text()
+    version = next(page.seen[0] for page in pages() if page.path.stem == "qemu-vhdx-log")
+    assert table_of(text.replace(version, "QEMU 0.9")) != table()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
