@@ -50,11 +50,6 @@ def is_import(path: Path) -> bool:
     return (path / "import.json").is_file()
 
 
-def is_program(path: Path) -> bool:
-    """Whether `path` is the recording of a program."""
-    return (path / "program.json").is_file()
-
-
 def is_capture(path: Path) -> bool:
     """Whether `path` is the recording of a captured folder."""
     return (path / "capture.json").is_file()

@@ -9,10 +9,9 @@ import click
 
 from powercut.cli.bundle import verify_bundle
 from powercut.cli.capture import verify_capture
-from powercut.cli.lookup import find_result, is_bundle, is_capture, is_program
+from powercut.cli.lookup import find_result, is_bundle, is_capture
 from powercut.cli.options import FILE, json_option, run_check_option
 from powercut.cli.output import TROUBLE, console_beside, echo, write_json
-from powercut.cli.program_recording import verify_program
 
 
 @click.command()
@@ -21,8 +20,6 @@ from powercut.cli.program_recording import verify_program
 @run_check_option
 def verify(directory: Path, json_file: Path | None) -> int:
     """Judges a result, or a bundle, again, offline, from its recordings alone."""
-    if is_program(directory):
-        return verify_program(directory, json_file)
     if is_capture(directory):
         return verify_capture(directory, json_file)
     if is_bundle(directory):

@@ -13,19 +13,10 @@ from powercut.crash.states import CrashState, StateSpace
 from powercut.model.enough import too_few_operations
 from powercut.model.log2 import log2_sum
 from powercut.model.verdict import Finding, FindingKind, Verdict
-from powercut.store.program import ProgramFinding
+from powercut.store.folder import StateFinding
 
 _KINDS_MAX: Final = 8
 _SECOND: Final = "second cut"
-
-Story = Callable[[CrashState, Finding], tuple[str, ...]]
-"""What led to a finding, in sentences."""
-
-
-def no_story(state: CrashState, finding: Finding) -> tuple[str, ...]:
-    """None."""
-    del state, finding
-    return ()
 
 
 def no_name(state: CrashState) -> str:
@@ -42,7 +33,6 @@ class OperationTally:
 
     space: StateSpace
     from_ns: int
-    story: Story = no_story
     name: Callable[[CrashState], str] = no_name
     states: int = 0
     lossy: int = 0
@@ -51,7 +41,7 @@ class OperationTally:
     second: int = 0
     second_lossy: int = 0
     _legal: dict[int, float] = field(default_factory=dict)
-    _findings: list[ProgramFinding] = field(default_factory=list)
+    _findings: list[StateFinding] = field(default_factory=list)
     _kinds: set[tuple[FindingKind, str]] = field(default_factory=set)
 
     def require_operations(self, acknowledged: int) -> None:
@@ -86,9 +76,9 @@ class OperationTally:
                 self._kinds.add(key)
                 self._findings.append(self._told(state, finding).model_copy(update={"state": ""}))
 
-    def _told(self, state: CrashState, finding: Finding) -> ProgramFinding:
+    def _told(self, state: CrashState, finding: Finding) -> StateFinding:
         volatile = len(self.space.volatile(state.instant))
-        return ProgramFinding(
+        return StateFinding(
             kind=finding.kind.value,
             verdict=finding.verdict.name,
             message=finding.message,
@@ -97,7 +87,6 @@ class OperationTally:
             at_ms=round((state.instant - self.from_ns) / 1e6, 3),
             missing_writes=volatile - len(state.survivors),
             volatile_writes=volatile,
-            story=self.story(state, finding),
             state=self.name(state),
         )
 
@@ -112,7 +101,7 @@ class OperationTally:
         return round(log2_sum(list(self._legal.values())), 1)
 
     @property
-    def findings(self) -> tuple[ProgramFinding, ...]:
+    def findings(self) -> tuple[StateFinding, ...]:
         """The losses first."""
         return tuple(sorted(self._findings, key=lambda one: one.verdict != Verdict.LOSSY.name))
 

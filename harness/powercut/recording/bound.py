@@ -2,8 +2,7 @@
 """Reads the evidence of a recording, and nothing but that of this recording.
 
 Disk log, recovery's log and history name the recording that they belong to, as does the
-observation (powercut.store.layout); trial.json says which that is, under the seal.  The log of a
-program's disk is read by the same rules, and program.json says whose it is.  A file of
+observation (powercut.store.layout); trial.json says which that is, under the seal.  A file of
 another recording is refused, whatever its own checksums say.  The header of a log names the
 contract that its disk kept, too: it has to be the one that the settings asked for.
 

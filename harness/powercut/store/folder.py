@@ -27,7 +27,6 @@ from powercut.model.verdict import Verdict
 from powercut.store import manifest
 from powercut.store.exploration import StateGroups
 from powercut.store.files import write_atomic
-from powercut.store.program import ProgramFinding
 from powercut.store.record import find_model, read_model
 
 RECORD: Final = "capture.json"
@@ -64,6 +63,27 @@ class CaptureRecord(BaseModel):
     damage: tuple[str, ...] = ()
 
 
+class StateFinding(BaseModel):
+    """What a check said of one state.
+
+    `operations` are ranges, both ends included; `at_ms` is the cut's instant since the program
+    was ready; `missing_writes` are the requests that the state lacks, of `volatile_writes`.
+    `state` is the name of the state, empty where it has none.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: str
+    verdict: str
+    message: str
+    operations: tuple[tuple[int, int], ...] = ()
+    policy: str = ""
+    at_ms: float = 0.0
+    missing_writes: int = 0
+    volatile_writes: int = 0
+    state: str = ""
+
+
 class CaptureResult(BaseModel):
     """result.json: the verdict under one promise, with what it rests on.
 
@@ -95,7 +115,7 @@ class CaptureResult(BaseModel):
     budget: str
     seed: int
     state_s: float
-    findings: tuple[ProgramFinding, ...] = ()
+    findings: tuple[StateFinding, ...] = ()
     reasons: tuple[str, ...] = ()
     control: str = ""
     positive: PositiveControl | None = None

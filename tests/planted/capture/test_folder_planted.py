@@ -171,6 +171,41 @@ def test_what_is_lost(tmp_path: Path, way: str, in_journal: str, in_posix: str) 
         assert result.verdict == ("LOSSY" if lost else "SAFE"), (result.reasons, result.findings)
 
 
+APPENDS = """
+import os, sys
+said = int(os.environ["POWERCUT_FD"])
+log = os.open(sys.argv[1] + "/log", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+os.fsync(os.open(sys.argv[1], os.O_RDONLY))
+for number in range(1, int(sys.argv[2]) + 1):
+    os.write(said, b"? %d\\n" % number)
+    os.write(log, b"%3d\\n" % number)
+    os.fsync(log)
+    os.write(said, b"+ %d\\n" % number)
+"""
+
+
+@pytest.mark.parametrize(
+    ("operations", "states", "why"),
+    [
+        (5, 400, "5 operations were acknowledged"),
+        (12, 8, "only 8 states were looked at"),
+        (12, 400, ""),
+    ],
+)
+def test_few_operations_or_states_acquit_nobody(
+    tmp_path: Path, operations: int, states: int, why: str
+) -> None:
+    command = [sys.executable, "-I", "-S", "-c", APPENDS, str(tmp_path / "folder")]
+    recording = record(tmp_path, *command, str(operations))
+    scratch = tmp_path / "states"
+    scratch.mkdir()
+    explorer = FolderExplorer(recording, JOURNAL, numbers_in, scratch)
+    result = explorer.judge(Limits(Budget(states=states), 10.0, seed=1))
+    assert result.lossy_states == 0
+    assert result.verdict == ("INCONCLUSIVE" if why else "SAFE"), result.reasons
+    assert any(reason.startswith(why) for reason in result.reasons) is bool(why)
+
+
 @pytest.mark.parametrize("elsewhere", [True, False])
 def test_what_is_written_to_another_folder_is_no_loss(tmp_path: Path, elsewhere: bool) -> None:
     """Twelve acks and no write say nothing of syncs; with one unsynced write they do."""

@@ -128,6 +128,12 @@ MUTANTS: tuple[Mutant, ...] = (
             "states convict a trial of which acks or attempts are missing",
         ),
         (
+            "few-states",
+            "    elif states.states < STATES_MIN and not recognised:",
+            "    elif states.states < 0 and not recognised:",
+            "a program of which few states were recovered may be SAFE",
+        ),
+        (
             "exploration-failed",
             '        findings = [_unknown(f"its crash states could not be explored: {error}")]',
             "        findings = []",

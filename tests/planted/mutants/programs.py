@@ -101,24 +101,48 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *program(
-        f"{_P}/recording/program.py",
-        (
-            "trouble-forgiven",
-            "    gaps = (*record.trouble, *history.trouble, *doubts)",
-            "    gaps = (*history.trouble, *doubts)",
-            "trouble while the program ran is forgiven",
-        ),
+        f"{_P}/verdict/lines.py",
         (
             "claims-forgiven",
-            "    gaps = (*record.trouble, *history.trouble, *doubts)",
-            "    gaps = (*record.trouble, *doubts)",
+            "    yield from promises.gaps\n",
+            "    yield from ()\n",
             "claims that cannot be are forgiven",
         ),
         (
+            "few-operations",
+            "    if few := too_few_operations(promises.acked):",
+            "    if few := too_few_operations(promises.acked + 10):",
+            "a run of two operations may be SAFE",
+        ),
+        (
             "cut-of-another",
-            "or int(timeline.cut.at) != record.cut_ns:",
-            "or record.cut_ns < 0:",
+            "        if timeline.cut is None or int(timeline.cut.at) != record.cut_ns:",
+            "        if timeline.cut is None:",
             "the instant of the cut may be any",
+        ),
+        (
+            "damaged-recording-judged",
+            "    if doubts:\n",
+            "    if False:\n",
+            "what a damaged recording loses is a loss",
+        ),
+        (
+            "gaps-forgiven",
+            '{"recording": lambda: gaps.findings}',
+            '{"recording": lambda: []}',
+            "a recording with gaps may be SAFE",
+        ),
+        (
+            "check-unbelievable",
+            "        if not unbelievable and promises",
+            "        if promises",
+            "a check that finds operations after setup alone is believed",
+        ),
+        (
+            "control-unnoticed",
+            "    elif _must_notice(record, judgement) and not _noticed(judgement):",
+            "    elif False:",
+            "a control that only does not mount vouches for a check",
         ),
     ),
     *program(
@@ -152,6 +176,15 @@ MUTANTS: tuple[Mutant, ...] = (
             "                incomplete.append(line.text)",
             "                pass",
             "trouble of a check is forgiven",
+        ),
+    ),
+    *program(
+        f"{_P}/workload/program/promises.py",
+        (
+            "unmountable-forgiven",
+            "        if not observation.recovered and observation.complete:",
+            "        if False:",
+            "a file system that does not mount is forgiven",
         ),
     ),
     *program(
@@ -206,51 +239,12 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *program(
-        f"{_P}/explore/program.py",
-        (
-            "damaged-recording-judged",
-            "        if self._recording.doubts:",
-            "        if False:",
-            "what a damaged recording loses is a loss",
-        ),
-        (
-            "gaps-forgiven",
-            "        tally.reasons += self._recording.gaps",
-            "        tally.reasons += ()",
-            "a recording with gaps may be SAFE",
-        ),
-        (
-            "few-states",
-            "        if tally.states < STATES_MIN and not tally.lossy:",
-            "        if tally.states < 0:",
-            "a run of which no state was recovered may be SAFE",
-        ),
-        (
-            "check-unbelievable",
-            "            if self._check_is_believable():",
-            "            if self._check_is_believable() or True:",
-            "a check that finds operations after setup alone is believed",
-        ),
-        (
-            "recovery-failed",
-            '            tally.reasons.append(f"recovery: {error}")',
-            "            del error",
-            "an engine that failed is forgiven",
-        ),
-        (
-            "unmountable-forgiven",
-            "        if not observation.recovered and observation.complete:",
-            "        if False:",
-            "a file system that does not mount is forgiven",
-        ),
-    ),
-    *program(
         f"{_P}/explore/operation_tally.py",
         (
-            "few-operations",
+            "few-operations-in-a-folder",
             "        if few := too_few_operations(acknowledged):",
             "        if few := too_few_operations(acknowledged + 10):",
-            "a run of two operations may be SAFE",
+            "a folder in which two operations were done may be SAFE",
         ),
         (
             "reasons-forgiven",
@@ -263,40 +257,6 @@ MUTANTS: tuple[Mutant, ...] = (
             "        return Verdict.INCONCLUSIVE if self.reasons or unknown else Verdict.SAFE",
             "        return Verdict.INCONCLUSIVE if self.reasons else Verdict.SAFE",
             "states of which nothing is known are SAFE",
-        ),
-    ),
-    *program(
-        f"{_P}/campaign/program.py",
-        (
-            "control-kept",
-            "    if control.outcome is not Verdict.LOSSY or not noticed:",
-            "    if not noticed:",
-            "a control that is not LOSSY has shown a loss",
-            "findings that count as noticed are LOSSY, and so is a result that has one",
-        ),
-        (
-            "control-unnoticed",
-            "    if control.outcome is not Verdict.LOSSY or not noticed:",
-            "    if control.outcome is not Verdict.LOSSY:",
-            "a control that only does not mount vouches for a check",
-        ),
-        (
-            "control-exchanged",
-            "    if differing:",
-            "    if False:",
-            "the control of another program vouches",
-        ),
-        (
-            "control-of-another-disk",
-            "    if digest_of(control.base) != digest_of(directory.base):",
-            "    if False:",
-            "a control that began on another disk vouches",
-        ),
-        (
-            "safe-without-control",
-            "        if result.outcome is Verdict.SAFE:",
-            "        if False:",
-            "SAFE although its control lost nothing",
         ),
     ),
 )

@@ -39,7 +39,8 @@ PROGRAMS = Suite(
         pytest("tests/unit/workloads/test_files_oracle.py"),
         pytest("tests/unit/trial/test_contract.py"),
         pytest("tests/unit/channel/test_lines_received.py"),
-        pytest("tests/unit/campaign/test_program_recordings.py"),
+        pytest("tests/unit/trial/test_judge_lines.py"),
+        pytest("tests/planted/capture/test_folder_planted.py"),
     ),
 )
 STATES = Suite(

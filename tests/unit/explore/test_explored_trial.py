@@ -217,6 +217,16 @@ def test_states_that_hold_more_than_what_is_durable_are_not_enough(world, monkey
     assert "nothing but what was durable" in result.findings[0].message
 
 
+def test_few_states_of_bytes_that_are_not_recognised_are_not_enough(world, monkeypatch):
+    some = ExploreSettings(budget="20")
+    recorded = on_file_system(world, monkeypatch, Honest, explore=some)
+    assert explored(recorded.directory, live(recorded)).verdict is Verdict.SAFE
+    monkeypatch.setattr(states, "is_recognised", lambda _: False)
+    result = explored(recorded.directory, live(recorded))
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "only 20 states were recovered" in result.findings[0].message
+
+
 @pytest.mark.parametrize(
     ("told", "verdict"),
     [("yes", Verdict.LOSSY), ("no", Verdict.INCONCLUSIVE), ("not tried", Verdict.INCONCLUSIVE)],

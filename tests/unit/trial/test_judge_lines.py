@@ -8,8 +8,10 @@ operations that a test says.
 from __future__ import annotations
 
 import os
+import shutil
 import time
 
+import google_crc32c
 import pytest
 from nbd_client import NbdClient
 
@@ -45,8 +47,26 @@ ALL_BUT_ONE = b"= 0-6\n= 8-19\n"
 def recorded(tmp_path):
     """Makes a recording of which the check finds `there` after the cut."""
 
-    def make(there, *, mark="", damage=(), shift_s=0, trouble="", issued=ALL, ended=None):
-        directory = TrialDir(tmp_path / "run" / "trial", tmp_path / "run")
+    def make(
+        there,
+        *,
+        mark="",
+        damage=(),
+        shift_s=0,
+        first_s=0,
+        trouble="",
+        operations=OPERATIONS,
+        said=(),
+        run="run",
+        control=None,
+        recovered=True,
+        issued=ALL,
+        ended=None,
+    ):
+        """The clock of the first half of the lines is off by `first_s`, that of the second by
+        `shift_s`; `said` are lines at the end.
+        """
+        directory = TrialDir(tmp_path / run / "trial", tmp_path / run)
         directory.path.mkdir(parents=True)
         settings = Parameters(
             disk=DiskSettings(size=2 << 20),
@@ -57,7 +77,7 @@ def recorded(tmp_path):
         record = TrialRecord(
             powercut="0", scenario="played", cell="a", parameters=settings,
             trial=Trial(1, 1, 1, Trigger(TriggerKind.ACKS, 1)), run_id="00" * 16,
-            recording=new_recording(), damage=damage, trouble=trouble,
+            recording=new_recording(), damage=damage, trouble=trouble, control=control,
         )  # fmt: skip
         directory.write_record(record)
         binding = directory.read_binding()
@@ -67,20 +87,24 @@ def recorded(tmp_path):
         packets = []
         with CaptureDisk(config) as disk:
             with NbdClient(disk.socket) as client:
-                for number in range(OPERATIONS):
+                for number in range(operations):
                     packets.append(Packet(time.monotonic_ns(), b"? %d\n" % number))
                     client.write(number * SECTOR, bytes([number + 1]) * SECTOR)
                     client.flush()
                     packets.append(Packet(time.monotonic_ns(), b"+ %d\n" % number))
+                packets += [Packet(time.monotonic_ns(), line) for line in said]
             if mark:
                 disk.mark(mark)
             cut = disk.cut(CutPolicy.DROP, 1, directory.recovery_log, timeout_s=30)
         half = len(packets) // 2
-        packets[half:] = [Packet(p.at_ns + shift_s * 10**9, p.data) for p in packets[half:]]
+        packets = [
+            Packet(p.at_ns + (first_s if at < half else shift_s) * 10**9, p.data)
+            for at, p in enumerate(packets)
+        ]
         directory.lines.write_bytes(header(binding) + b"".join(map(pack, packets)))
         directory.write_record(record.model_copy(update={"cut_ns": int(cut.at)}))
         directory.write_untouched(Observation(()))
-        directory.write_observation(Observation((), lines=there))
+        directory.write_observation(Observation((), recovered=recovered, lines=there))
         if issued is not None:
             directory.write_whole(directory.issued, Observation((), lines=issued))
         if ended is not None:
@@ -144,8 +168,9 @@ def test_what_is_missing_of_one_that_ran_is_named_beside_its_trouble(recorded, n
         ({"mark": "refusing requests: ENOSPC"}, "failed by its host: refusing requests: ENOSPC"),
         ({"damage": ("lines were lost",)}, "lines were lost"),
         ({"shift_s": -60}, "went back"),
+        ({"first_s": -60, "shift_s": -60}, "they are of another clock"),
     ],
-    ids=["reads", "requests", "lines", "clock"],
+    ids=["reads", "requests", "lines", "clock", "another-clock"],
 )
 def test_a_recording_that_its_host_damaged_convicts_nobody(recorded, how, why):
     result = judge_recording(recorded(ALL_BUT_ONE, **how))
@@ -251,3 +276,77 @@ def test_no_state_of_a_recording_convicts_whose_check_does_not_see(recorded):
         StateJudge(open_trial(directory), EngineChoice("uml"))
     with pytest.raises(UsageError, match="does not see what is there"):
         explore(directory)
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ({"operations": 9}, "9 operations were acknowledged"),
+        ({"said": (b"+ 0\n",)}, "acknowledges operation 0 twice"),
+    ],
+    ids=["few", "impossible"],
+)
+def test_what_keeps_a_run_from_being_safe(recorded, how, why):
+    result = judge_recording(recorded(b"= 0-%d\n" % (how.get("operations", OPERATIONS) - 1), **how))
+    assert (result.verdict, result.commits_lost) == (Verdict.INCONCLUSIVE, 0)
+    assert any(why in finding.message for finding in result.findings)
+
+
+@pytest.mark.parametrize("name", ["disk.log", "lines.bin"])
+def test_a_file_of_another_recording_is_refused(recorded, name):
+    """The same program with the same seed, which was honest that time."""
+    lossy, other = recorded(ALL_BUT_ONE), recorded(ALL, run="other")
+    shutil.copy(other.path / name, lossy.path / name)
+    lossy.seal_recording()
+    result = judge_recording(lossy)
+    assert result.verdict is not Verdict.SAFE
+    assert any("of another recording" in finding.message for finding in result.findings)
+
+
+def test_another_contract_than_that_of_the_disk_is_refused(recorded):
+    """The header of its log was changed, checksum included, and names the right recording."""
+    directory = recorded(ALL)
+    log = directory.disk_log.with_suffix(".log")
+    raw = bytearray(log.read_bytes())
+    raw[28] ^= 2  # PCLOG_FLUSH_HONOURED of `contract`, in harness/capture/log_format.h
+    raw[252:256] = google_crc32c.value(bytes(raw[:252])).to_bytes(4, "little")
+    log.write_bytes(raw)
+    directory.seal_recording()
+    result = judge_recording(directory)
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert any("flush: ignored, and honoured" in finding.message for finding in result.findings)
+
+
+def test_another_instant_of_the_cut_is_refused(recorded):
+    directory = recorded(ALL)
+    record = directory.read_record()
+    directory.write_record(record.model_copy(update={"cut_ns": record.cut_ns - 1}))
+    directory.seal_recording()
+    result = judge_recording(directory)
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert any("not that of this cut" in finding.message for finding in result.findings)
+
+
+def test_a_check_that_finds_operations_after_setup_alone_is_not_believed(recorded):
+    directory = recorded(ALL_BUT_ONE)
+    directory.write_untouched(Observation((), lines=b"= 63\n"))
+    directory.seal_recording()
+    result = judge_recording(directory)
+    assert (result.verdict, result.commits_lost) == (Verdict.INCONCLUSIVE, 0)
+    assert any("on the disk on which only `setup` has run" in f.message for f in result.findings)
+
+
+@pytest.mark.parametrize(
+    ("control", "there", "recovered", "verdict"),
+    [
+        (None, ALL, False, Verdict.LOSSY),
+        (ControlKind.LYING_DISK, ALL, False, Verdict.INCONCLUSIVE),
+        (ControlKind.LYING_DISK, ALL_BUT_ONE, True, Verdict.LOSSY),
+    ],
+)
+def test_a_disk_that_does_not_mount_shows_nothing_of_a_check(
+    recorded, control, there, recovered, verdict
+):
+    """A disk that lies leaves file systems that do not mount: no check has noticed anything."""
+    directory = recorded(there, control=control, recovered=recovered)
+    assert judge_recording(directory).verdict is verdict

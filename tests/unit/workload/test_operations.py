@@ -122,6 +122,14 @@ def test_claims_after_the_cut_were_never_made():
     assert sorted(history_of(packets, 40).acked_before(10**6)) == [1]
 
 
+def test_an_attempt_that_is_announced_after_the_cut_was_made():
+    """The clock of the lines may be ahead: what is there was tried; its ack requires nothing."""
+    packets = [Packet(10, b"? 1\n"), Packet(50, b"? 2\n"), Packet(60, b"+ 2\n")]
+    history = history_of(packets, 40)
+    assert history.names == {1, 2}
+    assert sorted(history.acked_before(10**6)) == []
+
+
 @given(st.sets(st.integers(0, 40)), st.sets(st.integers(0, 40)), st.sets(st.integers(0, 40)))
 def test_by_definition(tried, acked, there):
     acked &= tried
