@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A captured folder: what its parts share.  folder.c has the objects and the log, folder_data.c
- * and folder_names.c the requests of FUSE, folder_sync.c those that do not come through it,
- * folder_base.c what is there at first, folder_wait.c how long syncs take, folder_press.c what the
- * kernel writes back early, folder_main.c the process.
+ * A captured folder: what its parts share.  folder.c has the objects and the log, folder_data.c,
+ * folder_names.c and folder_attributes.c the requests of FUSE, folder_sync.c those that do not come
+ * through it, folder_base.c what is there at first, folder_wait.c how long syncs take, folder_press.c
+ * what the kernel writes back early, folder_main.c the process.
  *
  * The folder itself holds the live files: FUSE is mounted over it, and all requests are carried
  * out in what lies beneath.  What a power cut would leave is computed from the log alone.
@@ -89,6 +89,17 @@ void names_unlock(void);
 #define PROC_PATH_MAX 32
 void object_path(const struct object *object, char path[PROC_PATH_MAX]);
 
+/* As the kernel is to have them, the file of lines included; and for how long it may keep them, since
+ * nobody else changes the folder. */
+int attributes_of(const struct object *object, struct stat *found);
+#define ATTRIBUTES_TIMEOUT_S 3600.0
+
+/* Logs all attributes of an object that was there at first; those of one that was just made for
+ * somebody, who becomes its owner. */
+int attributes_log_base(const struct object *object);
+int attributes_log_made(const struct object *object, uid_t uid, gid_t gid);
+
+void attributes_operations(struct fuse_lowlevel_ops *operations);
 void data_operations(struct fuse_lowlevel_ops *operations);
 void names_operations(struct fuse_lowlevel_ops *operations);
 

@@ -66,12 +66,10 @@ static int log_name(const struct object *parent, const char *name, const struct 
     char names[NAME_MAX + 1 + PATH_MAX + 1];
     struct request request = {.op = (enum pclog_op)FOLDER_CREATE,
                               .object = (uint32_t)parent->number,
-                              .offset = object->number,
-                              .flags = (uint16_t)(found->st_mode & 07777)};
+                              .offset = object->number};
     size_t length = (size_t)snprintf(names, sizeof names, "%s", name);
     if (known) {
         request.op = (enum pclog_op)FOLDER_LINK;
-        request.flags = 0;
     } else if (S_ISDIR(found->st_mode)) {
         request.op = (enum pclog_op)FOLDER_MKDIR;
     } else if (S_ISLNK(found->st_mode)) {
@@ -95,6 +93,8 @@ static int log_entry(int parent_fd, const struct object *parent, const char *nam
         return 0; /* a socket or the like has nothing to lose */
     bool known = object->lookups > 1;
     int error = log_name(parent, name, object, &found, known);
+    if (!error && !known)
+        error = attributes_log_base(object);
     if (error || known || S_ISLNK(found.st_mode))
         return error;
     char path[PROC_PATH_MAX];
@@ -132,6 +132,8 @@ static int log_folder(int fd, uint64_t number, unsigned depth)
 int folder_log_base(void)
 {
     int fd = openat(folder_root()->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int error = fd < 0 ? errno : log_folder(fd, FOLDER_ROOT, 0);
+    int error = fd < 0 ? errno : attributes_log_base(folder_root());
+    if (!error)
+        error = log_folder(fd, FOLDER_ROOT, 0);
     return error ? error : folder_event(FOLDER_BEGIN, NULL, 0);
 }

@@ -47,6 +47,7 @@ static void on_init(void *context, struct fuse_conn_info *connection)
     /* An open that truncates is a truncation, and nothing is kept back. */
     connection->want &= ~(unsigned)(FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_WRITEBACK_CACHE |
                                     FUSE_CAP_HANDLE_KILLPRIV);
+    connection->want |= connection->capable & FUSE_CAP_POSIX_ACL;
     say("ready", -1);
 }
 
@@ -69,6 +70,7 @@ static int serve(const char *directory)
 {
     struct fuse_lowlevel_ops operations = {.init = on_init};
     struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
+    attributes_operations(&operations);
     data_operations(&operations);
     names_operations(&operations);
     const char *options = "-odefault_permissions,fsname=powercut";

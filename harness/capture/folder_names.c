@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A captured folder's requests of FUSE that concern names and attributes.
+ * A captured folder's requests of FUSE that concern names.
  *
  * One that changes names is carried out first and logged when it has succeeded, both under one
  * lock: so the log has them in the order in which they happened, and none that was refused.
@@ -17,8 +17,6 @@
 
 #include "folder.h"
 #include "folder_press.h"
-
-static const double TIMEOUT_S = 3600; /* nobody else changes the folder */
 
 /* Two names and the NULs behind them. */
 struct names {
@@ -40,7 +38,7 @@ static bool is_lines(const struct object *parent, const char *name)
     return parent == folder_root() && !strcmp(name, FOLDER_LINES_NAME);
 }
 
-static int attributes(const struct object *object, struct stat *found)
+int attributes_of(const struct object *object, struct stat *found)
 {
     if (object == folder_lines()) {
         *found = (struct stat){.st_mode = S_IFREG | 0666, .st_nlink = 1, .st_ino = ~0ul};
@@ -53,8 +51,9 @@ static int attributes(const struct object *object, struct stat *found)
 static int entry_of(struct object *object, struct fuse_entry_param *entry)
 {
     *entry = (struct fuse_entry_param){
-        .ino = object_ino(object), .attr_timeout = TIMEOUT_S, .entry_timeout = TIMEOUT_S};
-    return attributes(object, &entry->attr);
+        .ino = object_ino(object), .attr_timeout = ATTRIBUTES_TIMEOUT_S,
+        .entry_timeout = ATTRIBUTES_TIMEOUT_S};
+    return attributes_of(object, &entry->attr);
 }
 
 static void reply_entry(fuse_req_t req, struct object *object, int error)
@@ -94,68 +93,6 @@ static void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_dat
     fuse_reply_none(req);
 }
 
-static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
-{
-    (void)fi;
-    struct stat found;
-    int error = attributes(object_of(ino), &found);
-    if (error)
-        fuse_reply_err(req, error);
-    else
-        fuse_reply_attr(req, &found, TIMEOUT_S);
-}
-
-static int resize(struct object *object, const char *path, off_t size)
-{
-    struct request request = {.op = (enum pclog_op)FOLDER_TRUNCATE,
-                              .object = (uint32_t)object->number,
-                              .length = (uint64_t)size};
-    pthread_mutex_lock(&object->lock);
-    int error = truncate(path, size) ? errno : request_done(&request, NULL, 0);
-    pthread_mutex_unlock(&object->lock);
-    return error;
-}
-
-static int set_times(const char *path, const struct stat *wanted, int which)
-{
-    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_nsec = UTIME_OMIT}};
-    if (which & FUSE_SET_ATTR_ATIME)
-        times[0] = wanted->st_atim;
-    if (which & FUSE_SET_ATTR_MTIME)
-        times[1] = wanted->st_mtim;
-    if (which & FUSE_SET_ATTR_ATIME_NOW)
-        times[0].tv_nsec = UTIME_NOW;
-    if (which & FUSE_SET_ATTR_MTIME_NOW)
-        times[1].tv_nsec = UTIME_NOW;
-    return utimensat(AT_FDCWD, path, times, 0) ? errno : 0;
-}
-
-/* Of attributes only a file's size is part of the crash states. */
-static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *wanted, int which,
-                       struct fuse_file_info *fi)
-{
-    struct object *object = object_of(ino);
-    char path[PROC_PATH_MAX];
-    int error = 0;
-    object_path(object, path);
-    if (object == folder_lines())
-        which = 0; /* a shell's `>` truncates it */
-    if (which & FUSE_SET_ATTR_MODE && chmod(path, wanted->st_mode))
-        error = errno;
-    if (!error && which & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID) &&
-        chown(path, which & FUSE_SET_ATTR_UID ? wanted->st_uid : (uid_t)-1,
-              which & FUSE_SET_ATTR_GID ? wanted->st_gid : (gid_t)-1))
-        error = errno;
-    if (!error && which & FUSE_SET_ATTR_SIZE)
-        error = resize(object, path, wanted->st_size);
-    if (!error && which & (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME))
-        error = set_times(path, wanted, which);
-    if (error)
-        fuse_reply_err(req, error);
-    else
-        op_getattr(req, ino, fi);
-}
-
 static void op_readlink(fuse_req_t req, fuse_ino_t ino)
 {
     char target[PATH_MAX + 1];
@@ -169,19 +106,19 @@ static void op_readlink(fuse_req_t req, fuse_ino_t ino)
 }
 
 /* With the lock of names: logs that `name` was made, and finds what it leads to. */
-static int made(struct object *parent, const char *name, const char *target, enum folder_op op,
-                mode_t mode, struct object **object)
+static int made(fuse_req_t req, struct object *parent, const char *name, const char *target,
+                enum folder_op op, struct object **object)
 {
+    const struct fuse_ctx *caller = fuse_req_ctx(req);
     uint64_t number = object_new_number();
-    struct request request = {.op = (enum pclog_op)op,
-                              .object = (uint32_t)parent->number,
-                              .offset = number,
-                              .flags = (uint16_t)(mode & 07777)};
+    struct request request = {
+        .op = (enum pclog_op)op, .object = (uint32_t)parent->number, .offset = number};
     struct names names;
     join(&names, name, target);
     request.length = names.length;
     *object = object_find(parent->fd, name, number);
-    return *object ? request_done(&request, names.bytes, names.length) : errno;
+    int error = *object ? request_done(&request, names.bytes, names.length) : errno;
+    return error ? error : attributes_log_made(*object, caller->uid, caller->gid);
 }
 
 static void op_mkdir(fuse_req_t req, fuse_ino_t ino, const char *name, mode_t mode)
@@ -190,7 +127,7 @@ static void op_mkdir(fuse_req_t req, fuse_ino_t ino, const char *name, mode_t mo
     names_lock();
     int error = mkdirat(parent->fd, name, mode) ? errno : 0;
     if (!error)
-        error = made(parent, name, NULL, FOLDER_MKDIR, mode, &object);
+        error = made(req, parent, name, NULL, FOLDER_MKDIR, &object);
     names_unlock();
     reply_entry(req, object, error);
 }
@@ -201,7 +138,7 @@ static void op_symlink(fuse_req_t req, const char *target, fuse_ino_t ino, const
     names_lock();
     int error = symlinkat(target, parent->fd, name) ? errno : 0;
     if (!error)
-        error = made(parent, name, target, FOLDER_SYMLINK, 0777, &object);
+        error = made(req, parent, name, target, FOLDER_SYMLINK, &object);
     names_unlock();
     reply_entry(req, object, error);
 }
@@ -214,7 +151,7 @@ static void op_create(fuse_req_t req, fuse_ino_t ino, const char *name, mode_t m
     int flags = (fi->flags & O_ACCMODE) | O_CREAT | O_EXCL | O_CLOEXEC;
     names_lock();
     int fd = is_lines(parent, name) ? -1 : openat(parent->fd, name, flags, mode);
-    int error = fd < 0 ? errno : made(parent, name, NULL, FOLDER_CREATE, mode, &object);
+    int error = fd < 0 ? errno : made(req, parent, name, NULL, FOLDER_CREATE, &object);
     names_unlock();
     if (!error)
         error = entry_of(object, &entry);
@@ -240,7 +177,7 @@ static void op_mknod(fuse_req_t req, fuse_ino_t ino, const char *name, mode_t mo
     names_lock();
     int fd = error ? -1 : openat(parent->fd, name, O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (!error)
-        error = fd < 0 ? errno : made(parent, name, NULL, FOLDER_CREATE, mode, &object);
+        error = fd < 0 ? errno : made(req, parent, name, NULL, FOLDER_CREATE, &object);
     names_unlock();
     if (fd >= 0)
         close(fd);
@@ -379,8 +316,6 @@ void names_operations(struct fuse_lowlevel_ops *operations)
     operations->lookup = op_lookup;
     operations->forget = op_forget;
     operations->forget_multi = op_forget_multi;
-    operations->getattr = op_getattr;
-    operations->setattr = op_setattr;
     operations->readlink = op_readlink;
     operations->mkdir = op_mkdir;
     operations->symlink = op_symlink;

@@ -11,9 +11,13 @@ a choice, within rules 1 to 3 of powercut.crash.states, of:
 2. size: where a write, a truncation or fallocate changes a file's size, that change is there or
    not, whatever became of the bytes.  What makes contents durable makes all earlier changes of
    size durable, too: they are needed to read them.  Bytes that never came but lie below the
-   size read as zeroes; bytes beyond it are not there.
+   size read as zeroes; bytes beyond it are not there.  A truncation to a size within a block also
+   writes zeroes to the end of that block, in place, which are contents by rule 1.
 3. names: what the calls that make, remove, link or rename change.  One call's change of a folder is
    there or not, never half.
+4. attributes: mode, owner, times and extended attributes, lists of access control among them, as a
+   call has set them: one call's change is there or not.  What something was made with it always
+   has.  The time of a change that no call has set is that of the last one which is there.
 
 What fsync promises of names is a matter of the host's file system, and is stated (`Promise`):
 
@@ -21,19 +25,20 @@ POSIX: what POSIX.1-2017 (fsync, fdatasync) and Linux's fsync(2) say and not mor
     names is durable when an fsync of *the folder* covers it: "Calling fsync() does not necessarily
     ensure that the entry in the directory containing the file has also reached disk.  For that
     an explicit fsync() on a file descriptor for the directory is also needed."  Until then
-    any subset of the changes is there.  A rename into another folder is two changes: the new name
-    in one, the end of the old name in the other.
+    any subset of the changes is there.  An fsync of a file or folder covers its attributes, and
+    fdatasync does not.  A rename into another folder is two changes: the new name in one, the end
+    of the old name in the other.
 
 JOURNAL: what a file system with one journal (XFS; ext4 but for fast_commit; not btrfs) does.
-    Names and truncations are there in the order in which they were made: a beginning of all
-    that have happened since the last that is durable.  A rename is one change.  fsync makes
+    Names, truncations and attributes are there in the order in which they were made: a beginning
+    of all that have happened since the last that is durable.  A rename is one change.  fsync makes
     durable whatever the file or folder itself was last changed by, and so everything before that;
     fdatasync, which may leave a changed name for later, does so up to the making of the file
     and its truncations.  What is written beyond a truncation is there only if the truncation is,
-    since the blocks are others.  No rename waits for the contents of the file: that
-    (ext4's auto_da_alloc) is a habit and no promise.
+    since the blocks are others, but for the block within which the truncation ends.  No rename
+    waits for the contents of the file: that (ext4's auto_da_alloc) is a habit and no promise.
 
-So every state of JOURNAL is one of POSIX.  Attributes (mode, owner, times) are in no state.
+So every state of JOURNAL is one of POSIX.
 """
 
 from __future__ import annotations
@@ -46,10 +51,12 @@ import numpy.typing as npt
 
 from powercut.crash.folder_rows import (
     REGION,
+    AttributeChange,
     NameChange,
     Promise,
     Row,
     SizeChange,
+    block_end,
     folder_rows,
     is_ordered,
     truncations,
@@ -60,6 +67,7 @@ from powercut.model.contract import DeviceContract
 from powercut.model.folder import (
     MAKING,
     ROOT_OBJECT,
+    Attributes,
     FolderOp,
     FolderTimeline,
 )
@@ -76,7 +84,7 @@ class FileState:
     """
 
     number: int
-    mode: int
+    attributes: Attributes
     size: int
     parts: tuple[tuple[int, int, int] | int, ...]
 
@@ -85,12 +93,13 @@ class FileState:
 class Tree:
     """A state as a person would see it: paths below the folder, parents first.
 
-    `files` may be the same file under several paths.
+    `files` may be the same file under several paths.  `links` have their targets.
     """
 
-    folders: tuple[tuple[str, int], ...]
+    root: Attributes
+    folders: tuple[tuple[str, Attributes], ...]
     files: tuple[tuple[str, FileState], ...]
-    links: tuple[tuple[str, str], ...]
+    links: tuple[tuple[str, str, Attributes], ...]
 
 
 class FolderSpace(StateSpace):
@@ -119,6 +128,7 @@ class FolderSpace(StateSpace):
             [index for index, row in enumerate(self.rows) if is_ordered(row)], dtype=np.int64
         )
         self._truncations = truncations(self.rows)
+        self._born = _born(folder)
 
     def legal(self, state: CrashState) -> CrashState:
         """`state`, with the changes added without which its own could not be there (JOURNAL)."""
@@ -132,7 +142,9 @@ class FolderSpace(StateSpace):
                 last = max(last, index)
             elif row.change is None:
                 before = self._truncations.get(row.request.object, ())
-                beyond = [at for at, size in before if at < index and size < self._end_of(row)]
+                beyond = [
+                    at for at, size in before if at < index and block_end(size) < self._end_of(row)
+                ]
                 last = max([last, *beyond])
         needed = self._ordered[self._ordered <= last]
         volatile = needed[self.sets.durable_ns[needed] >= state.instant]
@@ -169,8 +181,10 @@ class FolderSpace(StateSpace):
         entries: dict[int, dict[str, int]] = defaultdict(dict)
         sizes: dict[int, int] = defaultdict(int)
         parts: dict[int, list[tuple[int, int, int] | int]] = defaultdict(list)
+        attributes = defaultdict(Attributes, self._born)
         for index in self.application_order(state).tolist():
             row = self.rows[index]
+            self._touch(row, attributes)
             match row.change:
                 case NameChange(changed):
                     for parent, name, number in changed:
@@ -181,38 +195,67 @@ class FolderSpace(StateSpace):
                     sizes[file] = max(sizes[file], size) if at_least else size
                     if not at_least:
                         parts[file].append(size)
+                case AttributeChange(number, changed_to):
+                    attributes[number] = changed_to.over(attributes[number])
                 case None:
                     base = row.request.object * REGION
                     whole = [(row.offset, row.offset + row.length)]
                     for begin, end in torn.get(index, whole):
                         parts[row.request.object].append((index, begin - base, end - base))
-        return self._walk(entries, sizes, parts)
+        return self._walk(entries, sizes, parts, attributes)
+
+    def _touch(self, row: Row, attributes: dict[int, Attributes]) -> None:
+        """Times that a change sets by itself, if the program made it."""
+        if row.request.submitted_ns < self.folder.begin_ns:
+            return
+        at = row.request.submitted_ns + self.folder.realtime_ns
+        changed = {row.request.object}
+        match row.change:
+            case AttributeChange():
+                return
+            case NameChange(entries, _, made):
+                changed = {parent for parent, _, _ in entries}
+                if made is not None:
+                    attributes[made] = Attributes(access_ns=at, change_ns=at).over(attributes[made])
+        for number in changed:
+            attributes[number] = replace(attributes[number], change_ns=at)
 
     def _walk(
         self,
         entries: dict[int, dict[str, int]],
         sizes: dict[int, int],
         parts: dict[int, list[tuple[int, int, int] | int]],
+        attributes: dict[int, Attributes],
     ) -> Tree:
-        folders: list[tuple[str, int]] = []
+        folders: list[tuple[str, Attributes]] = []
         files: list[tuple[str, FileState]] = []
-        links: list[tuple[str, str]] = []
+        links: list[tuple[str, str, Attributes]] = []
         seen = {ROOT_OBJECT}
         left = [(ROOT_OBJECT, "")]
         while left:
             parent, path = left.pop()
             for name, number in sorted(entries[parent].items()):
                 made, below = self._made[number], f"{path}{name}"
+                has = attributes[number]
                 if made.op is FolderOp.CREATE:
-                    state = FileState(number, made.mode, sizes[number], tuple(parts[number]))
+                    state = FileState(number, has, sizes[number], tuple(parts[number]))
                     files.append((below, state))
                 elif made.op is FolderOp.SYMLINK:
-                    links.append((below, made.names[1]))
+                    links.append((below, made.names[1], has))
                 elif number not in seen:  # one that a lost rename has left in two places
                     seen.add(number)
-                    folders.append((below, made.mode))
+                    folders.append((below, has))
                     left.append((number, below + "/"))
-        return Tree(tuple(folders), tuple(files), tuple(links))
+        return Tree(attributes[ROOT_OBJECT], tuple(folders), tuple(files), tuple(links))
+
+
+def _born(folder: FolderTimeline) -> dict[int, Attributes]:
+    """What each object was made with."""
+    found: dict[int, Attributes] = defaultdict(Attributes)
+    for request in folder.requests:
+        if request.born and request.attributes is not None:
+            found[request.object] = request.attributes.over(found[request.object])
+    return found
 
 
 def _timeline(folder: FolderTimeline, rows: list[Row]) -> Timeline:

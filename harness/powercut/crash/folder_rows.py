@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A captured folder's requests as rows of one timeline (the model is in powercut.crash.folder).
 
-A write that makes its file longer is two rows: the bytes, and the size.
+A write that makes its file longer is two rows: the bytes, and the size.  So is a truncation to a
+size within a block: the zeroes at the end of that block, and the size.
 """
 
 from __future__ import annotations
@@ -11,7 +12,14 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Final
 
-from powercut.model.folder import MAKING, NAMING, FolderOp, FolderRequest, FolderTimeline
+from powercut.model.folder import (
+    MAKING,
+    NAMING,
+    Attributes,
+    FolderOp,
+    FolderRequest,
+    FolderTimeline,
+)
 from powercut.model.timeline import RequestKind
 
 REGION: Final = 1 << 44
@@ -19,6 +27,10 @@ REGION: Final = 1 << 44
 that.  In the region of number 0 each change of a size or of names has a cell."""
 
 _CELL: Final = 4096
+
+_BLOCK: Final = 4096
+"""Bytes of a block of the file system: the end of the last one that a truncation leaves is zeroed
+in place, as contents are, and its place on the disk stays the file's."""
 
 
 class Promise(enum.Enum):
@@ -46,7 +58,15 @@ class NameChange:
     made: int | None = None
 
 
-Change = SizeChange | NameChange
+@dataclass(frozen=True)
+class AttributeChange:
+    """Other attributes of a file or a folder."""
+
+    object: int
+    attributes: Attributes
+
+
+Change = SizeChange | NameChange | AttributeChange
 
 
 @dataclass(frozen=True)
@@ -101,7 +121,14 @@ def folder_rows(folder: FolderTimeline, promise: Promise) -> list[Row]:
             if end > live.sizes[request.object]:
                 live.sizes[request.object] = end
                 add(request, SizeChange(request.object, end, at_least=True))
+        elif request.attributes is not None:
+            if not request.born:
+                add(request, AttributeChange(request.object, request.attributes))
         else:
+            tail = min(block_end(request.size), live.sizes[request.object]) - request.size
+            if request.op is FolderOp.TRUNCATE and tail > 0:
+                begin = request.object * REGION + request.size
+                rows.append(Row(request, RequestKind.ZERO, begin, tail))
             live.sizes[request.object] = request.size
             grows = request.op is FolderOp.GROW
             add(request, SizeChange(request.object, request.size, at_least=grows))
@@ -139,6 +166,11 @@ def is_ordered(row: Row) -> bool:
     if isinstance(row.change, SizeChange):
         return not row.change.at_least
     return row.change is not None
+
+
+def block_end(size: int) -> int:
+    """Where the last block of a file of that size ends."""
+    return -(-size // _BLOCK) * _BLOCK
 
 
 def truncations(rows: list[Row]) -> dict[int, list[tuple[int, int]]]:

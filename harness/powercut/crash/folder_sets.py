@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from powercut.crash.folder_rows import NameChange, Promise, Row, SizeChange, is_ordered
+from powercut.crash.folder_rows import (
+    AttributeChange,
+    NameChange,
+    Promise,
+    Row,
+    SizeChange,
+    is_ordered,
+)
 from powercut.crash.sets import DurabilitySets, first_covering_flush_ns
 from powercut.model.folder import FolderRequest, FolderTimeline
 from powercut.model.timeline import RequestKind
@@ -66,9 +73,14 @@ class _Syncs:
         return first_covering_flush_ns(*columns)
 
 
-def _syncs(rows: list[Row], *, writes: bool) -> dict[int, _Syncs]:
+def _named(row: Row) -> bool:
+    """Whether it is a change of names or attributes, which are not what a file holds."""
+    return isinstance(row.change, NameChange | AttributeChange)
+
+
+def _syncs(rows: list[Row], *, writes: bool, whole: bool = False) -> dict[int, _Syncs]:
     """The syncs of each object, those of everything among them; with `writes` also those writes
-    that are syncs of what leads to them."""
+    that are syncs of what leads to them, and `whole` without fdatasync."""
     found: dict[int, _Syncs] = defaultdict(_Syncs)
     everyone = {row.request.object for row in rows} | {
         number
@@ -79,6 +91,8 @@ def _syncs(rows: list[Row], *, writes: bool) -> dict[int, _Syncs]:
     for row in rows:
         request = row.request
         if row.kind is RequestKind.FLUSH:
+            if whole and request.data_only:
+                continue
             for number in [request.object] if request.object else everyone:
                 found[number].add(request)
         elif writes and request.at_once and row.change is None:
@@ -91,7 +105,7 @@ def _sync_contents(rows: list[Row], durable: I64) -> None:
     for sized, syncs in ((False, _syncs(rows, writes=False)), (True, _syncs(rows, writes=True))):
         of_file: dict[int, list[int]] = defaultdict(list)
         for index, row in enumerate(rows):
-            if row.kind is RequestKind.FLUSH or isinstance(row.change, NameChange):
+            if row.kind is RequestKind.FLUSH or _named(row):
                 continue
             if isinstance(row.change, SizeChange) == sized:
                 of_file[row.request.object].append(index)
@@ -99,16 +113,23 @@ def _sync_contents(rows: list[Row], durable: I64) -> None:
             completed = [rows[index].request.completed_ns for index in indices]
             durable[indices] = syncs[number].cover(completed)
     for index, row in enumerate(rows):
-        if row.request.at_once and not isinstance(row.change, NameChange):
+        if row.request.at_once and not _named(row):
             durable[index] = min(int(durable[index]), row.request.completed_ns)
 
 
 def _sync_names_posix(rows: list[Row], durable: I64) -> None:
     syncs = _syncs(rows, writes=False)
     of_folder: dict[int, list[int]] = defaultdict(list)
+    of_object: dict[int, list[int]] = defaultdict(list)
     for index, row in enumerate(rows):
         if isinstance(row.change, NameChange):
             of_folder[row.change.entries[0][0]].append(index)
+        elif isinstance(row.change, AttributeChange):
+            of_object[row.change.object].append(index)
+    of_attributes = _syncs(rows, writes=False, whole=True)
+    for number, indices in of_object.items():
+        done = [rows[i].request.completed_ns for i in indices]
+        durable[indices] = of_attributes[number].cover(done)
     for number, indices in of_folder.items():
         durable[indices] = syncs[number].cover([rows[i].request.completed_ns for i in indices])
 

@@ -26,7 +26,7 @@ from typing import Final
 import numpy as np
 
 from powercut.crash.folder import FolderSpace
-from powercut.crash.folder_rows import NameChange, Row, SizeChange
+from powercut.crash.folder_rows import AttributeChange, NameChange, Row, SizeChange
 from powercut.crash.states import StateSpace
 from powercut.model.folder import MAKING, ROOT_OBJECT
 from powercut.model.timeline import RequestKind
@@ -162,6 +162,8 @@ def _of_row(row: Row, files: dict[int, str], ends: dict[int, int], units: int) -
         case SizeChange(file, size, at_least):
             what = "growth" if at_least else "truncation" if size else "truncation to nothing"
             return Kind(f"{what} of {files[file]}", ("sizes", files[file]))
+        case AttributeChange(number):
+            return Kind(f"attributes of {files[number]}", ("attributes", files[number]))
     end, called = ends[request.object], files[request.object]
     if row.kind is RequestKind.ZERO:
         verb = "zeroing"

@@ -3,13 +3,14 @@
 
 A log comes from elsewhere as easily as a recording does.  What it says of names is checked here:
 each is one component of a path, each object is made once and before it is used, and what is used
-as a folder is one.  Whether a name was there before it was removed is not checked: a state in which
-it was not is as good as any.
+as a folder is one.  Attributes are those of something that was made.  Whether a name was there
+before it was removed is not checked: a state in which it was not is as good as any.
 """
 
 from __future__ import annotations
 
 import enum
+import struct
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +21,9 @@ from powercut.disk.pclog_format import EventFlag, EventType, map_file
 from powercut.model.folder import (
     MAKING,
     NAMING,
+    OWN,
     ROOT_OBJECT,
+    Attributes,
     FolderOp,
     FolderRequest,
     FolderTimeline,
@@ -46,9 +49,23 @@ class _Flag(enum.IntFlag):
     AT_ONCE = 1
     DATA_ONLY = 8
     EXCHANGE = 16
+    BORN = 32
 
 
-_CARRIERS: Final = (FolderOp.WRITE, *NAMING)
+class _Has(enum.IntFlag):
+    MODE = 1
+    OWNER = 2
+    ACCESS = 4
+    CHANGE = 8
+    XATTR = 16
+    NO_XATTR = 32
+
+
+_CARRIERS: Final = (FolderOp.WRITE, FolderOp.ATTRIBUTES, *NAMING)
+_FIXED: Final = struct.Struct("<IIIIqq")
+_XATTR_MAX: Final = 1 << 16
+_XATTRS: Final = (b"user.", b"system.posix_acl_access", b"system.posix_acl_default")
+"""Others give rights, or are of no concern to programs."""
 
 
 def read_folder_log(prefix: Path) -> FolderTimeline:
@@ -117,6 +134,7 @@ class _FolderReader(EventReader):
             cut_ns=None if cut is None else Instant(cut),
             marks=tuple(marks),
             complete=self._closed,
+            realtime_ns=self._header.start_realtime_ns - int(self._header.start_monotonic_ns),
         )
 
     def _payload(self, row: np.void) -> bytes:
@@ -139,6 +157,12 @@ class _FolderReader(EventReader):
             if target and target not in self._kinds:
                 self._damaged(index, f"syncs object {target}, which was never made")
             return FolderRequest(op, target, instant, data_only=bool(_Flag.DATA_ONLY & flags))
+        if op is FolderOp.ATTRIBUTES:
+            if target not in self._kinds:
+                self._damaged(index, f"has attributes of object {target}, which was never made")
+            attributes = self._attributes(index, self._payload(row))
+            born = bool(_Flag.BORN & flags)
+            return FolderRequest(op, target, instant, attributes=attributes, born=born)
         if self._kinds.get(target) is not FolderOp.CREATE:
             self._damaged(index, f"changes object {target}, which is no file")
         offset, length = int(row["offset"]), int(row["length"])
@@ -175,8 +199,33 @@ class _FolderReader(EventReader):
             int(row["time_ns"]),
             other=other,
             names=names,
-            mode=int(row["flags"]) & 0o7777 if op in MAKING else 0,
             exchange=op is FolderOp.RENAME and bool(int(row["flags"]) & _Flag.EXCHANGE),
+        )
+
+    def _attributes(self, index: int, payload: bytes) -> Attributes:
+        if len(payload) < _FIXED.size:
+            self._damaged(index, "has attributes that are cut off")
+        mask, mode, owner, group, access_ns, change_ns = _FIXED.unpack_from(payload)
+        if mode > 0o7777:
+            self._damaged(index, f"has a mode that is none: {mode:o}")
+        xattrs: tuple[tuple[str, bytes | None], ...] = ()
+        if mask & (_Has.XATTR | _Has.NO_XATTR):
+            name, end, value = payload[_FIXED.size :].partition(b"\0")
+            if not name or not end or len(name) > _NAME_MAX or len(value) > _XATTR_MAX:
+                self._damaged(index, f"has an attribute that is none: {name[:40]!r}")
+            if not name.startswith(_XATTRS):
+                self._damaged(
+                    index, f"has an attribute that powercut keeps for no file: {name[:40]!r}"
+                )
+            known = None if mask & _Has.NO_XATTR else value
+            xattrs = ((name.decode(errors="surrogateescape"), known),)
+        owners = tuple(OWN if number == 0xFFFFFFFF else number for number in (owner, group))
+        return Attributes(
+            mode=mode if mask & _Has.MODE else None,
+            owner=(owners[0], owners[1]) if mask & _Has.OWNER else None,
+            access_ns=access_ns if mask & _Has.ACCESS else None,
+            change_ns=change_ns if mask & _Has.CHANGE else None,
+            xattrs=xattrs,
         )
 
     def _require_folder(self, index: int, number: int) -> None:

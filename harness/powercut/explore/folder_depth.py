@@ -10,7 +10,6 @@ was asked for.  What loses something is made and checked a second time.
 from __future__ import annotations
 
 import random
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from powercut.explore.request import Budget
 from powercut.explore.state_order import StateOrder
 from powercut.model.units import count
 from powercut.model.verdict import Finding
-from powercut.recording.folder import build_tree, fingerprint
+from powercut.recording.folder import build_tree, fingerprint, remove_tree
 from powercut.rig.folder_check import RecordedCheck
 
 PER_CHECK: Final = 16
@@ -133,7 +132,7 @@ class SecondCuts:
             build_tree(space, tree, target)
             return self._record(target, folder / "log")
         finally:
-            shutil.rmtree(folder, ignore_errors=True)  # the log's payload stays mapped
+            remove_tree(folder)  # the log's payload stays mapped
 
 
 def _states(space: FolderSpace, begin: int, end: int, seed: int) -> list[CrashState]:

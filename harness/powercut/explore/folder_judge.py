@@ -7,7 +7,6 @@ time, and counts only if the check says the same again.
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,7 +22,7 @@ from powercut.explore.state_judge import Judgement
 from powercut.model.observation import Observation
 from powercut.model.positive import PositiveControl, Whole
 from powercut.model.verdict import Finding, lsn_ranges
-from powercut.recording.folder import CaptureRecording, build_tree, fingerprint
+from powercut.recording.folder import CaptureRecording, build_tree, fingerprint, remove_tree
 from powercut.workload.program.check import check_operations
 from powercut.workload.program.claims import sighting_of
 from powercut.workload.program.positive import found_in
@@ -124,4 +123,4 @@ class FolderJudge(Closing):
             build_tree(space, tree, target)
             return self._check(target)
         finally:
-            shutil.rmtree(target, ignore_errors=True)
+            remove_tree(target)

@@ -32,6 +32,7 @@ class FolderOp(enum.IntEnum):
     RMDIR = 11
     RENAME = 12
     GROW = 13
+    ATTRIBUTES = 14
 
 
 MAKING: Final = frozenset({FolderOp.CREATE, FolderOp.MKDIR, FolderOp.SYMLINK})
@@ -41,15 +42,45 @@ NAMING: Final = MAKING | {FolderOp.LINK, FolderOp.UNLINK, FolderOp.RMDIR, Folder
 """What changes names."""
 
 
+OWN: Final = -1
+"""As an owner or a group: that of whoever makes the state."""
+
+
+@dataclass(frozen=True)
+class Attributes:
+    """What a file or folder has besides its contents; None for what is not known, or not changed.
+
+    Times are nanoseconds since 1970; `xattrs` are name and value, None for one that was removed.
+    """
+
+    mode: int | None = None
+    owner: tuple[int, int] | None = None
+    access_ns: int | None = None
+    change_ns: int | None = None
+    xattrs: tuple[tuple[str, bytes | None], ...] = ()
+
+    def over(self, older: Attributes) -> Attributes:
+        """These, and what is not among them as it was before."""
+        xattrs = dict(older.xattrs) | dict(self.xattrs)
+        return Attributes(
+            mode=older.mode if self.mode is None else self.mode,
+            owner=older.owner if self.owner is None else self.owner,
+            access_ns=older.access_ns if self.access_ns is None else self.access_ns,
+            change_ns=older.change_ns if self.change_ns is None else self.change_ns,
+            xattrs=tuple(sorted((name, value) for name, value in xattrs.items())),
+        )
+
+
 @dataclass(frozen=True)
 class FolderRequest:
     """One request.  Offsets, lengths and sizes are bytes.
 
-    `object` is the file that is written, truncated or synced, or the folder whose names change; 0
-    for a sync of everything.  `other` is the object that is made or linked, or the folder that a
-    rename goes to.  `names` are the name, and the target of a symbolic link or the new name.
-    `size` is the file's new size, for TRUNCATE and GROW.  `completed_ns` is NEVER for
-    what was in flight at the cut, or failed.
+    `object` is the file that is written, truncated or synced, what has other attributes, or the
+    folder whose names change; 0 for a sync of everything.  `other` is the object that is made or
+    linked, or the folder that a rename goes to.  `names` are the name, and the target of a symbolic
+    link or the new name.  `size` is the file's new size, for TRUNCATE and GROW.  `born` are
+    attributes that the object was made with.  `completed_ns` is NEVER for what was in flight at the
+    cut, or failed.
     """
 
     op: FolderOp
@@ -61,7 +92,8 @@ class FolderRequest:
     length: int = 0
     size: int = 0
     names: tuple[str, ...] = ()
-    mode: int = 0
+    attributes: Attributes | None = None
+    born: bool = False
     at_once: bool = False  # O_DSYNC or O_SYNC: durable when it completes
     data_only: bool = False  # fdatasync
     exchange: bool = False
@@ -74,7 +106,8 @@ class FolderTimeline:
 
     `requests` are in the order of their submission; those submitted before `begin_ns` are what it
     held at first.  `data` holds the payloads.  `said` is what the program wrote to its
-    POWERCUT_FD, with the instants.  `complete` is False if the log was not closed in order.
+    POWERCUT_FD, with the instants.  `realtime_ns` is what the clock of files had more than that of
+    the recording.  `complete` is False if the log was not closed in order.
     """
 
     requests: tuple[FolderRequest, ...]
@@ -85,6 +118,7 @@ class FolderTimeline:
     cut_ns: Instant | None = None
     marks: tuple[tuple[Instant, str], ...] = ()
     complete: bool = True
+    realtime_ns: int = 0
 
     def payload(self, request: FolderRequest) -> npt.NDArray[np.uint8]:
         """The bytes that a write carries."""

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
-from dataclasses import dataclass
+import shutil
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +16,7 @@ from powercut.crash.folder_rows import Promise
 from powercut.disk.folder_log import read_folder_log
 from powercut.disk.pclog import failing_marks
 from powercut.model.errors import DamagedRecording, HostError
-from powercut.model.folder import FolderOp, FolderTimeline
+from powercut.model.folder import OWN, Attributes, FolderOp, FolderTimeline
 from powercut.model.operations import OperationHistory
 from powercut.store.folder import CaptureDir, CaptureRecord
 from powercut.workload.program.claims import history_of
@@ -95,26 +97,60 @@ def build_tree(
     run it.
 
     Names are single components by `read_folder_log`, and symbolic links are made last, so that
-    nothing is written through one.
+    nothing is written through one.  Attributes come after that, those of folders from below, since
+    a folder may forbid changes in it.
     """
     made: dict[int, Path] = {}
     try:
-        for name, mode in tree.folders:
-            (target / name).mkdir(mode=(mode & mode_bits) | 0o700)
+        for name, _ in tree.folders:
+            (target / name).mkdir(mode=0o700)
         for name, state in tree.files:
             if state.number in made:
                 os.link(made[state.number], target / name)
                 continue
             made[state.number] = target / name
-            _build_file(space, state, target / name, (state.mode & mode_bits) | 0o600)
-        for name, to in tree.links:
+            _build_file(space, state, target / name)
+        for name, to, has in tree.links:
             (target / name).symlink_to(to)
+            _set_attributes(target / name, replace(has, mode=None), mode_bits)
+        for number, file in {state.number: state for _, state in tree.files}.items():
+            _set_attributes(made[number], file.attributes, mode_bits)
+        for name, has in reversed(tree.folders):
+            _set_attributes(target / name, has, mode_bits)
+        _set_attributes(target, tree.root, mode_bits)
     except OSError as error:
         raise HostError(f"cannot make a crash state in {target}: {error}") from error
 
 
-def _build_file(space: FolderSpace, state: FileState, path: Path, mode: int) -> None:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
+def _set_attributes(path: Path, has: Attributes, mode_bits: int) -> None:
+    """An owner first, since another one takes bits of the mode; the mode after the lists of access
+    control, which it is a part of; times last.
+    """
+    if has.owner is not None and has.owner != (OWN, OWN):
+        os.chown(path, *has.owner, follow_symlinks=False)
+    for name, value in has.xattrs:
+        if value is not None:
+            os.setxattr(path, os.fsencode(name), value, follow_symlinks=False)
+    if has.mode is not None:
+        path.chmod(has.mode & mode_bits)
+    if has.change_ns is not None:
+        read_ns = has.change_ns if has.access_ns is None else has.access_ns
+        os.utime(path, ns=(read_ns, has.change_ns), follow_symlinks=False)
+
+
+def remove_tree(folder: Path) -> None:
+    """Removes the folder of a state, whatever its attributes forbid."""
+    with contextlib.suppress(OSError):
+        folder.chmod(0o700)
+    for parent, folders, _ in os.walk(folder):
+        for below in (Path(parent, name) for name in folders):
+            if not below.is_symlink():
+                below.chmod(0o700)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _build_file(space: FolderSpace, state: FileState, path: Path) -> None:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         for part in state.parts:
             if isinstance(part, int):

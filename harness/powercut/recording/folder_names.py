@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Final
 
 from powercut.crash.folder import FolderSpace
-from powercut.crash.folder_rows import REGION, NameChange, Row, SizeChange
-from powercut.model.folder import ROOT_OBJECT, FolderOp
+from powercut.crash.folder_rows import REGION, AttributeChange, NameChange, Row, SizeChange
+from powercut.model.folder import ROOT_OBJECT, Attributes, FolderOp
 from powercut.model.timeline import RequestKind
 from powercut.store.folder_witness import LostKind
 
@@ -77,6 +77,8 @@ class FolderNames:
                 return f"the size of {path}: {size:,} bytes"
             case SizeChange(size=size):
                 return f"the truncation of {path} to {size:,} bytes"
+            case AttributeChange(attributes=attributes):
+                return f"{_attributes(attributes)} of {path}"
         where = ", ".join(_span(begin, end) for begin, end in dropped)
         what = "zeroes at " if row.kind is RequestKind.ZERO else ""
         return f"{what}{where} of {path}"
@@ -99,7 +101,22 @@ def kind_of(row: Row) -> LostKind:
         return "name"
     if isinstance(row.change, SizeChange):
         return "size" if row.change.at_least else "truncation"
+    if isinstance(row.change, AttributeChange):
+        return "attributes"
     return "zeroes" if row.kind is RequestKind.ZERO else "write"
+
+
+def _attributes(changed: Attributes) -> str:
+    """What a call has set."""
+    told = []
+    if changed.owner is not None:
+        told.append("the owner")
+    elif changed.mode is not None:
+        told.append(f"the mode {changed.mode:o}")
+    if changed.access_ns is not None or changed.change_ns is not None:
+        told.append("the times")
+    told += [f"the attribute {name}" for name, _ in changed.xattrs]
+    return " and ".join(told)
 
 
 def in_file(begin: int, end: int) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from powercut.store.witness import WitnessEvent
 
 NAME: Final = "witness.json"
 
-LostKind = Literal["write", "zeroes", "size", "truncation", "name"]
+LostKind = Literal["write", "zeroes", "size", "truncation", "name", "attributes"]
 
 
 class LostChange(Record):

@@ -14,9 +14,27 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/folder.py",
         (
             "truncation-forgotten",
-            "                beyond = [at for at, size in before if at < index and size < self._end_of(row)]",
-            "                beyond: list[int] = []",
+            "                last = max([last, *beyond])",
+            "                last = max([last])",
             "what is written beyond a truncation survives without it",
+        ),
+        (
+            "truncated-block-moves",
+            "at < index and block_end(size) < self._end_of(row)",
+            "at < index and size < self._end_of(row)",
+            "a write into the block that a truncation leaves needs the truncation",
+        ),
+        (
+            "attributes-stay",
+            "                    attributes[number] = changed_to.over(attributes[number])",
+            "                    attributes[number] = attributes[number].over(changed_to)",
+            "a mode that was set is that of the making for ever",
+        ),
+        (
+            "write-keeps-the-time",
+            "            attributes[number] = replace(attributes[number], change_ns=at)",
+            "            attributes[number] = replace(attributes[number])",
+            "a write leaves a file's time as it was",
         ),
         (
             "journal-unordered",
@@ -46,6 +64,12 @@ MUTANTS: tuple[Mutant, ...] = (
             "a write that makes its file longer is there without its size",
         ),
         (
+            "tail-not-zeroed",
+            "            if request.op is FolderOp.TRUNCATE and tail > 0:",
+            "            if request.op is FolderOp.TRUNCATE and tail > _BLOCK:",
+            "a truncation within a block zeroes nothing before its size is there",
+        ),
+        (
             "rename-halved",
             "    if promise is Promise.POSIX and to != parent:",
             "    if to != parent:",
@@ -60,6 +84,12 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     *folder(
         f"{_P}/folder_sets.py",
+        (
+            "fdatasync-takes-attributes",
+            "            if whole and request.data_only:",
+            "            if whole and not request.object:",
+            "under posix fdatasync makes a mode durable",
+        ),
         (
             "sync-of-one-for-all",
             "            for number in [request.object] if request.object else everyone:",

@@ -198,6 +198,7 @@ def test_calls_are_told_from_each_other():
         "growth of db",
         "overwriting the beginning of db, one unit",
         "overwriting of db, one unit",
+        "zeroing of db, many units",
         "truncation of db",
         "truncation to nothing of db",
         "rename (db gone, new)",

@@ -11,12 +11,19 @@ import pytest
 from powercut.crash.folder import FolderSpace
 from powercut.crash.folder_rows import Promise
 from powercut.crash.states import CrashState
-from powercut.model.folder import ROOT_OBJECT, FolderOp, FolderRequest, FolderTimeline
+from powercut.model.folder import (
+    ROOT_OBJECT,
+    Attributes,
+    FolderOp,
+    FolderRequest,
+    FolderTimeline,
+)
 from powercut.model.units import NEVER, Instant
 
 POSIX, JOURNAL = Promise.POSIX, Promise.JOURNAL
 FILE, OTHER, SUB = 2, 3, 4
 CUT = 10_000
+REALTIME = 10**18
 
 
 class Tape:
@@ -42,10 +49,13 @@ class Tape:
         )
 
     def create(self, number: int, name: str, parent: int = ROOT_OBJECT) -> Tape:
-        return self.add(FolderOp.CREATE, parent, other=number, names=(name,), mode=0o644)
+        return self.add(FolderOp.CREATE, parent, other=number, names=(name,))
 
     def rename(self, name: str, new: str, to: int = ROOT_OBJECT) -> Tape:
         return self.add(FolderOp.RENAME, ROOT_OBJECT, other=to, names=(name, new))
+
+    def mode(self, number: int, mode: int) -> Tape:
+        return self.add(FolderOp.ATTRIBUTES, number, attributes=Attributes(mode=mode))
 
     def sync(self, number: int, **rest: object) -> Tape:
         return self.add(FolderOp.FLUSH, number, **rest)
@@ -62,6 +72,7 @@ class Tape:
             begin_ns=Instant(self.begin),
             atomic_unit=4096,
             cut_ns=Instant(CUT),
+            realtime_ns=REALTIME,
         )
         return FolderSpace(timeline, promise, lying=lying)
 
@@ -191,7 +202,7 @@ def test_names_keep_their_order_in_a_journal_alone(tape: Tape) -> None:
 
 
 def test_a_rename_to_another_folder_is_two_changes_for_posix(tape: Tape) -> None:
-    tape.add(FolderOp.MKDIR, ROOT_OBJECT, other=SUB, names=("d",), mode=0o755).sync(ROOT_OBJECT)
+    tape.add(FolderOp.MKDIR, ROOT_OBJECT, other=SUB, names=("d",)).sync(ROOT_OBJECT)
     tape.rename("a", "a", to=SUB)
     old, new = {"a": b"old"}, {"d/a": b"old"}
     assert same(all_states(tape, JOURNAL), old, new)
@@ -262,3 +273,76 @@ def test_a_write_tears_at_the_atomic_unit(tape: Tape) -> None:
     space = tape.space(JOURNAL)
     row = next(r for r, one in enumerate(space.rows) if one.length == 8192)
     assert space.touched_units(row) == 2
+
+
+def modes(tape: Tape, promise: Promise, *, name: str = "a") -> set[int | None]:
+    """Those that a file has in all states in which it is."""
+    space = tape.space(promise)
+    volatile = space.volatile(CUT).tolist()
+    chosen = chain.from_iterable(combinations(volatile, n) for n in range(len(volatile) + 1))
+    trees = [space.tree(space.legal(CrashState(CUT, some))) for some in chosen]
+    return {dict(tree.files)[name].attributes.mode for tree in trees if name in dict(tree.files)}
+
+
+@pytest.mark.parametrize("promise", Promise)
+def test_a_mode_is_durable_with_an_fsync_of_its_file(tape: Tape, promise: Promise) -> None:
+    born = Attributes(mode=0o644)
+    tape.requests.append(FolderRequest(FolderOp.ATTRIBUTES, FILE, 1, 2, attributes=born, born=True))
+    tape.mode(FILE, 0o600)
+    assert modes(tape, promise) == {0o644, 0o600}
+    tape.sync(OTHER).sync(FILE, data_only=True)  # no promise of attributes
+    assert modes(tape, promise) == {0o644, 0o600}
+    tape.sync(FILE)
+    assert modes(tape, promise) == {0o600}
+
+
+def test_a_journal_keeps_modes_and_names_in_order(tape: Tape) -> None:
+    """A file that is renamed into its place has the mode that it got before."""
+    born = Attributes(mode=0o600)
+    tape.create(OTHER, "b").write(OTHER, 0, b"new")
+    tape.add(FolderOp.ATTRIBUTES, OTHER, attributes=born, born=True)
+    tape.mode(OTHER, 0o640).sync(OTHER, data_only=True).rename("b", "a")
+    assert modes(tape, JOURNAL) == {None, 0o640}
+    assert modes(tape, POSIX) == {None, 0o600, 0o640}
+    tape.sync(ROOT_OBJECT)
+    assert modes(tape, JOURNAL) == {0o640}
+    assert modes(tape, POSIX) == {0o600, 0o640}  # the folder's sync is none of the file
+
+
+@pytest.mark.parametrize("promise", Promise)
+def test_the_time_of_a_change_is_that_of_the_last_that_is_there(
+    tape: Tape, promise: Promise
+) -> None:
+    set_ns = 5 * 10**17
+    tape.add(FolderOp.ATTRIBUTES, FILE, attributes=Attributes(change_ns=set_ns)).sync(FILE)
+    tape.write(FILE, 0, b"new")
+    space = tape.space(promise)
+    last = space.rows[-1]
+    nothing, all_ = (
+        dict(space.tree(CrashState(CUT, some)).files)["a"].attributes.change_ns
+        for some in ((), tuple(space.volatile(CUT).tolist()))
+    )
+    assert (nothing, all_) == (set_ns, REALTIME + last.request.submitted_ns)
+    assert space.tree(CrashState(CUT, ())).root.change_ns is None  # its names are as at first
+
+
+def test_a_truncation_within_a_block_zeroes_the_end_of_it(tape: Tape) -> None:
+    tape.add(FolderOp.TRUNCATE, FILE, size=1)
+    # The zeroes may be there before the size is, as ext4 and XFS write them.
+    for promise in Promise:
+        assert same(all_states(tape, promise), {"a": b"old"}, {"a": b"o\0\0"}, {"a": b"o"})
+    tape.sync(FILE)
+    for promise in Promise:
+        assert same(all_states(tape, promise), {"a": b"o"})
+
+
+def test_what_is_written_into_the_block_that_a_truncation_leaves(tape: Tape) -> None:
+    """Its disk block is the same: it needs no truncation; beyond that block it does."""
+    tape.add(FolderOp.TRUNCATE, FILE, size=1).write(FILE, 1, b"N")
+    found = all_states(tape, JOURNAL)
+    sizes = [b"old", b"o\0\0", b"o", b"oNd", b"oN\0", b"oN", b"o\0"]
+    assert same(found, *({"a": one} for one in sizes))
+    beyond = Tape().create(FILE, "a").write(FILE, 0, b"x" * 5000).start()
+    beyond.add(FolderOp.TRUNCATE, FILE, size=1).write(FILE, 4096, b"N")
+    assert not any(one["a"][4095:4098] == b"xNx" for one in all_states(beyond, JOURNAL))
+    assert any(one["a"][4095:4098] == b"xNx" for one in all_states(beyond, POSIX))

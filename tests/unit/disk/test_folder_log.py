@@ -16,7 +16,7 @@ from powercut.disk.folder_log import VERSION, read_folder_log
 from powercut.disk.pclog import read_timeline
 from powercut.disk.pclog_format import EVENT, HEADER, HEADER_SIZE, MAGIC
 from powercut.model.errors import DamagedRecording
-from powercut.model.folder import FolderOp, FolderTimeline
+from powercut.model.folder import Attributes, FolderOp, FolderTimeline
 
 SUBMIT, COMPLETE, CUT, END, BEGIN, LINES = 1, 2, 4, 9, 10, 11
 FILE, SUB, LINK = 2, 3, 4
@@ -72,8 +72,8 @@ class Log:
 
 def begun() -> Log:
     """A folder with a file, a folder and a link in it."""
-    log = Log().done(FolderOp.CREATE, 1, b"file", offset=FILE, flags=0o640)
-    log.done(FolderOp.MKDIR, 1, b"sub", offset=SUB, flags=0o750)
+    log = Log().done(FolderOp.CREATE, 1, b"file", offset=FILE)
+    log.done(FolderOp.MKDIR, 1, b"sub", offset=SUB)
     log.done(FolderOp.SYMLINK, 1, b"link\0file", offset=LINK)
     return log.event(BEGIN)
 
@@ -88,11 +88,47 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert found.cut_ns is not None
     assert [packet.data for packet in found.said] == [b"ready\n? 1\n"]
     made, _, link, write, rename = found.requests
-    assert (made.names, made.mode, made.other) == (("file",), 0o640, FILE)
+    assert (made.names, made.other) == (("file",), FILE)
     assert link.names == ("link", "file")
     assert (write.offset, write.at_once, found.payload(write).tobytes()) == (5, True, b"abc")
     assert (rename.object, rename.other, rename.names) == (1, SUB, ("file", "new"))
     assert rename.completed_ns > found.cut_ns  # never
+
+
+def attributes(mask: int, xattr: bytes = b"", mode: int = 0o640, time_ns: int = 7) -> bytes:
+    return struct.pack("<IIIIqq", mask, mode, 0xFFFFFFFF, 33, time_ns, -time_ns) + xattr
+
+
+def test_attributes_are_read(tmp_path: Path) -> None:
+    log = begun().done(FolderOp.ATTRIBUTES, FILE, attributes(15), flags=32)
+    log.done(FolderOp.ATTRIBUTES, 1, attributes(17, b"user.a\0b\0c"))
+    log.done(FolderOp.ATTRIBUTES, LINK, attributes(32, b"user.a\0")).end()
+    born, set_, removed = log.read(tmp_path).requests[3:]
+    assert (born.object, born.born, set_.object, set_.born) == (FILE, True, 1, False)
+    assert born.attributes == Attributes(0o640, (-1, 33), 7, -7)
+    assert set_.attributes == Attributes(mode=0o640, xattrs=(("user.a", b"b\0c"),))
+    assert removed.attributes == Attributes(xattrs=(("user.a", None),))
+    assert removed.attributes.over(set_.attributes).over(born.attributes) == Attributes(
+        0o640, (-1, 33), 7, -7, (("user.a", None),)
+    )
+
+
+@pytest.mark.parametrize(
+    ("payload", "target", "message"),
+    [
+        (attributes(1), 9, "which was never made"),
+        (attributes(1)[:-1], FILE, "cut off"),
+        (attributes(1, mode=0o10000), FILE, "none"),
+        (attributes(16, b"user.a"), FILE, "none: b'user.a'"),
+        (attributes(16, b"\0value"), FILE, "none: b''"),
+        (attributes(16, b"security.capability\0x"), FILE, "keeps for no file"),
+    ],
+)
+def test_attributes_that_are_none(
+    tmp_path: Path, payload: bytes, target: int, message: str
+) -> None:
+    with pytest.raises(DamagedRecording, match=message):
+        begun().done(FolderOp.ATTRIBUTES, target, payload).end().read(tmp_path)
 
 
 def test_a_log_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> None:

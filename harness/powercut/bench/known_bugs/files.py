@@ -42,7 +42,7 @@ class Files(Speaker):
         """open(O_CREAT)."""
         self._number += 1
         self._names[name], self._sizes[self._number] = self._number, 0
-        self._add(FolderOp.CREATE, ROOT_OBJECT, other=self._number, names=(name,), mode=0o644)
+        self._add(FolderOp.CREATE, ROOT_OBJECT, other=self._number, names=(name,))
 
     def write(self, name: str, data: bytes, at: int | None = None) -> None:
         """write(2), or pwrite(2)."""
