@@ -26,7 +26,7 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO, Annotated, Final, Literal
+from typing import IO, Annotated, Final, Literal, cast
 
 import zstandard
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -34,6 +34,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from powercut.brought import mark_results
 from powercut.model.errors import DamagedRecording, HostError, UsageError
 from powercut.model.verdict import LsnRange
+from powercut.sandbox.archive import ArchiveLimits, BoundedTar, open_tar
 from powercut.store.files import host_errors
 
 MANIFEST: Final = "bundle.json"
@@ -46,32 +47,9 @@ _MANIFEST_MAX: Final = 16 << 20
 FILE_MAX: Final = 1 << 40
 """Bytes: the largest disk that a scenario may ask for."""
 
+_LIMITS: Final = ArchiveLimits(members=1 << 20, size=16 * FILE_MAX)
+
 VerdictWord = Literal["SAFE", "SURVIVED", "INCONCLUSIVE", "LOSSY"]
-
-
-_ABOUT_HEADERS: Final = (
-    tarfile.XHDTYPE,
-    tarfile.XGLTYPE,
-    tarfile.SOLARIS_XHDTYPE,
-    tarfile.GNUTYPE_LONGNAME,
-    tarfile.GNUTYPE_LONGLINK,
-    tarfile.GNUTYPE_SPARSE,
-)
-
-
-class _Member(tarfile.TarInfo):
-    """A member of a bundle.
-
-    A header about a header says how long it is, and tarfile reads it whole.  Bundles have small
-    ones, for files of more than 8 GiB.
-    """
-
-    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
-        if self.type in _ABOUT_HEADERS and self.size > _BLOCK:
-            raise tarfile.ReadError(f"a header of {self.size} bytes")
-        # What tarfile calls for each header; it has no public name.
-        made: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
-        return made
 
 
 class BundledFile(BaseModel):
@@ -164,7 +142,7 @@ def _unpack(bundle: Path, folder: Path) -> BundleManifest:
 
 
 @contextmanager
-def _opened(bundle: Path) -> Iterator[tarfile.TarFile]:
+def _opened(bundle: Path) -> Iterator[BoundedTar]:
     try:
         file = bundle.open("rb")
     except OSError as error:
@@ -172,14 +150,14 @@ def _opened(bundle: Path) -> Iterator[tarfile.TarFile]:
     with (
         file,
         zstandard.ZstdDecompressor().stream_reader(file) as plain,
-        tarfile.open(fileobj=plain, mode="r|", tarinfo=_Member) as tar,
+        open_tar(cast("IO[bytes]", plain), _LIMITS, stream=True) as tar,
     ):
         yield tar
 
 
-def _read_manifest(bundle: Path, tar: tarfile.TarFile) -> BundleManifest:
+def _read_manifest(bundle: Path, tar: BoundedTar) -> BundleManifest:
     first = tar.next()
-    content = tar.extractfile(first) if first and first.name == MANIFEST else None
+    content = tar.open(first) if first and first.name == MANIFEST else None
     if first is None or content is None or first.size > _MANIFEST_MAX:
         raise UsageError(f"{bundle}: is no bundle of powercut: {MANIFEST} does not come first")
     text = content.read()
@@ -217,9 +195,7 @@ def _check_room(bundle: Path, folder: Path, manifest: BundleManifest) -> None:
         )
 
 
-def _unpack_blobs(
-    bundle: Path, tar: tarfile.TarFile, folder: Path, manifest: BundleManifest
-) -> None:
+def _unpack_blobs(bundle: Path, tar: BoundedTar, folder: Path, manifest: BundleManifest) -> None:
     wanted: dict[str, list[BundledFile]] = {}
     for each in manifest.files:
         wanted.setdefault(f"blobs/{each.sha256}", []).append(each)
@@ -227,7 +203,7 @@ def _unpack_blobs(
         files = wanted.pop(member.name, None)
         if files is None or not member.isreg() or member.size != files[0].size:
             raise DamagedRecording(f"{bundle}: holds {member.name!r}, which its manifest does not")
-        content = tar.extractfile(member)
+        content = tar.open(member)
         assert content is not None
         first = folder / files[0].path
         with host_errors(first):

@@ -204,7 +204,7 @@ class _Making:
 
     def _write(self, roots: tuple[Path, ...], *, packages: tuple[Path, ...]) -> str:
         """Writes the tar of all that is given; its SHA-256."""
-        with RootTree(self._walk) as tree, self._tar.open("wb") as file:
+        with RootTree(self._walk, self._scratch) as tree, self._tar.open("wb") as file:
             if self._is_program:
                 tree.add_folder(roots[0])
             else:

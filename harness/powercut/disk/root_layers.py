@@ -18,7 +18,9 @@ import json
 import re
 import stat
 import tarfile
-from collections.abc import Callable, Iterator
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -26,6 +28,7 @@ from typing import IO, Any, Final
 
 from powercut.brought import brought, brought_before
 from powercut.model.errors import UsageError
+from powercut.sandbox.archive import ArchiveLimits, BoundedTar, open_archive
 
 SKELETON: Final = ("dev", "proc", "sys", "tmp", "run", "var/tmp", "mnt")
 """Folders that a guest mounts something on."""
@@ -40,6 +43,8 @@ _WHITEOUT: Final = ".wh."
 _OPAQUE: Final = ".wh..wh..opq"
 _DIGEST: Final = re.compile(r"sha256:([0-9a-f]{64})")
 
+_TOO_MUCH: Final = f"a root of more than {_MEMBERS_MAX:,} files or {_BYTES_MAX >> 30} GiB"
+
 Walk = Callable[[Path], list[Path]]
 """Lists the paths below a folder."""
 
@@ -49,24 +54,36 @@ class _Entry:
     """A member of the tar to be: its header, and where the bytes of a file are."""
 
     info: tarfile.TarInfo
-    tar: tarfile.TarFile | None = None
+    tar: BoundedTar | None = None
     path: Path | None = None
 
     def open(self) -> IO[bytes] | None:
         """The bytes of a file; None for what has none."""
         if self.path is not None:
             return self.path.open("rb")
-        return self.tar.extractfile(self.info) if self.tar is not None else None
+        return self.tar.open(self.info) if self.tar is not None else None
+
+
+class _Node:
+    """A name, and those below it; without an entry it is only a part of theirs."""
+
+    __slots__ = ("below", "entry")
+
+    def __init__(self) -> None:
+        self.below: dict[str, _Node] = {}
+        self.entry: _Entry | None = None
 
 
 class RootTree:
     """The files of a root, layer above layer; a context manager, as it keeps tars open."""
 
-    def __init__(self, walk_before: Walk | None = None) -> None:
+    def __init__(self, walk_before: Walk | None = None, scratch: Path | None = None) -> None:
         """With `walk_before` folders are read as they were for recordings of before: it lists what
-        is in one, and times count."""
+        is in one, and times count.  `scratch` gets what compressed tars hold."""
         self._walk_before = walk_before
-        self._entries: dict[str, _Entry] = {}
+        self._scratch = scratch or Path(tempfile.gettempdir())
+        self._root = _Node()
+        self._count = 0
         self._bytes = 0
         self._stack = ExitStack()
 
@@ -117,8 +134,7 @@ class RootTree:
             self._make_folders(name)
         out = _Hashing(file)
         with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT) as tar:
-            for name in sorted(self._entries):
-                entry = self._entries[name]
+            for name, entry in self._entries():
                 with ExitStack() as stack:
                     data = entry.open()
                     if data is not None:
@@ -128,7 +144,7 @@ class RootTree:
 
     def read(self, name: str) -> bytes:
         """The bytes of a file; empty if there is none of that name, or it is none."""
-        entry = self._entries.get(self._resolved(name))
+        entry = self._entry_at(self._resolved(name))
         data = entry.open() if entry is not None and entry.info.isreg() else None
         if data is None:
             return b""
@@ -137,45 +153,49 @@ class RootTree:
 
     def remove(self, name: str) -> None:
         """Leaves out what `name` is, and all that is below it."""
-        name = self._resolved(name)
-        self._remove_below(name)
-        self._entries.pop(name, None)
+        parts = self._resolved(name)
+        if not parts:
+            self._empty(self._root)
+        elif (above := self._node_at(parts[:-1])) and (node := above.below.pop(parts[-1], None)):
+            self._count -= sum(1 for _ in _entries_below(node, ""))
 
     def owners(self) -> Iterator[tuple[str, int, int]]:
         """What does not belong to root: its name, its owner and its group."""
-        for name, entry in sorted(self._entries.items()):
+        for name, entry in self._entries():
             if entry.info.uid or entry.info.gid:
                 yield name, entry.info.uid, entry.info.gid
 
     @property
     def size(self) -> int:
         """Bytes of all files."""
-        return sum(entry.info.size for entry in self._entries.values())
+        return sum(entry.info.size for _, entry in self._entries())
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return self._count
+
+    def _entries(self) -> list[tuple[str, _Entry]]:
+        """All by their names, folders before what is in them."""
+        return sorted(_entries_below(self._root, ""), key=lambda one: one[0])
 
     def _add_tar(self, path: Path) -> None:
-        tar = tarfile.open(path)  # noqa: SIM115  # open until the tree is written
-        self._stack.enter_context(tar)
+        limits = ArchiveLimits(members=_MEMBERS_MAX, size=_BYTES_MAX)
+        # Open until the tree is written.
+        tar = self._stack.enter_context(open_archive(path, limits, self._scratch))
         members = [(_clean(info.name, path), _owned(info, path)) for info in tar]
         for name, _ in members:
             folder, _, last = name.rpartition("/")
             if last == _OPAQUE:
-                self._remove_below(self._resolved(folder))
+                if (node := self._node_at(self._resolved(folder))) is not None:
+                    self._empty(node)
             elif last.startswith(_WHITEOUT):
-                gone = self._resolved(f"{folder}/{last.removeprefix(_WHITEOUT)}".strip("/"))
-                self._remove_below(gone)
-                self._entries.pop(gone, None)
+                self.remove(f"{folder}/{last.removeprefix(_WHITEOUT)}".strip("/"))
         for name, info in members:
             if name and not name.rpartition("/")[2].startswith(_WHITEOUT):
                 self._add_member(tar, name, info, path)
 
-    def _add_member(
-        self, tar: tarfile.TarFile, name: str, info: tarfile.TarInfo, path: Path
-    ) -> None:
+    def _add_member(self, tar: BoundedTar, name: str, info: tarfile.TarInfo, path: Path) -> None:
         if info.islnk():
-            meant = self._entries.get(self._resolved(_clean(info.linkname, path)))
+            meant = self._entry_at(self._resolved(_clean(info.linkname, path)))
             if meant is None:
                 raise UsageError(f"{path}: {name} is a link to {info.linkname}, which is not there")
             copy = _plain(meant.info, name)
@@ -186,58 +206,94 @@ class RootTree:
             self._put(_Entry(info, tar if info.isreg() else None))
 
     def _put(self, entry: _Entry) -> None:
-        name = self._resolved(entry.info.name)
-        folder = name.rpartition("/")[0]
-        if folder:
-            self._make_folders(folder)
-        there = self._entries.get(name)
+        parts = self._resolved(entry.info.name)
+        node = self._made(parts[:-1])
+        if parts:
+            node = node.below.setdefault(parts[-1], _Node())
+        there = node.entry
         if entry.info.isdir() and there is not None and there.info.issym():
             return  # `bin` may be a link to usr/bin, and a folder in the next layer
         if not entry.info.isdir() and there is not None and there.info.isdir():
-            self._remove_below(name)  # only a folder can have something below it
-        self._entries[name] = entry
+            self._empty(node)  # only a folder can have something below it
+        self._set(node, entry)
         self._bytes += entry.info.size
-        if len(self._entries) > _MEMBERS_MAX or self._bytes > _BYTES_MAX:
-            raise UsageError(
-                f"a root of more than {_MEMBERS_MAX:,} files or {_BYTES_MAX >> 30} GiB"
-            )
+        if self._bytes > _BYTES_MAX:
+            raise UsageError(_TOO_MUCH)
+
+    def _set(self, node: _Node, entry: _Entry) -> None:
+        self._count += node.entry is None
+        node.entry = entry
+        if self._count > _MEMBERS_MAX:
+            raise UsageError(_TOO_MUCH)
+
+    def _made(self, parts: Sequence[str]) -> _Node:
+        """The folder `parts`, which are resolved, made where it is not there."""
+        node = self._root
+        for end, part in enumerate(parts, 1):
+            node = node.below.setdefault(part, _Node())
+            if node.entry is None:
+                info = tarfile.TarInfo("/".join(parts[:end]))
+                info.type, info.mode = tarfile.DIRTYPE, 0o755
+                self._set(node, _Entry(info))
+        return node
 
     def _make_folders(self, name: str) -> None:
         parts = name.split("/")
         for end in range(1, len(parts) + 1):
-            path = self._resolved("/".join(parts[:end]))
-            if path and path not in self._entries:
-                info = tarfile.TarInfo(path)
-                info.type, info.mode = tarfile.DIRTYPE, 0o755
-                self._entries[path] = _Entry(info)
+            self._made(self._resolved("/".join(parts[:end])))
 
-    def _remove_below(self, name: str) -> None:
-        start = f"{name}/" if name else ""
-        for path in [path for path in self._entries if path.startswith(start)]:
-            del self._entries[path]
+    def _empty(self, node: _Node) -> None:
+        self._count -= sum(1 for below in node.below.values() for _ in _entries_below(below, ""))
+        node.below = {}
 
-    def _resolved(self, name: str) -> str:
+    def _node_at(self, parts: Iterable[str]) -> _Node | None:
+        node: _Node | None = self._root
+        for part in parts:
+            node = node.below.get(part) if node is not None else None
+        return node
+
+    def _entry_at(self, parts: Iterable[str]) -> _Entry | None:
+        node = self._node_at(parts)
+        return node.entry if node is not None else None
+
+    def _resolved(self, name: str) -> list[str]:
         """`name` with the links among its folders replaced by what they mean inside the root."""
-        left, done = name.split("/"), [""]
+        left = deque(name.split("/"))
+        done: list[str] = []
+        nodes: list[_Node | None] = [self._root]
         for _ in range(_LINKS_MAX + name.count("/")):
             if len(left) <= 1:
                 break
-            part = left.pop(0)
+            part = left.popleft()
             if part == "..":
-                done = done[:-1] or [""]
+                if done:
+                    done.pop()
+                    nodes.pop()
                 continue
             if part in ("", "."):
                 continue
-            there = self._entries.get("/".join([*done, part]).lstrip("/"))
-            if there is None or not there.info.issym():
+            above = nodes[-1]
+            node = above.below.get(part) if above is not None else None
+            if node is None or node.entry is None or not node.entry.info.issym():
                 done.append(part)
+                nodes.append(node)
                 continue
-            target = there.info.linkname
-            done = [""] if target.startswith("/") else done
-            left = [*target.split("/"), *left]
+            target = node.entry.info.linkname
+            if target.startswith("/"):
+                done, nodes = [], [self._root]
+            left.extendleft(reversed(target.split("/")))
         else:
             raise UsageError(f"{name}: too many links on the way to it")
-        return "/".join([*done, *left]).strip("/")
+        return [part for part in (*done, *left) if part]
+
+
+def _entries_below(node: _Node, name: str) -> Iterator[tuple[str, _Entry]]:
+    left = [(name, node)]
+    while left:
+        at, node = left.pop()
+        if node.entry is not None:
+            yield at, node.entry
+        left += [(f"{at}/{part}" if at else part, below) for part, below in node.below.items()]
 
 
 def _oci_layers(root: Path) -> Iterator[Path]:

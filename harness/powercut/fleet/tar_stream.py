@@ -7,14 +7,15 @@ import re
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, cast
 
 import zstandard
 
 from powercut.model.errors import DamagedRecording
+from powercut.sandbox.archive import ArchiveLimits, open_tar
 from powercut.store.files import host_errors
 
-_SIZE_MAX: Final = 4 << 30
+_LIMITS: Final = ArchiveLimits(members=100_000, size=4 << 30, depth=1)
 _NAME: Final = re.compile(r"(states/)?[A-Za-z0-9_][A-Za-z0-9._@:+-]{0,200}")
 _CHUNK: Final = 1 << 18
 
@@ -46,15 +47,13 @@ def unpack(data: IO[bytes], folder: Path, wanted: Callable[[str], bool] = lambda
 
     Raises DamagedRecording for what is none, or is not `wanted`, HostError if it cannot be written.
     """
-    size = 0
     try:
         stream = zstandard.ZstdDecompressor().stream_reader(data)
-        with tarfile.open(fileobj=stream, mode="r|") as tar:
+        with open_tar(cast("IO[bytes]", stream), _LIMITS, stream=True) as tar:
             for member in tar:
-                size += member.size
-                source = tar.extractfile(member) if member.isreg() else None
+                source = tar.open(member)
                 named = _NAME.fullmatch(member.name) and wanted(member.name)
-                if source is None or not named or size > _SIZE_MAX:
+                if source is None or not named:
                     raise DamagedRecording(f"it sends {member.name[:80]!r}")
                 target = folder / member.name
                 with host_errors(target):

@@ -194,7 +194,8 @@ def test_nothing_that_is_written_out_is_setuid(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     program = (
         "import os, sys; os.chdir(sys.argv[1]); os.umask(0o22); os.mkdir('d', 0o1755); "
-        "f = os.open('p', os.O_CREAT | os.O_WRONLY, 0o6755); os.write(f, b'x'); os.fsync(f); os.fsync(os.open('.', os.O_RDONLY)); os.write(3, b'? 1\\n+ 1\\n')"
+        "f = os.open('p', os.O_CREAT | os.O_WRONLY, 0o6755); os.write(f, b'x'); os.fsync(f); "
+        "os.fsync(os.open('.', os.O_RDONLY)); os.write(3, b'? 1\\n+ 1\\n')"
     )
     check = ["-c", "import os; os.write(int(os.environ['POWERCUT_FD']), b'= 1\\n')"]
     directory = captured(tmp_path, check, ["-c", program, str(folder)], "--budget", "2")
