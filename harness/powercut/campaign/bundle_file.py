@@ -5,7 +5,7 @@ A bundle is a tar archive, compressed with zstd (RFC 8878):
 
     bundle.json     the manifest, first: what the finding is; path, size and SHA-256 of
                     every file
-    blobs/<sha256>  each distinct content once, in the order of its first use
+    blobs/<digest>  each distinct content once, in the order of its first use
 
 In it are the recording, its controls (a verdict is worth as much as they are), the
 scenario, the environment, and what was found out about the recording: witness,
@@ -17,7 +17,6 @@ is unpacked has the digests of the manifest, or is an error that names the file.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -35,6 +34,7 @@ from powercut.brought import mark_results
 from powercut.model.errors import DamagedRecording, HostError, UsageError
 from powercut.model.verdict import LsnRange
 from powercut.sandbox.archive import ArchiveLimits, BoundedTar, open_tar
+from powercut.store.digest import ContentDigest
 from powercut.store.files import host_errors
 
 MANIFEST: Final = "bundle.json"
@@ -80,7 +80,7 @@ class BundleManifest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    format: Literal["powercut-bundle/1"] = "powercut-bundle/1"
+    format: Literal["powercut-bundle/2"] = "powercut-bundle/2"
     powercut: str
     scenario: str
     cell: str
@@ -163,7 +163,7 @@ def _read_manifest(bundle: Path, tar: BoundedTar) -> BundleManifest:
     text = content.read()
     try:
         version = json.loads(text).get("format")
-        if version != "powercut-bundle/1":
+        if version != "powercut-bundle/2":
             raise DamagedRecording(
                 f"{bundle}: written in format {version!r}, which this powercut does not read",
                 hint="use the powercut that wrote it, or a newer one",
@@ -222,7 +222,7 @@ def _unpack_blobs(bundle: Path, tar: BoundedTar, folder: Path, manifest: BundleM
 def _put(content: IO[bytes], path: Path, size: int) -> str:
     """Writes `content` with holes where it is zero; returns its digest."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    digest = hashlib.sha256()
+    digest = ContentDigest(size)
     zeroes = bytes(_BLOCK)
     with path.open("xb") as file:
         while block := content.read(_BLOCK):

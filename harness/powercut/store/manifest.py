@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The manifest of a recording: what belongs to it, and the digest of each file.
+"""The manifest of a recording: what belongs to it, and the digest of each file
+(powercut.store.digest).
 
-{"format": "powercut-manifest/1",
+{"format": "powercut-manifest/2",
  "files": [{"name": "disk.log", "size": 123, "sha256": "..."}, ...]}
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -15,11 +15,12 @@ from typing import Final
 
 from powercut.model.errors import DamagedRecording
 from powercut.store import own
+from powercut.store.digest import ContentDigest, file_digest
 from powercut.store.files import fsync_path, host_errors, write_atomic
 from powercut.store.packed import evidence_bytes, evidence_size, has_evidence
 
 MANIFEST: Final = "manifest.json"
-FORMAT: Final = "powercut-manifest/1"
+FORMAT: Final = "powercut-manifest/2"
 
 _digests: dict[tuple[int, int, int, int], str] = {}
 """Digests of read-only files by device, inode, size and time of change: a base image is
@@ -139,16 +140,18 @@ def _compare(folder: Path, name: str, size: int, sha256: str) -> list[str]:
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of a file, which may be packed, in hex.  Raises OSError and DamagedRecording."""
+    """The digest of a file, which may be packed, in hex.  Raises OSError and DamagedRecording."""
     if not path.exists():
-        return hashlib.sha256(evidence_bytes(path).data).hexdigest()
+        content = evidence_bytes(path)
+        digest = ContentDigest(len(content))
+        digest.update(content.data)
+        return digest.hexdigest()
     status = path.stat()
     key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
     read_only = not status.st_mode & 0o222
     if read_only and key in _digests:
         return _digests[key]
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    found = file_digest(path)
     if read_only:
-        _digests[key] = digest
-    return digest
+        _digests[key] = found
+    return found
