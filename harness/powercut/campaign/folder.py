@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from powercut import __version__
+from powercut.channel.lines import LineCounter
 from powercut.crash.folder_rows import Promise
 from powercut.disk.folder_log import read_folder_log
 from powercut.explore.folder import FolderExplorer, Limits, Listener
@@ -51,17 +52,16 @@ class CaptureOrder:
 
 
 class _Acks:
-    """Counts the lines that begin with `+`, and wakes who waits for so many."""
+    """Counts what a program acknowledges, and wakes who waits for so many."""
 
     def __init__(self, wanted: int) -> None:
-        self._left = wanted
-        self._rest = b""
+        self._wanted = wanted
+        self._counter = LineCounter()
         self.enough = threading.Event()
 
     def hear(self, data: bytes) -> None:
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        self._left -= sum(line.startswith(b"+ ") for line in lines)
-        if self._left <= 0:
+        self._counter.take(data)
+        if self._counter.acks >= self._wanted:
             self.enough.set()
 
 

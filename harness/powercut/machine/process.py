@@ -24,6 +24,7 @@ from typing import Final
 
 from powercut.model.errors import DeadlineExceeded, HostError
 
+TAIL_BYTES: Final = 4096
 _POLL_S: Final = 0.001
 _SERVED_POLL_S: Final = 0.002
 _IF_PARENT_LIVES = 'test "$PPID" = "$0" || exit 125; exec "$@"'
@@ -97,7 +98,7 @@ def wait_served(
         if (status := process.poll()) is not None:
             raise HostError(
                 f"{name} ended with status {status}\ncommand: {shlex.join(argv)}\n"
-                f"output: {output.read_text(errors='replace').strip() or '(none)'}",
+                f"output: {tail(output) or '(none)'}",
                 hint=hint,
             )
         if time.monotonic() > deadline:
@@ -134,3 +135,16 @@ def _thread_states(pid: int) -> Iterator[str]:
             name, _, rest = stat.read_text().partition("(")[2].rpartition(")")
             if not name.startswith("iou-"):
                 yield rest.split()[0]
+
+
+def tail(path: Path, limit: int = TAIL_BYTES) -> str:
+    """The last `limit` bytes of a file as text; empty if there is none.
+
+    What a guest or a program prints has no end; of all that only so much is read.
+    """
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - limit))
+            return file.read(limit).decode("utf-8", "backslashreplace").replace("\r", "").strip()
+    except OSError:
+        return ""

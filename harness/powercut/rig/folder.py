@@ -23,7 +23,7 @@ from typing import Final
 
 from powercut.closing import Closing
 from powercut.machine.fuse import alone_argv
-from powercut.machine.process import guarded, spawn
+from powercut.machine.process import guarded, spawn, tail
 from powercut.model.errors import DeadlineExceeded, HostError, UsageError
 from powercut.paths import PARTS, REBUILD
 
@@ -86,7 +86,7 @@ class CapturedFolder(Closing):
             if self._answer(_START_S) != "ready":
                 raise HostError(
                     f"the recorder of {folder} ended\ncommand: {shlex.join(argv)}\noutput: "
-                    f"{output.read_text(errors='replace').strip() or '(none)'}",
+                    f"{tail(output) or '(none)'}",
                     hint="it needs /dev/fuse and, without root, user namespaces",
                 )
         except BaseException:

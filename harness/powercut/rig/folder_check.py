@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from powercut.disk.folder_log import read_folder_log
+from powercut.machine.process import tail
 from powercut.model.folder import FolderTimeline
 from powercut.model.observation import Observation
-from powercut.recover.native.folder import ended_check, sandboxed_check
+from powercut.recover.native.folder import LINES_MAX, ended_check, sandboxed_check
 from powercut.rig.folder import CapturedFolder
 
 _SAID_MAX = 2000
@@ -42,20 +43,25 @@ def record_check(
 
     Raises HostError, DamagedRecording.
     """
-    said: list[bytes] = []
+    said = bytearray()
+
+    def hear(data: bytes) -> None:
+        if len(said) <= LINES_MAX:
+            said.extend(data)
+
     output = log.with_suffix(".txt")
     captured = CapturedFolder(
-        state, log, atomic_unit=atomic_unit, seed=seed, output=output, on_said=said.append
+        state, log, atomic_unit=atomic_unit, seed=seed, output=output, on_said=hear
     )
     with captured:
         captured.run(sandboxed_check(command, state, folder, where))
         status = captured.wait_ended(timeout_s=timeout_s)
         captured.cut()
-    text = b"".join(said)
+    text = bytes(said)
     if status is None:
         failure = f"it did not end within {timeout_s:.3g} s"
         observation = Observation((), complete=False, failure=failure, lines=text)
     else:
-        words = output.read_text(errors="replace")[-_SAID_MAX:]
+        words = tail(output, _SAID_MAX)
         observation = ended_check(status, words, text)
     return RecordedCheck(observation, read_folder_log(log))

@@ -35,7 +35,7 @@ from typing import Final, Self
 from powercut.closing import Closing
 from powercut.disk.base import BaseImageSpec, ensure_base_image
 from powercut.machine.fuse import NbdFuse, root_is_no_mount
-from powercut.machine.process import spawn
+from powercut.machine.process import spawn, tail
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.paths import CACHE, UNSYNCED_BINARY
 from powercut.recover.plan import HostRoot, Mount, RecoveryPlan
@@ -208,7 +208,7 @@ class LoopGuest(Closing):
             self._control.close()
             self._control = None
         if self._log.exists():
-            self.console = self._log.read_text(errors="replace")
+            self.console = tail(self._log, _CONSOLE_MAX)
         loop, self.loop = self.loop, None
         if loop is not None:
             loop.wait_gone(timeout_s=_KILL_S)
@@ -216,7 +216,7 @@ class LoopGuest(Closing):
     @property
     def console_now(self) -> str:
         """The last lines that the program printed, for a message."""
-        lines = self._log.read_text(errors="replace").splitlines()
+        lines = tail(self._log).splitlines()
         return " / ".join(lines[-_CONSOLE_LINES:]) or "it printed nothing"
 
     def _answer(self, deadline: float) -> str:

@@ -20,10 +20,12 @@ SHA-256 over a line of JSON for each, in order of their numbers (`Row.line`).
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import sqlite3
 import threading
+import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -61,6 +63,12 @@ CREATE TABLE trials (cell INTEGER NOT NULL, number INTEGER NOT NULL, seed INTEGE
     seconds REAL NOT NULL, manifest BLOB NOT NULL, result BLOB NOT NULL, exploration BLOB,
     PRIMARY KEY (cell, number)) WITHOUT ROWID;
 """
+_SCHEMA: Final = "SELECT type, name, tbl_name, sql FROM sqlite_master"
+_QUERY_S: Final = 60.0  # none takes more than a second, but pages can lead in circles
+_STEPS: Final = 10_000  # of SQLite's machine, between two looks at the clock
+_OF_THE_HOST: Final = tuple(
+    f"SQLITE_{name}" for name in ("FULL", "CANTOPEN", "IOERR", "READONLY", "BUSY", "LOCKED", "PERM")
+)
 _COLUMNS: Final = "number, seed, verdict, acked, lost, host, seconds, manifest, result, exploration"
 
 
@@ -175,6 +183,7 @@ class TrialRows(Closing):
         with _errors(path):
             address = f"{path.resolve().as_uri()}?mode=ro"
             rows = cls(path, sqlite3.connect(address, uri=True, check_same_thread=False))
+            _bound(rows._database)
             rows._read_cells()
         return rows
 
@@ -264,6 +273,8 @@ class TrialRows(Closing):
         while found := self._select(query, cell, after):
             for values in found:
                 yield self._row(cell, values)
+            if not (isinstance(found[-1][0], int) and found[-1][0] > after):
+                raise DamagedRecording(f"{self.path}: {cell}: its rows are in no order")
             after = found[-1][0]
 
     def _select(self, query: str, cell: str, *values: object) -> list[Any]:
@@ -271,6 +282,7 @@ class TrialRows(Closing):
             self.flush()
             if cell not in self._cells:
                 return []
+            _end_in_time(self._database)
             return self._database.execute(query, (self._cells[cell][0], *values)).fetchall()
 
     def _row(self, cell: str, values: tuple[Any, ...]) -> Row:
@@ -310,6 +322,28 @@ def add_rows(sums: CellSums, rows: Iterable[Row]) -> UnlistedTrials | None:
     return UnlistedTrials(trials=count, sha256=digest.hexdigest()) if count else None
 
 
+def _bound(database: sqlite3.Connection) -> None:
+    """What a stranger's file may make us do: no view or index of its own, no giant value, an end.
+
+    Raises sqlite3.DatabaseError.
+    """
+    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _TEXT_MAX)
+    _end_in_time(database)
+    for pragma in ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON"):
+        database.execute(f"PRAGMA {pragma}")
+    found = database.execute(_SCHEMA).fetchmany(9)
+    with contextlib.closing(sqlite3.connect(":memory:")) as ours:
+        ours.executescript(_TABLES)
+        if found != ours.execute(_SCHEMA).fetchall():
+            raise sqlite3.DatabaseError("its tables are others")
+
+
+def _end_in_time(database: sqlite3.Connection) -> None:
+    """What is asked from here on is interrupted after `_QUERY_S`."""
+    end = time.monotonic() + _QUERY_S
+    database.set_progress_handler(lambda: time.monotonic() > end, _STEPS)
+
+
 def _pack(text: bytes, sample: bytes) -> bytes:
     packer = zlib.compressobj(level=9, zdict=sample)
     return packer.compress(text) + packer.flush()
@@ -325,8 +359,13 @@ def _errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:
-        raise HostError(
-            f"{path}: {error}", hint="is there room, and may you write there?"
-        ) from error
+        name: str = getattr(error, "sqlite_errorname", "")  # not there if Python itself complains
+        if name == "SQLITE_INTERRUPT":
+            raise DamagedRecording(f"{path}: it takes more than {_QUERY_S:g} s to read") from error
+        if name.startswith(_OF_THE_HOST):
+            raise HostError(
+                f"{path}: {error}", hint="is there room, and may you write there?"
+            ) from error
+        raise DamagedRecording(f"{path}: not the trials of a run: {error}") from error
     except (sqlite3.Error, ValueError, TypeError) as error:
         raise DamagedRecording(f"{path}: not the trials of a run: {error}") from error

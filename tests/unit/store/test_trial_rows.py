@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 from pathlib import Path
 
 import pytest
+from hostile import bounded
 
-from powercut.model.errors import DamagedRecording
+from powercut.model.errors import DamagedRecording, HostError
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.scenario.load import expand, parse_scenario
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
+from powercut.store import rows as rows_module
 from powercut.store.results import CellResult
 from powercut.store.rows import LISTED, ROWS, Row, TrialRows, fits_a_row
 from powercut.store.trial_result import Exposure, TrialResult
@@ -160,3 +163,53 @@ NOTE = Finding(FindingKind.INCOMPLETE, Verdict.SAFE, "something is said of it")
 def test_only_trials_that_nobody_needs_to_look_at_are_rows(number, told, fits):
     trial = Trial(number, 7, 8, Trigger(TriggerKind.ACKS, 10))
     assert fits_a_row(result(trial, **told)) is fits
+
+
+NEVER = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) "
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        f"CREATE VIEW trials AS {NEVER} SELECT x AS cell, x AS number FROM n",
+        f"CREATE VIEW cells AS {NEVER} SELECT x AS number, x AS name, x AS sample FROM n",
+        "CREATE TRIGGER t AFTER INSERT ON more BEGIN DELETE FROM more; END",
+        "CREATE INDEX i ON more (x) WHERE x > 1",
+    ],
+)
+def test_a_file_with_tables_of_its_own_is_not_asked(run, attack):
+    """A view that never ends took `show` and `verify` with it."""
+    with sqlite3.connect(run / ROWS) as database:
+        database.execute("CREATE TABLE more (x)")
+        name = attack.split()[2]
+        if name in ("trials", "cells"):
+            database.execute(f"DROP TABLE {name}")
+        database.execute(attack)
+    with bounded(), pytest.raises(DamagedRecording, match="its tables are others"):
+        TrialRows.find(run)
+
+
+def test_a_query_that_does_not_end_is_interrupted(run, monkeypatch):
+    """Pages of a damaged file can lead in circles."""
+    monkeypatch.setattr(rows_module, "_QUERY_S", -1.0)
+    monkeypatch.setattr(rows_module, "_STEPS", 1)
+    with pytest.raises(DamagedRecording, match="to read"):
+        TrialRows.find(run)
+
+
+def test_any_damage_to_its_pages_ends_in_an_error_or_in_rows(run, tmp_path):
+    whole = (run / ROWS).read_bytes()
+    rng = random.Random(1)
+    found = 0
+    for _ in range(60):
+        data = bytearray(whole)
+        for _ in range(rng.choice([1, 4, 64])):
+            data[rng.randrange(100 if rng.random() < 0.2 else len(data))] = rng.randrange(256)
+        (run / ROWS).write_bytes(data)
+        with bounded():
+            try:
+                with TrialRows.find(run) as rows:
+                    found += len(list(rows.of_cell("a")))
+            except (DamagedRecording, HostError):
+                pass
+    assert found > 0

@@ -17,11 +17,11 @@ from powercut.machine.fuse import NbdFuse
 from powercut.machine.libvirt.connection import libvirt_module, wait_until, within
 from powercut.machine.libvirt.process import ForeignProcess
 from powercut.machine.port import Attachment, Ended, FileDisk, NbdDisk, NbdFile, RequestTotals
+from powercut.machine.process import tail
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
 
 _CLOSE_S: Final = 20.0
 _FOUND_S: Final = 5.0
-_TAIL_BYTES: Final = 4096
 _LOGS: Final = (Path("/var/log/libvirt/qemu"), Path("~/.cache/libvirt/qemu/log"))
 """Where the system's and the user's libvirtd write what QEMU says (libvirt.org/daemons.html)."""
 
@@ -166,7 +166,7 @@ class LibvirtMachine(Closing):
             state = f"process {self._process.pid}" + ("" if self.running else ", which has ended")
         lines = [f"domain: {self._defined or 'not defined'}", f"QEMU: {state}"]
         for what, path in (("output", self._log), ("guest's console", self._console)):
-            if text := _tail(path):
+            if text := tail(path):
                 lines.append(f"{what}: {text}")
         return "\n".join(lines)
 
@@ -234,10 +234,3 @@ class LibvirtMachine(Closing):
         name = f"powercut-{self._uuid}.log"
         places = (folder.expanduser() / name for folder in _LOGS)
         return next((place for place in places if place.exists()), self._folder / "qemu.log")
-
-
-def _tail(path: Path) -> str:
-    try:
-        return path.read_bytes()[-_TAIL_BYTES:].decode("utf-8", "backslashreplace").strip()
-    except OSError:
-        return ""

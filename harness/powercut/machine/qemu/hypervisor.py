@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shlex
 import signal
 import subprocess
@@ -13,13 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
-from powercut.machine.process import spawn, wait_stopped
+from powercut.machine.process import spawn, tail, wait_stopped
 from powercut.machine.qemu.devices import Properties
 from powercut.machine.qemu.qmp import Qmp
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
 
 _MIGRATES_TO_FILES: Final = (8, 2)
-_TAIL_BYTES: Final = 4096
 _REAP_TIMEOUT_S: Final = 10
 _POLL_S: Final = 0.001
 _EVENT_NS: Final = 1000
@@ -252,13 +250,3 @@ def describe(argv: Sequence[str], process: subprocess.Popen[bytes] | None, log: 
             state = f"exit status {status}"
     output = tail(log)
     return f"command: {shlex.join(argv)}\nQEMU: {state}" + (f"\noutput: {output}" if output else "")
-
-
-def tail(path: Path, limit: int = _TAIL_BYTES) -> str:
-    """The last `limit` bytes of a file as text; empty if there is none."""
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - limit))
-            return file.read().decode("utf-8", "backslashreplace").replace("\r", "").strip()
-    except OSError:
-        return ""

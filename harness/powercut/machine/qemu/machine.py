@@ -23,9 +23,10 @@ from powercut.machine.port import (
     RequestTotals,
     ServedDisk,
 )
+from powercut.machine.process import tail
 from powercut.machine.qemu.argv import TemplateRam, build_argv, first_disk
 from powercut.machine.qemu.build import find_qemu
-from powercut.machine.qemu.hypervisor import Hypervisor, describe, tail
+from powercut.machine.qemu.hypervisor import Hypervisor, describe
 from powercut.machine.qemu.moving import Successor, move
 from powercut.machine.qemu.spec import QemuSpec
 from powercut.machine.qemu.template import Template, TemplateStore

@@ -25,7 +25,9 @@ from powercut.model.errors import HostError
 from powercut.model.observation import Observation
 from powercut.sandbox.confined import REMEDY, find_tool
 
-_LINES_MAX: Final = 64 << 20
+LINES_MAX: Final = 64 << 20
+"""Bytes that a check may say: what it said beyond would be missing, and look lost."""
+
 _SAID_MAX: Final = 2000
 _IN_THERE: Final = 'exec "$@" 3>&0 0</dev/null'
 _EMPTY: Final = tuple(map(Path, ("/tmp", "/var/tmp", "/dev/shm", "/run")))
@@ -113,7 +115,7 @@ def check_folder(
         except OSError as error:
             raise HostError(f"cannot run the check: {error}") from error
         lines.seek(0)
-        text = lines.read(_LINES_MAX)
+        text = lines.read(LINES_MAX + 1)
         said.seek(max(0, said.seek(0, os.SEEK_END) - _SAID_MAX))
         words = said.read().decode(errors="replace")
     return ended_check(done.returncode, words, text)
@@ -145,7 +147,9 @@ def ended_check(status: int, words: str, lines: bytes) -> Observation:
     """What a check comes to that has ended with `status`, having printed `words`."""
     words = " ".join(words.split()) or "nothing"
     failure = ""
-    if status:
+    if len(lines) > LINES_MAX:
+        failure, lines = f"it says more than {LINES_MAX >> 20} MiB", b""
+    elif status:
         failure = f"its status is {status}, and it says: {words}"
     elif _READ_ONLY in words:  # whoever goes on after that may miss what is there
         failure = f"it says: {words}"

@@ -38,6 +38,7 @@ XATTR = struct.Struct("<II")
 SAME_FILE = 0xFFFFFFFF  # parts of a further name of a file
 SAID_MAX = 2000
 LINES_MAX = 64 << 20
+_TOO_MUCH = 1  # a status: it did not look at everything
 READY = b"ready\n"
 DONE = b"done "
 _POLL_S = 0.0005
@@ -267,9 +268,12 @@ class Checker:
                 status = None
             end_others()
             lines.seek(0)
-            said.seek(0)
-            text = said.read()[-SAID_MAX:].decode(errors="replace")
-            return (status, lines.read(LINES_MAX)), text
+            said.seek(max(0, said.seek(0, os.SEEK_END) - SAID_MAX))
+            text = said.read().decode(errors="replace")
+            told = lines.read(LINES_MAX + 1)
+            if len(told) > LINES_MAX:  # what is missing would look lost
+                return (_TOO_MUCH, b""), f"it says more than {LINES_MAX >> 20} MiB"
+            return (status, told), text
 
 
 def main() -> None:

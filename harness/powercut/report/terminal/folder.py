@@ -8,6 +8,7 @@ from typing import Final
 
 from rich.console import Console
 
+from powercut.machine.process import tail
 from powercut.model.printable import printable
 from powercut.model.verdict import Verdict
 from powercut.paths import command, from_here
@@ -17,6 +18,7 @@ from powercut.report.terminal.program import print_facts, print_title, print_tol
 from powercut.store.folder import REPORT, CaptureDir, CaptureRecord, CaptureResult
 
 _LAST_WORDS: Final = 300
+_CONSOLE_MAX: Final = 1 << 20
 _GUEST_SAID: Final = "powercut agent: "  # guests/agent/share.c
 PROMISES: Final = {
     "posix": "POSIX alone: names are durable when their folder is synced",
@@ -64,7 +66,7 @@ def finding_stories(result: CaptureResult, folder: Path) -> list[FindingStory]:
 
 def _failure(record: CaptureRecord, folder: Path) -> list[tuple[str, str]]:
     """How the command failed, by itself, and its last words."""
-    lines = CaptureDir(folder).console.read_text(errors="replace").splitlines()
+    lines = tail(CaptureDir(folder).console, _CONSOLE_MAX).splitlines()
     if record.share and record.status is not None:
         return [("the guest", printable(line)) for line in lines if _GUEST_SAID in line][-1:]
     if not record.status:
