@@ -39,6 +39,9 @@ __attribute__((format(printf, 1, 2))) static inline void powercut_say(const char
         abort(); /* whoever listens is gone: nothing that follows would count */
 }
 
+/* run, before all others: an operation that was tried is there whole, or not at all. */
+static inline void powercut_atomic(void) { powercut_say("atomic"); }
+
 /* run: work begins. */
 static inline void powercut_ready(void) { powercut_say("ready"); }
 

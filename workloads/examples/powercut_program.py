@@ -26,6 +26,10 @@ class Session:
     def _say(self, line: str) -> None:
         os.write(self._fd, f"{line}\n".encode())
 
+    def atomic(self) -> None:
+        """Before all others: an operation that was tried is there whole, or not at all."""
+        self._say("atomic")
+
     def ready(self) -> None:
         """Work begins."""
         self._say("ready")

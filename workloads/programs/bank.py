@@ -135,6 +135,7 @@ def _work(bank: Bank, session: Session, clients: int) -> None:
 
     numbers = itertools.count(bank.last() + 1)
     tellers = [bank.teller() for _ in range(clients)]
+    session.atomic()
     session.ready()
 
     def serve(teller: Callable[[Transfer], None]) -> None:

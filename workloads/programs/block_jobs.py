@@ -248,6 +248,7 @@ def setup(_job: str, folder: Path) -> int:
 def run(job: str, folder: Path, cache: str, way: str, qemu: str) -> int:
     """Builds the chain and does the job, with writes before, during and after."""
     layer = Layer(folder, cache, way, qemu)
+    say("atomic")
     say("ready")
     try:
         layer.write(1, PHASE)

@@ -170,6 +170,7 @@ class Open:
 def work(opened: Open, session: Session, clients: int) -> None:
     """Has the driver make transfers until it is killed."""
     first = opened.last() + 1
+    session.atomic()
     session.ready()
     opened.ask(f"run {first} {clients}")
     sys.exit("a driver has stopped making transfers")

@@ -94,6 +94,7 @@ class Files:
 def run(way: str, folder: str) -> int:
     """One record after the other."""
     keeper = Files(way, folder) if way in ("files", "owner") else Log(way, folder)
+    say("atomic")
     say("ready")
     for number in range(1, OPERATIONS + 1):
         say(f"? {number}")

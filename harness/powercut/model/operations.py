@@ -45,6 +45,8 @@ class OperationHistory:
     operations of which the program says that they may or may not be there.  `trouble` is what
     it says of itself, and what is wrong with its claims.
 
+    `atomic` is its promise that an operation which was tried is there whole, or not at all.
+
     With `by_receipt` claims have the instants at which they were received, which is later than they
     were made by nobody knows how much: an ack counts from then on, and an attempt always.  With
     `proof`, too, but that acks have the instants that it tells of.
@@ -59,6 +61,7 @@ class OperationHistory:
     trouble: tuple[str, ...] = ()
     by_receipt: bool = False
     proof: AckProof | None = None
+    atomic: bool = False
 
     def attempted_before(self, instant: int) -> frozenset[int]:
         """Operations that may have left a trace on the disk by then."""

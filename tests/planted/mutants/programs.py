@@ -203,9 +203,21 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "wrong-is-there",
-            "    if wrong:\n",
-            "    if len(wrong) > 1:\n",
+            "    if corrupt:\n",
+            "    if len(corrupt) > 1:\n",
             "an operation that is wrong is forgiven",
+        ),
+        (
+            "half-is-corrupt",
+            "    corrupt = wrong if history.atomic else wrong & required",
+            "    corrupt = wrong",
+            "half of an operation that was never acknowledged convicts",
+        ),
+        (
+            "atomic-unheard",
+            "    corrupt = wrong if history.atomic else wrong & required",
+            "    corrupt = wrong & required",
+            "a promise of whole operations is not held against what the check says",
         ),
         (
             "phantoms-forgiven",

@@ -49,7 +49,7 @@ def problems(program: ProgramWorkload, seconds: float = 20) -> list[str]:
 @pytest.mark.parametrize("name", [*EXAMPLES, *(f"programs/{name}" for name in PRODUCTS)])
 def test_the_examples_keep_it(name):
     steps = list(try_contract(of((str(ROOT / "workloads" / name),), "/"), seed=1, seconds=60))
-    assert [step.problems for step in steps] == [()] * 5
+    assert [step.problems for step in steps] == [()] * 6
 
 
 def test_the_header_makes_a_program_in_c(tmp_path):
@@ -57,7 +57,7 @@ def test_the_header_makes_a_program_in_c(tmp_path):
     warnings = ["-std=gnu17", "-Wall", "-Wextra", "-Werror"]
     subprocess.run(["cc", *warnings, "-o", tmp_path / "counter", source], check=True)
     steps = list(try_contract(of((str(tmp_path / "counter"),), "/"), seed=1, seconds=60))
-    assert [step.problems for step in steps] == [()] * 5
+    assert [step.problems for step in steps] == [()] * 6
     told = problems(of((str(tmp_path / "counter"), "more"), "/"))
     assert told == []  # settings may stand before the verb
     silent = subprocess.run([tmp_path / "counter", "run", tmp_path], env={}, check=False)
@@ -65,6 +65,9 @@ def test_the_header_makes_a_program_in_c(tmp_path):
 
 
 WRITE = "say '? 1'; touch $2/1; say '+ 1'"
+LINES = "for n in 1 2 3; do say ? $n; echo line $n >>$2/log; say + $n; done"
+READ = """[ ! -e $2/log ] || while read -r word n || [ "$word" ]; do
+    case $n in [1-3]) say = $n ;; *) say x 3 "half a line" ;; esac; done <$2/log"""
 FIND = "[ ! -e $2/1 ] || say '= 1'"
 
 
@@ -81,6 +84,7 @@ FIND = "[ ! -e $2/1 ] || say '= 1'"
         ({"run": "say '? 1'; say '+ 1'; say hello"}, "no line of the contract"),
         ({"run": WRITE, "check": "exit 0"}, "1 operation is acknowledged and not there: 1"),
         ({"run": WRITE, "check": f"{FIND}; say 'bad sums'"}, "sums"),
+        ({"run": LINES, "check": READ}, "Leave such an operation out"),
         (
             {"run": WRITE, "check": "case $2 in */empty) say '= 1' ;; *) " + FIND + " ;; esac"},
             "empty folder",
@@ -89,6 +93,11 @@ FIND = "[ ! -e $2/1 ] || say '= 1'"
 )
 def test_what_breaks_it_is_told(program, parts, told):
     assert told in " ".join(problems(program(**parts)))
+
+
+def test_a_program_that_promises_whole_operations_is_not_asked_for_half_of_one(program):
+    assert problems(program(run=f"say atomic; {LINES}", check=READ)) == []
+    assert problems(program(run=LINES, check=READ.replace('say x 3 "half a line"', ":"))) == []
 
 
 def test_what_hangs_is_stopped_and_what_it_left_is_gone(program, tmp_path):

@@ -47,7 +47,12 @@ def test_out_of_order_and_all_there():
         ("= 1", [(K.LOST, "LOSSY", ["2"])]),
         ("", [(K.LOST, "LOSSY", ["1-2"])]),
         ("= 1-3", []),
-        ("= 1-2, x 3 half", [(K.CORRUPT, "LOSSY", ["3"])]),
+        ("= 1-2, x 3 half", [(K.INCOMPLETE, "INCONCLUSIVE", ["3"])]),
+        ("= 1-2, x 9 garbage", [(K.INCOMPLETE, "INCONCLUSIVE", ["9"])]),
+        (
+            "= 1, x 2 half, x 3 half",
+            [(K.CORRUPT, "LOSSY", ["2"]), (K.INCOMPLETE, "INCONCLUSIVE", ["3"])],
+        ),
         ("= 1, x 2 half", [(K.CORRUPT, "LOSSY", ["2"])]),
         ("= 1-5", [(K.NEVER_ATTEMPTED, "LOSSY", ["4-5"])]),
         ("= 0-9223372036854775807", [(K.NEVER_ATTEMPTED, "LOSSY", ["0", "4-9223372036854775807"])]),
@@ -59,6 +64,21 @@ def test_out_of_order_and_all_there():
 )
 def test_two_acknowledged_and_one_tried(check, expected):
     assert judged("? 1, + 1, ? 2, + 2, ? 3", check) == expected
+
+
+def test_a_program_may_promise_that_no_operation_is_seen_unfinished():
+    claims = "atomic, ready, ? 1, + 1, ? 2"
+    assert judged(claims, "= 1, x 2 half") == [(K.CORRUPT, "LOSSY", ["2"])]
+    assert judged(claims, "= 1-2") == []
+    (trouble,) = said("? 1, atomic, + 1").trouble
+    assert "after its first attempt" in trouble
+    assert not said("? 1, atomic, + 1").atomic
+
+
+def test_an_unfinished_operation_that_is_called_wrong_is_told_with_its_remedy():
+    (told,) = check_operations(said("? 1, + 1, ? 2"), 10**6, found("= 1, x 2 half a line"))
+    assert "the check calls 2 wrong (2: half a line), which was never acknowledged" in told.message
+    assert "have `run` say `atomic`" in told.message
 
 
 def test_a_check_that_fails_leaves_nothing_out_that_counts():

@@ -139,12 +139,12 @@ def driven(tmp_path) -> Driven:
 def test_a_driver_s_transfers_are_reported_and_found(driven):
     status, lines, _ = driven.call("run")
     assert status == 1  # it stopped making transfers
-    assert lines == ["ready", *(f"{sign} {n}" for n in range(1, 40) for sign in "?+")]
+    assert lines == ["atomic", "ready", *(f"{sign} {n}" for n in range(1, 40) for sign in "?+")]
     assert driven.call("check") == (0, ["= 1-39"], "")
     # It continues behind the last that is there.
     (driven.data / "store" / "rows").write_text("1\n2\n4\n")
     assert driven.call("check") == (0, ["= 1-2", "= 4-4"], "")
-    assert driven.call("run")[1][:3] == ["ready", "? 5", "+ 5"]
+    assert driven.call("run")[1][:4] == ["atomic", "ready", "? 5", "+ 5"]
 
 
 def test_a_store_that_contradicts_itself_is_bad(driven):
@@ -199,7 +199,7 @@ def test_a_driver_that_is_no_program_by_itself_is_run_by_another(tmp_path):
     node.chmod(0o755)
     shutil.rmtree(driven.data)
     assert driven.call("setup", PATH=str(tools)) == (0, [], "")
-    assert driven.call("run", PATH=str(tools))[1][:3] == ["ready", "? 1", "+ 1"]
+    assert driven.call("run", PATH=str(tools))[1][:4] == ["atomic", "ready", "? 1", "+ 1"]
     crash = "node: ../deps/leveldb/leveldb-1.20/db/db_impl.cc:1: Assertion `x' failed."
     _, lines, _ = driven.call("check", PATH=str(tools), FAULT=crash)
     assert lines == [f"bad level says: {crash.removeprefix('node: ../deps/')}"]
@@ -229,7 +229,7 @@ def test_the_driver_of_classic_level_makes_transfers(level, words, sync):
     done = [line for line in lines if line[0] == "+"]
     assert tried == [f"? {number}" for number in range(1, len(tried) + 1)]
     assert len(done) <= 40 < len(tried)
-    assert lines[:5] == ["ready", "? 1", "? 2", "? 3", "? 4"]
+    assert lines[:6] == ["atomic", "ready", "? 1", "? 2", "? 3", "? 4"]
     assert (level.data / "store" / "rows.sync").read_text() == sync
     rows = json.loads((level.data / "store" / "rows").read_text())
     there = sorted(int(key[1:]) for key in rows if key.startswith("t"))

@@ -2,7 +2,10 @@
 """The checker of operations: what a program acknowledged, against what its own check found.
 
 1. Acknowledged and not there: lost.
-2. There and wrong, whatever was said of it: corrupt.
+2. There and wrong: corrupt, if it was acknowledged.  If not, it is what a cut leaves of an
+   operation that was under way, and no promise is broken: INCONCLUSIVE, as the check should have
+   left it out.  But a program may promise that an operation is there whole, or not at all
+   (`atomic`); then it is corrupt, too.
 3. There and never tried: a phantom.  There, and tried only after the cut by what the program
    says: no disk does that; the program says it late, and the verdict is INCONCLUSIVE.
 4. Tried and not acknowledged, or failed: may be there or not.
@@ -56,9 +59,12 @@ def check_operations(
         Finding(FindingKind.NOT_RECOVERED, Verdict.LOSSY, f"the program's check says: {text}")
         for text in sighting.bad
     ]
-    if wrong:
-        told = "; ".join(f"{number}: {text}" for number, text in sighting.wrong[:_NAMED_MAX])
-        findings.append(_of(FindingKind.CORRUPT, wrong, f"there and wrong ({told})"))
+    corrupt = wrong if history.atomic else wrong & required
+    if corrupt:
+        what = f"there and wrong ({_reasons(sighting, corrupt)})"
+        findings.append(_of(FindingKind.CORRUPT, corrupt, what))
+    if torn := wrong - corrupt:
+        findings.append(_unfinished(sighting, torn))
     if not sighting.incomplete:
         lost = required - wrong - sighting.those_present(required)
         if lost:
@@ -129,6 +135,22 @@ def _never_tried(
         )
         findings.append(Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message))
     return findings
+
+
+def _reasons(sighting: Sighting, operations: Collection[int]) -> str:
+    told = [f"{number}: {text}" for number, text in sighting.wrong if number in operations]
+    return "; ".join(told[:_NAMED_MAX])
+
+
+def _unfinished(sighting: Sighting, operations: Collection[int]) -> Finding:
+    """Of operations that are there and wrong and were never acknowledged."""
+    spans = lsn_ranges(operations)
+    message = (
+        f"the check calls {_text(spans)} wrong ({_reasons(sighting, operations)}), which was never "
+        "acknowledged: an unfinished operation is no loss.  Leave it out of what `check` says, or "
+        "have `run` say `atomic` if the program promises that none is ever seen"
+    )
+    return Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message, spans)
 
 
 def _of(kind: FindingKind, operations: Collection[int], what: str) -> Finding:

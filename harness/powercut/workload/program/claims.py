@@ -33,14 +33,19 @@ def history_of(
     failed: set[int] = set()
     trouble = list(read.problems)
     ready = None
+    atomic = False
     for line in read.lines:
         if line.at_ns >= cut_ns and line.kind is not LineKind.ATTEMPT:
             continue
         problem = _impossible(line, attempts, acks, failed)
+        if line.kind is LineKind.ATOMIC and attempts:
+            problem = "the program says `atomic` after its first attempt: it promises it of all"
         if problem:  # what cannot be is the program's mistake, and requires nothing
             trouble.append(problem)
             continue
         match line.kind:
+            case LineKind.ATOMIC:
+                atomic = True
             case LineKind.READY:
                 ready = line.at_ns if ready is None else ready
             case LineKind.ATTEMPT:
@@ -59,7 +64,12 @@ def history_of(
     more = len(trouble) - _SHOWN_MAX
     told = trouble[:_SHOWN_MAX] + ([f"and {more} more of its claims"] if more > 0 else [])
     return OperationHistory(
-        *_columns(attempts), *_columns(acks), frozenset(failed), ready, tuple(told)
+        *_columns(attempts),
+        *_columns(acks),
+        frozenset(failed),
+        ready,
+        tuple(told),
+        atomic=atomic,
     )
 
 

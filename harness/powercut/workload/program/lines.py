@@ -3,6 +3,7 @@
 
 A program says what it does on the descriptor POWERCUT_FD, a line for each claim:
 
+    atomic       an operation that was tried is there whole, or not at all
     ready        it is set up and begins to work
     ? N          it is about to try operation N
     + N          N is durable
@@ -43,6 +44,7 @@ _RANGE: Final = re.compile(r"([0-9]{1,19})(?:-([0-9]{1,19}))?")
 class LineKind(enum.Enum):
     """What a line begins with."""
 
+    ATOMIC = "atomic"
     READY = "ready"
     ATTEMPT = "?"
     ACK = "+"
@@ -56,6 +58,7 @@ class LineKind(enum.Enum):
 
 _OF_RUN: Final = frozenset(
     {
+        LineKind.ATOMIC,
         LineKind.READY,
         LineKind.ATTEMPT,
         LineKind.ACK,
@@ -140,7 +143,7 @@ def _parse(raw: bytes, at_ns: int) -> Line | None:
     except ValueError:
         return None
     match kind:
-        case LineKind.READY:
+        case LineKind.READY | LineKind.ATOMIC:
             return None if text else Line(kind, at_ns=at_ns)
         case LineKind.TROUBLE | LineKind.BAD | LineKind.NOTE:
             return Line(kind, text=text.strip(), at_ns=at_ns)
