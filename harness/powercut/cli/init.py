@@ -9,6 +9,7 @@ import click
 
 from powercut.cli.options import FILE
 from powercut.cli.output import echo
+from powercut.model.errors import HostError
 from powercut.paths import INSTALLED, ROOT, SCENARIOS, command
 
 STARTER = Path(__file__).parent / "starter"
@@ -22,6 +23,9 @@ FILES = {
 }
 """What is written, and what it is copied from."""
 
+VENDOR = "vendor"
+"""Folder of the wheel that the recipes install."""
+
 _EDITORS = "# yaml-language-server: $schema=scenario.schema.json\n"
 """What editors complete a scenario from."""
 
@@ -31,13 +35,15 @@ _EDITORS = "# yaml-language-server: $schema=scenario.schema.json\n"
 def init(folder: Path) -> int:
     """Writes a first scenario, a pytest file, CI recipes and a Containerfile into FOLDER.
 
-    A file that is there is left alone.
+    With them goes the wheel of this powercut, which the recipes install.  A file that is there is
+    left alone.
     """
     for name, source in FILES.items():
         text = source.read_text(encoding="utf-8")
         if name.endswith("first-light.yaml"):
             text = _EDITORS + text
         _write(folder / name, text)
+    _write_wheel(folder / VENDOR)
     _ignore_results(folder / ".gitignore")
     echo(f"now:  {command()} run            the first scenario: three cells, about a minute")
     tests = f"{command()} test" if INSTALLED else str(ROOT / ".venv/bin/pytest")
@@ -52,6 +58,21 @@ def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     echo(f"  written        {path}")
+
+
+def _write_wheel(folder: Path) -> None:
+    """The powercut that the recipes install: no package index has it."""
+    from powercut.fleet.wheels import own_wheel
+
+    there = sorted(folder.glob("powercut-*.whl"))
+    if there:
+        echo(f"  there already  {there[-1]}")
+        return
+    try:
+        echo(f"  written        {own_wheel(folder)}")
+    except HostError as error:
+        echo(f"  missing        {folder}/powercut-*.whl, which the recipes install: {error}")
+        echo(f"                 {error.hint}")
 
 
 def _ignore_results(path: Path) -> None:

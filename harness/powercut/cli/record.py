@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from powercut.cli.ci import junit_option, tell_ci
 from powercut.cli.options import json_option, results_option, seed_option
 from powercut.cli.output import console_beside, write_json
 from powercut.cli.program_options import place_options, recording_options
@@ -38,6 +39,7 @@ _EPILOG = (
 @seed_option
 @results_option
 @json_option("the results")
+@junit_option
 def record(
     command: Sequence[str],
     options: RecordOptions,
@@ -46,6 +48,7 @@ def record(
     seed: int | None,
     results: Path,
     json_file: Path | None,
+    junit_file: Path | None,
 ) -> int:
     """Runs a program on a captured disk, cuts the power, recovers, and lets it check.
 
@@ -73,4 +76,5 @@ def record(
     write_reports(ResultDir.open(Path(run.result_directory)))
     print_program_run(console, run)
     write_json(outcome.model_dump_json(indent=1), json_file)
+    tell_ci(outcome.runs, junit_file, quiet=json_file == Path("-"))
     return outcome.exit_status

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from powercut.cli.ci import junit_option, tell_ci
 from powercut.cli.lookup import find_result
 from powercut.cli.options import (
     FILE,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 @preset_option
 @version_options
 @json_option("the results")
+@junit_option
 @seed_option
 @only_option
 @trials_option
@@ -61,6 +63,7 @@ def run(
     qemus: Sequence[str],
     kernels: Sequence[str],
     json_file: Path | None,
+    junit_file: Path | None,
     seed: int | None,
     only: Sequence[str],
     trials: int | None,
@@ -115,6 +118,7 @@ def run(
     for result in outcome.runs:
         _publish(result, console)
     write_json(outcome.model_dump_json(indent=1), json_file)
+    tell_ci(outcome.runs, junit_file, quiet=json_file == Path("-"))
     return outcome.exit_status
 
 

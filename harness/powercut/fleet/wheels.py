@@ -18,6 +18,9 @@ import io
 import os
 import platform
 import re
+import shlex
+import subprocess
+import sys
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -102,6 +105,25 @@ def make_wheels(folder: Path = CACHE / "wheels") -> Wheelhouse:
         _write(path, {f"powercut/{name}": data for name, data in own.items()} | about, info)
     made[path.name] = _sha256(path)
     return Wheelhouse(folder, made, code)
+
+
+def own_wheel(folder: Path) -> Path:
+    """The wheel of this powercut, with all that it says of itself, made in `folder`.
+
+    An installed one is packed again; a checkout is built, which may need a package index.
+    Raises HostError.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if INSTALLED:
+        return _packed_again("powercut", folder)
+    pip = [sys.executable, "-m", "pip", "wheel", "--disable-pip-version-check", "--no-deps"]
+    argv = [*pip, "-w", str(folder), str(ROOT)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    made = sorted(folder.glob(f"powercut-{__version__}-*.whl"))
+    if done.returncode or not made:
+        said = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["it said nothing"]
+        raise HostError(f"pip could not build powercut's wheel: {said[0]}", hint=shlex.join(argv))
+    return made[-1]
 
 
 def _powercut_files() -> dict[str, bytes]:

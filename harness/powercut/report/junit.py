@@ -8,6 +8,7 @@ if nothing could be said.  Nothing is ever skipped.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
 from powercut.model.verdict import Verdict
@@ -21,6 +22,23 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 def junit_xml(run: RunResult) -> bytes:
     """The result of `run` as a JUnit test suite."""
+    return _document(_suite(run))
+
+
+def junit_of(runs: Sequence[RunResult]) -> bytes:
+    """The results of several runs: a suite for each."""
+    suites = ET.Element("testsuites", name="powercut")
+    suites.extend(_suite(run) for run in runs)
+    return _document(suites)
+
+
+def _document(root: ET.Element) -> bytes:
+    ET.indent(root)
+    text = ET.tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'.encode()
+
+
+def _suite(run: RunResult) -> ET.Element:
     suite = ET.Element(
         "testsuite",
         name=f"powercut.{run.scenario}",
@@ -41,9 +59,7 @@ def junit_xml(run: RunResult) -> bytes:
     )
     for cell in run.cells:
         _case(suite, run, cell)
-    ET.indent(suite)
-    text = ET.tostring(suite, encoding="unicode")
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'.encode()
+    return suite
 
 
 def properties(cell: CellResult) -> dict[str, str]:

@@ -101,13 +101,18 @@ def test_it_has_every_module_and_every_scenario_of_the_checkout(wheel):
     assert not [name for name in names if name.startswith(("tests/", "build/"))]
 
 
-def test_any_folder_will_do(installed, tmp_path):
+def test_any_folder_will_do(wheel, installed, tmp_path):
     here = tmp_path / "mine"
     here.mkdir()
     said = powercut(installed, here, "init")
     for name in FILES:
         assert f"written        {name}\n" in said
         assert (here / name).is_file()
+    (packed,) = (here / "vendor").iterdir()
+    with zipfile.ZipFile(packed) as again, zipfile.ZipFile(wheel) as first:
+        own = {name for name in again.namelist() if not name.endswith("RECORD")}
+        assert own == {name for name in first.namelist() if not name.endswith("RECORD")}
+        assert all(again.read(name) == first.read(name) for name in own)
     (here / "test_power_cuts.py").write_text("mine\n")
     assert "there already  test_power_cuts.py" in powercut(installed, here, "init")
     assert (here / "test_power_cuts.py").read_text() == "mine\n"
@@ -143,11 +148,12 @@ def test_the_recipes_say_the_same():
     )
     assert [line.replace(" git ", " ") for line in github_lines()] == job["script"]
     container = " ".join((STARTER / "Containerfile.in").read_text().split())
-    for command in ("pip install --no-cache-dir powercut", "doctor --packages"):
+    assert "COPY vendor /vendor" in container
+    for command in ("pip install --no-cache-dir /vendor/powercut-*.whl", "doctor --packages"):
         assert f"/opt/powercut/bin/{'powercut ' * ('doctor' in command)}{command}" in container
 
 
-def test_the_recipe_runs_as_written(wheel, installed, tmp_path):
+def test_the_recipe_runs_as_written(installed, tmp_path):
     """But for apt-get, which is recorded, and guests: pytest only collects here."""
     here = tmp_path / "mine"
     here.mkdir()
@@ -164,7 +170,6 @@ def test_the_recipe_runs_as_written(wheel, installed, tmp_path):
         "PIP_NO_INDEX": "1",
         "PIP_NO_DEPS": "1",
         "PIP_IGNORE_INSTALLED": "1",  # the checkout is on the path, too
-        "PIP_FIND_LINKS": str(wheel.parent),
         "PYTEST_ADDOPTS": "--collect-only",
         "POWERCUT_BUILD": str(tmp_path / "build"),
     }
