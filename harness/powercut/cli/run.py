@@ -34,7 +34,7 @@ from powercut.model.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from powercut.store.results import RunResult
+    from powercut.store.results import CampaignOutcome
 
 
 @click.command(epilog=SCENARIO_HELP)
@@ -115,17 +115,19 @@ def run(
                 on_event=progress,
                 run_of=run_of,
             )
-    for result in outcome.runs:
-        _publish(result, console)
-    write_json(outcome.model_dump_json(indent=1), json_file)
-    tell_ci(outcome.runs, junit_file, quiet=json_file == Path("-"))
+    _publish(outcome, console, json_file, junit_file)
     return outcome.exit_status
 
 
-def _publish(result: RunResult, console: Console) -> None:
-    """Writes the reports beside the verdict, and prints the table."""
+def _publish(
+    outcome: CampaignOutcome, console: Console, json_file: Path | None, junit_file: Path | None
+) -> None:
+    """Writes the reports beside each verdict and where they are wanted, and prints the tables."""
     from powercut.report.publish import write_reports
     from powercut.report.terminal.table import print_run
 
-    write_reports(find_result(Path(result.result_directory)))
-    print_run(console, result)
+    for result in outcome.runs:
+        write_reports(find_result(Path(result.result_directory)))
+        print_run(console, result)
+    write_json(outcome.model_dump_json(indent=1), json_file)
+    tell_ci(outcome.runs, junit_file, quiet=json_file == Path("-"))
