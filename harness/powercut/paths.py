@@ -15,15 +15,15 @@ import sys
 from pathlib import Path
 from typing import Final
 
-_PACKAGE: Final = Path(__file__).resolve().parent
+PACKAGE: Final = Path(__file__).resolve().parent
 
-SHIPPED: Final = _PACKAGE / "_shipped"
+SHIPPED: Final = PACKAGE / "_shipped"
 """What a wheel carries beside the modules (setup.py puts it there); not there in a checkout."""
 
 INSTALLED: Final = SHIPPED.is_dir()
 """Whether this is an installed wheel and not a checkout."""
 
-ROOT: Final = SHIPPED if INSTALLED else _PACKAGE.parents[1]
+ROOT: Final = SHIPPED if INSTALLED else PACKAGE.parents[1]
 """The checkout; of a wheel the folder that has the same things at the same places."""
 
 

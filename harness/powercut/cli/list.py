@@ -1,23 +1,92 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`powercut scenarios`: those that are known by name."""
+"""`powercut scenarios`: those that are known by name.
+
+To check a scenario takes up to half a second, and what it says of itself is a line.  So the line
+is kept, by the digests of the scenario and of the code that checked it; a scenario with
+mistakes is checked each time, and refused as ever.
+"""
 
 from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 
 import click
 
 from powercut.cli.output import echo
+from powercut.paths import CACHE, PACKAGE
+
+_KEPT = "scenario-lines.json"
 
 
 @click.command()
 def scenarios() -> int:
     """Lists the scenarios that are known by name: your own in scenarios/, and those shipped."""
     from powercut.cli.scenarios import known_scenarios
-    from powercut.scenario.load import load_scenario
 
     known = known_scenarios()
     width = max(map(len, known))
-    for name, path in known.items():
-        settings = load_scenario(path).settings
-        campaign = " (campaign: minutes to hours)" if settings.campaign else ""
-        echo(f"{name:<{width}}  {settings.description}{campaign}")
+    for name, line in lines_of(known, CACHE / _KEPT).items():
+        echo(f"{name:<{width}}  {line}")
     return 0
+
+
+def lines_of(known: Mapping[str, Path], kept: Path) -> dict[str, str]:
+    """What each scenario says of itself; in the file `kept` are those checked before.
+
+    Raises UsageError for a scenario with mistakes.
+    """
+    import hashlib
+
+    code = _code()
+    before = _read(kept)
+    lines, now = {}, {}
+    for name, path in known.items():
+        with suppress(OSError):
+            key = hashlib.sha256(code + path.read_bytes()).hexdigest()
+            if key in before:
+                lines[name] = now[key] = before[key]
+                continue
+            lines[name] = now[key] = _checked(path)
+            continue
+        lines[name] = _checked(path)  # which says what is wrong with the file
+    if now != before:
+        _write(kept, now)
+    return lines
+
+
+def _checked(path: Path) -> str:
+    from powercut.scenario.load import load_scenario
+
+    settings = load_scenario(path).settings
+    return settings.description + (" (campaign: minutes to hours)" if settings.campaign else "")
+
+
+def _code() -> bytes:
+    """Changes with everything that reads or checks scenarios, presets among it."""
+    import hashlib
+
+    files = [path for kind in ("*.py", "*.yaml") for path in PACKAGE.rglob(kind)]
+    states = [(str(path), (at := path.stat()).st_size, at.st_mtime_ns) for path in sorted(files)]
+    return hashlib.sha256(repr(states).encode()).digest()
+
+
+def _read(kept: Path) -> dict[str, str]:
+    """What was kept; nothing if the file is none of ours."""
+    try:
+        found = json.loads(kept.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    whole = isinstance(found, dict) and all(isinstance(line, str) for line in found.values())
+    return found if whole else {}
+
+
+def _write(kept: Path, lines: Mapping[str, str]) -> None:
+    from powercut.model.errors import HostError
+    from powercut.store.files import write_atomic
+
+    with suppress(OSError, HostError):  # it only saves time
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(kept, json.dumps(lines, indent=1).encode())

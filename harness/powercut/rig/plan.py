@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from powercut.rig import commands
@@ -11,6 +12,12 @@ from powercut.rig.rig import Rig
 from powercut.scenario.plan import Cell
 from powercut.workload.port import Run
 from powercut.workload.table import workload_of
+
+
+@cache
+def _rig() -> Rig:
+    """The rig of this host: of all cells of a plan the same."""
+    return Rig.find()
 
 
 def describe_cell(cell: Cell) -> list[str]:
@@ -22,6 +29,6 @@ def describe_cell(cell: Cell) -> list[str]:
     if commands.on_host_files(cell.parameters):
         return list(workload_of(cell.parameters).writer(Run(bytes(16))))
     folder = Path("RUN")
-    machines = (rig := Rig.find()).backend_of(cell.parameters)
+    machines = (rig := _rig()).backend_of(cell.parameters)
     spec = rig.machine_spec(cell.parameters, folder / "disk", backing=folder / "backing.img")
     return machines.describe(replace(spec, hotplug=cell.parameters.machine.hotplug), folder)
