@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shlex
+import tempfile
 import threading
 import time
 from collections.abc import Sequence
@@ -23,7 +24,11 @@ from powercut.model.errors import DamagedRecording, HostError
 from powercut.model.observation import Observation
 from powercut.recording.consent import require_consent_to
 from powercut.recording.folder import CaptureRecording, open_capture
-from powercut.recover.native.folder import check_folder
+from powercut.recover.native.folder import (
+    check_folder,
+    confined_command,
+    written_elsewhere,
+)
 from powercut.rig.folder import CapturedFolder
 from powercut.rig.folder_check import RecordedCheck, record_check
 from powercut.rig.host_files import command_sha256, program_changed
@@ -81,8 +86,8 @@ def record_folder(order: CaptureOrder, directory: CaptureDir) -> CaptureRecord:
         output=directory.console,
         on_said=acks.hear if order.acks else lambda _: None,
     )
-    with captured:
-        captured.run(argv)
+    with captured, tempfile.TemporaryDirectory(prefix="powercut-memory-") as memory:
+        captured.run(confined_command(argv, order.folder, Path.cwd(), Path(memory)))
         deadline = time.monotonic() + order.seconds
         while status is None and time.monotonic() < deadline:
             if acks.enough.wait(_POLL_S):
@@ -92,6 +97,7 @@ def record_folder(order: CaptureOrder, directory: CaptureDir) -> CaptureRecord:
             captured.cut()
         except HostError as error:
             damage.append(str(error))
+        elsewhere = written_elsewhere(Path(memory))
     timeline = read_folder_log(directory.log)
     if timeline.cut_ns is None:
         raise DamagedRecording(f"{directory.path}: the log has no cut: its recorder was killed")
@@ -108,6 +114,7 @@ def record_folder(order: CaptureOrder, directory: CaptureDir) -> CaptureRecord:
         cut_ns=int(timeline.cut_ns),
         status=status,
         damage=tuple(damage),
+        elsewhere=elsewhere,
     )
     directory.write_record(record)
     return record

@@ -212,6 +212,8 @@ class FolderExplorer:
         self._positive = judge.positive()
         if not self._positive.passed:
             self._tally.reasons.append(self._positive.message)
+            if elsewhere := self._recording.elsewhere:
+                self._tally.reasons.append(elsewhere)
         return self._positive.passed
 
     def _look_at_control(self, judge: FolderJudge) -> str:

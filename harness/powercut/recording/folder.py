@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import shutil
@@ -13,6 +14,7 @@ from typing import Final
 
 from powercut.crash.folder import FileState, FolderSpace, Tree
 from powercut.crash.folder_rows import Promise
+from powercut.crash.states import CrashState
 from powercut.disk.folder_log import read_folder_log
 from powercut.disk.pclog import failing_marks
 from powercut.model.errors import DamagedRecording, HostError
@@ -23,6 +25,10 @@ from powercut.workload.program.claims import history_of
 
 ALL_MODE_BITS: Final = 0o7777
 PERMISSIONS: Final = 0o777
+
+_READ_ONLY: Final = os.strerror(errno.EROFS)
+_SAID_MAX: Final = 300
+_NAMED_MAX: Final = 3
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,14 @@ class CaptureRecording:
         attempts = self.history.attempt_ns
         return int(attempts[0]) if len(attempts) else int(self.folder.begin_ns)
 
+    @property
+    def elsewhere(self) -> str:
+        """What the command has written that no crash state has, in words; empty if nothing."""
+        if not (files := self.record.elsewhere):
+            return ""
+        more = f" and {len(files) - _NAMED_MAX} more files" if len(files) > _NAMED_MAX else ""
+        return f"the command also wrote {', '.join(files[:_NAMED_MAX])}{more}, outside of DIR"
+
     def space(self, promise: Promise, *, lying: bool = False) -> FolderSpace:
         """Its crash states."""
         return FolderSpace(self.folder, promise, self.history, lying=lying)
@@ -65,7 +79,38 @@ def open_capture(directory: CaptureDir) -> CaptureRecording:
         doubts = (*doubts, "the log was not closed in order: its end is missing")
     if acked := len(history.acked):
         doubts = (*doubts, *_elsewhere(folder, acked, record.folder))
-    return CaptureRecording(directory, record, folder, history, (*history.trouble, *doubts), doubts)
+        doubts = (*doubts, *_led_out(folder, record))
+    gaps = (*history.trouble, *_refused(directory.console), *doubts)
+    return CaptureRecording(directory, record, folder, history, gaps, doubts)
+
+
+def _led_out(folder: FolderTimeline, record: CaptureRecord) -> tuple[str, ...]:
+    """Symbolic links in the folder that lead to files outside, which no crash state has."""
+    if not record.elsewhere:
+        return ()
+    space = FolderSpace(folder, Promise.JOURNAL)
+    everything = tuple(space.volatile(record.cut_ns).tolist())
+    found = []
+    for path, target, _ in space.tree(CrashState(record.cut_ns, everything)).links:
+        place = os.path.normpath(Path(record.folder, path).parent / target)
+        there = [file for file in record.elsewhere if Path(file).is_relative_to(place)]
+        if there:
+            found.append(
+                f"{path} leads to {place}, outside of {record.folder}: what the command wrote "
+                f"there, such as {there[0]}, is in no crash state"
+            )
+    return tuple(found)
+
+
+def _refused(console: Path) -> tuple[str, ...]:
+    """What a command says that was not let write where it wanted to."""
+    lines = console.read_text(errors="replace").splitlines() if console.exists() else []
+    said = next((" ".join(line.split()) for line in lines if _READ_ONLY in line), "")
+    if not said:
+        return ()
+    return (
+        f"the command may write in DIR and in memory, and wanted to elsewhere: {said[-_SAID_MAX:]}",
+    )
 
 
 def _elsewhere(folder: FolderTimeline, acked: int, name: str) -> tuple[str, ...]:

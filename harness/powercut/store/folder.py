@@ -43,7 +43,8 @@ class CaptureRecord(BaseModel):
     called.  `share` is how a guest in which the command ran had the folder; empty if it ran on this
     host.  `check_sha256` is the digest of the files that the check's command names; empty if an
     older powercut recorded.  `status` is the command's exit status; None if the cut ended it.
-    `damage` is what went wrong with the recording.
+    `damage` is what went wrong with the recording.  `elsewhere` are files that the command has left
+    outside of `folder`, in places that are empty for a check.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -61,6 +62,7 @@ class CaptureRecord(BaseModel):
     cut_ns: int
     status: int | None = None
     damage: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
 
 
 class StateFinding(BaseModel):

@@ -209,9 +209,9 @@ def test_few_operations_or_states_acquit_nobody(
 @pytest.mark.parametrize("elsewhere", [True, False])
 def test_what_is_written_to_another_folder_is_no_loss(tmp_path: Path, elsewhere: bool) -> None:
     """Twelve acks and no write say nothing of syncs; with one unsynced write they do."""
-    (tmp_path / "other").mkdir()
-    way = ["append-unsynced", str(tmp_path / ("other" if elsewhere else "folder"))]
-    recording = record(tmp_path, sys.executable, "-I", "-S", str(PROGRAM), *way)
+    place = f"/var/tmp/powercut-{tmp_path.name}" if elsewhere else str(tmp_path / "folder")
+    words = [sys.executable, "-I", "-S", str(PROGRAM), "append-unsynced", place]
+    recording = record(tmp_path, "sh", "-c", 'mkdir -p "$5"; exec "$0" "$@"', *words)
     result = judged(tmp_path, recording, JOURNAL)
     assert (result.verdict, result.acknowledged) == ("INCONCLUSIVE" if elsewhere else "LOSSY", 12)
     if elsewhere:
@@ -219,6 +219,8 @@ def test_what_is_written_to_another_folder_is_no_loss(tmp_path: Path, elsewhere:
         (reason,) = result.reasons
         said = f"12 operations were acknowledged, and nothing was written in {tmp_path / 'folder'}"
         assert reason.startswith(said)
+        assert recording.record.elsewhere == (f"{place}/log",)
+        assert not Path(place).exists()
 
 
 def test_nothing_is_printed_after_the_end(tmp_path: Path) -> None:

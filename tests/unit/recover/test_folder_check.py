@@ -3,8 +3,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import socket
+import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +16,7 @@ import pytest
 
 from powercut.model.observation import Observation
 from powercut.recover.native.folder import check_folder
+from powercut.sandbox.rebooted import BOOT_ID, UP_S, new_clocks
 
 # A careless check: it reads a copy, which it only makes where there is something to copy.
 CARELESS = """
@@ -77,3 +82,61 @@ def test_what_its_command_is_made_of_is_there(tmp_path):
     folder, full = state(tmp_path, "d", ""), state(tmp_path, "full", "24")
     seen = check_folder(("./check",), full, folder, program.parent, timeout_s=60)
     assert seen.lines.decode().split() == ["there", os.fspath(program.parent)]
+
+
+def test_the_machine_has_booted_again(tmp_path):
+    """Another boot each time, which was a moment ago, and a loopback of its own."""
+    folder, full = state(tmp_path, "d", ""), state(tmp_path, "full", "24")
+    script = (
+        f"cat {BOOT_ID} >&3; cut -d. -f1 /proc/uptime >&3; sed -n 's/^btime //p' /proc/stat >&3"
+    )
+    seen = [checked(script, full, folder).lines.decode().split() for _ in range(2)]
+    boots = [boot for boot, _, _ in seen]
+    assert len({*boots, Path(BOOT_ID).read_text().strip()}) == 3
+    if new_clocks():
+        now = time.time()
+        assert all(int(up) <= UP_S + 60 for _, up, _ in seen)
+        assert all(abs(now - UP_S - int(at)) < 60 for _, _, at in seen)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["d", "full"]
+
+
+LOOKS_FOR = """import ctypes, os, socket, sys
+libc = ctypes.CDLL(None, use_errno=True)
+shared = libc.shmget(int(sys.argv[1]), 4096, 0) >= 0
+reached = []
+for family, address in (
+    (socket.AF_UNIX, "\\0" + sys.argv[2]), (socket.AF_INET, ("127.0.0.1", int(sys.argv[3])))
+):
+    try:
+        socket.socket(family).connect(address)
+        reached.append(family)
+    except OSError:
+        pass
+os.write(3, b"%d %d\\n" % (shared, len(reached)))
+"""
+
+
+def test_nothing_in_the_memory_of_the_host_is_there(tmp_path):
+    """System V shared memory, an abstract socket and loopback: what a daemon keeps is gone."""
+    libc, key = ctypes.CDLL(None, use_errno=True), 0x50000000 + os.getpid()
+    name = f"powercut-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX) as abstract, socket.socket() as tcp:
+        abstract.bind(f"\0{name}")
+        abstract.listen()
+        tcp.bind(("127.0.0.1", 0))
+        tcp.listen()
+        words = [str(key), name, str(tcp.getsockname()[1])]
+        memory = libc.shmget(key, 4096, 0o1600)
+        assert memory >= 0
+        try:
+            here = subprocess.run(
+                ["python3", "-c", LOOKS_FOR.replace("os.write(3", "os.write(1"), *words],
+                capture_output=True, check=True,
+            )  # fmt: skip
+            assert here.stdout == b"1 2\n"
+            folder, full = state(tmp_path, "d", ""), state(tmp_path, "full", "24")
+            command = ("python3", "-c", LOOKS_FOR, *words)
+            seen = check_folder(command, full, folder, Path("/"), timeout_s=60)
+            assert (seen.complete, seen.lines) == (True, b"0 0\n")
+        finally:
+            libc.shmctl(memory, 0, None)

@@ -4,6 +4,8 @@
 bubblewrap binds the folder over the path that was captured, so that what the command names by an
 absolute path (a backing file, a socket) is the state's; and its process namespace ends with it.
 
+A check comes after a cut: it sees another boot of the machine (powercut.sandbox.rebooted).
+
 What a check leaves must not be there when the next state is checked: a copy of one state, in /tmp,
 would vouch for another one that has lost everything.  So the host's files are read-only, and
 /tmp, /run and the like are empty and in memory, but for what the command is made of.  The check is
@@ -17,18 +19,20 @@ import os
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 from powercut.model.errors import HostError
 from powercut.model.observation import Observation
 from powercut.sandbox.confined import REMEDY, find_tool
+from powercut.sandbox.rebooted import apart, booted_again, new_clocks
 
 LINES_MAX: Final = 64 << 20
 """Bytes that a check may say: what it said beyond would be missing, and look lost."""
 
 _SAID_MAX: Final = 2000
+_NAMED_MAX: Final = 100
 _IN_THERE: Final = 'exec "$@" 3>&0 0</dev/null'
 _EMPTY: Final = tuple(map(Path, ("/tmp", "/var/tmp", "/dev/shm", "/run")))
 _READ_ONLY: Final = os.strerror(errno.EROFS)
@@ -52,11 +56,16 @@ def _wrapper(folder: Path) -> str:
     return str(wrapper)
 
 
-def _over(state: Path, folder: Path, where: Path) -> list[str]:
+def _over(state: Path, folder: Path, where: Path, *boot: str) -> list[str]:
     return [
-        *("--bind", str(state), str(folder), "--proc", "/proc"),
+        *("--bind", str(state), str(folder), "--proc", "/proc", *boot),
         *("--unshare-pid", "--die-with-parent", "--chdir", str(where), "--"),
     ]
+
+
+def _boot_file(state: Path) -> Path:
+    """Where the id of the boot is that the check of a state sees."""
+    return state.with_name(f"{state.name}.boot-id")
 
 
 def _shown(command: Sequence[str], where: Path) -> list[Path]:
@@ -114,6 +123,8 @@ def check_folder(
             return Observation((), complete=False, failure=failure)
         except OSError as error:
             raise HostError(f"cannot run the check: {error}") from error
+        finally:
+            _boot_file(state).unlink(missing_ok=True)
         lines.seek(0)
         text = lines.read(LINES_MAX + 1)
         said.seek(max(0, said.seek(0, os.SEEK_END) - _SAID_MAX))
@@ -132,15 +143,54 @@ def sandboxed_check(
 
     Raises HostError without bubblewrap.
     """
+    boot = booted_again(_boot_file(state))
+    argv = _read_only(command, folder, where, lambda place: ["--tmpfs", str(place)])
+    return [*new_clocks(), *argv, *_over(state, folder, where, *boot), *(started or command)]
+
+
+def confined_command(
+    command: Sequence[str], folder: Path, where: Path, memory: Path
+) -> tuple[str, ...]:
+    """The command line that runs what is captured in `folder`, as a check runs: it may write there,
+    and in places that a check finds empty.  Those are below `memory`, which is empty at first; so
+    whoever has it sees afterwards what was written where no state has it.
+
+    Raises HostError without bubblewrap.
+    """
+
+    def kept(place: Path) -> list[str]:
+        below = memory / str(place).strip("/").replace("/", "-")
+        below.mkdir()
+        below.chmod(place.stat().st_mode & 0o7777)
+        return ["--bind", str(below), str(place)]
+
+    argv = _read_only(command, folder, where, kept)
+    return (*argv, *_over(folder, folder, where, *apart()), *command)
+
+
+def written_elsewhere(memory: Path) -> tuple[str, ...]:
+    """The files with something in them that a command has left in those places."""
+    found = []
+    for place in _EMPTY:
+        below = memory / str(place).strip("/").replace("/", "-")
+        for path in sorted(below.rglob("*")):
+            if not path.is_symlink() and path.is_file() and path.stat().st_size:
+                found.append(str(place / path.relative_to(below)))
+    return tuple(found[:_NAMED_MAX])
+
+
+def _read_only(
+    command: Sequence[str], folder: Path, where: Path, empty: Callable[[Path], list[str]]
+) -> list[str]:
+    """bubblewrap with the host's files read-only, and `empty` places that may be written."""
     shown = _shown(command, where)
     argv = [_wrapper(folder), "--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev"]
     for place in _EMPTY:
-        argv += ["--tmpfs", str(place)] if place not in shown else []
+        argv += empty(place) if place not in shown and place.is_dir() else []
     for path in shown:
         argv += ["--ro-bind", str(path), str(path)]
     writable = next((place for place in _EMPTY if place not in shown), folder)
-    argv += ["--setenv", "TMPDIR", str(writable)]
-    return [*argv, *_over(state, folder, where), *(started or command)]
+    return [*argv, "--setenv", "TMPDIR", str(writable)]
 
 
 def ended_check(status: int, words: str, lines: bytes) -> Observation:
