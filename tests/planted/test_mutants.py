@@ -10,6 +10,7 @@ written once every mutant was looked at.
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections import Counter
 from pathlib import Path
@@ -22,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from mutants import c_parts, evidence, folders, judging, levels, programs, states
 from mutants.campaign import TABLE, Scratch, remember, row, write_table
+from mutants.place import At, planted
 
 MUTANTS = (
     *judging.MUTANTS,
@@ -35,12 +37,67 @@ MUTANTS = (
 
 
 def test_every_mutant_can_be_planted():
-    """Its text stands in its file exactly once: code that changes takes its mutants along."""
+    """Its code is in its function exactly once, and what it makes of the file is a program."""
     text = {mutant.file: (ROOT / mutant.file).read_text() for mutant in MUTANTS}
-    wrong = [m.name for m in MUTANTS if text[m.file].count(m.old) != 1 or m.old == m.new]
-    assert wrong == []
+    wrong = {}
+    for mutant in MUTANTS:
+        try:
+            made = planted(mutant.file, text[mutant.file], mutant.place, mutant.new)
+            if mutant.file.endswith(".py"):
+                same = ast.dump(ast.parse(made)) == ast.dump(ast.parse(text[mutant.file]))
+            else:
+                same = made.split() == text[mutant.file].split()
+            if same:
+                wrong[mutant.name] = "it changes nothing"
+        except (LookupError, SyntaxError) as error:
+            wrong[mutant.name] = str(error)
+    assert wrong == {}
     assert [name for name, count in Counter(m.name for m in MUTANTS).items() if count > 1] == []
     assert len(MUTANTS) >= 100
+
+
+SOURCE = """\
+class Disk:
+    @property
+    def flush(self):
+        \"\"\"Says \"\"\"
+        if (self.a
+                and not self.b):
+            return f"{self.b}"
+        return keep(self.a,
+                    deep=True)
+
+def keep(a, deep): return a
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "new", "line"),
+    [
+        (At("Disk.flush", "self.a and not self.b"), "self.a", "        if (self.a):"),
+        (At("Disk.flush", "deep = True"), "deep=False", "                    deep=False)"),
+        (At("Disk", "return keep(self.a, deep=True)"), "pass", "        pass"),
+        (At("keep", "return a"), "return None", "def keep(a, deep): return None"),
+    ],
+)
+def test_a_place_is_found_whatever_the_layout(place, new, line):
+    assert line in planted("x.py", SOURCE, place, new).replace("((", "(").replace("))", ")")
+
+
+@pytest.mark.parametrize(
+    "place",
+    [At("Disk.flush", "self.c"), At("flush", "self.a"), At("", "self.a"), At("keep", "deep(")],
+)
+def test_a_place_that_is_not_there_once_is_refused(place):
+    with pytest.raises(LookupError, match=r"stands there \d times"):
+        planted("x.py", SOURCE, place, "None")
+
+
+def test_a_place_in_c_is_found_in_its_function_whatever_the_white_space():
+    text = "int one(int a)\n{\n    return a;\n}\n\nint two(int a)\n{\n    return\n        a;\n}\n"
+    assert planted("x.c", text, At("two", "return a;"), "return 2;").endswith("    return 2;\n}\n")
+    with pytest.raises(LookupError, match="2 times"):
+        planted("x.c", text, At("", "return a;"), "return 2;")
 
 
 def test_the_table_names_every_mutant_and_a_test_that_is_there():

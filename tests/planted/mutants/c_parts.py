@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from mutants.mutant import Mutant, planter
+from mutants.place import At
 from mutants.suites import CAPTURE, READER, VIEW
 
 capture = planter("capture", CAPTURE)
@@ -19,57 +20,62 @@ MUTANTS: tuple[Mutant, ...] = (
         "harness/capture/requests.c",
         (
             "flush-covers-later",
-            "for (uint64_t number = disk->cache.first; number < horizon; number++) {",
-            "horizon = disk->cache.last;\n    for (uint64_t number = disk->cache.first; number < horizon;"
-            " number++) {",
+            At(
+                "cache_flush",
+                "for (uint64_t number = disk->cache.first; number < horizon; number++) {",
+            ),
+            (
+                "horizon = disk->cache.last;\n"
+                "    for (uint64_t number = disk->cache.first; number < horizon; number++) {"
+            ),
             "a flush covers what completed while it ran",
         ),
         (
             "flush-covers-less",
-            "number < horizon; number++",
+            At("cache_flush", "number < horizon; number++"),
             "number + 1 < horizon; number++",
             "a flush forgets the last write before it",
         ),
         (
             "flush-ignored",
-            "    if (connection->part.flush_honoured)",
-            "    if (!connection->part.flush_honoured)",
+            At("complete_flush", "if (connection->part.flush_honoured)"),
+            "if (!connection->part.flush_honoured)",
             "an honest disk lies, and a lying one is honest",
         ),
         (
             "fua-is-plain",
-            "!(event->flags & PCLOG_IGNORED));",
+            At("durable_at_once", "!(event->flags & PCLOG_IGNORED));"),
             "(event->flags & PCLOG_IGNORED));",
             "FUA is kept by disks that ignore it only",
         ),
         (
             "no-cache-is-a-cache",
-            "    return !volatile_cache(disk) || (event",
-            "    return (false && volatile_cache(disk)) || (event",
+            At("durable_at_once", "return !volatile_cache(disk) || (event"),
+            "return (false && volatile_cache(disk)) || (event",
             "a disk without a cache loses completed writes",
         ),
         (
             "flush-covers-all-disks",
-            "extent->sectors && extent->sector >= begin &&",
+            At("cache_flush", "extent->sectors && extent->sector >= begin &&"),
             "extent->sectors && extent->sector + begin >= begin && end &&",
             "of several disks, a flush of one covers those before it",
         ),
         (
             "read-failure-unmarked",
-            "            log_read_failure(&disk->log, error);",
-            "            (void)error;",
+            At("disk_read", "log_read_failure(&disk->log, error);"),
+            "(void)error;",
             "reads that the host fails are not marked",
         ),
         (
             "read-after-the-cut",
-            "    return powered(connection) ? error : EIO;",
-            "    return error;",
+            At("disk_read", "return powered(connection) ? error : EIO;"),
+            "return error;",
             "a guest reads on after the power is gone",
         ),
         (
             "unaligned-write",
-            "    if (!count || offset % SECTOR || count % SECTOR)",
-            "    if (!count || offset % SECTOR)",
+            At("disk_write", "if (!count || offset % SECTOR || count % SECTOR)"),
+            "if (!count || offset % SECTOR)",
             "parts of sectors are written",
         ),
     ),
@@ -77,56 +83,56 @@ MUTANTS: tuple[Mutant, ...] = (
         "harness/capture/cut.c",
         (
             "drop-keeps",
-            "bool keep = policy == PCLOG_POLICY_KEEP ||",
+            At("choose", "bool keep = policy == PCLOG_POLICY_KEEP ||"),
             "bool keep = policy != PCLOG_POLICY_PREFIX ||",
             "a cut that drops keeps everything",
         ),
         (
             "prefix-is-one-longer",
-            "policy == PCLOG_POLICY_PREFIX && i < prefix",
+            At("choose", "policy == PCLOG_POLICY_PREFIX && i < prefix"),
             "policy == PCLOG_POLICY_PREFIX && i <= prefix",
             "a prefix is one write longer than drawn",
         ),
         (
             "in-flight-forgotten",
-            "        cut->items[cut->count++].extent = at->extent;",
-            "        (void)at;",
+            At("collect", "cut->items[cut->count++].extent = at->extent;"),
+            "(void)at;",
             "what is in flight never survives",
         ),
         (
             "survivors-unapplied",
-            "            error = survive(cut, item);",
-            "            (void)survive;",
+            At("log_survivors", "error = survive(cut, item);"),
+            "(void)survive;",
             "what survived by the log is not on the medium",
         ),
         (
             "completion-order",
-            "    return a < b ? -1 : a > b;",
-            "    return a < b ? 1 : a > b ? -1 : 0;",
+            At("by_submission", "return a < b ? -1 : a > b;"),
+            "return a < b ? 1 : a > b ? -1 : 0;",
             "of two survivors in one place the older shows",
         ),
         (
             "guests-see-the-cache",
-            "        view_revert(&disk->current, &disk->medium, &cut->items[i].extent);",
-            "        (void)i;",
+            At("restart", "view_revert(&disk->current, &disk->medium, &cut->items[i].extent);"),
+            "(void)i;",
             "after the cut the guest still sees what was dropped",
         ),
         (
             "old-connections-live",
-            "    disk->generation++;",
-            "    disk->generation += 0;",
+            At("cut_power", "disk->generation++;"),
+            "disk->generation += 0;",
             "requests from before the cut go on after it",
         ),
         (
             "tear-takes-all",
-            "    memcpy(sector + (from - start), written + (from - start), to - from);",
-            "    memcpy(sector, written, SECTOR + 0 * (to - from));",
+            At("patch", "memcpy(sector + (from - start), written + (from - start), to - from);"),
+            "memcpy(sector, written, SECTOR + 0 * (to - from));",
             "a sector of which a part survived survives whole",
         ),
         (
             "newer-is-torn",
-            "    if (shown > one.entry && shown < 2 * cut->patch_unit)",
-            "    if (false && shown < 2 * cut->patch_unit)",
+            At("patch", "if (shown > one.entry && shown < 2 * cut->patch_unit)"),
+            "if (false && shown < 2 * cut->patch_unit)",
             "a newer durable write is torn by an older one",
         ),
     ),
@@ -134,20 +140,20 @@ MUTANTS: tuple[Mutant, ...] = (
         "harness/capture/survive.c",
         (
             "never-torn",
-            "    if (fate == 1)",
-            "    if (fate >= 1)",
+            At("survive_random", "if (fate == 1)"),
+            "if (fate >= 1)",
             "random cuts never tear a write",
         ),
         (
             "never-lost",
-            "    if (fate == 0)\n        return nothing;",
-            "    if (fate == 0)\n        return write;",
+            At("survive_random", ("if (fate == 0)\n        return nothing;")),
+            ("if (fate == 0)\n        return write;"),
             "random cuts never lose a write as a whole",
         ),
         (
             "torn-anywhere",
-            "    uint64_t to = from + kept * atomic_unit;",
-            "    uint64_t to = from + kept * atomic_unit - 1;",
+            At("survive_random", "uint64_t to = from + kept * atomic_unit;"),
+            "uint64_t to = from + kept * atomic_unit - 1;",
             "random cuts tear within the atomic unit",
         ),
     ),
@@ -155,20 +161,29 @@ MUTANTS: tuple[Mutant, ...] = (
         "harness/capture/log.c",
         (
             "end-unlogged",
-            "    struct pclog_event event = {.type = PCLOG_END, .request = requests};\n    return log_event(log, &event);",
-            "    (void)requests;\n    return log->failure;",
+            At(
+                "log_end",
+                (
+                    "struct pclog_event event = {.type = PCLOG_END, .request = requests};\n"
+                    "    return log_event(log, &event);"
+                ),
+            ),
+            ("(void)requests;\n    return log->failure;"),
             "a log that was closed in order does not say so",
         ),
         (
             "full-host-unmarked",
-            '    mark_failure(log, "refusing requests", error); /* into the slack, else statistics tell */\n',
+            At(
+                "log_admit",
+                'mark_failure(log, "refusing requests", error); /* into the slack, else statistics tell */',
+            ),
             "",
             "a disk that its host has no room for does not say so",
         ),
         (
             "checksum-of-the-event",
-            "    event->crc = crc32c(0, event, offsetof(struct pclog_event, crc));",
-            "    event->crc = 0;",
+            At("log_event", "event->crc = crc32c(0, event, offsetof(struct pclog_event, crc));"),
+            "event->crc = 0;",
             "events carry no checksum",
         ),
     ),
@@ -176,19 +191,25 @@ MUTANTS: tuple[Mutant, ...] = (
         "harness/capture/medium.c",
         (
             "older-wins",
-            "        if (view->entries[extent->sector + i] < entry)",
-            "        if (!view->entries[extent->sector + i] || view->entries[extent->sector + i] > entry)",
+            At("view_apply", "if (view->entries[extent->sector + i] < entry)"),
+            "if (!view->entries[extent->sector + i] || view->entries[extent->sector + i] > entry)",
             "of two writes to one place the older shows",
         ),
         (
             "last-sector-lost",
-            "    for (uint64_t i = 0; i < extent->sectors; i++, entry += extent->step)",
-            "    for (uint64_t i = 0; i + 1 < extent->sectors || !i; i++, entry += extent->step)",
+            At(
+                "view_apply",
+                "for (uint64_t i = 0; i < extent->sectors; i++, entry += extent->step)",
+            ),
+            "for (uint64_t i = 0; i + 1 < extent->sectors || !i; i++, entry += extent->step)",
             "the last sector of a write is not applied",
         ),
         (
             "zeroes-are-the-base",
-            "bool joins = run.step || !run.entry ? next == expected : next && !(next & 1);",
+            At(
+                "run_at",
+                "bool joins = run.step || !run.entry ? next == expected : next && !(next & 1);",
+            ),
             "bool joins = run.step || !run.entry ? next == expected : !(next & 1);",
             "what was never written reads as zeroes behind zeroes",
         ),
@@ -197,84 +218,111 @@ MUTANTS: tuple[Mutant, ...] = (
         _CLASSIFY,
         (
             "run-unchecked",
-            "memcmp(h.run_id, run->id, 16) != 0 ||\n        !wal_fits",
-            "\n        !wal_fits",
+            At("is_intact", ("memcmp(h.run_id, run->id, 16) != 0 ||\n        !wal_fits")),
+            ("\n        !wal_fits"),
             "a record of another run is intact",
         ),
         (
             "place-unchecked",
-            "        !wal_fits(layout, s->number, h.lsn) || h.position != wal_position(layout, s->number) ||",
-            "        h.position != wal_position(layout, s->number) ||",
+            At(
+                "is_intact",
+                "!wal_fits(layout, s->number, h.lsn) || h.position != wal_position(layout, s->number) ||",
+            ),
+            "h.position != wal_position(layout, s->number) ||",
             "a record that cannot stand in its slot is intact",
         ),
         (
             "position-unchecked",
-            "        !wal_fits(layout, s->number, h.lsn) || h.position != wal_position(layout, s->number) ||",
-            "        !wal_fits(layout, s->number, h.lsn) ||",
+            At(
+                "is_intact",
+                "!wal_fits(layout, s->number, h.lsn) || h.position != wal_position(layout, s->number) ||",
+            ),
+            "!wal_fits(layout, s->number, h.lsn) ||",
             "a record whose header names another place is intact",
         ),
         (
             "generation-unchecked",
-            "        h.generation != wal_generation(layout, h.lsn) || h.stream >= WAL_STREAMS_MAX ||",
-            "        h.stream >= WAL_STREAMS_MAX ||",
+            At(
+                "is_intact",
+                "h.generation != wal_generation(layout, h.lsn) || h.stream >= WAL_STREAMS_MAX ||",
+            ),
+            "h.stream >= WAL_STREAMS_MAX ||",
             "a record of another generation is intact",
         ),
         (
             "stream-unchecked",
-            "        h.generation != wal_generation(layout, h.lsn) || h.stream >= WAL_STREAMS_MAX ||",
-            "        h.generation != wal_generation(layout, h.lsn) ||",
+            At(
+                "is_intact",
+                "h.generation != wal_generation(layout, h.lsn) || h.stream >= WAL_STREAMS_MAX ||",
+            ),
+            "h.generation != wal_generation(layout, h.lsn) ||",
             "a record of a stream that cannot be is intact",
         ),
         (
             "length-unchecked",
-            "        h.length != layout->record - WAL_CHUNK ||\n        h.payload_crc != pc_crc32c(0, s->data + WAL_CHUNK, h.length))",
-            "        h.payload_crc != pc_crc32c(0, s->data + WAL_CHUNK, layout->record - WAL_CHUNK))",
+            At(
+                "is_intact",
+                (
+                    "h.length != layout->record - WAL_CHUNK ||\n"
+                    "        h.payload_crc != pc_crc32c(0, s->data + WAL_CHUNK, h.length))"
+                ),
+            ),
+            "h.payload_crc != pc_crc32c(0, s->data + WAL_CHUNK, layout->record - WAL_CHUNK))",
             "a record whose header names another length is intact",
             "`attribute_header` looks at the length first (`reader-header-length`), and a header of "
             "another one is nobody's then",
         ),
         (
             "payload-crc-unchecked",
-            "        h.length != layout->record - WAL_CHUNK ||\n        h.payload_crc != pc_crc32c(0, s->data + WAL_CHUNK, h.length))",
-            "        h.length != layout->record - WAL_CHUNK)",
+            At(
+                "is_intact",
+                (
+                    "h.length != layout->record - WAL_CHUNK ||\n"
+                    "        h.payload_crc != pc_crc32c(0, s->data + WAL_CHUNK, h.length))"
+                ),
+            ),
+            "h.length != layout->record - WAL_CHUNK)",
             "a record whose checksum is wrong is intact",
         ),
         (
             "words-unchecked",
-            "        if (word != wal_word(run->key, h.stream, h.lsn, i))",
-            "        if (word != wal_word(run->key, h.stream, h.lsn, i) && !h.length)",
+            At("is_intact", "if (word != wal_word(run->key, h.stream, h.lsn, i))"),
+            "if (word != wal_word(run->key, h.stream, h.lsn, i) && !h.length)",
             "payload that another record would have is intact",
         ),
         (
             "last-word-unchecked",
-            "    for (uint32_t i = 0; i < h.length / 8; i++) {",
-            "    for (uint32_t i = 0; i + 1 < h.length / 8; i++) {",
+            At("is_intact", "for (uint32_t i = 0; i < h.length / 8; i++) {"),
+            "for (uint32_t i = 0; i + 1 < h.length / 8; i++) {",
             "the last word of a record is not compared",
             "the checksum of the payload, compared before, covers that word, and CRC-32C finds "
             "every change within 32 bits; only a payload made for it passes",
         ),
         (
             "corrupt-is-torn",
-            "            if (chunk->author == WAL_NOBODY && summary.corrupt == UINT32_MAX)",
-            "            if (false && summary.corrupt == UINT32_MAX)",
+            At("summarize", "if (chunk->author == WAL_NOBODY && summary.corrupt == UINT32_MAX)"),
+            "if (false && summary.corrupt == UINT32_MAX)",
             "bytes that nobody wrote are torn",
         ),
         (
             "misdirected-is-torn",
-            "            if (chunk->author == WAL_ELSEWHERE && !summary.elsewhere)",
-            "            if (false && !summary.elsewhere)",
+            At("summarize", "if (chunk->author == WAL_ELSEWHERE && !summary.elsewhere)"),
+            "if (false && !summary.elsewhere)",
             "a record of another slot is no finding",
         ),
         (
             "older-is-absent",
-            "            if (chunk->author == WAL_OLDER && !summary.older)",
-            "            if (false && !summary.older)",
+            At("summarize", "if (chunk->author == WAL_OLDER && !summary.older)"),
+            "if (false && !summary.older)",
             "an older generation is absent",
         ),
         (
             "whole-but-wrong",
-            "    } else if (s->newest.author == WAL_HERE && summary->right == summary->sectors) {",
-            "    } else if (false && summary->right == summary->sectors) {",
+            At(
+                "conclude",
+                "} else if (s->newest.author == WAL_HERE && summary->right == summary->sectors) {",
+            ),
+            "} else if (false && summary->right == summary->sectors) {",
             "a header whose account of the payload is wrong is torn",
         ),
     ),
@@ -282,34 +330,42 @@ MUTANTS: tuple[Mutant, ...] = (
         _CHUNK,
         (
             "header-generation",
-            "    if (header->generation != wal_generation(layout, header->lsn))",
-            "    if (false)",
+            At(
+                "attribute_header", "if (header->generation != wal_generation(layout, header->lsn))"
+            ),
+            "if (false)",
             "a header of another generation is at home",
         ),
         (
             "header-length",
-            "    else if (header->length != layout->record - WAL_CHUNK)",
-            "    else if (false)",
+            At("attribute_header", "else if (header->length != layout->record - WAL_CHUNK)"),
+            "else if (false)",
             "a header of another length is at home",
             "the length is compared again where a whole record is (`reader-length-unchecked`); without "
             "both the forged headers of the tests are found intact",
         ),
         (
             "header-stream",
-            "    else if (header->stream >= WAL_STREAMS_MAX)",
-            "    else if (false)",
+            At("attribute_header", "else if (header->stream >= WAL_STREAMS_MAX)"),
+            "else if (false)",
             "a header of a stream that cannot be is at home",
         ),
         (
             "header-elsewhere",
-            "    if (index != 0 || header->position != wal_position(layout, slot) ||\n        !wal_fits(layout, slot, header->lsn)) {",
-            "    if (index != 0 || (slot && !slot)) {",
+            At(
+                "attribute_header",
+                (
+                    "if (index != 0 || header->position != wal_position(layout, slot) ||\n"
+                    "        !wal_fits(layout, slot, header->lsn)) {"
+                ),
+            ),
+            "if (index != 0 || (slot && !slot)) {",
             "a header of another place is at home",
         ),
         (
             "seven-words",
-            "    for (unsigned i = 1; i < WORDS; i++) {",
-            "    for (unsigned i = 1; i + 1 < WORDS; i++) {",
+            At("decode_words", "for (unsigned i = 1; i < WORDS; i++) {"),
+            "for (unsigned i = 1; i + 1 < WORDS; i++) {",
             "seven words of eight make a chunk",
         ),
     ),
@@ -317,62 +373,93 @@ MUTANTS: tuple[Mutant, ...] = (
         _SCAN,
         (
             "zero-instead-of-error",
-            "        if (n < 0)\n            return errno;",
-            "        if (n < 0)\n            break;",
+            At("read_at", ("if (n < 0)\n            return errno;")),
+            ("if (n < 0)\n            break;"),
             "what cannot be read reads as zeroes",
         ),
         (
             "batch-error-forgotten",
-            "int slot_error = error ? read_at(",
+            At("scan_file", "int slot_error = error ? read_at("),
             "int slot_error = error && false ? read_at(",
             "one bad sector makes a batch of garbage",
         ),
         (
             "tail-unread",
-            "    uint64_t there = size > start ? (size - start + stride - 1) / stride : 0;",
-            "    uint64_t there = size > start ? (size - start) / stride : 0;",
+            At(
+                "scan_file",
+                "uint64_t there = size > start ? (size - start + stride - 1) / stride : 0;",
+            ),
+            "uint64_t there = size > start ? (size - start) / stride : 0;",
             "a record that the file ends in is absent",
         ),
         (
             "runs-unlearned",
-            "    if (extent.state == PC_SLOT_CORRUPT && !s->learned) {",
-            "    if (false && !s->learned) {",
+            At("scan_slot", "if (extent.state == PC_SLOT_CORRUPT && !s->learned) {"),
+            "if (false && !s->learned) {",
             "what an older run left is corrupt",
         ),
         (
             "malloc-in-learn",
-            '    if (!data)\n        return wal_fail(s->failure, ENOMEM, "malloc");\n    s->learned',
-            "    if (!data)\n        return 0;\n    s->learned",
+            At(
+                "learn",
+                (
+                    "if (!data)\n"
+                    '        return wal_fail(s->failure, ENOMEM, "malloc");\n'
+                    "    s->learned"
+                ),
+            ),
+            ("if (!data)\n        return 0;\n    s->learned"),
             "without memory what an older run left is corrupt",
         ),
         (
             "folder-is-a-file",
-            "    if (fd >= 0 && fstat(fd, &status) == 0 && S_ISDIR(status.st_mode)) {",
-            "    if (false && status.st_mode) {",
+            At("open_file", "if (fd >= 0 && fstat(fd, &status) == 0 && S_ISDIR(status.st_mode)) {"),
+            "if (false && status.st_mode) {",
             "a folder is a log without end",
         ),
         (
             "readdir-error",
-            '    if (error)\n        return wal_fail(s->failure, error, "readdir %s", s->config->path);\n',
-            "    (void)error;\n",
+            At(
+                "list_segments",
+                (
+                    "if (error)\n"
+                    '        return wal_fail(s->failure, error, "readdir %s", s->config->path);'
+                ),
+            ),
+            "(void)error;",
             "a folder that cannot be read to its end has no more segments",
         ),
         (
             "open-error",
-            '        return wal_fail(s->failure, error, "open %s", s->config->path);',
-            '        return error ? sink_fact(s, "file=missing") : 0;',
+            At("scan_single", 'return wal_fail(s->failure, error, "open %s", s->config->path);'),
+            'return error ? sink_fact(s, "file=missing") : 0;',
             "a log that cannot be opened is not there",
         ),
         (
             "segment-skipped",
-            "        failed = add_extent(s, (struct pc_extent){first, s->layout.per_file, 0,\n                                                  PC_SLOT_UNREADABLE, (uint32_t)errno});",
-            "        failed = 0;",
+            At(
+                "scan_segment",
+                (
+                    "failed = add_extent(s, (struct pc_extent){first, s->layout.per_file, 0,\n"
+                    "                                                  PC_SLOT_UNREADABLE, (uint32_t)errno});"
+                ),
+            ),
+            "failed = 0;",
             "a segment that cannot be opened is absent",
         ),
         (
             "status-zero",
-            '        fprintf(stderr, "wal: %s: %s\\n", failure.call, strerror(failure.error));\n        return 1;',
-            '        fprintf(stderr, "wal: %s: %s\\n", failure.call, strerror(failure.error));\n        return 0;',
+            At(
+                "wal_read_run",
+                (
+                    'fprintf(stderr, "wal: %s: %s\\n", failure.call, strerror(failure.error));\n'
+                    "        return 1;"
+                ),
+            ),
+            (
+                'fprintf(stderr, "wal: %s: %s\\n", failure.call, strerror(failure.error));\n'
+                "        return 0;"
+            ),
             "a reader that failed ends with status 0",
         ),
     ),
@@ -380,38 +467,44 @@ MUTANTS: tuple[Mutant, ...] = (
         "guests/uml/view.c",
         (
             "view-lives-on",
-            '    if (dm_swap(VIEW, page->disk_size / 512, "snapshot", parameters) != 0)',
-            '    if (turn && dm_swap(VIEW, page->disk_size / 512, "snapshot", parameters) != 0)',
+            At(
+                "view_fresh",
+                'if (dm_swap(VIEW, page->disk_size / 512, "snapshot", parameters) != 0)',
+            ),
+            'if (turn && dm_swap(VIEW, page->disk_size / 512, "snapshot", parameters) != 0)',
             "what every second recovery wrote is seen by the next",
         ),
         (
             "one-store",
-            "    turn ^= 1;",
-            "    turn |= 1;",
+            At("view_fresh", "turn ^= 1;"),
+            "turn |= 1;",
             "two views share one store",
         ),
         (
             "patches-dropped",
-            "    for (index = 0; index < page->count; index++)",
-            "    for (index = 0; index + 1 < page->count; index++)",
+            At("view_patch", "for (index = 0; index < page->count; index++)"),
+            "for (index = 0; index + 1 < page->count; index++)",
             "the last patch of a state is not laid",
         ),
         (
             "overflow-forgiven",
-            "    if (strchr(line, '/') == NULL) {",
-            "    if (strlen(line) > 9999) {",
+            At("view_check", "if (strchr(line, '/') == NULL) {"),
+            "if (strlen(line) > 9999) {",
             "a view that overflowed is believed",
         ),
         (
             "reads-not-cleared",
-            '        return tracked == 0 || dm_message(VIEW, "@stats_clear 0", NULL, 0) == 0',
-            "        return tracked == 0 || tracked != 0",
+            At(
+                "view_track",
+                'return tracked == 0 || dm_message(VIEW, "@stats_clear 0", NULL, 0) == 0',
+            ),
+            "return tracked == 0 || tracked != 0",
             "reads of the last recovery are this one's",
         ),
         (
             "reads-missed",
-            "        if (count == 0)\n            continue;",
-            "        if (count <= 1)\n            continue;",
+            At("view_reads", ("if (count == 0)\n            continue;")),
+            ("if (count <= 1)\n            continue;"),
             "a granule that was read once was not read",
         ),
     ),
@@ -419,20 +512,27 @@ MUTANTS: tuple[Mutant, ...] = (
         "guests/uml/recover.c",
         (
             "no-second-mount",
-            "    if (fs_umount() != 0)\n        return -1;\n    page->step = PCU_STEP_NONE; /* what",
-            "    page->step = PCU_STEP_NONE; /* what",
+            At(
+                "go_on",
+                (
+                    "if (fs_umount() != 0)\n"
+                    "        return -1;\n"
+                    "    page->step = PCU_STEP_NONE; /* what"
+                ),
+            ),
+            "page->step = PCU_STEP_NONE; /* what",
             "the log is read again from the page cache",
         ),
         (
             "writer-forgiven",
-            "        page->after = wrote ? PCU_AFTER_DONE : PCU_AFTER_WRITER;",
-            "        page->after = wrote ? PCU_AFTER_DONE : PCU_AFTER_DONE;",
+            At("go_on", "page->after = wrote ? PCU_AFTER_DONE : PCU_AFTER_WRITER;"),
+            "page->after = wrote ? PCU_AFTER_DONE : PCU_AFTER_DONE;",
             "a writer that failed after recovery went on",
         ),
         (
             "second-reader-forgiven",
-            "        page->after = PCU_AFTER_READER;",
-            "        page->after = PCU_AFTER_DONE;",
+            At("go_on", "page->after = PCU_AFTER_READER;"),
+            "page->after = PCU_AFTER_DONE;",
             "a second reading that failed came to its end",
         ),
     ),

@@ -15,6 +15,7 @@ from typing import Final
 
 from mutants.mutant import PYTEST, Mutant, Suite
 from mutants.nursery import TIMED_OUT, Nursery
+from mutants.place import planted
 
 from powercut.paths import BUILD, ROOT
 from powercut.store.files import write_atomic
@@ -114,7 +115,7 @@ class Scratch:
         """Plants the mutant, runs its suite, takes it out again."""
         self.require_clean(mutant.suite)
         text = (self.tree / mutant.file).read_text()
-        self._put(mutant.file, text.replace(mutant.old, mutant.new))
+        self._put(mutant.file, planted(mutant.file, text, mutant.place, mutant.new))
         try:
             return Outcome(self.first_failure(mutant.suite))
         finally:
@@ -140,7 +141,7 @@ def _first_words(said: str) -> str:
 
 def digest(mutant: Mutant) -> str:
     """Changes with the patch."""
-    key = f"{mutant.file}\0{mutant.old}\0{mutant.new}"
+    key = f"{mutant.file}\0{mutant.place.function}\0{mutant.place.code}\0{mutant.new}"
     return hashlib.sha256(key.encode()).hexdigest()[:16]
 
 

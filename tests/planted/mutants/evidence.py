@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from mutants.mutant import Mutant, planter
+from mutants.place import At
 from mutants.suites import CHANNEL, DISK_LOG
 
 _P = "harness/powercut"
@@ -15,26 +16,26 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/channel/wire.py",
         (
             "checksum-unchecked",
-            "        if checksum(header, payload) != crc:",
-            "        if False:",
+            At("Decoder._next", "checksum(header, payload) != crc"),
+            "False",
             "a message that was damaged on its way counts",
         ),
         (
             "checksum-without-payload",
-            "int(google_crc32c.extend(crc, payload)) if payload else crc",
+            At("checksum", "int(google_crc32c.extend(crc, payload)) if payload else crc"),
             "crc",
             "the checksum covers the header alone",
         ),
         (
             "unknown-type-skipped",
-            '            raise self._damage(f"unknown message type {kind}")',
-            "            kind = 11",
+            At("Decoder._next", "raise self._damage(f'unknown message type {kind}')"),
+            "kind = 11",
             "a message of an unknown type is text",
         ),
         (
             "half-extents",
-            "    if len(payload) % EXTENT.size:",
-            "    if False:",
+            At("decode_extents", "len(payload) % EXTENT.size"),
+            "False",
             "part of an extent is dropped",
         ),
     ),
@@ -42,56 +43,75 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/channel/ledger.py",
         (
             "acks-go-back",
-            "self.acked = max(self.acked, message.lsn)",
-            "self.acked = message.lsn",
+            At("Ledger._claim", "max(self.acked, message.lsn)"),
+            "message.lsn",
             "a late ack of an older record takes newer ones back",
         ),
         (
             "attempts-are-acks",
-            "            self._attempts.add(message, at_ns)\n            self._check",
-            "            self._acks.add(message, at_ns)\n            self._check",
+            At("Ledger._claim", "self._attempts.add(message, at_ns)"),
+            "self._acks.add(message, at_ns)",
             "what was attempted counts as acknowledged",
         ),
         (
             "errors-dropped",
-            "                current.errors.append(text)\n",
-            "",
+            At(
+                "Ledger.apply",
+                (
+                    "text = describe_error(message)\n"
+                    "current.errors.append(text)\n"
+                    "current.failures.append(GuestError(_fault(message), message.value, text))"
+                ),
+            ),
+            (
+                "text = describe_error(message)\n"
+                "current.failures.append(GuestError(_fault(message), message.value, text))"
+            ),
             "what the guest complained of is dropped",
         ),
         (
             "errors-of-the-workload",
-            "        errors = self._errors + (self.current.errors if _workload(self.current) else [])",
-            "        errors = self._errors",
+            At(
+                "Ledger.history",
+                "self._errors + (self.current.errors if _workload(self.current) else [])",
+            ),
+            "self._errors",
             "a workload that failed and was still running is forgiven",
         ),
         (
             "ended-workload-forgiven",
-            "            self._errors += ended.errors",
-            "            pass",
+            At("Ledger._done", "self._errors += ended.errors"),
+            "pass",
             "a workload that failed and ended is forgiven",
         ),
         (
             "ends-twice",
-            "        if message.lsn in self.results:",
-            "        if False:",
+            At("Ledger._done", "message.lsn in self.results"),
+            "False",
             "a command may end twice",
         ),
         (
             "guest-commands",
-            "            case MessageType.COMMAND | MessageType.PING | MessageType.LINES:\n                raise DamagedRecording(",
-            "            case MessageType.COMMAND | MessageType.PING | MessageType.LINES:\n                str(",
+            At(
+                "Ledger.apply",
+                "raise DamagedRecording(f'the guest sent a {message.type.name}, which no guest sends on this port')",
+            ),
+            "str(f'the guest sent a {message.type.name}, which no guest sends on this port')",
             "the guest's commands are skipped",
         ),
         (
             "restarted-and-ready",
-            "        self.current, self.hello, self._kept = Collection(), None, self.acked",
-            "        self.hello, self._kept = None, self.acked",
+            At(
+                "Ledger.hand_over",
+                "self.current, self.hello, self._kept = (Collection(), None, self.acked)",
+            ),
+            "self.hello, self._kept = (None, self.acked)",
             "a restarted guest's workload is ready because it was before",
         ),
         (
             "written-again-after-restart",
-            "        if first <= self._kept:",
-            "        if False:",
+            At("Ledger._check_continues", "first <= self._kept"),
+            "False",
             "a workload that begins again hides what its restart has lost",
         ),
     ),
@@ -99,38 +119,48 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/channel/history_file.py",
         (
             "chunk-unchecked",
-            "        if _crc(raw[at : at + _CHECKED.size], data) != crc:",
-            "        if False:",
+            At("history_of", "_crc(raw[at:at + _CHECKED.size], data) != crc"),
+            "False",
             "a history that was damaged on the host counts",
         ),
         (
             "cut-off-is-complete",
-            "    return RecordedHistory(ledger.history(), complete, decoder",
-            "    return RecordedHistory(ledger.history(), True, decoder",
+            At(
+                "history_of",
+                "RecordedHistory(ledger.history(), complete, decoder.unfinished, ledger.latency, digest)",
+            ),
+            "RecordedHistory(ledger.history(), True, decoder.unfinished, ledger.latency, digest)",
             "a history that was cut off is complete",
         ),
         (
             "goes-on-after-its-end",
-            "    if complete and at != len(raw):",
-            "    if False:",
+            At("history_of", "complete and at != len(raw)"),
+            "False",
             "what was added after the end of a history is dropped",
         ),
         (
             "no-receipts",
-            "            ledger.apply(message, receipt_ns)",
-            "            ledger.apply(message, 0)",
+            At("history_of", "ledger.apply(message, receipt_ns)"),
+            "ledger.apply(message, 0)",
             "every ack was received at the beginning",
         ),
         (
             "restart-is-a-move",
-            "_CHECKED.pack(stopped_ns, _RESTART if restarted else _HANDOVER)",
-            "_CHECKED.pack(stopped_ns, _HANDOVER)",
+            At("HistoryWriter.hand_over", "_RESTART if restarted else _HANDOVER"),
+            "_HANDOVER",
             "the file says that a restarted guest has moved",
         ),
         (
             "half-message-after-restart",
-            "            decoder = Decoder() if restarted else decoder\n",
-            "",
+            At(
+                "history_of",
+                (
+                    "ledger.hand_over(receipt_ns, restarted=restarted)\n"
+                    "decoder = Decoder() if restarted else decoder\n"
+                    "at = start"
+                ),
+            ),
+            ("ledger.hand_over(receipt_ns, restarted=restarted)\nat = start"),
             "a message that broke off at a restart goes on in the next boot, in the file",
         ),
     ),
@@ -138,26 +168,45 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/channel/receiver.py",
         (
             "damage-swallowed",
-            "        except PowercutError as error:\n            self.fault = error",
-            "        except PowercutError as error:\n            del error",
+            At("Receiver._take", "self.fault = error"),
+            "del error",
             "damage of the stream is skipped",
         ),
         (
             "hang-up-is-the-end",
-            "return not self.closing  # hanging",
-            "return True  # hanging",
+            At("Receiver._receive_all", "not self.closing"),
+            "True",
             "the controller's own hanging up is the guest's end",
         ),
         (
             "full-host",
-            "        except OSError as error:\n            self._cannot_record(error)\n\n    def _cannot",
-            "        except OSError as error:\n            del error\n\n    def _cannot",
+            At(
+                "Receiver._record",
+                (
+                    "try:\n"
+                    "    self._writer.append(at_ns, data)\n"
+                    "except OSError as error:\n"
+                    "    self._cannot_record(error)"
+                ),
+            ),
+            ("try:\n    self._writer.append(at_ns, data)\nexcept OSError as error:\n    del error"),
             "a history that the host has no room for is not missed",
         ),
         (
             "half-message-heard-after-restart",
-            "            if self._restarts:\n                self._decoder = Decoder()\n",
-            "",
+            At(
+                "Receiver._handed_over",
+                (
+                    "self.ledger.hand_over(stopped_ns, restarted=self._restarts)\n"
+                    "if self._restarts:\n"
+                    "    self._decoder = Decoder()\n"
+                    "self.changed.notify_all()"
+                ),
+            ),
+            (
+                "self.ledger.hand_over(stopped_ns, restarted=self._restarts)\n"
+                "self.changed.notify_all()"
+            ),
             "a message that broke off at a restart goes on in the next boot",
         ),
     ),
@@ -165,20 +214,38 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/channel/guest_channel.py",
         (
             "failed-workload-waits",
-            '        if errors:\n            return "; ".join(errors)\n        result',
-            "        result",
+            At(
+                "GuestChannel._failure",
+                (
+                    "errors = self._ledger.current.errors\n"
+                    "if errors:\n"
+                    "    return '; '.join(errors)\n"
+                    "result = self._ledger.results.get(self._started) if self._started else None"
+                ),
+            ),
+            (
+                "errors = self._ledger.current.errors\n"
+                "result = self._ledger.results.get(self._started) if self._started else None"
+            ),
             "a workload that failed is waited for",
         ),
         (
             "status-forgotten",
-            "        if result and (result.status or result.error):",
-            "        if result and result.error:",
+            At("GuestChannel._failure", "result.status or result.error"),
+            "result.error",
             "a workload that ended with a status has ended well",
         ),
         (
             "drain-forgives",
-            "            if self._receiver.fault:\n                raise self._receiver.fault\n            return self._ledger.history()",
-            "            return self._ledger.history()",
+            At(
+                "GuestChannel.drain",
+                (
+                    "if self._receiver.fault:\n"
+                    "    raise self._receiver.fault\n"
+                    "return self._ledger.history()"
+                ),
+            ),
+            "return self._ledger.history()",
             "damage that was seen while draining is forgiven",
         ),
     ),
@@ -186,38 +253,44 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/disk/event_log.py",
         (
             "always-closed",
-            '        return bool(len(self._events)) and int(self._events["type"][-1]) == EventType.END',
-            "        return bool(len(self._events))",
+            At(
+                "EventReader._closed",
+                "bool(len(self._events)) and int(self._events['type'][-1]) == EventType.END",
+            ),
+            "bool(len(self._events))",
             "a log that breaks off was closed in order",
         ),
         (
             "holes-in-the-log",
-            "            if bad >= 0 and valid[max(bad - start, 0) :].any():",
-            "            if False:",
+            At("EventReader._count_valid", "bad >= 0 and valid[max(bad - start, 0):].any()"),
+            "False",
             "a log that is damaged in its midst ends there",
         ),
         (
             "checksums-unchecked",
-            '        return np.asarray(valid & (crc32c_rows(columns) == block["crc"]))',
-            "        return np.asarray(valid | (columns[:, 0] < 0))",
+            At("EventReader._valid", "valid & (crc32c_rows(columns) == block['crc'])"),
+            "valid | (columns[:, 0] < 0)",
             "events that were damaged on the host count",
         ),
         (
             "payload-unchecked",
-            'return bool(google_crc32c.value(payload.tobytes()) == int(row["data_crc"]))',
-            "return bool(len(payload) >= 0 and row is not None)",
+            At(
+                "EventReader._payload_is_right",
+                "google_crc32c.value(payload.tobytes()) == int(row['data_crc'])",
+            ),
+            "len(payload) >= 0 and row is not None",
             "payloads that were damaged on the host count",
         ),
         (
             "time-may-fall",
-            "        if not rising.all():",
-            "        if False:",
+            At("EventReader._check_order", "not rising.all()"),
+            "False",
             "events may go back in time",
         ),
         (
             "after-the-cut",
-            "        if misplaced.any():",
-            "        if False:",
+            At("EventReader._check_order", "misplaced.any()"),
+            "False",
             "requests may follow the cut",
         ),
     ),
@@ -225,32 +298,38 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/disk/pclog.py",
         (
             "requests-missing",
-            '        if self._closed and int(events["request"][-1]) != count:',
-            "        if False:",
+            At("_Reader._requests", "self._closed and int(events['request'][-1]) != count"),
+            "False",
             "a log that lacks requests is whole",
         ),
         (
             "completed-twice",
-            '            check(again, "completes a request for the second time")',
-            "            pass",
+            At(
+                "_Reader._complete",
+                ("again[first] = False\ncheck(again, 'completes a request for the second time')"),
+            ),
+            ("again[first] = False\npass"),
             "a request may complete twice",
         ),
         (
             "failure-is-completion",
-            '        completed[request[~failure]] = completions["time_ns"][~failure]',
-            '        completed[request] = completions["time_ns"]',
+            At(
+                "_Reader._complete",
+                "completed[request[~failure]] = completions['time_ns'][~failure]",
+            ),
+            "completed[request] = completions['time_ns']",
             "a request that failed has completed",
         ),
         (
             "survivors-of-others",
-            "        if not inside.all():",
-            "        if False:",
+            At("_Reader._ranges", "not inside.all()"),
+            "False",
             "a cut may leave bytes that no write had",
         ),
         (
             "fua-forgotten",
-            'fua=(submits["flags"] & EventFlag.FUA) != 0',
-            'fua=(submits["flags"] & EventFlag.FUA) != submits["flags"]',
+            At("_Reader._requests", "submits['flags'] & EventFlag.FUA != 0"),
+            "submits['flags'] & EventFlag.FUA != submits['flags']",
             "writes with FUA are plain",
         ),
     ),

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from mutants.place import At
+
 PYTEST: Final = "pytest"
 """As the first word of a check: pytest with the rest as its arguments."""
 
@@ -27,7 +29,7 @@ class Suite:
 
 @dataclass(frozen=True)
 class Mutant:
-    """Text `old`, which stands in `file` exactly once, becomes `new`.
+    """The code at `place`, which is in `file` exactly once, becomes `new`.
 
     `what` says what is wrong then.  `equivalent` says why no test can notice it, empty for a
     mutant that has to be killed.
@@ -36,7 +38,7 @@ class Mutant:
     name: str
     suite: Suite
     file: str
-    old: str
+    place: At
     new: str
     what: str
     equivalent: str = ""
@@ -52,15 +54,22 @@ def make(folder: str, *targets: str) -> tuple[str, ...]:
     return ("make", "-s", "-C", f"{{tree}}/{folder}", "BUILD={build}", *targets)
 
 
-Patch = tuple[str, str, str, str] | tuple[str, str, str, str, str]
-"""name, old text, new text, what is wrong then, and why nobody can notice."""
+Patch = tuple[str, At, str, str] | tuple[str, At, str, str, str]
+"""name, place, what stands there then, what is wrong then, and why no test can notice."""
 
 
 def planter(room: str, suite: Suite) -> Callable[..., Iterator[Mutant]]:
-    """Makes mutants of one suite: `plant(file, (name, old, new, what), ...)`."""
+    """Makes mutants of one suite: `plant(file, (name, At(function, code), new, what), ...)`.
+
+    An entry whose place is a line of text is refused: `mutants/convert.py` rewrites it.
+    """
 
     def plant(file: str, *patches: Patch) -> Iterator[Mutant]:
-        for name, old, new, what, *equivalent in patches:
-            yield Mutant(f"{room}-{name}", suite, file, old, new, what, *equivalent)
+        for name, place, new, what, *equivalent in patches:
+            if not isinstance(place, At):
+                raise TypeError(
+                    f"{room}-{name}: run .venv/bin/python tests/planted/mutants/convert.py"
+                )
+            yield Mutant(f"{room}-{name}", suite, file, place, new, what, *equivalent)
 
     return plant

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from mutants.mutant import Mutant, planter
+from mutants.place import At
 from mutants.suites import PROGRAMS
 
 _P = "harness/powercut"
@@ -14,8 +15,11 @@ MUTANTS: tuple[Mutant, ...] = (
         "guests/uml/stamp.c",
         (
             "guest-does-not-wait",
-            "    while ((sent = writev(fd, parts, 2)) < 0 && (errno == EAGAIN || errno == EINTR)) {",
-            "    while ((sent = writev(fd, parts, 2)) < 0 && errno == EINTR) {",
+            At(
+                "write",
+                "while ((sent = writev(fd, parts, 2)) < 0 && (errno == EAGAIN || errno == EINTR)) {",
+            ),
+            "while ((sent = writev(fd, parts, 2)) < 0 && errno == EINTR) {",
             "lines that cannot be sent at once are late, or gone",
         ),
     ),
@@ -23,8 +27,8 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/channel/line_channel.py",
         (
             "receiver-fails-in-silence",
-            "            self._failure = error\n",
-            "            del error\n",
+            At("LineChannel._receive", "self._failure = error"),
+            "del error",
             "lines that could not be kept are not missed",
         ),
     ),
@@ -32,8 +36,8 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/channel/check_lines.py",
         (
             "check-cut-off",
-            "            if not self._said.endswith(END_OF_LINES):",
-            "            if False:",
+            At("CheckLines.wait_end", "not self._said.endswith(END_OF_LINES)"),
+            "False",
             "what a check said is taken for whole although its end never came",
         ),
     ),
@@ -41,8 +45,8 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/disk/pclog.py",
         (
             "host-failures-unread",
-            "if name.startswith(_FAILING))",
-            "if name in _FAILING)",
+            At("failing_marks", "name.startswith(_FAILING)"),
+            "name in _FAILING",
             "marks of a disk that its host failed are not read",
         ),
     ),
@@ -50,44 +54,55 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/recording/bound.py",
         (
             "damage-forgiven",
-            "    doubts = [*damage]",
-            "    doubts: list[str] = []",
+            At("doubts_of", "doubts = [*damage]"),
+            "doubts: list[str] = []",
             "lines that were not kept are forgiven",
         ),
         (
             "host-failure-forgiven",
-            "for why in host_failures(timeline)",
-            "for why in ()",
+            At("doubts_of", "host_failures(timeline)"),
+            "()",
             "a disk that its host failed is forgiven",
         ),
         (
             "log-not-closed",
-            "    if not timeline.complete:",
-            "    if False:",
+            At("doubts_of", "not timeline.complete"),
+            "False",
             "a disk log that was not closed is forgiven",
         ),
         (
             "clock-back",
-            "    if any(later < one for one, later in pairwise(instants)):",
-            "    if False:",
+            At("doubts_of", "any((later < one for one, later in pairwise(instants)))"),
+            "False",
             "lines may go back in time",
         ),
         (
             "clock-of-another",
-            "    if instants and instants[0] < timeline.start_ns:",
-            "    if False:",
+            At("doubts_of", "instants and instants[0] < timeline.start_ns"),
+            "False",
             "lines may be older than the disk",
         ),
         (
             "another-recordings-log",
-            "    check_digest(path, header.binding.digest, binding, str(header.binding))",
-            "    del path, binding",
+            At(
+                "_check_header",
+                (
+                    "if header.binding.run_id != binding.run_id:\n"
+                    "    raise DamagedRecording(f'{path}: it is the log of another run ({header.binding}), and trial.json beside it is of {binding}', hint=_HINT)\n"
+                    "check_digest(path, header.binding.digest, binding, str(header.binding))"
+                ),
+            ),
+            (
+                "if header.binding.run_id != binding.run_id:\n"
+                "    raise DamagedRecording(f'{path}: it is the log of another run ({header.binding}), and trial.json beside it is of {binding}', hint=_HINT)\n"
+                "del path, binding"
+            ),
             "the disk log of another recording is taken",
         ),
         (
             "another-contract",
-            "    if not differing:\n        return\n    raise DamagedRecording(",
-            "    if differing or not differing:\n        return\n    raise DamagedRecording(",
+            At("_check_contract", "not differing"),
+            "differing or not differing",
             "the disk log of a disk with another contract is taken",
         ),
     ),
@@ -95,8 +110,8 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/channel/lines.py",
         (
             "another-recordings-lines",
-            "    if not data.startswith(header(binding)):",
-            "    if False:",
+            At("unpack", "not data.startswith(header(binding))"),
+            "False",
             "the lines of another recording are taken",
         ),
     ),
@@ -104,44 +119,64 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/verdict/lines.py",
         (
             "claims-forgiven",
-            "    yield from promises.gaps\n",
-            "    yield from ()\n",
+            At("_gaps_of", "(yield from promises.gaps)"),
+            "(yield from ())",
             "claims that cannot be are forgiven",
         ),
         (
             "few-operations",
-            "    if few := too_few_operations(promises.acked):",
-            "    if few := too_few_operations(promises.acked + 10):",
+            At("_gaps_of", "too_few_operations(promises.acked)"),
+            "too_few_operations(promises.acked + 10)",
             "a run of two operations may be SAFE",
         ),
         (
             "cut-of-another",
-            "        if timeline.cut is None or int(timeline.cut.at) != record.cut_ns:",
-            "        if timeline.cut is None:",
+            At("judge_lines", "timeline.cut is None or int(timeline.cut.at) != record.cut_ns"),
+            "timeline.cut is None",
             "the instant of the cut may be any",
         ),
         (
             "damaged-recording-judged",
-            "    if doubts:\n",
-            "    if False:\n",
+            At(
+                "judge_lines",
+                (
+                    "if doubts:\n"
+                    "    judgement = without_conviction(judgement, '; '.join(doubts))\n"
+                    "elif positive is not None and (not positive.passed):\n"
+                    "    judgement = without_conviction(judgement, 'the check does not see what is there')\n"
+                    "elif _must_notice(record, judgement) and (not _noticed(judgement)):\n"
+                    "    judgement = without_conviction(judgement, 'its check has missed nothing')"
+                ),
+            ),
+            (
+                "if False:\n"
+                "    judgement = without_conviction(judgement, '; '.join(doubts))\n"
+                "elif positive is not None and (not positive.passed):\n"
+                "    judgement = without_conviction(judgement, 'the check does not see what is there')\n"
+                "elif _must_notice(record, judgement) and (not _noticed(judgement)):\n"
+                "    judgement = without_conviction(judgement, 'its check has missed nothing')"
+            ),
             "what a damaged recording loses is a loss",
         ),
         (
             "gaps-forgiven",
-            '{"recording": lambda: gaps.findings}',
-            '{"recording": lambda: []}',
+            At("judge_lines", "lambda: gaps.findings"),
+            "lambda: []",
             "a recording with gaps may be SAFE",
         ),
         (
             "check-unbelievable",
-            "        if not unbelievable and promises",
-            "        if promises",
+            At(
+                "judge_lines",
+                "not unbelievable and promises is not None and (observation is not None)",
+            ),
+            "promises is not None and observation is not None",
             "a check that finds operations after setup alone is believed",
         ),
         (
             "control-unnoticed",
-            "    elif _must_notice(record, judgement) and not _noticed(judgement):",
-            "    elif False:",
+            At("judge_lines", "_must_notice(record, judgement) and (not _noticed(judgement))"),
+            "False",
             "a control that only does not mount vouches for a check",
         ),
     ),
@@ -149,32 +184,59 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/workload/program/claims.py",
         (
             "acks-after-the-cut",
-            "        if line.at_ns >= cut_ns and line.kind is not LineKind.ATTEMPT:",
-            "        if False:",
+            At("history_of", "line.at_ns >= cut_ns and line.kind is not LineKind.ATTEMPT"),
+            "False",
             "what was said after the cut is required",
         ),
         (
             "attempts-before-the-cut",
-            "        if line.at_ns >= cut_ns and line.kind is not LineKind.ATTEMPT:",
-            "        if line.at_ns >= cut_ns:",
+            At("history_of", "line.at_ns >= cut_ns and line.kind is not LineKind.ATTEMPT"),
+            "line.at_ns >= cut_ns",
             "an attempt that is announced late was never made",
         ),
         (
             "impossible-claims",
-            "        if problem:  # what cannot be is the program's mistake, and requires nothing",
-            "        if False:",
+            At("history_of", ("if problem:\n    trouble.append(problem)\n    continue")),
+            ("if False:\n    trouble.append(problem)\n    continue"),
             "claims that cannot be are taken",
         ),
         (
             "check-status",
-            "    if not observation.complete:",
-            "    if False:",
+            At("sighting_of", "not observation.complete"),
+            "False",
             "a check that failed has looked at everything",
         ),
         (
             "check-trouble",
-            "                incomplete.append(line.text)",
-            "                pass",
+            At(
+                "sighting_of",
+                (
+                    "match line.kind:\n"
+                    "    case LineKind.PRESENT:\n"
+                    "        present.append(LsnRange(line.first, line.last))\n"
+                    "    case LineKind.WRONG:\n"
+                    "        wrong.append((line.first, line.text))\n"
+                    "    case LineKind.BAD:\n"
+                    "        bad.append(line.text)\n"
+                    "    case LineKind.TROUBLE:\n"
+                    "        incomplete.append(line.text)\n"
+                    "    case _:\n"
+                    "        pass"
+                ),
+            ),
+            (
+                "match line.kind:\n"
+                "    case LineKind.PRESENT:\n"
+                "        present.append(LsnRange(line.first, line.last))\n"
+                "    case LineKind.WRONG:\n"
+                "        wrong.append((line.first, line.text))\n"
+                "    case LineKind.BAD:\n"
+                "        bad.append(line.text)\n"
+                "    case LineKind.TROUBLE:\n"
+                "        pass\n"
+                "    case _:\n"
+                "        pass"
+            ),
             "trouble of a check is forgiven",
         ),
     ),
@@ -182,8 +244,8 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/workload/program/promises.py",
         (
             "unmountable-forgiven",
-            "        if not observation.recovered and observation.complete:",
-            "        if False:",
+            At("ProgramPromises.check", "not observation.recovered and observation.complete"),
+            "False",
             "a file system that does not mount is forgiven",
         ),
     ),
@@ -191,62 +253,113 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/workload/program/check.py",
         (
             "lost-forgiven",
-            "        if lost:",
-            "        if len(lost) > 1:",
+            At(
+                "check_operations",
+                (
+                    "if lost:\n"
+                    "    findings.append(_of(FindingKind.LOST, lost, 'acknowledged and not there'))"
+                ),
+            ),
+            (
+                "if len(lost) > 1:\n"
+                "    findings.append(_of(FindingKind.LOST, lost, 'acknowledged and not there'))"
+            ),
             "one lost operation is forgiven",
         ),
         (
             "silence-is-a-loss",
-            "    if not sighting.incomplete:",
-            "    if True:",
+            At("check_operations", "not sighting.incomplete"),
+            "True",
             "what a check left out that did not look at everything is lost",
         ),
         (
             "wrong-is-there",
-            "    if corrupt:\n",
-            "    if len(corrupt) > 1:\n",
+            At(
+                "check_operations",
+                (
+                    "if corrupt:\n"
+                    "    what = f'there and wrong ({_reasons(sighting, corrupt)})'\n"
+                    "    findings.append(_of(FindingKind.CORRUPT, corrupt, what))"
+                ),
+            ),
+            (
+                "if len(corrupt) > 1:\n"
+                "    what = f'there and wrong ({_reasons(sighting, corrupt)})'\n"
+                "    findings.append(_of(FindingKind.CORRUPT, corrupt, what))"
+            ),
             "an operation that is wrong is forgiven",
         ),
         (
             "half-is-corrupt",
-            "    corrupt = wrong if history.atomic else wrong & required",
-            "    corrupt = wrong",
+            At("check_operations", "wrong if history.atomic else wrong & required"),
+            "wrong",
             "half of an operation that was never acknowledged convicts",
         ),
         (
             "atomic-unheard",
-            "    corrupt = wrong if history.atomic else wrong & required",
-            "    corrupt = wrong & required",
+            At("check_operations", "wrong if history.atomic else wrong & required"),
+            "wrong & required",
             "a promise of whole operations is not held against what the check says",
         ),
         (
             "phantoms-forgiven",
-            "    if phantoms:",
-            "    if False:",
+            At(
+                "_never_tried",
+                (
+                    "if phantoms:\n"
+                    "    count = sum((len(span) for span in phantoms))\n"
+                    "    message = f'{count} operations are there and were never tried: {_text(phantoms)}'\n"
+                    "    silent = history.trouble or history.by_receipt\n"
+                    "    verdict = Verdict.INCONCLUSIVE if silent else Verdict.LOSSY\n"
+                    "    findings.append(Finding(FindingKind.NEVER_ATTEMPTED, verdict, message, tuple(phantoms)))"
+                ),
+            ),
+            (
+                "if False:\n"
+                "    count = sum((len(span) for span in phantoms))\n"
+                "    message = f'{count} operations are there and were never tried: {_text(phantoms)}'\n"
+                "    silent = history.trouble or history.by_receipt\n"
+                "    verdict = Verdict.INCONCLUSIVE if silent else Verdict.LOSSY\n"
+                "    findings.append(Finding(FindingKind.NEVER_ATTEMPTED, verdict, message, tuple(phantoms)))"
+            ),
             "operations that were never tried may be there",
         ),
         (
             "late-attempts-convict",
-            "_phantoms(sighting.present, history.names | attempted)",
-            "_phantoms(sighting.present, attempted)",
+            At("_never_tried", "history.names | attempted"),
+            "attempted",
             "an attempt that is announced late is a loss",
         ),
         (
             "late-attempts-forgiven",
-            "    if late:",
-            "    if False:",
+            At(
+                "_never_tried",
+                (
+                    "if late:\n"
+                    "    message = f'{len(late)} operations are there whose attempt was announced later: {_text(lsn_ranges(late))}; `? N` comes before anything that N does'\n"
+                    "    findings.append(Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message))"
+                ),
+            ),
+            (
+                "if False:\n"
+                "    message = f'{len(late)} operations are there whose attempt was announced later: {_text(lsn_ranges(late))}; `? N` comes before anything that N does'\n"
+                "    findings.append(Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message))"
+            ),
             "an attempt that is announced late is no trouble",
         ),
         (
             "untried-by-a-liar",
-            "        verdict = Verdict.INCONCLUSIVE if silent else Verdict.LOSSY",
-            "        verdict = Verdict.LOSSY",
+            At("_never_tried", "Verdict.INCONCLUSIVE if silent else Verdict.LOSSY"),
+            "Verdict.LOSSY",
             "a program that breaks its word is convicted by what it did not say",
         ),
         (
             "bad-store",
-            "        for text in sighting.bad\n",
-            "        for text in sighting.bad[1:]\n",
+            At(
+                "check_operations",
+                '[Finding(FindingKind.NOT_RECOVERED, Verdict.LOSSY, f"the program\'s check says: {text}") for text in sighting.bad]',
+            ),
+            '[Finding(FindingKind.NOT_RECOVERED, Verdict.LOSSY, f"the program\'s check says: {text}") for text in sighting.bad[1:]]',
             "a store that contradicts itself is forgiven",
         ),
     ),
@@ -254,20 +367,20 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/explore/operation_tally.py",
         (
             "few-operations-in-a-folder",
-            "        if few := too_few_operations(acknowledged):",
-            "        if few := too_few_operations(acknowledged + 10):",
+            At("OperationTally.require_operations", "too_few_operations(acknowledged)"),
+            "too_few_operations(acknowledged + 10)",
             "a folder in which two operations were done may be SAFE",
         ),
         (
             "reasons-forgiven",
-            "        return Verdict.INCONCLUSIVE if self.reasons or unknown else Verdict.SAFE",
-            "        return Verdict.INCONCLUSIVE if unknown else Verdict.SAFE",
+            At("OperationTally.verdict", "self.reasons or unknown"),
+            "unknown",
             "what speaks against SAFE is listed, and SAFE all the same",
         ),
         (
             "unknown-forgiven",
-            "        return Verdict.INCONCLUSIVE if self.reasons or unknown else Verdict.SAFE",
-            "        return Verdict.INCONCLUSIVE if self.reasons else Verdict.SAFE",
+            At("OperationTally.verdict", "self.reasons or unknown"),
+            "self.reasons",
             "states of which nothing is known are SAFE",
         ),
     ),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from mutants.mutant import Mutant, planter
+from mutants.place import At
 from mutants.suites import STATES
 
 states = planter("states", STATES)
@@ -13,26 +14,26 @@ MUTANTS: tuple[Mutant, ...] = (
         "harness/powercut/crash/layers.py",
         (
             "durable-too-early",
-            "        return int(self._durable_ns.searchsorted(instant))",
-            '        return int(self._durable_ns.searchsorted(instant, side="right"))',
+            At("Layers.durable", "self._durable_ns.searchsorted(instant)"),
+            "self._durable_ns.searchsorted(instant, side='right')",
             "a write is durable at the instant at which it becomes so",
         ),
         (
             "last-durable-shows",
-            "        return _Level(shift, key[order], write, np.maximum.accumulate(node * self._stride + write))",
-            "        return _Level(shift, key[order], write, node * self._stride + write)",
+            At("Layers._level", "np.maximum.accumulate(node * self._stride + write)"),
+            "node * self._stride + write",
             "of two durable writes the one that became durable last shows, not the younger one",
         ),
         (
             "long-writes-lost",
-            "            writes, first, last = writes[whole], low[whole], high[whole]",
-            "            writes, first, last = writes[:0], low[whole], high[whole]",
+            At("Layers._filed", "writes[whole]"),
+            "writes[:0]",
             "the middle of a write over many places is nowhere",
         ),
         (
             "hidden-in-part",
-            "                hides = np.flatnonzero((some >= youngest) & (self._end[some] >= end))",
-            "                hides = np.flatnonzero(some >= youngest)",
+            At("Layers.hidden_ns", "(some >= youngest) & (self._end[some] >= end)"),
+            "some >= youngest",
             "a race is over once a durable write hides a part of it",
         ),
     ),
@@ -40,8 +41,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "harness/powercut/crash/states.py",
         (
             "outstanding-by-block",
-            "        blocks = np.flatnonzero(latest_ns[: -(-issued // size)] >= instant)",
-            "        blocks = np.flatnonzero(latest_ns[: -(-issued // size)] > instant)",
+            At("StateSpace._outstanding", "latest_ns[:-(-issued // size)] >= instant"),
+            "latest_ns[:-(-issued // size)] > instant",
             "the last write that becomes durable of its neighbours is so at that instant",
         ),
     ),
@@ -49,20 +50,29 @@ MUTANTS: tuple[Mutant, ...] = (
         "harness/powercut/recover/uml/shown.py",
         (
             "torn-forgotten",
-            "                self._special,\n                special,",
-            "                special,",
+            At(
+                "ShownWrites._differing",
+                "[self.layers.by_durability[low:high], np.setxor1d(self._whole, whole, assume_unique=True), self._special, special]",
+            ),
+            "[self.layers.by_durability[low:high], np.setxor1d(self._whole, whole, assume_unique=True), special]",
             "what was torn in the last state stays",
         ),
         (
             "durable-stays",
-            "                self.layers.by_durability[low:high],\n",
-            "",
+            At(
+                "ShownWrites._differing",
+                "[self.layers.by_durability[low:high], np.setxor1d(self._whole, whole, assume_unique=True), self._special, special]",
+            ),
+            "[np.setxor1d(self._whole, whole, assume_unique=True), self._special, special]",
             "what is durable in one state of two stays as it was",
         ),
         (
             "moved-in-its-turn",
-            "writes, key=lambda one: (point.get(one, one), one in point, one)",
-            "writes",
+            At(
+                "ShownWrites._mixed_places",
+                "sorted(writes, key=lambda one: (point.get(one, one), one in point, one))",
+            ),
+            "sorted(writes)",
             "a write that was moved comes in the order of submission",
         ),
     ),
