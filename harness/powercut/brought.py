@@ -51,11 +51,6 @@ def brought(folder: Path) -> list[Path]:
     return _below(folder, _RECORDS)[0]
 
 
-def brought_before(folder: Path) -> list[Path]:
-    """The paths that went along before results were marked."""
-    return [path for path in sorted(folder.rglob("*")) if _COMPILED not in path.parts]
-
-
 def _below(folder: Path, stays: frozenset[str] = frozenset()) -> tuple[list[Path], bool]:
     """What goes along, and whether that is nothing because there are only results."""
     found: list[Path] = []

@@ -18,10 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from powercut.brought import brought, brought_before
 from powercut.carried import CarriedRoot, image_of
 from powercut.disk.root_cache import drop_unfinished, mark_used, prune, unfinished
-from powercut.disk.root_layers import RootTree, Walk
+from powercut.disk.root_layers import RootTree
 from powercut.disk.root_packages import add_packages, compile_python, digest_of
 from powercut.model.errors import HostError, UsageError
 from powercut.sandbox.confined import run_confined
@@ -31,7 +30,6 @@ PROGRAM: Final = "opt/powercut"
 
 FILESYSTEM: Final = "ext4"
 _RECIPE: Final = "2"  # raise it when this file makes other images from the same files
-_RECIPE_INSIDE: Final = "1"  # of the time when programs lay in the root's image
 _MAGIC_AT, _MAGIC = 1024 + 56, b"\x53\xef"  # s_magic, fs/ext4/ext4.h
 _TIMEOUT_S: Final = 600.0
 _BLOCK: Final = 4096
@@ -90,40 +88,6 @@ def ensure_program_image(folder: Path, cache: Path) -> RootImage:
     return _made(cache, lambda scratch: _Making(folder, scratch, program=True), ".img")
 
 
-def digests_before(root: RootSource, cache: Path, *, program: bool = False) -> frozenset[str]:
-    """What recordings may say of `root` that were made when times counted, and results came along.
-
-    There may have been results then or not.  `program`: it is a program's folder.
-    """
-    if isinstance(root, CarriedRoot):
-        return frozenset({root.sha256})
-    if isinstance(root, Path) and is_image(root):
-        return frozenset({ensure_root_image(root, cache).sha256})
-    return _digests(cache, lambda scratch, walk: _Making(root, scratch, program=program, walk=walk))
-
-
-def digests_with_program(root: RootSource, program: Path | None, cache: Path) -> frozenset[str]:
-    """What older ones may say, which were made when the program's folder lay in its image."""
-    if isinstance(root, CarriedRoot):
-        return frozenset()
-    if isinstance(root, Path) and is_image(root):
-        return frozenset({ensure_root_image(root, cache).sha256})
-    return _digests(
-        cache, lambda scratch, walk: _Making(root, scratch, inside=(program,), walk=walk)
-    )
-
-
-def _digests(cache: Path, making_in: Callable[[Path, Walk], _Making]) -> frozenset[str]:
-    """The digest by each of the ways in which folders were read before."""
-    folder = cache / "roots"
-    folder.mkdir(parents=True, exist_ok=True)
-    found = set()
-    for walk in (brought, brought_before):
-        with _making, unfinished(folder) as scratch:
-            found.add(making_in(scratch, walk).digest)
-    return frozenset(found)
-
-
 def _made(cache: Path, making_in: Callable[[Path], _Making], kind: str) -> RootImage:
     """What is in the cache, or is made there now; `kind` is how its name ends."""
     folder = cache / "roots"
@@ -144,25 +108,11 @@ def _made(cache: Path, making_in: Callable[[Path], _Making], kind: str) -> RootI
 
 
 class _Making:
-    """One root being made in the folder `scratch`; with `program`, a program's folder instead.
+    """One root being made in the folder `scratch`; with `program`, a program's folder instead."""
 
-    `inside` has the program's folder that lies in the root itself, and `walk` lists a folder, as
-    it was in older recordings.
-    """
-
-    def __init__(
-        self,
-        root: Ingredients,
-        scratch: Path,
-        *,
-        program: bool = False,
-        inside: tuple[Path | None, ...] = (),
-        walk: Walk | None = None,
-    ) -> None:
+    def __init__(self, root: Ingredients, scratch: Path, *, program: bool = False) -> None:
         self._root = root
         self._is_program = program
-        self._inside = inside
-        self._walk = walk
         self._scratch = scratch
         self._tar = scratch / "root.tar"
         self._owners: list[tuple[str, int, int]] = []
@@ -171,8 +121,7 @@ class _Making:
             words = f"packages {digest_of(root)} {self._write((), packages=())}"
         else:
             words = self._write((root,), packages=())
-        recipe = _RECIPE_INSIDE if inside else _RECIPE
-        self.digest = hashlib.sha256(f"{recipe} {words}".encode()).hexdigest()
+        self.digest = hashlib.sha256(f"{_RECIPE} {words}".encode()).hexdigest()
 
     def folder(self) -> Path:
         """Unpacks the root."""
@@ -204,7 +153,7 @@ class _Making:
 
     def _write(self, roots: tuple[Path, ...], *, packages: tuple[Path, ...]) -> str:
         """Writes the tar of all that is given; its SHA-256."""
-        with RootTree(self._walk, self._scratch) as tree, self._tar.open("wb") as file:
+        with RootTree(self._scratch) as tree, self._tar.open("wb") as file:
             if self._is_program:
                 tree.add_folder(roots[0])
             else:
@@ -217,11 +166,7 @@ class _Making:
             tree.add(root)
         if packages:
             add_packages(tree, packages, self._scratch)
-        if not self._inside:
-            tree.add_empty(PROGRAM)
-        for program in self._inside:
-            if program is not None:
-                tree.add_folder(program, PROGRAM)
+        tree.add_empty(PROGRAM)
 
     def _give(self, image: Path) -> None:
         """Gives files to those to whom they belong: who unpacks without root's rights cannot."""

@@ -20,13 +20,13 @@ import stat
 import tarfile
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
 
-from powercut.brought import brought, brought_before
+from powercut.brought import brought
 from powercut.model.errors import UsageError
 from powercut.sandbox.archive import ArchiveLimits, BoundedTar, open_archive
 
@@ -44,9 +44,6 @@ _OPAQUE: Final = ".wh..wh..opq"
 _DIGEST: Final = re.compile(r"sha256:([0-9a-f]{64})")
 
 _TOO_MUCH: Final = f"a root of more than {_MEMBERS_MAX:,} files or {_BYTES_MAX >> 30} GiB"
-
-Walk = Callable[[Path], list[Path]]
-"""Lists the paths below a folder."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +74,8 @@ class _Node:
 class RootTree:
     """The files of a root, layer above layer; a context manager, as it keeps tars open."""
 
-    def __init__(self, walk_before: Walk | None = None, scratch: Path | None = None) -> None:
-        """With `walk_before` folders are read as they were for recordings of before: it lists what
-        is in one, and times count.  `scratch` gets what compressed tars hold."""
-        self._walk_before = walk_before
+    def __init__(self, scratch: Path | None = None) -> None:
+        """`scratch` gets what compressed tars hold."""
         self._scratch = scratch or Path(tempfile.gettempdir())
         self._root = _Node()
         self._count = 0
@@ -114,13 +109,12 @@ class RootTree:
         """A folder of the host, whose links are not followed.
 
         Times do not count, nor who besides their owner may write to a file: both differ between two
-        copies of the same.  They do in an `exact` one.
+        copies of the same.  In an `exact` one all of it counts.
         """
-        walk = self._walk_before or (brought_before if exact else brought)
-        for path in walk(folder):
+        for path in sorted(folder.rglob("*")) if exact else brought(folder):
             info = _info_of(path, str(PurePosixPath(below, path.relative_to(folder))))
             if info is not None:
-                if not exact and self._walk_before is None:
+                if not exact:
                     info.mtime, info.mode = _TIME_OF_FILES_S, info.mode & ~_OTHERS_WRITE
                 self._put(_Entry(info, path=path if info.isreg() else None))
 

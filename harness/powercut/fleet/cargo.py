@@ -161,13 +161,9 @@ def tree_digest(folder: Path, kind: PartKind, file: IO[bytes] | None = None) -> 
 
     Of a root everything counts, of a program's folder what comes into a root of its own.
     """
-    with RootTree(_all_below if kind is PartKind.ROOT_FOLDER else None) as tree:
-        tree.add_folder(folder)
+    with RootTree() as tree:
+        tree.add_folder(folder, exact=kind is PartKind.ROOT_FOLDER)
         if file is not None:
             return tree.write(file, skeleton=False)
         with Path(os.devnull).open("wb") as nowhere:
             return tree.write(nowhere, skeleton=False)
-
-
-def _all_below(folder: Path) -> list[Path]:
-    return sorted(folder.rglob("*"))

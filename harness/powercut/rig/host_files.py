@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from powercut.disk.root_cache import mark_used
-from powercut.disk.root_image import PROGRAM, digests_before
+from powercut.disk.root_image import PROGRAM
 from powercut.model.errors import HostError
 from powercut.paths import CACHE
 from powercut.recover.uml.kernel import UmlKernel
@@ -20,15 +20,13 @@ from powercut.rig import commands
 from powercut.rig.program_files import changed_files, program_files
 from powercut.rig.recovery_kernel import program_kernel, recovery_kernel
 from powercut.rig.root_text import packages_of
-from powercut.rig.unpacked import source_of, unpacked_root
-from powercut.scenario.settings import Parameters, ProgramSettings
+from powercut.rig.unpacked import unpacked_root
+from powercut.scenario.settings import Parameters
 from powercut.workload.port import HostFiles, Run
-from powercut.workload.program.sync_trace import TRACER
 from powercut.workload.program.workload import ProgramWorkload
 from powercut.workload.table import workload_of
 
 _TIMEOUT_S: Final = 30.0
-_NOT_KEPT: Final[Mapping[str, str]] = {}  # of files: a recording of before
 
 
 def executable_of(parameters: Parameters) -> Path:
@@ -65,38 +63,25 @@ def versions_on_host_files(parameters: Parameters) -> dict[str, str]:
 
 
 def require_same_program(
-    parameters: Parameters, versions: Mapping[str, str], files: Mapping[str, str] = _NOT_KEPT
+    parameters: Parameters, versions: Mapping[str, str], files: Mapping[str, str]
 ) -> None:
     """Raises HostError if the program on this host's files is not the one that was recorded.
 
-    Another check may read what is there in another way: its word would be no evidence.  Recordings
-    of before know the digest of the executable alone.  `files` as they were recorded tell which
-    have changed.
+    Another check may read what is there in another way: its word would be no evidence.  `files`
+    as they were recorded tell which have changed.
     """
     root = _root_of(parameters)
-    recorded = versions.get("root_sha256", "")
-    if recorded != root.get("root_sha256", "") and not _is_root_of_before(parameters, recorded):
+    if versions.get("root_sha256", "") != root.get("root_sha256", ""):
         raise HostError(
             "the root file system has changed since the recording was made",
             hint="put back what was recorded, or record again",
         )
     program = executable_of(parameters)
-    if Path(versions.get("program", "")).name == TRACER.name and _is_traced(parameters):
-        program = TRACER  # older recordings have its digest in place of the program's
     if versions.get("program_sha256") != sha256_of(program):
         raise program_changed(program, changed_files(files, program_files(parameters)))
-    then = versions.get("command_sha256")
-    if then is not None and then not in _digests_of_command(parameters, program):
+    if versions.get("command_sha256") != _digest_of_command(parameters, program):
         words = " ".join(workload_of(parameters).reader(Run(bytes(16)))[:-2])
         raise program_changed(words, changed_files(files, program_files(parameters)))
-
-
-def _is_root_of_before(parameters: Parameters, digest: str) -> bool:
-    """Whether recordings of before say that of the root that was unpacked."""
-    contents = workload_of(parameters).contents(Run(bytes(16)))
-    if not isinstance(contents, HostFiles) or contents.root is None:
-        return False
-    return digest in digests_before(source_of(contents.root), CACHE)
 
 
 def _root_of(parameters: Parameters) -> dict[str, str]:
@@ -109,29 +94,18 @@ def _root_of(parameters: Parameters) -> dict[str, str]:
     return {**packages_of(parameters, CACHE), "root_sha256": image.sha256}
 
 
-def _is_traced(parameters: Parameters) -> bool:
-    settings = parameters.workload
-    return isinstance(settings, ProgramSettings) and settings.syncs == "traced"
-
-
 def _digest_of_command(parameters: Parameters, program: Path) -> str:
-    return _digests_of_command(parameters, program)[0]
-
-
-def _digests_of_command(parameters: Parameters, program: Path) -> tuple[str, str]:
-    """That of the program and the files that it is given; and what recordings of before may say.
+    """That of the program and the files that it is given.
 
     In a root of its own it is given files of the folder that was brought there, and no others.
-    Before, files of this host counted that had such a name.
     """
     workload = workload_of(parameters)
     assert isinstance(workload, ProgramWorkload)
     settings = workload.settings
-    before = command_sha256((str(program), *settings.command[1:]), settings.folder)
     contents = workload.contents(Run(bytes(16)))
     if not isinstance(contents, HostFiles) or contents.root is None:
-        return before, before
-    return command_sha256(map(str, (program, *workload.files_of_command)), "/"), before
+        return command_sha256((str(program), *settings.command[1:]), settings.folder)
+    return command_sha256(map(str, (program, *workload.files_of_command)), "/")
 
 
 def command_sha256(command: Iterable[str], folder: str) -> str:

@@ -8,15 +8,13 @@ import platform
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from powercut import __version__
 from powercut.disk.root_cache import mark_used
 from powercut.disk.root_image import (
     RootImage,
     RootSource,
-    digests_before,
-    digests_with_program,
     ensure_program_image,
     ensure_root_image,
 )
@@ -46,9 +44,6 @@ from powercut.scenario.machines import USUAL
 from powercut.scenario.plan import Plan
 from powercut.scenario.settings import AcceleratorChoice, MachineSettings, Parameters
 from powercut.workload.table import workload_of
-
-_NOT_KEPT: Final[Mapping[str, str]] = {}
-"""Of files: a recording of before."""
 
 
 class Rig:
@@ -224,25 +219,6 @@ class Rig:
             return None
         return ensure_program_image(files.program, self.cache)
 
-    def is_root_of_before(self, parameters: Parameters, root: str, program: str | None) -> bool:
-        """Whether these are digests that recordings of before have of this cell's root.
-
-        Without that of the `program` its folder was in the root's image.
-        """
-        source, files = self._root_source(parameters), commands.in_root_of_its_own(parameters)
-        assert source is not None
-        assert files is not None
-        if program is None and root in digests_with_program(source, files.program, self.cache):
-            return True
-        if (program is None) != (files.program is None):
-            return False
-        now, folder = self.root_image(parameters), self.program_image(parameters)
-        if root not in {now.sha256 if now else ""} | digests_before(source, self.cache):
-            return False
-        if files.program is None or folder is None:
-            return True
-        return program in {folder.sha256} | digests_before(files.program, self.cache, program=True)
-
     def _root_source(self, parameters: Parameters) -> RootSource | None:
         files = commands.in_root_of_its_own(parameters)
         return None if files is None else source_of(files.root, self.cache)
@@ -311,7 +287,7 @@ def accelerators_of(plan: Plan, backend: str) -> tuple[AcceleratorChoice, ...]:
 
 
 def require_recorded_program(
-    parameters: Parameters, versions: Mapping[str, str], files: Mapping[str, str] = _NOT_KEPT
+    parameters: Parameters, versions: Mapping[str, str], files: Mapping[str, str]
 ) -> None:
     """Raises HostError if a program that recovers and checks a state is not what was recorded.
 
@@ -336,7 +312,7 @@ def _require_same_root(
     same = versions.get("root_sha256") == now.sha256 and folder == (
         None if program is None else program.sha256
     )
-    if not same and not rig.is_root_of_before(parameters, versions.get("root_sha256", ""), folder):
+    if not same:
         told = changed_files(files, program_files(parameters))
         raise HostError(
             "the root file system, or the program in it, has changed since the recording was made"

@@ -2,7 +2,6 @@
 """A root out of packages: what programs find there, and that no package gets out of it."""
 
 import io
-import os
 import re
 import subprocess
 import tarfile
@@ -12,7 +11,6 @@ import pytest
 
 from powercut.disk import root_image
 from powercut.disk.root_image import (
-    digests_with_program,
     ensure_program_image,
     ensure_root_folder,
     ensure_root_image,
@@ -144,7 +142,6 @@ def test_a_changed_program_makes_no_new_root(tmp_path):
     (program / "test.sh").write_text("one")
     debs, cache = (base(tmp_path / "debs"),), tmp_path / "cache"
     root, first = ensure_root_image(debs, cache), ensure_program_image(program, cache)
-    both = digests_with_program(debs, program, cache)
     assert asked(first.path, "cat /test.sh") == "one"
     assert "proc" not in asked(first.path, "ls /")
     (program / "test.sh").write_text("two")
@@ -152,20 +149,6 @@ def test_a_changed_program_makes_no_new_root(tmp_path):
     ensure_program_image.cache_clear()
     assert ensure_root_image(debs, cache) == root
     assert ensure_program_image(program, cache).sha256 != first.sha256
-    assert digests_with_program(debs, program, cache) != both
-
-
-def test_recordings_of_before_know_one_digest_of_root_and_program(tmp_path):
-    """Made by the powercut that packed the program's folder into the root's image."""
-    program = tmp_path / "program"
-    program.mkdir()
-    (program / "test.sh").write_text("one")
-    (program / "test.sh").chmod(0o755)
-    for path in (program / "test.sh", program):
-        os.utime(path, (0, 0))
-    digest = "ad825c5df8fac6a995665cdf2d6337276525835d2dc0156c2e9ca89c80ae8e5b"
-    digests = digests_with_program((base(tmp_path / "debs"),), program, tmp_path / "cache")
-    assert digests == {digest}
 
 
 def test_a_package_that_is_none_is_an_error(tmp_path):
