@@ -12,7 +12,7 @@ import pytest
 from hostile import SLICES, fuzz, numbers, survives
 from hypothesis import strategies as st
 
-from powercut.channel.history_file import MAGIC_NOT_BOUND as MAGIC
+from powercut.channel.history_file import MAGIC as KIND
 from powercut.channel.history_file import read_history
 from powercut.channel.wire import EXTENT, HEADER, LATENCY, checksum
 from powercut.checkers.wal import check_wal
@@ -32,6 +32,16 @@ LAYOUTS = [
     WalLayout(LayoutKind.SEGMENTS, segment=1 << 20),
 ]
 U32, U64 = (1 << 32) - 1, (1 << 64) - 1
+
+
+def head_of(digest):
+    """How the history of the recording of that digest begins."""
+    head = KIND + digest
+    return head + struct.pack("<I", google_crc32c.value(head))
+
+
+MAGIC = head_of(bytes(32))
+"""How the history of no trial begins."""
 
 
 def message(kind, stream, lsn, guest_ns, value, payload):

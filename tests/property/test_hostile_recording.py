@@ -8,11 +8,12 @@ import copy
 import json
 import zlib
 
+import numpy as np
 import pytest
 from hostile import SLICES, fuzz, numbers, survives
 from hypothesis import strategies as st
 from test_hostile_disk_log import RUN_ID, honest_rows, log_of
-from test_hostile_history import MAGIC, chunk, message
+from test_hostile_history import chunk, head_of, message
 
 from powercut.crash.exposure import exposure
 from powercut.crash.legality import why_illegal
@@ -39,25 +40,6 @@ RAW = {
 def trial(tmp_path):
     folder = tmp_path / "cells/c/0001"
     folder.mkdir(parents=True)
-    rows, payloads = honest_rows()
-    for name in ("disk", "recovery"):
-        log_of(folder, rows, payloads=payloads)
-        if name == "recovery":
-            break
-        for suffix in (".log", ".data"):
-            (folder / f"disk{suffix}").rename(folder / f"keep{suffix}")
-    for suffix in (".log", ".data"):
-        (folder / f"disk{suffix}").rename(folder / f"recovery{suffix}")
-        (folder / f"keep{suffix}").rename(folder / f"disk{suffix}")
-    (folder / "base.img").write_bytes(bytes(64 << 10))
-    acks = b"".join(message(kind, 0, lsn, 1000 + lsn, 0, b"") for lsn in (1, 2) for kind in (3, 4))
-    (folder / "history.bin").write_bytes(MAGIC + chunk(1004, acks) + chunk(1012, b""))
-    (folder / "observation.json").write_text(
-        json.dumps(
-            {"format": "powercut-observation/1", "recovered": True, "complete": True,
-             "failure": "", "extents": [[0, 1, "intact", 1, 0]]}
-        )
-    )  # fmt: skip
     record = TrialRecord(
         powercut="0",
         scenario="s",
@@ -68,6 +50,30 @@ def trial(tmp_path):
     )
     made = TrialDir(folder, tmp_path)
     made.write_record(record)
+    binding = made.read_binding()
+    bound = {"binding": np.void(binding.digest), "seed": binding.seed, "cell": b"c"}
+    rows, payloads = honest_rows()
+    for name in ("disk", "recovery"):
+        log_of(folder, rows, payloads=payloads, **bound)
+        if name == "recovery":
+            break
+        for suffix in (".log", ".data"):
+            (folder / f"disk{suffix}").rename(folder / f"keep{suffix}")
+    for suffix in (".log", ".data"):
+        (folder / f"disk{suffix}").rename(folder / f"recovery{suffix}")
+        (folder / f"keep{suffix}").rename(folder / f"disk{suffix}")
+    (folder / "base.img").write_bytes(bytes(64 << 10))
+    acks = b"".join(message(kind, 0, lsn, 1000 + lsn, 0, b"") for lsn in (1, 2) for kind in (3, 4))
+    (folder / "history.bin").write_bytes(
+        head_of(binding.digest) + chunk(1004, acks) + chunk(1012, b"")
+    )
+    (folder / "observation.json").write_text(
+        json.dumps(
+            {"format": "powercut-observation/1", "recovered": True, "complete": True,
+             "failure": "", "extents": [[0, 1, "intact", 1, 0]],
+             "binding": binding.digest.hex(), "cell": "c", "seed": 1}
+        )
+    )  # fmt: skip
     return made
 
 

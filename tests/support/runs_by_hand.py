@@ -8,7 +8,6 @@ disk loses power and is read.  On a disk that ignores flushes nothing survives.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from powercut.model.contract import CutPolicy
 from powercut.model.observation import Extent, Observation
 from powercut.rig import commands
 from powercut.rig.run_id import run_id_of
-from powercut.scenario.defaults import DEFAULTS
 from powercut.scenario.load import expand, parse_scenario
 from powercut.scenario.plan import Cell, Trial
 from powercut.store.binding import new_recording, text_digest
@@ -56,20 +54,16 @@ def make_run(
     *,
     seed: int = 1,
     early: bool = False,
-    defaults: Mapping[str, Any] = DEFAULTS,
 ) -> ResultDir:
     """Records and judges every trial of `TEXT`, as `powercut run` does.
 
-    With `early` records are acknowledged before they are flushed.  A run with other `defaults`
-    than today's does not say which it took, as runs did not.
+    With `early` records are acknowledged before they are flushed.
     """
-    scenario = parse_scenario(TEXT, Path("by-hand.yaml"), defaults=defaults)
+    scenario = parse_scenario(TEXT, Path("by-hand.yaml"))
     plan = expand(scenario, seed=seed)
     run = ResultDir.create(results, plan.scenario, seed)
     run.write_scenario(TEXT)
     selection: dict[str, Any] = {"only": [], "trials": None, "aim": None}
-    if defaults == DEFAULTS:
-        selection["defaults"] = dict(defaults)
     run.write_environment({"seed": seed, "started": "2026-11-21T00:00:00", "selection": selection})
     trials: dict[str, list[TrialResult]] = {}
     for cell in plan.cells:

@@ -212,8 +212,7 @@ def _write(file: IO[bytes], folder: Path, manifest: BundleManifest) -> None:
         compressor.stream_writer(file, closefd=False) as compressed,
         tarfile.open(fileobj=compressed, mode="w|", format=tarfile.PAX_FORMAT) as tar,
     ):
-        left_out = {"kind"} if manifest.kind == "trial" else None  # as older versions read it
-        text = manifest.model_dump_json(indent=1, exclude=left_out).encode() + b"\n"
+        text = manifest.model_dump_json(indent=1).encode() + b"\n"
         tar.addfile(_member(MANIFEST, len(text)), io.BytesIO(text))
         done: set[str] = set()
         for each in manifest.files:

@@ -11,7 +11,7 @@ verdicts as one that was not.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +21,6 @@ from powercut.campaign.confidence import Aim, planned_for
 from powercut.explore.trial import RecoveredStates
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.rig.engine_shelf import EngineShelf
-from powercut.scenario.defaults import DEFAULTS, EARLIER_DEFAULTS
 from powercut.scenario.load import Scenario, expand, parse_scenario
 from powercut.scenario.plan import Plan
 from powercut.store.certify_order import (
@@ -50,14 +49,9 @@ class Selection:
     only: tuple[str, ...] = ()
     trials: int | None = None
     aim: Aim | None = None
-    defaults: Mapping[str, Any] = field(default_factory=lambda: DEFAULTS)
 
     def plan(self, scenario: Scenario, seed: int) -> Plan:
         """The plan of it.  Raises UsageError if `only` selects nothing."""
-        if self.defaults != DEFAULTS:
-            scenario = parse_scenario(
-                scenario.text, scenario.path, strategy=scenario.strategy, defaults=self.defaults
-            )
         plan = expand(scenario, seed=seed, trials=self.trials, only=self.only)
         return plan if self.aim is None else planned_for(plan, self.aim)
 
@@ -71,12 +65,7 @@ class Selection:
     def as_json(self) -> dict[str, Any]:
         """For environment.json."""
         aim = None if self.aim is None else [self.aim.confidence, self.aim.at_most]
-        return {
-            "only": list(self.only),
-            "trials": self.trials,
-            "aim": aim,
-            "defaults": dict(self.defaults),
-        }
+        return {"only": list(self.only), "trials": self.trials, "aim": aim}
 
     @staticmethod
     def of_json(value: Any) -> Selection:
@@ -86,7 +75,6 @@ class Selection:
             tuple(str(name) for name in value["only"]),
             None if value["trials"] is None else int(value["trials"]),
             None if aim is None else Aim(float(aim[0]), float(aim[1])),
-            {**EARLIER_DEFAULTS, **value.get("defaults", {})},
         )
 
 
@@ -114,8 +102,7 @@ def find_interrupted(path: Path) -> InterruptedRun:
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise DamagedRecording(
             f"{directory.path}/environment.json does not say what was to be run",
-            hint="the run was interrupted before it began, or is of an older powercut: "
-            "run the scenario anew",
+            hint="the run was interrupted before it began: run the scenario anew",
         ) from error
     copy = directory.scenario_copy
     scenario = parse_scenario(copy.read_text(encoding="utf-8"), copy)

@@ -32,7 +32,6 @@ from powercut.model.events import RunEvent
 from powercut.recording.bound import check_scenario
 from powercut.rig.components import engine_fallback
 from powercut.rig.engine_shelf import EngineShelf
-from powercut.scenario.defaults import EARLIER_DEFAULTS
 from powercut.scenario.load import parse_scenario
 from powercut.scenario.plan import Plan
 from powercut.scenario.seeds import derive_seed
@@ -113,11 +112,9 @@ def verify(
 
 
 def _planned(directory: ResultDir, environment: Mapping[str, Any], seed: int) -> Plan:
-    """What was to be run; of an older run, which does not say what of it, all."""
+    """What was to be run."""
     path = directory.scenario_copy
     scenario = parse_scenario(path.read_text(encoding="utf-8"), path)
-    if SELECTION not in environment:
-        return Selection(defaults=EARLIER_DEFAULTS).plan(scenario, seed)
     try:
         return Selection.of_json(environment[SELECTION]).plan(scenario, seed)
     except (KeyError, TypeError, ValueError) as error:

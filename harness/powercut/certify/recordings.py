@@ -98,16 +98,6 @@ def _named(trials: Sequence[TrialDir]) -> str:
     return f"{named} and {len(trials) - _NAMED_MAX} more" if len(trials) > _NAMED_MAX else named
 
 
-def not_bound(trials: Sequence[TrialDir]) -> Iterator[str]:
-    """Says which recordings only their seals keep together."""
-    try:
-        count = sum(not trial.read_binding().bound for trial in trials)
-    except DamagedRecording:
-        return  # told as a problem
-    if count:
-        yield f"{count} of {len(trials)} recordings are not bound: an earlier powercut made them."
-
-
 @dataclass(frozen=True)
 class RecordingCheck:
     """What came out of looking at one recording."""

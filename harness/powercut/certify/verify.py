@@ -31,7 +31,6 @@ from powercut.certify.recordings import (
     Unlisted,
     look_at,
     missing_problems,
-    not_bound,
     not_fetched,
     on_hosts,
 )
@@ -41,7 +40,7 @@ from powercut.model.confidence import upper_bound
 from powercut.model.errors import PowercutError, UsageError
 from powercut.model.verdict import EvidenceLevel, Verdict
 from powercut.rig.commands import evidence_level, is_bare
-from powercut.scenario.flat import flat, was_default
+from powercut.scenario.flat import flat, is_default
 from powercut.scenario.settings import Expect
 from powercut.store.certificate import Certificate, CertifiedCell, SealedRecording
 from powercut.store.certify_order import (
@@ -111,7 +110,7 @@ def examine(
     if unseen := sum(_rests_on_bytes(cell) for cell in certificate.cells):
         unchecked.append(
             f"{unseen} cells are SAFE on a file system or an image format without a recovered "
-            "crash state: older versions asked for none."
+            "crash state."
         )
     _examine_signature(file, allowed_signers, problems, checked, unchecked)
     return Examination(
@@ -209,7 +208,6 @@ def _examine_folder(
         unchecked.append("No recording was read.")
     elif there and not how.deep:
         unchecked.append("No recording was judged again: --deep does.")
-    unchecked += not_bound(there)
 
 
 def evidence_of(certificate: Certificate) -> tuple[SealedRecording, ...]:
@@ -239,7 +237,7 @@ def _plain(certificate: Certificate, *, texts: bool) -> dict[str, Any]:
             if entry is not None:
                 entry.pop("kept")
         settings = cell["settings"].items()  # at a default of then or now they say nothing
-        cell["settings"] = {key: told for key, told in settings if not was_default(key, told)}
+        cell["settings"] = {key: told for key, told in settings if not is_default(key, told)}
     return dict(value)
 
 
@@ -338,11 +336,11 @@ def _level_contradictions(cell: CertifiedCell) -> Iterator[str]:
 
 
 def _says_what_differs(cell: CertifiedCell) -> bool:
-    """Whether its settings are its parameters, but for those at a default of then or now."""
+    """Whether its settings are its parameters, but for those at their default."""
     parameters = flat(cell.parameters)
     told = {key: value for key, value in cell.settings.items() if key in parameters}
     return cell.settings == told == {key: parameters[key] for key in told} and all(
-        was_default(key, value) for key, value in parameters.items() if key not in told
+        is_default(key, value) for key, value in parameters.items() if key not in told
     )
 
 

@@ -2,8 +2,7 @@
 """The evidence: every byte that a guest sent, with the instant of its receipt.
 
 `history.bin` is 8 bytes of magic, the 32 bytes that bind it to its recording
-(powercut.model.binding), CRC-32C of both, then chunks.  Files of earlier versions begin with
-another magic, and chunks follow at once: they are not bound.  A chunk is what one receive call
+(powercut.model.binding), CRC-32C of both, then chunks.  A chunk is what one receive call
 returned: 16 bytes of header {receipt_ns u64, length u32, crc u32}, little-endian, and
 `length` bytes.  `receipt_ns` is CLOCK_MONOTONIC when the call returned; `crc` is
 CRC32C over the first 12 bytes of the header and the bytes.  Messages (see wire.py) go
@@ -36,7 +35,6 @@ from powercut.model.history import History
 from powercut.model.latency import LatencyHistogram
 
 MAGIC: Final = b"PCHIST2\n"
-MAGIC_NOT_BOUND: Final = b"PCHIST1\n"
 HEAD_BYTES: Final = len(MAGIC) + DIGEST_BYTES + 4
 _HEADER: Final = struct.Struct("<QII")
 _CHECKED: Final = struct.Struct("<QI")
@@ -147,8 +145,6 @@ def history_of(path: Path, raw: bytes) -> RecordedHistory:
 def _head(path: Path, raw: bytes) -> tuple[int, bytes]:
     """Where the chunks begin, and what binds the file."""
     magic = raw[: len(MAGIC)]
-    if magic == MAGIC_NOT_BOUND[: len(raw)]:  # which a file cut off within its magic may be, too
-        return len(MAGIC_NOT_BOUND), NOT_BOUND
     if magic != MAGIC[: len(raw)]:
         raise DamagedRecording(f"{path} is not a history file")
     checked = HEAD_BYTES - 4

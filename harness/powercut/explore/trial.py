@@ -18,7 +18,6 @@ from powercut.crash.states import Model
 from powercut.explore.explorer import explore
 from powercut.explore.file_maps import map_losses
 from powercut.explore.request import Budget, ExploreProgress, ExploreRequest
-from powercut.model.contract import ATOMIC_UNIT
 from powercut.model.errors import DamagedRecording, PowercutError
 from powercut.model.machine import ImageFormat
 from powercut.recording import state_ref
@@ -118,12 +117,7 @@ def as_before(trial: TrialDir, wanted: ExploreRequest) -> ExploreRequest:
     """
     earlier = read_exploration(trial)
     if earlier is None:
-        if trial.read_binding().bound:
-            return wanted
-        # Recorded when states were no part of a verdict, and 512 bytes the unit of every disk: what
-        # is asked of its states is what is asked of those of today.
-        unit = trial.read_record().parameters.disk.atomic_unit
-        return replace(wanted, atomic_unit=max(unit, ATOMIC_UNIT))
+        return wanted
     space = open_trial(trial).space
     named = []
     for name in dict.fromkeys(one.id for found in earlier.findings for one in found.examples):

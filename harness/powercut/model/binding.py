@@ -16,7 +16,7 @@ from powercut.model.errors import DamagedRecording
 
 DIGEST_BYTES: Final = 32
 NOT_BOUND: Final = bytes(DIGEST_BYTES)
-"""In place of a digest: an earlier powercut recorded this, or it is no trial's."""
+"""In place of a digest: it is no trial's."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,7 @@ class Binding:
 def check_digest(path: Path, digest: bytes, binding: Binding, says: str = "") -> None:
     """Raises DamagedRecording unless the file at `path`, bound by `digest`, is of `binding`.
 
-    `says` is what the file says of itself besides, for the message.  Files that an earlier
-    powercut wrote are not bound, nor is their trial.json.
+    `says` is what the file says of itself besides, for the message.
     """
     if digest == binding.digest:
         return

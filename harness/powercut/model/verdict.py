@@ -56,11 +56,6 @@ class FindingKind(enum.Enum):
     INCOMPLETE = "incomplete"  # part of the evidence is missing
     CONTROL = "control"  # a run whose outcome is known in advance went otherwise
 
-    @classmethod
-    def _missing_(cls, value: object) -> FindingKind | None:
-        """The kind that older results call otherwise."""
-        return cls.NOT_AS_CONFIGURED if value == "preset" else None
-
 
 @dataclass(frozen=True)
 class LsnRange:

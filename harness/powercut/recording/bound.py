@@ -5,9 +5,6 @@ Disk log, recovery's log and history name the recording that they belong to, as 
 observation (powercut.store.layout); trial.json says which that is, under the seal.  A file of
 another recording is refused, whatever its own checksums say.  The header of a log names the
 contract that its disk kept, too: it has to be the one that the settings asked for.
-
-What an earlier powercut recorded is bound by run id and contract alone, since its files say no
-more: `binding_text` says so.
 """
 
 from __future__ import annotations
@@ -123,32 +120,16 @@ def doubts_of(
 
 
 def check_scenario(trial: TrialDir, record: TrialRecord, scenario: Path) -> None:
-    """Raises DamagedRecording if `scenario` is not the one that the recording was made by.
-
-    Of what an earlier powercut recorded that is not known, and nothing is raised.
-    """
+    """Raises DamagedRecording if `scenario` is not the one that the recording was made by."""
     try:
         digest = text_digest(scenario.read_bytes())
     except OSError as error:
         raise DamagedRecording(f"{scenario}: {error.strerror}") from error
-    if record.scenario_sha256 not in ("", digest):
+    if record.scenario_sha256 != digest:
         raise DamagedRecording(
             f"{scenario}: it is not the scenario that {trial.path} was recorded by",
             hint="put back the scenario that the run was made with",
         )
-
-
-def binding_text(trial: TrialDir) -> str:
-    """Whether the evidence in `trial` can be told from that of other recordings, in words.
-
-    Raises DamagedRecording.
-    """
-    if trial.read_binding().bound:
-        return "its files are bound to each other and to its settings"
-    return (
-        "its files are not bound to each other: an earlier powercut recorded it, and only run id "
-        "and contract tell them from those of another recording"
-    )
 
 
 def read_bound_log(

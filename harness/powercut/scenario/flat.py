@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from powercut.scenario.defaults import EARLIER_DEFAULTS
 from powercut.scenario.settings import GROUPS, SINGLE, Parameters
 
 _NO_MATTER: Final = ("deadline", "trials", "controls", "expect")
@@ -28,8 +27,6 @@ def differing(parameters: Parameters) -> dict[str, Any]:
     return {key: value for key, value in flat(parameters).items() if value != DEFAULTS.get(key)}
 
 
-def was_default(key: str, value: object) -> bool:
-    """Whether `value` is the default of a setting, or once was (powercut.scenario.defaults)."""
-    return (key in DEFAULTS and value == DEFAULTS[key]) or (
-        key in EARLIER_DEFAULTS and value == EARLIER_DEFAULTS[key]
-    )
+def is_default(key: str, value: object) -> bool:
+    """Whether `value` is the default of a setting."""
+    return key in DEFAULTS and value == DEFAULTS[key]

@@ -6,7 +6,7 @@ A mistake reads `file:line:column: key.path: message, got VALUE; did you mean NE
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -28,11 +28,10 @@ from powercut.scenario.choose import (
     choose_pairwise,
     left_out_as_impossible,
 )
-from powercut.scenario.defaults import DEFAULTS
 from powercut.scenario.expand import Draft, Drafts, drafts, merge
 from powercut.scenario.place import with_folders
 from powercut.scenario.plan import Cell, Plan, draw_trials
-from powercut.scenario.preset_use import PresetUse, below, preset_text, scenario_text, use_presets
+from powercut.scenario.preset_use import PresetUse, preset_text, scenario_text, use_presets
 from powercut.scenario.refusal import Reason, refusals
 from powercut.scenario.settings import GROUPS, Parameters, TriggerSettings
 from powercut.scenario.settings_workload import KINDS, kind_of
@@ -123,11 +122,9 @@ def parse_scenario(
     path: Path,
     *,
     strategy: Strategy | None = None,
-    defaults: Mapping[str, Any] = DEFAULTS,
 ) -> Scenario:
     """Checks the text of a scenario; `path` serves for messages, `strategy` replaces its own.
 
-    `defaults` are those of the powercut that the text was written for (scenario/defaults.py).
     Raises UsageError with every mistake in it.
     """
     document = parse_yaml(
@@ -147,8 +144,6 @@ def parse_scenario(
     faults += more
     used, more = use_presets(data, made.cells)
     faults += more
-    if defaults != DEFAULTS:
-        used = replace(used, base=below(used.base, defaults))
     chosen = _strategy(made, faults) if strategy is None else strategy
     cells, refused, more = _check_cells(used, leave_out=chosen is not None)
     faults += more

@@ -3,8 +3,8 @@
 
 The digest is SHA-256 over the canonical JSON (sorted keys, no spaces, ASCII) of what trial.json
 said before the run began: scenario, digest of its text, cell, control, settings, trial with
-its seeds, run id, what evidence it was to leave (an earlier powercut does not say), and
-`recording`, 128 random bits, since two runs with one seed are still two.
+its seeds, run id, what evidence it was to leave, and `recording`, 128 random bits, since two runs
+with one seed are still two.
 It is computed from the file as it is, not from what today's powercut makes of it: settings that
 a later version adds change nothing.
 """
@@ -29,11 +29,8 @@ _COVERED: Final = (
     "parameters",
     "trial",
     "run_id",
+    "evidence_level",
 )
-
-
-_LATER: Final = ("evidence_level",)
-"""Covered where it is said: what earlier versions wrote keeps its digest."""
 
 
 def new_recording() -> str:
@@ -49,13 +46,11 @@ def text_digest(text: bytes) -> str:
 def binding_of(trial: Mapping[str, Any]) -> Binding:
     """The binding of the recording whose trial.json is `trial`.
 
-    Not bound if an earlier powercut wrote it.  Raises KeyError, TypeError or ValueError for what
-    is no trial.json.
+    Raises KeyError, TypeError or ValueError for what is no trial.json, or names no recording.
     """
+    if not trial["recording"]:
+        raise ValueError("it names no recording")
     named = Binding(bytes.fromhex(trial["run_id"]), int(trial["trial"]["seed"]), str(trial["cell"]))
-    if not trial.get("recording"):
-        return named
-    covered = {key: trial.get(key) for key in _COVERED}
-    covered |= {key: trial[key] for key in _LATER if key in trial}
+    covered = {key: trial[key] for key in _COVERED}
     text = json.dumps(covered, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return replace(named, digest=hashlib.sha256(text.encode()).digest())

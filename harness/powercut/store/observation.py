@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from powercut.model.binding import NOT_BOUND, Binding, check_digest
+from powercut.model.binding import Binding, check_digest
 from powercut.model.errors import DamagedRecording
 from powercut.model.failure import Failure
 from powercut.model.observation import Continuation, Extent, Observation, checked_extents
@@ -91,8 +91,7 @@ def _is_bool(value: object) -> bool:
 def write_observation(path: Path, observation: Observation, binding: Binding) -> None:
     """Writes `observation` of the recording `binding` to `path`; durable on return."""
     value = observation_to_json(observation)
-    if binding.bound:
-        value |= {"binding": binding.digest.hex(), "cell": binding.cell, "seed": binding.seed}
+    value |= {"binding": binding.digest.hex(), "cell": binding.cell, "seed": binding.seed}
     write_atomic(path, (json.dumps(value) + "\n").encode())
 
 
@@ -104,8 +103,8 @@ def read_observation(path: Path, binding: Binding) -> Observation:
     try:
         value = json.loads(path.read_bytes())
         observation = observation_from_json(value)
-        digest = bytes.fromhex(value.get("binding", NOT_BOUND.hex()))
-        says = f"cell {value['cell']!r}, seed {value['seed']}" if digest != NOT_BOUND else ""
+        digest = bytes.fromhex(value["binding"])
+        says = f"cell {value['cell']!r}, seed {value['seed']}"
     except OSError as error:
         raise DamagedRecording(f"{path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:

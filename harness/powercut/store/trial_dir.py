@@ -21,7 +21,7 @@ from powercut.model.verdict import EvidenceLevel
 from powercut.scenario.plan import Trial, Trigger
 from powercut.scenario.settings import ControlKind, Parameters
 from powercut.store import manifest
-from powercut.store.binding import binding_of
+from powercut.store.binding import binding_of, new_recording
 from powercut.store.files import (
     host_errors,
     link_or_copy,
@@ -59,8 +59,8 @@ class TrialRecord(BaseModel):
     parameters: Parameters
     trial: Trial
     run_id: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
-    scenario_sha256: str = ""  # of the scenario's text; empty: an earlier powercut recorded it
-    recording: str = ""  # 32 hex digits that no other recording has; empty likewise
+    scenario_sha256: str = ""  # of the scenario's text
+    recording: str = Field(default_factory=new_recording)  # what no other recording has
     evidence_level: EvidenceLevel = EvidenceLevel.RECORDED  # what was to be left to be judged
     trouble: str = ""  # why the recording is not what it should be; empty if it is
     damage: tuple[str, ...] = ()  # what the host did to the recording: it convicts nobody

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 from pathlib import Path
 
@@ -116,14 +115,6 @@ def test_a_scenario_that_was_changed_after_it_was_run(folder, place):
     (path,) = folder.glob(place)
     path.write_text(runs_by_hand.TEXT + "description: something else\n")
     assert [text for text in examine(folder).problems if "it is not the scenario that" in text]
-
-
-def test_recordings_of_an_earlier_powercut_are_not_bound_and_it_is_said(folder):
-    trial = honest(folder)
-    value = json.loads((trial.path / "trial.json").read_text())
-    del value["recording"], value["scenario_sha256"]
-    (trial.path / "trial.json").write_text(json.dumps(value))
-    assert [t for t in examine(folder).unchecked if t.startswith("1 of 4 recordings are not bound")]
 
 
 def test_the_command(folder):

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from powercut.campaign.bundle import make_bundle, unpack, verify_bundle
 from powercut.campaign.verify import verify
-from powercut.cli.main import cli
+from powercut.cli.commands import cli
 from powercut.explore import explorer, state_judge
 from powercut.explore.trial import RecoveredStates
 from powercut.model.errors import HostError

@@ -39,6 +39,7 @@ def verdict(place: TrialDir, trial: Trial) -> TrialResult:
         attempted=10,
         findings=(),
         result_directory=place.relative,
+        binding=place.read_binding().name,
     )
 
 

@@ -15,10 +15,10 @@ from powercut.campaign.resume import Selection
 from powercut.certify.follows import problems_of_runs
 from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
-from powercut.scenario.defaults import DEFAULTS, EARLIER_DEFAULTS
 from powercut.scenario.load import expand, parse_scenario
 from powercut.scenario.plan import Trial, draw_trials
 from powercut.scenario.settings import ControlKind, Parameters
+from powercut.store.binding import text_digest
 from powercut.store.certify_order import CertificateDir, Order
 from powercut.store.layout import ResultDir
 from powercut.store.measured import MEASUREMENT_FILE, read_measured
@@ -44,24 +44,20 @@ LOST = Finding(FindingKind.LOST, Verdict.LOSSY, "gone", (LsnRange(1, 10),))
 class Made:
     """A certificate's folder with one run, as a run leaves it that went as expected."""
 
-    def __init__(self, results: Path, *, earlier: bool = False) -> None:
-        selection, defaults = Selection().as_json(), DEFAULTS
-        if earlier:  # by a powercut that had other defaults, and did not say which
-            del selection["defaults"]
-            defaults = EARLIER_DEFAULTS
+    def __init__(self, results: Path) -> None:
         order = Order(
             title="t",
             seed=SEED,
             command="./powercut certify",
             scenarios=("two",),
             strategy="listed",
-            selection=selection,
+            selection=Selection().as_json(),
         )
         self.directory = CertificateDir.create(results, order, {"two": TEXT})
         self.run = ResultDir.create(self.directory.runs, "two", SEED)
         self.run.write_scenario(TEXT)
         self.run.write_environment({"seed": SEED})
-        plan = expand(parse_scenario(TEXT, Path("two.yaml"), defaults=defaults), seed=SEED)
+        plan = expand(parse_scenario(TEXT, Path("two.yaml")), seed=SEED)
         trials = {
             cell.name: [
                 self.trial(cell.name, cell.parameters, trial, lossy=cell.name == "unsafe")
@@ -107,6 +103,7 @@ class Made:
                 parameters=parameters,
                 trial=trial,
                 run_id="0" * 32,
+                scenario_sha256=text_digest(TEXT.encode()),
             )
         )
         place.write_text("console.txt", "")
@@ -120,6 +117,7 @@ class Made:
             exposure=Exposure(records=10 * lossy, never_durable=0, longest_ms=0.5),
             timings_s={"boot": 0.1, "cut": 0.2},
             result_directory=place.relative,
+            binding=place.read_binding().name,
         )
         place.write_verdict(result)
         return result
@@ -145,24 +143,6 @@ def test_what_follows_has_no_problem(made):
     for trial in made.run.trials():
         trial.drop_evidence()
     assert made.problems == [], "what was found stays when evidence goes"
-
-
-def test_what_was_made_with_earlier_defaults_has_no_problem(tmp_path):
-    made = Made(tmp_path, earlier=True)
-    units = {trial.read_record().parameters.disk.atomic_unit for trial in made.run.trials()}
-    assert units == {512}
-    assert made.problems == []
-
-
-def test_other_defaults_than_those_that_were_ordered_are_a_problem(tmp_path):
-    made = Made(tmp_path, earlier=True)
-    path = made.directory.path / "order.json"
-    order = json.loads(path.read_text())
-    order["selection"]["defaults"] = dict(DEFAULTS)
-    path.write_text(json.dumps(order))
-    assert made.problems[0] == (
-        "honest: trial 1: the recording is of other settings, or of another seed"
-    )
 
 
 def test_a_cell_vouches_for_others_by_its_worst_trial():

@@ -190,15 +190,3 @@ def test_json_has_what_the_interface_promises():
 def test_findings_read_the_same(finding):
     text = FindingRecord.of(finding).model_dump_json()
     assert FindingRecord.model_validate_json(text).finding() == finding
-
-
-def test_a_kind_of_finding_that_was_renamed_is_still_read():
-    older = '{"kind": "preset", "verdict": "inconclusive", "message": "no cache"}'
-    record = FindingRecord.model_validate_json(older)
-    assert record.kind is FindingKind.NOT_AS_CONFIGURED
-    assert json.loads(record.model_dump_json())["kind"] == "not-as-configured"
-    cell = json.loads(full_run().model_dump_json())["cells"][0]
-    counts = CellResult.model_validate({**cell, "findings": {"preset": 2}}).findings
-    assert counts == {FindingKind.NOT_AS_CONFIGURED: 2}
-    with pytest.raises(ValueError, match="presets"):
-        FindingKind("presets")

@@ -15,7 +15,6 @@ from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.observation import Observation
 from powercut.model.verdict import Verdict
 from powercut.paths import command, from_here
-from powercut.recording.bound import binding_text
 from powercut.recording.view import RecordingView, view_of
 from powercut.report import words
 from powercut.report.difference import difference_lines
@@ -217,13 +216,12 @@ def _print_moments(console: Console, view: RecordingView) -> None:
 def _print_seal(console: Console, directory: TrialDir) -> None:
     try:
         names = directory.check_seal()
-        bound = binding_text(directory)
     except DamagedRecording as error:
         console.print(f"\nThe recording is damaged: {escape(str(error))}", style="bold red")
         return
     console.print(
         f"\nThe recording is as it was sealed: {words.count(len(names), 'file')} in "
-        f"{escape(str(directory.path))}; {bound}",
+        f"{escape(str(directory.path))}",
         soft_wrap=True,
         highlight=False,
     )
