@@ -247,7 +247,9 @@ def test_test_files_have_unique_names() -> None:
     assert len(names) == len(set(names))
 
 
-PARTS_OF_A_VERDICT = re.compile(r"\b(judge_recording|judge_lines|judge_wire|with_states)\b")
+PARTS_OF_A_VERDICT = re.compile(
+    r"\b(judge_recording|judge_lines|judge_wire|with_states)\b|(?<!class )CaptureResult\("
+)
 
 
 def judged_in_part(path: Path) -> list[str]:

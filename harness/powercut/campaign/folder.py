@@ -34,6 +34,7 @@ from powercut.rig.folder_check import RecordedCheck, record_check
 from powercut.rig.host_files import command_sha256, program_changed
 from powercut.rig.scratch import scratch
 from powercut.store.folder import RECORD, CaptureDir, CaptureRecord, CaptureResult
+from powercut.verdict.folder import verdict_of_capture
 
 _POLL_S = 0.01
 
@@ -140,7 +141,7 @@ def judge_folder(
         explorer = FolderExplorer(
             recording, promise, check, folder, listener, keep=keep, record=record
         )
-        return explorer.judge(limits)
+        return verdict_of_capture(recording, explorer.explore(limits))
 
 
 def check_of(recording: CaptureRecording, state_s: float) -> Check:

@@ -130,7 +130,8 @@ def _ctrl_c() -> Iterator[Callable[[], bool]]:
 def _judge(folder: Path, check: str, seconds: float) -> int:
     from powercut.model.confidence import percent, upper_bound
     from powercut.model.verdict import Verdict
-    from powercut.recording.listened import Listened, judge_listened, run_check
+    from powercut.recording.listened import Listened, run_check
+    from powercut.verdict.listened import verdict_of_listened
 
     try:
         words = shlex.split(check)
@@ -140,7 +141,7 @@ def _judge(folder: Path, check: str, seconds: float) -> int:
         raise UsageError("--check: give a command")
     promises = Listened.open(folder).promises
     seen = run_check(words, timeout_s=seconds, used_again=True)
-    judgement = judge_listened(promises, seen, run_check(words, timeout_s=seconds))
+    judgement = verdict_of_listened(promises, seen, run_check(words, timeout_s=seconds))
     echo(f"{judgement.verdict.name}: {promises.acked} operations were acknowledged")
     for finding in judgement.findings:
         echo(f"  {finding.message}")

@@ -34,14 +34,13 @@ from powercut.explore.operation_tally import OperationTally
 from powercut.explore.request import PER_POLICY, Budget
 from powercut.explore.state_order import StateOrder
 from powercut.explore.tally import groups_of
-from powercut.model.enough import STATES_MIN
 from powercut.model.positive import PositiveControl
 from powercut.model.timeline import RequestKind
-from powercut.model.verdict import FindingKind, Verdict
+from powercut.model.verdict import Finding
 from powercut.recording.folder import CaptureRecording
 from powercut.recording.folder_state import save_state, state_name
 from powercut.store.exploration import StateGroups
-from powercut.store.folder import CaptureResult
+from powercut.store.folder import CaptureStates, FolderSeen
 from powercut.workload.program.check import doubts_before
 from powercut.workload.program.claims import sighting_of
 
@@ -50,8 +49,6 @@ _PER_RECORD: Final = 16
 
 _OF_CUT: Final = 2
 """States of the cut itself, which come first."""
-
-_NOTICED: Final = (FindingKind.LOST, FindingKind.CORRUPT)
 
 Listener = Callable[[int, int], None]
 """Hears how many states were checked, and how many of them lose something."""
@@ -76,7 +73,7 @@ class Limits:
 
 
 class FolderExplorer:
-    """Judges one recording under one promise."""
+    """Looks at the crash states of one recording under one promise."""
 
     def __init__(
         self,
@@ -112,27 +109,25 @@ class FolderExplorer:
         self._sound: list[CrashState] = []
         self._asked: deque[tuple[CrashState, Answer]] = deque()
 
-    def judge(self, limits: Limits) -> CaptureResult:
-        """Looks at states until the budget is used up.  Raises HostError."""
+    def explore(self, limits: Limits) -> FolderSeen:
+        """Looks at states until the budget is used up; at none of a recording that its host has
+        damaged, or whose check cannot be believed.  Raises HostError.
+        """
         start = time.monotonic()
-        tally, history = self._tally, self._recording.history
-        tally.reasons += self._recording.gaps
-        control, distinct = "", 0
+        doubts: tuple[str, ...] = ()
+        control, exhausted, distinct = None, False, 0
         if not self._recording.doubts:
-            tally.require_operations(len(history.acked))
-            exhausted = False
             with FolderJudge(
                 self._recording, self._promise, self._check, self._scratch, jobs=limits.jobs
             ) as judge:
-                if self._check_is_believable(judge) and self._check_sees(judge):
+                doubts = self._doubts_of_check(judge)
+                if not doubts and self._check_sees(judge):
                     control = self._look_at_control(judge)
                     exhausted = self._explore(judge, limits)
                     self._cut_again(judge, limits)
                 distinct = judge.distinct
-            few = tally.states < STATES_MIN and not tally.lossy and not exhausted
-            if control and few:
-                tally.reasons.append(f"only {tally.states} states were looked at")
-        return self._result(limits, control, distinct, time.monotonic() - start)
+        states = self._states(limits, distinct, time.monotonic() - start)
+        return FolderSeen(states, doubts, control, exhausted)
 
     def _explore(self, judge: FolderJudge, limits: Limits) -> bool:
         """Whether all states were seen."""
@@ -197,43 +192,29 @@ class FolderExplorer:
 
     # --- what it rests on ---------------------------------------------------------------
 
-    def _check_is_believable(self, judge: FolderJudge) -> bool:
-        """Whether the check says the right thing of the folder as the program found it."""
+    def _doubts_of_check(self, judge: FolderJudge) -> tuple[str, ...]:
+        """What is wrong with what the check says of the folder as the program found it."""
         start = CrashState(self._from_ns, tuple(self._space.volatile(self._from_ns).tolist()))
         seen = sighting_of(judge.observe(self._space, start))
-        doubts = doubts_before(
-            seen, where="in the folder before any was tried", of="the folder at first"
-        )
-        self._tally.reasons += doubts
-        return not doubts
+        where, of = "in the folder before any was tried", "the folder at first"
+        return tuple(doubts_before(seen, where=where, of=of))
 
     def _check_sees(self, judge: FolderJudge) -> bool:
         """Whether the check finds every ack where nothing is lost."""
         self._positive = judge.positive()
-        if not self._positive.passed:
-            self._tally.reasons.append(self._positive.message)
-            if elsewhere := self._recording.elsewhere:
-                self._tally.reasons.append(elsewhere)
         return self._positive.passed
 
-    def _look_at_control(self, judge: FolderJudge) -> str:
+    def _look_at_control(self, judge: FolderJudge) -> tuple[Finding, ...]:
+        """What is lost on a host that ignores every sync."""
         cut = self._recording.record.cut_ns
         space = self._recording.space(self._promise, lying=True)
         state = CrashState(cut, ())
-        findings = judge.findings(state, judge.observe(space, state))
-        if any(finding.kind in _NOTICED for finding in findings):
-            return Verdict.LOSSY.name
-        self._tally.reasons.append(
-            "the control did not lose anything: on a host that ignores every sync the check missed "
-            "nothing of what was acknowledged; so what it says is no evidence"
-        )
-        return Verdict.SAFE.name if not findings else Verdict.INCONCLUSIVE.name
+        return tuple(judge.findings(state, judge.observe(space, state)))
 
-    def _result(self, limits: Limits, control: str, distinct: int, seconds: float) -> CaptureResult:
+    def _states(self, limits: Limits, distinct: int, seconds: float) -> CaptureStates:
         tally, recording = self._tally, self._recording
         rows = [row for row in self._space.rows if row.request.submitted_ns > self._from_ns]
-        return CaptureResult(
-            verdict=tally.verdict.name,
+        return CaptureStates(
             promise="posix" if self._promise is Promise.POSIX else "journal",
             attempted=len(recording.history.attempted),
             acknowledged=len(recording.history.acked),
@@ -252,9 +233,7 @@ class FolderExplorer:
             seed=limits.seed,
             state_s=limits.state_s,
             findings=tally.findings,
-            reasons=tuple(dict.fromkeys(tally.reasons)),
             groups=self._groups,
-            control=control,
             positive=self._positive,
             policies=limits.policies,
             at=tuple(kind.value for kind in limits.at),

@@ -10,7 +10,6 @@ from typing import Final
 
 from powercut.checkers.repetition import loses
 from powercut.crash.states import CrashState, StateSpace
-from powercut.model.enough import too_few_operations
 from powercut.model.log2 import log2_sum
 from powercut.model.verdict import Finding, FindingKind, Verdict
 from powercut.store.folder import StateFinding
@@ -37,17 +36,11 @@ class OperationTally:
     states: int = 0
     lossy: int = 0
     by_policy: Counter[str] = field(default_factory=Counter)
-    reasons: list[str] = field(default_factory=list)
     second: int = 0
     second_lossy: int = 0
     _legal: dict[int, float] = field(default_factory=dict)
     _findings: list[StateFinding] = field(default_factory=list)
     _kinds: set[tuple[FindingKind, str]] = field(default_factory=set)
-
-    def require_operations(self, acknowledged: int) -> None:
-        """Too few of them are a reason against SAFE."""
-        if few := too_few_operations(acknowledged):
-            self.reasons.append(few)
 
     def add(self, state: CrashState, findings: Sequence[Finding]) -> None:
         """Counts a state; keeps the first finding of each kind and policy."""
@@ -104,11 +97,3 @@ class OperationTally:
     def findings(self) -> tuple[StateFinding, ...]:
         """The losses first."""
         return tuple(sorted(self._findings, key=lambda one: one.verdict != Verdict.LOSSY.name))
-
-    @property
-    def verdict(self) -> Verdict:
-        """LOSSY if a state loses something; SAFE if nothing speaks against it."""
-        if self.lossy or self.second_lossy:
-            return Verdict.LOSSY
-        unknown = any(one.verdict == Verdict.INCONCLUSIVE.name for one in self._findings)
-        return Verdict.INCONCLUSIVE if self.reasons or unknown else Verdict.SAFE

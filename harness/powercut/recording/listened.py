@@ -19,13 +19,10 @@ from typing import Final
 
 from powercut.brought import mark_results
 from powercut.channel.lines import unpack
-from powercut.checkers.judge import Judgement, run_checkers
 from powercut.model.binding import Binding
-from powercut.model.enough import too_few_operations
 from powercut.model.errors import DamagedRecording, DeadlineExceeded, HostError, UsageError
 from powercut.model.observation import Observation
-from powercut.model.verdict import Finding, FindingKind, Verdict
-from powercut.workload.program.claims import history_of, sighting_of
+from powercut.workload.program.claims import history_of
 from powercut.workload.program.promises import ProgramPromises
 
 FORMAT: Final = "powercut-listen/1"
@@ -113,31 +110,3 @@ def run_check(command: Sequence[str], *, timeout_s: float, used_again: bool = Fa
         ) from None
     failure = f"it ended with status {done.returncode}" if done.returncode else ""
     return Observation((), complete=not failure, failure=failure, lines=done.stdout)
-
-
-def judge_listened(promises: ProgramPromises, seen: Observation, again: Observation) -> Judgement:
-    """What two runs of the check after the cut come to; SURVIVED at best.
-
-    An operation that is there and was never announced is no phantom: the announcement may have
-    been under way when the power went.
-    """
-    first, second = sighting_of(seen), sighting_of(again)
-    gaps = [_unknown(why) for why in promises.gaps]
-    if few := too_few_operations(promises.acked):
-        gaps.append(_unknown(few))
-    if first != second:
-        gaps.append(_unknown("the check was run twice and did not say the same"))
-        checkers = {"recording": lambda: gaps}
-    else:
-        checkers = {"recording": lambda: gaps, "operations": lambda: _found(promises, seen)}
-    judgement = run_checkers(checkers)
-    return replace(judgement, verdict=max(judgement.verdict, Verdict.SURVIVED))
-
-
-def _found(promises: ProgramPromises, seen: Observation) -> list[Finding]:
-    found = promises.check(promises.claims_received(), seen)
-    return [one for one in found if one.kind is not FindingKind.NEVER_ATTEMPTED]
-
-
-def _unknown(message: str) -> Finding:
-    return Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message)

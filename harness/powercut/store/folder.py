@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from powercut.brought import mark_results
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.positive import PositiveControl
-from powercut.model.verdict import Verdict
+from powercut.model.verdict import Finding, Verdict
 from powercut.store import manifest
 from powercut.store.exploration import StateGroups
 from powercut.store.files import write_atomic
@@ -86,8 +86,8 @@ class StateFinding(BaseModel):
     state: str = ""
 
 
-class CaptureResult(BaseModel):
-    """result.json: the verdict under one promise, with what it rests on.
+class CaptureStates(BaseModel):
+    """What the check found in crash states of a captured folder, under one promise.
 
     `distinct` counts the states that differ in what a person would see; the others were decided by
     these.  `changes` counts those of sizes and names.  `policies` and `at` are what was asked for
@@ -99,7 +99,6 @@ class CaptureResult(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: Literal["powercut-capture-result/1"] = "powercut-capture-result/1"
-    verdict: str
     promise: Literal["posix", "journal"]
     attempted: int
     acknowledged: int
@@ -118,8 +117,6 @@ class CaptureResult(BaseModel):
     seed: int
     state_s: float
     findings: tuple[StateFinding, ...] = ()
-    reasons: tuple[str, ...] = ()
-    control: str = ""
     positive: PositiveControl | None = None
     groups: StateGroups | None = None
     policies: tuple[str, ...] = ()
@@ -128,6 +125,33 @@ class CaptureResult(BaseModel):
     recorded_checks: int = 0
     second_states: int = 0
     second_lossy: int = 0
+
+
+@dataclass(frozen=True)
+class FolderSeen:
+    """What a verdict on a captured folder rests on (powercut.verdict.folder).
+
+    `doubts` say why its check was not believed before any state was looked at.  `control` is what
+    was found on a host that ignores every sync; None if that was not looked at.  `exhausted` says
+    that there are no other states.
+    """
+
+    states: CaptureStates
+    doubts: tuple[str, ...] = ()
+    control: tuple[Finding, ...] | None = None
+    exhausted: bool = False
+
+
+class CaptureResult(CaptureStates):
+    """result.json: the verdict under one promise, with what it rests on.
+
+    `reasons` keep it from being SAFE.  `control` is the verdict on the same recording on a host
+    that ignores every sync; empty if it was not looked at.
+    """
+
+    verdict: str
+    reasons: tuple[str, ...] = ()
+    control: str = ""
 
     @property
     def outcome(self) -> Verdict:

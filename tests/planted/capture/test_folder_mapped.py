@@ -18,6 +18,7 @@ from powercut.model.folder import FolderOp
 from powercut.model.observation import Observation
 from powercut.recording.folder import CaptureRecording, open_capture
 from powercut.store.folder import CaptureDir, CaptureResult
+from powercut.verdict.folder import verdict_of_capture
 
 
 def recorded(tmp_path: Path, way: str, seed: int) -> CaptureRecording:
@@ -37,7 +38,7 @@ def judged(tmp_path: Path, recording: CaptureRecording) -> CaptureResult:
     scratch = tmp_path / "states"
     scratch.mkdir()
     explorer = FolderExplorer(recording, Promise.JOURNAL, check, scratch)
-    return explorer.judge(Limits(Budget(states=300), 10.0, seed=1))
+    return verdict_of_capture(recording, explorer.explore(Limits(Budget(states=300), 10.0, seed=1)))
 
 
 @pytest.mark.parametrize("way", ["sync", "syncfs", "sync32"])

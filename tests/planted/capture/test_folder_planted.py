@@ -23,6 +23,7 @@ from powercut.explore.request import Budget
 from powercut.model.observation import Observation
 from powercut.recording.folder import CaptureRecording, build_tree, open_capture
 from powercut.store.folder import CaptureDir, CaptureResult
+from powercut.verdict.folder import verdict_of_capture
 
 PROGRAM = Path(__file__).parents[2] / "support" / "folder_program.py"
 JOURNAL, POSIX = Promise.JOURNAL, Promise.POSIX
@@ -62,7 +63,7 @@ def judged(tmp_path: Path, recording: CaptureRecording, promise: Promise) -> Cap
     scratch = tmp_path / f"states-{promise.value}"
     scratch.mkdir()
     explorer = FolderExplorer(recording, promise, numbers_in, scratch)
-    return explorer.judge(Limits(Budget(states=400), 10.0, seed=1))
+    return verdict_of_capture(recording, explorer.explore(Limits(Budget(states=400), 10.0, seed=1)))
 
 
 @pytest.mark.parametrize("repeats", [True, False])
@@ -85,7 +86,9 @@ def test_a_loss_that_the_check_does_not_say_twice_is_none(tmp_path: Path, repeat
     scratch = tmp_path / "states"
     scratch.mkdir()
     explorer = FolderExplorer(recording, JOURNAL, check, scratch)
-    result = explorer.judge(Limits(Budget(states=400), 10.0, seed=1))
+    result = verdict_of_capture(
+        recording, explorer.explore(Limits(Budget(states=400), 10.0, seed=1))
+    )
     kinds = {finding.kind for finding in result.findings}
     assert result.control == "LOSSY"
     if repeats:
@@ -121,7 +124,9 @@ def test_a_check_that_misses_what_is_there_convicts_and_acquits_nobody(
     scratch = tmp_path / "states"
     scratch.mkdir()
     explorer = FolderExplorer(recording, JOURNAL, check, scratch)
-    result = explorer.judge(Limits(Budget(states=400), 10.0, seed=1))
+    result = verdict_of_capture(
+        recording, explorer.explore(Limits(Budget(states=400), 10.0, seed=1))
+    )
     assert result.positive is not None
     assert (result.verdict, result.positive.found, result.positive.acknowledged) == (
         verdict,
@@ -200,7 +205,9 @@ def test_few_operations_or_states_acquit_nobody(
     scratch = tmp_path / "states"
     scratch.mkdir()
     explorer = FolderExplorer(recording, JOURNAL, numbers_in, scratch)
-    result = explorer.judge(Limits(Budget(states=states), 10.0, seed=1))
+    result = verdict_of_capture(
+        recording, explorer.explore(Limits(Budget(states=states), 10.0, seed=1))
+    )
     assert result.lossy_states == 0
     assert result.verdict == ("INCONCLUSIVE" if why else "SAFE"), result.reasons
     assert any(reason.startswith(why) for reason in result.reasons) is bool(why)

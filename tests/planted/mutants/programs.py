@@ -364,24 +364,54 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *program(
-        f"{_P}/explore/operation_tally.py",
+        f"{_P}/verdict/folder.py",
         (
             "few-operations-in-a-folder",
-            At("OperationTally.require_operations", "too_few_operations(acknowledged)"),
-            "too_few_operations(acknowledged + 10)",
+            At("_reasons", "too_few_operations(states.acknowledged)"),
+            "too_few_operations(states.acknowledged + 10)",
             "a folder in which two operations were done may be SAFE",
         ),
         (
+            "few-states-of-a-folder",
+            At("_reasons", "states.states < STATES_MIN"),
+            "states.states < 0",
+            "a folder of which few states were looked at may be SAFE",
+        ),
+        (
             "reasons-forgiven",
-            At("OperationTally.verdict", "self.reasons or unknown"),
-            "unknown",
+            At(
+                "verdict_of_capture",
+                "reasons or any((one.verdict != Verdict.LOSSY.name for one in states.findings))",
+            ),
+            "any((one.verdict != Verdict.LOSSY.name for one in states.findings))",
             "what speaks against SAFE is listed, and SAFE all the same",
         ),
         (
             "unknown-forgiven",
-            At("OperationTally.verdict", "self.reasons or unknown"),
-            "self.reasons",
+            At(
+                "verdict_of_capture",
+                "reasons or any((one.verdict != Verdict.LOSSY.name for one in states.findings))",
+            ),
+            "reasons",
             "states of which nothing is known are SAFE",
+        ),
+        (
+            "second-cuts-forgiven",
+            At("verdict_of_capture", "states.lossy_states or states.second_lossy"),
+            "states.lossy_states",
+            "what only a cut during the check loses is no loss",
+        ),
+        (
+            "control-of-a-folder-forgiven",
+            At("_reasons", "control is not Verdict.LOSSY"),
+            "False",
+            "a folder's control that loses nothing is forgiven",
+        ),
+        (
+            "control-of-a-folder-contradicts-itself",
+            At("_control", "any((finding.kind in _NOTICED for finding in seen.control))"),
+            "seen.control",
+            "a folder's control that only contradicts itself counts",
         ),
     ),
 )

@@ -40,6 +40,7 @@ PROGRAMS = Suite(
         pytest("tests/unit/trial/test_contract.py"),
         pytest("tests/unit/channel/test_lines_received.py"),
         pytest("tests/unit/trial/test_judge_lines.py"),
+        pytest("tests/unit/verdict"),
         pytest("tests/planted/capture/test_folder_planted.py"),
     ),
 )
