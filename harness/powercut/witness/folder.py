@@ -24,7 +24,8 @@ from powercut.recording.folder_state import (
     save_state,
     value_of,
 )
-from powercut.store.folder_witness import FolderWitness, LostChange
+from powercut.store.folder_witness import FolderWitness
+from powercut.witness.folder_cause import cause_of
 from powercut.witness.folder_story import FolderStory
 from powercut.witness.search import (
     Drop,
@@ -93,7 +94,7 @@ def minimize_folder(
         minimal=not (search.out_of_budget or search.unknown),
         tests=judge.tests,
         events=story.events(dropped, told),
-        cause=_cause(dropped, judgement),
+        cause=cause_of(story, judge, witness_state, dropped, judgement, told),
     )
 
 
@@ -142,17 +143,3 @@ def _candidates(recording: CaptureRecording, promise: Promise) -> list[str]:
         if finding.verdict == Verdict.LOSSY.name and finding.state
     ]
     return [*dict.fromkeys(found), "durable@cut"]
-
-
-def _cause(dropped: Sequence[LostChange], judgement: Judgement) -> str:
-    """One sentence."""
-    if not dropped:
-        return f"Everything issued is there, and something is lost: {judgement.message}"
-    files = list(dict.fromkeys(one.path for one in dropped))
-    more = f" and {len(files) - _NAMED_MAX} more" if len(files) > _NAMED_MAX else ""
-    named = f" (of {', '.join(files[:_NAMED_MAX])}{more})" if len(files) > 1 else ""
-    lost = ", ".join(map(str, judgement.lost))
-    what = f"Operation {lost} was acknowledged" if lost else "The program was at work"
-    first = dropped[0]
-    rest = f", and {len(dropped) - 1} more" if len(dropped) > 1 else ""
-    return f"{what} while {first.text}{rest} could be lost{named}: {first.why}."

@@ -27,7 +27,7 @@ class FolderStory:
 
     def __init__(self, recording: CaptureRecording, space: FolderSpace, instant: int) -> None:
         self._recording = recording
-        self._space = space
+        self.space = space
         self._instant = instant
         self._names = FolderNames(space, instant)
         self._syncs = [
@@ -35,6 +35,26 @@ class FolderStory:
             for row in space.rows
             if row.kind is RequestKind.FLUSH and row.request.submitted_ns < instant
         ]
+
+    def describe(self, row: Row, ranges: list[tuple[int, int]]) -> str:
+        """What a change is, of a write its bytes in `ranges`."""
+        return self._names.describe(row, ranges)
+
+    def acked_ns(self, operation: int | None) -> int | None:
+        """When the operation was acknowledged; None if it never was."""
+        return next((event.at_ns for event in self._ack(operation)), None)
+
+    def step(self, instant: int) -> str:
+        """What the program was at then, by its own lines."""
+        history = self._recording.history
+        tried = history.attempted[history.attempt_ns < instant]
+        if not len(tried):
+            return "before any operation was tried"
+        number = int(tried[-1])
+        acked_ns = self.acked_ns(number)
+        if acked_ns is not None and acked_ns < instant:
+            return f"and after that of {number}, the last one that had been tried"
+        return f"while operation {number} was under way"
 
     def lost(self, drops: Sequence[Drop]) -> tuple[LostChange, ...]:
         """What is missing, each with all that is known of it."""
@@ -44,7 +64,7 @@ class FolderStory:
         return tuple(self._change(write, ranges) for write, ranges in parts.items())
 
     def _change(self, write: int, ranges: list[tuple[int, int]]) -> LostChange:
-        row = self._space.rows[write]
+        row = self.space.rows[write]
         request, done = row.request, row.request.completed_ns
         plain = row.change is None
         return LostChange(
@@ -85,7 +105,7 @@ class FolderStory:
             return True
         if not isinstance(row.change, NameChange):
             return synced == row.request.object
-        if self._space.promise is Promise.POSIX:
+        if self.space.promise is Promise.POSIX:
             return synced == row.change.entries[0][0]
         return synced in row.change.concerns
 
@@ -94,7 +114,7 @@ class FolderStory:
         if not isinstance(row.change, NameChange):
             return self._names.path(row.request.object)
         parent = self._names.path(row.change.entries[0][0])
-        if self._space.promise is Promise.POSIX:
+        if self.space.promise is Promise.POSIX:
             return parent
         return f"{self._names.subject(row)} or {parent}"
 

@@ -196,6 +196,12 @@ def cause_of(
     acked = _acked_ns(recording, lsn)
     if acked is not None and acked < instant and not recording.imported:
         text += f" It had been acknowledged {(instant - acked) / 1e6:.3f} ms before."
+        late_ns = min((write.submitted_ns for write in dropped), default=acked) - acked
+        if late_ns > 0:
+            text += (
+                f" What is missing was sent {late_ns / 1e6:.3f} ms after that ack: its bytes had "
+                "not been sent yet, or a later step has replaced what led to them."
+            )
     return text
 
 
