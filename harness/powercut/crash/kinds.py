@@ -39,6 +39,7 @@ _PLACES_MAX: Final = 8
 _TAGS_MAX: Final = 12
 _TAG_BYTES: Final = 8
 _ENDS_MAX: Final = 8
+_FLUSH: Final = int(RequestKind.FLUSH)
 _FILES_MAX: Final = 16
 _NUMBERS: Final = re.compile(r"[0-9a-f]{8,}|[0-9]+")
 
@@ -71,11 +72,15 @@ def _of_disk(space: StateSpace, names: Names | None) -> list[Kind]:
     seen: set[int] = set()
     ends: dict[int, None] = {}
     kinds = []
-    for index in range(len(requests)):
-        if requests.kind[index] == RequestKind.FLUSH:
+    known: dict[tuple[str, str, int, str, bool], Kind] = {}  # few
+    units = (space.end - 1) // space.unit - space.begin // space.unit + 1
+    rows = (requests.kind, space.begin, space.end, units, requests.fua)
+    for index, (what, begin, end, size, fua) in enumerate(
+        zip(*(row.tolist() for row in rows), strict=True)
+    ):
+        if what == _FLUSH:
             kinds.append(FLUSH)
             continue
-        begin, end = int(space.begin[index]), int(space.end[index])
         role = "again" if begin in seen else "new"
         if begin in places:
             role = f"place {places[begin]}"
@@ -87,13 +92,17 @@ def _of_disk(space: StateSpace, names: Names | None) -> list[Kind]:
         if len(ends) > _ENDS_MAX:
             del ends[next(iter(ends))]
         called = "" if names is None else _NUMBERS.sub("#", names(index))
-        what = RequestKind(int(requests.kind[index])).name.lower()
-        parts = [called or role, tags.get(index, ""), _size(space.touched_units(index))]
-        if requests.fua[index]:
-            parts.append("FUA")
-        text = ", ".join(part for part in parts if part)
-        kinds.append(Kind(f"{what} ({text})", (called or role,)))
+        key = called or role, tags.get(index, ""), what, _size(size), fua
+        if key not in known:
+            known[key] = _of_write(*key)
+        kinds.append(known[key])
     return kinds
+
+
+def _of_write(called: str, tag: str, what: int, size: str, fua: bool) -> Kind:
+    parts = [called, tag, size, "FUA" if fua else ""]
+    text = ", ".join(part for part in parts if part)
+    return Kind(f"{RequestKind(what).name.lower()} ({text})", (called,))
 
 
 def _busy_places(space: StateSpace) -> dict[int, int]:
@@ -108,9 +117,14 @@ def _busy_places(space: StateSpace) -> dict[int, int]:
 def _tags(space: StateSpace) -> dict[int, str]:
     """Of each write the first bytes, if other writes, to other places, begin with the same."""
     requests = space.timeline.requests
-    heads: dict[int, bytes] = {}
-    for index in np.flatnonzero(requests.data_offset >= 0).tolist():
-        heads[index] = space.timeline.payload(index)[:_TAG_BYTES].tobytes()
+    data = np.asarray(space.timeline.data).view(np.ndarray)  # slices of a map are slow
+    carry = np.flatnonzero(requests.data_offset >= 0)
+    begins = requests.data_offset[carry]
+    ends = begins + np.minimum(requests.length[carry], _TAG_BYTES)
+    heads = {
+        index: data[begin:end].tobytes()
+        for index, begin, end in zip(carry.tolist(), begins.tolist(), ends.tolist(), strict=True)
+    }
     found: dict[int, str] = {}
     for length in (_TAG_BYTES, _TAG_BYTES // 2):
         places = defaultdict(set)

@@ -11,13 +11,14 @@ different group nothing.
 from __future__ import annotations
 
 import enum
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
+from powercut.crash.arrays import sorted_unique
 from powercut.crash.kinds import Kind
 from powercut.crash.states import I64, StateSpace
 from powercut.model.timeline import RequestKind
@@ -68,99 +69,161 @@ def stages_of(
 
     Every instant belongs to one stage.
     """
-    ordered = np.unique(instants)
-    seen = list(_walk(space, ordered, kinds))
+    ordered = sorted_unique(instants)
+    names = sorted(set(kinds))
+    rank = {kind: number for number, kind in enumerate(names)}
+    seen = _Glimpses(ordered, _walk(space, ordered, [rank[kind] for kind in kinds], names))
     most = min(_STAGES_MAX, max(_STAGES_FREE, len(ordered) // _INSTANTS_EACH))
     for detail in Detail:
-        of_key: dict[object, list[int]] = defaultdict(list)
-        for index, glimpse in enumerate(seen):
-            of_key[glimpse.key(detail)].append(index)
-        if len(of_key) <= most:
+        groups = seen.alike(detail)
+        if len(groups) <= most:
             break
     stages = []
-    for number, members in enumerate(of_key.values()):
-        richest = max((seen[index] for index in members), key=lambda one: len(one.outstanding))
-        durable = frozenset().union(*(seen[index].durable for index in members))
-        stages.append(Stage(number, richest.event, richest.outstanding, durable, ordered[members]))
+    for number, members in enumerate(groups):
+        richest = max(members, key=lambda one: len(one.outstanding))
+        durable = frozenset().union(*(one.durable for one in members))
+        outstanding = tuple((names[kind], count) for kind, count in richest.outstanding)
+        stages.append(
+            Stage(
+                number,
+                richest.event,
+                outstanding,
+                frozenset(names[kind] for kind in durable),
+                seen.instants(members),
+            )
+        )
     return tuple(stages), detail
 
 
 @dataclass(frozen=True)
 class _Glimpse:
-    """One instant."""
+    """One instant: its last `epochs`, and up to 3 `flushes`.  A kind is its rank among all."""
 
     event: str
-    epochs: tuple[frozenset[Kind], ...]
-    outstanding: tuple[tuple[Kind, int], ...]
-    durable: frozenset[Kind]
+    epochs: tuple[frozenset[int], ...]
+    flushes: int
+    outstanding: tuple[tuple[int, int], ...]
+    durable: frozenset[int]
 
     def key(self, detail: Detail) -> object:
         left = frozenset(kind for kind, _ in self.outstanding)
         match detail:
             case Detail.EPOCHS:
-                return self.event, self.epochs[-_EPOCHS:], self.outstanding
+                return self.event, self.epochs, self.outstanding
             case Detail.LAST_EPOCH:
-                return self.event, min(len(self.epochs), _FEW), self.epochs[-1:], left
+                return self.event, self.flushes, self.epochs[-1:], left
             case Detail.OUTSTANDING:
                 return self.event, left
         return self.event
 
 
-@dataclass
+class _Glimpses:
+    """Those of all instants.  There are many instants and few different glimpses."""
+
+    def __init__(self, ordered: I64, seen: Iterable[_Glimpse]) -> None:
+        self._ordered = ordered
+        self._numbers: dict[_Glimpse, int] = {}
+        numbers = [self._numbers.setdefault(one, len(self._numbers)) for one in seen]
+        self._of_instant = np.array(numbers, dtype=np.int64)
+
+    def alike(self, detail: Detail) -> list[list[_Glimpse]]:
+        """Glimpses that are the same in `detail`, all in the order of their first instants."""
+        of_key: dict[object, list[_Glimpse]] = defaultdict(list)
+        for glimpse in self._numbers:
+            of_key[glimpse.key(detail)].append(glimpse)
+        return list(of_key.values())
+
+    def instants(self, members: Sequence[_Glimpse]) -> I64:
+        """The instants of `members`, rising."""
+        mine = np.zeros(len(self._numbers), dtype=np.bool_)
+        mine[[self._numbers[one] for one in members]] = True
+        return self._ordered[mine[self._of_instant]]
+
+
 class _Walk:
     """The state of the walk through all events."""
 
-    left: Counter[Kind] = field(default_factory=Counter)
-    epochs: list[set[Kind]] = field(default_factory=lambda: [set()])
-    fresh: list[set[Kind]] = field(default_factory=lambda: [set(), set()])
-    event: str = ""
-    _acked: bool = False
+    def __init__(self) -> None:
+        self._left: dict[int, int] = {}
+        self._outstanding: tuple[tuple[int, int], ...] | None = None
+        self._epochs: list[frozenset[int]] = [frozenset()]
+        self._flushes = 1
+        self._fresh: list[frozenset[int]] = [frozenset(), frozenset()]
+        self._durable: frozenset[int] = frozenset()
+        self.event = ""
+        self._acked = False
 
     def begin(self) -> None:
         """An event other than an ack: a new operation has begun if an ack came before it."""
         if self._acked:
-            self.epochs = [set()]
-            self.fresh = [self.fresh[1], set()]
+            self._epochs, self._flushes = [frozenset()], 1
+            self._fresh = [self._fresh[1], frozenset()]
+            self._durable = self._fresh[0]
         self._acked = False
 
     def ack(self) -> None:
         self.event, self._acked = _ACK, True
 
+    def flushed(self) -> None:
+        self._epochs = [*self._epochs[1 - _EPOCHS :], frozenset()]
+        self._flushes += 1
+
+    def submit(self, kind: int) -> None:
+        self._count(kind, 1)
+        if kind not in self._epochs[-1]:
+            self._epochs[-1] |= {kind}
+
+    def make_durable(self, kind: int) -> None:
+        self._count(kind, -1)
+        if kind not in self._fresh[-1]:
+            self._fresh[-1] |= {kind}
+            self._durable = self._fresh[0] | self._fresh[1]
+
+    def _count(self, kind: int, more: int) -> None:
+        before = self._left.get(kind, 0)
+        self._left[kind] = before + more
+        if before < _FEW or before + more < _FEW:
+            self._outstanding = None
+
     def glimpse(self) -> _Glimpse:
+        if self._outstanding is None:
+            left = ((kind, min(count, _FEW)) for kind, count in self._left.items() if count)
+            self._outstanding = tuple(sorted(left))
         return _Glimpse(
             self.event,
-            tuple(frozenset(one) for one in self.epochs),
-            tuple(sorted((kind, min(n, _FEW)) for kind, n in self.left.items() if n)),
-            frozenset(self.fresh[0] | self.fresh[1]),
+            tuple(self._epochs),
+            min(self._flushes, _FEW),
+            self._outstanding,
+            self._durable,
         )
 
 
 _DURABLE, _DONE, _SUBMITTED, _ACKED, _LOOK = range(5)
 
 
-def _walk(space: StateSpace, ordered: I64, kinds: Sequence[Kind]) -> Iterator[_Glimpse]:
-    """One for each of the instants, which are rising."""
+def _walk(
+    space: StateSpace, ordered: I64, kinds: Sequence[int], names: Sequence[Kind]
+) -> Iterator[_Glimpse]:
+    """One for each of the instants, which are rising; `kinds` are those of requests, by `names`."""
     walk = _Walk()
+    flushes = (space.timeline.requests.kind == int(RequestKind.FLUSH)).tolist()
+    done = [f"done: {kind.name}" for kind in names]
+    submitted = [f"submitted: {kind.name}" for kind in names]
     for what, index in _events(space, ordered):
         if what == _LOOK:
             yield walk.glimpse()
-            continue
-        if what == _ACKED:
+        elif what == _ACKED:
             walk.ack()
-            continue
-        kind = kinds[index]
-        if what == _DURABLE:
-            walk.left[kind] -= 1
-            walk.fresh[-1].add(kind)
-            continue
-        walk.begin()
-        flush = space.timeline.requests.kind[index] == RequestKind.FLUSH
-        walk.event = f"{'submitted' if what == _SUBMITTED else 'done'}: {kind.name}"
-        if flush and what == _DONE:
-            walk.epochs.append(set())
-        elif what == _SUBMITTED and not flush:
-            walk.left[kind] += 1
-            walk.epochs[-1].add(kind)
+        elif what == _DURABLE:
+            walk.make_durable(kinds[index])
+        else:
+            walk.begin()
+            kind, flush = kinds[index], flushes[index]
+            walk.event = submitted[kind] if what == _SUBMITTED else done[kind]
+            if flush and what == _DONE:
+                walk.flushed()
+            elif what == _SUBMITTED and not flush:
+                walk.submit(kind)
 
 
 def _events(space: StateSpace, ordered: I64) -> Iterator[tuple[int, int]]:
