@@ -13,6 +13,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from setuptools import Distribution, setup
@@ -22,7 +23,7 @@ from setuptools.command.build_py import build_py
 ROOT = Path(__file__).resolve().parent
 SHIPPED = Path("powercut", "_shipped")
 MAKEFILES = ("workloads", "harness/capture", "harness/rawread", "guests/agent", "guests/uml")
-DATA = ("scenarios", "workloads/examples", "workloads/programs", "docs/schema")
+DATA = ("scenarios", "workloads/examples", "workloads/programs")
 BUILT = (
     *("bin/agent", "bin/dmlog", "bin/synctrace", "bin/uml-guard", "bin/uml-init"),
     *("bin/unsynced", "bin/wal"),
@@ -48,6 +49,12 @@ class BuildWithParts(build_py):
         for name in DATA:
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(ROOT / name, target / name, dirs_exist_ok=True, ignore=ignored)
+        write = (
+            "import sys, pathlib; from powercut.report.reference import write_schemas;"
+            "write_schemas(pathlib.Path(sys.argv[1]))"
+        )
+        environment = dict(os.environ, PYTHONPATH=str(ROOT / "harness"))
+        subprocess.run([sys.executable, "-c", write, target / "docs"], check=True, env=environment)
         made = Path(self.get_finalized_command("build").build_temp).resolve() / "parts"
         for folder in MAKEFILES:
             argv = ["make", "-C", ROOT / folder, f"BUILD={made}", "CFLAGS=-O2", "LDFLAGS=-s"]

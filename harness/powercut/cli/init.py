@@ -15,13 +15,15 @@ from powercut.paths import INSTALLED, ROOT, SCENARIOS, command
 STARTER = Path(__file__).parent / "starter"
 FILES = {
     "scenarios/first-light.yaml": SCENARIOS / "first-light.yaml",
-    "scenarios/scenario.schema.json": ROOT / "docs/schema/scenario.schema.json",
     "test_power_cuts.py": STARTER / "test_power_cuts.py.in",
     ".github/workflows/power-cuts.yml": STARTER / "github.yml.in",
     "powercut.gitlab-ci.yml": STARTER / "gitlab.yml.in",
     "Containerfile": STARTER / "Containerfile.in",
 }
 """What is written, and what it is copied from."""
+
+SCHEMA = "scenarios/scenario.schema.json"
+"""Made of the settings themselves."""
 
 VENDOR = "vendor"
 """Folder of the wheel that the recipes install."""
@@ -38,6 +40,9 @@ def init(folder: Path) -> int:
     With them goes the wheel of this powercut, which the recipes install.  A file that is there is
     left alone.
     """
+    from powercut.report.reference import published
+
+    _write(folder / SCHEMA, published()["schema/scenario.schema.json"])
     for name, source in FILES.items():
         text = source.read_text(encoding="utf-8")
         if name.endswith("first-light.yaml"):

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is published under docs/ and follows from the code: schemas and the table of settings.
+"""What follows from the code and is published: JSON schemas and the table of settings.
 
-`python -m powercut.report.reference` writes them; a test compares.
+`python -m powercut.report.reference` writes the schemas into docs/schema of a checkout, which git
+ignores, and the table into docs/scenario-reference.md, which a test compares.  A wheel has the
+schemas (setup.py).
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ REFERENCE: Final = "scenario-reference.md"
 
 
 def published() -> dict[str, str]:
-    """The text of every generated schema, by its path below docs/."""
+    """The text of every schema, by its path below docs/."""
     return {
         "schema/scenario.schema.json": _json(scenario_schema()),
         "schema/preset.schema.json": _json(preset_schema()),
@@ -154,12 +156,17 @@ def reference_with(text: str) -> str:
     return f"{before}{BEGIN}\n\n{settings_tables()}\n{END}{after}"
 
 
-def main(docs: Path = ROOT / "docs") -> None:
-    """Writes everything that is generated."""
+def write_schemas(docs: Path) -> None:
+    """Writes the schemas below `docs`."""
     for name, text in published().items():
         path = docs / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+
+
+def main(docs: Path = ROOT / "docs") -> None:
+    """Writes everything that is generated."""
+    write_schemas(docs)
     page = docs / REFERENCE
     page.write_text(reference_with(page.read_text(encoding="utf-8")), encoding="utf-8")
 

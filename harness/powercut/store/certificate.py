@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A certificate: what was tested, on exactly which versions, and what came out.
 
-certificate.json holds it; its schema is published in docs/schema/certificate.schema.json.
+certificate.json holds it; certificate.schema.json is its schema (powercut.report.reference).
 It follows from the results below its folder and from nothing else, so it can be made again.
 """
 

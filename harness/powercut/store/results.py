@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What was found out: cell by cell, and for the whole run.
 
-This is what verdict.json holds and what `powercut run --json` prints.  Its schema is
-published in docs/schema/verdict.schema.json.
+This is what verdict.json holds and what `powercut run --json` prints.  Its schema
+is verdict.schema.json (powercut.report.reference).
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from ruamel.yaml import YAML
 from powercut.cli.init import FILES, STARTER
 from powercut.doctor.packages import NEEDED, OPTIONAL
 from powercut.paths import ROOT
+from powercut.report.reference import published
 
 TIMEOUT_S = 300.0
 SHIPPED = "powercut/_shipped"
@@ -86,6 +87,12 @@ def test_guest_programs_are_static(installed):
     for name in ("agent", "wal", "dmlog", "uml-init"):
         path = installed / SHIPPED / "parts/bin" / name
         assert "INTERP" not in call("readelf", "--program-headers", "--wide", path).stdout
+
+
+def test_it_has_every_schema_as_the_code_makes_it(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        for name, text in published().items():
+            assert archive.read(f"{SHIPPED}/docs/{name}").decode() == text
 
 
 def test_it_has_every_module_and_every_scenario_of_the_checkout(wheel):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from powercut.model.latency import LatencyHistogram
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
-from powercut.paths import ROOT
+from powercut.report.reference import published
 from powercut.scenario.load import expand, parse_scenario
 from powercut.scenario.settings import ControlKind, Expect
 from powercut.store.results import (
@@ -152,7 +152,7 @@ def test_json_reads_the_same_and_fits_the_published_schemas():
     assert RunResult.model_validate_json(run.model_dump_json()) == run
     outcome = CampaignOutcome(runs=(run,))
     for name, model in (("verdict", run), ("campaign", outcome)):
-        schema = json.loads((ROOT / "docs" / "schema" / f"{name}.schema.json").read_text())
+        schema = json.loads(published()[f"schema/{name}.schema.json"])
         validator = jsonschema.Draft202012Validator(schema)
         validator.validate(json.loads(model.model_dump_json()))
         assert not validator.is_valid({**json.loads(model.model_dump_json()), "more": 1})
