@@ -16,9 +16,6 @@ MARK: Final = ".powercut-results"
 """The file that a folder of results holds."""
 
 _TEXT: Final = "Results of powercut. Where a program brings its folder along, this one stays.\n"
-_RUN: Final = ("scenario.yaml", "environment.json", "reproduce.sh")
-"""What a run of before lies in holds; it has no mark."""
-
 _RECORDS: Final = frozenset({".git", ".hg", ".svn"})
 """Of a checkout, at its top: they change with every look at it."""
 
@@ -70,4 +67,4 @@ def _below(folder: Path, stays: frozenset[str] = frozenset()) -> tuple[list[Path
 
 
 def _holds_results(folder: Path) -> bool:
-    return (folder / MARK).is_file() or all((folder / name).is_file() for name in _RUN)
+    return (folder / MARK).is_file()

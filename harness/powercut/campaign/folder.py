@@ -160,7 +160,7 @@ def check_of(recording: CaptureRecording, state_s: float) -> Check:
                 f"{place}: the check runs there, and it is no folder of this host",
                 hint=f"mkdir -p {shlex.quote(str(place))}",
             )
-    if record.check_sha256 not in ("", _digest(record.check, folder, where)):
+    if record.check_sha256 != _digest(record.check, folder, where):
         raise program_changed(shlex.join(record.check))
     return partial(_check, record.check, folder, where, state_s)
 

@@ -82,14 +82,14 @@ class CutSettings(Settings):
     """When."""
 
 
-_BUDGET: Final = "^(auto|off|none|[1-9][0-9]*(s|min|h)?)$"
+_BUDGET: Final = "^(auto|off|[1-9][0-9]*(s|min|h)?)$"
 
 
 def _is_budget(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return str(value)
     if isinstance(value, str) and re.fullmatch(_BUDGET, value):
-        return "auto" if value == "none" else value
+        return value
     raise ValueError("write auto, off, a number of states, or a time such as 60s")
 
 
@@ -105,8 +105,7 @@ class ExploreSettings(Settings):
     ] = "auto"
     """How many states are recovered (`10000`), or for how long (`60s`).  `auto` is 64 states,
     after which the workload goes on by 16 records, where the cut itself has not lost anything
-    yet; recordings of before say `none` for it.  `off` is for none: then nothing but a raw log
-    can be SAFE."""
+    yet.  `off` is for none: then nothing but a raw log can be SAFE."""
 
     model: ExploreModel = ExploreModel.EXACT
     """Which states count as legal: all that the disk's contract permits (`exact`), those of

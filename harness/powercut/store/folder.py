@@ -41,8 +41,8 @@ class CaptureRecord(BaseModel):
 
     `folder` is the absolute path that was captured, `where` the folder from which the command was
     called.  `share` is how a guest in which the command ran had the folder; empty if it ran on this
-    host.  `check_sha256` is the digest of the files that the check's command names; empty if an
-    older powercut recorded.  `status` is the command's exit status; None if the cut ended it.
+    host.  `check_sha256` is the digest of the files that the check's command names; empty if
+    they are all in the folder.  `status` is the command's exit status; None if the cut ended it.
     `damage` is what went wrong with the recording.  `elsewhere` are files that the command has left
     outside of `folder`, in places that are empty for a check.
     """

@@ -301,7 +301,7 @@ class TrialResult(Record):
     """Folder of its recording, below that of the run; empty if it has none."""
 
     binding: str = ""
-    """That of the recording, 64 hex digits; empty if an earlier powercut recorded or judged it."""
+    """That of the recording, 64 hex digits."""
 
     disks: tuple[DiskShare, ...] = ()
     """What each was asked; empty if there is one disk alone."""

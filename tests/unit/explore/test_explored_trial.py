@@ -315,4 +315,3 @@ def test_what_is_asked_for_by_default():
     assert plain is not None
     assert (plain.after, plain.budget) == (0, Budget(200)), "what is asked for is done"
     assert explore_trial.wanted_by(Parameters(), 5, convicted=True) is None
-    assert ExploreSettings(budget="none").budget == "auto", "recordings of before say so"

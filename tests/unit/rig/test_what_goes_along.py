@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from powercut.brought import MARK, brought, mark_results
+from powercut.brought import brought, mark_results
 from powercut.disk.root_image import (
     ensure_program_image,
     ensure_root_folder,
@@ -61,16 +61,6 @@ def test_results_stay(tmp_path, results):
     if not there:
         ensure_program_image.cache_clear()
         assert ensure_program_image(folder, tmp_path / "cache").sha256 == before
-
-
-def test_results_that_were_made_before_they_were_marked_stay(tmp_path):
-    folder = program(tmp_path)
-    run = ResultDir.create(folder / "results", "renames", 1)
-    for name in ("scenario.yaml", "environment.json", "reproduce.sh"):
-        (run.path / name).write_text("")
-    for mark in folder.rglob(MARK):
-        mark.unlink()
-    assert files(folder) == in_tar(folder) == PROGRAM
 
 
 def test_what_is_no_result_goes_along(tmp_path):
@@ -122,7 +112,7 @@ def test_files_in_a_root_have_one_time(tmp_path):
     assert (root.path / "prog").stat().st_mtime == 946_684_800
 
 
-def recorded_before(folder: Path) -> Path:
+def folder_of_program(folder: Path) -> Path:
     folder.mkdir()
     (folder / "test.sh").write_text("one")
     (folder / "test.sh").chmod(0o755)
@@ -133,8 +123,8 @@ def recorded_before(folder: Path) -> Path:
 
 @pytest.fixture
 def cell(tmp_path, monkeypatch):
-    """A cell with a root that is a tar, and the program's folder of `recorded_before`."""
-    folder = recorded_before(tmp_path / "mine")
+    """A cell with a root that is a tar, and the program's folder of `folder_of_program`."""
+    folder = folder_of_program(tmp_path / "mine")
     with tarfile.open(tmp_path / "mine.tar", "w") as tar:
         tar.addfile(tarfile.TarInfo("lib"))
     monkeypatch.setattr(rig, "Rig", partial(rig.Rig, tmp_path / "cache"))
@@ -147,43 +137,26 @@ def cell(tmp_path, monkeypatch):
     return Parameters(workload=settings), folder
 
 
-PROGRAM_BEFORE = "cb344bca541a45b8696b6cb93dbb157c70096a9b71c129649330d998b233b438"
-"""Of that folder, by the powercut that counted times."""
-
-INSIDE_BEFORE = "49da8d735a4076284022134125365bf67451db308313d70315d5ec42eb9c39b3"
-"""Of the tar with the folder in it, by the one that packed both into one image."""
-
-
-RESULTS_BEFORE = "142bcb9dc888af529628a4a108b05a4b02d454d92b74c406027ca04894db5eed"
-"""Of that folder with an empty file `results/old`, by the powercut that brought results along."""
-
-
-@pytest.mark.parametrize("by", ["now", "times", "inside"])
-def test_recordings_of_before_are_known_again_or_refused(cell, tmp_path, by):
+def test_a_recording_is_known_again_or_refused(cell, tmp_path):
     parameters, folder = cell
     cache = tmp_path / "cache"
-    root = ensure_root_image(tmp_path / "mine.tar", cache).sha256
     versions = {
-        "now": {
-            "root_sha256": root,
-            "program_folder_sha256": ensure_program_image(folder, cache).sha256,
-        },
-        "times": {"root_sha256": root, "program_folder_sha256": PROGRAM_BEFORE},
-        "inside": {"root_sha256": INSIDE_BEFORE},
-    }[by]
-    require_recorded_program(parameters, versions)
+        "root_sha256": ensure_root_image(tmp_path / "mine.tar", cache).sha256,
+        "program_folder_sha256": ensure_program_image(folder, cache).sha256,
+    }
+    require_recorded_program(parameters, versions, {})
     ResultDir.create(folder / "results", "renames", 1)
     forget()
-    require_recorded_program(parameters, versions)
+    require_recorded_program(parameters, versions, {})
     for key in versions:
         with pytest.raises(HostError, match="has changed since the recording"):
-            require_recorded_program(parameters, versions | {key: "0" * 64})
+            require_recorded_program(parameters, versions | {key: "0" * 64}, {})
     with pytest.raises(HostError, match="has changed since the recording"):
-        require_recorded_program(parameters, {})
+        require_recorded_program(parameters, {}, {})
     (folder / "test.sh").write_text("two")
     forget()
     with pytest.raises(HostError, match="has changed since the recording"):
-        require_recorded_program(parameters, versions)
+        require_recorded_program(parameters, versions, {})
 
 
 def test_of_a_folder_those_that_changed_are_named(cell, tmp_path):
@@ -203,8 +176,6 @@ def test_of_a_folder_those_that_changed_are_named(cell, tmp_path):
     forget()
     with pytest.raises(HostError, match=r"recording was made: test\.sh differs$"):
         require_recorded_program(parameters, versions, kept)
-    with pytest.raises(HostError, match=r"recording was made$"):
-        require_recorded_program(parameters, versions)  # one of before
     (folder / "a").unlink()
     (folder / "new").write_text("")
     (folder / "link").unlink()
@@ -215,19 +186,6 @@ def test_of_a_folder_those_that_changed_are_named(cell, tmp_path):
     told = "a is gone; b differs; c differs; d differs; link differs; and 2 more"
     with pytest.raises(HostError, match=f"recording was made: {told}$"):
         require_recorded_program(parameters, versions, kept)
-
-
-def test_a_recording_whose_results_came_along_is_known_again(cell, tmp_path):
-    """As long as the same ones lie there, marked by now or not."""
-    parameters, folder = cell
-    (folder / "results").mkdir()
-    (folder / "results/old").write_text("")
-    os.utime(folder / "results/old", (0, 0))
-    os.utime(folder / "results", (0, 0))
-    root = ensure_root_image(tmp_path / "mine.tar", tmp_path / "cache").sha256
-    require_recorded_program(
-        parameters, {"root_sha256": root, "program_folder_sha256": RESULTS_BEFORE}
-    )
 
 
 def forget() -> None:
