@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import functools
+import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import click
@@ -60,6 +61,14 @@ _OPTIONS: Final = (
 
 _PLACE: Final = (
     click.option(
+        "--env",
+        multiple=True,
+        metavar="NAME[=VALUE]",
+        callback=lambda _context, _option, given: variables(given),
+        help="A variable of the program's environment, with its value here or VALUE; may be given "
+        "several times. No other reaches it.",
+    ),
+    click.option(
         "--root",
         default="host",
         show_default=True,
@@ -88,13 +97,24 @@ _PLACE: Final = (
 )
 
 
+def variables(given: Sequence[str]) -> tuple[str, ...]:
+    """NAME=VALUE each; what has no value gets that of this environment."""
+    whole = []
+    for one in given:
+        name, equals, _ = one.partition("=")
+        if not equals and name not in os.environ:
+            raise click.BadParameter(f"{name} is not set here; give {name}=VALUE")
+        whole.append(one if equals else f"{name}={os.environ[name]}")
+    return tuple(whole)
+
+
 def place_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds the options that say what the program runs on; `command` gets them as `place`, settings
     of the workload."""
 
     @functools.wraps(command)
     def taken(**given: Any) -> Any:
-        place = {key: given.pop(key) for key in ("root", "packages", "bring", "where")}
+        place = {key: given.pop(key) for key in ("env", "root", "packages", "bring", "where")}
         return command(**given, place=place)
 
     return functools.reduce(lambda one, option: option(one), reversed(_PLACE), taken)

@@ -209,13 +209,15 @@ def how_sure(cells: Sequence[CellResult]) -> list[str]:
 
 def how_seeing(cells: Sequence[CellResult]) -> list[str]:
     """What the checks of programs found where nothing was lost, a sentence for each cell; of
-    several cuts the least."""
+    several cuts the least.  And what their verdicts do not speak of."""
     told = []
     for cell in cells:
         seen = [one.positive for one in cell.trials if one.positive is not None]
         if seen:
             least = min(seen, key=lambda one: (one.passed, one.found))
             told.append(f"Cell {cell.cell}: {least.words}.")
+        untested = dict.fromkeys(text for one in cell.trials for text in one.untested)
+        told += [f"Cell {cell.cell}: not tested: {text}." for text in untested]
     return told
 
 

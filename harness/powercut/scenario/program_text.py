@@ -97,7 +97,7 @@ def _chosen(program: ProgramSettings) -> str:
     fields = ProgramSettings.model_fields
     return "".join(
         f"  {key}: {json.dumps(getattr(program, key))}\n"
-        for key in ("root", "where", "packages", "bring", "syncs")
+        for key in ("env", "root", "where", "packages", "bring", "syncs")
         if getattr(program, key) != fields[key].default
     )
 

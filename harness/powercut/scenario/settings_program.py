@@ -66,6 +66,20 @@ def _is_package(value: str) -> str:
 Package = Annotated[str, AfterValidator(_is_package)]
 
 
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=[^\0\n]*")
+
+
+def _is_variable(value: str) -> str:
+    if _VARIABLE.fullmatch(value) is None:
+        raise ValueError("no variable of an environment: NAME=VALUE, in one line")
+    if value.startswith("POWERCUT_"):
+        raise ValueError("variables that begin with POWERCUT_ are powercut's own")
+    return value
+
+
+Variable = Annotated[str, AfterValidator(_is_variable)]
+
+
 def suite_of(root: str) -> str | None:
     """The Debian suite that a root names; None for any other root."""
     name, colon, suite = root.partition(":")
@@ -87,6 +101,10 @@ class ProgramSettings(Settings):
 
     folder: Annotated[str, AfterValidator(is_printable)] = ""
     """Where it starts, an absolute path; by default the scenario's folder."""
+
+    env: tuple[Variable, ...] = ()
+    """Variables of its environment besides PATH, HOME, LANG and powercut's own: NAME=VALUE each.
+    No other reaches it, and the verdict names those that the caller had."""
 
     root: Annotated[str, AfterValidator(is_printable), Field(min_length=1)] = ON_HOST
     """The files that it runs on: `host`, this host's own, read-only, in User-Mode Linux: no

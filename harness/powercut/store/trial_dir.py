@@ -71,6 +71,7 @@ class TrialRecord(BaseModel):
     guest_facts: dict[str, str] = {}
     recovery_facts: dict[str, str] = {}
     timings_s: dict[str, float] = {}
+    withheld: tuple[str, ...] = ()  # variables of the environment that did not reach a program
     extra: dict[str, Any] = {}
 
     @property

@@ -314,6 +314,9 @@ class TrialResult(Record):
     """What the check of a program found where nothing was lost; null for other workloads, for a
     control that must lose something, and where nothing was acknowledged."""
 
+    untested: tuple[str, ...] = ()
+    """What the verdict on a program does not speak of, in words."""
+
     @property
     def live_losses(self) -> tuple[FindingRecord, ...]:
         """What the cut itself lost, without what exploration found besides."""
@@ -343,6 +346,7 @@ class TrialResult(Record):
         binding: str = "",
         loss: LossStory | None = None,
         positive: PositiveControl | None = None,
+        untested: tuple[str, ...] = (),
         evidence_level: EvidenceLevel = EvidenceLevel.RECORDED,
     ) -> Self:
         """A result; which records were lost follows from `findings`."""
@@ -367,6 +371,7 @@ class TrialResult(Record):
             binding=binding,
             loss=loss,
             positive=positive,
+            untested=untested,
         )
 
 

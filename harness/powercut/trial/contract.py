@@ -221,7 +221,7 @@ class _Verbs:
             return subprocess.Popen(
                 argv,
                 cwd=contents.folder,
-                env={**os.environ, "TMPDIR": str(self._temporary), **environment},
+                env={"TMPDIR": str(self._temporary), **environment},
                 stdin=lines,
                 stdout=printed,
                 stderr=printed,

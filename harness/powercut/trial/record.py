@@ -7,11 +7,13 @@ Whatever goes wrong before the recording is complete is written into it as its
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from powercut.model.errors import PowercutError
 from powercut.model.events import Phase
 from powercut.rig import commands
+from powercut.rig.environment import withheld
 from powercut.rig.program_files import program_files
 from powercut.rig.rig import Rig
 from powercut.scenario.settings import Parameters
@@ -22,7 +24,7 @@ from powercut.trial.guest_program import GuestProgramRecording
 from powercut.trial.host_files import HostFilesRecording
 from powercut.trial.in_guest import GuestRecording
 from powercut.trial.job import RecordingInProgress, Stopwatch, TrialJob
-from powercut.workload.port import AcksByLines
+from powercut.workload.port import AcksByLines, GuestPrograms, Run
 from powercut.workload.table import workload_of
 
 
@@ -58,10 +60,18 @@ def record_trial(
                 "guest_facts": run.facts,
                 "recovery_facts": run.recovery_facts,
                 "timings_s": watch.seconds,
+                "withheld": _withheld(job.parameters),
             }
         )
     )
     directory.seal_recording()
+
+
+def _withheld(parameters: Parameters) -> tuple[str, ...]:
+    contents = workload_of(parameters).contents(Run(bytes(16)))
+    if isinstance(contents, GuestPrograms):
+        return ()
+    return withheld(os.environ, contents.environment)
 
 
 def _kind_of(parameters: Parameters) -> type[RecordingInProgress]:

@@ -94,7 +94,20 @@ def judge_lines(directory: TrialDir, record: TrialRecord, workload: AcksByLines)
         binding=directory.read_binding().name,
         loss=_story(timeline, promises, judgement),
         positive=positive,
+        untested=tuple(_untested(record)),
     )
+
+
+def _untested(record: TrialRecord) -> Iterator[str]:
+    yield (
+        "what `setup` made: it was durable before the recording began, so that its creation is no "
+        "part of the test; what `run` makes is"
+    )
+    if record.withheld:
+        yield (
+            "the program with these variables of the environment, which did not reach it (pass one "
+            f"with --env, or workload.env): {', '.join(record.withheld)}"
+        )
 
 
 def _blind(message: str) -> Finding:

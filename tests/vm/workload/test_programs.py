@@ -226,6 +226,26 @@ def test_a_check_shows_that_it_sees_where_nothing_was_lost(tmp_path, run, verdic
     assert again.returncode == (verdict == "lossy"), again.stdout + again.stderr
 
 
+FORGETFUL = APPEND.replace("sync $2/log $2;", '[ "$LEDGER_FORGETS" ] || sync $2/log $2;')
+
+
+@pytest.mark.parametrize(
+    ("passed", "verdict"), [((), "safe"), (("--env", "LEDGER_FORGETS"), "lossy")]
+)
+def test_a_variable_reaches_the_program_or_is_named(tmp_path, monkeypatch, passed, verdict):
+    monkeypatch.setenv("LEDGER_FORGETS", "1")
+    limits = ["--acks", "20", "--seconds", "300", "--budget", "40", "--seed", "7", *passed]
+    _, cell, folder = recorded(tmp_path, program(tmp_path, FORGETFUL, LOG), limits=limits)
+    (trial,) = cell["trials"]
+    setup, *others = trial["untested"]
+    assert "what `setup` made" in setup
+    assert any("LEDGER_FORGETS" in one for one in others) == (not passed)
+    assert cell["verdict"] == verdict
+    assert (
+        "Not tested: what `setup` made" in powercut("show", folder, "--cell", cell["cell"]).stdout
+    )
+
+
 def test_a_check_that_hangs_is_stopped(tmp_path):
     limits = ["--acks", "20", "--seconds", "300", "--budget", "2", "--state-timeout", "2"]
     hangs = program(tmp_path, APPEND, f"[ ! -e $2/log ] || sleep 300; {LOG}")

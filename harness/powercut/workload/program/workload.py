@@ -186,6 +186,7 @@ class ProgramWorkload:
             f"POWERCUT_FD={_DESCRIPTOR}",
             f"POWERCUT_SEED={run.seed}",
             f"POWERCUT_RUN={run.run_id.hex()}",
+            *self.settings.env,
         )
         brought = None if self._brought is None else self._bring
         if self._place:
