@@ -46,28 +46,15 @@ MAY_SKIP_IN_CI: dict[str, str] = {
 """Patterns of node ids, and why their tests may skip even in CI."""
 
 
-BOOTING = ("vm",)
-"""Areas whose tests boot guests: two at a time would be in each other's way."""
-
-WITHOUT_QEMU = (
-    "vm/recording/test_strangers_recordings.py",
-    "vm/workload/test_program_audit.py",
-    "vm/workload/test_programs.py",
-    "vm/workload/test_static_program.py",
-    "vm/workload/test_sync_mutants.py",
-    "vm/workload/test_try_program.py",
-)
-"""Files in them that boot User-Mode Linux alone, which is quick: the other process has them."""
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Campaigns run by name only; of two processes, one has every test that boots something."""
+    """Campaigns run by name only; a file stays in one of the processes, with what it has booted.
+
+    What takes longest begins first: else one process would end with it while the other has nothing.
+    """
     for item in (one for one in items if TESTS in one.path.parents):
-        file = item.path.relative_to(TESTS)
-        boots = file.parts[0] in BOOTING and str(file) not in WITHOUT_QEMU
-        group = "boots" if boots else str(file)
-        item.add_marker(pytest.mark.xdist_group(group))
+        item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(TESTS))))
+    items.sort(key=lambda item: TESTS / "vm" not in item.path.parents)
     if "campaign" in (config.option.markexpr or ""):
         return
     left_out = [item for item in items if item.get_closest_marker("campaign")]

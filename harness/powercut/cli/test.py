@@ -12,7 +12,7 @@ import click
 from powercut.cli.output import INTERRUPTED, TROUBLE
 from powercut.paths import INSTALLED, ROOT
 
-WORKERS = ("-n", "2", "--dist", "loadgroup")
+WORKERS = ("-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder")
 """tests/conftest.py says which tests are a group."""
 
 
@@ -30,8 +30,8 @@ def test(arguments: Sequence[str]) -> int:
     In a checkout these are powercut's own tests; installed, those of the current folder, where each
     cell of a scenario is a test.
 
-    powercut's own tests run in two processes, one of which has all that boot a guest: two guests at
-    a time slow each other down.  -n 0 runs one test after the other.
+    powercut's own tests run in two processes, those that boot guests first.  -n 0 runs one test
+    after the other.
     """
     import os
     import subprocess

@@ -15,7 +15,7 @@ from powercut.model.acks import AckBasis
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.paths import SCENARIOS
 from powercut.store.layout import ResultDir
-from powercut.trial import reading
+from powercut.verdict import reading
 
 RAW = """
 filesystem: {type: raw}

@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 
 import pytest
-from powercut.cli.console import PlainConsole
 
 from powercut.campaign.program_try import (
     ProgramTried,
@@ -16,6 +15,7 @@ from powercut.campaign.program_try import (
     tried_json,
     try_program,
 )
+from powercut.console import PlainConsole
 from powercut.doctor.host import requirement
 from powercut.model.errors import UsageError
 from powercut.model.verdict import Verdict
