@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from powercut.crash.explore import Exploration, InstantKind, events
 from powercut.crash.handmade import Handmade
 from powercut.crash.legality import why_illegal
+from powercut.crash.order import Order
 from powercut.crash.policies import POLICIES
-from powercut.crash.representatives import Representatives
 from powercut.crash.stages import stages_of
 from powercut.crash.states import StateSpace
 from powercut.model.contract import DeviceContract
@@ -61,7 +61,7 @@ def spaces(draw):
 
 def drawn(space, seed=0, **bounds):
     instants = events(space, list(InstantKind))
-    return Representatives(space, instants, (), seed=seed, **bounds)
+    return Order(space, instants, ("representatives",), seed=seed, **bounds)
 
 
 @settings(max_examples=25)
@@ -116,7 +116,7 @@ def test_every_instant_belongs_to_one_stage(space):
 def test_with_other_policies_a_sweep_follows_and_nothing_is_left_out(space):
     instants = events(space, list(InstantKind))
     sweep = {content(space, one) for one in _swept(space, instants)}
-    both = Representatives(space, instants, ("representatives", *POLICIES), per_policy=400)
+    both = Order(space, instants, ("representatives", *POLICIES), per_policy=400)
     assert sweep <= {content(space, one) for one in both}
 
 

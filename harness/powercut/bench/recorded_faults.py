@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from powercut.bench.figure import Figure
-from powercut.bench.representatives import SURVEY, SWEEP, UNIFORM, selected
+from powercut.bench.representatives import UNIFORM, selected
 from powercut.campaign.runner import run_scenarios
 from powercut.crash.shapes import POLICY
 from powercut.crash.states import CrashState
@@ -42,7 +42,7 @@ SEEDS: Final = 3
 STATES_MAX: Final = 40
 """States after which a fault counts as not found."""
 
-WAYS: Final = (POLICY, UNIFORM, SURVEY, SWEEP)
+WAYS: Final = (POLICY, UNIFORM)
 
 _SCENARIO: Final = """
 powercut: 1

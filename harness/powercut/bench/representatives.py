@@ -39,10 +39,8 @@ STATES_MAX: Final = 1000
 """States after which a fault counts as not found."""
 
 UNIFORM: Final = "uniform"
-SWEEP: Final = "all policies"
-SURVEY: Final = "survey"
-WAYS: Final = (UNIFORM, *POLICIES, SWEEP, SURVEY, POLICY)
-"""Everything that is compared: `all policies` is `powercut explore`, `survey` `powercut run`."""
+WAYS: Final = (UNIFORM, *POLICIES, POLICY)
+"""Everything that is compared: `representatives` is the order of every command."""
 
 _PER_POLICY: Final = 1024
 _HONEST_STATES: Final = 100
@@ -87,15 +85,7 @@ def selected(
     instants = instants[instants > begin_ns]
     if way == UNIFORM:
         return iter(_Uniform(space, instants, (), seed=seed))
-    policies = tuple(POLICIES) if way in (SWEEP, SURVEY) else (way,)
-    selection = Selection(
-        policies,
-        seed=seed,
-        per_policy=_PER_POLICY,
-        limit=STATES_MAX,
-        survey=way == SURVEY,
-        names=names,
-    )
+    selection = Selection((way,), seed=seed, per_policy=_PER_POLICY, limit=STATES_MAX, names=names)
     return iter(map(space.legal, selection.of(space, instants)))
 
 
@@ -130,7 +120,7 @@ def bench_representatives() -> list[Figure]:
 
 
 def _check_honest(fault: Fault) -> None:
-    for way in (POLICY, SWEEP, UNIFORM):
+    for way in (POLICY, UNIFORM):
         for state in islice(states_of(fault.honest, way, 1), _HONEST_STATES):
             if fault.honest.loses(state):
                 raise HostError(f"{fault.name}: the honest twin loses something ({way}: {state})")

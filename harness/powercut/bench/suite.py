@@ -29,6 +29,7 @@ from powercut.bench.programs import bench_programs
 from powercut.bench.raw import bench_raw
 from powercut.bench.recorded_faults import bench_recorded_faults
 from powercut.bench.representatives import bench_representatives
+from powercut.bench.seldom_faults import bench_seldom_faults
 from powercut.campaign.runner import run_scenarios
 from powercut.console import PlainConsole
 from powercut.disk.base import ensure_base_image
@@ -60,8 +61,8 @@ _RUN_ID: Final = bytes(15) + b"\x01"
 
 
 def main(names: Sequence[str], json_file: Path | None, against: Path | None = None) -> int:
-    """Runs the benchmarks of these names and shows them; if empty, all but `recorded-faults`,
-    which takes hours.
+    """Runs the benchmarks of these names and shows them; if empty, all but
+    `recorded-faults` and `seldom-faults`, which take hours.
 
     `against` is another checkout of powercut, which `program-states` then measures in turn.
 
@@ -72,6 +73,7 @@ def main(names: Sequence[str], json_file: Path | None, against: Path | None = No
     benchmarks = BENCHMARKS | {
         "program-states": partial(bench_program_states, against),
         "recorded-faults": bench_recorded_faults,
+        "seldom-faults": bench_seldom_faults,
     }
     for name in names:
         if name not in benchmarks:

@@ -63,7 +63,7 @@ _EPILOG = (
 @atomic_unit_option(
     "Bytes that are written whole or not at all; a write tears at multiples of it.", "4096"
 )
-@budget_option("128", "How many crash states to look at, or how long (30s, 5m).")
+@budget_option("320", "How many crash states to look at, or how long (30s, 5m).")
 @click.option(
     "--share",
     default="",

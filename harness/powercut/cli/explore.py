@@ -65,8 +65,8 @@ INSTANTS = ("flush", "fua", "ack", "completion", "submission")
     "policies",
     multiple=True,
     type=click.Choice([*POLICIES, GROUPED]),
-    help="State-selection policy; may be repeated. By default all but `representatives`, which "
-    "takes one state of each group of like ones first.",
+    help="State-selection policy; may be repeated. By default all, beginning with "
+    "states just after acks and one state of each group of like ones.",
 )
 @click.option(
     "--at",
@@ -162,7 +162,7 @@ def explore(
 
     wanted = ExploreRequest(
         model=Model(model),
-        policies=tuple(policies) or POLICIES,
+        policies=tuple(policies) or (GROUPED, *POLICIES),
         at=tuple(InstantKind(name) for name in at) or tuple(InstantKind),
         budget=Budget.parse(budget),
         engine=engine,

@@ -33,6 +33,7 @@ from powercut.crash.policies import POLICIES
 from powercut.crash.states import CrashState, Model, Move, StateSpace
 from powercut.model.errors import UsageError
 from powercut.model.log2 import log2_sum
+from powercut.model.odds import AcksLookedAt
 from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER
 
@@ -116,7 +117,7 @@ class Coverage:
     instants looked at (states legal at several instants count at each);
     `instants_all` is how many instants there are at which the legal states differ.
     `exhausted` says that every policy that ends came to its end at every instant.
-    `groups` is for a selection by groups.
+    `groups` is for a selection by groups, `acks` for one that looks at acks first.
     """
 
     model: Model
@@ -128,6 +129,7 @@ class Coverage:
     by_policy: dict[str, int]
     exhausted: bool
     groups: GroupCoverage | None = None
+    acks: AcksLookedAt | None = None
 
     @property
     def text(self) -> str:

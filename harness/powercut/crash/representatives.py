@@ -1,14 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The policy `representatives`: one crash state of each group of like ones first, then more.
 
-States come from three streams in turn:
+Two streams (powercut.crash.order has the others, and says how they take turns):
 
 - *groups*: one state of each group, below;
-- *acks*: nothing but what is durable, just after the ack of each operation that is unlike the
-  others (powercut.crash.unlike_acks), once each.  What an operation forgot to write, groups do not
-  show: nothing is outstanding there, whatever the operation was.  Then coins take these turns.  Of
-  a workload whose operations mostly differ each second state is of this stream, until all acks
-  have been looked at;
 - *coins*: stage by stage, those first at which most kinds are outstanding, each atomic unit
   survives by a fair coin.  So several writes are missing in part, at rare stages as often as at
   common ones.
@@ -38,20 +33,18 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
 from typing import Final
 
 import numpy as np
 
 from powercut.crash.coins import drawn_by_coins
-from powercut.crash.explore import Coverage, Exploration, GroupCoverage, InstantKind, events
+from powercut.crash.explore import Coverage, Exploration, GroupCoverage
 from powercut.crash.kinds import Kind, Names, kinds_of
 from powercut.crash.legality import why_illegal
+from powercut.crash.permutation import permuted
 from powercut.crash.shapes import POLICY, Form, Pair, Shape, ShapeMaker, shapes_of
 from powercut.crash.stages import Stage, stages_of
 from powercut.crash.states import CrashState, Model
-from powercut.crash.survey import spread
-from powercut.crash.unlike_acks import UnlikeAcks, unlike_acks
 
 _TRIES: Final = 4
 """Instants of a stage at which a state of a shape is looked for."""
@@ -73,7 +66,7 @@ class Group:
 
 @dataclass
 class Representatives(Exploration):
-    """An iterator over distinct states, as `Exploration`; see the module for the order.
+    """Draws states of groups and by coins.
 
     `per_policy` bounds the states of each group, and those by coins of each stage.  Of `policies`,
     those besides this one are swept as `Exploration` does when all groups have their states.
@@ -88,34 +81,6 @@ class Representatives(Exploration):
     def __post_init__(self) -> None:
         self.policies = tuple(name for name in self.policies if name != POLICY)
         super().__post_init__()
-
-    def __iter__(self) -> Iterator[CrashState]:
-        """The states, in the order of the module."""
-        if self.model is Model.EXACT:
-            yield from self._in_turn()
-        if not self._full:
-            yield from super().__iter__()
-
-    def _in_turn(self) -> Iterator[CrashState]:
-        """One state of each stream after the other, until all have ended."""
-        groups = (state for _, state in self.labelled())
-        coins = filter(self._is_taken, self._by_coins())
-        acks = self._unlike_acks
-        first, later = (map(self._at_ack, instants) for instants in (acks.first, acks.later))
-        if acks.mostly:
-            unlike = filter(self._is_taken, chain(first, later))
-            streams = [groups, unlike, coins, unlike]
-        else:
-            streams = [groups, chain(filter(self._is_taken, first), coins), coins]
-        while streams:
-            for stream in tuple(streams):
-                state = next(stream, None)
-                if self._full:
-                    return
-                if state is None:
-                    streams = [other for other in streams if other is not stream]
-                else:
-                    yield state
 
     def labelled(self) -> Iterator[tuple[Group, CrashState]]:
         """The states of groups, each with its group."""
@@ -151,17 +116,7 @@ class Representatives(Exploration):
         )
         return replace(drawn, groups=groups)
 
-    # --- the other streams ------------------------------------------------------------------
-
-    @cached_property
-    def _unlike_acks(self) -> UnlikeAcks:
-        acks = events(self.space, [InstantKind.ACK])
-        acks = acks[np.isin(acks, self.instants)]
-        return unlike_acks(self.space, acks, self._kinds, self.seed)
-
-    def _at_ack(self, instant: int) -> CrashState:
-        """Nothing but what is durable."""
-        return CrashState(instant, (), policy=POLICY)
+    # --- coins -----------------------------------------------------------------------------
 
     def _by_coins(self) -> Iterator[CrashState]:
         """Stage by stage, the same stages again and again."""
@@ -179,12 +134,8 @@ class Representatives(Exploration):
                 if nth // len(instants) > 2.0 ** min(self._legal(instant) + 1, 62):
                     continue
                 state = drawn_by_coins(self.space, instant, draw, policy=POLICY)
-                if self._is_legal(state):
+                if self._is_legal(state) and self._is_new(state):
                     yield state
-
-    def _is_taken(self, state: CrashState) -> bool:
-        """Whether it may be drawn: it is a new one, and the limit is not reached."""
-        return not self._full and self._is_new(state)
 
     # --- groups -----------------------------------------------------------------------------
 
@@ -265,7 +216,9 @@ class Representatives(Exploration):
 
     def _order_of(self, stage: Stage) -> np.ndarray:
         if stage.number not in self._orders:
-            self._orders[stage.number] = spread(stage.instants, self.seed + stage.number)
+            self._orders[stage.number] = permuted(
+                stage.instants, self.seed, f"stage {stage.number}"
+            )
         return self._orders[stage.number]
 
     def _is_new(self, state: CrashState) -> bool:

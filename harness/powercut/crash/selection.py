@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which states are drawn, in which order: by sweeps, by a survey, or by groups of like ones."""
+"""Which states are drawn, in which order: by the one order, or all by sweeps."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from powercut.crash.explore import I64, Exploration, in_blocks
+from powercut.crash.explore import I64, in_blocks
 from powercut.crash.kinds import Names
+from powercut.crash.order import Order
 from powercut.crash.policies import POLICIES
-from powercut.crash.representatives import Representatives
 from powercut.crash.shapes import POLICY
 from powercut.crash.states import Model, StateSpace
-from powercut.crash.survey import Survey
 from powercut.model.errors import UsageError
 
 SELECTING: Final = (*POLICIES, POLICY)
@@ -31,28 +30,20 @@ def check_policies(names: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class Selection:
-    """What is to be drawn.  `survey` and `names`: see Survey and Representatives.
-
-    Where `representatives` is among the policies, it comes first; no survey is made.
-    """
+    """What is to be drawn.  `names`: see Representatives."""
 
     policies: tuple[str, ...]
     model: Model = Model.EXACT
     seed: int = 0
     per_policy: int = 64
     limit: int | None = None
-    survey: bool = False
     names: Names | None = None
 
-    def of(self, space: StateSpace, instants: I64, *, blocks: bool = True) -> Exploration:
-        """An iterator over distinct states at `instants`; with `blocks` a sweep takes these in
-        random order, neighbours together.
+    def of(self, space: StateSpace, instants: I64) -> Order:
+        """An iterator over distinct states at `instants`.  Sweeps take these in random order,
+        neighbours together.
         """
         bounds = self.model, self.seed, self.per_policy, self.limit
-        if POLICY in self.policies:
-            return Representatives(space, instants, self.policies, *bounds, names=self.names)
-        if self.survey:
-            return Survey(space, instants, self.policies, *bounds)
-        if blocks:
-            instants = in_blocks(instants, self.seed)
-        return Exploration(space, instants, self.policies, *bounds)
+        return Order(
+            space, in_blocks(instants, self.seed), self.policies, *bounds, names=self.names
+        )

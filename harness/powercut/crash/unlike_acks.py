@@ -1,55 +1,68 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Acks whose operations differ: one of each comes before a second one of any.
+"""Acks whose operations differ: one of each sort.
 
-Operations are alike if the same kinds of writes (powercut.crash.kinds) were submitted between the
-ack before and theirs, however many of each.  A workload that repeats one operation has few that
-differ; one whose operations make different calls has nearly as many as calls.
+What an operation forgot to write is not outstanding at its ack; that it is missing shows in how the
+operation differs from others.  Two operations are of one sort if
+
+1. the same kinds of writes (powercut.crash.kinds) were submitted between the ack before and theirs,
+   however many of each; more finely
+2. also with as many flushes, up to three, and the same kinds outstanding at the ack.
+
+A workload that repeats one operation has few sorts; one whose operations make different calls has
+nearly as many as calls.  That operations of one sort are alike is a guess: it orders states, and no
+probability follows from it.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import chain, zip_longest
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Final
 
 import numpy as np
 
 from powercut.crash.kinds import Kind
+from powercut.crash.permutation import permuted
 from powercut.crash.states import I64, StateSpace
-from powercut.crash.survey import spread
+from powercut.model.timeline import RequestKind
 
-_FEW: Final = 3
-"""A workload repeats itself if an operation is repeated more often than this, on average."""
+_FLUSHES_MAX: Final = 3
 
 
-@dataclass(frozen=True)
-class UnlikeAcks:
-    """Instants just after acks: `first` has one for each operation that is unlike the others, rare
-    ones first, and `later` the rest, again one of each before a second one of any.
+def one_of_each_sort(
+    space: StateSpace, acks: I64, kinds: Sequence[Kind], seed: int
+) -> tuple[int, ...]:
+    """Of the instants `acks`, which are rising, one for each sort, rare sorts first: those of the
+    coarse sorts, then those of finer ones.  `kinds` are those of all requests.
     """
-
-    first: tuple[int, ...]
-    later: tuple[int, ...]
-
-    @property
-    def mostly(self) -> bool:
-        """Whether the workload does something else all the time, instead of repeating itself."""
-        return _FEW * len(self.first) >= len(self.first) + len(self.later) > 0
-
-
-def unlike_acks(space: StateSpace, acks: I64, kinds: Sequence[Kind], seed: int) -> UnlikeAcks:
-    """The instants `acks`, which are rising, in that order.  `kinds` are those of all requests."""
-    alike: dict[frozenset[Kind], list[int]] = defaultdict(list)
-    for ack, written in zip(acks.tolist(), _written(space, acks, kinds), strict=True):
-        alike[written].append(ack)
-    spread_out = [
-        spread(np.array(one, np.int64), seed).tolist() for one in sorted(alike.values(), key=len)
+    chance = {
+        ack: rank for rank, ack in enumerate(permuted(acks, seed, "one of each sort").tolist())
+    }
+    coarse = _written(space, acks, kinds)
+    fine = [
+        (written, flushes, frozenset(kinds[write] for write in space.volatile(ack).tolist()))
+        for ack, written, flushes in zip(acks.tolist(), coarse, _flushes(space, acks), strict=True)
     ]
-    rounds = [[one for one in nth if one is not None] for nth in zip_longest(*spread_out)]
-    later = chain.from_iterable(rounds[1:])
-    return UnlikeAcks(tuple(rounds[0]) if rounds else (), tuple(later))
+    chosen = dict.fromkeys(_first_of_each(acks, coarse, chance, ()))
+    chosen |= dict.fromkeys(_first_of_each(acks, fine, chance, chosen))
+    return tuple(chosen)
+
+
+def _first_of_each(
+    acks: I64, sorts: Sequence[Hashable], chance: dict[int, int], seen: Iterable[int]
+) -> list[int]:
+    """The ack that chance has first of each sort none of which was `seen`."""
+    alike: dict[Hashable, list[int]] = defaultdict(list)
+    for ack, sort in zip(acks.tolist(), sorts, strict=True):
+        alike[sort].append(ack)
+    seen = frozenset(seen)
+    groups = [
+        sorted(members, key=chance.__getitem__)
+        for members in alike.values()
+        if seen.isdisjoint(members)
+    ]
+    groups.sort(key=lambda members: (len(members), chance[members[0]]))
+    return [members[0] for members in groups]
 
 
 def _written(space: StateSpace, acks: I64, kinds: Sequence[Kind]) -> list[frozenset[Kind]]:
@@ -61,3 +74,12 @@ def _written(space: StateSpace, acks: I64, kinds: Sequence[Kind]) -> list[frozen
         if number < len(acks):
             written[number].add(kinds[write])
     return [frozenset(one) for one in written]
+
+
+def _flushes(space: StateSpace, acks: I64) -> list[int]:
+    """How many were submitted since the ack before, for each ack; more than three are three."""
+    requests = space.timeline.requests
+    submitted = requests.submitted_ns[requests.kind == RequestKind.FLUSH]
+    operation = np.searchsorted(acks, submitted, side="right")
+    counts = np.bincount(operation, minlength=len(acks) + 1)[: len(acks)]
+    return [int(count) for count in np.minimum(counts, _FLUSHES_MAX)]

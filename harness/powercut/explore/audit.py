@@ -32,7 +32,7 @@ from powercut.crash.audit import (
 )
 from powercut.crash.evidence import Evidence, last_event_ns
 from powercut.crash.exposure import exposure
-from powercut.crash.survey import spread
+from powercut.crash.permutation import permuted
 from powercut.crash.without import Lacking
 from powercut.explore.audit_callers import callers_of
 from powercut.explore.audit_recovery import Listener, Looks, PromiseStates, StateAudit
@@ -146,12 +146,15 @@ def _audited(
 
 
 def _alike(wanted: list[AuditedPromise], seed: int) -> list[list[int]]:
-    """The requests of `wanted` by group; each group in an order that is spread over the run."""
+    """The requests of `wanted` by group; each group in an order by chance."""
     groups: dict[tuple[object, ...], list[int]] = {}
     for one in wanted:
         what = (one.kind, frozenset(one.holds), one.asker, one.sites)
         groups.setdefault(what, []).append(one.request)
-    return [spread(np.array(group, dtype=np.int64), seed).tolist() for group in groups.values()]
+    return [
+        permuted(np.array(group, dtype=np.int64), seed, f"promises {number}").tolist()
+        for number, group in enumerate(groups.values())
+    ]
 
 
 class _Contents:

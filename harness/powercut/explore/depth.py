@@ -24,10 +24,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-import numpy as np
-
 from powercut.crash.explore import InstantKind, events, sample
 from powercut.crash.selection import Selection
+from powercut.crash.shapes import POLICY
 from powercut.crash.states import Again, CrashState, Model, StateSpace
 from powercut.explore.recovery_timeline import instant_after
 from powercut.explore.state_images import StateImages
@@ -113,10 +112,9 @@ def states_of(
     few = max(1, (limit - made) // PER_INSTANT)
     number = random.Random(f"{seed}/instants").getrandbits(32)
     chosen = sample(instants, few, number)
-    selection = Selection(tuple(policies), model, number, limit=limit - made)
-    exploration = selection.of(
-        space, np.random.default_rng(number).permutation(chosen), blocks=False
-    )
+    names = tuple(name for name in policies if name != POLICY) or tuple(policies)
+    selection = Selection(names, model, number, limit=limit - made)
+    exploration = selection.of(space, chosen)
     for state in exploration:
         yield _second(space, images, recovered, state, ended)
     coverage = exploration.coverage()

@@ -149,7 +149,6 @@ class _Run:
             wanted.seed,
             wanted.per_policy,
             self.first_share.states,
-            wanted.survey,
             names_of(recorded),
         ).of(space, events(space, wanted.at))
 
@@ -196,7 +195,6 @@ class _Run:
                 wanted.per_policy,
                 None if limit is None else limit + len(wanted.named),
                 folder,
-                wanted.survey,
             )
             raw = RawExploration(self.recorded, options, self.collected)
             self.clock.work()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The crash states of a captured folder: made, checked by the user's command, and judged.
 
-States come in the order of powercut.explore.state_order, first what a cut at the end leaves at
+States come in the one order (powercut.crash.order), first what a cut at the end leaves at
 least, and with everything that was issued.  Those before the program was `ready`, or without that
 word before its first attempt, are not looked at: nothing was promised.
 
@@ -14,26 +14,22 @@ from __future__ import annotations
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Final
 
 from powercut.checkers.repetition import loses
-from powercut.crash.explore import Exploration, InstantKind
+from powercut.crash.explore import InstantKind
 from powercut.crash.folder_rows import Promise
-from powercut.crash.policies import POLICIES
-from powercut.crash.representatives import Representatives
-from powercut.crash.selection import Selection
 from powercut.crash.states import CrashState
 from powercut.explore.folder_depth import RecordCheck, SecondCuts
 from powercut.explore.folder_judge import Answer, Check, FolderJudge
 from powercut.explore.operation_tally import OperationTally
-from powercut.explore.request import PER_POLICY, Budget
+from powercut.explore.request import Budget
 from powercut.explore.state_order import StateOrder
-from powercut.explore.tally import groups_of
+from powercut.explore.tally import acks_of, groups_of
 from powercut.model.positive import PositiveControl
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import Finding
@@ -41,6 +37,7 @@ from powercut.recording.folder import CaptureRecording
 from powercut.recording.folder_state import save_state, state_name
 from powercut.store.exploration import StateGroups
 from powercut.store.folder import CaptureStates, FolderSeen
+from powercut.store.states_recovered import StatesAtAcks
 from powercut.workload.program.check import doubts_before
 from powercut.workload.program.claims import sighting_of
 
@@ -104,6 +101,7 @@ class FolderExplorer:
         self._tally = OperationTally(self._space, self._from_ns, name=name)
         self._groups: StateGroups | None = None
         self._positive: PositiveControl | None = None
+        self._acks: StatesAtAcks | None = None
         self._record = record
         self._recorded = 0
         self._sound: list[CrashState] = []
@@ -137,7 +135,14 @@ class FolderExplorer:
             CrashState(cut, tuple(space.volatile(cut).tolist()), policy="everything-issued"),
         )
         # No event is later than the cut, and after it nothing happens.
-        order = StateOrder(space, at_cut, seed=limits.seed, between=(self._from_ns, cut))
+        order = StateOrder(
+            space,
+            at_cut,
+            seed=limits.seed,
+            between=(self._from_ns, cut),
+            policies=limits.policies,
+            at=limits.at,
+        )
 
         def look(state: CrashState) -> None:
             state = space.legal(state)
@@ -145,18 +150,9 @@ class FolderExplorer:
             while len(self._asked) >= limits.jobs:
                 self._settle()
 
-        exhausted = False
-        if limits.policies or limits.at:
-            selection = Selection(
-                limits.policies or tuple(POLICIES), seed=limits.seed, per_policy=PER_POLICY
-            )
-            drawn = selection.of(space, order.events(limits.at or tuple(InstantKind)))
-            _within(limits.budget, (*at_cut,), drawn, look)
-            if isinstance(drawn, Representatives):
-                self._groups = groups_of(drawn.coverage())
-        else:
-            exhausted = order.walk(limits.budget, look)
-            self._groups = groups_of(order.grouped.coverage())
+        exhausted = order.walk(limits.budget, look)
+        drawn = order.coverage()
+        self._groups, self._acks = groups_of(drawn), acks_of(drawn)
         while self._asked:
             self._settle()
         return exhausted
@@ -234,6 +230,7 @@ class FolderExplorer:
             state_s=limits.state_s,
             findings=tally.findings,
             groups=self._groups,
+            at_acks=self._acks,
             positive=self._positive,
             policies=limits.policies,
             at=tuple(kind.value for kind in limits.at),
@@ -242,20 +239,3 @@ class FolderExplorer:
             second_states=tally.second,
             second_lossy=tally.second_lossy,
         )
-
-
-def _within(
-    budget: Budget,
-    first: Iterable[CrashState],
-    drawn: Exploration,
-    look: Callable[[CrashState], None],
-) -> None:
-    """Has `look` see the `first` states and those drawn until the budget is used up."""
-    start = time.monotonic()
-    for seen, state in enumerate(chain(first, drawn)):
-        spent = time.monotonic() - start
-        if budget.seconds is not None and spent > budget.seconds:
-            return
-        if budget.states is not None and seen >= budget.states:
-            return
-        look(state)

@@ -33,6 +33,7 @@ from powercut.explore.findings import FindingCollector
 from powercut.explore.raw_policies import PIECES_MAX, RawPolicies, no_states
 from powercut.explore.state_images import StateImages
 from powercut.model.observation import Observation
+from powercut.model.odds import AcksLookedAt
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.recording.trial_recording import TrialRecording
 from powercut.recover.raw import Moment, RawLog, Reading, fine
@@ -46,6 +47,7 @@ _COMPARED_MAX: Final = 100
 _COMPARE_ONE_IN: Final = 200
 _READ_S: Final = 60.0
 _SINGLY: Final = frozenset({"reorder"})
+_FEW_STATES: Final = 400
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,6 @@ class RawOptions:
     per_policy: int
     limit: int | None
     folder: Path
-    survey: bool = False
 
 
 class RawExploration:
@@ -87,6 +88,7 @@ class RawExploration:
         self._instants = 0  # of states drawn one by one
         self._all_acks = False
         self._groups: GroupCoverage | None = None
+        self._acks: AcksLookedAt | None = None
         self._sample = random.Random(f"{options.seed}/compare")
 
     @property
@@ -99,7 +101,7 @@ class RawExploration:
         if self._one_by_one(self.options.policies):
             self._run_singly(self.options.policies, more)
             return
-        matrix = [name for name in self.options.policies if name not in _SINGLY]
+        matrix = [name for name in self.options.policies if name not in (*_SINGLY, POLICY)]
         done = 0
         while done < self.options.per_policy and matrix:
             share = self._share(done)
@@ -128,10 +130,17 @@ class RawExploration:
         return min(self.options.per_policy, max(fair, 16, 4 * done))
 
     def _one_by_one(self, policies: tuple[str, ...]) -> bool:
-        if self.options.survey or POLICY in policies:
-            return True
+        # Few states come in the one order; many are read many at a time, instant by instant.
+        limit = self.options.limit
+        few = limit is not None and limit <= _FEW_STATES
         ordered = self.space.timeline.contract.ordered
-        return ordered or self.options.model is not Model.EXACT or not policies
+        return (
+            few
+            or set(policies) == {POLICY}
+            or ordered
+            or self.options.model is not Model.EXACT
+            or not policies
+        )
 
     def _sweep(self, names: list[str], done: int, share: int, more: Callable[[], bool]) -> bool:
         """States number `done` to `share` of each policy at every instant; False to stop."""
@@ -271,9 +280,9 @@ class RawExploration:
     def _run_singly(self, policies: tuple[str, ...], more: Callable[[], bool]) -> None:
         options = self.options
         left = None if options.limit is None else options.limit - self.checked
-        drawn = Selection(
-            policies, options.model, options.seed, options.per_policy, left, options.survey
-        ).of(self.space, self.instants, blocks=False)
+        drawn = Selection(policies, options.model, options.seed, options.per_policy, left).of(
+            self.space, self.instants
+        )
         for state in drawn:
             self._judge_one(state)
             if not more():
@@ -281,7 +290,7 @@ class RawExploration:
                 break
         coverage = drawn.coverage()
         self._all_acks = drawn.saw_all_acks
-        self._groups = coverage.groups
+        self._groups, self._acks = coverage.groups, coverage.acks
         self._duplicates += coverage.duplicates
         self._open = not coverage.exhausted
         if not self._legal:
@@ -331,7 +340,13 @@ class RawExploration:
             by_policy=dict(self._drawn),
             exhausted=self._rounds > 0 and not (self._some_left or self._policies.some_left),
             groups=self._groups,
+            acks=self._acks or self._swept_acks,
         )
+
+    @property
+    def _swept_acks(self) -> AcksLookedAt:
+        every = len(events(self.space, [InstantKind.ACK]))
+        return AcksLookedAt(every, every if self.saw_all_acks else 0, 0)
 
 
 def _itself(state: CrashState) -> CrashState:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from powercut.crash.explore import InstantKind
-from powercut.crash.policies import POLICIES
+from powercut.crash.order import ALL_POLICIES
 from powercut.crash.selection import check_policies
 from powercut.crash.states import CrashState, Model
 from powercut.model.errors import UsageError
@@ -106,14 +106,13 @@ class ExploreRequest:
     `after` is the number of records by which the workload goes on after each recovery, 0
     for not at all.  `depth` says how many cuts may follow each other: 1 for a cut during the
     recovery from the first, 2 for one during the recovery from that.  `named` are states
-    that are looked at before any is drawn, whatever the budget.  `survey` spreads few states
-    over the whole run (powercut.crash.survey).  `kernel` is the User-Mode Linux that recovers:
-    the host's, or that of a Debian suite.  `atomic_unit` (bytes) stands in for what the recorded
-    disk promises not to tear, in its first cut.
+    that are looked at before any is drawn, whatever the budget.  `kernel` is the User-Mode Linux
+    that recovers: the host's, or that of a Debian suite.  `atomic_unit` (bytes) stands in for what
+    the recorded disk promises not to tear, in its first cut.
     """
 
     model: Model = Model.EXACT
-    policies: tuple[str, ...] = tuple(POLICIES)
+    policies: tuple[str, ...] = ALL_POLICIES
     at: tuple[InstantKind, ...] = tuple(InstantKind)
     budget: Budget = Budget(states=10_000)
     engine: str = "auto"
@@ -125,7 +124,6 @@ class ExploreRequest:
     after: int = 0
     depth: int = 0
     named: tuple[CrashState, ...] = ()
-    survey: bool = False
     kernel: str = HOST
     atomic_unit: int | None = None
 

@@ -9,6 +9,7 @@ from powercut.crash.explore import Coverage
 from powercut.explore.work import Answers, Recoveries
 from powercut.model.log2 import log2_sum
 from powercut.store.exploration import ExploreCoverage, StateGroups
+from powercut.store.states_recovered import StatesAtAcks
 
 
 class Tally:
@@ -77,6 +78,7 @@ class Tally:
             recovery_log2=round(log2_sum(self.recoveries.legal_log2), 2),
             exhausted=drawn.exhausted,
             groups=groups_of(drawn),
+            at_acks=acks_of(drawn),
             not_looked_at="; ".join(_not_looked_at(drawn, not_recorded)) or "nothing",
         )
 
@@ -87,6 +89,11 @@ def groups_of(drawn: Coverage | None) -> StateGroups | None:
         return None
     groups = drawn.groups
     return StateGroups(seen=groups.seen, groups=groups.all, stages=groups.stages)
+
+
+def acks_of(drawn: Coverage) -> StatesAtAcks | None:
+    """What was looked at just after acks, to be kept; None if nothing was acknowledged."""
+    return StatesAtAcks.of(drawn.acks) if drawn.acks is not None and drawn.acks.all else None
 
 
 def _not_looked_at(drawn: Coverage, not_recorded: str) -> Iterator[str]:

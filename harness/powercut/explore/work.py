@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from powercut.crash.policies import POLICIES
+from powercut.crash.order import ALL_POLICIES
 from powercut.crash.states import CrashState, Model
 from powercut.explore.request import Prune
 from powercut.model.verdict import Finding
@@ -33,7 +33,7 @@ class Work:
     seed: int
     after: int = 0
     depth: int = 0
-    policies: tuple[str, ...] = tuple(POLICIES)
+    policies: tuple[str, ...] = ALL_POLICIES
     model: Model = Model.EXACT
     kernel: UmlKernel | None = None
     by_batch: bool = False

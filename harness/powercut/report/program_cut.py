@@ -68,6 +68,8 @@ def facts_of(cut: ProgramCut) -> Iterator[tuple[str, str]]:
         f"{words.by_policy(states.by_policy)}",
     )
     yield "losing", f"{states.lossy:,} of these states lose or contradict something"
+    if states.at_acks is not None and not states.lossy:
+        yield "odds", words.odds(states.at_acks)
 
 
 def stories_of(cut: ProgramCut) -> Iterator[FindingStory]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from powercut.store.results import (
     StatesRecovered,
     TrialResult,
 )
+from powercut.store.states_recovered import StatesAtAcks
 
 SHOWN_RANGES = 3
 """How many ranges of LSNs a sentence names."""
@@ -124,6 +126,30 @@ def of_legal(states: StatesRecovered) -> str:
     return f"of 2^{states.legal_log2:.0f}"
 
 
+def odds(at_acks: StatesAtAcks) -> str:
+    """With what chance a fault would have been met, had there been one; rounded down."""
+    acks = f"{at_acks.acks:,} acks"
+    if at_acks.looked_at >= at_acks.acks:
+        return (
+            f"all {acks} had their state recovered: an operation that was not durable when it was "
+            "acknowledged would have been met"
+        )
+    those = f"the states just after {at_acks.looked_at:,} of {acks}"
+    if not at_acks.chances:
+        return f"{those} were recovered: too short a run for a probability"
+    rarest, *others = at_acks.chances[::-1]
+    also = "".join(f", one in every {one.one_in:,} with {_floored(one.met)}" for one in others[:1])
+    return (
+        f"had one operation in every {rarest.one_in:,} not been durable when it was acknowledged, "
+        f"{those} ({at_acks.drawn:,} drawn at random) would have met it with probability "
+        f"{_floored(rarest.met)}{also}"
+    )
+
+
+def _floored(probability: float) -> str:
+    return f"{math.floor(100 * probability) / 100:.2f}"
+
+
 def by_policy(policies: Mapping[str, int]) -> str:
     """Which policy drew how many states."""
     return ", ".join(f"{name} {number:,}" for name, number in policies.items())
@@ -142,6 +168,21 @@ def how_recovered(cells: Sequence[CellResult]) -> str:
         f"States recovered: {sum(states.states for states in known):,} in "
         f"{count(len(known), 'SAFE cell')} ({by_policy(policies)})"
         + (f"; after {went_on:,} of them the workload went on writing." if went_on else ".")
+        + _least_odds(known)
+    )
+
+
+def _least_odds(known: Sequence[StatesRecovered]) -> str:
+    """Of the cell with the least chance; empty if a cell has none."""
+    met = [{c.one_in: c.met for c in s.at_acks.chances} for s in known if s.at_acks is not None]
+    told = [one_in for one_in in (met[0] if met else ()) if all(one_in in one for one in met)]
+    if not told or len(met) < len(known):
+        return ""
+    least = min(one[told[-1]] for one in met)
+    return (
+        f" Had one operation in every {told[-1]:,} not been durable when it was acknowledged, "
+        f"these states alone would have met it in each cell with probability {_floored(least)} or "
+        "more."
     )
 
 

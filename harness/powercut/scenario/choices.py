@@ -170,6 +170,7 @@ class ExploreEngine(enum.Enum):
 class ExplorePolicy(enum.Enum):
     """Who draws crash states."""
 
+    REPRESENTATIVES = "representatives"
     DURABLE_ONLY = "durable-only"
     EVERYTHING_ISSUED = "everything-issued"
     ALL_BUT_ONE = "all-but-one"

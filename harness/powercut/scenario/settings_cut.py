@@ -95,8 +95,9 @@ def _is_budget(value: Any) -> str:
 
 class ExploreSettings(Settings):
     """The crash states that are recovered after each cut, besides the one that it left: what a
-    SAFE on a file system or an image format rests on.  First those that hold nothing but what is
-    durable just after an ack, spread over the run, then all kinds."""
+    SAFE on a file system or an image format rests on.  Of few states half hold nothing but what is
+    durable just after an ack, one of each sort of operation and others at random; the rest are
+    of all kinds."""
 
     budget: Annotated[
         str,
@@ -104,8 +105,8 @@ class ExploreSettings(Settings):
         WithJsonSchema({"type": ["string", "integer"], "pattern": _BUDGET}),
     ] = "auto"
     """How many states are recovered (`10000`), or for how long (`60s`).  `auto` is 64 states,
-    after which the workload goes on by 16 records, where the cut itself has not lost anything
-    yet.  `off` is for none: then nothing but a raw log can be SAFE."""
+    after which the workload goes on by 16 records, or 320 of a program, where the cut itself has
+    not lost anything yet.  `off` is for none: then nothing but a raw log can be SAFE."""
 
     model: ExploreModel = ExploreModel.EXACT
     """Which states count as legal: all that the disk's contract permits (`exact`), those of

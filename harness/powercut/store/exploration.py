@@ -12,6 +12,7 @@ from powercut.model.verdict import Confirmed, Difference, FindingKind, LsnRange
 from powercut.store.files import write_atomic
 from powercut.store.fleet import FleetAccount
 from powercut.store.record import Record, find_model
+from powercut.store.states_recovered import StatesAtAcks
 from powercut.store.trial_dir import TrialDir
 from powercut.store.verdict_name import VerdictName
 
@@ -169,6 +170,9 @@ class ExploreCoverage(Record):
 
     groups: StateGroups | None = None
     """Groups of like states, if states were selected by them (policy `representatives`)."""
+
+    at_acks: StatesAtAcks | None = None
+    """What was looked at just after acks, if the recording has any."""
 
     not_looked_at: str
     """What was left out, in words."""

@@ -28,6 +28,7 @@ from powercut.store import manifest
 from powercut.store.exploration import StateGroups
 from powercut.store.files import write_atomic
 from powercut.store.record import find_model, read_model
+from powercut.store.states_recovered import StatesAtAcks
 
 RECORD: Final = "capture.json"
 RESULT: Final = "result.json"
@@ -91,7 +92,7 @@ class CaptureStates(BaseModel):
 
     `distinct` counts the states that differ in what a person would see; the others were decided by
     these.  `changes` counts those of sizes and names.  `policies` and `at` are what was asked for
-    instead of the order of powercut.explore.state_order, if anything was.  `second_states` are what
+    instead of the order of powercut.crash.order, if anything was.  `second_states` are what
     cuts during `recorded_checks` checks may have left, up to `depth` one after the other.
     `positive` is what the check found in the folder as it was at the cut.
     """
@@ -119,6 +120,7 @@ class CaptureStates(BaseModel):
     findings: tuple[StateFinding, ...] = ()
     positive: PositiveControl | None = None
     groups: StateGroups | None = None
+    at_acks: StatesAtAcks | None = None
     policies: tuple[str, ...] = ()
     at: tuple[str, ...] = ()
     depth: int = 0

@@ -19,6 +19,7 @@ from powercut.store.fleet import FleetAccount
 from powercut.store.host_load import HostLoad
 from powercut.store.record import Record, SparseRecord
 from powercut.store.rows import Row, UnlistedTrials, add_rows
+from powercut.store.states_recovered import StatesRecovered
 from powercut.store.sums import CellSums
 from powercut.store.trial_result import (
     LOSS_KINDS,
@@ -27,7 +28,6 @@ from powercut.store.trial_result import (
     FindingRecord,
     InFlight,
     Latency,
-    StatesRecovered,
     TrialResult,
     lost_lsns,
 )

@@ -13,7 +13,8 @@ from collections import Counter
 from powercut.model.confidence import upper_bound
 from powercut.model.log2 import log2_sum
 from powercut.model.verdict import EvidenceLevel, FindingKind, LsnRange, Verdict
-from powercut.store.trial_result import AckInstants, Exposure, StatesRecovered, TrialResult
+from powercut.store.states_recovered import StatesRecovered
+from powercut.store.trial_result import AckInstants, Exposure, TrialResult
 
 
 class CellSums:
@@ -86,7 +87,10 @@ class CellSums:
             return
         names = ("states", "decided", "went_on", "lossy", "instants", "instants_all")
         sums = {name: getattr(known, name) + getattr(more, name) for name in names}
-        self._states = known.model_copy(update=sums)
+        at_acks = more.at_acks
+        if known.at_acks is not None:
+            at_acks = known.at_acks if at_acks is None else known.at_acks.joined(at_acks)
+        self._states = known.model_copy(update={**sums, "at_acks": at_acks})
 
     @property
     def worst(self) -> Verdict:

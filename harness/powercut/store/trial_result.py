@@ -27,6 +27,7 @@ from powercut.scenario.plan import Trial
 from powercut.store.disk_share import DiskShare
 from powercut.store.loss_story import LossStory
 from powercut.store.record import Record
+from powercut.store.states_recovered import StatesRecovered
 from powercut.store.verdict_name import VerdictName
 
 LOSS_KINDS: Final = frozenset(
@@ -210,39 +211,6 @@ class Latency(Record):
             p99_9_us=at(99.9),
             max_us=histogram.max_ns / 1000,
         )
-
-
-class StatesRecovered(Record):
-    """The crash states of a recording that were recovered and judged, besides what its cut left."""
-
-    engine: str
-    """What recovered them: `uml`, `guest`, `raw` for a log on the device itself, or `program`:
-    User-Mode Linux, with the program's check on the host where that says the same."""
-
-    states: int
-    """How many: each differs from the others in content, or in what is required of it."""
-
-    decided: int
-    """Of these, how many have the same bytes as one that was recovered, and are judged by what
-    came back from that."""
-
-    went_on: int
-    """After how many recoveries the workload went on writing, and lost nothing by it."""
-
-    lossy: int
-    """How many lost something."""
-
-    by_policy: dict[str, int]
-    """How many by the policy that drew them."""
-
-    instants: int
-    """At how many instants of a cut."""
-
-    instants_all: int
-    """Out of how many at which the set of legal states changes."""
-
-    legal_log2: float
-    """Binary logarithm of the number of states that were legal at the instants looked at."""
 
 
 class TrialResult(Record):

@@ -4,10 +4,10 @@
 A live cut samples one state, and the analysis of the recording knows bytes alone.  Whether what
 leads to the bytes (a file system, an image format) is there after a cut, only recovery says.
 
-1. Each trial is surveyed (powercut.crash.survey), after each state of which the workload may
-   continue: what recovery takes for free may be an acknowledged record.  With the default budget
-   a trial that its own cut has convicted is not.
-2. Controls that must be LOSSY are not surveyed: what counts is what their cut lost.
+1. States of each trial are recovered in the one order (powercut.crash.order), after each of which
+   the workload may continue: what recovery takes for free may be an acknowledged record.  With the
+   default budget none are of a trial that its own cut has convicted.
+2. Nor of controls that must be LOSSY: what counts is what their cut lost.
 3. A loss in a recovered state makes the trial LOSSY if the recorded kernel loses it, too
    (powercut.explore.findings).
 4. SAFE needs recovered states, the one of nothing but what is durable among them.  Without, it
@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from powercut.checkers.acks import ACK_WINDOW
-from powercut.crash.survey import FIRST
+from powercut.crash.order import AT_ACKS
 from powercut.model.contract import ATOMIC_UNIT
 from powercut.model.enough import STATES_MIN
 from powercut.model.errors import DamagedRecording, PowercutError
@@ -38,8 +38,9 @@ from powercut.recording.trial_recording import open_trial
 from powercut.rig import commands
 from powercut.scenario.settings import ControlKind
 from powercut.store.exploration import ExplorationFinding, ExploreResult
+from powercut.store.states_recovered import StatesRecovered
 from powercut.store.trial_dir import TrialDir, TrialRecord
-from powercut.store.trial_result import FindingRecord, StatesRecovered, TrialResult, lost_lsns
+from powercut.store.trial_result import FindingRecord, TrialResult, lost_lsns
 from powercut.workload.port import AcksByLines
 from powercut.workload.table import is_recognised, workload_of
 
@@ -151,6 +152,7 @@ def _states(seen: ExploreResult) -> StatesRecovered:
         instants=coverage.instants,
         instants_all=coverage.instants_all,
         legal_log2=coverage.legal_log2,
+        at_acks=coverage.at_acks,
     )
 
 
@@ -170,9 +172,9 @@ def _missing(record: TrialRecord, acked: int, states: StatesRecovered | None) ->
         )
     elif states.states < STATES_MIN and not recognised:
         yield _unknown(f"only {states.states} states were recovered, and bytes are not recognised")
-    elif acked and not states.by_policy.get(FIRST):
+    elif acked and not states.by_policy.get(AT_ACKS):
         yield _unknown(
-            f"no crash state of nothing but what was durable ({FIRST}) was recovered: whatever "
+            f"no crash state of nothing but what was durable ({AT_ACKS}) was recovered: whatever "
             "else came back may be owed to writes that a power cut need not leave"
         )
 

@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 
 from powercut.bench.known_bugs.table import FAULTS
-from powercut.bench.representatives import SWEEP, UNIFORM, states_of
+from powercut.bench.representatives import UNIFORM, states_of
 from powercut.crash.legality import why_illegal
 from powercut.crash.shapes import POLICY
 
@@ -25,7 +25,7 @@ def test_a_known_bug_is_found_and_its_honest_twin_is_silent(fault):
             break
     else:
         pytest.fail(f"not found in {FOUND_WITHIN} states")
-    for way in (POLICY, SWEEP, UNIFORM):
+    for way in (POLICY, UNIFORM):
         for state in islice(states_of(fault.honest, way, 1), HONEST):
             assert not fault.honest.loses(state), (way, state)
 

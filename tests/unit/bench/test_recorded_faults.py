@@ -38,7 +38,7 @@ def test_no_state_is_judged_twice_and_what_is_not_there_is_not_found():
 
     found = search(recording(), ["a skipped sync", "another"], found_in, (POLICY, UNIFORM))
     assert set(judged.values()) == {1}
-    assert found["a skipped sync"][POLICY] == [1] * SEEDS
+    assert found["a skipped sync"][POLICY] == [2] * SEEDS
     assert found["another"] == {way: [math.inf] * SEEDS for way in (POLICY, UNIFORM)}
 
 

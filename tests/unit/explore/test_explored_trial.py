@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from powercut.certify.build import coverage_of
+from powercut.crash.order import ALL_POLICIES
 from powercut.explore import explorer, state_judge
 from powercut.explore import trial as explore_trial
 from powercut.explore.request import Budget
@@ -140,7 +141,8 @@ class Forgetful(Honest):
 
     def recover(self, writes, *, timeout_s):
         seen = super().recover(writes, timeout_s=timeout_s)
-        last = max(e.lsn + e.count - 1 for e in seen.extents if e.state is SlotState.INTACT)
+        intact = [e.lsn + e.count - 1 for e in seen.extents if e.state is SlotState.INTACT]
+        last = max(intact, default=1)
         kept = [Extent(0, last - 1, SlotState.INTACT, 1)] if last > 1 else []
         return replace(seen, extents=(*kept, Extent(last - 1, 81 - last, SlotState.ABSENT)))
 
@@ -304,10 +306,10 @@ def test_what_is_asked_for_by_default():
         "raw in qcow2": Parameters(filesystem=raw, machine=on_format),
     }
     asked = {name: explore_trial.wanted_by(cell, 5) for name, cell in cells.items()}
-    assert {name: w and (w.after, w.survey, w.budget) for name, w in asked.items()} == {
-        "xfs": (16, True, Budget(64, first=64)),
-        "bare": (0, True, Budget(64, first=64)),
-        "raw in qcow2": (16, True, Budget(64, first=64)),
+    assert {name: w and (w.after, w.policies, w.budget) for name, w in asked.items()} == {
+        "xfs": (16, ALL_POLICIES, Budget(64, first=64)),
+        "bare": (0, ALL_POLICIES, Budget(64, first=64)),
+        "raw in qcow2": (16, ALL_POLICIES, Budget(64, first=64)),
     }
     assert all(wanted is not None and wanted.seed == 5 for wanted in asked.values())
     some = ExploreSettings(budget=200)

@@ -102,6 +102,8 @@ def coverage_lines(result: ExploreResult, unit: words.Unit = words.RECORDS) -> l
     ]
     if coverage.groups is not None:
         lines.append(f" groups: {group_text(coverage.groups)}")
+    if coverage.at_acks is not None and not coverage.lossy:
+        lines.append(f"   odds: {words.odds(coverage.at_acks)}")
     if coverage.pruned:
         lines.append(
             f"decided: {words.count(coverage.pruned, 'state')} by an earlier one that has the "

@@ -12,6 +12,7 @@ from powercut.machine.process import tail
 from powercut.model.printable import printable
 from powercut.model.verdict import Verdict
 from powercut.paths import command, from_here
+from powercut.report import words
 from powercut.report.program_cut import FindingStory, after_cut
 from powercut.report.terminal.exploration import group_text
 from powercut.report.terminal.program import print_facts, print_title, print_told
@@ -105,6 +106,8 @@ def facts_of(record: CaptureRecord, result: CaptureResult) -> list[tuple[str, st
         ),
         ("losing", f"{result.lossy_states:,} of these states lose or contradict something"),
     ]
+    if result.at_acks is not None and not result.lossy_states:
+        told.append(("odds", words.odds(result.at_acks)))
     if result.depth:
         deep = f", to depth {result.depth}" if result.depth > 1 else ""
         told.append(
