@@ -42,6 +42,7 @@ static void stop_helpers(void)
     write_text("/proc/sys/kernel/modprobe", "\n");
     if (access("/sys/kernel/uevent_helper", F_OK) == 0)
         write_text("/sys/kernel/uevent_helper", "\n");
+    confine_helpers();
 }
 
 static int open_line(void)

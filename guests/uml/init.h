@@ -93,6 +93,11 @@ int record_dump(void);
 int root_setup(void);
 int root_fresh(void); /* what a check has left in memory is not there for the next state */
 
+/* confine.c: what programs may not do, root among them. */
+int confine(void); /* for good, of the calling process */
+void confine_helpers(void); /* what the kernel itself starts */
+int confine_devices(const char *folder); /* mounts the few that programs have */
+
 /* tree.c: what is mounted, as an archive. */
 int tree_put(void);
 

@@ -95,6 +95,7 @@ pid_t start(char *const argv[], int channel, bool traced)
             fcntl(channel, F_SETFD, 0);
         if ((channel == CHANNEL || dup2(channel, CHANNEL) >= 0) &&
             (plan.root == NULL || (chroot(plan.root) == 0 && chdir(plan.folder) == 0)) &&
+            (plan.root == NULL || confine() == 0) &&
             ((page->flags & PCU_FLAG_UNSYNCED) == 0 || unsynced_begin() == 0) &&
             (!traced || ptrace(PTRACE_TRACEME, 0, 0, 0) == 0))
             execve(argv[0], argv, plan.root == NULL ? nothing : plan.environment);

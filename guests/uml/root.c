@@ -123,9 +123,12 @@ int root_setup(void)
         return 0;
     if (mkdir(ROOT, 0755) != 0 && errno != EEXIST)
         return fail(PCU_STEP_CHECK, "mkdir " ROOT);
-    if (over("hostfs", "", MS_RDONLY, plan.base) != 0 || over("devtmpfs", "/dev", 0, NULL) != 0 ||
-        over("proc", "/proc", 0, NULL) != 0 || over("sysfs", "/sys", 0, NULL) != 0)
+    if (over("hostfs", "", MS_RDONLY, plan.base) != 0 || confine_devices(ROOT "/dev") != 0 ||
+        over("proc", "/proc", 0, NULL) != 0 || over("sysfs", "/sys", MS_RDONLY, NULL) != 0)
         return -1;
+    if (mount(ROOT "/proc/sys", ROOT "/proc/sys", NULL, MS_BIND, NULL) != 0 ||
+        mount(NULL, ROOT "/proc/sys", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL) != 0)
+        return fail(PCU_STEP_CHECK, "make /proc/sys read-only");
     if (*plan.program != '\0' && over("hostfs", PROGRAM, MS_RDONLY, plan.program) != 0)
         return -1;
     if (mkdir(ROOT "/dev/shm", 01777) != 0 && errno != EEXIST)

@@ -92,7 +92,7 @@ class ProgramGuest(Closing):
             memory_mib=_MEMORY_MIB,
             need=_NEED_BYTES,
             outside=OutsideDisks(tuple(sockets), self._lines.fileno()),
-            host_files=True,
+            host=self._plan.host,
         )
         self._lines.close()  # so that its end is seen when the guest ends
         self._wait(deadline)

@@ -37,6 +37,9 @@ _SETTINGS: Final = ("/etc/ld.so.cache", "/etc/mke2fs.conf")
 """The loader's cache, and the types that mke2fs knows: the host's, and read-only."""
 
 _PATH: Final = "/usr/sbin:/usr/bin:/sbin:/bin"
+SETTINGS: Final = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
+"""What root may write in any /proc, also without a capability: the host's kernel has one each."""
+
 _MEMORY_MAX: Final = 4 << 30
 """Bytes of address space: an image that makes its tool want more is refused by the kernel."""
 
@@ -127,20 +130,6 @@ def run_confined(
     with tempfile.TemporaryDirectory(prefix="powercut-tool-") as scratch:  # a /tmp of its own
         given = replace(given, folders=[*given.folders, Path(scratch)])
         return _run(_landlock(command, given), timeout_s, scratch)
-
-
-def only_writing_to(folder: Path, *files: Path) -> list[str]:
-    """What stands before a command that may write below `folder`, to `files`, and nowhere else.
-
-    It may read and run everything, use terminals, and has no capability.  Empty where there is
-    no Landlock.
-    """
-    if sandboxes().landlock:
-        return []
-    devices = [path for path in ("/dev/null", "/dev/ptmx", "/dev/pts") if Path(path).exists()]
-    written = [word for path in (*devices, *map(str, files)) for word in ("--write", path)]
-    words = ("--read", "/", *written, "--fill", str(folder), "--")
-    return [sys.executable, "-I", "-S", landlock.__file__, *words]
 
 
 def find_tool(name: str) -> Path | None:

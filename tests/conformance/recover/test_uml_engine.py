@@ -178,8 +178,8 @@ def test_a_kernel_that_stops_is_restarted_and_asked_again(disk):
     with UmlEngine(base, plan(disk[0])) as engine:
         engine.start(timeout_s=BOOT_S)
         assert engine.recover(short, timeout_s=STATE_S).extents == intact(100)
-        for child in children(engine.pid):
-            os.kill(child, signal.SIGSTOP)
+        for process in kernels(engine.pid):
+            os.kill(process, signal.SIGSTOP)
         assert engine.recover(long, timeout_s=5).extents == intact(200)
         assert engine.boots == 2
 
@@ -306,9 +306,13 @@ while True:
 """
 
 
-def children(pid: int) -> list[int]:
-    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-    return [int(word) for word in text.split()]
+def kernels(guard: int) -> list[int]:
+    """The processes that run the kernel's program: below the guard, or below its sandbox."""
+    found = [
+        pid for pid in session(guard) if Path(f"/proc/{pid}/exe").readlink().name == "linux.uml"
+    ]
+    assert found
+    return found
 
 
 def session(leader: int) -> list[int]:

@@ -3,9 +3,9 @@
 
 Everything that it is given is an anonymous file (memfd) or a socket pair, passed as
 `/proc/self/fd/N`; its memory is a file that it creates without a name (O_TMPFILE) in
-TMPDIR; the folder in which it would put a pid file and a control socket is one that
-cannot exist.  `uml-guard` (guests/uml/guard.c) ends all of its processes when the
-controller dies.
+a folder of its own (powercut.sandbox.kernel); the folder in which it would put a pid file
+and a control socket is one that cannot exist.  `uml-guard` (guests/uml/guard.c) ends all of its
+processes when the controller dies.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ from typing import Final
 
 from powercut.model.errors import HostError
 from powercut.paths import PARTS, WAL_BINARY
+from powercut.recover.plan import HostRoot
 from powercut.recover.uml.kernel import MODULE_FILES, OPTIONAL_MODULE_FILES, UmlKernel, host_kernel
-from powercut.sandbox.confined import only_writing_to
+from powercut.sandbox.kernel import IN_MEMORY, KernelSandbox, kernel_sandbox
 
 _ROOM_MIB: Final = 160  # what the guest uses of its memory besides the disk, generously
 _VIRTIO_BLOCK: Final = 2  # the device type, as the virtio specification numbers them
 _CONSOLE_TAIL: Final = 8192  # bytes
 _KILL_TIMEOUT_S: Final = 20.0
+_MEMORY_ROOM: Final = 16 << 20  # bytes that UML's memory file takes beyond the guest's memory
 
 
 def init_binary() -> Path:
@@ -105,7 +107,7 @@ def memory_folder(need: int) -> Path | None:
 
 def _memory_folders() -> list[Path]:
     chosen = os.environ.get("TMPDIR")
-    named = ["/dev/shm", *([chosen] if chosen else []), "/tmp", "/var/tmp"]
+    named = [str(IN_MEMORY), *([chosen] if chosen else []), "/tmp", "/var/tmp"]
     return [Path(name) for name in dict.fromkeys(named)]
 
 
@@ -228,8 +230,9 @@ class UmlProcess:
         disk: UbdDisk | None = None,
         outside: OutsideDisks | None = None,
         terminal: Terminal | None = None,
-        host_files: bool = False,
+        host: HostRoot | None = None,
     ) -> None:
+        """`host` is what of the host's files its programs have as their root."""
         folder = memory_folder(need)
         if folder is None:
             raise HostError(
@@ -252,21 +255,21 @@ class UmlProcess:
                 disk=disk,
                 outside=outside,
                 terminal=terminal,
-                host_files=host_files,
+                host_files=host is not None,
             )
-            inherited = [initrd, share, line.fileno(), *_passed(disk, terminal)]
-            preloaded, environment = str(xstate_library()), {"TMPDIR": str(folder)}
-            if outside is not None:
-                inherited.append(outside.lines)
-                preloaded += f":{stamp_library()}"
-                environment["POWERCUT_STAMP_FD"] = str(outside.lines)
+            self._sandbox = kernel_sandbox(
+                folder,
+                (memory_mib << 20) + _MEMORY_ROOM,
+                shows=_shown(kernel, outside, host),
+                writes=_files_of(disk),
+            )
             self._guard = subprocess.Popen(
-                [*_guard_argv(kernel, preloaded, folder, disk), *self.argv],
+                [*_guard_argv(self._sandbox, kernel, outside), *self.argv],
                 stdin=alive,
                 stdout=self._console,
                 stderr=self._console,
-                pass_fds=inherited,
-                env=environment,
+                pass_fds=[initrd, share, line.fileno(), *_passed(disk, terminal, outside)],
+                env={"TMPDIR": str(self._sandbox.memory), **_told(outside)},
                 start_new_session=True,
                 cwd="/",
             )
@@ -326,8 +329,9 @@ class UmlProcess:
         try:
             self._guard.wait(_KILL_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            self._guard.send_signal(signal.SIGKILL)  # UML has asked to die with its parent
+            os.killpg(self._guard.pid, signal.SIGKILL)  # UML has asked to die with its parent
             self._guard.wait(_KILL_TIMEOUT_S)
+        self._sandbox.remove()
         said = self.console()
         self._close_files()
         return said
@@ -340,17 +344,42 @@ class UmlProcess:
         os.close(self._console)
 
 
-def _passed(disk: UbdDisk | None, terminal: Terminal | None) -> list[int]:
+def _passed(
+    disk: UbdDisk | None, terminal: Terminal | None, outside: OutsideDisks | None
+) -> list[int]:
     """The descriptors of what UML finds open."""
     keyboard_and_screen = [] if terminal is None else [terminal.keyboard, terminal.screen]
-    return [*([] if disk is None else [disk.fd]), *keyboard_and_screen]
+    lines = [] if outside is None else [outside.lines]
+    return [*([] if disk is None else [disk.fd]), *keyboard_and_screen, *lines]
 
 
-def _guard_argv(kernel: UmlKernel, preloaded: str, folder: Path, disk: UbdDisk | None) -> list[str]:
-    """What starts the kernel: it may write to `folder` and the disk only, and ends with us."""
-    libraries = ["--libraries", kernel.libraries] if kernel.libraries else []
-    confined = only_writing_to(folder, *_files_of(disk))
-    return [*confined, str(guard_binary()), "--preload", preloaded, *libraries]
+def _told(outside: OutsideDisks | None) -> dict[str, str]:
+    return {} if outside is None else {"POWERCUT_STAMP_FD": str(outside.lines)}
+
+
+def _preloaded(outside: OutsideDisks | None) -> list[Path]:
+    return [xstate_library(), *([] if outside is None else [stamp_library()])]
+
+
+def _shown(kernel: UmlKernel, outside: OutsideDisks | None, host: HostRoot | None) -> list[Path]:
+    """What it has to find, whatever place it lies in."""
+    sockets = () if outside is None else outside.sockets
+    words = kernel.libraries.split(":")
+    if host is not None:
+        words += [host.base, host.program, host.tools, *host.visible]
+    named = [Path(word) for word in words if word and Path(word).exists()]
+    return [kernel.program, guard_binary(), *_preloaded(outside), *sockets, *named]
+
+
+def _guard_argv(
+    sandbox: KernelSandbox, kernel: UmlKernel, outside: OutsideDisks | None
+) -> list[str]:
+    """What starts the kernel in its sandbox, and ends it with us."""
+    preloaded = ":".join(map(str, _preloaded(outside)))
+    argv = [*sandbox.argv, str(guard_binary()), "--preload", preloaded]
+    argv += ["--libraries", kernel.libraries] if kernel.libraries else []
+    argv += ["--remove", str(sandbox.made)] if sandbox.made is not None else []
+    return [*argv, "--connects"] if outside is not None else argv
 
 
 def _files_of(disk: UbdDisk | None) -> list[Path]:

@@ -328,7 +328,7 @@ class UmlEngine(Closing):
             need=(_GUEST_MIB << 20) + 2 * PAGE * len(filled),
             disk=self._disk,
             terminal=self._terminal,
-            host_files=self._plan.host is not None,
+            host=self._plan.host,
         )
         self.boots += 1
         wait_ring(self._process, deadline, "boot")
