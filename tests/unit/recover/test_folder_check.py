@@ -58,7 +58,7 @@ def test_a_check_that_writes_elsewhere_says_nothing(tmp_path, home):
     seen = checked(CARELESS, state(tmp_path, "full", "24"), folder, str(home))
     assert not seen.complete
     assert "Read-only file system" in seen.failure
-    assert "a check may write in the folder, /tmp, /var/tmp, /dev/shm, /run, and nowhere" in (
+    assert "a check may write in the folder, /tmp, /run, /var/tmp, /dev/shm, and nowhere" in (
         seen.failure
     )
     assert list(home.iterdir()) == []

@@ -25,8 +25,8 @@ from powercut.closing import Closing
 from powercut.model.errors import HostError
 from powercut.recover.native import inside
 from powercut.recover.plan import HostRoot
+from powercut.sandbox.check import EMPTY, host_view, limits
 
-_EMPTY: Final = ("/tmp", "/run", "/var/tmp", "/dev/shm")
 _NOBODY: Final = 65534
 # A virtual environment may lie in a folder that is empty in there; what it was made from does not.
 _PYTHON: Final = os.path.realpath(sys.executable)
@@ -61,16 +61,14 @@ def unavailable() -> str:
 def _sandbox(root: HostRoot) -> list[str]:
     # Servers refuse to run as root, and the copy belongs to one user: that one is not root.
     user, group = (os.geteuid(), os.getegid()) if os.geteuid() else (_NOBODY, _NOBODY)
-    argv = ["bwrap", "--unshare-all", "--unshare-user", "--die-with-parent", "--new-session"]
+    argv = [*limits(), "bwrap", "--unshare-all", "--unshare-user", "--die-with-parent"]
+    argv += ["--new-session"]
     argv += ["--uid", str(user), "--gid", str(group), "--cap-drop", "ALL"]
     # Where powercut is root the one user is the host's root, to whom its settings belong.
-    argv += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
-    argv += ["--ro-bind", "/proc/sys", "/proc/sys"]
-    for path in (*_EMPTY, inside.ROOT):
-        argv += ["--tmpfs", path]
-    for path in root.visible:
-        if any(Path(path).is_relative_to(empty) for empty in _EMPTY):
-            argv += ["--ro-bind", path, path]
+    visible = [Path(path) for path in root.visible]
+    shown = [path for path in visible if any(path.is_relative_to(place) for place in EMPTY)]
+    argv += host_view(shown)
+    argv += ["--tmpfs", inside.ROOT]
     return [*argv, "--chdir", root.folder, "--"]
 
 
@@ -122,7 +120,7 @@ class CheckSandbox(Closing):
         except OSError as error:
             raise HostError(f"cannot start bwrap: {error.strerror}") from error
         setup = {
-            "empty": _EMPTY,
+            "empty": [str(place) for place in EMPTY],
             "keep": self._root.visible,
             "folder": self._root.folder,
             "environment": dict(pair.split("=", 1) for pair in self._root.environment),

@@ -8,8 +8,8 @@ A check comes after a cut: it sees another boot of the machine (powercut.sandbox
 
 What a check leaves must not be there when the next state is checked: a copy of one state, in /tmp,
 would vouch for another one that has lost everything.  So the host's files are read-only, and
-/tmp, /run and the like are empty and in memory, but for what the command is made of.  The check is
-the user's own command and has the user's own rights otherwise.
+/tmp, /run and the like are empty and in memory, but for what the command is made of.  Whoever made
+the recording has chosen the command: it gets little of the host besides (powercut.sandbox.check).
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ import os
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from powercut.model.errors import HostError
 from powercut.model.observation import Observation
+from powercut.sandbox.check import EMPTY, capabilities, host_view, limits
 from powercut.sandbox.confined import REMEDY, find_tool
 from powercut.sandbox.rebooted import apart, booted_again, new_clocks
 
@@ -34,11 +35,10 @@ LINES_MAX: Final = 64 << 20
 _SAID_MAX: Final = 2000
 _NAMED_MAX: Final = 100
 _IN_THERE: Final = 'exec "$@" 3>&0 0</dev/null'
-_EMPTY: Final = tuple(map(Path, ("/tmp", "/var/tmp", "/dev/shm", "/run")))
 _READ_ONLY: Final = os.strerror(errno.EROFS)
 _MAY_WRITE: Final = (
     "; a check may write in the folder, "
-    + ", ".join(map(str, _EMPTY))
+    + ", ".join(map(str, EMPTY))
     + ", and nowhere else: what it leaves would be there for the next state"
 )
 
@@ -58,7 +58,7 @@ def _wrapper(folder: Path) -> str:
 
 def _over(state: Path, folder: Path, where: Path, *boot: str) -> list[str]:
     return [
-        *("--bind", str(state), str(folder), "--proc", "/proc", *boot),
+        *("--bind", str(state), str(folder), *boot),
         *("--unshare-pid", "--die-with-parent", "--chdir", str(where), "--"),
     ]
 
@@ -74,7 +74,7 @@ def _shown(command: Sequence[str], where: Path) -> list[Path]:
     named += map(Path, os.environ.get("PATH", "").split(":"))
     found: set[Path] = set()
     for path in named:
-        for empty in _EMPTY:
+        for empty in EMPTY:
             if path == where == empty:
                 found.add(empty)
             elif path != empty and path.is_relative_to(empty):
@@ -88,7 +88,8 @@ def shell_in_folder(state: Path, folder: Path, commands: str | None) -> int:
     Returns its exit status.  Raises HostError if it cannot be started.
     """
     shell = "/bin/sh" if commands is not None else os.environ.get("SHELL", "/bin/sh")
-    argv = [_wrapper(folder), "--dev-bind", "/", "/", *_over(state, folder, folder), shell]
+    view = ("--dev-bind", "/", "/", "--proc", "/proc")
+    argv = [_wrapper(folder), *view, *_over(state, folder, folder), shell]
     try:
         if commands is None:
             return subprocess.run(argv, check=False).returncode
@@ -144,7 +145,9 @@ def sandboxed_check(
     Raises HostError without bubblewrap.
     """
     boot = booted_again(_boot_file(state))
-    argv = _read_only(command, folder, where, lambda place: ["--tmpfs", str(place)])
+    shown = _shown(command, where)
+    argv = [*limits(), _wrapper(folder), *host_view(shown, kept=folder), *capabilities()]
+    argv += ["--unshare-uts", "--new-session", *_temporary(shown, folder)]
     return [*new_clocks(), *argv, *_over(state, folder, where, *boot), *(started or command)]
 
 
@@ -157,21 +160,24 @@ def confined_command(
 
     Raises HostError without bubblewrap.
     """
-
-    def kept(place: Path) -> list[str]:
-        below = memory / str(place).strip("/").replace("/", "-")
-        below.mkdir()
-        below.chmod(place.stat().st_mode & 0o7777)
-        return ["--bind", str(below), str(place)]
-
-    argv = _read_only(command, folder, where, kept)
-    return (*argv, *_over(folder, folder, where, *apart()), *command)
+    shown = _shown(command, where)
+    argv = [_wrapper(folder), "--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev"]
+    for place in EMPTY:
+        if place not in shown and place.is_dir():
+            below = memory / str(place).strip("/").replace("/", "-")
+            below.mkdir()
+            below.chmod(place.stat().st_mode & 0o7777)
+            argv += ["--bind", str(below), str(place)]
+    for path in shown:
+        argv += ["--ro-bind", str(path), str(path)]
+    own = ("--proc", "/proc", *apart())
+    return (*argv, *_temporary(shown, folder), *_over(folder, folder, where, *own), *command)
 
 
 def written_elsewhere(memory: Path) -> tuple[str, ...]:
     """The files with something in them that a command has left in those places."""
     found = []
-    for place in _EMPTY:
+    for place in EMPTY:
         below = memory / str(place).strip("/").replace("/", "-")
         for path in sorted(below.rglob("*")):
             if not path.is_symlink() and path.is_file() and path.stat().st_size:
@@ -179,18 +185,9 @@ def written_elsewhere(memory: Path) -> tuple[str, ...]:
     return tuple(found[:_NAMED_MAX])
 
 
-def _read_only(
-    command: Sequence[str], folder: Path, where: Path, empty: Callable[[Path], list[str]]
-) -> list[str]:
-    """bubblewrap with the host's files read-only, and `empty` places that may be written."""
-    shown = _shown(command, where)
-    argv = [_wrapper(folder), "--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev"]
-    for place in _EMPTY:
-        argv += empty(place) if place not in shown and place.is_dir() else []
-    for path in shown:
-        argv += ["--ro-bind", str(path), str(path)]
-    writable = next((place for place in _EMPTY if place not in shown), folder)
-    return [*argv, "--setenv", "TMPDIR", str(writable)]
+def _temporary(shown: Sequence[Path], folder: Path) -> list[str]:
+    """bubblewrap's words for where temporary files belong."""
+    return ["--setenv", "TMPDIR", str(next((one for one in EMPTY if one not in shown), folder))]
 
 
 def ended_check(status: int, words: str, lines: bytes) -> Observation:
