@@ -20,6 +20,7 @@ from powercut.explore.request import Budget
 from powercut.model.observation import Observation
 from powercut.recording.folder import CaptureRecording, build_tree, open_capture, remove_tree
 from powercut.store.folder import CaptureDir
+from powercut.verdict.folder import verdict_of_capture
 
 # Each operation is a file that is made private, written, made readable, and moved into its place.
 KEEPER = """if True:
@@ -87,7 +88,8 @@ def test_attributes_are_as_durable_as_promised(
         scratch = tmp_path / promise.value
         scratch.mkdir()
         explorer = FolderExplorer(recording, promise, lambda state: found(state, mode), scratch)
-        result = explorer.judge(Limits(Budget(states=200), 10.0, seed=1))
+        seen = explorer.explore(Limits(Budget(states=200), 10.0, seed=1))
+        result = verdict_of_capture(recording, seen)
         assert (result.verdict, result.control) == (verdict, "LOSSY"), (promise, result.findings)
 
 

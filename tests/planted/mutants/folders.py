@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Planted in the crash model of captured folders."""
+"""Planted in captured folders: their recorder, their crash model, and what asks their check."""
 
 from __future__ import annotations
 
 from mutants.mutant import Mutant, planter
 from mutants.place import At
-from mutants.suites import FOLDERS
+from mutants.suites import FOLDERS, RECORDER
 
 _P = "harness/powercut/crash"
+_H = "harness/powercut"
+_C = "harness/capture"
 folder = planter("folder", FOLDERS)
+recorder = planter("recorder", RECORDER)
 
 MUTANTS: tuple[Mutant, ...] = (
     *folder(
@@ -121,6 +124,99 @@ MUTANTS: tuple[Mutant, ...] = (
             At("_sync_names_journal", "request.data_only or row.kind is not RequestKind.FLUSH"),
             "False",
             "fdatasync makes a rename durable",
+        ),
+    ),
+    *folder(
+        f"{_H}/explore/folder.py",
+        (
+            "check-believed",
+            At("FolderExplorer._doubts_of_check", "doubts_before(seen, where=where, of=of)"),
+            "()",
+            "a check that finds operations before they were tried is believed",
+        ),
+    ),
+    *folder(
+        f"{_H}/explore/folder_judge.py",
+        (
+            "loss-told-once",
+            At(
+                "FolderJudge.ask.answer",
+                "[*repeated(self.findings(state, first.result()), again)]",
+            ),
+            "[*self.findings(state, first.result())]",
+            "a loss that the check does not tell again counts",
+        ),
+    ),
+    *folder(
+        f"{_H}/recording/folder.py",
+        (
+            "truncation-keeps-bytes",
+            At(
+                "_build_file",
+                "if isinstance(part, int):\n    os.ftruncate(descriptor, part)\n    continue",
+            ),
+            "if isinstance(part, int):\n    continue",
+            "a file that was truncated and has grown again has its old bytes",
+        ),
+        (
+            "size-not-cut",
+            At("_build_file", "os.ftruncate(descriptor, state.size)"),
+            "None",
+            "a truncated file keeps its bytes",
+        ),
+        (
+            "marks-forgiven",
+            At("open_capture", "failing_marks(folder.marks)"),
+            "()",
+            "a recorder that its host failed is believed",
+        ),
+    ),
+    *recorder(
+        f"{_C}/folder_sync.c",
+        (
+            "pages-stay",
+            At("sync_all", "press_write_out(&paged, &count)"),
+            "(paged = NULL, count = 0)",
+            "sync is done before the pages of mappings are written",
+        ),
+        (
+            "no-sync-of-pages",
+            At("sync_all", "request_complete(&each[i], 0);"),
+            "(void)i;",
+            "the pages that a sync has written are not durable with it",
+        ),
+    ),
+    *recorder(
+        f"{_C}/folder_wait.c",
+        (
+            "no-latency",
+            At("request_latency_ns", "return (200 + part % 800) * US;"),
+            "return 0;",
+            "half of all syncs take no time",
+        ),
+    ),
+    *recorder(
+        f"{_C}/folder_press.c",
+        (
+            "never-early",
+            At("press_on", "wanted && way < 3"),
+            "wanted && way > 3",
+            "no page is written back before its sync",
+        ),
+    ),
+    *recorder(
+        f"{_C}/folder_attributes.c",
+        (
+            "mode-unlogged",
+            At("set_others", "if (!error && mask)"),
+            "if (!error && !mask)",
+            "attributes that are set are in no log",
+        ),
+        (
+            "inherited-forgotten",
+            At("attributes_log_made", "getxattr(path, INHERITED[i], NULL, 0) >= 0"),
+            "getxattr(path, INHERITED[i], NULL, 0) == 0",
+            "lists of access control that a folder hands down are in no log",
         ),
     ),
 )

@@ -47,7 +47,24 @@ PROGRAMS = Suite(
 STATES = Suite(
     "states", (), (pytest("tests/property/test_state_images_by_definition.py", "tests/unit/crash"),)
 )
-FOLDERS = Suite("captured folders", (), (pytest("tests/unit/crash/test_folder_states.py"),))
+FOLDERS = Suite(
+    "captured folders",
+    (),
+    (
+        pytest("tests/unit/crash/test_folder_states.py"),
+        pytest("tests/unit/explore/test_folder_explorer.py", "tests/unit/disk/test_folder_log.py"),
+    ),
+)
+RECORDER = Suite(
+    "recorder of folders",
+    (make("harness/capture"),),
+    (
+        pytest(
+            "tests/planted/capture/test_folder_mapped.py",
+            "tests/planted/capture/test_folder_attributes.py",
+        ),
+    ),
+)
 AFTER = Suite(
     "life after recovery",
     (),

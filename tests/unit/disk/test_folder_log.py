@@ -17,8 +17,10 @@ from powercut.disk.pclog import read_timeline
 from powercut.disk.pclog_format import EVENT, HEADER, HEADER_SIZE, MAGIC
 from powercut.model.errors import DamagedRecording
 from powercut.model.folder import Attributes, FolderOp, FolderTimeline
+from powercut.recording.folder import open_capture
+from powercut.store.folder import CaptureDir, CaptureRecord
 
-SUBMIT, COMPLETE, CUT, END, BEGIN, LINES = 1, 2, 4, 9, 10, 11
+SUBMIT, COMPLETE, CUT, MARK, END, BEGIN, LINES = 1, 2, 4, 6, 9, 10, 11
 FILE, SUB, LINK = 2, 3, 4
 
 
@@ -204,3 +206,26 @@ def test_no_byte_of_a_log_can_be_changed(tmp_path: Path, place: int, value: int)
     # Only the last event can be damaged without a word: then the log was not closed.
     assert not found.complete
     assert found.requests == good.requests
+
+
+@pytest.mark.parametrize(
+    "mark", ["failing syncs: pages", "failing reads: EIO", "refusing requests"]
+)
+def test_a_recorder_that_its_host_fails_decides_nothing(tmp_path: Path, mark: str) -> None:
+    """Neither a loss nor a SAFE may rest on it; a mark that says nothing of that is none."""
+    log = begun().event(LINES, b"ready\n? 1\n").done(FolderOp.WRITE, FILE, b"abc")
+    log.event(LINES, b"+ 1\n").event(MARK, mark.encode())
+    log.event(MARK, b"a name").event(CUT, op=1).event(END, request=log.requests)
+    found = log.read(tmp_path)
+    directory = CaptureDir(tmp_path)
+    directory.console.write_text("")
+    assert found.cut_ns is not None
+    directory.write_record(
+        CaptureRecord(
+            powercut="0", folder="/d", where="/", command=("run",), atomic_unit=4096, seed=1,
+            cut_ns=int(found.cut_ns), status=0,
+        )
+    )  # fmt: skip
+    recording = open_capture(directory)
+    assert recording.doubts == (f"the recorder: {mark}",)
+    assert recording.gaps == recording.doubts

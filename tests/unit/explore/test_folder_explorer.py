@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an explorer of a captured folder asks its check, on a recording made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from powercut.crash.folder_rows import Promise
+from powercut.crash.states import CrashState
+from powercut.explore.folder import FolderExplorer, Limits
+from powercut.explore.request import Budget
+from powercut.model.folder import ROOT_OBJECT, FolderOp, FolderRequest, FolderTimeline
+from powercut.model.observation import Observation
+from powercut.model.operations import Packet
+from powercut.model.units import Instant
+from powercut.recording.folder import CaptureRecording, build_tree
+from powercut.store.folder import CaptureDir, CaptureRecord, CaptureResult
+from powercut.verdict.folder import verdict_of_capture
+from powercut.workload.program.claims import history_of
+
+FILE = 2
+OPERATIONS = 12
+CUT = 100_000
+TRUNCATED = 4096
+
+
+def recorded(tmp_path: Path, *, synced: bool, truncated: bool = False) -> CaptureRecording:
+    """A number a line in the file `log`, each perhaps synced before it is acknowledged; a header is
+    made before the program is ready.
+    """
+    requests = [FolderRequest(FolderOp.CREATE, ROOT_OBJECT, 1, 2, other=FILE, names=("log",))]
+    requests += [
+        FolderRequest(FolderOp.CREATE, ROOT_OBJECT, 12, 13, other=3, names=("header",)),
+        FolderRequest(FolderOp.FLUSH, 3, 14, 15),
+    ]
+    data, said, now = bytearray(), [Packet(Instant(20), b"ready\n")], 100
+    if truncated:
+        old = b"x" * TRUNCATED * 2
+        whole = FolderRequest(FolderOp.WRITE, FILE, 3, 4, length=len(old), data_offset=0)
+        requests.insert(1, whole)
+        requests.append(FolderRequest(FolderOp.TRUNCATE, FILE, 30, 31, size=0))
+        requests.append(FolderRequest(FolderOp.FLUSH, FILE, 32, 33))
+        data += old
+    for number in range(1, OPERATIONS + 1):
+        said.append(Packet(Instant(now), b"? %d\n" % number))
+        line = b"%3d\n" % number
+        place = {"offset": 4 * (number - 1), "length": 4, "data_offset": len(data)}
+        requests.append(FolderRequest(FolderOp.WRITE, FILE, now + 10, now + 20, **place))
+        data += line
+        if synced:
+            requests.append(FolderRequest(FolderOp.FLUSH, FILE, now + 30, now + 40))
+        said.append(Packet(Instant(now + 50), b"+ %d\n" % number))
+        now += 100
+    folder = FolderTimeline(
+        requests=tuple(requests),
+        data=np.frombuffer(bytes(data), dtype=np.uint8),
+        begin_ns=Instant(10),
+        atomic_unit=4096,
+        said=tuple(said),
+        cut_ns=Instant(CUT),
+    )
+    record = CaptureRecord(
+        powercut="0", folder="/d", where="/", command=("run",), atomic_unit=4096, seed=1, cut_ns=CUT
+    )
+    history = history_of(folder.said, CUT)
+    return CaptureRecording(CaptureDir(tmp_path), record, folder, history, (), ())
+
+
+def numbers(state: Path) -> Observation:
+    """The honest check."""
+    lines = (state / "log").read_bytes().split(b"\n") if (state / "log").exists() else []
+    kept = [number for number, line in enumerate(lines, 1) if line == b"%3d" % number]
+    return Observation((), lines="".join(f"= {number}\n" for number in kept).encode())
+
+
+def judged(
+    tmp_path: Path, recording: CaptureRecording, check: Callable[[Path], Observation]
+) -> CaptureResult:
+    scratch = tmp_path / "states"
+    scratch.mkdir()
+    explorer = FolderExplorer(recording, Promise.JOURNAL, check, scratch)
+    seen = explorer.explore(Limits(Budget(states=200), 10.0, seed=1))
+    return verdict_of_capture(recording, seen)
+
+
+@pytest.mark.parametrize(("synced", "verdict"), [(True, "SAFE"), (False, "LOSSY")])
+def test_an_honest_check(tmp_path: Path, synced: bool, verdict: str) -> None:
+    result = judged(tmp_path, recorded(tmp_path, synced=synced), numbers)
+    assert (result.verdict, result.control) == (verdict, "LOSSY"), result.reasons
+    assert (result.lossy_states > 0) == (verdict == "LOSSY")
+
+
+def test_a_check_that_finds_something_before_it_was_tried_is_not_believed(tmp_path: Path) -> None:
+    """It would find the same after a cut that has taken everything."""
+
+    def check(state: Path) -> Observation:
+        return Observation((), lines=numbers(state).lines + b"= 1\n")
+
+    result = judged(tmp_path, recorded(tmp_path, synced=False), check)
+    assert (result.verdict, result.states, result.control) == ("INCONCLUSIVE", 0, "")
+    assert any("in the folder before any was tried" in reason for reason in result.reasons)
+
+
+def test_a_loss_that_the_check_tells_but_once_is_none(tmp_path: Path) -> None:
+    """Each folder that lacks something is found whole at the second look."""
+    seen: set[bytes] = set()
+
+    def check(state: Path) -> Observation:
+        found = numbers(state)
+        whole = "".join(f"= {number}\n" for number in range(1, OPERATIONS + 1)).encode()
+        key = (state / "log").read_bytes() if (state / "log").exists() else b""
+        if key in seen:
+            return Observation((), lines=whole)
+        seen.add(key)
+        return found
+
+    result = judged(tmp_path, recorded(tmp_path, synced=False), check)
+    assert result.verdict == "INCONCLUSIVE"
+    assert result.lossy_states == 0
+    assert "disagreement" in {finding.kind for finding in result.findings}
+
+
+def test_a_control_that_only_contradicts_itself_is_none(tmp_path: Path) -> None:
+    """A check that cannot read what a lying host leaves has not missed anything."""
+
+    def check(state: Path) -> Observation:
+        """Guesses what should be there where the header is not."""
+        if (state / "header").exists():
+            return numbers(state)
+        guess = "".join(f"= {number}\n" for number in range(1, OPERATIONS + 1))
+        return Observation((), lines=f"{guess}bad no header\n".encode())
+
+    result = judged(tmp_path, recorded(tmp_path, synced=True), check)
+    assert result.control == "INCONCLUSIVE"
+    assert result.verdict != "SAFE"
+    assert any("the control did not lose anything" in reason for reason in result.reasons)
+
+
+def test_a_truncated_file_has_none_of_its_bytes(tmp_path: Path) -> None:
+    """Neither does it where it is made longer again: they read as zeroes."""
+    recording = recorded(tmp_path, synced=True, truncated=True)
+    space = recording.space(Promise.JOURNAL)
+    for name, instant, size in (("first", 25, 2 * TRUNCATED), ("then", 50, 0), ("last", CUT, 48)):
+        target = tmp_path / name
+        target.mkdir()
+        build_tree(space, space.tree(CrashState(instant, ())), target)
+        found = (target / "log").read_bytes()
+        assert (len(found), b"x" in found) == (size, name == "first")
+    grown = FolderRequest(FolderOp.GROW, FILE, 40, 41, size=TRUNCATED)
+    requests = (*recording.folder.requests[:6], grown, *recording.folder.requests[6:])
+    object.__setattr__(recording.folder, "requests", requests)
+    space = recording.space(Promise.JOURNAL)
+    target = tmp_path / "grown"
+    target.mkdir()
+    build_tree(space, space.tree(CrashState(50, tuple(space.volatile(50).tolist()))), target)
+    assert (target / "log").read_bytes() == bytes(TRUNCATED)
