@@ -21,7 +21,7 @@ from powercut.campaign.confidence import Aim, planned_for
 from powercut.explore.trial import RecoveredStates
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.rig.engine_shelf import EngineShelf
-from powercut.scenario.load import Scenario, expand, parse_scenario
+from powercut.scenario.load import Scenario, expand, load_scenario
 from powercut.scenario.plan import Plan
 from powercut.store.certify_order import (
     COMPONENTS,
@@ -104,8 +104,7 @@ def find_interrupted(path: Path) -> InterruptedRun:
             f"{directory.path}/environment.json does not say what was to be run",
             hint="the run was interrupted before it began: run the scenario anew",
         ) from error
-    copy = directory.scenario_copy
-    scenario = parse_scenario(copy.read_text(encoding="utf-8"), copy)
+    scenario = load_scenario(directory.scenario_copy)
     plan = selection.plan(scenario, seed)
     return InterruptedRun(directory, scenario, plan, selection, environment)
 

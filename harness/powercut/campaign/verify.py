@@ -32,7 +32,7 @@ from powercut.model.events import RunEvent
 from powercut.recording.bound import check_scenario
 from powercut.rig.components import engine_fallback
 from powercut.rig.engine_shelf import EngineShelf
-from powercut.scenario.load import parse_scenario
+from powercut.scenario.load import load_scenario
 from powercut.scenario.plan import Plan
 from powercut.scenario.seeds import derive_seed
 from powercut.scenario.settings import Parameters
@@ -114,7 +114,7 @@ def verify(
 def _planned(directory: ResultDir, environment: Mapping[str, Any], seed: int) -> Plan:
     """What was to be run."""
     path = directory.scenario_copy
-    scenario = parse_scenario(path.read_text(encoding="utf-8"), path)
+    scenario = load_scenario(path)
     try:
         return Selection.of_json(environment[SELECTION]).plan(scenario, seed)
     except (KeyError, TypeError, ValueError) as error:

@@ -19,6 +19,7 @@ import math
 import tarfile
 import tempfile
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,6 +37,14 @@ _NAMES_MAX: Final = 256 << 20  # all of them
 _TIME_MAX: Final = 1 << 40
 _OWNER_MAX: Final = (1 << 32) - 1
 _CHUNK: Final = 1 << 20
+_DAMAGE: Final = (
+    EOFError,
+    OSError,
+    ValueError,
+    lzma.LZMAError,
+    zlib.error,
+    zstandard.ZstdError,
+)
 _SECONDS: Final = 300.0
 
 _ABOUT_HEADERS: Final = (
@@ -205,6 +214,6 @@ def _expand(packed: IO[bytes], plain: IO[bytes], limits: ArchiveLimits) -> None:
             if left < 0:
                 raise tarfile.ReadError(f"more than {limits.size:,} bytes in its members")
             plain.write(data)
-    except (EOFError, OSError, lzma.LZMAError, zstandard.ZstdError, ValueError) as error:
+    except _DAMAGE as error:
         raise tarfile.ReadError(f"its compression is damaged: {error}") from error
     plain.seek(0)

@@ -216,7 +216,9 @@ def _position(document: CommentedMap, path: KeyPath) -> tuple[int, int]:
     place = (0, 0)
     for part in path:
         if isinstance(node, CommentedMap) and part in node:
-            line, column = node.lc.key(part)[:2]
+            # What `<<` has brought from an anchor has no place in the map: the map's it is.
+            own = part in (node.lc.data or {})
+            line, column = node.lc.key(part)[:2] if own else (node.lc.line, node.lc.col)
         elif isinstance(node, CommentedSeq) and isinstance(part, int) and part < len(node):
             line, column = node.lc.item(part)[:2]
         else:

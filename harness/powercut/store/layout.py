@@ -189,12 +189,12 @@ class ResultDir:
         write_atomic(self.path / "environment.json", text.encode() + b"\n")
 
     def read_environment(self) -> dict[str, Any]:
-        """Reads environment.json; empty if there is none."""
+        """Reads environment.json; empty if there is none, or if it is none that a run writes."""
         try:
             value = json.loads((self.path / "environment.json").read_bytes())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return {}
-        return value if isinstance(value, dict) else {}
+        return value if isinstance(value, dict) and _is_environment(value) else {}
 
     def options(self) -> list[str]:
         """The options of the run, beside its seed, that decide what it does."""
@@ -254,3 +254,24 @@ def reproduce_command(
     if cell is not None:
         argv += ["--only", cell.name]
     return shlex.join(argv)
+
+
+_ENVIRONMENT: Final[Mapping[str, type]] = {
+    "seed": int,
+    "started": str,
+    "options": str,
+    "selection": dict,
+    "sessions": list,
+    "host": dict,
+}
+"""Members that are read again, where they are there."""
+
+
+def _is_environment(value: Mapping[str, Any]) -> bool:
+    if any(not isinstance(value.get(name, kind()), kind) for name, kind in _ENVIRONMENT.items()):
+        return False
+    try:
+        shlex.split(value.get("options", ""))
+    except ValueError:
+        return False
+    return all(isinstance(session, dict) for session in value.get("sessions", ()))
