@@ -90,6 +90,11 @@ def make_bundle(
     trial.check_seal()
     run = ResultDir.open(trial.run)
     record = trial.read_record()
+    if record.control is not None:
+        raise UsageError(
+            f"{trial.path}: is a control, which vouches for others and has no verdict of its own",
+            hint="bundle a recording of the cell: its controls go along",
+        )
     result = _judged(trial)
     controls = _controls(run, trial, result.verdict)
     bundled = _bundled_state(trial, state)

@@ -15,7 +15,7 @@ from powercut.campaign.verify import verify
 from powercut.cli.commands import cli
 from powercut.explore import explorer, state_judge
 from powercut.explore.trial import RecoveredStates
-from powercut.model.errors import HostError
+from powercut.model.errors import HostError, UsageError
 from powercut.model.observation import Extent
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.recording.state_ref import saved
@@ -23,7 +23,7 @@ from powercut.rig.engine_choice import EngineChoice
 from powercut.rig.host_reader import read_on_host
 from powercut.rig.image_file import write_image
 from powercut.rig.scratch import scratch
-from powercut.scenario.settings import FilesystemSettings
+from powercut.scenario.settings import ControlKind, FilesystemSettings
 from powercut.store.exploration import read_exploration
 from powercut.store.trial_dir import TrialDir
 from powercut.verdict.judge import verdict_of
@@ -151,6 +151,16 @@ def test_a_bundle_that_no_longer_loses_says_so(recorded, tmp_path, monkeypatch):
         "the recording had lost 7 and loses nothing",
     )
     assert again.exit_status == 1
+
+
+def test_a_control_is_bundled_with_what_it_vouches_for_alone(recorded, tmp_path):
+    trial = recorded(Finds)
+    record = trial.read_record().model_copy(update={"control": ControlKind.LYING_DISK})
+    trial.write_record(record)
+    trial.seal_recording()
+    with pytest.raises(UsageError, match="is a control"):
+        make_bundle(trial.path, tmp_path / "b")
+    assert not (tmp_path / "b").exists()
 
 
 def test_what_cannot_be_judged_here_is_not_bundled_as_something_else(
