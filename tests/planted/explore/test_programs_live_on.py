@@ -122,10 +122,12 @@ def recording(
         scenario="handmade",
         cell="pairs",
         parameters=parameters,
-        trial=Trial(1, 1, Trigger(TriggerKind.ACKS, 1), 1),
+        trial=Trial(1, 1, 1, Trigger(TriggerKind.ACKS, 1)),
         run_id="00" * 16,
         versions=versions_on_host_files(parameters),
     )
+    trial.write_record(record)
+    trial.seal_recording()
     promises = ProgramPromises(history_of(packets))
     return TrialRecording.of_promises(trial, record, timeline, promises)
 
