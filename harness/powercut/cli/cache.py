@@ -22,7 +22,7 @@ _MIB = 1 << 20
     "run needs them.",
 )
 def cache(unused_for: str | None) -> int:
-    """Shows the root file systems of programs that are kept, and drops them.
+    """Lists the cached root file systems of programs, or removes them.
 
     They are made from packages or from what `workload.root` names, and made again when a scenario
     names them. powercut drops those unused for the longest time once they take more than 4 GiB

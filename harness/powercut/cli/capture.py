@@ -38,7 +38,7 @@ _EPILOG = (
     "--check",
     default="",
     metavar="COMMAND",
-    help="What says what is there after a cut, in one string. Without it there is no verdict.",
+    help="Command that lists what is there after a cut, as one string. Without it: no verdict.",
 )
 @click.option(
     "--promise",

@@ -59,7 +59,7 @@ def listen(
     check: str | None,
     seconds: float,
 ) -> int:
-    """Hears what a workload acknowledges that you start anywhere, until you interrupt it.
+    """Listens to a workload that you run anywhere, until you interrupt it.
 
     The workload connects, says the token, and then lines: `? N` before it tries operation N,
     `+ N` once N is durable. Cut its power, press Ctrl-C here, bring the machine back, then run the

@@ -80,8 +80,8 @@ def mutate_syncs(
     own test?
 
     Exit status: 0 if powercut or your test noticed each sync that was dropped; 1 if one was
-    dropped and neither noticed, or the program loses data with all its syncs; 3 if this is not
-    known of at least one.
+    dropped and neither noticed, or the program loses data with all its syncs; 3 if at least
+    one call site is inconclusive.
     """
     from powercut.campaign.sync_mutants import MutationOptions, resume_mutation
     from powercut.campaign.sync_mutants import mutate_syncs as run

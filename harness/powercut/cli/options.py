@@ -49,7 +49,7 @@ _CHANCE = click.FloatRange(0, 1, min_open=True, max_open=True)
 scenarios_argument = click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
 recording_argument = click.argument("recording", type=FILE)
 seed_option = click.option(
-    "--seed", type=click.IntRange(0, 2**63 - 1), help="Root of every random choice."
+    "--seed", type=click.IntRange(0, 2**63 - 1), help="Seed of every random choice."
 )
 only_option = click.option(
     "--only", multiple=True, metavar="CELL", help="Only cells of this name; a glob will do."
@@ -146,7 +146,7 @@ root_seed_option = click.option(
     type=click.IntRange(0, 2**63 - 1),
     default=0,
     show_default=True,
-    help="Root of every random choice.",
+    help="Seed of every random choice.",
 )
 
 

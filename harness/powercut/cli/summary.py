@@ -12,11 +12,11 @@ SECTIONS: Final[dict[str, dict[str, str]]] = {
         "plan": "Shows what a run would do, without doing it",
         "record": "Tests your own program, without a virtual machine",
         "capture": "Tests any program on files that are recorded",
-        "listen": "Hears a workload that runs anywhere, and judges it",
+        "listen": "Listens to a workload anywhere, and judges it",
         "check-program": "Tries a program's setup, run and check without a cut",
         "mutate-syncs": "Tests a program without one of its syncs at a time",
-        "certify": "Draws up a certificate: which settings keep writes",
-        "cost": "Measures what durable commits send, and cost",
+        "certify": "Makes a certificate: which settings keep writes",
+        "cost": "Measures requests and time of a durable commit",
         "probe": "Measures whether a folder's syncs can be true",
     },
     "Read results": {
@@ -44,7 +44,7 @@ SECTIONS: Final[dict[str, dict[str, str]]] = {
     "Set up": {
         "doctor": "Says what this host can do, and what to install",
         "hosts": "Examines the hosts of a fleet, and makes them ready",
-        "cache": "Shows the root file systems that are kept; drops them",
+        "cache": "Lists cached root file systems, or removes them",
         "init": "Writes a first scenario, a test and CI recipes here",
         "scenarios": "Lists the scenarios that are known by name",
         "presets": "Lists how products treat a flush by default",

@@ -107,7 +107,8 @@ def doubts_of(
     """
     doubts = [*damage]
     doubts += [
-        f"the disk under test was failed by its host: {why}" for why in host_failures(timeline)
+        f"I/O error on the host, below the disk under test: {why}"
+        for why in host_failures(timeline)
     ]
     if not timeline.complete:
         doubts.append("the disk log was not closed: later requests are missing")

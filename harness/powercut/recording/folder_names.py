@@ -15,8 +15,8 @@ ROOT: Final = "the folder"
 ALL: Final = "everything"
 
 _MADE: Final = {
-    FolderOp.CREATE: "the making of {}",
-    FolderOp.MKDIR: "the making of the folder {}",
+    FolderOp.CREATE: "the creation of {}",
+    FolderOp.MKDIR: "the creation of the folder {}",
     FolderOp.SYMLINK: "the symbolic link {}",
     FolderOp.LINK: "the name {} for a file that has another",
     FolderOp.UNLINK: "the removal of {}",

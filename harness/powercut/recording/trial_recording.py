@@ -119,7 +119,8 @@ def open_trial(trial: TrialDir) -> TrialRecording:
     timeline = read_disk_log(trial, record, verify_payloads=True)
     if failed := host_failures(timeline):
         raise DamagedRecording(
-            f"{trial.path}: the disk under test was failed by its host ({'; '.join(failed)}): "
+            f"{trial.path}: I/O error on the host, below the disk under test "
+            f"({'; '.join(failed)}): "
             "nothing follows from its crash states",
             hint="make room on the host, or look at its disk, and record again",
         )

@@ -134,7 +134,7 @@ def _captures(root: Path) -> Iterator[Listed]:
         if result is None:
             yield Listed(name, link, capture_time(folder), said="no check has judged it")
             continue
-        lost = f"{result.lossy_states:,} of {result.states:,} states lose something"
+        lost = f"a loss in {result.lossy_states:,} of {result.states:,} states"
         said = f"{result.acknowledged:,} operations acknowledged; {lost}"
         yield Listed(name, link, capture_time(folder), result.outcome, said=said)
 

@@ -242,8 +242,9 @@ def how_sure(cells: Sequence[CellResult]) -> list[str]:
         who = names[0] if len(names) == 1 else f"{len(names)} SAFE cells"
         each = "" if len(names) == 1 else " each"
         sentences.append(
-            f"{who}: no loss in {count(cuts, 'cut')}{each}. By itself this only shows (95 % "
-            f"confidence) that fewer than {percent(bound)} of such cuts lose {noun}."
+            f"{who}: SAFE rests on the recording, not on {count(cuts, 'cut')}{each} without a "
+            f"loss: by itself that only shows (95 % confidence) that fewer than {percent(bound)} "
+            f"of such cuts lose {noun}."
         )
     return sentences
 
@@ -313,14 +314,13 @@ def ack_window(acks: AckInstants | None) -> str:
             "an ack counts from its receipt on, and how much earlier it was made is not known "
             f"({acks.reason})"
         )
-    text = f"an ack may have been made up to {milliseconds(acks.window_us / 1000)} earlier"
+    text = f"acks are dated at most {milliseconds(acks.window_us / 1000)} late"
     if acks.usual_window_us is not None:
         text += f" ({milliseconds(acks.usual_window_us / 1000)} in the median)"
-    text += " than the instant that counts for it"
     if acks.shortest_sync_us is not None and acks.shortest_sync_us > acks.window_us:
         text += (
-            "; one made before its sync began would show, since each took "
-            f"{milliseconds(acks.shortest_sync_us / 1000)} or more"
+            f"; every sync took {milliseconds(acks.shortest_sync_us / 1000)} or more, so an ack "
+            "that was sent before its sync began would have been caught"
         )
     return text
 

@@ -131,7 +131,7 @@ class GuestEngine(ResourceOwner):
                 )
             timeline = read_timeline(log, verify_payloads=True)
             if failed := host_failures(timeline):
-                raise HostError(f"the disk was failed by its host: {'; '.join(failed)}")
+                raise HostError(f"I/O error on the host, below the disk: {'; '.join(failed)}")
         cut_short = observation.cause in (Failure.DEADLINE, Failure.SYSTEM_LOST)
         return observation, None if cut_short or not timeline.complete else timeline
 

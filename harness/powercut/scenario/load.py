@@ -66,7 +66,7 @@ class ScenarioFile(Parameters):
     """Whether the scenario takes minutes to hours: pytest runs it only with `-m campaign`."""
 
     seed: Annotated[StrictInt, Field(ge=0, lt=2**63)] | None = None
-    """Root of every random choice; drawn and printed if it is left out."""
+    """Seed of every random choice; drawn and printed if it is left out."""
 
     preset: str | None = None
     """A preset (`powercut presets`), or `NAME/remedy`: its settings apply where the scenario

@@ -241,7 +241,7 @@ class Certificate(Record):
     """Who hands it over; null if that is not said."""
 
     seed: int
-    """Root of every random choice."""
+    """Seed of every random choice."""
 
     started: str
     """When the first run began, UTC, ISO 8601."""

@@ -44,7 +44,7 @@ class Order(Record):
     """Name of the profile, presets or scenarios."""
 
     seed: int
-    """Root of every random choice, of all runs."""
+    """Seed of every random choice, of all runs."""
 
     command: str
     """The command that repeats it."""

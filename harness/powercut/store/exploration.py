@@ -220,7 +220,7 @@ class ExploreResult(Record):
     """Which states were decided by an earlier one: `bytes`, `reads` or `nothing`."""
 
     seed: int
-    """Root of every random choice."""
+    """Seed of every random choice."""
 
     after: int = 0
     """Records by which the workload went on after each recovery; 0: it did not."""

@@ -262,7 +262,7 @@ class RunResult(Record):
     """The file that it was read from."""
 
     seed: int
-    """Root of every random choice."""
+    """Seed of every random choice."""
 
     started: str
     """When the run began, UTC, ISO 8601."""

@@ -50,10 +50,7 @@ class GuestRecording(RecordingInProgress):
         with scratch() as sockets, self._disk(base, sockets) as disk:
             self._run_until_cut(disk, sockets)
             if not self.came_up:
-                raise HostError(
-                    "the system did not come up: what it makes of the disk afterwards "
-                    "is nothing that a cut has done"
-                )
+                raise HostError("the guest never booted; its recovery result is ignored")
             with self.phase(Phase.RECOVER):
                 observation = self._recover(disk, sockets)
             self.directory.write_observation(observation)

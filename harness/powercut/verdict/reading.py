@@ -82,7 +82,7 @@ def read_wire(directory: TrialDir, record: TrialRecord, gaps: Gaps) -> WireEvide
     if timeline:
         gaps.add(
             *(
-                f"the disk under test was failed by its host: {why}"
+                f"I/O error on the host, below the disk under test: {why}"
                 for why in host_failures(timeline)
             )
         )

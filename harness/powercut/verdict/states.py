@@ -168,10 +168,13 @@ def _missing(record: TrialRecord, acked: int, states: StatesRecovered | None) ->
             f"no crash state was recovered{why}: that the bytes of each record were durable does "
             "not show that recovery finds its way to them"
             if recognised
-            else f"no crash state was recovered{why}, and bytes are not recognised"
+            else f"no crash state was recovered{why}, and its bytes cannot be traced on the disk"
         )
     elif states.states < STATES_MIN and not recognised:
-        yield _unknown(f"only {states.states} states were recovered, and bytes are not recognised")
+        yield _unknown(
+            f"only {states.states} states were recovered; SAFE takes {STATES_MIN} where the bytes "
+            "cannot be traced on the disk"
+        )
     elif acked and not states.by_policy.get(AT_ACKS):
         yield _unknown(
             f"no crash state of nothing but what was durable ({AT_ACKS}) was recovered: whatever "

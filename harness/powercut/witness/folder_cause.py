@@ -49,17 +49,20 @@ def cause_of(
     named = f" (of {', '.join(files[:_NAMED_MAX])}{more})" if len(files) > 1 else ""
     rest = f", and {len(dropped) - 1} more" if len(dropped) > 1 else ""
     lost = ", ".join(map(str, judgement.lost))
+    several = not lost.isdigit()
+    subject = f"Operations {lost} were" if several else f"Operation {lost} was"
     if acked_ns is None or operation is None or early:
-        what = f"Operation {lost} was acknowledged" if lost else "The program was at work"
+        what = f"{subject} acknowledged" if lost else "The program was at work"
         return f"{what} while {first.text}{rest} could be lost{named}: {first.why}."
     late_ms = (first.submitted_ns - acked_ns) / 1e6
     if operation in judge.judge(_issued(story.space, acked_ns + 1)).lsns:
         return (
-            f"Operation {lost} was acknowledged {late_ms:.3f} ms before {first.text}{rest} was "
+            f"{subject} acknowledged {late_ms:.3f} ms before {first.text}{rest} was "
             f"issued, and could be lost{named}: {first.why}."
         )
     return (
-        f"Operation {lost} was acknowledged, and a later step takes it away: {first.text}{rest}, "
+        f"{subject} acknowledged, and a later step takes {'them' if several else 'it'} away: "
+        f"{first.text}{rest}, "
         f"issued {late_ms:.3f} ms after the ack of {operation} {story.step(first.submitted_ns)}, "
         f"could be lost{named}: {first.why}. {_taken_by(story, judge, state, operation, acked_ns)}."
     )

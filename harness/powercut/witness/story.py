@@ -178,7 +178,7 @@ def cause_of(
     record = _named(recording, lsn) if lsn is not None else "the file system"
     if not dropped and not moved:
         return (
-            f"Nothing had to be dropped: even with everything on the disk that was issued before "
+            f"No write has to be lost: even with everything on the disk that was issued before "
             f"the cut, {record} is lost. Its bytes, or what leads to them, never reached the disk."
         )
     if not dropped:

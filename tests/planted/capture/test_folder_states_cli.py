@@ -135,7 +135,7 @@ def test_the_twin_that_syncs_both_has_no_witness(tmp_path: Path) -> None:
     [
         ("replace-name-unsynced", "journal", "name", "the renaming of log.new to log"),
         ("replace-name-unsynced", "posix", "name", "the renaming of log.new to log"),
-        ("append-name-unsynced", "posix", "name", "the making of log"),
+        ("append-name-unsynced", "posix", "name", "the creation of log"),
         ("append-last-unsynced", "journal", "write", "bytes 44 to 47 of log"),
         ("replace-contents-unsynced", "journal", "write", "bytes 0 to"),
     ],

@@ -243,7 +243,7 @@ def test_the_smallest_loss_of_an_operation_is_found_and_told(tmp_path):
     lost = LsnRange(OPERATIONS, OPERATIONS)
     assert acknowledged(recorded) == LsnRange(1, OPERATIONS)
     assert (witness.unit, witness.lost, witness.minimal) == ("operation", (lost,), True)
-    assert witness.cause.startswith("Nothing had to be dropped: even with everything")
+    assert witness.cause.startswith("No write has to be lost: even with everything")
     assert f"operation {OPERATIONS} is lost" in witness.cause
     assert any(one.text == f"operation {OPERATIONS} is acknowledged" for one in witness.events)
 

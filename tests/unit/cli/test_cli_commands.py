@@ -121,7 +121,7 @@ def test_plan_shows_cells_and_seeds_and_is_the_same_for_the_same_seed():
     assert first.returncode == 0
     assert first.stdout == second.stdout
     assert first.stdout.startswith(
-        "all-sync-modes: 10 cells, 61 power cuts with controls, 50 without, seed 9\n"
+        "all-sync-modes: 10 cells, 50 power cuts and 11 for controls, seed 9\n"
     )
 
 

@@ -71,7 +71,7 @@ def test_the_index_has_them_with_their_verdict_and_no_expectation(tmp_path: Path
     assert 'href="capture/20260101T000000000000Z/report.html"' in listed
     assert "prog run &#39;/data dir&#39;" in listed
     assert "2026-01-01 00:00:00" in listed
-    assert "20 operations acknowledged; 31 of 32 states lose something" in listed
+    assert "20 operations acknowledged; a loss in 31 of 32 states" in listed
     assert "as expected" not in listed
     assert "no check has judged it" in listed
 

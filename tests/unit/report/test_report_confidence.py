@@ -49,7 +49,8 @@ def test_a_safe_cell_says_what_its_cuts_prove(make):
     assert many.loss_probability_upper_95 is not None
     assert 0.0099 < many.loss_probability_upper_95 <= 0.01
     assert words.how_sure([many]) == [
-        "honest: no loss in 299 cuts. By itself this only shows (95 % confidence) that fewer than "
+        "honest: SAFE rests on the recording, not on 299 cuts without a loss: by itself "
+        "that only shows (95 % confidence) that fewer than "
         "1 % of such cuts lose a record."
     ]
 
@@ -58,7 +59,8 @@ def test_cells_with_as_many_cuts_share_a_sentence(make):
     five = [cell(make, *[()] * 5) for _ in range(3)]
     lossy = cell(make, (LOST,))
     assert words.how_sure([*five, lossy]) == [
-        "3 SAFE cells: no loss in 5 cuts each. By itself this only shows (95 % confidence) that "
+        "3 SAFE cells: SAFE rests on the recording, not on 5 cuts each without a loss: by itself "
+        "that only shows (95 % confidence) that "
         "fewer than 46 % of such cuts lose a record."
     ]
 
@@ -107,7 +109,7 @@ def test_bounds_are_rounded_to_the_side_on_which_they_hold(chance, up, down):
 
 def test_the_bound_is_in_the_page_and_in_junit(made):
     page = write_reports(made.directory).read_text()
-    assert "honest: no loss in 1 cut. By itself this only shows" in page
+    assert "honest: SAFE rests on the recording, not on 1 cut without a loss" in page
     suite = ET.fromstring(junit_xml(made.run))
     bounds = [
         found.attrib["value"]

@@ -217,9 +217,7 @@ def test_a_plan_shows_seeds_cuts_and_machines(make):
     target = console()
     print_plan(target, make.plan, 4, lambda cell: ["qemu", f"cell={cell.name}", "a b"])
     text = text_of(target)
-    assert text.startswith(
-        "first-light: 3 cells, 4 power cuts with controls, 3 without, seed 4711\n"
-    )
+    assert text.startswith("first-light: 3 cells, 3 power cuts and 1 for controls, seed 4711\n")
     assert "  disk.flush: ignored\n" in text
     assert "  machine: qemu cell=lying 'a b'\n" in text
     seed = make.plan.cells[0].trials[0].seed

@@ -164,8 +164,11 @@ def test_what_is_missing_of_one_that_ran_is_named_beside_its_trouble(recorded, n
 @pytest.mark.parametrize(
     ("how", "why"),
     [
-        ({"mark": "failing reads: EIO"}, "failed by its host: failing reads: EIO"),
-        ({"mark": "refusing requests: ENOSPC"}, "failed by its host: refusing requests: ENOSPC"),
+        ({"mark": "failing reads: EIO"}, "below the disk under test: failing reads: EIO"),
+        (
+            {"mark": "refusing requests: ENOSPC"},
+            "below the disk under test: refusing requests: ENOSPC",
+        ),
         ({"damage": ("lines were lost",)}, "lines were lost"),
         ({"shift_s": -60}, "went back"),
         ({"first_s": -60, "shift_s": -60}, "they are of another clock"),

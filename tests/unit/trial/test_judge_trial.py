@@ -190,7 +190,7 @@ def test_a_disk_that_its_host_failed_acquits_nobody(played, mark):
     assert played(marked("half time")).judged().verdict is Verdict.SAFE
     result = played(marked(mark)).judged()
     assert kinds(result) == [INCOMPLETE]
-    assert f"the disk under test was failed by its host: {mark}" in messages(result)
+    assert f"I/O error on the host, below the disk under test: {mark}" in messages(result)
     result = played(five, mark_after_cut=mark).judged()
     assert kinds(result) == [INCOMPLETE]
     assert f"the disk failed during recovery: {mark}" in messages(result)
@@ -216,7 +216,7 @@ def test_a_disk_that_its_host_failed_convicts_nobody(played, mark):
     result = made.judged()
     assert (result.verdict, result.commits_lost) == (Verdict.INCONCLUSIVE, 0)
     assert "no loss, since its host failed the disk" in messages(result)
-    with pytest.raises(DamagedRecording, match=f"failed by its host .{mark}"):
+    with pytest.raises(DamagedRecording, match=f"below the disk under test .{mark}"):
         open_trial(made.directory)
 
 

@@ -170,7 +170,7 @@ def test_a_cut_at_a_flush_finds_the_disk_there(tried):
 def test_a_system_that_does_not_come_up_is_no_loss(tried, behaviour, says):
     result, record = tried(behaviour=behaviour)
     assert says in record.trouble
-    assert "the system did not come up" in record.trouble
+    assert "the guest never booted" in record.trouble
     assert result.verdict is Verdict.INCONCLUSIVE
     assert result.live_losses == ()
 
@@ -215,7 +215,7 @@ def test_each_phase_has_the_deadline_to_itself(tmp_path, monkeypatch):
 
 def test_a_guest_that_never_says_hello_meets_it_too(tried):
     result, record = tried(parameters(deadline_s=1.0), Behaviour(says_hello=False))
-    assert "the system did not come up" in record.trouble
+    assert "the guest never booted" in record.trouble
     assert result.verdict is Verdict.INCONCLUSIVE
 
 

@@ -24,7 +24,7 @@ _NAMED: Final = 5
 _MEANING: Final = {
     Worth.CARRIES: "without it, bytes of an acknowledged record are not durable",
     Worth.LEADS: "without it, a recovered state loses something acknowledged",
-    Worth.IDLE: "nothing hung on it: the same crash states are legal without it",
+    Worth.IDLE: "it made nothing durable: the same crash states are legal without it",
     Worth.UNSEEN: "it made something durable; no state that was looked at needs it (no proof)",
 }
 _COLUMN: Final = {
@@ -255,9 +255,11 @@ def _print_examples(console: Console, audit: Audit) -> None:
         for one in promises[:_SHOWN]:
             told = f"{worth.value}: {one.kind.value} {one.request:,} at {one.at_ms:.3f} ms"
             if one.hanging:
-                told += f", {words.count(one.hanging, 'write')} hung on it ({', '.join(one.holds)})"
+                told += (
+                    f", made {words.count(one.hanging, 'write')} durable ({', '.join(one.holds)})"
+                )
             if one.states:
-                told += f"; {one.states_lost} of {words.count(one.states, 'state')} lose something"
+                told += f"; a loss in {one.states_lost} of {words.count(one.states, 'state')}"
             console.print(told, highlight=False)
             if one.missing:
                 console.print(f"   {_missing(one, one.missing)}", highlight=False)

@@ -26,7 +26,7 @@ _LEGEND = (
     "needed: a recovered state loses something acknowledged without it; of those looked at",
     "unseen: no recovered state needed it (no proof); out of so many states, so many of which "
     "lacked only a part of what hung on it",
-    "idle: nothing hung on it (proved)",
+    "idle: made nothing durable (proved)",
     "join: unseen, and nothing was acknowledged until the next flush, which would do for both; "
     "proved where nothing was written in between",
     "share: of the time in all flushes of the recording",

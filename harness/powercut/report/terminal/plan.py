@@ -29,7 +29,7 @@ def print_plan(
 
     line(
         f"[bold]{escape(plan.scenario)}[/]: {words.count(len(plan.cells), 'cell')}, "
-        f"{words.count(runs, 'power cut')} with controls, {plan.trials:,} without, "
+        f"{words.count(plan.trials, 'power cut')} and {runs - plan.trials:,} for controls, "
         f"seed {plan.seed}"
     )
     if plan.description:
