@@ -102,6 +102,8 @@ class FolderExplorer:
         self._groups: StateGroups | None = None
         self._positive: PositiveControl | None = None
         self._acks: StatesAtAcks | None = None
+        self._written = 0
+        self._unread: tuple[str, ...] | None = ()
         self._record = record
         self._recorded = 0
         self._sound: list[CrashState] = []
@@ -198,6 +200,7 @@ class FolderExplorer:
     def _check_sees(self, judge: FolderJudge) -> bool:
         """Whether the check finds every ack where nothing is lost."""
         self._positive = judge.positive()
+        self._written, self._unread = len(judge.written), judge.unread
         return self._positive.passed
 
     def _look_at_control(self, judge: FolderJudge) -> tuple[Finding, ...]:
@@ -232,6 +235,8 @@ class FolderExplorer:
             groups=self._groups,
             at_acks=self._acks,
             positive=self._positive,
+            written_files=self._written,
+            unread=self._unread,
             policies=limits.policies,
             at=tuple(kind.value for kind in limits.at),
             depth=limits.depth,

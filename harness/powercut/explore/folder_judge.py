@@ -21,8 +21,11 @@ from powercut.crash.states import CrashState
 from powercut.explore.state_judge import Judgement
 from powercut.model.observation import Observation
 from powercut.model.positive import PositiveControl, Whole
+from powercut.model.printable import printable
+from powercut.model.timeline import RequestKind
 from powercut.model.verdict import Finding, lsn_ranges
 from powercut.recording.folder import CaptureRecording, build_tree, fingerprint, remove_tree
+from powercut.rig.reads import forget_reads, keeps_dates, never_read
 from powercut.workload.program.check import check_operations
 from powercut.workload.program.claims import sighting_of
 from powercut.workload.program.positive import found_in
@@ -55,6 +58,8 @@ class FolderJudge(Closing):
         self.tests = 0
         self._check = check
         self._scratch = scratch
+        self.written: tuple[str, ...] = ()
+        self.unread: tuple[str, ...] | None = ()
         self._known: dict[bytes, Future[Observation]] = {}
         self._pool = ThreadPoolExecutor(jobs, thread_name_prefix="check")
 
@@ -97,8 +102,21 @@ class FolderJudge(Closing):
         """
         cut, acked = self.recording.record.cut_ns, self.recording.history.acked
         state = CrashState(cut, tuple(self.space.volatile(cut).tolist()))
-        seen = self.observe(self.space, state)
+        tree = self.space.tree(state)
+        seen = self.checked(self.space, tree, written=self._written(tree))
         return found_in(frozenset(acked.tolist()), Whole.ISSUED, seen)
+
+    def _written(self, tree: Tree) -> tuple[str, ...]:
+        """The files of `tree` that hold something which the program wrote."""
+        start = self.recording.start_ns
+        numbers = {
+            row.request.object
+            for row in self.space.rows
+            if row.change is None
+            and row.kind is not RequestKind.FLUSH
+            and row.request.submitted_ns >= start
+        }
+        return tuple(name for name, has in tree.files if has.number in numbers and has.size)
 
     def findings(self, state: CrashState, observation: Observation) -> list[Finding]:
         """What is wrong with what the check has seen."""
@@ -115,12 +133,27 @@ class FolderJudge(Closing):
             self._known[name] = self._pool.submit(self.checked, space, tree)
         return self._known[name]
 
-    def checked(self, space: FolderSpace, tree: Tree) -> Observation:
-        """What the check says of a folder, made for it and gone after it.  Raises HostError."""
+    def checked(
+        self, space: FolderSpace, tree: Tree, *, written: tuple[str, ...] = ()
+    ) -> Observation:
+        """What the check says of a folder, made for it and gone after it.
+
+        Of the files `written` those that it did not read are `unread` from then on; None if that
+        cannot be seen.  Raises HostError.
+        """
         target = Path(tempfile.mkdtemp(prefix="state-", dir=self._scratch))
         target.chmod(0o755)
         try:
             build_tree(space, tree, target)
-            return self._check(target)
+            dated = bool(written) and keeps_dates(self._scratch)
+            if dated:
+                forget_reads(target)
+            seen = self._check(target)
+            if written:
+                self.written = written
+                unread = never_read(target / name for name in written)
+                names = tuple(printable(str(path.relative_to(target))) for path in unread)
+                self.unread = names if dated else None
+            return seen
         finally:
             remove_tree(target)

@@ -94,7 +94,8 @@ class CaptureStates(BaseModel):
     these.  `changes` counts those of sizes and names.  `policies` and `at` are what was asked for
     instead of the order of powercut.crash.order, if anything was.  `second_states` are what
     cuts during `recorded_checks` checks may have left, up to `depth` one after the other.
-    `positive` is what the check found in the folder as it was at the cut.
+    `positive` is what the check found in the folder as it was at the cut.  Of the `written_files`
+    that hold something there it did not read those in `unread`; null if that is not known.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -119,6 +120,8 @@ class CaptureStates(BaseModel):
     state_s: float
     findings: tuple[StateFinding, ...] = ()
     positive: PositiveControl | None = None
+    written_files: int = 0
+    unread: tuple[str, ...] | None = ()
     groups: StateGroups | None = None
     at_acks: StatesAtAcks | None = None
     policies: tuple[str, ...] = ()

@@ -24,6 +24,7 @@ from powercut.model.observation import Observation
 from powercut.model.operations import Packet, Sighting
 from powercut.model.units import NEVER
 from powercut.model.verdict import Verdict
+from powercut.rig.reads import forget_reads, keeps_dates, never_read
 from powercut.rig.scratch import scratch
 from powercut.trial.orphans import orphans_ended
 from powercut.workload.port import Run
@@ -32,6 +33,7 @@ from powercut.workload.program.claims import history_of, sighting_of
 from powercut.workload.program.workload import ProgramWorkload
 
 OPERATIONS_WANTED: Final = 50
+_NAMED: Final = 4  # files that are named of those that a check did not read
 _TAIL: Final = 400  # characters of what a verb printed
 
 
@@ -92,6 +94,7 @@ def _setup(verbs: _Verbs, folder: Path) -> ContractStep:
 
 
 def _run(verbs: _Verbs, folder: Path) -> ContractStep:
+    verbs.before = _dates(folder)
     ended = verbs.verb("run", folder, acks=OPERATIONS_WANTED)
     verbs.history = history_of(ended.packets)
     problems = list(verbs.history.trouble)
@@ -111,12 +114,31 @@ def _run(verbs: _Verbs, folder: Path) -> ContractStep:
 def _check(verbs: _Verbs, folder: Path, what: str) -> ContractStep:
     """A check may change what it looks at, as recovery does: it gets a copy."""
     copy = _copied(folder)
+    written = [copy / path.relative_to(folder) for path in verbs.written(folder)]
+    dated = bool(written) and keeps_dates(copy.parent)
+    if dated:
+        forget_reads(copy)
     ended = verbs.verb("check", copy)
+    unread = never_read(written) if dated else ()
     shutil.rmtree(copy)
     seen = _sighting(ended)
     findings = check_operations(verbs.history, int(NEVER), seen)
     problems = [finding.message for finding in findings if finding.verdict is not Verdict.SAFE]
+    names = ", ".join(str(path.relative_to(copy)) for path in unread[:_NAMED])
+    if unread and len(unread) == len(written):
+        problems.append(
+            f"check has read none of the files that run wrote ({names}): it cannot see whether "
+            "what they hold was lost"
+        )
+    elif unread:
+        what += f"; of what run wrote it did not read: {names}"
     return ContractStep(what, tuple(problems))
+
+
+def _dates(folder: Path) -> dict[Path, tuple[int, int]]:
+    """When each file was changed last, in nanoseconds, and its size in bytes."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and not path.is_symlink())
+    return {path: (found.st_mtime_ns, found.st_size) for path in files if (found := path.stat())}
 
 
 def _copied(folder: Path) -> Path:
@@ -192,6 +214,14 @@ class _Verbs:
         self._seed = seed
         self._seconds = seconds
         self.history = _NOTHING
+        self.before: dict[Path, tuple[int, int]] | None = None
+
+    def written(self, folder: Path) -> list[Path]:
+        """The files that hold something, and that `run` made or changed."""
+        if self.before is None:
+            return []
+        now = _dates(folder).items()
+        return [path for path, date in now if date[1] and self.before.get(path) != date]
 
     def verb(self, verb: str, folder: Path, *, acks: int | None = None) -> _Ended:
         """Runs it to its end, or until so many `acks` were seen or the time is over."""

@@ -8,7 +8,9 @@ SAFE needs all of this; what is missing is told, and makes it INCONCLUSIVE:
    acknowledged operation where nothing was lost.  Else no state is looked at: the check would
    convict nobody, and acquit nobody.
 3. The control: on a host that ignores every sync the check misses something.
-4. `STATES_MIN` states were looked at, or all that there are; in none of them anything was lost,
+4. Of the files that were written it has read one at least, and not their names and sizes alone;
+   those that it did not read are named beside the verdict.
+5. `STATES_MIN` states were looked at, or all that there are; in none of them anything was lost,
    and none is unknown.
 
 A state that loses something counts if it does so twice (powercut.checkers.repetition).
@@ -16,7 +18,7 @@ A state that loses something counts if it does so twice (powercut.checkers.repet
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from powercut.model.enough import STATES_MIN, too_few_operations
@@ -24,6 +26,7 @@ from powercut.model.verdict import FindingKind, Verdict
 from powercut.recording.folder import CaptureRecording
 from powercut.store.folder import CaptureResult, CaptureStates, FolderSeen
 
+_NAMED_MAX: Final = 4
 _NOTICED: Final = (FindingKind.LOST, FindingKind.CORRUPT)
 
 
@@ -59,6 +62,11 @@ def _reasons(recording: CaptureRecording, seen: FolderSeen) -> Iterator[str]:
         yield states.positive.message
         if recording.elsewhere:
             yield recording.elsewhere
+    if states.unread and len(states.unread) == states.written_files:
+        yield (
+            f"the check has read none of the files that were written ({_some(states.unread)}): "
+            "whether what they hold was lost it cannot see"
+        )
     control = _control(seen)
     if control is None:
         return  # what the check says was not believed before
@@ -69,6 +77,11 @@ def _reasons(recording: CaptureRecording, seen: FolderSeen) -> Iterator[str]:
         )
     if states.states < STATES_MIN and not states.lossy_states and not seen.exhausted:
         yield f"only {states.states} states were looked at"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED_MAX
+    return ", ".join(names[:_NAMED_MAX]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _control(seen: FolderSeen) -> Verdict | None:

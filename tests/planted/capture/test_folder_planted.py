@@ -139,6 +139,66 @@ def test_a_check_that_misses_what_is_there_convicts_and_acquits_nobody(
         assert (result.states, result.findings) == (0, ())
 
 
+VALUES = """
+import os
+fd = int(os.environ["POWERCUT_FD"])
+for n in range(1, 21):
+    os.write(fd, b"? %d\\n" % n)
+    with open(f"values/{n}", "wb", buffering=0) as file:
+        file.write(b"value of %d" % n * 50)
+        SYNC
+    os.fsync(folder)
+    with open("index", "ab", buffering=0) as file:
+        file.write(b"%d\\n" % n)
+        os.fsync(file.fileno())
+    os.write(fd, b"+ %d\\n" % n)
+"""
+
+
+def values_in(state: Path, reads: str) -> Observation:
+    """A check that believes in names, in what an index says of them, or in the values."""
+    names = [one.name for one in (state / "values").iterdir()]
+    if reads != "names":
+        index = state / "index"
+        words = index.read_bytes().split(b"\n")[:-1] if index.exists() else []
+        names = [word.decode() for word in words if word.isdigit()]
+    if reads == "values":
+        there = {n: state / "values" / n for n in names if (state / "values" / n).exists()}
+        names = [n for n in there if there[n].read_bytes() == b"value of %d" % int(n) * 50]
+    return Observation((), lines="".join(f"= {n}\n" for n in names).encode())
+
+
+@pytest.mark.parametrize(
+    ("sync", "reads", "verdict", "unread"),
+    [
+        ("pass", "names", "INCONCLUSIVE", 21),
+        ("pass", "index", "SAFE", 20),
+        ("pass", "values", "LOSSY", 0),
+        ("os.fsync(file.fileno())", "values", "SAFE", 0),
+    ],
+    ids=["names", "index", "values", "honest"],
+)
+def test_files_that_no_check_reads_are_named(
+    tmp_path: Path, sync: str, reads: str, verdict: str, unread: int
+) -> None:
+    """The values are never synced but by the honest one; names and the index are."""
+    folder = tmp_path / "folder"
+    (folder / "values").mkdir(parents=True)
+    program = tmp_path / "program.py"
+    start = f"import os; os.chdir({str(folder)!r}); folder = os.open('values', os.O_RDONLY)"
+    program.write_text(start + VALUES.replace("SYNC", sync))
+    recording = record(tmp_path, sys.executable, "-I", "-S", str(program))
+    scratch = tmp_path / "states"
+    scratch.mkdir()
+    explorer = FolderExplorer(recording, JOURNAL, lambda state: values_in(state, reads), scratch)
+    seen = explorer.explore(Limits(Budget(states=400), 10.0, seed=1))
+    result = verdict_of_capture(recording, seen)
+    assert (result.written_files, len(result.unread or ())) == (21, unread)
+    if reads == "names":
+        assert any("none of the files that were written" in one for one in result.reasons)
+    assert result.verdict == verdict, (result.reasons, result.findings)
+
+
 def lost_at_the_end(tmp_path: Path, recording: CaptureRecording, promise: Promise) -> str:
     """What the program had acknowledged, and the state with nothing but what is durable lacks."""
     space = recording.space(promise)

@@ -95,6 +95,21 @@ def test_what_breaks_it_is_told(program, parts, told):
     assert told in " ".join(problems(program(**parts)))
 
 
+def test_a_check_that_reads_nothing_of_what_was_written_is_told(program):
+    value = "say '? 1'; echo value >$2/1; say '+ 1'"
+    index = "say '? 1'; echo value >$2/value; echo 1 >$2/1; say '+ 1'"
+    told = problems(program(run=value, check=FIND))
+    assert told == [
+        "check has read none of the files that run wrote (1): it cannot see whether what they hold "
+        "was lost"
+    ]
+    reads = "[ ! -e $2/1 ] || { read -r word <$2/1; say '= 1'; }"
+    assert problems(program(run=value, check=reads)) == []
+    steps = list(try_contract(program(run=index, check=reads), seed=1, seconds=20))
+    assert steps[3].what.endswith("of what run wrote it did not read: value")
+    assert not any(step.problems for step in steps)
+
+
 def test_a_program_that_promises_whole_operations_is_not_asked_for_half_of_one(program):
     assert problems(program(run=f"say atomic; {LINES}", check=READ)) == []
     assert problems(program(run=LINES, check=READ.replace('say x 3 "half a line"', ":"))) == []
