@@ -28,7 +28,7 @@ BUILT = (
     *("bin/agent", "bin/dmlog", "bin/synctrace", "bin/uml-guard", "bin/uml-init"),
     *("bin/unsynced", "bin/wal"),
     *("bin/powercut-folder", "bin/powercut-in-folder", "bin/powercut-growing-file"),
-    *("lib/uml-stamp.so", "lib/uml-xstate.so", "libwal-slots.so"),
+    *("lib/uml-haste.so", "lib/uml-stamp.so", "lib/uml-xstate.so", "libwal-slots.so"),
     *("nbdkit-capture-hangup.so", "nbdkit-capture-plugin.so"),
 )
 

@@ -2,10 +2,9 @@
 """Boots a User-Mode Linux and leaves nothing behind: no process, no file, no socket.
 
 Everything that it is given is an anonymous file (memfd) or a socket pair, passed as
-`/proc/self/fd/N`; its memory is a file that it creates without a name (O_TMPFILE) in
-a folder of its own (powercut.sandbox.kernel); the folder in which it would put a pid file
-and a control socket is one that cannot exist.  `uml-guard` (guests/uml/guard.c) ends all of its
-processes when the controller dies.
+`/proc/self/fd/N`; its memory is a file that it creates without a name (O_TMPFILE) in a folder of
+its own (powercut.sandbox.kernel); the folder in which it would put a pid file and a control socket
+cannot exist.  `uml-guard` (guests/uml/guard.c) ends all of its processes when the controller dies.
 """
 
 from __future__ import annotations
@@ -51,6 +50,11 @@ def xstate_library() -> Path:
     return PARTS / "lib" / "uml-xstate.so"
 
 
+def haste_library() -> Path:
+    """What makes UML boot faster (guests/uml/haste.c), from the same Makefile."""
+    return PARTS / "lib" / "uml-haste.so"
+
+
 def stamp_library() -> Path:
     """What gives a program's lines the host's clock (guests/uml/stamp.c), from that Makefile."""
     return PARTS / "lib" / "uml-stamp.so"
@@ -73,7 +77,7 @@ def unavailable(kernel: UmlKernel | None = None) -> list[str]:
         )
     reasons.extend(
         f"{binary} is not built (make -C guests/uml)"
-        for binary in (init_binary(), guard_binary(), xstate_library())
+        for binary in (init_binary(), guard_binary(), haste_library(), xstate_library())
         if not binary.exists()
     )
     if not WAL_BINARY.exists():
@@ -358,7 +362,8 @@ def _told(outside: OutsideDisks | None) -> dict[str, str]:
 
 
 def _preloaded(outside: OutsideDisks | None) -> list[Path]:
-    return [xstate_library(), *([] if outside is None else [stamp_library()])]
+    """Where instants are recorded, the guest's clock is the host's from its first tick on."""
+    return [xstate_library(), haste_library() if outside is None else stamp_library()]
 
 
 def _shown(kernel: UmlKernel, outside: OutsideDisks | None, host: HostRoot | None) -> list[Path]:
