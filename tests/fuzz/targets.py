@@ -112,9 +112,10 @@ def logwrites(data: bytes) -> object:
 
 def history(data: bytes) -> object:
     """What a guest sent: chunks with right checksums."""
-    from powercut.channel.history_file import read_history
+    from powercut.channel.history_file import HEAD_BYTES, read_history
 
-    raw, at = bytearray(data), 8
+    raw, at = bytearray(data), HEAD_BYTES
+    raw[at - 4 : at] = _crc(raw[: at - 4])
     while at + 16 <= len(raw):
         length = int.from_bytes(raw[at + 8 : at + 12], "little")
         length = 0 if length >= 0xFFFFFFF0 else length
