@@ -13,7 +13,8 @@ States come from streams in turn:
 - of the policies that were asked for without `representatives`, one state each in turn, at instants
   drawn at random.
 
-1. Where there are few acks all of them come first, in order of time.
+1. Where there are few acks, and a limit that has room for them, all of them come first, in order of
+   time.
 2. The streams have equal turns for the first `FEW` states.
 3. Then acks have three of four turns, until a fault in one operation of `RARE` would be met with a
    probability of `ENOUGH`.
@@ -154,7 +155,8 @@ class Order(Representatives):
 
     def _first(self) -> Iterator[CrashState]:
         """All acks, if they are few."""
-        if len(self._acks) <= _FEW_ACKS and (self._grouped or AT_ACKS in self.policies):
+        most = _FEW_ACKS if self.limit is None else min(_FEW_ACKS, self.limit)
+        if len(self._acks) <= most and (self._grouped or AT_ACKS in self.policies):
             yield from self._after_acks(self._acks.tolist())
             self._all_acks = not self._full
 

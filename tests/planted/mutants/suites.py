@@ -47,6 +47,17 @@ PROGRAMS = Suite(
 STATES = Suite(
     "states", (), (pytest("tests/property/test_state_images_by_definition.py", "tests/unit/crash"),)
 )
+ORDER = Suite(
+    "order of states",
+    (),
+    (
+        pytest(
+            "tests/unit/model/test_odds_by_hand.py",
+            "tests/unit/crash/test_crash_order.py",
+            "tests/unit/crash/test_crash_representatives.py",
+        ),
+    ),
+)
 FOLDERS = Suite(
     "captured folders",
     (),

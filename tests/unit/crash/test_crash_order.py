@@ -140,6 +140,16 @@ def test_few_acks_are_all_looked_at_first_in_order_of_time():
     assert some.coverage().acks.chance(10) == 1.0
 
 
+def test_few_acks_for_which_a_limit_has_no_room_are_drawn_like_many():
+    space = log(count=20)
+    firsts = [
+        [space.required(one.instant) for one in order(space, seed, limit=8)] for seed in (1, 2)
+    ]
+    assert firsts[0] != firsts[1]
+    states = list(order(space, 1, limit=8))
+    assert Counter(state.policy for state in states) == {"durable-only": 4, "representatives": 4}
+
+
 def test_policies_that_are_asked_for_take_turns_half_of_them_at_acks():
     policies = ("durable-only", "everything-issued", "torn")
     states = list(islice(order(log(skip=7), policies=policies), 40))
@@ -178,6 +188,16 @@ def test_permutations_are_independent_for_each_purpose():
     assert sorted(one) == sorted(two) == instants.tolist()
     assert one != two
     assert permuted(instants, 5, "acks").tolist() == one
+
+
+def test_an_operation_that_flushes_less_often_is_of_a_sort_of_its_own():
+    """Its writes are of the kinds of any other."""
+    space = log(skip=100)
+    for seed in range(5):
+        acks = events(space, [InstantKind.ACK])
+        chosen = one_of_each_sort(space, acks, kinds_of(space), seed)
+        assert sum(space.required(one).last % 100 == 0 for one in chosen) == 1
+        assert len(chosen) == 3
 
 
 def test_operations_that_all_differ_are_taken_in_an_order_by_chance():

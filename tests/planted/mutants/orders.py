@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Planted in the order of crash states and in the odds that the verdict states."""
+
+from __future__ import annotations
+
+from mutants.mutant import Mutant, planter
+from mutants.place import At
+from mutants.suites import ORDER
+
+_P = "harness/powercut"
+order = planter("order", ORDER)
+
+MUTANTS: tuple[Mutant, ...] = (
+    *order(
+        f"{_P}/crash/permutation.py",
+        (
+            "even-spread",
+            At("permuted", "draw.permutation(instants)"),
+            "[instants[n] for first in range(16 * bool(draw)) for n in range(first, len(instants), 16)]",
+            "acks come in an order that is even over the run",
+        ),
+        (
+            "one-order-for-all",
+            At("permuted", "f'{seed}/{purpose}'.encode()"),
+            "f'{seed}'.encode()",
+            "orders for several purposes are the same",
+        ),
+        (
+            "one-seed",
+            At("permuted", "f'{seed}/{purpose}'.encode()"),
+            "purpose.encode()",
+            "every seed draws the same acks",
+        ),
+    ),
+    *order(
+        f"{_P}/crash/order.py",
+        (
+            "sorts-count-as-drawn",
+            At("Order._after_ack", "self._at_acks.add(instant)"),
+            "self._at_acks.add(instant), setattr(self, '_drawn_acks', self._drawn_acks + 1)",
+            "acks that were chosen for a reason count as drawn",
+        ),
+        (
+            "no-sorts",
+            At("Order._streams", "chain(self._after_acks(self._sorts), draws)"),
+            "chain((), draws)",
+            "operations that are unlike the others are left to chance",
+        ),
+        (
+            "no-more-acks",
+            At("Order._turns", "next(mostly_acks if seen >= FEW and long_enough else equal)"),
+            "next(mostly_acks if seen < 0 and long_enough else equal)",
+            "acks have half of the states however rare a fault may be",
+        ),
+        (
+            "few-acks-by-chance",
+            At("Order._first", "self._acks.tolist()"),
+            "self._acks[::2].tolist()",
+            "of few acks each second one comes first",
+        ),
+    ),
+    *order(
+        f"{_P}/crash/unlike_acks.py",
+        (
+            "common-sorts-first",
+            At("_first_of_each", "(len(members), chance[members[0]])"),
+            "(-len(members), chance[members[0]])",
+            "rare sorts of operations come last",
+        ),
+        (
+            "coarse-sorts-only",
+            At("one_of_each_sort", "_first_of_each(acks, fine, chance, chosen)"),
+            "_first_of_each(acks, coarse, chance, chosen)",
+            "an operation that flushes less often looks like the others",
+        ),
+    ),
+    *order(
+        f"{_P}/model/odds.py",
+        (
+            "reasons-have-a-chance",
+            At("AcksLookedAt.chance", "self.all - self.drawn"),
+            "self.all - self.looked_at",
+            "what was chosen for a reason raises the probability",
+        ),
+        (
+            "certain-too-soon",
+            At("AcksLookedAt.chance", "self.all - self.looked_at < faulty"),
+            "self.all - self.looked_at <= faulty",
+            "a fault that just fits into what was not looked at counts as met",
+        ),
+        (
+            "rounded-up-operations",
+            At("AcksLookedAt.chance", "self.all // one_in"),
+            "-(-self.all // one_in)",
+            "a run counts on one more faulty operation than it needs to have",
+        ),
+    ),
+)
