@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
+import shutil
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -140,3 +143,30 @@ def test_nothing_in_the_memory_of_the_host_is_there(tmp_path):
             assert (seen.complete, seen.lines) == (True, b"0 0\n")
         finally:
             libc.shmctl(memory, 0, None)
+
+
+def test_sockets_that_come_and_go_keep_no_check_from_its_answer(tmp_path, home):
+    """Those of the host are covered; one that is gone by then cannot be."""
+    ended = threading.Event()
+
+    def churn():
+        for number in itertools.count():
+            place = home / str(number)
+            place.mkdir()
+            with socket.socket(socket.AF_UNIX) as listener:
+                listener.bind(str(place / "socket"))
+                listener.listen()
+                time.sleep(0.05)
+            shutil.rmtree(place)
+            if ended.is_set():
+                return
+
+    thread = threading.Thread(target=churn)
+    thread.start()
+    try:
+        folder, full = state(tmp_path, "d", ""), state(tmp_path, "full", "24")
+        seen = [checked('echo "= 1" >&3', full, folder) for _ in range(30)]
+    finally:
+        ended.set()
+        thread.join()
+    assert [(one.complete, one.lines, one.failure) for one in seen] == [(True, b"= 1\n", "")] * 30

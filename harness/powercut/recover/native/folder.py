@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shlex
 import subprocess
 import tempfile
@@ -33,6 +34,11 @@ LINES_MAX: Final = 64 << 20
 """Bytes that a check may say: what it said beyond would be missing, and look lost."""
 
 _SAID_MAX: Final = 2000
+_STARTS: Final = 10
+_NOT_STARTED: Final = re.compile(
+    r"its status is 1, and it says: bwrap: Can't (create file|mkdir parents) [^;]*(; .*)?"
+)
+"""What is said of a check whose sandbox could not be made."""
 _NAMED_MAX: Final = 100
 _IN_THERE: Final = 'exec "$@" 3>&0 0</dev/null'
 _READ_ONLY: Final = os.strerror(errno.EROFS)
@@ -106,7 +112,15 @@ def check_folder(
     It is called in `where`.  Raises HostError if it cannot be started.
     """
     in_there = ["/bin/sh", "-c", _IN_THERE, "sh", *command]
-    argv = sandboxed_check(command, state, folder, where, in_there)
+    for _ in range(_STARTS):
+        argv = sandboxed_check(command, state, folder, where, in_there)
+        seen = _checked(argv, state, timeout_s)
+        if not _NOT_STARTED.fullmatch(seen.failure):
+            break  # else a socket of the host that was to be covered had gone in between
+    return seen
+
+
+def _checked(argv: list[str], state: Path, timeout_s: float) -> Observation:
     environment = os.environ | {"POWERCUT_FD": "3"}
     with tempfile.TemporaryFile() as lines, tempfile.TemporaryFile() as said:
         try:
