@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant, planter
 from mutants.place import At
-from mutants.suites import PROGRAMS
+from mutants.suites import POSITIVE, PROGRAMS
 
 _P = "harness/powercut"
 program = planter("program", PROGRAMS)
+positive = planter("positive", POSITIVE)
 
 MUTANTS: tuple[Mutant, ...] = (
     *program(
@@ -412,6 +413,83 @@ MUTANTS: tuple[Mutant, ...] = (
             At("_control", "any((finding.kind in _NOTICED for finding in seen.control))"),
             "seen.control",
             "a folder's control that only contradicts itself counts",
+        ),
+    ),
+    *positive(
+        f"{_P}/model/positive.py",
+        (
+            "always-passes",
+            At("PositiveControl.passed", "not self.missing and (not self.trouble)"),
+            "not self.trouble",
+            "a check that misses what is there is believed",
+        ),
+    ),
+    *positive(
+        f"{_P}/workload/program/positive.py",
+        (
+            "wrong-counts",
+            At(
+                "found_in",
+                "seen.those_present(acknowledged) - {operation for operation, _ in seen.wrong}",
+            ),
+            "seen.those_present(acknowledged)",
+            "what a check calls wrong where nothing was lost counts as found",
+        ),
+        (
+            "bad-forgiven",
+            At("found_in", "f'the check says: {seen.bad[0]}' if seen.bad else ''"),
+            "''",
+            "a check that calls every store bad is believed",
+        ),
+        (
+            "short-run-suffices",
+            At("_of_run", "len(acknowledged) >= wanted"),
+            "len(acknowledged)",
+            "a run that acknowledged less shows that the check sees all",
+        ),
+        (
+            "late-ones-count",
+            At("_of_run", "_acknowledged(later)[:wanted]"),
+            "_acknowledged(later)",
+            "operations that were under way when a run was killed count as missed by the check",
+        ),
+    ),
+    *positive(
+        f"{_P}/verdict/states.py",
+        (
+            "states-convict",
+            At(
+                "_believable",
+                "result.commits_acked and (result.positive is None or not result.positive.passed)",
+            ),
+            "False",
+            "crash states convict by a check that does not see what is there",
+        ),
+    ),
+    *positive(
+        f"{_P}/verdict/lines.py",
+        (
+            "cut-convicts",
+            At(
+                "judge_lines",
+                (
+                    "if doubts:\n"
+                    "    judgement = without_conviction(judgement, '; '.join(doubts))\n"
+                    "elif positive is not None and (not positive.passed):\n"
+                    "    judgement = without_conviction(judgement, 'the check does not see what is there')\n"
+                    "elif _must_notice(record, judgement) and (not _noticed(judgement)):\n"
+                    "    judgement = without_conviction(judgement, 'its check has missed nothing')"
+                ),
+            ),
+            (
+                "if doubts:\n"
+                "    judgement = without_conviction(judgement, '; '.join(doubts))\n"
+                "elif False:\n"
+                "    judgement = without_conviction(judgement, 'the check does not see what is there')\n"
+                "elif _must_notice(record, judgement) and (not _noticed(judgement)):\n"
+                "    judgement = without_conviction(judgement, 'its check has missed nothing')"
+            ),
+            "the cut convicts by a check that does not see what is there",
         ),
     ),
 )

@@ -44,6 +44,7 @@ PROGRAMS = Suite(
         pytest("tests/planted/capture/test_folder_planted.py"),
     ),
 )
+POSITIVE = Suite("positive control", (), (pytest("tests/unit/trial/test_judge_lines.py"),))
 STATES = Suite(
     "states", (), (pytest("tests/property/test_state_images_by_definition.py", "tests/unit/crash"),)
 )
