@@ -73,7 +73,7 @@ def _text(name: str, program: ProgramSettings, options: RecordOptions) -> str:
     return f"""\
 # What `powercut {verb} -- {said}` did.  Edit a copy, and run it: powercut run COPY.yaml
 powercut: 1
-name: {name}
+name: {json.dumps(name)}
 workload:
   kind: program
   command: {json.dumps(program.command)}

@@ -79,3 +79,8 @@ def test_a_command_with_a_line_break_stays_in_its_comment():
     assert made.name == "x"
     ((_, cell),) = made.cells
     assert cell.workload.command == ("./x", "a\nname: b")
+
+
+@pytest.mark.parametrize("name", ["true", "null", "1e3", "no"])
+def test_a_program_may_be_called_what_yaml_takes_for_another_value(name):
+    assert of((f"/bin/{name}",)).name == name
