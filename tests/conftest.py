@@ -32,8 +32,9 @@ settings.load_profile("any-host")
 # Recordings that tests make are not marked with the key of whoever runs them.
 os.environ["XDG_STATE_HOME"] = str(BUILD / "test-state")
 
-# A shell's background job ignores Ctrl-C, and so does whatever it starts: tests send one.
+# A shell's background job ignores Ctrl-C, what nohup starts a hangup: tests send both.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 TESTS = Path(__file__).parent
 

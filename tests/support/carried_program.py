@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program with a root of its own, for hosts that have nothing of it: it keeps, or forgets one.
 
-As `forgetful` it acknowledges one operation that it never wrote: gone in every crash state.
+As `forgetful` it acknowledges one operation, the last before the cut, without its sync.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 BUSYBOX = shutil.which("busybox")
 LAST = 12
-FORGOTTEN = 4
+FORGOTTEN = LAST
 PROGRAM = f"""#!/bin/busybox sh
 . "${{0%/*}}/forgets"; [ "$1" = forgetful ] || forgets=; [ "$1" != forgetful ] || shift
 say() {{ echo "$@" >&"$POWERCUT_FD"; }}
@@ -19,14 +19,14 @@ case $1 in
 setup) busybox mkdir "$2" && busybox sync ;;
 run)
     busybox mkdir -p "$2"; say ready; n=1
-    while [ $n -le {LAST} ]; do
+    while :; do
         say "? $n"
+        echo "$n" >"$2/$n" || exit 5
         if [ "$n" != "$forgets" ]; then
-            echo "$n" >"$2/$n" && busybox sync "$2/$n" && busybox sync "$2" || exit 5
+            busybox sync "$2/$n" && busybox sync "$2" || exit 5
         fi
-        say "+ $n"; n=$((n + 1))
-    done
-    while :; do busybox sleep 1; done ;;
+        say "+ $n"; [ "$n" != {LAST} ] || busybox sleep 5; n=$((n + 1))
+    done ;;
 check) for path in "$2"/*; do [ ! -s "$path" ] || say "= ${{path##*/}}"; done ;;
 esac
 """
@@ -43,7 +43,7 @@ cells:
   - name: forgets
     workload.command: [program/keep, forgetful]
     controls: none
-    explore.budget: 8
+    explore.budget: 16
     expect: lossy
 """
 

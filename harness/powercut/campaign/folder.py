@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import shlex
-import tempfile
 import threading
 import time
 from collections.abc import Sequence
@@ -87,8 +86,8 @@ def record_folder(order: CaptureOrder, directory: CaptureDir) -> CaptureRecord:
         output=directory.console,
         on_said=acks.hear if order.acks else lambda _: None,
     )
-    with captured, tempfile.TemporaryDirectory(prefix="powercut-memory-") as memory:
-        captured.run(confined_command(argv, order.folder, Path.cwd(), Path(memory)))
+    with captured, scratch() as memory:
+        captured.run(confined_command(argv, order.folder, Path.cwd(), memory))
         deadline = time.monotonic() + order.seconds
         while status is None and time.monotonic() < deadline:
             if acks.enough.wait(_POLL_S):
@@ -98,7 +97,7 @@ def record_folder(order: CaptureOrder, directory: CaptureDir) -> CaptureRecord:
             captured.cut()
         except HostError as error:
             damage.append(str(error))
-        elsewhere = written_elsewhere(Path(memory))
+        elsewhere = written_elsewhere(memory)
     timeline = read_folder_log(directory.log)
     if timeline.cut_ns is None:
         raise DamagedRecording(f"{directory.path}: the log has no cut: its recorder was killed")

@@ -35,12 +35,17 @@ class Ended(KeyboardInterrupt):
 
 def main() -> None:
     """Runs the command line and exits."""
-    with _ending_at_once():
-        _speak_utf8()
-        closed = _hold_streams()
-        from powercut.cli.process import run
-    with _ended_tidily():
-        run(closed)
+    try:
+        with _ending_at_once():
+            _speak_utf8()
+            closed = _hold_streams()
+            from powercut.cli.process import run
+        with _ended_tidily():
+            run(closed)
+    except KeyboardInterrupt as interrupt:  # between the two, or before the first has begun
+        number = interrupt.number if isinstance(interrupt, Ended) else signal.SIGINT
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
 
 
 @contextmanager

@@ -109,7 +109,8 @@ def test_a_later_step_takes_the_operation_away(tmp_path: Path, way: str, taken: 
     (lost,) = witness.dropped
     assert (lost.path, lost.kind) == ("table", "write")
     early = (
-        "Operation 1-6 was acknowledged, and a later step takes it away: bytes 0 to 11 of table, "
+        "Operations 1-6 were acknowledged, and a later step takes them away: bytes 0 to 11 of "
+        "table, "
     )
     assert witness.cause.startswith(f"{early}issued ")
     under_way = " ms after the ack of 1 while operation 7 was under way, could be lost: "
