@@ -30,6 +30,7 @@ from powercut.campaign.runner import run_scenarios
 from powercut.crash.folder_rows import Promise
 from powercut.explore.folder import Limits
 from powercut.explore.request import Budget
+from powercut.explore.trial import AUTO_STATES_OF_PROGRAM
 from powercut.model.errors import PowercutError, UsageError
 from powercut.model.events import RunEvent
 from powercut.model.verdict import Verdict
@@ -42,7 +43,6 @@ from powercut.trial.contract import set_up, try_contract
 from powercut.workload.port import Run
 from powercut.workload.program.workload import ProgramWorkload
 
-FOLDER_STATES: Final = 128
 _WITNESS_STATES: Final = 500
 """States at most of the search for the fewest lost writes: a cause is wanted, not a proof."""
 
@@ -169,7 +169,7 @@ def _files_tried(order: TryOrder, folder: Path) -> FilesTried:
     )
     directory = CaptureDir.create(order.results.absolute() / "capture" / order.stamp)
     record_folder(capture, directory)
-    limits = Limits(Budget(FOLDER_STATES), order.options.state_timeout, order.seed)
+    limits = Limits(Budget(AUTO_STATES_OF_PROGRAM), order.options.state_timeout, order.seed)
     journal = judge_folder(directory, Promise.JOURNAL, limits, keep=True)
     directory.write_result(journal)
     posix = judge_folder(directory, Promise.POSIX, limits, keep=True)

@@ -43,6 +43,9 @@ def print_tried(console: Console, tried: ProgramTried, program: Sequence[str]) -
     console.print()
     console.print(_table(tried, cell), highlight=False)
     console.print()
+    print_facts(console, [("odds", text) for text in _odds(tried, cell)])
+    untested = dict.fromkeys(one for trial in cell.trials for one in trial.untested)
+    print_facts(console, [("not tested", one) for one in untested])
     unknown = dict.fromkeys(_unknown(tried, cell))
     print_facts(console, [("not known", reason) for reason in unknown])
     print_facts(console, list(_ways_on(tried.disk, tried.files)), whole=True)
@@ -121,6 +124,14 @@ def _lost(result: CaptureResult) -> tuple[LsnRange, ...]:
 
 def _said(verdict: Verdict) -> Text:
     return Text(f"{words.mark(verdict)} {verdict.name}", STYLES[verdict])
+
+
+def _odds(tried: ProgramTried, cell: CellResult) -> Iterator[str]:
+    """Of a verdict without a loss: what a seldom fault would have had to come through."""
+    if tried.verdict is Verdict.SAFE:
+        for trial in cell.trials:
+            if trial.states is not None and trial.states.at_acks is not None:
+                yield words.odds(trial.states.at_acks)
 
 
 def _unknown(tried: ProgramTried, cell: CellResult) -> Iterator[str]:
