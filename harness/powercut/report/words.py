@@ -179,10 +179,10 @@ def _least_odds(known: Sequence[StatesRecovered]) -> str:
     if not told or len(met) < len(known):
         return ""
     least = min(one[told[-1]] for one in met)
+    chance = "" if least >= 1 else f" with probability {_floored(least)} or more"
     return (
         f" Had one operation in every {told[-1]:,} not been durable when it was acknowledged, "
-        f"these states alone would have met it in each cell with probability {_floored(least)} or "
-        "more."
+        f"these states alone would have met it in each cell{chance}."
     )
 
 
