@@ -51,7 +51,7 @@ _WITNESS_STATES: Final = 500
 class FilesTried:
     """What the captured files show: under each promise, and the cause of the first loss.
 
-    Without results `reason` says why there are none.
+    `reason` says why some of it is not known.
     """
 
     journal: CaptureResult | None = None
@@ -146,13 +146,18 @@ def _set_up(order: TryOrder) -> Path:
 
 
 def _files(order: TryOrder, folder: Path) -> FilesTried:
+    """All that is known of the files: what a later step cannot do takes no earlier verdict away."""
+    found = FilesTried()
     try:
-        return _files_tried(order, folder)
+        for known in _files_tried(order, folder):
+            found = known
     except PowercutError as error:
-        return FilesTried(reason=str(error))
+        found = dataclasses.replace(found, reason=str(error))
+    return found
 
 
-def _files_tried(order: TryOrder, folder: Path) -> FilesTried:
+def _files_tried(order: TryOrder, folder: Path) -> Iterator[FilesTried]:
+    """What is known after each step.  Raises PowercutError."""
     workload = ProgramWorkload(Parameters(workload=order.program))
     environment = workload.contents(Run(bytes(16), order.seed)).environment
     run, check = (
@@ -172,24 +177,22 @@ def _files_tried(order: TryOrder, folder: Path) -> FilesTried:
     limits = Limits(Budget(AUTO_STATES_OF_PROGRAM), order.options.state_timeout, order.seed)
     journal = judge_folder(directory, Promise.JOURNAL, limits, keep=True)
     directory.write_result(journal)
+    yield FilesTried(journal, directory=directory)
     posix = judge_folder(directory, Promise.POSIX, limits, keep=True)
     directory.write_exploration(posix)
     found = FilesTried(journal, posix, directory)
-    return dataclasses.replace(found, cause=_cause(found))
+    yield found
+    for promise, result in ((Promise.JOURNAL, journal), (Promise.POSIX, posix)):
+        if result.outcome is Verdict.LOSSY:
+            yield dataclasses.replace(found, cause=_cause(directory, promise, result))
+            return
 
 
-def _cause(found: FilesTried) -> str:
-    """For want of what the files lose something, by the weakest promise under which they do."""
-    assert found.directory is not None
-    for promise, result in ((Promise.JOURNAL, found.journal), (Promise.POSIX, found.posix)):
-        if result is not None and result.outcome is Verdict.LOSSY:
-            state = next((one.state for one in result.findings if one.state), None)
-            budget = Budget(_WITNESS_STATES)
-            witness = minimize_capture(
-                found.directory, state, operation=None, budget=budget, promise=promise
-            )
-            return witness.cause
-    return ""
+def _cause(directory: CaptureDir, promise: Promise, result: CaptureResult) -> str:
+    """For want of what the files lose something.  Raises PowercutError."""
+    state = next((one.state for one in result.findings if one.state), None)
+    budget = Budget(_WITNESS_STATES)
+    return minimize_capture(directory, state, operation=None, budget=budget, promise=promise).cause
 
 
 def tried_json(tried: ProgramTried) -> str:

@@ -6,12 +6,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from powercut.cli.options import OUTPUT
-from powercut.store.results import RunResult
+
+if TYPE_CHECKING:
+    from powercut.store.results import RunResult
 
 Command = Callable[..., Any]
 

@@ -74,7 +74,7 @@ def try_(
     with ProgressView(console) as view, Resumable("run", view).heard() as progress:
         tried = try_program(order, progress)
     write_reports(ResultDir.open(Path(tried.disk.result_directory)))
-    if tried.files.directory is not None:
+    if tried.files.directory is not None:  # there is a result, then
         write_folder_report(tried.files.directory)
     print_tried(console, tried, order.program.command)
     write_json(tried_json(tried), json_file)

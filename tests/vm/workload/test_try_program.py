@@ -17,7 +17,7 @@ from powercut.campaign.program_try import (
 )
 from powercut.console import PlainConsole
 from powercut.doctor.host import requirement
-from powercut.model.errors import UsageError
+from powercut.model.errors import HostError, UsageError
 from powercut.model.verdict import Verdict
 from powercut.recover.uml.boot import unavailable
 from powercut.report.terminal.program_try import print_tried
@@ -151,3 +151,17 @@ def test_files_that_cannot_be_recorded_are_named_and_the_disk_decides(
     assert "captured files were not tried: the captured folder is not built" in text
     assert "names keep their order" not in text
     assert ProgramTried(found.disk, found.files, portable=True).verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_cause_that_cannot_be_found_takes_no_verdict_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise HostError("no room for the search")
+
+    monkeypatch.setattr("powercut.campaign.program_try.minimize_capture", fails)
+    found = tried(tmp_path, '[f"{folder}/store"]', portable=True)
+    assert verdicts(found) == (Verdict.SAFE, Verdict.SAFE, Verdict.LOSSY)
+    assert found.verdict is Verdict.LOSSY
+    text = told(found, capsys)
+    assert "not all is known of the captured files: no room for the search" in text

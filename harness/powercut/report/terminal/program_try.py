@@ -62,7 +62,8 @@ def _answer(tried: ProgramTried, cell: CellResult) -> Iterator[str]:
             wider = ", nor where names keep their order" if tried.files.journal else ""
             yield f"No acknowledged operation is lost on {where}{wider}."
             if tried.beyond:
-                yield f"POSIX alone allows a loss: {tried.files.cause}"
+                cause = tried.files.cause or "the report of the files has it."
+                yield f"POSIX alone allows a loss: {cause}"
             elif posix is not None and posix.outcome is Verdict.SAFE:
                 yield "Nor by what POSIX alone promises."
         case _:
@@ -137,7 +138,13 @@ def _odds(tried: ProgramTried, cell: CellResult) -> Iterator[str]:
 def _unknown(tried: ProgramTried, cell: CellResult) -> Iterator[str]:
     yield from cell.reasons
     if tried.files.reason:
-        yield f"captured files were not tried: {tried.files.reason}"
+        tried_at_all = tried.files.journal is not None
+        what = (
+            "not all is known of the captured files"
+            if tried_at_all
+            else ("captured files were not tried")
+        )
+        yield f"{what}: {tried.files.reason}"
     for result in (tried.files.journal, tried.files.posix):
         if result is not None:
             yield from result.reasons
