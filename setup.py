@@ -22,10 +22,13 @@ from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
 SHIPPED = Path("powercut", "_shipped")
-MAKEFILES = ("workloads", "harness/capture", "harness/rawread", "guests/agent", "guests/uml")
+MAKEFILES = (
+    *("workloads", "harness/capture", "harness/guard", "harness/rawread"),
+    *("guests/agent", "guests/uml"),
+)
 DATA = ("scenarios", "workloads/examples", "workloads/programs")
 BUILT = (
-    *("bin/agent", "bin/dmlog", "bin/synctrace", "bin/uml-guard", "bin/uml-init"),
+    *("bin/agent", "bin/check-guard", "bin/dmlog", "bin/synctrace", "bin/uml-guard", "bin/uml-init"),
     *("bin/unsynced", "bin/wal"),
     *("bin/powercut-folder", "bin/powercut-in-folder", "bin/powercut-growing-file"),
     *("lib/uml-haste.so", "lib/uml-stamp.so", "lib/uml-xstate.so", "libwal-slots.so"),

@@ -58,6 +58,7 @@ FUNCTION_LINES_MAX = 60
 
 C_PARTS = {
     "harness/capture": set(),
+    "harness/guard": set(),
     "harness/rawread": {"workloads"},
     "guests": {"workloads"},
     "workloads": set(),

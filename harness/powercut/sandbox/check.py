@@ -4,22 +4,23 @@
 A check is a command of whoever made the recording.  bubblewrap shows it the host's files,
 read-only, with nothing in /tmp, /run and the like but what is named; null and its like for devices;
 no other process; no network but loopback, and no socket of the host: abstract ones belong to a
-network, those with a name among the files are covered.  No program gets privileges back
-(no_new_privs).  Its memory as files is limited, it is the first that the kernel ends where memory
-runs out, and an ordinary user's has a limit of processes.  What is left to it are named pipes that
-its user may open.
+network, those with a name among the files are covered (harness/guard).  No program gets privileges
+back (no_new_privs).  Its memory as files is limited, it is the first that the kernel ends where
+memory runs out, and an ordinary user's has a limit of processes.  What is left to it are named
+pipes that its user may open.
 """
 
 from __future__ import annotations
 
 import os
 import resource
-import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from powercut.model.errors import HostError
+from powercut.paths import PARTS, REBUILD
 from powercut.sandbox.confined import SETTINGS
 
 EMPTY: Final = (Path("/tmp"), Path("/run"), Path("/var/tmp"), Path("/dev/shm"))
@@ -30,7 +31,8 @@ MEMORY_MAX: Final = 1 << 30
 
 _PROCESSES_MAX: Final = 4096
 _SOCKETS: Final = Path("/proc/net/unix")
-_SOCKETS_MAX: Final = 256  # those that are covered
+_SOCKETS_MAX: Final = 8192  # that many words fit a command line
+_GUARD: Final = "/dev/check-guard"
 
 
 def limits() -> list[str]:
@@ -40,11 +42,18 @@ def limits() -> list[str]:
     return ["choom", "-n", "1000", "--", "prlimit", "--core=0", f"--nproc={most}", "--"]
 
 
-def host_view(shown: Iterable[Path], *, kept: Path | None = None) -> list[str]:
+def guard_binary() -> Path:
+    """The program that hides the host's sockets from a check (harness/guard)."""
+    return PARTS / "bin" / "check-guard"
+
+
+def host_view(shown: Iterable[Path]) -> list[str]:
     """bubblewrap's options for the host's files; `shown` are what is visible in EMPTY.
 
-    Sockets below `kept` are the check's own.
+    Raises HostError if the guard is missing.
     """
+    if not guard_binary().exists():
+        raise HostError(f"{guard_binary()} is missing", hint=REBUILD)
     shown = list(shown)
     argv = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
     for setting in SETTINGS:
@@ -54,20 +63,35 @@ def host_view(shown: Iterable[Path], *, kept: Path | None = None) -> list[str]:
             argv += ["--size", str(_room()), "--tmpfs", str(place)]
     for path in shown:
         argv += ["--ro-bind", str(path), str(path)]
+    return [*argv, "--ro-bind", str(guard_binary()), _GUARD]
+
+
+def capabilities(*, of_root: bool) -> list[str]:
+    """bubblewrap's options: what the guard needs, and gives up.
+
+    Root's check may become another user, as servers want (`of_root`).
+    """
+    names = ["SETPCAP", "SYS_ADMIN"]
+    if of_root:
+        names += ["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID"]
+    return ["--cap-drop", "ALL", *(word for name in names for word in ("--cap-add", f"CAP_{name}"))]
+
+
+def guarded(shown: Iterable[Path], *, kept: Path | None = None) -> list[str]:
+    """What stands before the check itself; `shown` as for `host_view`.
+
+    Sockets below `kept` are the check's own.  Raises HostError if the host has too many.
+    """
+    shown = list(shown)
+    covered = []
     for path in _sockets():
         hidden = any(path.is_relative_to(place) for place in EMPTY)
         seen = not hidden or any(path.is_relative_to(one) for one in shown)
         if seen and (kept is None or not path.is_relative_to(kept)):
-            argv += ["--ro-bind", "/dev/null", str(path)]
-    return argv
-
-
-def capabilities() -> list[str]:
-    """bubblewrap's options: none, but root's check may become another user, as servers want."""
-    argv = ["--cap-drop", "ALL"]
-    for name in ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID"):
-        argv += ["--cap-add", f"CAP_{name}"] if os.geteuid() == 0 else []
-    return argv
+            covered.append(path)
+    if len(covered) > _SOCKETS_MAX:
+        raise HostError(f"{len(covered):,} sockets of this host are too many to hide")
+    return [_GUARD, *(word for path in covered for word in ("--cover", str(path))), "--"]
 
 
 def _room() -> int:
@@ -83,11 +107,4 @@ def _sockets() -> list[Path]:
             name = line.split(maxsplit=7)[7:]
             if name and name[0].startswith("/"):
                 found[Path(os.path.realpath(name[0]))] = None
-    return [path for path in found if _is_socket(path)][:_SOCKETS_MAX]
-
-
-def _is_socket(path: Path) -> bool:
-    try:
-        return stat.S_ISSOCK(path.lstat().st_mode)
-    except (OSError, ValueError):
-        return False
+    return list(found)

@@ -17,7 +17,10 @@ import pytest
 from powercut.paths import ROOT
 
 TIMEOUT_S = 120.0
-PARTS = ("workloads", "harness/capture", "harness/rawread", "guests/agent", "guests/uml")
+PARTS = (
+    *("workloads", "harness/capture", "harness/guard", "harness/rawread"),
+    *("guests/agent", "guests/uml"),
+)
 
 RECORDER = """#!/bin/sh
 printf '%s\\n' "{name} $*" >>"$RECORDS/calls"

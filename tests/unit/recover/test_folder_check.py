@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-import itertools
 import os
-import shutil
 import socket
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +17,7 @@ import pytest
 
 from powercut.model.observation import Observation
 from powercut.recover.native.folder import check_folder
+from powercut.sandbox import check
 from powercut.sandbox.rebooted import BOOT_ID, UP_S, new_clocks
 
 # A careless check: it reads a copy, which it only makes where there is something to copy.
@@ -145,28 +144,45 @@ def test_nothing_in_the_memory_of_the_host_is_there(tmp_path):
             libc.shmctl(memory, 0, None)
 
 
-def test_sockets_that_come_and_go_keep_no_check_from_its_answer(tmp_path, home):
-    """Those of the host are covered; one that is gone by then cannot be."""
-    ended = threading.Event()
-
-    def churn():
-        for number in itertools.count():
-            place = home / str(number)
-            place.mkdir()
-            with socket.socket(socket.AF_UNIX) as listener:
-                listener.bind(str(place / "socket"))
-                listener.listen()
-                time.sleep(0.05)
-            shutil.rmtree(place)
-            if ended.is_set():
-                return
-
-    thread = threading.Thread(target=churn)
-    thread.start()
+CONNECTS = """import os, socket, sys
+for path in sys.argv[1:]:
     try:
+        with socket.socket(socket.AF_UNIX) as peer:
+            peer.connect(path)
+        os.write(3, b"reached\\n")
+    except OSError:
+        os.write(3, b"no\\n")
+"""
+
+
+def test_sockets_of_the_host_are_covered_and_those_that_have_gone_are_not(
+    tmp_path, home, monkeypatch
+):
+    """Whatever becomes of a socket between the list of them and its cover, the check runs."""
+    kept, gone, folder_gone, now_a_file, now_a_link, now_a_folder = paths = [
+        home / name / "socket" for name in ("kept", "gone", "without", "file", "link", "folder")
+    ]
+    with contextlib.ExitStack() as stack:
+        for path in paths:
+            path.parent.mkdir()
+            listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+            listener.bind(os.fspath(path))
+            listener.listen()
+        listed = check._sockets
+
+        def sockets_then_they_go():
+            found = listed()
+            assert set(paths) <= set(found)
+            for path in paths[1:]:
+                path.unlink()
+            folder_gone.parent.rmdir()
+            now_a_file.write_text("")
+            now_a_link.symlink_to(kept)
+            now_a_folder.mkdir()
+            return found
+
+        monkeypatch.setattr(check, "_sockets", sockets_then_they_go)
+        command = ("python3", "-c", CONNECTS, os.fspath(kept), os.fspath(gone))
         folder, full = state(tmp_path, "d", ""), state(tmp_path, "full", "24")
-        seen = [checked('echo "= 1" >&3', full, folder) for _ in range(30)]
-    finally:
-        ended.set()
-        thread.join()
-    assert [(one.complete, one.lines, one.failure) for one in seen] == [(True, b"= 1\n", "")] * 30
+        seen = check_folder(command, full, folder, Path("/"), timeout_s=60)
+    assert (seen.complete, seen.lines, seen.failure) == (True, b"no\nno\n", "")

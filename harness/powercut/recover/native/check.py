@@ -25,7 +25,7 @@ from powercut.closing import Closing
 from powercut.model.errors import HostError
 from powercut.recover.native import inside
 from powercut.recover.plan import HostRoot
-from powercut.sandbox.check import EMPTY, host_view, limits
+from powercut.sandbox.check import EMPTY, capabilities, guarded, host_view, limits
 
 _NOBODY: Final = 65534
 # A virtual environment may lie in a folder that is empty in there; what it was made from does not.
@@ -53,7 +53,7 @@ def unavailable() -> str:
     try:
         argv = [*_sandbox(root), _PYTHON, "-I", "-S", "-c", "import os; os.listdir('/proc')"]
         done = subprocess.run(argv, capture_output=True, timeout=_TRY_S, check=False, text=True)
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except (HostError, OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     return "" if done.returncode == 0 else (done.stderr.strip() or "bubblewrap fails")
 
@@ -63,13 +63,13 @@ def _sandbox(root: HostRoot) -> list[str]:
     user, group = (os.geteuid(), os.getegid()) if os.geteuid() else (_NOBODY, _NOBODY)
     argv = [*limits(), "bwrap", "--unshare-all", "--unshare-user", "--die-with-parent"]
     argv += ["--new-session"]
-    argv += ["--uid", str(user), "--gid", str(group), "--cap-drop", "ALL"]
+    argv += ["--uid", str(user), "--gid", str(group), *capabilities(of_root=False)]
     # Where powercut is root the one user is the host's root, to whom its settings belong.
     visible = [Path(path) for path in root.visible]
     shown = [path for path in visible if any(path.is_relative_to(place) for place in EMPTY)]
     argv += host_view(shown)
     argv += ["--tmpfs", inside.ROOT]
-    return [*argv, "--chdir", root.folder, "--"]
+    return [*argv, "--chdir", root.folder, "--", *guarded(shown)]
 
 
 class CheckSandbox(Closing):

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import shlex
 import subprocess
 import tempfile
@@ -26,7 +25,7 @@ from typing import Final
 
 from powercut.model.errors import HostError
 from powercut.model.observation import Observation
-from powercut.sandbox.check import EMPTY, capabilities, host_view, limits
+from powercut.sandbox.check import EMPTY, capabilities, guarded, host_view, limits
 from powercut.sandbox.confined import REMEDY, find_tool
 from powercut.sandbox.rebooted import apart, booted_again, new_clocks
 
@@ -34,11 +33,6 @@ LINES_MAX: Final = 64 << 20
 """Bytes that a check may say: what it said beyond would be missing, and look lost."""
 
 _SAID_MAX: Final = 2000
-_STARTS: Final = 10
-_NOT_STARTED: Final = re.compile(
-    r"its status is 1, and it says: bwrap: Can't (create file|mkdir parents) [^;]*(; .*)?"
-)
-"""What is said of a check whose sandbox could not be made."""
 _NAMED_MAX: Final = 100
 _IN_THERE: Final = 'exec "$@" 3>&0 0</dev/null'
 _READ_ONLY: Final = os.strerror(errno.EROFS)
@@ -112,15 +106,7 @@ def check_folder(
     It is called in `where`.  Raises HostError if it cannot be started.
     """
     in_there = ["/bin/sh", "-c", _IN_THERE, "sh", *command]
-    for _ in range(_STARTS):
-        argv = sandboxed_check(command, state, folder, where, in_there)
-        seen = _checked(argv, state, timeout_s)
-        if not _NOT_STARTED.fullmatch(seen.failure):
-            break  # else a socket of the host that was to be covered had gone in between
-    return seen
-
-
-def _checked(argv: list[str], state: Path, timeout_s: float) -> Observation:
+    argv = sandboxed_check(command, state, folder, where, in_there)
     environment = os.environ | {"POWERCUT_FD": "3"}
     with tempfile.TemporaryFile() as lines, tempfile.TemporaryFile() as said:
         try:
@@ -160,9 +146,11 @@ def sandboxed_check(
     """
     boot = booted_again(_boot_file(state))
     shown = _shown(command, where)
-    argv = [*limits(), _wrapper(folder), *host_view(shown, kept=folder), *capabilities()]
+    argv = [*limits(), _wrapper(folder), *host_view(shown)]
+    argv += capabilities(of_root=os.geteuid() == 0)
     argv += ["--unshare-uts", "--new-session", *_temporary(shown, folder)]
-    return [*new_clocks(), *argv, *_over(state, folder, where, *boot), *(started or command)]
+    argv = [*new_clocks(), *argv, *_over(state, folder, where, *boot)]
+    return [*argv, *guarded(shown, kept=folder), *(started or command)]
 
 
 def confined_command(
