@@ -44,7 +44,6 @@ ROOMS = {
     "certify": 8,
     "fleet": 8,
     "report": 9,
-    "bench": 9,
     "probe": 9,
     "doctor": 9,
     "cli": 10,

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from powercut.cli.options import json_option
+from powercut.model.errors import UsageError
+from powercut.paths import INSTALLED, ROOT
 
 
 @click.command()
@@ -21,7 +24,13 @@ from powercut.cli.options import json_option
 )
 @json_option("the figures")
 def bench(names: Sequence[str], against: Path | None, json_file: Path | None) -> int:
-    """Measures powercut itself, each figure as a ratio within one run."""
-    from powercut.bench.suite import main as measure
+    """Measures powercut itself, each figure as a ratio within one run; from a checkout alone."""
+    if INSTALLED:
+        raise UsageError(
+            "powercut bench measures powercut itself and is not part of an installed powercut",
+            hint="in a checkout of powercut: ./powercut bench",
+        )
+    sys.path.insert(0, str(ROOT / "tests"))
+    from bench.suite import main as measure
 
     return measure(names, json_file, against)

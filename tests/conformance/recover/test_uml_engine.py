@@ -260,7 +260,7 @@ def test_an_ordinary_user_may():
 
 
 def test_the_benchmark_measures_and_checks(disk):
-    from powercut.bench.uml import compare_paths, measure
+    from bench.uml import compare_paths, measure
     from powercut.recover.uml.share import BarePath
 
     figures = measure(disk[1], disk[0], records=20, states=3, turns=1, timeout_s=300)

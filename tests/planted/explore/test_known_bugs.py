@@ -7,8 +7,8 @@ from itertools import islice
 
 import pytest
 
-from powercut.bench.known_bugs.table import FAULTS
-from powercut.bench.representatives import UNIFORM, states_of
+from bench.known_bugs.table import FAULTS
+from bench.representatives import UNIFORM, states_of
 from powercut.crash.legality import why_illegal
 from powercut.crash.shapes import POLICY
 

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from powercut.bench import in_turn
-from powercut.bench.in_turn import Explored, Way, explore_in_turn
+from bench import in_turn
+from bench.in_turn import Explored, Way, explore_in_turn
 from powercut.model.errors import HostError
 from powercut.store.trial_dir import TrialDir
 

@@ -8,9 +8,9 @@ from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
 
-from powercut.bench.known_bugs.table import FAULTS
-from powercut.bench.recorded_faults import RUNS, SEEDS, STATES_MAX, FaultyRun, search
-from powercut.bench.representatives import UNIFORM, selected
+from bench.known_bugs.table import FAULTS
+from bench.recorded_faults import RUNS, SEEDS, STATES_MAX, FaultyRun, search
+from bench.representatives import UNIFORM, selected
 from powercut.crash.shapes import POLICY
 from powercut.explore.state_judge import Judgement
 from powercut.model.machine import ImageFormat

@@ -7,7 +7,7 @@ from itertools import islice
 
 import numpy as np
 
-from powercut.bench.known_bugs.files import Files
+from bench.known_bugs.files import Files
 from powercut.crash.explore import GroupCoverage, InstantKind, events
 from powercut.crash.handmade import Handmade
 from powercut.crash.kinds import kinds_of

@@ -3,8 +3,8 @@
 
 import pytest
 
-from powercut.bench import disk as bench
-from powercut.bench.disk import LOADS, DiskLoad, measure
+from bench import disk as bench
+from bench.disk import LOADS, DiskLoad, measure
 from powercut.model.errors import HostError
 
 

@@ -143,6 +143,18 @@ def test_any_folder_will_do(wheel, installed, tmp_path):
     assert not (here / "home/.cache").exists(), "a plan writes nothing"
 
 
+def test_bench_says_that_it_is_run_from_a_checkout(wheel, installed, tmp_path):
+    with zipfile.ZipFile(wheel) as archive:
+        assert not [name for name in archive.namelist() if "bench/" in name]
+    program = [sys.executable, "-m", "powercut.cli.main", "bench"]
+    environment = {"PYTHONPATH": str(installed), "HOME": str(tmp_path), "PATH": "/usr/bin"}
+    done = subprocess.run(
+        program, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "in a checkout of powercut: ./powercut bench" in done.stderr
+
+
 def github_lines() -> list[str]:
     recipe = YAML(typ="safe").load((STARTER / "github.yml.in").read_text())
     (job,) = recipe["jobs"].values()

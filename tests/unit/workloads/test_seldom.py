@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from powercut.bench.seldom_faults import PLANTED, TWINS
+from bench.seldom_faults import PLANTED, TWINS
 from powercut.paths import PROGRAMS
 
 SELDOM = PROGRAMS / "seldom"

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from powercut.bench.figure import Figure
-from powercut.bench.in_turn import Explored, Way, explore_in_turn
-from powercut.bench.program_commits import bench_program_commits
+from bench.figure import Figure
+from bench.in_turn import Explored, Way, explore_in_turn
+from bench.program_commits import bench_program_commits
 from powercut.campaign.runner import run_scenarios
 from powercut.model.errors import HostError
 from powercut.model.verdict import Verdict

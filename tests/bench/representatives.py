@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many crash states it takes until a fault is found, by what selects them.
 
-Each fault of powercut.bench.known_bugs is recorded once.  Each way of selecting draws distinct
+Each fault of bench.known_bugs is recorded once.  Each way of selecting draws distinct
 states until one loses something, for several seeds; the median counts.  A way that comes to its end
 without having found it never will.
 
@@ -22,9 +22,9 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from powercut.bench.figure import Figure
-from powercut.bench.known_bugs.case import Case, Fault
-from powercut.bench.known_bugs.table import FAULTS
+from bench.figure import Figure
+from bench.known_bugs.case import Case, Fault
+from bench.known_bugs.table import FAULTS
 from powercut.crash.coins import drawn_by_coins
 from powercut.crash.explore import Exploration, InstantKind, events
 from powercut.crash.kinds import Names

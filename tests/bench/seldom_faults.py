@@ -25,7 +25,7 @@ from typing import Final
 
 from rich.console import Console
 
-from powercut.bench.figure import Figure
+from bench.figure import Figure
 from powercut.model.errors import HostError
 from powercut.paths import PROGRAMS, launcher
 

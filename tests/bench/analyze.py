@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from powercut.bench.figure import Figure
+from bench.figure import Figure
 from powercut.crash.exposure import analyse
 from powercut.model.contract import DeviceContract
 from powercut.model.history import History

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from powercut.bench import explore_turns
+from bench import explore_turns
 from powercut.model.errors import HostError
 from powercut.model.versions import HOST
 from powercut.paths import ROOT

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from powercut.bench.figure import Figure
-from powercut.bench.uml import RUN_ID, compare_paths, make_dirty, measure
+from bench.figure import Figure
+from bench.uml import RUN_ID, compare_paths, make_dirty, measure
 from powercut.disk.base import BaseImageSpec, ensure_base_image
 from powercut.model.errors import HostError
 from powercut.paths import CACHE, WAL_BINARY

@@ -20,16 +20,16 @@ from typing import Final
 
 from rich.table import Table
 
-from powercut.bench.analyze import bench_analyze
-from powercut.bench.disk import measure as measure_disk
-from powercut.bench.explore import bench_explore
-from powercut.bench.figure import Figure
-from powercut.bench.program_states import bench_program_states
-from powercut.bench.programs import bench_programs
-from powercut.bench.raw import bench_raw
-from powercut.bench.recorded_faults import bench_recorded_faults
-from powercut.bench.representatives import bench_representatives
-from powercut.bench.seldom_faults import bench_seldom_faults
+from bench.analyze import bench_analyze
+from bench.disk import measure as measure_disk
+from bench.explore import bench_explore
+from bench.figure import Figure
+from bench.program_states import bench_program_states
+from bench.programs import bench_programs
+from bench.raw import bench_raw
+from bench.recorded_faults import bench_recorded_faults
+from bench.representatives import bench_representatives
+from bench.seldom_faults import bench_seldom_faults
 from powercut.campaign.runner import run_scenarios
 from powercut.console import PlainConsole
 from powercut.disk.base import ensure_base_image

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from powercut.bench.known_bugs.case import STEP, Case, Contradiction, Speaker
+from bench.known_bugs.case import STEP, Case, Contradiction, Speaker
 from powercut.crash.folder import FileState, FolderSpace
 from powercut.crash.folder_rows import Promise, SizeChange
 from powercut.crash.states import CrashState

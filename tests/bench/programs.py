@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from powercut.bench.figure import Figure
+from bench.figure import Figure
 from powercut.campaign.runner import run_scenarios
 from powercut.disk.base import BaseImageSpec, ensure_base_image
 from powercut.machine.process import spawn

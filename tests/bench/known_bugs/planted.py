@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from powercut.bench.known_bugs.case import Case, entry, read_entry
-from powercut.bench.known_bugs.disks import BLOCK, Disk
+from bench.known_bugs.case import Case, entry, read_entry
+from bench.known_bugs.disks import BLOCK, Disk
 from powercut.model.contract import DeviceContract, Honour
 
 _RECORDS: Final = 128

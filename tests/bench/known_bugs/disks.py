@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from powercut.bench.known_bugs.case import STEP, Case, Speaker
+from bench.known_bugs.case import STEP, Case, Speaker
 from powercut.crash.handmade import Handmade
 from powercut.crash.states import CrashState, StateSpace
 from powercut.model.contract import DeviceContract

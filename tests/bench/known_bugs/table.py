@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from powercut.bench.known_bugs import file_systems, pages, planted, servers, stores
-from powercut.bench.known_bugs.case import Fault
+from bench.known_bugs import file_systems, pages, planted, servers, stores
+from bench.known_bugs.case import Fault
 
 _PLANTED: Final = "docs/measured/mutants.md"
 _GITHUB: Final = "https://github.com"

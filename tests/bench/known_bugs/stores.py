@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from powercut.bench.known_bugs.case import (
+from bench.known_bugs.case import (
     Case,
     Contradiction,
     content_of,
@@ -20,7 +20,7 @@ from powercut.bench.known_bugs.case import (
     read_entry,
     read_log,
 )
-from powercut.bench.known_bugs.files import Files
+from bench.known_bugs.files import Files
 
 OPERATIONS: Final = 96
 _SWITCH: Final = 32

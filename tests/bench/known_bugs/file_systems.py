@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
-from powercut.bench.known_bugs.case import Case, Contradiction, entry, read_entry
-from powercut.bench.known_bugs.disks import BLOCK, Blocks, Disk
+from bench.known_bugs.case import Case, Contradiction, entry, read_entry
+from bench.known_bugs.disks import BLOCK, Blocks, Disk
 from powercut.model.contract import DeviceContract
 
 _OPERATIONS: Final = 72

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from powercut.bench.known_bugs.case import (
+from bench.known_bugs.case import (
     Case,
     Contradiction,
     content_of,
@@ -14,7 +14,7 @@ from powercut.bench.known_bugs.case import (
     read_entry,
     read_log,
 )
-from powercut.bench.known_bugs.files import Files
+from bench.known_bugs.files import Files
 
 OPERATIONS: Final = 96
 _REWRITE: Final = 32

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many crash states of real recordings it takes until a known fault is found.
 
-powercut.bench.representatives asks the same of small programs.  Here file systems with known faults
+bench.representatives asks the same of small programs.  Here file systems with known faults
 (docs/known-faults.md) and databases with unsafe settings (workloads/programs) are recorded in
 User-Mode Linux, and the kernel that has the fault recovers their states.  A state is judged once,
 however many ways of selecting draw it.
@@ -23,8 +23,8 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from powercut.bench.figure import Figure
-from powercut.bench.representatives import UNIFORM, selected
+from bench.figure import Figure
+from bench.representatives import UNIFORM, selected
 from powercut.campaign.runner import run_scenarios
 from powercut.crash.shapes import POLICY
 from powercut.crash.states import CrashState

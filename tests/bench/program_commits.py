@@ -15,8 +15,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
 
-from powercut.bench.disk import serve_file
-from powercut.bench.figure import Figure
+from bench.disk import serve_file
+from bench.figure import Figure
 from powercut.channel.line_channel import LineChannel
 from powercut.channel.line_sources import PacketSource
 from powercut.channel.lines import unpack

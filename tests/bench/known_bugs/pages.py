@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from powercut.bench.known_bugs.case import Case, Contradiction, entry, read_entry, read_log
-from powercut.bench.known_bugs.files import Files
+from bench.known_bugs.case import Case, Contradiction, entry, read_entry, read_log
+from bench.known_bugs.files import Files
 from powercut.crash.folder_rows import Promise
 
 OPERATIONS: Final = 96

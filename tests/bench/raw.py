@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from powercut.bench.figure import Figure
+from bench.figure import Figure
 from powercut.campaign.runner import run_scenarios
 from powercut.crash.explore import Exploration, InstantKind, events
 from powercut.explore.explorer import explore

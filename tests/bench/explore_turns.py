@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Explores as powercut.bench.in_turn asks, and waits for its turn after every piece of work.
+"""Explores as bench.in_turn asks, and waits for its turn after every piece of work.
 
 Run by path, with the powercut that is measured on PYTHONPATH, which may be an older one: so this
 uses nothing but what every `explore` has.  The command line is a JSON object with the settings;
