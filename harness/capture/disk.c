@@ -29,7 +29,7 @@ static int fail(int error, char *message, size_t space, const char *format, ...)
 int disk_start_log(struct disk *disk, const char *prefix, struct log *log)
 {
     struct pclog_header header = {
-        .version = disk->config.parts_count ? PCLOG_VERSION_PARTS : PCLOG_VERSION,
+        .kind = disk->config.parts_count ? PCLOG_DISKS : PCLOG_DISK,
         .disk_size = disk->size,
         .atomic_unit = disk->config.atomic_unit,
         .contract = disk->config.contract,

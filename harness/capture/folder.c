@@ -66,7 +66,7 @@ int folder_open(const char *path, const char *log, uint32_t atomic_unit, uint64_
     folder.root.inode = found.st_ino;
     folder.own_users = has_own_users();
     struct pclog_header header = {
-        .version = FOLDER_VERSION,
+        .kind = PCLOG_FOLDER,
         .atomic_unit = atomic_unit,
         .contract = PCLOG_VOLATILE_CACHE | PCLOG_FLUSH_HONOURED | PCLOG_FUA_HONOURED,
         .seed = seed,

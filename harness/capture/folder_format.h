@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The log of a captured folder, version 2 of the disk log (log_format.h): the same two files, header,
- * events and checksums, with other requests.  `disk_size` of the header is 0.
+ * The log of a captured folder, of the kind PCLOG_FOLDER (log_format.h): the files, header, events
+ * and checksums of a disk's log, with other requests.  `disk_size` of the header is 0.
  *
  * An *object* is a file, a folder or a symbolic link; it has a number from 1 (the folder itself),
  * which it keeps under all its names and which is never given again.  Requests are submitted and
@@ -32,7 +32,6 @@
 
 #include "log_format.h"
 
-#define FOLDER_VERSION 2u
 #define FOLDER_ROOT 1u
 
 enum folder_op {

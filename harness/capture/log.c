@@ -143,7 +143,7 @@ int log_create(struct log *log, const char *prefix, const char *scratch,
     struct timespec real;
     clock_gettime(CLOCK_REALTIME, &real);
     memcpy(header->magic, PCLOG_MAGIC, sizeof header->magic);
-    header->version = header->version ? header->version : PCLOG_VERSION;
+    header->version = PCLOG_VERSION;
     header->header_size = PCLOG_HEADER_SIZE;
     header->start_monotonic_ns = monotonic_ns();
     header->start_realtime_ns = (uint64_t)real.tv_sec * 1000000000u + (uint64_t)real.tv_nsec;

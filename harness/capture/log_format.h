@@ -29,8 +29,7 @@
  *
  * Whose log it is: run id, seed and cell name the trial, and `binding` is the digest of all
  * that it was to do (harness/powercut/store/binding.py).  The same digest is in the history
- * and in the observation, so that evidence of two recordings cannot be mixed up.  The logs of
- * earlier versions have zeroes there.
+ * and in the observation, so that evidence of two recordings cannot be mixed up. 
  *
  * The Python side is harness/powercut/disk/pclog.py.
  */
@@ -42,9 +41,14 @@
 
 #define PCLOG_MAGIC "PCUTLOG1"
 #define PCLOG_VERSION 1u
-#define PCLOG_VERSION_PARTS 3u /* of several disks: a flush may cover a range alone */
 #define PCLOG_HEADER_SIZE 256u
 #define PCLOG_CELL_MAX 96u
+
+enum pclog_kind {
+    PCLOG_DISK = 1,
+    PCLOG_DISKS = 2, /* several, each a range: a flush may cover the range of one alone */
+    PCLOG_FOLDER = 3 /* folder_format.h */
+};
 
 enum pclog_contract {
     PCLOG_VOLATILE_CACHE = 1, /* unset: every write is durable when it completes */
@@ -69,7 +73,8 @@ struct pclog_header {
     uint64_t seed;             /* of the trial */
     uint8_t binding[32];       /* SHA-256 of what the trial was to do; zeroes: not bound */
     char cell[PCLOG_CELL_MAX]; /* UTF-8, its end cut off if it is longer; padded with zeroes */
-    uint8_t reserved[28];
+    uint32_t kind;             /* enum pclog_kind */
+    uint8_t reserved[24];
     uint32_t crc;              /* CRC32C of the bytes before */
 };
 static_assert(sizeof(struct pclog_header) == PCLOG_HEADER_SIZE, "header is 256 bytes");

@@ -32,6 +32,7 @@ def log_of(tmp_path, rows, *, payloads, **header):
     usual = {
         "magic": b"PCUTLOG1",
         "version": 1,
+        "kind": 1,
         "header_size": 256,
         "disk_size": SIZE,
         "atomic_unit": 512,

@@ -80,7 +80,7 @@ class BundleManifest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    format: Literal["powercut-bundle/2"] = "powercut-bundle/2"
+    format: Literal["powercut-bundle/1"] = "powercut-bundle/1"
     powercut: str
     scenario: str
     cell: str
@@ -163,7 +163,7 @@ def _read_manifest(bundle: Path, tar: BoundedTar) -> BundleManifest:
     text = content.read()
     try:
         version = json.loads(text).get("format")
-        if version != "powercut-bundle/2":
+        if version != "powercut-bundle/1":
             raise DamagedRecording(
                 f"{bundle}: written in format {version!r}, which this powercut does not read",
                 hint="use the powercut that wrote it, or a newer one",

@@ -34,7 +34,7 @@ from powercut.model.errors import DamagedRecording, HostError
 from powercut.model.history import History
 from powercut.model.latency import LatencyHistogram
 
-MAGIC: Final = b"PCHIST2\n"
+MAGIC: Final = b"PCHIST1\n"
 HEAD_BYTES: Final = len(MAGIC) + DIGEST_BYTES + 4
 _HEADER: Final = struct.Struct("<QII")
 _CHECKED: Final = struct.Struct("<QI")

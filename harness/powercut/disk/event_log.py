@@ -18,12 +18,13 @@ import numpy.typing as npt
 
 from powercut.disk.pclog_format import (
     CRC_OFFSET,
-    DISK_VERSIONS,
+    DISK_KINDS,
     EVENT,
     EVENT_SIZE,
     HEADER_SIZE,
     EventType,
     LogHeader,
+    LogKind,
     ReadFile,
     data_path,
     header_of,
@@ -60,14 +61,14 @@ class Kinds:
 class EventReader:
     """One log.  `_events` shrinks to what is there, `_closed` says whether that is all."""
 
-    _versions: tuple[int, ...] = DISK_VERSIONS
+    _log_kinds: tuple[LogKind, ...] = DISK_KINDS
     _types: tuple[int, ...] = tuple(range(EventType.SUBMIT, EventType.END + 1))
 
     def __init__(self, prefix: Path, read: ReadFile) -> None:
         self._log = log_path(prefix)
         self._data_file = data_path(prefix)
         log = read(self._log)
-        self._header: LogHeader = header_of(self._log, log, *self._versions)
+        self._header: LogHeader = header_of(self._log, log, *self._log_kinds)
         slots = (len(log) - HEADER_SIZE) // EVENT_SIZE
         self._events: Events = log[HEADER_SIZE : HEADER_SIZE + slots * EVENT_SIZE].view(EVENT)
         self._data = read(self._data_file)

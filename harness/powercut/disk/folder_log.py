@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from powercut.disk.event_log import EventReader, Events, Mask
-from powercut.disk.pclog_format import EventFlag, EventType, map_file
+from powercut.disk.pclog_format import EventFlag, EventType, LogKind, map_file
 from powercut.model.folder import (
     MAKING,
     NAMING,
@@ -31,7 +31,6 @@ from powercut.model.folder import (
 from powercut.model.operations import Packet
 from powercut.model.units import Instant
 
-VERSION: Final = 2
 OBJECTS_MAX: Final = 1 << 18
 FILE_SIZE_MAX: Final = 1 << 44
 """Bytes."""
@@ -77,7 +76,7 @@ def read_folder_log(prefix: Path) -> FolderTimeline:
 
 
 class _FolderReader(EventReader):
-    _versions = (VERSION,)
+    _log_kinds = (LogKind.FOLDER,)
     _types = (
         EventType.SUBMIT,
         EventType.COMPLETE,

@@ -17,11 +17,11 @@ import numpy.typing as npt
 
 from powercut.disk.event_log import EventReader, Events, Kinds, Mask
 from powercut.disk.pclog_format import (
-    PARTS_VERSION,
     POLICIES,
     Bytes,
     EventFlag,
     EventType,
+    LogKind,
     ReadFile,
     map_file,
 )
@@ -139,7 +139,7 @@ class _Reader(EventReader):
         self._complete(kinds[EventType.COMPLETE], submits, completed, failed)
         is_write = submits["op"] == RequestKind.WRITE
         # Of one disk, the contract in the header says it all.
-        several = self._header.version == PARTS_VERSION
+        several = self._header.kind is LogKind.DISKS
         if self._closed and int(events["request"][-1]) != count:
             self._damaged(len(events) - 1, f"ends a log of another number of requests than {count}")
         return Requests(

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -24,10 +24,6 @@ ReadFile = Callable[[Path], Bytes]
 
 MAGIC: Final = b"PCUTLOG1"
 VERSION: Final = 1
-PARTS_VERSION: Final = 3
-"""Of a log of several disks, in which a flush may cover a range alone."""
-
-DISK_VERSIONS: Final = (VERSION, PARTS_VERSION)
 HEADER_SIZE: Final = 256
 EVENT_SIZE: Final = 64
 CRC_OFFSET: Final = 60
@@ -56,7 +52,8 @@ HEADER: Final = np.dtype(
         ("seed", "<u8"),
         ("binding", "V32"),
         ("cell", "V96"),
-        ("reserved", "V28"),
+        ("kind", "<u4"),
+        ("reserved", "V24"),
         ("crc", "<u4"),
     ]
 )
@@ -76,6 +73,24 @@ EVENT: Final = np.dtype(
         ("crc", "<u4"),
     ]
 )
+
+
+class LogKind(enum.IntEnum):
+    """enum pclog_kind."""
+
+    DISK = 1
+    DISKS = 2
+    """Several, each a range: a flush may cover the range of one alone."""
+
+    FOLDER = 3
+
+
+_KIND_NAMES: Final[dict[int, str]] = {
+    LogKind.DISK: "a disk",
+    LogKind.DISKS: "several disks",
+    LogKind.FOLDER: "a captured folder",
+}
+DISK_KINDS: Final = (LogKind.DISK, LogKind.DISKS)
 
 
 class EventType(enum.IntEnum):
@@ -127,7 +142,7 @@ class LogHeader:
     binding: Binding
     start_monotonic_ns: Instant
     start_realtime_ns: int
-    version: int = VERSION
+    kind: LogKind
 
 
 def log_path(prefix: Path) -> Path:
@@ -153,30 +168,29 @@ def map_file(path: Path) -> Bytes:
 def read_header(prefix: Path) -> LogHeader:
     """The header of the log named `prefix`.
 
-    Raises DamagedRecording if there is none, or one of another version.
+    Raises DamagedRecording if there is none, or not one of a disk.
     """
     path = log_path(prefix)
     return header_of(path, map_file(path))
 
 
-def header_of(path: Path, log: Bytes, *versions: int) -> LogHeader:
+def header_of(path: Path, log: Bytes, *kinds: LogKind) -> LogHeader:
     """The header of the log whose events are `log`; `path` is for messages.  As `read_header`.
 
-    `versions` are those that can be read, by default those of a disk's log.
+    `kinds` are those that can be read, by default those of disks.
     """
-    versions = versions or DISK_VERSIONS
     raw = log[:HEADER_SIZE].tobytes()
     if len(raw) < HEADER_SIZE or raw[:8] != MAGIC:
         raise DamagedRecording(f"{path}: this is not a disk log: it does not start with a header")
     row = np.frombuffer(raw, dtype=HEADER)[0]
-    if int(row["version"]) not in versions or int(row["header_size"]) != HEADER_SIZE:
+    if int(row["version"]) != VERSION or int(row["header_size"]) != HEADER_SIZE:
         raise DamagedRecording(
-            f"{path}: a disk log of version {int(row['version'])}; version "
-            f"{' or '.join(map(str, versions))} can be read",
+            f"{path}: a log of version {int(row['version'])}; version {VERSION} can be read",
             hint="read it with the powercut that wrote it",
         )
     if google_crc32c.value(raw[: HEADER_SIZE - 4]) != int(row["crc"]):
         raise DamagedRecording(f"{path}: the checksum of the header is wrong")
+    kind = _kind_of(path, int(row["kind"]), kinds or DISK_KINDS)
     _check_numbers(path, row)
     return LogHeader(
         disk_size=int(row["disk_size"]),
@@ -189,8 +203,16 @@ def header_of(path: Path, log: Bytes, *versions: int) -> LogHeader:
         ),
         start_monotonic_ns=Instant(int(row["start_monotonic_ns"])),
         start_realtime_ns=int(row["start_realtime_ns"]),
-        version=int(row["version"]),
+        kind=kind,
     )
+
+
+def _kind_of(path: Path, number: int, kinds: Sequence[LogKind]) -> LogKind:
+    if number in kinds:
+        return LogKind(number)
+    found = _KIND_NAMES.get(number, f"an unknown kind ({number})")
+    wanted = " or ".join(_KIND_NAMES[kind] for kind in kinds)
+    raise DamagedRecording(f"{path}: this is the log of {found}, not of {wanted}")
 
 
 def _check_numbers(path: Path, row: np.void) -> None:

@@ -13,7 +13,7 @@ from powercut.model.verdict import LsnRange
 from powercut.store.record import Record
 from powercut.store.sync_site import SyncSite
 
-AUDIT_FORMAT: Final = "powercut-audit/2"
+AUDIT_FORMAT: Final = "powercut-audit/1"
 
 
 class Worth(enum.Enum):
@@ -169,7 +169,7 @@ class LatePromise(Record):
 class Audit(Record):
     """The outcome of one audit."""
 
-    format: Literal["powercut-audit/2"] = AUDIT_FORMAT
+    format: Literal["powercut-audit/1"] = AUDIT_FORMAT
     powercut: str
     scenario: str
     cell: str

@@ -2,7 +2,7 @@
 """The manifest of a recording: what belongs to it, and the digest of each file
 (powercut.store.digest).
 
-{"format": "powercut-manifest/2",
+{"format": "powercut-manifest/1",
  "files": [{"name": "disk.log", "size": 123, "sha256": "..."}, ...]}
 """
 
@@ -20,7 +20,7 @@ from powercut.store.files import fsync_path, host_errors, write_atomic
 from powercut.store.packed import evidence_bytes, evidence_size, has_evidence
 
 MANIFEST: Final = "manifest.json"
-FORMAT: Final = "powercut-manifest/2"
+FORMAT: Final = "powercut-manifest/1"
 
 _digests: dict[tuple[int, int, int, int], str] = {}
 """Digests of read-only files by device, inode, size and time of change: a base image is

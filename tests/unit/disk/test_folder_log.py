@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from powercut.disk.folder_log import VERSION, read_folder_log
+from powercut.disk.folder_log import read_folder_log
 from powercut.disk.pclog import read_timeline
-from powercut.disk.pclog_format import EVENT, HEADER, HEADER_SIZE, MAGIC
+from powercut.disk.pclog_format import EVENT, HEADER, HEADER_SIZE, MAGIC, VERSION, LogKind
 from powercut.model.errors import DamagedRecording
 from powercut.model.folder import Attributes, FolderOp, FolderTimeline
 from powercut.recording.folder import open_capture
@@ -57,7 +57,7 @@ class Log:
         prefix = folder / "folder"
         header = np.zeros(1, dtype=HEADER)
         header["magic"], header["version"], header["header_size"] = MAGIC, VERSION, HEADER_SIZE
-        header["atomic_unit"], header["contract"] = 4096, 7
+        header["atomic_unit"], header["contract"], header["kind"] = 4096, 7, LogKind.FOLDER
         raw = header.tobytes()[:-4]
         text = raw + struct.pack("<I", google_crc32c.value(raw))
         for sequence, event in enumerate(self.events):
@@ -142,7 +142,7 @@ def test_a_log_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> Non
 
 def test_neither_log_is_taken_for_the_other(tmp_path: Path) -> None:
     begun().end().read(tmp_path)
-    with pytest.raises(DamagedRecording, match="version 2; version 1 or 3 can be read"):
+    with pytest.raises(DamagedRecording, match="a captured folder, not of a disk or several"):
         read_timeline(tmp_path / "folder", verify_payloads=True)
 
 

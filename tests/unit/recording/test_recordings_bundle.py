@@ -54,7 +54,7 @@ def manifest(*paths: str, **changes: object) -> dict[str, object]:
     """A manifest of files that all have the same content."""
     files = [{"path": name, "size": len(CONTENT), "sha256": DIGEST} for name in paths]
     return {
-        "format": "powercut-bundle/2", "powercut": "0", "scenario": "s", "cell": "c", "trial": 1,
+        "format": "powercut-bundle/1", "powercut": "0", "scenario": "s", "cell": "c", "trial": 1,
         "recording": "cells/c/0001", "verdict": "SAFE", "lost": [], "files": files, **changes,
     }  # fmt: skip
 
@@ -124,7 +124,7 @@ def test_links_are_refused(tmp_path: Path) -> None:
             "'/etc/x' is no name of a state",
         ),
         ([], DamagedRecording, "makes no sense"),
-        ({"format": "powercut-bundle/2"}, DamagedRecording, "makes no sense"),
+        ({"format": "powercut-bundle/1"}, DamagedRecording, "makes no sense"),
     ],
 )
 def test_manifests_that_make_no_sense(tmp_path: Path, value, error, message: str) -> None:

@@ -155,10 +155,10 @@ def test_missing_cut_and_surplus_are_told_apart(trial):
     [
         (None, "never sealed"),
         ("{", "not a manifest"),
-        ('{"format": "powercut-manifest/2"}', "not a manifest"),
+        ('{"format": "powercut-manifest/1"}', "not a manifest"),
         ('{"format": "powercut-manifest/9", "files": []}', "this powercut reads"),
         (
-            '{"format": "powercut-manifest/2", "files": '
+            '{"format": "powercut-manifest/1", "files": '
             '[{"name": "../x", "size": 1, "sha256": ""}]}',
             "outside",
         ),
