@@ -39,8 +39,9 @@ from powercut.certify.words import statement_of
 from powercut.model.confidence import upper_bound
 from powercut.model.errors import PowercutError, UsageError
 from powercut.model.verdict import EvidenceLevel, Verdict
-from powercut.rig.commands import evidence_level, is_bare
+from powercut.rig.commands import is_bare
 from powercut.scenario.flat import flat, is_default
+from powercut.scenario.place import place_of
 from powercut.scenario.settings import Expect
 from powercut.store.certificate import Certificate, CertifiedCell, SealedRecording
 from powercut.store.certify_order import (
@@ -324,7 +325,7 @@ def _level_contradictions(cell: CertifiedCell) -> Iterator[str]:
     recorded = cell.evidence_level is EvidenceLevel.RECORDED
     if (cell.confirmed is None) != (cell.verdict is not Verdict.LOSSY or not recorded):
         yield "confirmed is for lossy cells whose disk was recorded, and for them alone"
-    level = evidence_level(cell.parameters)
+    level = place_of(cell.parameters).evidence_level
     if cell.evidence_level is not level:
         yield f"it is {cell.evidence_level.value}, and its machine leaves what is {level.value}"
     if not recorded and cell.verdict is Verdict.SAFE:

@@ -12,9 +12,9 @@ from powercut.explore.state_judge import Judgement, StateJudge, judge_in_guest
 from powercut.model.errors import HostError
 from powercut.model.verdict import Confirmed, Finding
 from powercut.recording.trial_recording import TrialRecording
-from powercut.rig import commands
 from powercut.rig.engine_choice import EngineChoice
 from powercut.rig.engines import boots_recorded_kernel, reader_alone
+from powercut.scenario.place import Files, place_of
 
 Confirmation = Callable[[CrashState, Finding], tuple[Confirmed, str]]
 """Whether a record of the finding is lost in that state, too, and what was said of it."""
@@ -27,13 +27,15 @@ def confirmation(
 
     Where the recorded kernel has recovered a state already, whether it does so again.
     """
-    own = commands.in_root_of_its_own(recorded.parameters) is not None
-    if not own and (reader_alone(choice.name) or boots_recorded_kernel(choice.name)):
+    files = place_of(recorded.parameters).files
+    if files is not Files.IMAGE and (
+        reader_alone(choice.name) or boots_recorded_kernel(choice.name)
+    ):
         return None
 
     def confirm(state: CrashState, found: Finding) -> tuple[Confirmed, str]:
         try:
-            if commands.on_host_files(recorded.parameters):
+            if files in (Files.HOST, Files.UNPACKED):
                 guest = replace(choice, name="uml")  # all of it, nothing on the host
                 with StateJudge(recorded, guest) as states:
                     seen = states.judge(state, received=False)

@@ -32,10 +32,9 @@ from powercut.rig import commands
 from powercut.rig.rig import Rig
 from powercut.rig.root_text import packages_of
 from powercut.rig.unpacked import root_name, unpacked_root
+from powercut.scenario.place import Files, place_of
 from powercut.scenario.settings import Parameters
 from powercut.store.files import host_errors
-from powercut.workload.port import HostFiles, RootFiles, Run
-from powercut.workload.table import workload_of
 
 FOLDER: Final = "carried"
 DATA: Final = "data"
@@ -97,13 +96,13 @@ class Cargo(ResourceOwner):
         return path
 
     def _add_cell(self, rig: Rig, parameters: Parameters) -> None:
-        contents = workload_of(parameters).contents(Run(bytes(16)))
-        if not isinstance(contents, HostFiles | RootFiles) or contents.root is None:
+        contents = commands.contents_of(parameters)
+        if contents.root is None:
             return
         name, about = root_name(contents.root), packages_of(parameters, rig.cache).get("root", "")
         if contents.program is not None:
             self._add(PartKind.PROGRAM, str(contents.program), contents.program)
-        if isinstance(contents, HostFiles):
+        if place_of(parameters).files is Files.UNPACKED:
             root = unpacked_root(contents.root)
             self._add(PartKind.ROOT_FOLDER, name, root.path, root, about)
             return
@@ -128,18 +127,12 @@ class Cargo(ResourceOwner):
         self._sources[part] = path
 
 
-def needs_cargo(parameters: Parameters) -> bool:
-    """Whether a cell's program has a root of its own, which can be carried elsewhere."""
-    in_guest = commands.in_root_of_its_own(parameters) is not None
-    return in_guest or commands.in_unpacked_root(parameters)
-
-
 def program_digests(rig: Rig, parameters: Parameters) -> dict[str, str]:
     """What a trial's record has to say of a carried program; nothing for what has none.
 
     Raises HostError.
     """
-    if not needs_cargo(parameters):
+    if not place_of(parameters).files.carried:
         return {}
     versions = rig.versions(parameters)
     return {name: versions[name] for name in _PROGRAM_DIGESTS if name in versions}

@@ -6,15 +6,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from powercut.fleet.cargo import needs_cargo, program_digests
+from powercut.fleet.cargo import program_digests
 from powercut.model.errors import UsageError
 from powercut.model.versions import CHOSEN, is_path
-from powercut.rig import commands
 from powercut.rig.rig import Rig
+from powercut.scenario.place import Files, place_of
 from powercut.scenario.plan import Plan
 from powercut.scenario.settings import Parameters
-from powercut.workload.port import AcksByLines
-from powercut.workload.table import workload_of
 
 OWN_FILES: Final = (
     "workload.root: host: the program runs on all files of this host, its interpreter and "
@@ -29,8 +27,7 @@ CARRIABLE: Final = (
 
 def runs_on_own_files(parameters: Parameters) -> bool:
     """Whether a program runs on the files of this host as they are."""
-    by_lines = isinstance(workload_of(parameters), AcksByLines)
-    return by_lines and not needs_cargo(parameters)
+    return place_of(parameters).files in (Files.HOST, Files.MACHINE)
 
 
 def programs_of(rig: Rig, plan: Plan) -> dict[str, dict[str, str]]:
@@ -59,7 +56,7 @@ def refuse_own(plan: Plan) -> None:
     for cell in plan.cells:
         machine = cell.parameters.machine
         own = [f"machine.{key}" for key in CHOSEN if is_path(getattr(machine, key) or "")]
-        if commands.on_own_system(cell.parameters) is not None:
+        if place_of(cell.parameters).files is Files.MACHINE:
             own.append("machine.host")
         if not own and runs_on_own_files(cell.parameters):
             raise UsageError(f"{cell.name}: {OWN_FILES}", hint=CARRIABLE)

@@ -10,10 +10,10 @@ from pathlib import Path
 from powercut.measure.measure import measure_cell
 from powercut.model.errors import UsageError
 from powercut.model.verdict import EvidenceLevel
-from powercut.rig import commands
 from powercut.rig.rig import Rig
 from powercut.scenario.choices import DiskModel
 from powercut.scenario.load import Scenario, expand
+from powercut.scenario.place import place_of
 from powercut.scenario.seeds import fresh_seed
 from powercut.scenario.settings import Parameters, WalSettings
 from powercut.store.layout import ResultDir
@@ -31,7 +31,7 @@ class MeasuredRun:
 def is_measurable(parameters: Parameters) -> bool:
     """Whether a cell's commits can be counted at each layer: those of the workload wal, on one disk
     that powercut sees."""
-    recorded = commands.evidence_level(parameters) is EvidenceLevel.RECORDED
+    recorded = place_of(parameters).evidence_level is EvidenceLevel.RECORDED
     alone = not parameters.disk.also  # the hypervisor and the kernel count each disk by itself
     return recorded and alone and isinstance(parameters.workload, WalSettings)
 

@@ -25,7 +25,7 @@ from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.operations import Packet
 from powercut.model.timeline import DiskRange, Timeline
 from powercut.model.verdict import EvidenceLevel
-from powercut.rig import commands
+from powercut.scenario.place import place_of
 from powercut.scenario.settings import Parameters
 from powercut.store.binding import text_digest
 from powercut.store.packed import evidence_bytes, has_evidence
@@ -43,7 +43,7 @@ def check_level(trial: TrialDir, record: TrialRecord) -> None:
     The level follows from the settings, and was written down before the run: a disk log that is
     gone makes no recording live only, and one that lies there was recorded.
     """
-    level = commands.evidence_level(record.parameters)
+    level = place_of(record.parameters).evidence_level
     if record.evidence_level is not level:
         raise DamagedRecording(
             f"{trial.path / 'trial.json'}: it says that the evidence is "

@@ -88,9 +88,11 @@ def root_for_shell(recording: Recording) -> HostRoot | None:
     plan = recording.plan
     if plan is None or plan.host is not None:
         return plan.host if plan is not None else None
-    files = commands_of.in_root_of_its_own(recording.system.parameters) if plan.root else None
+    files = commands_of.contents_of(recording.system.parameters) if plan.root else None
     raw = recording.image_format is ImageFormat.RAW
-    if files is None or not raw or (isinstance(files.root, Path) and is_image(files.root)):
+    if files is None or files.root is None or not raw:
+        return None
+    if isinstance(files.root, Path) and is_image(files.root):
         return None
     base = unpacked_root(files.root).path
     if not all(
@@ -98,7 +100,7 @@ def root_for_shell(recording: Recording) -> HostRoot | None:
     ):
         return None
     program = "" if files.program is None else str(files.program)
-    return HostRoot(files.folder, files.environment, base=str(base), program=program)
+    return HostRoot(files.start, files.environment, base=str(base), program=program)
 
 
 def _plan(recording: Recording, host: HostRoot, folder: Path) -> RecoveryPlan:

@@ -16,22 +16,20 @@ from powercut.disk.image_format import FormatSpec
 from powercut.machine.port import ImageLayer
 from powercut.model.binding import Binding
 from powercut.model.machine import Aio, BackingImage, Bus, Export, ImageFormat, is_dax
-from powercut.model.verdict import EvidenceLevel
 from powercut.recover.plan import GuestRoot, HostRoot, PlanDisk, RecoveryPlan
 from powercut.rig.unpacked import unpacked_root
 from powercut.scenario.disk_machines import machines_of_disks
-from powercut.scenario.machines import MACHINES
+from powercut.scenario.place import Files, place_of
 from powercut.scenario.settings import (
     FilesystemType,
     GuestWriteCache,
     MachineSettings,
     Parameters,
-    ProgramSettings,
     Switch,
     WalSettings,
 )
 from powercut.wal.layout import WalLayout
-from powercut.workload.port import MOUNT_POINT, HostFiles, MachineFiles, RootFiles, Run
+from powercut.workload.port import MOUNT_POINT, Contents, Run
 from powercut.workload.table import workload_of
 from powercut.workload.wal.commands import wal_layout
 
@@ -137,17 +135,21 @@ def recovery_plan(parameters: Parameters, run_id: bytes, seed: int = 0) -> Recov
     options = (option for option in parameters.filesystem.mount if not is_dax(option))
     host = root = None
     mount_point = MOUNT_POINT
-    if isinstance(contents, HostFiles):
-        tools = str(contents.tool.parent) if contents.tool is not None else ""
-        host = HostRoot(contents.folder, contents.environment, contents.visible, tools=tools)
-        if contents.root is not None:
-            base, program = unpacked_root(contents.root).path, contents.program or ""
-            host = replace(host, base=str(base), program=str(program))
-        mount_point = f"/host{MOUNT_POINT}"
-    if isinstance(contents, RootFiles):
-        brought = contents.program is not None
-        root = GuestRoot(contents.folder, contents.environment, program=brought)
-        mount_point = f"{GuestRoot.MOUNT}{MOUNT_POINT}"
+    match place_of(parameters).files:
+        case Files.HOST | Files.UNPACKED:
+            tools = str(contents.tool.parent) if contents.tool is not None else ""
+            host = HostRoot(contents.start, contents.environment, contents.visible, tools=tools)
+            if contents.root is not None:
+                base, program = unpacked_root(contents.root).path, contents.program or ""
+                host = replace(host, base=str(base), program=str(program))
+            mount_point = f"/host{MOUNT_POINT}"
+        case Files.IMAGE:
+            root = GuestRoot(
+                contents.start, contents.environment, program=contents.program is not None
+            )
+            mount_point = f"{GuestRoot.MOUNT}{MOUNT_POINT}"
+        case Files.GUEST | Files.MACHINE:
+            pass
     return RecoveryPlan.of(
         filesystem="" if is_raw(parameters) else parameters.filesystem.type.value,
         mount_options=",".join(options),
@@ -163,43 +165,9 @@ def recovery_plan(parameters: Parameters, run_id: bytes, seed: int = 0) -> Recov
     )
 
 
-def on_host_files(parameters: Parameters) -> bool:
-    """Whether the workload runs on this host's own files: no virtual machine comes into it."""
-    return isinstance(workload_of(parameters).contents(Run(bytes(16))), HostFiles)
-
-
-def in_unpacked_root(parameters: Parameters) -> bool:
-    """Whether those files are a root of the program's own that was unpacked on this host."""
-    contents = workload_of(parameters).contents(Run(bytes(16)))
-    return isinstance(contents, HostFiles) and contents.root is not None
-
-
-def on_loop_device(parameters: Parameters) -> bool:
-    """Whether a program runs on this host's own kernel, on a loop device over its disk."""
-    workload = parameters.workload
-    return isinstance(workload, ProgramSettings) and workload.where == "loop"
-
-
-def evidence_level(parameters: Parameters) -> EvidenceLevel:
-    """What a trial of this cell leaves to be judged: as the table of machines has it.
-
-    What runs on this host's own files has a disk of powercut's.
-    """
-    if on_host_files(parameters):
-        return EvidenceLevel.RECORDED
-    return MACHINES[parameters.machine.backend].evidence_level
-
-
-def in_root_of_its_own(parameters: Parameters) -> RootFiles | None:
-    """The root file system of a program in a guest; None for what runs in another way."""
-    contents = workload_of(parameters).contents(Run(bytes(16)))
-    return contents if isinstance(contents, RootFiles) else None
-
-
-def on_own_system(parameters: Parameters) -> MachineFiles | None:
-    """Where a program is on a machine that is there already; None for what runs elsewhere."""
-    contents = workload_of(parameters).contents(Run(bytes(16)))
-    return contents if isinstance(contents, MachineFiles) else None
+def contents_of(parameters: Parameters) -> Contents:
+    """The files that the workload of a cell needs, whatever the run."""
+    return workload_of(parameters).contents(Run(bytes(16)))
 
 
 def write_cache_file(machine: MachineSettings) -> str:

@@ -24,12 +24,11 @@ from powercut.rig.host_files import executable_of, kernel_of, sha256_of, uml_rel
 from powercut.rig.rig import Rig
 from powercut.rig.root_text import packages_of
 from powercut.rig.unpacked import unpacked_root
+from powercut.scenario.place import place_of
 from powercut.scenario.plan import Cell
 from powercut.scenario.settings import Parameters
 from powercut.store.certificate import Component
 from powercut.store.certify_order import RunComponents
-from powercut.workload.port import HostFiles, RootFiles, Run
-from powercut.workload.table import workload_of
 
 
 def components_of(rig: Rig, cells: Iterable[Cell]) -> RunComponents:
@@ -37,7 +36,7 @@ def components_of(rig: Rig, cells: Iterable[Cell]) -> RunComponents:
     components: dict[Component, int] = {}
     by_cell: dict[str, tuple[int, ...]] = {}
     for cell in cells:
-        if commands.on_host_files(cell.parameters):
+        if not place_of(cell.parameters).virtual:
             parts = [*_on_host_files(cell.parameters), *_root_of(rig, cell.parameters)]
             by_cell[cell.name] = tuple(
                 components.setdefault(part, len(components)) for part in parts
@@ -47,7 +46,7 @@ def components_of(rig: Rig, cells: Iterable[Cell]) -> RunComponents:
         machine = rig.backend_of(cell.parameters).identity(spec)
         parts = [Component(**asdict(part)) for part in machine]
         parts += _root_of(rig, cell.parameters)
-        if commands.evidence_level(cell.parameters) is EvidenceLevel.RECORDED:
+        if place_of(cell.parameters).evidence_level is EvidenceLevel.RECORDED:
             parts += [_capture_disk(), _nbdkit()]
         parts.append(_host_kernel())
         if _boots_recovery_kernel(cell.parameters):
@@ -78,13 +77,13 @@ def _on_host_files(parameters: Parameters) -> list[Component]:
 
 def _root_of(rig: Rig, parameters: Parameters) -> list[Component]:
     """The root file system that a program has for itself: which database it was, for instance."""
-    contents = workload_of(parameters).contents(Run(bytes(16)))
-    if not isinstance(contents, HostFiles | RootFiles) or contents.root is None:
+    root = commands.contents_of(parameters).root
+    if root is None:
         return []
-    image = rig.root_image(parameters) or unpacked_root(contents.root)
+    image = rig.root_image(parameters) or unpacked_root(root)
     name, _, packages = packages_of(parameters, rig.cache).get("root", "").partition(": ")
-    if isinstance(contents.root, Path):
-        name = contents.root.name
+    if isinstance(root, Path):
+        name = root.name
     return [
         Component(
             role="root file system",
@@ -140,7 +139,7 @@ def _boots_recovery_kernel(parameters: Parameters) -> bool:
 
 
 def _explores_with(parameters: Parameters) -> EngineChoice | None:
-    unrecorded = commands.evidence_level(parameters) is not EvidenceLevel.RECORDED
+    unrecorded = place_of(parameters).evidence_level is not EvidenceLevel.RECORDED
     if unrecorded or parameters.explore.budget == "off":
         return None
     try:

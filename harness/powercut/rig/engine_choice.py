@@ -19,6 +19,7 @@ from powercut.recover.uml.kernel import UmlKernel
 from powercut.recover.uml.proof import uml_proof
 from powercut.rig import commands
 from powercut.rig.recovery_kernel import program_kernel, recovery_kernel
+from powercut.scenario.place import Files, place_of
 from powercut.scenario.settings import Parameters
 
 
@@ -46,10 +47,11 @@ def choose_engine(
     ran it, or that of a Debian suite.
     Raises UsageError if `name` cannot do it, HostError if it does not work here.
     """
-    if commands.on_host_files(parameters):
+    files = place_of(parameters).files
+    if files in (Files.HOST, Files.UNPACKED):
         recorded = program_kernel(parameters) if kernel == HOST else kernel
-        return _for_host_files(name, recorded, unpacked=commands.in_unpacked_root(parameters))
-    if commands.in_root_of_its_own(parameters) is not None:
+        return _for_host_files(name, recorded, unpacked=files is Files.UNPACKED)
+    if files is Files.IMAGE:
         if name not in ("auto", "guest"):
             raise UsageError(
                 f"the program's check runs in a root of its own, which engine {name} does not have",

@@ -16,13 +16,13 @@ from powercut.disk.root_image import PROGRAM
 from powercut.model.errors import HostError
 from powercut.paths import CACHE
 from powercut.recover.uml.kernel import UmlKernel
-from powercut.rig import commands
 from powercut.rig.program_files import changed_files, program_files
 from powercut.rig.recovery_kernel import program_kernel, recovery_kernel
 from powercut.rig.root_text import packages_of
 from powercut.rig.unpacked import unpacked_root
+from powercut.scenario.place import LOOP, place_of
 from powercut.scenario.settings import Parameters
-from powercut.workload.port import HostFiles, Run
+from powercut.workload.port import Run
 from powercut.workload.program.workload import ProgramWorkload
 from powercut.workload.table import workload_of
 
@@ -34,7 +34,7 @@ def executable_of(parameters: Parameters) -> Path:
     run = Run(bytes(16))
     workload = workload_of(parameters)
     program, contents = Path(workload.reader(run)[0]), workload.contents(run)
-    if not isinstance(contents, HostFiles) or contents.root is None:
+    if contents.root is None:
         return program
     inside = Path("/", PROGRAM)
     if contents.program is not None and program.is_relative_to(inside):
@@ -50,7 +50,7 @@ def kernel_of(parameters: Parameters) -> UmlKernel:
 def versions_on_host_files(parameters: Parameters) -> dict[str, str]:
     """The kernel and the program, with digests.  Raises HostError if one cannot be read."""
     program, kernel = executable_of(parameters), kernel_of(parameters)
-    host = {"host_kernel": platform.release()} if commands.on_loop_device(parameters) else {}
+    host = {"host_kernel": platform.release()} if place_of(parameters).machine == LOOP else {}
     return {
         **host,
         **_root_of(parameters),
@@ -87,7 +87,7 @@ def require_same_program(
 def _root_of(parameters: Parameters) -> dict[str, str]:
     """The root that was unpacked for it; nothing on the host's own files."""
     contents = workload_of(parameters).contents(Run(bytes(16)))
-    if not isinstance(contents, HostFiles) or contents.root is None:
+    if contents.root is None:
         return {}
     image = unpacked_root(contents.root)
     mark_used(image.path)
@@ -103,7 +103,7 @@ def _digest_of_command(parameters: Parameters, program: Path) -> str:
     assert isinstance(workload, ProgramWorkload)
     settings = workload.settings
     contents = workload.contents(Run(bytes(16)))
-    if not isinstance(contents, HostFiles) or contents.root is None:
+    if contents.root is None:
         return command_sha256((str(program), *settings.command[1:]), settings.folder)
     return command_sha256(map(str, (program, *workload.files_of_command)), "/")
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from powercut.rig import commands
 from powercut.rig.rig import Rig
+from powercut.scenario.place import place_of
 from powercut.scenario.plan import Cell
 from powercut.workload.port import Run
 from powercut.workload.table import workload_of
@@ -26,7 +26,7 @@ def describe_cell(cell: Cell) -> list[str]:
 
     Raises HostError if a part of the machine cannot be had.
     """
-    if commands.on_host_files(cell.parameters):
+    if not place_of(cell.parameters).virtual:
         return list(workload_of(cell.parameters).writer(Run(bytes(16))))
     folder = Path("RUN")
     machines = (rig := _rig()).backend_of(cell.parameters)

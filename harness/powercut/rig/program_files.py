@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from powercut.brought import brought
+from powercut.scenario.place import Files, place_of
 from powercut.scenario.settings import Parameters, ProgramSettings
-from powercut.workload.port import RootFiles, Run
+from powercut.workload.port import Run
 from powercut.workload.table import workload_of
 
 _FILES_MAX: Final = 500  # of a folder with more none is kept
@@ -33,10 +34,10 @@ def program_files(parameters: Parameters) -> dict[str, str]:
     settings = parameters.workload
     if not isinstance(settings, ProgramSettings):
         return {}
-    contents = workload_of(parameters).contents(Run(bytes(16)))
     try:
-        if isinstance(contents, RootFiles):
-            return {} if contents.program is None else dict(_of_folder(contents.program))
+        if place_of(parameters).files is Files.IMAGE:
+            brought = workload_of(parameters).contents(Run(bytes(16))).program
+            return {} if brought is None else dict(_of_folder(brought))
         return _of_command(settings.command, Path(settings.folder))
     except OSError:
         return {}

@@ -41,6 +41,7 @@ from powercut.rig.scratch import require_room_for_sockets
 from powercut.rig.unpacked import source_of
 from powercut.scenario.disk_machines import machines_of_disks
 from powercut.scenario.machines import USUAL
+from powercut.scenario.place import LOOP, Files, place_of
 from powercut.scenario.plan import Plan
 from powercut.scenario.settings import AcceleratorChoice, MachineSettings, Parameters
 from powercut.workload.table import workload_of
@@ -91,7 +92,7 @@ class Rig:
         """Exactly what a cell ran on: the machine's parts, with digests; or User-Mode Linux, and
         the program.
         """
-        if commands.on_host_files(parameters):
+        if not place_of(parameters).virtual:
             return versions_on_host_files(parameters)
         spec = self.machine_spec(parameters, Path("disk"))
         found = self.backend_of(parameters).versions(spec)
@@ -115,9 +116,10 @@ class Rig:
                     f"{cell.name}: {problems[0]}",
                     hint="`workload.command` begins at the folder of the scenario",
                 )
-            if commands.on_host_files(cell.parameters) and (reasons := unavailable()):
+            place = place_of(cell.parameters)
+            if not place.virtual and (reasons := unavailable()):
                 raise HostError("programs cannot be run here: " + "; ".join(reasons))
-            if commands.on_loop_device(cell.parameters) and (why := loop_guest.unavailable()):
+            if place.machine == LOOP and (why := loop_guest.unavailable()):
                 raise HostError("a program cannot run on a loop device: " + "; ".join(why))
             self.root_image(cell.parameters)
             self.program_image(cell.parameters)
@@ -214,14 +216,16 @@ class Rig:
 
     def program_image(self, parameters: Parameters) -> RootImage | None:
         """The image of the folder of this host that comes into that root; None without one."""
-        files = commands.in_root_of_its_own(parameters)
-        if files is None or files.program is None:
+        folder = commands.contents_of(parameters).program
+        if place_of(parameters).files is not Files.IMAGE or folder is None:
             return None
-        return ensure_program_image(files.program, self.cache)
+        return ensure_program_image(folder, self.cache)
 
     def _root_source(self, parameters: Parameters) -> RootSource | None:
-        files = commands.in_root_of_its_own(parameters)
-        return None if files is None else source_of(files.root, self.cache)
+        root = commands.contents_of(parameters).root
+        if place_of(parameters).files is not Files.IMAGE or root is None:
+            return None
+        return source_of(root, self.cache)
 
     def environment(self, plan: Plan | None = None) -> dict[str, Any]:
         """What a reader of the results has to know of this host.
@@ -267,9 +271,7 @@ def backends_of(plan: Plan) -> tuple[str, ...]:
     """The machine backends that the cells of `plan` need, each once; empty if none does."""
     return tuple(
         dict.fromkeys(
-            cell.parameters.machine.backend
-            for cell in plan.cells
-            if not commands.on_host_files(cell.parameters)
+            place.machine for cell in plan.cells if (place := place_of(cell.parameters)).virtual
         )
     )
 
@@ -280,8 +282,7 @@ def accelerators_of(plan: Plan, backend: str) -> tuple[AcceleratorChoice, ...]:
         dict.fromkeys(
             cell.parameters.machine.accelerator
             for cell in plan.cells
-            if cell.parameters.machine.backend == backend
-            and not commands.on_host_files(cell.parameters)
+            if place_of(cell.parameters).machine == backend
         )
     )
 
@@ -294,10 +295,11 @@ def require_recorded_program(
     Another check may read what is there in another way: its word would be no evidence.  `files` are
     those that were recorded (powercut.rig.program_files), so that the error names what differs.
     """
-    if commands.in_root_of_its_own(parameters) is not None:
-        _require_same_root(parameters, versions, files)
-    elif commands.on_host_files(parameters):
-        require_same_program(parameters, versions, files)
+    match place_of(parameters).files:
+        case Files.IMAGE:
+            _require_same_root(parameters, versions, files)
+        case Files.HOST | Files.UNPACKED:
+            require_same_program(parameters, versions, files)
 
 
 def _require_same_root(
@@ -329,7 +331,7 @@ def _after_move(machine: MachineSettings) -> dict[str, str]:
 def _machines_of(plan: Plan) -> Iterator[MachineSettings]:
     """The virtual machine of each cell that has one."""
     for cell in plan.cells:
-        if not commands.on_host_files(cell.parameters):
+        if place_of(cell.parameters).virtual:
             yield cell.parameters.machine
 
 

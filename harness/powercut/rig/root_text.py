@@ -9,14 +9,13 @@ from powercut.carried import root_of
 from powercut.machine.guest.suite_packages import suite_packages, versions_of
 from powercut.rig.unpacked import root_name
 from powercut.scenario.settings import Parameters
-from powercut.workload.port import HostFiles, RootFiles, Run, SuitePackages
+from powercut.workload.port import Run, SuitePackages
 from powercut.workload.table import workload_of
 
 
 def packages_of(parameters: Parameters, cache: Path) -> dict[str, str]:
     """The packages of a cell's root, as `root`; nothing where it has none."""
-    contents = workload_of(parameters).contents(Run(bytes(16)))
-    root = contents.root if isinstance(contents, HostFiles | RootFiles) else None
+    root = workload_of(parameters).contents(Run(bytes(16))).root
     if not isinstance(root, SuitePackages):
         return {}
     carried = root_of(root_name(root))

@@ -13,8 +13,7 @@ from powercut.recover.plan import Mount
 from powercut.rig import commands
 from powercut.rig.guest_disks import GuestDisks
 from powercut.scenario.settings import Parameters
-from powercut.workload.port import MOUNT_POINT, GuestPrograms, Run
-from powercut.workload.table import workload_of
+from powercut.workload.port import MOUNT_POINT
 
 
 class Deadline:
@@ -104,6 +103,5 @@ def mount_disk(
     if commands.is_raw(parameters):
         return
     mount_disks(channel, parameters, disks, MOUNT_POINT, deadline)
-    contents = workload_of(parameters).contents(Run(bytes(16)))
-    for folder in contents.folders if isinstance(contents, GuestPrograms) else ():
+    for folder in commands.contents_of(parameters).folders:
         guest_command(channel, deadline, "mkdir", folder)

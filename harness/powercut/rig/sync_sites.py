@@ -9,13 +9,12 @@ from pathlib import Path
 
 from powercut.disk.root_image import PROGRAM, is_image
 from powercut.model.errors import PowercutError
+from powercut.rig import commands
 from powercut.rig.code_names import name_places
 from powercut.rig.unpacked import unpacked_root
 from powercut.scenario.settings import Parameters
 from powercut.store.sync_site import CalledFrom, SyncSite
-from powercut.workload.port import HostFiles, RootFiles, Run
 from powercut.workload.program.sync_trace import CallSite, Frame, SyncTrace
-from powercut.workload.table import workload_of
 
 _FileOf = Callable[[str], str]
 """Where this host has a file of the root that a program ran on; empty if nowhere."""
@@ -32,8 +31,8 @@ def named_sites(trace: SyncTrace, parameters: Parameters) -> tuple[SyncSite, ...
 
 
 def _files(parameters: Parameters) -> _FileOf:
-    contents = workload_of(parameters).contents(Run(bytes(16)))
-    if not isinstance(contents, HostFiles | RootFiles) or contents.root is None:
+    contents = commands.contents_of(parameters)
+    if contents.root is None:
         return lambda module: module
     folders = {} if contents.program is None else {Path("/", PROGRAM): contents.program}
     if not (isinstance(contents.root, Path) and is_image(contents.root)):

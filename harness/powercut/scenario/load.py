@@ -29,7 +29,7 @@ from powercut.scenario.choose import (
     left_out_as_impossible,
 )
 from powercut.scenario.expand import Draft, Drafts, drafts, merge
-from powercut.scenario.place import with_folders
+from powercut.scenario.folders import with_folders
 from powercut.scenario.plan import Cell, Plan, draw_trials
 from powercut.scenario.preset_use import PresetUse, preset_text, scenario_text, use_presets
 from powercut.scenario.refusal import Reason, refusals

@@ -1,49 +1,71 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a scenario's programs are: below its own folder, written down.
+"""Where a workload runs: on which machine, and on whose files.
 
-What is kept of a run is the text of its scenario, in another folder.  So the text says where
-the programs start before anything else is done with it.
+`workload.where`, `workload.root` and `machine.backend` answer this together.  The question is asked
+here alone; everything else has the answer.
 """
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, Final
+import enum
+from dataclasses import dataclass
+from typing import Final
 
-from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap
+from powercut.model.verdict import EvidenceLevel
+from powercut.scenario.machines import MACHINES
+from powercut.scenario.settings import Parameters, ProgramSettings
+from powercut.scenario.settings_program import NO_VM, ON_HOST, ON_MACHINE
 
-FOLDER: Final = "folder"
-_KIND: Final = "kind"
-_PROGRAM: Final = "program"
-
-
-def with_folders(text: str, document: CommentedMap, path: Path) -> str:
-    """`text`, in which every program says where it starts: by default in the folder of `path`.
-
-    `document` is what was read from it, and says so afterwards, too.  A text without programs is
-    the same as before.
-    """
-    places = list(_places(document))
-    if not places:
-        return text
-    for mapping, key in places:
-        mapping[key] = str(path.absolute().parent)
-    out = io.StringIO()
-    yaml = YAML(typ="rt")
-    yaml.width = 1000
-    yaml.dump(document, out)
-    return out.getvalue()
+UML: Final = "uml"
+LOOP: Final = "loop"
+ON_THIS_HOST: Final = (UML, LOOP)
+"""User-Mode Linux, and this host's own kernel with a loop device: no virtual machine."""
 
 
-def _places(document: CommentedMap) -> Iterator[tuple[Any, str]]:
-    workload = document.get("workload")
-    if isinstance(workload, dict) and workload.get(_KIND) == _PROGRAM and FOLDER not in workload:
-        yield workload, FOLDER
-    cells = document.get("cells")
-    for cell in cells if isinstance(cells, list) else []:
-        key = f"workload.{FOLDER}"
-        if isinstance(cell, dict) and cell.get(f"workload.{_KIND}") == _PROGRAM and key not in cell:
-            yield cell, key
+class Files(enum.Enum):
+    """The files that a workload sees as its root."""
+
+    GUEST = "powercut's small guest"
+    HOST = "this host's own files"
+    UNPACKED = "a root of its own, unpacked on this host"
+    IMAGE = "a root of its own, a disk of its machine"
+    MACHINE = "those of a machine that is there already"
+
+    @property
+    def carried(self) -> bool:
+        """Whether they are a root of the program's own, which another host can be given."""
+        return self in (Files.UNPACKED, Files.IMAGE)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A machine by its name (powercut.scenario.machines, UML, LOOP), and the files there."""
+
+    machine: str
+    files: Files
+
+    @property
+    def evidence_level(self) -> EvidenceLevel:
+        """What a trial there leaves to be judged: what this host runs has a disk of powercut's."""
+        if self.machine in ON_THIS_HOST:
+            return EvidenceLevel.RECORDED
+        return MACHINES[self.machine].evidence_level
+
+    @property
+    def virtual(self) -> bool:
+        """Whether a machine of `machine.backend` comes into it."""
+        return self.machine not in ON_THIS_HOST
+
+
+def place_of(parameters: Parameters) -> Place:
+    """Where the workload of a cell runs; of a cell that is refused, where it was meant to."""
+    backend, program = parameters.machine.backend, parameters.workload
+    if not isinstance(program, ProgramSettings):
+        return Place(backend, Files.GUEST)
+    if MACHINES[backend].own_system or program.root == ON_MACHINE:
+        return Place(backend, Files.MACHINE)
+    if program.root == ON_HOST:
+        return Place(LOOP if program.where == LOOP else UML, Files.HOST)
+    if program.where == NO_VM:
+        return Place(UML, Files.UNPACKED)
+    return Place(backend, Files.IMAGE)

@@ -24,6 +24,7 @@ from powercut.model.machine import (
 from powercut.scenario.format_options import refused_format_options
 from powercut.scenario.machines import USUAL
 from powercut.scenario.mkfs_options import refused_mkfs_options
+from powercut.scenario.place import UML, place_of
 from powercut.scenario.quantity import format_size
 from powercut.scenario.refusal_foreign import refusals_of_place
 from powercut.scenario.refusal_hotplug import refusals_of_hotplug
@@ -36,7 +37,6 @@ from powercut.scenario.settings import (
     FilesystemType,
     GuestWriteCache,
     Parameters,
-    ProgramSettings,
     Switch,
 )
 from powercut.scenario.workloads import WORKLOADS, load
@@ -79,10 +79,7 @@ def _sizes(p: Parameters) -> Iterator[Reason]:
 
 
 def _f2fs(p: Parameters) -> Iterator[Reason]:
-    program = p.workload
-    if p.filesystem.type is FilesystemType.F2FS and not (
-        isinstance(program, ProgramSettings) and program.runs_in_uml
-    ):
+    if p.filesystem.type is FilesystemType.F2FS and place_of(p).machine != UML:
         yield (
             "filesystem.type",
             "the kernels of guests come without f2fs: take a program in User-Mode Linux "

@@ -21,15 +21,10 @@ _OF_PLACE: Final = ("host", "folder", "power")
 _USUAL: Final = MachineSettings()
 
 
-def has_own_system(p: Parameters) -> bool:
-    """Whether the machine of a cell is there already."""
-    return MACHINES[p.machine.backend].own_system
-
-
 def refusals_of_place(p: Parameters) -> Iterator[Reason]:
     """Where the machine is and how its power goes: of one that is there, and of no other."""
     backend = p.machine.backend
-    if not has_own_system(p):
+    if not MACHINES[p.machine.backend].own_system:
         for key in _OF_PLACE:
             if getattr(p.machine, key) is not None:
                 yield f"machine.{key}", f"it is for `backend: foreign`, and this one is {backend}"
@@ -56,15 +51,15 @@ def refusals_of_place(p: Parameters) -> Iterator[Reason]:
 
 def refusals_on_machine(p: Parameters, program: ProgramSettings) -> Iterator[Reason]:
     """Why the program cannot be run there."""
-    if not has_own_system(p):
+    if not MACHINES[p.machine.backend].own_system:
         yield "workload.root", f"{p.machine.backend} brings no system along: use `backend: foreign`"
         return
     if program.root != ON_MACHINE:
         yield "workload.root", "the machine has a system of its own; leave it out"
     if program.packages:
         yield "workload.packages", "packages go with `root: debian` alone"
-    if program.where == "loop":
-        yield "workload.where", "`loop` goes with `root: host`"
+    if program.where != ProgramSettings.model_fields["where"].default:
+        yield "workload.where", "a program runs on the machine's own kernel; leave it out"
     if program.syncs == "traced":
         yield "workload.syncs", "powercut brings no tracer to a machine that is there already"
     if program.bring and program.command[0].startswith("/"):

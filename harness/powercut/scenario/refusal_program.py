@@ -10,11 +10,12 @@ from typing import Final
 
 from powercut.model.contract import CutKind
 from powercut.model.machine import ImageFormat
-from powercut.model.versions import SUITES
+from powercut.model.versions import HOST, SUITES
 from powercut.scenario.choices import ExploreEngine, FilesystemType
-from powercut.scenario.refusal_foreign import has_own_system, refusals_on_machine
+from powercut.scenario.place import LOOP, UML, Files, place_of
+from powercut.scenario.refusal_foreign import refusals_on_machine
 from powercut.scenario.settings import MachineSettings, Parameters, ProgramSettings
-from powercut.scenario.settings_program import NO_VM, ON_HOST, ON_MACHINE, suite_of
+from powercut.scenario.settings_program import NO_VM, ON_HOST, suite_of
 
 Reason = tuple[str, str]
 
@@ -42,7 +43,7 @@ def refusals_of_program(parameters: Parameters) -> Iterator[Reason]:
     if p.filesystem.type is FilesystemType.RAW:
         yield "filesystem.type", "a program keeps its data in a folder, which takes a file system"
     yield from _refusals_of_tracing(program)
-    if has_own_system(p) or program.root == ON_MACHINE:
+    if place_of(p).files is Files.MACHINE:
         yield from refusals_on_machine(p, program)
     else:
         yield from _refusals_elsewhere(p, program)
@@ -50,18 +51,17 @@ def refusals_of_program(parameters: Parameters) -> Iterator[Reason]:
 
 def _refusals_elsewhere(p: Parameters, program: ProgramSettings) -> Iterator[Reason]:
     """Where powercut makes what the program runs on, or it is this host's."""
-    on_host = program.root == ON_HOST
-    in_uml = on_host or program.where == NO_VM
+    place = place_of(p)
     yield from _refusals_of_root(program)
-    if program.where == "loop":
+    if program.where == LOOP:
         yield from _refusals_on_loop(p, program)
-    if program.kernel != ON_HOST and not program.runs_in_uml:
+    if program.kernel != HOST and place.machine != UML:
         yield "workload.kernel", "it goes with User-Mode Linux: leave it out"
-    if not in_uml:
+    if place.virtual:
         yield from _refusals_in_guest(p)
-    for key in MachineSettings.model_fields if in_uml else ():
+    for key in () if place.virtual else MachineSettings.model_fields:
         if getattr(p.machine, key) != getattr(_USUAL, key):
-            what = "root: host" if on_host else "where: no-vm"
+            what = "root: host" if place.files is Files.HOST else "where: no-vm"
             yield (
                 f"machine.{key}",
                 f"with `{what}` a program runs in User-Mode Linux, without a virtual machine; "
@@ -74,7 +74,7 @@ def _refusals_elsewhere(p: Parameters, program: ProgramSettings) -> Iterator[Rea
             "cut.trigger",
             "a program is cut after acks, or at a moment; use acks, after or random",
         )
-    if in_uml and p.explore.engine not in (ExploreEngine.AUTO, ExploreEngine.UML):
+    if not place.virtual and p.explore.engine not in (ExploreEngine.AUTO, ExploreEngine.UML):
         yield "explore.engine", "a program's check runs in User-Mode Linux: leave it out"
 
 

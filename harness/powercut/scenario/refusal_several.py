@@ -9,6 +9,7 @@ from typing import Final
 from powercut.model.machine import Aio, Bus
 from powercut.scenario.choices import FilesystemType
 from powercut.scenario.disk_machines import OF_A_MACHINE
+from powercut.scenario.place import LOOP, place_of
 from powercut.scenario.settings import MachineSettings, Parameters, ProgramSettings
 from powercut.scenario.settings_several import STRIPE, Holds
 
@@ -64,9 +65,9 @@ def _of_use(p: Parameters) -> Iterator[Reason]:
                 "folders are for programs (workload.kind: program)",
             )
         yield from _of_machine(p)
-    elif program.where == "loop":
+    elif place_of(p).machine == LOOP:
         yield "workload.where", "the kernel of this host has one loop device under test"
-    elif not program.runs_in_uml:
+    elif place_of(p).virtual:
         yield from _of_machine(p)
     elif any(getattr(disk, key) is not None for disk in p.disk.also for key in OF_A_MACHINE):
         yield _KEY, f"{', '.join(OF_A_MACHINE)} are of a virtual machine, and none runs here"

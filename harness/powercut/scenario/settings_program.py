@@ -151,8 +151,3 @@ class ProgramSettings(Settings):
 
     state_timeout: Annotated[Duration, Field(gt=0)] = 60 * 10**9
     """What one recovery with the program's `check` may take."""
-
-    @property
-    def runs_in_uml(self) -> bool:
-        """Whether it runs in User-Mode Linux, and neither in a guest nor on this host's kernel."""
-        return self.where == NO_VM or (self.where == "uml" and self.root == ON_HOST)

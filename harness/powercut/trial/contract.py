@@ -250,7 +250,7 @@ class _Verbs:
         try:
             return subprocess.Popen(
                 argv,
-                cwd=contents.folder,
+                cwd=contents.start,
                 env={"TMPDIR": str(self._temporary), **environment},
                 stdin=lines,
                 stdout=printed,

@@ -44,8 +44,8 @@ from powercut.model.machine import (
     is_dax,
 )
 from powercut.model.verdict import EvidenceLevel, Verdict
-from powercut.rig import commands
 from powercut.scenario.disk_machines import OF_A_MACHINE
+from powercut.scenario.place import place_of
 from powercut.scenario.settings import (
     ControlKind,
     GuestWriteCache,
@@ -102,7 +102,7 @@ def controls_for(parameters: Parameters, verdict: Verdict) -> tuple[Control, ...
             # A program may make its data durable in ways that cannot be taken away (O_DSYNC): its
             # twin without syncs is for who knows that it does not, and asks for it.
             # Where a machine has its own disk nothing else shows that its cuts lose anything.
-            live = commands.evidence_level(parameters) is EvidenceLevel.LIVE_ONLY
+            live = place_of(parameters).evidence_level is EvidenceLevel.LIVE_ONLY
             asked = live or not isinstance(workload, AcksByLines) or parameters.controls is not None
             if isinstance(workload, HasUnsyncedTwin) and asked:
                 wanted.add(ControlKind.NO_SYNC)
@@ -112,7 +112,7 @@ def controls_for(parameters: Parameters, verdict: Verdict) -> tuple[Control, ...
             wanted = {ControlKind.HONEST}
         case _:
             wanted = set()
-    if commands.evidence_level(parameters) is EvidenceLevel.LIVE_ONLY:
+    if place_of(parameters).evidence_level is EvidenceLevel.LIVE_ONLY:
         wanted -= {ControlKind.LYING_DISK, ControlKind.HONEST}
     if parameters.controls is not None:
         wanted &= set(parameters.controls)
@@ -169,7 +169,7 @@ def twin(parameters: Parameters, kind: ControlKind, disk: str | None = None) -> 
                 "also": _alike(parameters),
                 **_HONEST,
             }
-            if commands.evidence_level(parameters) is EvidenceLevel.LIVE_ONLY:
+            if place_of(parameters).evidence_level is EvidenceLevel.LIVE_ONLY:
                 changes["cut"] = {}  # what such a machine cannot do, its twin cannot either
             assert isinstance(workload, HasUnsyncedTwin), "others have no such control"
             settings = workload.unsynced()

@@ -28,7 +28,7 @@ from powercut.scenario.settings import GuestWriteCache, ProgramSettings
 from powercut.trial.disks import TrialDisk
 from powercut.trial.guest_program import GuestProgramRecording
 from powercut.trial.job import GRACE_S
-from powercut.workload.port import AcksByLines, MachineFiles
+from powercut.workload.port import AcksByLines, Contents
 
 _POLL_S: Final = 0.5
 _BOOT_S: Final = 60.0
@@ -82,10 +82,8 @@ class ForeignRecording(GuestProgramRecording):
         """The machine has its disk."""
 
     @property
-    def _files(self) -> MachineFiles:
-        contents = self.workload.contents(self.run)
-        assert isinstance(contents, MachineFiles)
-        return contents
+    def _files(self) -> Contents:
+        return self.workload.contents(self.run)
 
     def _in_root(self, argv: tuple[str, ...]) -> tuple[str, ...]:
         return self._writing(argv, unsynced=False)

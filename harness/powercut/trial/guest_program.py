@@ -147,9 +147,9 @@ class GuestProgramRecording(GuestRecording):
 
     def _set_up(self, channel: Channel, folder: Path) -> None:
         self._enter_root(channel)
-        files = commands.in_root_of_its_own(self.job.parameters)
-        if files is not None and files.tool is not None:
-            name = files.tool.name
+        tool = commands.contents_of(self.job.parameters).tool
+        if tool is not None:
+            name = tool.name
             guest_command(channel, self.deadline, *self._root.showing(name, f"{TOOLS}/{name}"))
         self.lines = LineChannel.on_guest(folder / LINES, self.directory.lines, self.binding)
 

@@ -34,6 +34,7 @@ from powercut.rig.image_difference import changed_parts
 from powercut.rig.loop_guest import LoopGuest
 from powercut.rig.program_guest import ProgramGuest
 from powercut.rig.scratch import scratch
+from powercut.scenario.place import LOOP, place_of
 from powercut.trial.disks import CapturedDisk
 from powercut.trial.job import GRACE_S, RecordingInProgress
 from powercut.trial.positive import look_where_nothing_was_lost
@@ -111,12 +112,16 @@ class HostFilesRecording(RecordingInProgress):
 
     def _guest(self, disk: CaptureDisk, folder: Path, lines: socket.socket) -> Guest:
         plan = commands.recovery_plan(self.job.parameters, self.run.run_id, self.run.seed)
-        if commands.on_loop_device(self.job.parameters):
+        if self._on_loop:
             return LoopGuest(disk.socket, plan, folder, lines)
         return ProgramGuest(kernel_of(self.job.parameters), disk.socket, plan, folder, lines)
 
+    @property
+    def _on_loop(self) -> bool:
+        return place_of(self.job.parameters).machine == LOOP
+
     def _source(self) -> PacketSource | StampedSource:
-        return StampedSource() if commands.on_loop_device(self.job.parameters) else PacketSource()
+        return StampedSource() if self._on_loop else PacketSource()
 
     def _run_until_cut(self, disk: CaptureDisk, sockets: Path) -> None:
         folder = sockets / "run"

@@ -16,6 +16,7 @@ from powercut.rig import commands
 from powercut.rig.environment import withheld
 from powercut.rig.program_files import program_files
 from powercut.rig.rig import Rig
+from powercut.scenario.place import Files, place_of
 from powercut.scenario.settings import Parameters
 from powercut.store.binding import new_recording
 from powercut.store.trial_dir import TrialDir
@@ -24,8 +25,6 @@ from powercut.trial.guest_program import GuestProgramRecording
 from powercut.trial.host_files import HostFilesRecording
 from powercut.trial.in_guest import GuestRecording
 from powercut.trial.job import RecordingInProgress, Stopwatch, TrialJob
-from powercut.workload.port import AcksByLines, GuestPrograms, Run
-from powercut.workload.table import workload_of
 
 
 def record_trial(
@@ -39,7 +38,7 @@ def record_trial(
     kind = _kind_of(job.parameters)
     record = job.as_record(new_recording()).model_copy(
         update={
-            "evidence_level": commands.evidence_level(job.parameters),
+            "evidence_level": place_of(job.parameters).evidence_level,
             "pinged": kind is GuestRecording,
         }
     )
@@ -68,17 +67,18 @@ def record_trial(
 
 
 def _withheld(parameters: Parameters) -> tuple[str, ...]:
-    contents = workload_of(parameters).contents(Run(bytes(16)))
-    if isinstance(contents, GuestPrograms):
-        return ()
-    return withheld(os.environ, contents.environment)
+    if place_of(parameters).files is Files.GUEST:
+        return ()  # it has programs of powercut's own
+    return withheld(os.environ, commands.contents_of(parameters).environment)
 
 
 def _kind_of(parameters: Parameters) -> type[RecordingInProgress]:
-    if commands.on_host_files(parameters):
-        return HostFilesRecording
-    if commands.on_own_system(parameters) is not None:
-        return ForeignRecording
-    if isinstance(workload_of(parameters), AcksByLines):
-        return GuestProgramRecording
-    return GuestRecording
+    match place_of(parameters).files:
+        case Files.HOST | Files.UNPACKED:
+            return HostFilesRecording
+        case Files.MACHINE:
+            return ForeignRecording
+        case Files.IMAGE:
+            return GuestProgramRecording
+        case Files.GUEST:
+            return GuestRecording

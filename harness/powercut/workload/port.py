@@ -48,15 +48,6 @@ class Run:
 
 
 @dataclass(frozen=True)
-class GuestPrograms:
-    """Contents: programs of powercut's own in its small guest, by their paths there; `folders` are
-    made before one works."""
-
-    programs: Mapping[str, Path] = field(default_factory=dict)
-    folders: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class SuitePackages:
     """A root that is made from these packages of a Debian suite, and its essential ones."""
 
@@ -65,57 +56,31 @@ class SuitePackages:
 
 
 @dataclass(frozen=True)
-class HostFiles:
-    """Contents: the host's own files, read-only, as the root; or those that `root` names, which are
-    unpacked on the host, with the host's folder `program` among them.
+class Contents:
+    """The files that a workload needs where it runs (powercut.scenario.place), and what its
+    programs find there.
 
-    Programs start in `folder` with `environment` (NAME=VALUE each); the folders in `visible` are
-    seen even where others of their kind are hidden (/tmp, /run, /var/tmp).  `tool` is a program of
-    powercut's own that starts the workload's: the folder in which it lies is there, too.
+    `programs` are powercut's own in its small guest, by their paths there, and `folders` are made
+    before one works.  Anybody's program has an `environment` (NAME=VALUE each), starts in `start`
+    and keeps its data in `data`.  Its root is what `root` names (a folder, a tar, an OCI image
+    layout or an ext4 image; or packages), None for one that is there already.  The folder `program`
+    of this host, if there is one, comes to `brought` of that root.  `tool` is a program of
+    powercut's own that starts it: the folder in which it lies is there, too.  Of this host's own
+    files those in `visible` are seen even where others of their kind are hidden (/tmp, /run,
+    /var/tmp).  On a machine that is there already all of it lies in `folder`, powercut's alone.
     """
 
-    folder: str
-    environment: tuple[str, ...]
-    visible: tuple[str, ...] = ()
+    programs: Mapping[str, Path] = field(default_factory=dict)
+    folders: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()
+    start: str = "/"
+    data: str = ""
     root: Path | SuitePackages | None = None
     program: Path | None = None
+    brought: str = ""
     tool: Path | None = None
-
-
-@dataclass(frozen=True)
-class RootFiles:
-    """Contents: a root file system of its own, for a guest, from what `root` names (a folder, a
-    tar, an OCI image layout or an ext4 image; or packages).
-
-    Programs start in `folder` of it with `environment` (NAME=VALUE each); the folder `program` of
-    the host, if there is one, is added to it; `tool` as in `HostFiles`.
-    """
-
-    root: Path | SuitePackages
-    program: Path | None
-    folder: str
-    environment: tuple[str, ...]
-    tool: Path | None = None
-
-
-@dataclass(frozen=True)
-class MachineFiles:
-    """Contents: the files of a machine that is there already.
-
-    Programs start in `start` with `environment` (NAME=VALUE each) and keep their data in `data`;
-    the folder `program` of this host, if there is one, is brought to `brought`.  All of it lies in
-    `folder`, which is powercut's alone.
-    """
-
-    folder: str
-    data: str
-    start: str
-    environment: tuple[str, ...]
-    program: Path | None
-    brought: str
-
-
-Contents = GuestPrograms | HostFiles | RootFiles | MachineFiles
+    visible: tuple[str, ...] = ()
+    folder: str = ""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from powercut.model.operations import OperationHistory
 from powercut.model.units import NEVER
 from powercut.model.verdict import Finding, FindingKind, Verdict, lsn_ranges
-from powercut.workload.port import NOTHING_LATER, GuestPrograms, StateClaims
+from powercut.workload.port import NOTHING_LATER, Contents, StateClaims
 
 SECTOR = 512
 
@@ -68,7 +68,7 @@ class TallyWorkload:
         return ()
 
     def contents(self, run):
-        return GuestPrograms()
+        return Contents()
 
     def preparation(self, run):
         return ()

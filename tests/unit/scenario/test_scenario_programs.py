@@ -11,15 +11,11 @@ from powercut.model.contract import Honour
 from powercut.model.errors import UsageError
 from powercut.model.verdict import Verdict
 from powercut.paths import DRIVERS, EXAMPLES
-from powercut.rig.commands import (
-    in_root_of_its_own,
-    on_host_files,
-    on_loop_device,
-    recovery_plan,
-)
+from powercut.rig.commands import recovery_plan
 from powercut.rig.engine_choice import choose_engine
 from powercut.rig.host_files import executable_of
 from powercut.scenario.load import parse_scenario
+from powercut.scenario.place import LOOP, UML, Files, Place, place_of
 from powercut.scenario.settings import (
     ControlKind,
     Parameters,
@@ -27,7 +23,7 @@ from powercut.scenario.settings import (
     WalSettings,
 )
 from powercut.trial.controls import controls_for
-from powercut.workload.port import RootFiles, Run, SuitePackages
+from powercut.workload.port import Run, SuitePackages
 from powercut.workload.program.sync_trace import TRACER
 from powercut.workload.table import workload_of
 
@@ -131,7 +127,7 @@ ROOTED = "workload: {kind: program, command: ./prog --fast, root: ../root}\n"
 def test_a_program_in_a_root_of_its_own_has_a_machine():
     made = program(f"machine: {{bus: nvme, cache: writeback, format: qcow2}}\n{ROOTED}")
     contents = workload_of(made).contents(Run(bytes(16), 5))
-    assert isinstance(contents, RootFiles)
+    assert place_of(made) == Place("qemu", Files.IMAGE)
     assert (contents.root, contents.program) == (Path("/root"), Path("/scenarios"))
     assert workload_of(made).reader(Run(bytes(16)))[0] == "/opt/powercut/prog"
     plan = recovery_plan(made, bytes(16), 5)
@@ -226,19 +222,17 @@ ON_LOOP = "workload: {kind: program, command: ./prog, where: loop}\n"
 def test_what_the_hosts_own_kernel_is_not_asked_for(text, says):
     with pytest.raises(UsageError, match=says):
         cells(text)
-    assert on_loop_device(program(f"filesystem: {{mount: [noatime, commit=1]}}\n{ON_LOOP}"))
+    mounted = program(f"filesystem: {{mount: [noatime, commit=1]}}\n{ON_LOOP}")
+    assert place_of(mounted) == Place(LOOP, Files.HOST)
 
 
 def test_a_root_of_debians_packages_names_its_suite():
     text = ROOTED.replace("../root", "debian, packages: [python3, g++, libc6]")
     contents = workload_of(program(text)).contents(Run(bytes(16)))
-    assert isinstance(contents, RootFiles)
     assert contents.root == SuitePackages("trixie", ("python3", "g++", "libc6"))
     other = workload_of(program(ROOTED.replace("../root", "debian:sid"))).contents(Run(bytes(16)))
-    assert isinstance(other, RootFiles)
     assert other.root == SuitePackages("sid")
     folder = workload_of(program(ROOTED.replace("../root", "./debian"))).contents(Run(bytes(16)))
-    assert isinstance(folder, RootFiles)
     assert folder.root == Path("/scenarios/debian")
 
 
@@ -246,7 +240,6 @@ def test_a_program_brings_the_folder_that_it_is_told():
     text = ROOTED.replace("./prog", "bin/prog").replace("../root", "debian, bring: .")
     workload = workload_of(program(text))
     contents = workload.contents(Run(bytes(16)))
-    assert isinstance(contents, RootFiles)
     assert contents.program == Path("/scenarios")
     assert workload.reader(Run(bytes(16)))[0] == "/opt/powercut/bin/prog"
 
@@ -293,5 +286,4 @@ def test_a_root_without_a_virtual_machine_is_unpacked_on_the_host(tmp_path, monk
     assert executable_of(parameters) == Path("/scenarios/prog")
     own = program(WITHOUT_VM.replace("./prog", "/usr/bin/prog"))
     assert executable_of(own) == tmp_path / "usr/bin/prog"
-    assert on_host_files(parameters)
-    assert in_root_of_its_own(parameters) is None
+    assert place_of(parameters) == Place(UML, Files.UNPACKED)

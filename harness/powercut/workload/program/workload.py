@@ -17,15 +17,14 @@ from powercut.model.positive import PositiveControl, Whole
 from powercut.model.verdict import Finding, FindingKind, Verdict, merged_ranges
 from powercut.paths import DRIVERS, EXAMPLES
 from powercut.scenario.choices import ControlKind
+from powercut.scenario.place import LOOP, UML, Files, place_of
 from powercut.scenario.settings import Parameters, ProgramSettings
-from powercut.scenario.settings_program import NO_VM, ON_HOST, ON_MACHINE, suite_of
+from powercut.scenario.settings_program import suite_of
 from powercut.workload.port import (
     MOUNT_POINT,
+    Contents,
     GoingOn,
-    HostFiles,
-    MachineFiles,
     Promises,
-    RootFiles,
     Run,
     SuitePackages,
 )
@@ -55,8 +54,9 @@ class ProgramWorkload:
         if not isinstance(settings, ProgramSettings):
             raise TypeError(f"the workload is {settings.kind}, and no program")
         self.settings: ProgramSettings = settings
-        self._place = parameters.machine.folder or "" if settings.root == ON_MACHINE else ""
-        """The folder of a machine that is there already; empty for what has a root."""
+        self._place = place_of(parameters)
+        self._folder = (parameters.machine.folder or "") if self._on_machine else ""
+        """That of a machine that is there already; empty for what has a root."""
 
     @property
     def recovery_s(self) -> float:
@@ -88,15 +88,19 @@ class ProgramWorkload:
 
     @property
     def _brought_to(self) -> str:
-        return f"{self._place}/program" if self._place else f"/{PROGRAM}"
+        return f"{self._folder}/program" if self._on_machine else f"/{PROGRAM}"
 
     @property
     def _data(self) -> str:
-        return f"{self._place}/data" if self._place else DIR
+        return f"{self._folder}/data" if self._on_machine else DIR
 
     @property
     def _on_host(self) -> bool:
-        return self.settings.root == ON_HOST
+        return self._place.files is Files.HOST
+
+    @property
+    def _on_machine(self) -> bool:
+        return self._place.files is Files.MACHINE
 
     @property
     def _root(self) -> Path | SuitePackages:
@@ -155,7 +159,7 @@ class ProgramWorkload:
         if self._traced and not TRACER.is_file():
             return (f"{TRACER} is not built (make -C workloads; x86-64 alone)",)
         root = self._root
-        named = not self._on_host and not self._place and root_of(str(root)) is None
+        named = self._place.files.carried and root_of(str(root)) is None
         if named and isinstance(root, Path) and not root.exists():
             return (f"workload.root: {root}: there is no such file or folder",)
         if not self._on_host and self._brought is None:
@@ -176,9 +180,8 @@ class ProgramWorkload:
         """The command line of a verb; `folder` is by default the one on the disk under test."""
         return (self.executable, *self.settings.command[1:], verb, folder or self._data)
 
-    def contents(self, run: Run) -> HostFiles | RootFiles | MachineFiles:
+    def contents(self, run: Run) -> Contents:
         """The root's files, where it starts, and what it finds in its environment."""
-        program, folder = Path(self.executable), self.settings.folder
         environment = (
             f"PATH={_PATH}",
             "HOME=/tmp",
@@ -189,23 +192,23 @@ class ProgramWorkload:
             *self.settings.env,
         )
         brought = None if self._brought is None else self._bring
-        if self._place:
-            return MachineFiles(
-                folder=self._place,
-                data=self._data,
-                start="/" if brought is None else self._brought_to,
-                environment=environment,
-                program=brought,
-                brought=self._brought_to,
-            )
-        if self.settings.where == NO_VM:
-            return HostFiles("/", environment, root=self._root, program=brought, tool=self._tool)
+        files = Contents(
+            environment=environment,
+            data=self._data,
+            program=brought,
+            brought=self._brought_to,
+            tool=self._tool,
+        )
+        if self._on_machine:
+            start = "/" if brought is None else self._brought_to
+            return replace(files, start=start, folder=self._folder)
         if not self._on_host:
-            return RootFiles(self._root, brought, "/", environment, self._tool)
+            return replace(files, root=self._root)
+        program, folder = Path(self.executable), self.settings.folder
         visible = [str(Path(os.path.realpath(program)).parent), folder, str(program.parent)]
         # What powercut's own programs import or start, and those of others may.
         visible += [str(path) for path in (EXAMPLES, DRIVERS) if path.is_dir()]
-        return HostFiles(folder, environment, tuple(dict.fromkeys(visible)), tool=self._tool)
+        return replace(files, start=folder, visible=tuple(dict.fromkeys(visible)))
 
     def preparation(self, run: Run) -> tuple[str, ...]:
         """`setup`."""
@@ -253,10 +256,10 @@ class ProgramWorkload:
             if not any(call.dropped for call in trace.calls):
                 doubts.append("no call came from the site that was to be dropped")
             history = replace(history, trouble=(*history.trouble, *doubts))
-        by_host = self.settings.where == "uml" or (
-            bool(packets) and all(one.stamped for one in packets)
+        by_kernel = self._place.machine == UML
+        stamped = by_kernel or (
+            self._place.machine == LOOP and bool(packets) and all(one.stamped for one in packets)
         )
-        stamped = self.settings.where == NO_VM or (self._on_host and by_host)
         told = None if stamped else proof
         return ProgramPromises(replace(history, by_receipt=not stamped, proof=told))
 

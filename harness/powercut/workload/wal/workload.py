@@ -12,7 +12,7 @@ from powercut.model.timeline import Timeline
 from powercut.paths import WAL_BINARY
 from powercut.scenario.choices import ControlKind, Layout, SyncMode
 from powercut.scenario.settings import Parameters, WalSettings, wal_settings
-from powercut.workload.port import GoingOn, GuestPrograms, Run
+from powercut.workload.port import Contents, GoingOn, Run
 from powercut.workload.wal import commands
 from powercut.workload.wal.promises import WalPromises
 
@@ -35,12 +35,12 @@ class WalWorkload:
         """It comes with powercut."""
         return ()
 
-    def contents(self, run: Run) -> GuestPrograms:
+    def contents(self, run: Run) -> Contents:
         """Its one program, and the folder of segments."""
         del run
         segments = self.settings.layout is Layout.SEGMENTS
         folders = (commands.log_path(self._parameters),) if segments else ()
-        return GuestPrograms({commands.WAL_IN_GUEST: WAL_BINARY}, folders)
+        return Contents({commands.WAL_IN_GUEST: WAL_BINARY}, folders)
 
     def preparation(self, run: Run) -> tuple[str, ...]:
         """None: the log is made by the run."""
