@@ -167,6 +167,28 @@ int disks_umount(void)
     return 0;
 }
 
+static int date_reads(const char *path)
+{
+    const unsigned long kept = plan.flags & (MS_RDONLY | MS_NODEV | MS_NOSUID | MS_NOEXEC);
+
+    return mount(NULL, path, NULL, MS_REMOUNT | MS_BIND | MS_STRICTATIME | kept, NULL);
+}
+
+int disks_date_reads(void)
+{
+    char path[512];
+    unsigned index;
+
+    for (index = 0; index < count; index++) {
+        if (parts[index].holds != FOLDER)
+            continue;
+        folder_of(&parts[index], path, sizeof path);
+        if (date_reads(path) != 0)
+            return -1;
+    }
+    return date_reads(plan.mount_point);
+}
+
 int disks_mount(const char *device, bool live)
 {
     char options[sizeof plan.options + 128];

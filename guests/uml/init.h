@@ -101,6 +101,11 @@ int confine_devices(const char *folder); /* mounts the few that programs have */
 /* tree.c: what is mounted, as an archive. */
 int tree_put(void);
 
+/* reads.c: which files of what is mounted a check reads between these two; what is known then
+ * follows the answer, as `after_answer`. */
+int reads_begin(void);
+void reads_put(void);
+
 /* files.c: where the files of what is mounted lie on the disk. */
 int files_put(void);
 
@@ -109,6 +114,7 @@ int disks_configure(char *const list[]);
 unsigned disks_count(void);
 int disks_mount(const char *device, bool live);
 int disks_umount(void);
+int disks_date_reads(void); /* of what is mounted every read is dated from here on */
 int64_t disks_begin(dev_t device, int fd);
 
 /* live.c: makes LIVE, and the disks beside it, ready to be mounted. */

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "../../workloads/common/wire.h"
+#include "../common/dated.h"
 #include "../common/unsynced.h"
 
 #define FULL_BYTES (1u << 20) /* room below which a program may fail for the lack of it */
@@ -97,6 +98,7 @@ pid_t start(char *const argv[], int channel, bool traced)
             (plan.root == NULL || (chroot(plan.root) == 0 && chdir(plan.folder) == 0)) &&
             (plan.root == NULL || confine() == 0) &&
             ((page->flags & PCU_FLAG_UNSYNCED) == 0 || unsynced_begin() == 0) &&
+            ((page->flags & PCU_FLAG_READS) == 0 || dated_begin() == 0) &&
             (!traced || ptrace(PTRACE_TRACEME, 0, 0, 0) == 0))
             execve(argv[0], argv, plan.root == NULL ? nothing : plan.environment);
         error = errno;

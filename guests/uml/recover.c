@@ -144,6 +144,17 @@ static int go_on(void)
     return 0;
 }
 
+/* Has the reader run, if it is to, and tells which files it reads. */
+static void reader_dated(void)
+{
+    bool known = reads_begin() == 0;
+
+    if ((page->flags & PCU_FLAG_FILES) == 0)
+        reader_run(PCU_STEP_READ);
+    if (known)
+        reads_put();
+}
+
 /* Mounts, reads, goes on and unmounts as the request says.  Whatever happens in between,
  * the view is let go of: a file system that stays mounted would leak into the next state. */
 static int recover_mounted(void)
@@ -157,6 +168,8 @@ static int recover_mounted(void)
     time = lap(PCU_STEP_MOUNT, time);
     if ((page->flags & PCU_FLAG_TREE) != 0)
         tree_put();
+    else if ((page->flags & PCU_FLAG_READS) != 0)
+        reader_dated();
     else if ((page->flags & PCU_FLAG_FILES) != 0)
         files_put();
     else

@@ -31,6 +31,7 @@ from powercut.explore.request import Budget
 from powercut.explore.state_order import StateOrder
 from powercut.explore.tally import acks_of, groups_of
 from powercut.model.positive import PositiveControl
+from powercut.model.reads import CheckReads
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import Finding
 from powercut.recording.folder import CaptureRecording
@@ -102,8 +103,7 @@ class FolderExplorer:
         self._groups: StateGroups | None = None
         self._positive: PositiveControl | None = None
         self._acks: StatesAtAcks | None = None
-        self._written = 0
-        self._unread: tuple[str, ...] | None = ()
+        self._reads: CheckReads | None = None
         self._record = record
         self._recorded = 0
         self._sound: list[CrashState] = []
@@ -200,7 +200,7 @@ class FolderExplorer:
     def _check_sees(self, judge: FolderJudge) -> bool:
         """Whether the check finds every ack where nothing is lost."""
         self._positive = judge.positive()
-        self._written, self._unread = len(judge.written), judge.unread
+        self._reads = judge.reads
         return self._positive.passed
 
     def _look_at_control(self, judge: FolderJudge) -> tuple[Finding, ...]:
@@ -235,8 +235,7 @@ class FolderExplorer:
             groups=self._groups,
             at_acks=self._acks,
             positive=self._positive,
-            written_files=self._written,
-            unread=self._unread,
+            reads=self._reads,
             policies=limits.policies,
             at=tuple(kind.value for kind in limits.at),
             depth=limits.depth,

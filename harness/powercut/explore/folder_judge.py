@@ -22,6 +22,7 @@ from powercut.explore.state_judge import Judgement
 from powercut.model.observation import Observation
 from powercut.model.positive import PositiveControl, Whole
 from powercut.model.printable import printable
+from powercut.model.reads import CheckReads
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import Finding, lsn_ranges
 from powercut.recording.folder import CaptureRecording, build_tree, fingerprint, remove_tree
@@ -58,8 +59,7 @@ class FolderJudge(Closing):
         self.tests = 0
         self._check = check
         self._scratch = scratch
-        self.written: tuple[str, ...] = ()
-        self.unread: tuple[str, ...] | None = ()
+        self.reads: CheckReads | None = None
         self._known: dict[bytes, Future[Observation]] = {}
         self._pool = ThreadPoolExecutor(jobs, thread_name_prefix="check")
 
@@ -134,26 +134,25 @@ class FolderJudge(Closing):
         return self._known[name]
 
     def checked(
-        self, space: FolderSpace, tree: Tree, *, written: tuple[str, ...] = ()
+        self, space: FolderSpace, tree: Tree, *, written: tuple[str, ...] | None = None
     ) -> Observation:
         """What the check says of a folder, made for it and gone after it.
 
-        Of the files `written` those that it did not read are `unread` from then on; None if that
-        cannot be seen.  Raises HostError.
+        Of the files `written` it tells in `reads` from then on which of them it did not read; None
+        if that cannot be seen.  Raises HostError.
         """
         target = Path(tempfile.mkdtemp(prefix="state-", dir=self._scratch))
         target.chmod(0o755)
         try:
             build_tree(space, tree, target)
-            dated = bool(written) and keeps_dates(self._scratch)
+            dated = written is not None and keeps_dates(self._scratch)
             if dated:
                 forget_reads(target)
             seen = self._check(target)
-            if written:
-                self.written = written
+            if written is not None and dated:
                 unread = never_read(target / name for name in written)
                 names = tuple(printable(str(path.relative_to(target))) for path in unread)
-                self.unread = names if dated else None
+                self.reads = CheckReads(len(written), names)
             return seen
         finally:
             remove_tree(target)

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from powercut.model.observation import Observation
+from powercut.model.reads import FileRead
 from powercut.model.timeline import Timeline
 from powercut.recover.plan import RecoveryPlan
 
@@ -112,6 +113,19 @@ class MapsFiles(Protocol):
 
     def files(self, writes: Sequence[ImageWrite], *, timeout_s: float) -> tuple[FilePlace, ...]:
         """Of the base image with `writes` laid over it.  Raises HostError."""
+
+
+@runtime_checkable
+class DatesReads(Protocol):
+    """An engine that can tell which files a program's check has read."""
+
+    def files_read(
+        self, writes: Sequence[ImageWrite], *, check: bool, timeout_s: float
+    ) -> tuple[Observation, tuple[FileRead, ...] | None]:
+        """As `recover`; also the files of the recovered state, None if that is not known.
+
+        Without a `check` they are listed alone, and none was read.  Raises HostError.
+        """
 
 
 @runtime_checkable

@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from powercut.brought import mark_results
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.positive import PositiveControl
+from powercut.model.reads import CheckReads
 from powercut.model.verdict import Finding, Verdict
 from powercut.store import manifest
 from powercut.store.exploration import StateGroups
@@ -94,8 +95,8 @@ class CaptureStates(BaseModel):
     these.  `changes` counts those of sizes and names.  `policies` and `at` are what was asked for
     instead of the order of powercut.crash.order, if anything was.  `second_states` are what
     cuts during `recorded_checks` checks may have left, up to `depth` one after the other.
-    `positive` is what the check found in the folder as it was at the cut.  Of the `written_files`
-    that hold something there it did not read those in `unread`; null if that is not known.
+    `positive` is what the check found in the folder as it was at the cut, and `reads` which files
+    it read there; null if that is not known.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -120,8 +121,7 @@ class CaptureStates(BaseModel):
     state_s: float
     findings: tuple[StateFinding, ...] = ()
     positive: PositiveControl | None = None
-    written_files: int = 0
-    unread: tuple[str, ...] | None = ()
+    reads: CheckReads | None = None
     groups: StateGroups | None = None
     at_acks: StatesAtAcks | None = None
     policies: tuple[str, ...] = ()

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from powercut.model.binding import Binding
 from powercut.model.errors import DamagedRecording
 from powercut.model.observation import Observation
+from powercut.model.reads import CheckReads
 from powercut.model.verdict import EvidenceLevel
 from powercut.scenario.plan import Trial, Trigger
 from powercut.scenario.settings import ControlKind, Parameters
@@ -72,6 +73,7 @@ class TrialRecord(BaseModel):
     recovery_facts: dict[str, str] = {}
     timings_s: dict[str, float] = {}
     withheld: tuple[str, ...] = ()  # variables of the environment that did not reach a program
+    reads: CheckReads | None = None  # what a program's check has read; None where that is unknown
     extra: dict[str, Any] = {}
 
     @property

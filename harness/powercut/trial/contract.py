@@ -22,6 +22,7 @@ from typing import IO, Final
 from powercut.model.errors import HostError
 from powercut.model.observation import Observation
 from powercut.model.operations import Packet, Sighting
+from powercut.model.reads import CheckReads
 from powercut.model.units import NEVER
 from powercut.model.verdict import Verdict
 from powercut.rig.reads import forget_reads, keeps_dates, never_read
@@ -33,7 +34,6 @@ from powercut.workload.program.claims import history_of, sighting_of
 from powercut.workload.program.workload import ProgramWorkload
 
 OPERATIONS_WANTED: Final = 50
-_NAMED: Final = 4  # files that are named of those that a check did not read
 _TAIL: Final = 400  # characters of what a verb printed
 
 
@@ -124,14 +124,11 @@ def _check(verbs: _Verbs, folder: Path, what: str) -> ContractStep:
     seen = _sighting(ended)
     findings = check_operations(verbs.history, int(NEVER), seen)
     problems = [finding.message for finding in findings if finding.verdict is not Verdict.SAFE]
-    names = ", ".join(str(path.relative_to(copy)) for path in unread[:_NAMED])
-    if unread and len(unread) == len(written):
-        problems.append(
-            f"check has read none of the files that run wrote ({names}): it cannot see whether "
-            "what they hold was lost"
-        )
-    elif unread:
-        what += f"; of what run wrote it did not read: {names}"
+    reads = CheckReads(len(written), tuple(str(path.relative_to(copy)) for path in unread))
+    if reads.blind:
+        problems.append(reads.blind)
+    elif reads.words:
+        what += f"; not tested: {reads.words}"
     return ContractStep(what, tuple(problems))
 
 

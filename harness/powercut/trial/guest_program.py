@@ -12,6 +12,7 @@ QEMU is asked something, as its answer comes after all that the guest had given 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -29,6 +30,7 @@ from powercut.model.events import Phase
 from powercut.model.failure import Failure
 from powercut.model.observation import Observation
 from powercut.recover.plan import GuestRoot
+from powercut.recover.port import ImageWrite
 from powercut.rig import commands
 from powercut.rig.guest_disks import GuestDisks
 from powercut.rig.guest_engine import GuestEngine
@@ -53,6 +55,7 @@ class GuestProgramRecording(GuestRecording):
     """A recording of a workload that acknowledges by lines, in a virtual machine."""
 
     lines: LineChannel | None = None
+    _left: Sequence[ImageWrite] = ()
 
     def make(self) -> None:
         """Set up, run, cut, recover."""
@@ -74,6 +77,7 @@ class GuestProgramRecording(GuestRecording):
                 engine,
                 plan,
                 lambda other: GuestEngine(base, parameters, other),
+                self._left,
                 timeout_s=timeout_s,
             )
 
@@ -200,7 +204,7 @@ class GuestProgramRecording(GuestRecording):
         medium, base = sockets / "medium.img", self.directory.base_image
         if not disk.snapshot(medium):
             raise HostError("the disk under test is not powercut's: nothing of it can be recovered")
-        left = changed_parts(base, medium)
+        self._left = left = changed_parts(base, medium)
         with GuestEngine(base, self.job.parameters, plan) as engine:
             engine.start(timeout_s=timeout_s)
             self.directory.write_untouched(engine.recover([], timeout_s=timeout_s))

@@ -190,5 +190,6 @@ class HostFilesRecording(RecordingInProgress):
                 engine,
                 plan,
                 lambda other: UmlEngine(base, other, kernel=kernel),
+                left,
                 timeout_s=timeout_s,
             )

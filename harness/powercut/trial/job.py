@@ -13,6 +13,7 @@ from powercut import __version__
 from powercut.channel.port import Acks
 from powercut.model.errors import PowercutError
 from powercut.model.events import Phase
+from powercut.model.reads import CheckReads
 from powercut.rig.rig import Rig
 from powercut.rig.set_up import Deadline
 from powercut.scenario.plan import Trial
@@ -92,6 +93,7 @@ class RecordingInProgress:
         self.versions: dict[str, str] = {}
         self.facts: dict[str, str] = {}
         self.recovery_facts: dict[str, str] = {}
+        self.reads: CheckReads | None = None
 
     @contextmanager
     def phase(self, phase: Phase) -> Iterator[None]:

@@ -6,19 +6,23 @@ If the check found every ack in what the cut left, nothing is done.  Else it is 
 disk with everything that had been issued; and if it misses something there, too, against what a
 run leaves that ended without a cut.  So an honest run costs nothing, and a program that loses
 something costs one recovery, or one more run.
+
+Where it found every ack after the cut, it runs there once more while the kernel notes what it reads
+(powercut.model.reads): a check that reads no value is no evidence, whatever it finds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from powercut.crash.states import StateSpace
+from powercut.model.reads import reads_of
 from powercut.recording.bound import read_disk_log, read_lines
 from powercut.recording.instants import plain_state
 from powercut.recording.positive import needs_positive, positive_of
 from powercut.recover.plan import RecoveryPlan
-from powercut.recover.port import ImageWrite, RecoveryEngine
+from powercut.recover.port import DatesReads, ImageWrite, RecoveryEngine
 from powercut.rig.going_on import going_on
 from powercut.trial.job import RecordingInProgress
 from powercut.workload.port import AcksByLines, Promises
@@ -40,12 +44,14 @@ def look_where_nothing_was_lost(
     engine: RecoveryEngine,
     plan: RecoveryPlan,
     other: Opened,
+    left: Sequence[ImageWrite],
     *,
     timeout_s: float,
 ) -> None:
     """Leaves what the check finds there beside the recording, as far as it is needed.
 
-    `observation.json` and the lines are there already.  Raises PowercutError.
+    `observation.json` and the lines are there already; `left` is what the cut left of the disk,
+    beyond what it was at power-on.  Raises PowercutError.
     """
     record, workload = run.directory.read_record(), run.workload
     assert isinstance(workload, AcksByLines)
@@ -58,6 +64,8 @@ def look_where_nothing_was_lost(
         return control is None or control.passed
 
     if shown():
+        if record.control is None and isinstance(engine, DatesReads):
+            _note_reads(run, engine, left, timeout_s=timeout_s)
         return
     found = engine.recover(_issued(run, promises, run.cut_ns), timeout_s=timeout_s)
     run.directory.write_whole(run.directory.issued, found)
@@ -71,6 +79,20 @@ def look_where_nothing_was_lost(
         second.start(timeout_s=timeout_s)
         ended = second.recover([], timeout_s=timeout_s + seconds)
     run.directory.write_whole(run.directory.ended, ended)
+
+
+def _note_reads(
+    run: RecordingInProgress, engine: DatesReads, left: Sequence[ImageWrite], *, timeout_s: float
+) -> None:
+    """What the check reads of what `left` adds, if it says the same as before."""
+    workload = run.workload
+    assert isinstance(workload, AcksByLines)
+    _, before = engine.files_read([], check=False, timeout_s=timeout_s)
+    seen, after = engine.files_read(left, check=True, timeout_s=timeout_s)
+    if before is None or after is None:
+        return
+    if workload.same(seen, run.directory.read_observation()):
+        run.reads = reads_of(before, after)
 
 
 def _issued(run: RecordingInProgress, promises: Promises, cut_ns: int) -> list[ImageWrite]:

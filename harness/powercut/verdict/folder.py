@@ -18,7 +18,7 @@ A state that loses something counts if it does so twice (powercut.checkers.repet
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from powercut.model.enough import STATES_MIN, too_few_operations
@@ -26,7 +26,6 @@ from powercut.model.verdict import FindingKind, Verdict
 from powercut.recording.folder import CaptureRecording
 from powercut.store.folder import CaptureResult, CaptureStates, FolderSeen
 
-_NAMED_MAX: Final = 4
 _NOTICED: Final = (FindingKind.LOST, FindingKind.CORRUPT)
 
 
@@ -62,11 +61,8 @@ def _reasons(recording: CaptureRecording, seen: FolderSeen) -> Iterator[str]:
         yield states.positive.message
         if recording.elsewhere:
             yield recording.elsewhere
-    if states.unread and len(states.unread) == states.written_files:
-        yield (
-            f"the check has read none of the files that were written ({_some(states.unread)}): "
-            "whether what they hold was lost it cannot see"
-        )
+    if states.reads is not None and states.reads.blind:
+        yield states.reads.blind
     control = _control(seen)
     if control is None:
         return  # what the check says was not believed before
@@ -77,11 +73,6 @@ def _reasons(recording: CaptureRecording, seen: FolderSeen) -> Iterator[str]:
         )
     if states.states < STATES_MIN and not states.lossy_states and not seen.exhausted:
         yield f"only {states.states} states were looked at"
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED_MAX
-    return ", ".join(names[:_NAMED_MAX]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _control(seen: FolderSeen) -> Verdict | None:

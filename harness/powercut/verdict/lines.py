@@ -14,6 +14,8 @@ from powercut.checkers.judge import Checker, Judgement, run_checkers, without_co
 from powercut.model.enough import too_few_operations
 from powercut.model.observation import Observation
 from powercut.model.operations import OperationHistory
+from powercut.model.positive import PositiveControl, Whole
+from powercut.model.reads import UNKNOWN_READS
 from powercut.model.timeline import Timeline
 from powercut.model.units import NEVER
 from powercut.model.verdict import EvidenceLevel, Finding, FindingKind, Verdict
@@ -71,8 +73,7 @@ def judge_lines(directory: TrialDir, record: TrialRecord, workload: AcksByLines)
             known, seen = promises, observation
             checkers["operations"] = lambda: _after_cut(known, seen, live=live)
     positive = None if promises is None else positive_of(directory, record, workload, promises)
-    if positive is not None and not positive.passed:
-        checkers["positive"] = lambda: [_blind(positive.message)]
+    checkers["control"] = lambda: [*_blind(record, positive)]
     judgement = run_checkers(checkers)
     if doubts:
         judgement = without_conviction(judgement, "; ".join(doubts))
@@ -94,15 +95,20 @@ def judge_lines(directory: TrialDir, record: TrialRecord, workload: AcksByLines)
         binding=directory.read_binding().name,
         loss=_story(timeline, promises, judgement),
         positive=positive,
-        untested=tuple(_untested(record)),
+        untested=tuple(_untested(record, positive)),
     )
 
 
-def _untested(record: TrialRecord) -> Iterator[str]:
+def _untested(record: TrialRecord, positive: PositiveControl | None) -> Iterator[str]:
     yield (
         "what `setup` made: it was durable before the recording began, so that its creation is no "
         "part of the test; what `run` makes is"
     )
+    if record.reads is not None and record.reads.words:
+        yield record.reads.words
+    found = positive is not None and positive.passed and positive.where is Whole.CUT
+    if found and record.reads is None and record.control is None:
+        yield UNKNOWN_READS
     if record.withheld:
         yield (
             "the program with these variables of the environment, which did not reach it (pass one "
@@ -110,8 +116,12 @@ def _untested(record: TrialRecord) -> Iterator[str]:
         )
 
 
-def _blind(message: str) -> Finding:
-    return Finding(FindingKind.CONTROL, Verdict.INCONCLUSIVE, message)
+def _blind(record: TrialRecord, positive: PositiveControl | None) -> Iterator[Finding]:
+    """Why what the check finds is no evidence."""
+    if positive is not None and not positive.passed:
+        yield Finding(FindingKind.CONTROL, Verdict.INCONCLUSIVE, positive.message)
+    if record.reads is not None and record.reads.blind:
+        yield Finding(FindingKind.CONTROL, Verdict.INCONCLUSIVE, record.reads.blind)
 
 
 def _no_cut(record: TrialRecord) -> list[str]:

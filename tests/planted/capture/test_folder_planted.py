@@ -193,7 +193,8 @@ def test_files_that_no_check_reads_are_named(
     explorer = FolderExplorer(recording, JOURNAL, lambda state: values_in(state, reads), scratch)
     seen = explorer.explore(Limits(Budget(states=400), 10.0, seed=1))
     result = verdict_of_capture(recording, seen)
-    assert (result.written_files, len(result.unread or ())) == (21, unread)
+    assert result.reads is not None
+    assert (result.reads.written, len(result.reads.unread)) == (21, unread)
     if reads == "names":
         assert any("none of the files that were written" in one for one in result.reasons)
     assert result.verdict == verdict, (result.reasons, result.findings)

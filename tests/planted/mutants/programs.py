@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant, planter
 from mutants.place import At
-from mutants.suites import POSITIVE, PROGRAMS
+from mutants.suites import POSITIVE, PROGRAMS, READS
 
 _P = "harness/powercut"
 program = planter("program", PROGRAMS)
 positive = planter("positive", POSITIVE)
+reads = planter("reads", READS)
 
 MUTANTS: tuple[Mutant, ...] = (
     *program(
@@ -490,6 +491,51 @@ MUTANTS: tuple[Mutant, ...] = (
                 "    judgement = without_conviction(judgement, 'its check has missed nothing')"
             ),
             "the cut convicts by a check that does not see what is there",
+        ),
+    ),
+    *reads(
+        f"{_P}/verdict/lines.py",
+        (
+            "blind-believed",
+            At("_blind", "record.reads is not None and record.reads.blind"),
+            "False",
+            "a check that reads none of the files that were written is believed",
+        ),
+        (
+            "unknown-untold",
+            At("_untested", "found and record.reads is None and (record.control is None)"),
+            "False",
+            "that nothing is known of what a check reads is not said",
+        ),
+    ),
+    *reads(
+        f"{_P}/model/reads.py",
+        (
+            "one-is-enough",
+            At("CheckReads.blind", "len(self.unread) < self.written"),
+            "len(self.unread) <= self.written",
+            "a check is never blind, whatever it leaves unread",
+        ),
+        (
+            "overwritten-not-written",
+            At(
+                "reads_of",
+                "known.get(file.path) != (file.size, file.modified_ns, file.changed_ns)",
+            ),
+            "file.path not in known",
+            "a file that is written in place does not count as written",
+        ),
+        (
+            "by-modification-alone",
+            At(
+                "reads_of",
+                "{file.path: (file.size, file.modified_ns, file.changed_ns) for file in before}",
+            ),
+            (
+                "{f.path: (f.size, f.modified_ns, g.changed_ns) "
+                "for f in before for g in after if f.path == g.path}"
+            ),
+            "a program that puts back a file's time has not written it",
         ),
     ),
 )

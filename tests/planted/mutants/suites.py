@@ -45,6 +45,11 @@ PROGRAMS = Suite(
     ),
 )
 POSITIVE = Suite("positive control", (), (pytest("tests/unit/trial/test_judge_lines.py"),))
+READS = Suite(
+    "what checks read",
+    (),
+    (pytest("tests/unit/model/test_check_reads.py", "tests/unit/trial/test_judge_lines.py"),),
+)
 STATES = Suite(
     "states", (), (pytest("tests/property/test_state_images_by_definition.py", "tests/unit/crash"),)
 )

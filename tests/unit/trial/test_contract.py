@@ -100,13 +100,13 @@ def test_a_check_that_reads_nothing_of_what_was_written_is_told(program):
     index = "say '? 1'; echo value >$2/value; echo 1 >$2/1; say '+ 1'"
     told = problems(program(run=value, check=FIND))
     assert told == [
-        "check has read none of the files that run wrote (1): it cannot see whether what they hold "
-        "was lost"
+        "the check has read none of the files that were written (1): it cannot see whether what "
+        "they hold was lost"
     ]
     reads = "[ ! -e $2/1 ] || { read -r word <$2/1; say '= 1'; }"
     assert problems(program(run=value, check=reads)) == []
     steps = list(try_contract(program(run=index, check=reads), seed=1, seconds=20))
-    assert steps[3].what.endswith("of what run wrote it did not read: value")
+    assert steps[3].what.endswith("2 files that were written hold: the check did not read value")
     assert not any(step.problems for step in steps)
 
 

@@ -25,6 +25,7 @@ from powercut.model.errors import UsageError
 from powercut.model.observation import Continuation, Observation
 from powercut.model.operations import Packet
 from powercut.model.positive import Whole
+from powercut.model.reads import UNKNOWN_READS, CheckReads
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.recording.trial_recording import open_trial
 from powercut.rig import commands
@@ -62,6 +63,7 @@ def recorded(tmp_path):
         recovered=True,
         issued=ALL,
         ended=None,
+        reads=None,
     ):
         """The clock of the first half of the lines is off by `first_s`, that of the second by
         `shift_s`; `said` are lines at the end.
@@ -78,6 +80,7 @@ def recorded(tmp_path):
             powercut="0", scenario="played", cell="a", parameters=settings,
             trial=Trial(1, 1, 1, Trigger(TriggerKind.ACKS, 1)), run_id="00" * 16,
             recording=new_recording(), damage=damage, trouble=trouble, control=control,
+            reads=reads,
         )  # fmt: skip
         directory.write_record(record)
         binding = directory.read_binding()
@@ -244,6 +247,29 @@ def test_what_the_check_did_not_see_is_told(recorded, issued, ended, said):
     result = judge_recording(recorded(b"", issued=issued, ended=ended))
     (control,) = [one for one in result.findings if one.kind is FindingKind.CONTROL]
     assert said in control.message
+
+
+@pytest.mark.parametrize(
+    ("there", "reads", "verdict", "told"),
+    [
+        (ALL, CheckReads(2, ("a", "b")), Verdict.INCONCLUSIVE, "did not read a, b"),
+        (ALL, CheckReads(2, ("b",)), Verdict.SAFE, "what 1 of 2 files"),
+        (ALL, CheckReads(2), Verdict.SAFE, ""),
+        (ALL, CheckReads(0), Verdict.SAFE, ""),
+        (ALL, None, Verdict.SAFE, UNKNOWN_READS),
+        (ALL_BUT_ONE, None, Verdict.LOSSY, ""),
+        (ALL_BUT_ONE, CheckReads(1, ("a",)), Verdict.LOSSY, "did not read a"),
+    ],
+    ids=["nothing", "a-part", "all", "no-files", "unknown", "lossy", "lossy-and-blind"],
+)
+def test_a_check_that_reads_nothing_acquits_nobody(recorded, there, reads, verdict, told):
+    result = judge_recording(recorded(there, reads=reads))
+    assert result.verdict is verdict
+    said = [one for one in result.untested if "the check" in one]
+    assert len(said) == bool(told)
+    assert told in "".join(said)
+    blind = [one for one in result.findings if one.kind is FindingKind.CONTROL]
+    assert bool(blind) is (reads is not None and len(reads.unread) == reads.written > 0)
 
 
 def test_an_operation_that_was_tried_and_not_acknowledged_need_not_be_found(recorded):

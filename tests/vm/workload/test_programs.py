@@ -174,6 +174,14 @@ KEEPS_IT = (
     'n=1; while :; do say "? $n"; kept="$kept $n"; say "+ $n"; n=$((n + 1)); '
     '[ $n -lt 20000000 ] || echo "$kept" >>$2/log; done'
 )
+# The values lie where room was made for them, and are never synced; names are.
+BY_NAME = (
+    "head -c 99000 /dev/zero >$2/all; sync $2/all; "
+    'n=1; while [ $n -le 80 ]; do say "? $n"; '
+    "echo $n | dd of=$2/all bs=999 seek=$n conv=notrunc status=none; "
+    ': >$2/n$n; sync $2; say "+ $n"; n=$((n + 1)); done'
+)
+NAMES = 'for f in $2/n*; do [ ! -e "$f" ] || say "= ${f##*/n}"; done'
 UNTRIED = APPEND.replace('say "? $n"; ', "")
 
 
@@ -188,6 +196,7 @@ UNTRIED = APPEND.replace('say "? $n"; ', "")
         (APPEND, "say '= 1-1000'", "on which only `setup` has run"),
         (APPEND, "exit 0", "it found 0 of "),
         (APPEND, LOG.replace("sed", "sed -n 1~2p $2/log | sed").replace(" $2/log >", " >"), HALF),
+        (BY_NAME, NAMES, "the check has read none of the files that were written (data/all)"),
         (KEEPS_IT, LOG, "operations after a run that ended without a power cut"),
         (f"{APPEND.replace('80', '10')}; cat /dev/zero >$2/zeroes || exit 5", LOG, "status 5"),
         ("getent hosts example.org || exit 6", "exit 0", "ended with status 6"),
@@ -195,7 +204,7 @@ UNTRIED = APPEND.replace('say "? $n"; ', "")
     ],
     ids=[
         "idle", "garbage", "never-tried", "acks-twice", "check-fails", "check-lies", "check-blind",
-        "check-half", "acks-what-it-keeps", "full", "network", "forks-away",
+        "check-half", "check-of-names", "acks-what-it-keeps", "full", "network", "forks-away",
     ],
 )  # fmt: skip
 def test_a_program_that_misbehaves_is_never_safe(tmp_path, run, check, reason):

@@ -23,6 +23,7 @@ from powercut.closing import Closing
 from powercut.model.errors import HostError
 from powercut.model.failure import Failure
 from powercut.model.observation import Observation
+from powercut.model.reads import FileRead
 from powercut.paths import WAL_BINARY
 from powercut.recover.order import EngineOrder
 from powercut.recover.plan import GoOn, RecoveryPlan
@@ -36,6 +37,7 @@ from powercut.recover.uml.kernel import UmlKernel, host_kernel
 from powercut.recover.uml.log import whole_log
 from powercut.recover.uml.origin import PAGE, Origin, Pages
 from powercut.recover.uml.read_map import ReadMap, read_granule
+from powercut.recover.uml.reads import reads_in
 from powercut.recover.uml.share import PATCHED_AT, Answer, BarePath, Flag, Share, Step, Verb
 
 __all__ = ["UmlEngine", "unavailable"]
@@ -214,6 +216,15 @@ class UmlEngine(Closing):
             raise HostError(f"the files of a state cannot be listed: {observation.failure}")
         return places_in(answer)
 
+    def files_read(
+        self, writes: Sequence[ImageWrite], *, check: bool, timeout_s: float
+    ) -> tuple[Observation, tuple[FileRead, ...] | None]:
+        """As `DatesReads`; only for plans on the host's files.  Raises HostError."""
+        seen = self._recover(writes, timeout_s, Flag.READS | (Flag(0) if check else Flag.FILES))
+        last = self.last if seen.complete and seen.recovered else None
+        listed = b"" if last is None else self._memory().bytes(last.after_answer, at=last.answer)
+        return seen, reads_in(listed)
+
     def _handed_over(
         self, writes: Sequence[ImageWrite], timeout_s: float, flag: Flag
     ) -> tuple[Observation, memoryview | None]:
@@ -275,8 +286,7 @@ class UmlEngine(Closing):
         Read past every cache, so what only a cache holds is not in it.  Works while
         mounted, and that is what it is for.
         """
-        differing = []
-        deadline = time.monotonic() + timeout_s
+        differing, deadline = [], time.monotonic() + timeout_s
         for offset in range(0, self._origin.size, _SHARE_BYTES):
             length = min(_SHARE_BYTES, self._origin.size - offset)
             answer = self._checked(Verb.DUMP, deadline, offset=offset, length=length)
@@ -300,8 +310,7 @@ class UmlEngine(Closing):
 
     def bare(self, path: BarePath, rounds: int, *, timeout_s: float) -> Answer:
         """The loop that the engine is measured against: fresh disk, mount, unmount."""
-        deadline = time.monotonic() + timeout_s
-        return self._checked(Verb.BARE, deadline, offset=path, count=rounds)
+        return self._checked(Verb.BARE, time.monotonic() + timeout_s, offset=path, count=rounds)
 
     def _memory(self) -> Share:
         if self._share is None:
@@ -346,20 +355,16 @@ class UmlEngine(Closing):
         self._process.clear_console()
         self._reads = None
         rest = self._put(self._patch(self._unsent.take(), deadline, keep_last=True))
-        if self._plan.find(GoOn) is not None and not flags & (Flag.TREE | Flag.FILES):
+        handed = Flag.TREE | Flag.FILES
+        if self._plan.find(GoOn) is not None and not flags & (handed | Flag.READS):
             flags |= Flag.AFTER
         answer = self._call(
             Verb.RECOVER, deadline, count=rest, track=self._granule, flags=flags, limit_ms=limit_ms
         )
         self.last = answer
         said = self._process.console() if answer.step is not Step.NONE else ""
-        observation = observe(
-            self._memory(),
-            answer,
-            said,
-            program=self._plan.host is not None,
-            tree=bool(flags & (Flag.TREE | Flag.FILES)),
-        )
+        program, tree = self._plan.host is not None, bool(flags & handed)
+        observation = observe(self._memory(), answer, said, program=program, tree=tree)
         if self._granule:
             begin = answer.answer + answer.after_answer
             words = self._memory().area[begin : begin + answer.reads]

@@ -74,6 +74,7 @@ class Flag(enum.IntFlag):
     UNSYNCED = 16
     FILES = 32
     WARM = 64
+    READS = 128
 
 
 class After(enum.IntEnum):

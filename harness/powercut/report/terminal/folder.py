@@ -10,6 +10,7 @@ from rich.console import Console
 
 from powercut.machine.process import tail
 from powercut.model.printable import printable
+from powercut.model.reads import UNKNOWN_READS
 from powercut.model.verdict import Verdict
 from powercut.paths import command, from_here
 from powercut.report import words
@@ -18,7 +19,6 @@ from powercut.report.terminal.exploration import group_text
 from powercut.report.terminal.program import print_facts, print_title, print_told
 from powercut.store.folder import REPORT, CaptureDir, CaptureRecord, CaptureResult
 
-_NAMED_MAX: Final = 8
 _LAST_WORDS: Final = 300
 _CONSOLE_MAX: Final = 1 << 20
 _GUEST_SAID: Final = "powercut agent: "  # guests/agent/share.c
@@ -122,12 +122,10 @@ def facts_of(record: CaptureRecord, result: CaptureResult) -> list[tuple[str, st
         told.append(("groups", group_text(result.groups)))
     if result.positive is not None and result.positive.passed:
         told.append(("the check", f"it found {result.positive.told}"))
-    if result.unread is None:
-        told.append(("not known", "which files the check read: no dates of it are kept (noatime)"))
-    elif result.unread:
-        names = ", ".join(result.unread[:_NAMED_MAX])
-        of = f"{len(result.unread):,} of {result.written_files:,} files that were written"
-        told.append(("not read", f"{of}: {names}; what they hold was not checked"))
+    if result.positive is not None and result.reads is None:
+        told.append(("not tested", UNKNOWN_READS))
+    elif result.reads is not None and result.reads.words:
+        told.append(("not tested", result.reads.words))
     if result.control:
         must = "as it must be" if result.control == "LOSSY" else "and it should be LOSSY"
         told.append(("control", f"on a host that ignores every sync: {result.control}, {must}"))
