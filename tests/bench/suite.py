@@ -87,7 +87,8 @@ def main(names: Sequence[str], json_file: Path | None, against: Path | None = No
             figures += benchmarks[name]()
     console.print(_table(figures))
     if json_file is not None:
-        text = json.dumps([asdict(f) | {"ratio": f.ratio} for f in figures], indent=1) + "\n"
+        told = [asdict(f) | {"ratio": f.ratio} for f in figures]
+        text = json.dumps({"format": "powercut-bench/1", "figures": told}, indent=1) + "\n"
         if json_file == Path("-"):
             PlainConsole(soft_wrap=True).out(text, end="")
         else:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenarios that are nearly right: `plan` shows them, or refuses them with powercut's own errors.
+"""Scenarios that are nearly right: `run --dry-run` shows them, or refuses them with own errors.
 
 Each is one that powercut brings, with a few values, keys or lines changed.
 """
@@ -130,7 +130,7 @@ def test_any_scenario_is_planned_or_refused(tmp_path, examples):
         source = rng.choice(FILES)
         path.write_bytes(_text(rng, source))
         brief = ["--brief"] if rng.random() < 0.8 else []
-        argv = ["plan", str(path), *brief]
+        argv = ["run", "--dry-run", str(path), *brief]
         with (
             contextlib.redirect_stdout(io.StringIO()),
             contextlib.redirect_stderr(io.StringIO()),

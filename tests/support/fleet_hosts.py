@@ -176,8 +176,8 @@ def _try(*argv: str) -> str:
 
 
 def make_ready(host: NetworkHost) -> None:
-    """As `powercut hosts prepare` leaves it, but for what takes minutes: its powercut is the one
-    that runs the test, with the images that are there.
+    """As `powercut doctor hosts prepare` leaves it, but for what takes minutes: its powercut is
+    the one that runs the test, with the images that are there.
     """
     house = make_wheels()
     root = host.home / ".cache" / "powercut-fleet"

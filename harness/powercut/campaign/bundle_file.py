@@ -110,7 +110,7 @@ def unpack(bundle: Path, folder: Path) -> BundleManifest:
     in it is not what it was, and HostError if it cannot be written.
     """
     if not is_bundle(bundle):
-        raise UsageError(f"{bundle}: is no bundle", hint="`powercut bundle` makes them")
+        raise UsageError(f"{bundle}: is no bundle", hint="`powercut export` makes them")
     if folder.exists():
         raise UsageError(f"{folder}: exists already", hint="give the name of a new folder")
     try:

@@ -203,6 +203,7 @@ def tried_json(tried: ProgramTried) -> str:
         for name, result in (("journal", files.journal), ("posix", files.posix))
     }
     told = {
+        "format": "powercut-try/1",
         "verdict": tried.verdict.name,
         "portable": tried.portable,
         "cause": files.cause,

@@ -194,12 +194,12 @@ def _check_kept(directory: ResultDir) -> None:
         raise UsageError(
             f"{directory.path}: {elsewhere} of {rows + len(trials)} recordings were not fetched: "
             "they lie on the hosts that made them",
-            hint=f"powercut fetch {directory.path} --hosts HOSTS brings them",
+            hint=f"powercut import {directory.path} --hosts HOSTS brings them",
         )
     if dropped:
         raise UsageError(
             f"{directory.path}: {len(dropped)} of {len(trials)} recordings were not kept",
-            hint="the run was made with --keep; `powercut certificate verify --deep` judges what "
+            hint="the run was made with --keep; `powercut verify --deep` judges what "
             "was kept again",
         )
 

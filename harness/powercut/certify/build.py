@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draws up a certificate from what is on disk, and from nothing else.
 
-So the same folder always gives the same certificate, and `powercut certificate verify` finds
+So the same folder always gives the same certificate, and `powercut verify` finds
 out whether one was changed by drawing it up again.
 """
 

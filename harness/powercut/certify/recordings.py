@@ -71,7 +71,7 @@ def missing_problems(
         named = ", ".join(filter(None, (_named(there), ROWS if unlisted else "")))
         yield (
             f"{len(there) + unlisted.total()} of {count} recordings were not fetched, and cannot "
-            f"be judged again here: {named}; {on_hosts(there, unlisted)}; `powercut fetch` brings "
+            f"be judged again here: {named}; {on_hosts(there, unlisted)}; `powercut import` brings "
             "those of a run, or accept it with --allow-missing"
         )
     if gone:

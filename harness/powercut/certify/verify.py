@@ -199,7 +199,7 @@ def _examine_folder(
             checked.append(f"{confirmed} {what} repeated, with the same outcome.")
     elsewhere = not_fetched([trial for trial in missing if trial not in lost])
     if left := len(elsewhere) + unlisted.hosts.total():
-        where = f"{on_hosts(elsewhere, unlisted.hosts)}: `powercut fetch` brings those of a run"
+        where = f"{on_hosts(elsewhere, unlisted.hosts)}: `powercut import` brings those of a run"
         unchecked.append(f"{left} of {count} recordings were not fetched; they lie {where}.")
     if dropped := len(missing) - len(lost) - len(elsewhere):
         unchecked.append(f"{dropped} of {count} recordings were not kept.")

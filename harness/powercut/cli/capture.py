@@ -139,6 +139,7 @@ def capture(
         record = record_folder(order, directory)
     if not order.check:
         print_recorded(console, record, directory.path)
+        write_json(record.model_dump_json(indent=1), json_file)
         return 0
     with console.status("looking at crash states") as status:
         result = judge_folder(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from powercut.cli.audit_cost import DISKS
 from powercut.cli.certificate import compare_sides
-from powercut.cli.cost import DISKS
 from powercut.cli.domain import DomainChoice, domain_options
 from powercut.cli.options import (
     FILE,
@@ -18,6 +18,7 @@ from powercut.cli.options import (
     confidence_aim,
     confidence_option,
     hosts_option,
+    json_option,
     preset_option,
     results_option,
     scenarios_argument,
@@ -25,7 +26,7 @@ from powercut.cli.options import (
     trials_option,
     version_options,
 )
-from powercut.cli.output import console_beside
+from powercut.cli.output import console_beside, write_json
 from powercut.cli.scenarios import find_scenarios
 from powercut.model.errors import UsageError
 
@@ -81,6 +82,7 @@ PROFILES = ("quick", "nightly", "full")
 @results_option
 @click.option("--resume", type=FILE, metavar="DIR", help="Resume an interrupted certification.")
 @click.option("--sign", "key", type=FILE, metavar="KEY", help="Sign with this SSH private key.")
+@json_option("the certificate, or with --compare the comparison")
 @click.option(
     "--compare",
     nargs=2,
@@ -112,18 +114,19 @@ def certify(
     results: Path,
     resume: Path | None,
     key: Path | None,
+    json_file: Path | None,
     compare: tuple[str, str] | None,
 ) -> int:
     """Tells which settings keep acknowledged writes, with evidence, as a certificate."""
     if compare is not None:
-        return compare_sides(compare, scenarios)
+        return compare_sides(compare, scenarios, json_file)
 
     from powercut.campaign.keep import Keep
     from powercut.campaign.resume import Selection
     from powercut.certify.request import NOTHING, CertifyOptions, request_of
 
     if domain:
-        scenarios = domain.scenarios((*scenarios, *presets, profile, resume), results)
+        scenarios = domain.scenarios((*scenarios, *presets, profile, resume), results, json_file)
     request = None
     options = CertifyOptions(
         scenarios=tuple(scenarios),
@@ -146,9 +149,11 @@ def certify(
         request = request_of(options, selection, named)
     elif options != NOTHING or (trials, confidence, at_most) != (None,) * 3:
         raise _resumes_with_options()
-    console = console_beside()
+    console = console_beside(json_file)
     done = _certify(console, request, resume, results, jobs, Keep(keep), hosts_file)
-    return _publish(console, done, key)
+    status = _publish(console, done, key)
+    write_json(done.certificate.model_dump_json(indent=1), json_file)
+    return status
 
 
 def _named(scenarios: Sequence[str]) -> list[Path]:

@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of commands.  A command is imported when it is called, and imports what takes time when
-it runs.
-"""
+"""The table of commands; a command is imported when it is named."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,47 +10,38 @@ from typing import Any
 import click
 
 from powercut import __version__
+from powercut.cli.lazy_group import LazyGroup
 from powercut.cli.summary import SECTIONS
+from powercut.paths import INSTALLED
 
 COMMANDS = {
-    "analyze": "powercut.cli.analyze:analyze",
     "audit": "powercut.cli.audit:audit",
     "bench": "powercut.cli.bench:bench",
-    "bundle": "powercut.cli.bundle:bundle",
-    "cache": "powercut.cli.cache:cache",
     "capture": "powercut.cli.capture:capture",
-    "check-program": "powercut.cli.check_program:check_program",
-    "certificate": "powercut.cli.certificate:certificate",
     "certify": "powercut.cli.certify:certify",
-    "cost": "powercut.cli.cost:cost",
     "doctor": "powercut.cli.doctor:doctor",
     "explore": "powercut.cli.explore:explore",
     "export": "powercut.cli.export:export",
-    "fetch": "powercut.cli.fetch:fetch",
     "history": "powercut.cli.history:history",
-    "hosts": "powercut.cli.hosts:hosts",
-    "init": "powercut.cli.init:init",
     "import": "powercut.cli.import_:import_",
+    "init": "powercut.cli.init:init",
+    "list": "powercut.cli.list:list_",
     "listen": "powercut.cli.listen:listen",
-    "manual": "powercut.cli.manual:manual",
-    "materialize": "powercut.cli.materialize:materialize",
     "minimize": "powercut.cli.minimize:minimize",
-    "mutate-syncs": "powercut.cli.mutate_syncs:mutate_syncs",
-    "plan": "powercut.cli.plan:plan",
-    "presets": "powercut.cli.presets:presets",
     "probe": "powercut.cli.probe:probe",
     "record": "powercut.cli.record:record",
     "run": "powercut.cli.run:run",
-    "scenarios": "powercut.cli.list:scenarios",
     "serve": "powercut.cli.serve:serve",
     "shell": "powercut.cli.shell:shell",
     "show": "powercut.cli.show:show",
     "test": "powercut.cli.test:test",
     "try": "powercut.cli.try_:try_",
-    "unbundle": "powercut.cli.bundle:unbundle",
     "verify": "powercut.cli.verify:verify",
 }
 """Each command by its name: module and attribute."""
+
+CONTRIBUTORS = ("bench",)
+"""What serves those who work on powercut itself: `--help` has it in a checkout alone."""
 
 
 class BrokenPipe(Exception):
@@ -69,8 +57,8 @@ def _broken_pipes() -> Iterator[None]:
         raise BrokenPipe from error
 
 
-class CommandTable(click.Group):
-    """The group of all commands; it imports one when it is named."""
+class CommandTable(LazyGroup):
+    """The group of all commands."""
 
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
         """As click's: --help is printed here."""
@@ -83,30 +71,26 @@ class CommandTable(click.Group):
             return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All names, as --help shows them."""
-        del ctx
-        return sorted(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name; None if there is none."""
-        del ctx
-        if cmd_name not in COMMANDS:
-            return None
-        module, _, attribute = COMMANDS[cmd_name].partition(":")
-        command = getattr(importlib.import_module(module), attribute)
-        assert isinstance(command, click.Command)
-        return command
+        """All names that a user needs."""
+        return [name for name in super().list_commands(ctx) if _shown(name)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """A section for each need, and a line for each command."""
         del ctx
         widest = max(len(name) for name in COMMANDS)
         for title, lines in SECTIONS.items():
+            shown = [(name.ljust(widest), said) for name, said in lines.items() if _shown(name)]
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(widest), said) for name, said in lines.items()])
+                formatter.write_dl(shown)
 
 
-@click.group(cls=CommandTable, context_settings={"help_option_names": ["-h", "--help"]})
+def _shown(name: str) -> bool:
+    return not INSTALLED or name not in CONTRIBUTORS
+
+
+@click.group(
+    cls=CommandTable, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(__version__)
 def cli() -> None:
     """Cuts the power under a running system and proves which acknowledged writes survived.

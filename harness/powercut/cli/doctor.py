@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`powercut doctor`: what this host can do."""
+"""`powercut doctor`: what this host can do, and what powercut keeps and sets up on hosts."""
 
 from __future__ import annotations
 
@@ -7,10 +7,18 @@ from pathlib import Path
 
 import click
 
+from powercut.cli.lazy_group import LazyGroup
 from powercut.cli.options import json_option
 
+OTHERS = {
+    "cache": "powercut.cli.cache:cache",
+    "hosts": "powercut.cli.hosts:hosts",
+    "manual": "powercut.cli.manual:manual",
+}
 
-@click.command()
+
+@click.group(cls=LazyGroup, table=OTHERS, invoke_without_command=True)
+@click.pass_context
 @json_option("the findings")
 @click.option(
     "--fresh", is_flag=True, help="Repeat the probes whose outcome is kept until this host reboots."
@@ -27,8 +35,19 @@ from powercut.cli.options import json_option
     is_flag=True,
     help="Only print the names of the Debian packages that powercut runs, for apt-get install.",
 )
-def doctor(json_file: Path | None, fresh: bool, patience_s: float | None, packages: bool) -> int:
-    """Says what this host can do, why not more, and what to do about it."""
+def doctor(
+    context: click.Context,
+    json_file: Path | None,
+    fresh: bool,
+    patience_s: float | None,
+    packages: bool,
+) -> int:
+    """Says what this host can do, why not more, and what to do about it.
+
+    With a command: keeps order on this host, or on the hosts of a fleet.
+    """
+    if context.invoked_subcommand is not None:
+        return 0
     if packages:
         from powercut.doctor.packages import installable
 

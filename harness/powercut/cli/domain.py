@@ -26,7 +26,9 @@ class DomainChoice:
     definition: Path | None
     connect: str | None
 
-    def scenarios(self, others: Iterable[object], results: Path) -> list[str]:
+    def scenarios(
+        self, others: Iterable[object], results: Path, json_file: Path | None
+    ) -> list[str]:
         """Writes the scenario of the domain's disks, and says in what its machines differ.
 
         `others` are what else was asked for, beside which there can be no domain.
@@ -43,7 +45,7 @@ class DomainChoice:
         path = results / "domains" / f"{likeness.slug}.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, scenario.encode())
-        console = console_beside()
+        console = console_beside(json_file)
         disks = ", ".join(disk.name for disk in likeness.disks)
         console.print(f"{likeness.machine}: {disks}, as scenario {path}", markup=False)
         for difference in likeness.differs:

@@ -154,7 +154,7 @@ def explore(
         raise UsageError("--promise is for captured folders", hint="leave it out")
     if is_import(recording):
         _refuse_for_import(atomic_unit, second_cuts=bool(after or depth), hosts_file=hosts_file)
-        return _explore_import(recording, model, budget, engine, recovery_kernel)
+        return _explore_import(recording, model, budget, engine, recovery_kernel, json_file)
     from powercut.crash.explore import InstantKind
     from powercut.crash.states import Model
     from powercut.explore.request import Budget, ExploreRequest, Prune
@@ -250,7 +250,9 @@ def _refuse_for_import(
         )
 
 
-def _explore_import(recording: Path, model: str, budget: str, engine: str, kernel: str) -> int:
+def _explore_import(
+    recording: Path, model: str, budget: str, engine: str, kernel: str, json_file: Path | None
+) -> int:
     """A foreign log has models and readings of its own; the budget is that of each reading."""
     from powercut.explore.request import Budget
 
@@ -262,6 +264,7 @@ def _explore_import(recording: Path, model: str, budget: str, engine: str, kerne
         seconds=limit.seconds,
         engine=engine,
         kernel=kernel,
+        json_file=json_file,
     )
 
 

@@ -1,43 +1,154 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`powercut export`: a recording as a log for replay-log and its like."""
+"""`powercut export`: a recording, or one crash state of it, for use elsewhere."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from powercut.cli.options import OUTPUT, RECORDING_HELP, recording_argument
-from powercut.cli.output import echo
+from powercut.cli.folder_states import bundle_capture, materialize_capture, refuse_others
+from powercut.cli.lookup import is_capture
+from powercut.cli.options import (
+    FILE,
+    STATE_EPILOG,
+    force_option,
+    json_option,
+    recording_argument,
+    run_check_option,
+    state_argument,
+)
+from powercut.cli.output import Speaker, write_json_object
 from powercut.model.errors import UsageError
 
+if TYPE_CHECKING:
+    from powercut.campaign.bundle_file import BundledState
 
-@click.command(epilog=RECORDING_HELP)
+BUNDLE, STATE, LOG = "bundle", "state", "dm-log-writes"
+_FORMATS = (BUNDLE, STATE, LOG)
+_OWN = {"what", "output", "json_file"}
+_TAKEN = {
+    BUNDLE: _OWN | {"force"},
+    STATE: _OWN | {"force"},
+    LOG: _OWN | {"sector", "as_seen"},
+}
+
+
+@click.command(epilog=STATE_EPILOG)
 @recording_argument
+@state_argument(required=False)
 @click.option(
     "--format",
-    "log_format",
-    type=click.Choice(["dm-log-writes"]),
-    default="dm-log-writes",
-    help="The format of the log.",
+    "what",
+    type=click.Choice(_FORMATS),
+    default=BUNDLE,
+    show_default=True,
+    help="bundle: the finding as one file, which `powercut verify` judges again anywhere. state: "
+    "the disk of STATE as an image file; of a captured folder, a new folder. dm-log-writes: the "
+    "requests as a log for replay-log and its like.",
 )
-@click.option("-o", "--output", type=OUTPUT, required=True, help="The log to write; a new file.")
+@click.option("-o", "--output", type=FILE, required=True, help="The file or folder to write.")
+@force_option
 @click.option(
-    "--sector", type=click.Choice(["512", "4096"]), default="512", help="Bytes of its sectors."
+    "--sector",
+    type=click.Choice(["512", "4096"]),
+    default="512",
+    show_default=True,
+    help="Bytes of a sector of the dm-log-writes log.",
 )
 @click.option(
-    "--as-seen", is_flag=True, help="Of a lying disk: as the stack above believed it to be."
+    "--as-seen",
+    is_flag=True,
+    help="dm-log-writes, of a lying disk: as the stack above believed it to be. Without this "
+    "a flush that the disk ignored becomes a mark.",
 )
-def export(recording: Path, log_format: str, output: Path, sector: str, as_seen: bool) -> int:
-    """Writes a recording as a log for replay-log and its like.
+@run_check_option
+@json_option("what was written")
+def export(
+    recording: Path,
+    state: str | None,
+    what: str,
+    output: Path,
+    force: bool,
+    sector: str,
+    as_seen: bool,
+    json_file: Path | None,
+) -> int:
+    """Writes a recording as a bundle or a log, or one crash state of it as an image.
 
-    A flush that the disk ignored becomes a mark, so that a replay up to any place holds
-    what the disk had kept by then.
+    A bundle includes the crash state STATE; without STATE the witness, if `minimize` has found one.
     """
+    refuse_others(_TAKEN[what], f"--format {what}", hint="leave it out")
+    if what == STATE and state is None:
+        raise UsageError("--format state needs a STATE", hint="give one, such as `cut`")
+    if what == LOG and state is not None:
+        raise UsageError("a log holds all requests and takes no STATE", hint="--format state")
+    if output.is_dir() and not (what == STATE and is_capture(recording)):
+        raise UsageError(f"{output}: is a folder", hint="give the name of a file")
+    say = Speaker(json_file)
+    if what == LOG:
+        made = _log(recording, output, int(sector), as_seen, say)
+    elif is_capture(recording):
+        made = (
+            bundle_capture(recording, state, output, say, force=force)
+            if what == BUNDLE
+            else materialize_capture(recording, str(state), output, say)
+        )
+    elif what == BUNDLE:
+        made = _bundle(recording, state, output, say, force=force)
+    else:
+        made = _image(recording, str(state), output, say, force=force)
+    write_json_object("export", {"kind": what, "path": str(output), **made}, json_file)
+    return 0
+
+
+def _bundle(
+    recording: Path, state: str | None, output: Path, say: Speaker, *, force: bool
+) -> dict[str, Any]:
+    from powercut.campaign.bundle import make_bundle
+
+    made = make_bundle(recording, output, state=state, force=force)
+    size = output.stat().st_size
+    say(f"{output}: {size / 1e6:.1f} MB, {len(made.files)} files, the recording is {made.verdict}")
+    if made.state is not None:
+        say_state(made.state, say)
+    say(f"reproduce it with: powercut verify {output}")
+    return {"size": size, "verdict": made.verdict}
+
+
+def say_state(state: BundledState, say: Speaker) -> None:
+    """What became of a bundled state; which engine recovered it, if not the fastest."""
+    say(f"state {state.name}: {state.verdict}: {state.message}")
+    if state.engine_reason:
+        say(f"  engine: {state.engine}, since {state.engine_reason}")
+
+
+def _image(
+    recording: Path, state: str, output: Path, say: Speaker, *, force: bool
+) -> dict[str, Any]:
+    from powercut.recording import materialize as run
+
+    opened = run.open_recording(recording)
+    chosen = run.resolve_state(opened, state)
+    made = run.materialize(opened, chosen, output, force=force)
+    say(f"{opened.title}\n{run.state_text(opened, chosen)}")
+    say.gaps(opened.gaps)
+    say(f"{made.path}: {made.size} bytes, SHA-256 {made.sha256}")
+    return {"size": made.size, "sha256": made.sha256}
+
+
+def _log(recording: Path, output: Path, sector: int, as_seen: bool, say: Speaker) -> dict[str, Any]:
+    """A flush that the disk ignored becomes a mark, so that a replay up to any place holds what
+    the disk had kept by then."""
     from powercut.disk.logwrites.logs import export_log
     from powercut.recording.imports import as_kept
     from powercut.recording.materialize import open_recording
 
+    if is_capture(recording):
+        raise UsageError(
+            f"{recording}: is of a captured folder, which has no disk", hint="--format state"
+        )
     opened = open_recording(recording)
     if opened.imported:
         raise UsageError(
@@ -46,18 +157,18 @@ def export(recording: Path, log_format: str, output: Path, sector: str, as_seen:
     if opened.timeline.disks:
         raise UsageError(
             f"{recording}: is of several disks, and such a log has no flush of one of them",
-            hint="`powercut materialize` writes crash states",
+            hint="--format state writes crash states",
         )
     timeline = opened.timeline if as_seen else as_kept(opened.timeline)
-    made = export_log(timeline, opened.history, output, sector_size=int(sector))
-    echo(
-        f"{output}: {log_format}, {made.entries} entries, {made.flushes} flushes, "
+    made = export_log(timeline, opened.history, output, sector_size=sector)
+    say(
+        f"{output}: {LOG}, {made.entries} entries, {made.flushes} flushes, "
         f"{made.marks} marks, {made.size} bytes"
     )
     if made.left_out:
-        echo(f"left out: {made.left_out} writes that never completed, or failed")
+        say(f"left out: {made.left_out} writes that never completed, or failed")
     if not opened.timeline.contract.honest:
         told = "as the stack above it believed it" if as_seen else "without what it ignored"
-        echo(f"the disk lied: this log is {told}")
-    echo(f"base image: {opened.base}")
-    return 0
+        say(f"the disk lied: this log is {told}")
+    say(f"base image: {opened.base}")
+    return {"size": made.size, "entries": made.entries, "base": str(opened.base)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `explore`, `minimize`, `materialize`, `shell` and `bundle` do with a captured folder."""
+"""What `explore`, `minimize`, `shell` and `export` do with a captured folder."""
 
 from __future__ import annotations
 
@@ -7,27 +7,32 @@ import shlex
 import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from powercut.cli.capture import exit_status
-from powercut.cli.output import console_beside, echo, write_json
+from powercut.cli.output import Speaker, console_beside, echo, write_json
 from powercut.model.errors import UsageError
 
 PROMISES = ("journal", "posix")
 
 
-def refuse_others(own: Collection[str], recording: str = "a captured folder") -> None:
-    """Raises UsageError if an option was given that means nothing for this kind of recording."""
+def refuse_others(
+    own: Collection[str],
+    what: str = "a captured folder",
+    hint: str = "leave it out; docs/captured-folders.md has what there is",
+) -> None:
+    """Raises UsageError if an option was given that says nothing of `what`."""
     context = click.get_current_context()
     for parameter in context.command.params:
         name = parameter.name or ""
         given = context.get_parameter_source(name) is not ParameterSource.DEFAULT
         if given and isinstance(parameter, click.Option) and name not in (*own, "run_check"):
             raise UsageError(
-                f"{parameter.opts[0]} says nothing of {recording}",
-                hint="leave it out; docs/captured-folders.md has what there is",
+                f"{parameter.opts[0]} says nothing of {what}",
+                hint=hint,
             )
 
 
@@ -81,7 +86,13 @@ def explore_capture(
 
 
 def minimize_capture(
-    recording: Path, state: str | None, *, lsn: int | None, budget: str, promise: str | None
+    recording: Path,
+    state: str | None,
+    *,
+    lsn: int | None,
+    budget: str,
+    promise: str | None,
+    json_file: Path | None,
 ) -> int:
     """Finds the fewest lost writes that still lose something, and the files they belong to."""
     from powercut.campaign.folder_states import minimize_capture as search
@@ -91,9 +102,9 @@ def minimize_capture(
     from powercut.report.terminal.folder_witness import print_folder_witness
     from powercut.store.folder import CaptureDir
 
-    refuse_others(("lsn", "budget", "promise"))
+    refuse_others(("lsn", "budget", "promise", "json_file"))
     directory = CaptureDir(recording.resolve())
-    console = console_beside()
+    console = console_beside(json_file)
     with console.status("checking states") as status:
         witness = search(
             directory,
@@ -107,19 +118,20 @@ def minimize_capture(
         )
     write_folder_report(directory)
     print_folder_witness(console, witness, directory.path)
+    write_json(witness.model_dump_json(indent=1), json_file)
     return 0
 
 
-def materialize_capture(recording: Path, state: str, output: Path) -> int:
+def materialize_capture(recording: Path, state: str, output: Path, say: Speaker) -> dict[str, Any]:
     """Writes a crash state out as a folder."""
     from powercut.campaign.folder_states import write_state
     from powercut.store.folder import CaptureDir
 
-    refuse_others(("output",))
+    refuse_others(("what", "output", "json_file"))
     made = write_state(CaptureDir(recording.resolve()), state, output)
-    echo(made.text)
-    echo(f"{made.path}: {made.files} files in {made.folders} folders, {made.size} bytes")
-    return 0
+    say(made.text)
+    say(f"{made.path}: {made.files} files in {made.folders} folders, {made.size} bytes")
+    return {"size": made.size, "files": made.files, "folders": made.folders}
 
 
 def shell_capture(recording: Path, state: str, *, no_terminal: bool) -> int:
@@ -138,13 +150,15 @@ def shell_capture(recording: Path, state: str, *, no_terminal: bool) -> int:
     return 0 if status == 0 else 3
 
 
-def bundle_capture(recording: Path, state: str | None, output: Path, *, force: bool) -> int:
+def bundle_capture(
+    recording: Path, state: str | None, output: Path, say: Speaker, *, force: bool
+) -> dict[str, Any]:
     """Makes one file of a recording, with all that was found out about it."""
     from powercut.campaign.folder_bundle import make_folder_bundle
     from powercut.store.folder import CaptureDir
 
     made = make_folder_bundle(CaptureDir(recording.resolve()), output, state=state, force=force)
     size = output.stat().st_size
-    echo(f"{output}: {size / 1e6:.1f} MB, {len(made.files)} files, the recording is {made.verdict}")
-    echo(f"unpack it with: powercut unbundle {shlex.quote(str(output))} -o FOLDER")
-    return 0
+    say(f"{output}: {size / 1e6:.1f} MB, {len(made.files)} files, the recording is {made.verdict}")
+    say(f"unpack it with: powercut import {shlex.quote(str(output))} -o FOLDER")
+    return {"size": size, "verdict": made.verdict}

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from powercut.cli.options import FILE, OUTPUT
+from powercut.cli.options import FILE, OUTPUT, json_option
+from powercut.cli.output import console_beside, write_json_object
 from powercut.paths import RESULTS
 
 
@@ -17,20 +18,43 @@ from powercut.paths import RESULTS
     "--profile", metavar="NAME", help="Only this profile or scenario; capture for captured folders."
 )
 @click.option("--html", "page", type=OUTPUT, help="Write the page here, not in RESULTS.")
-def history(results: Path, profile: str | None, page: Path | None) -> int:
+@json_option("the verdicts of each")
+def history(results: Path, profile: str | None, page: Path | None, json_file: Path | None) -> int:
     """Shows certificates and runs over time, and what changed with the last of each.
 
     Reads every certificate, run and captured folder below RESULTS; runs of one pytest session count
     as one.  Changes of verdicts come first, then costs that changed beyond noise, then versions.  A
     certificate that does not verify is marked; its recordings are not read.
     """
-    from powercut.console import PlainConsole
     from powercut.report.history_reader import read_history
     from powercut.report.page.history import print_history, write_history
 
-    console = PlainConsole()
+    console = console_beside(json_file)
     found = read_history(results, profile=profile)
     print_history(console, found)
     path = write_history(found, page)
     console.print(f"\n   page: {path}", soft_wrap=True, highlight=False, markup=False)
+    told = [
+        {
+            "profile": one.profile,
+            "runs": [
+                {
+                    "directory": str(night.directory),
+                    "started": night.started,
+                    "whole": night.whole,
+                    "cells": [
+                        {
+                            "cell": " ".join(name),
+                            "verdict": then.verdict.name,
+                            "as_expected": then.as_expected,
+                        }
+                        for name, then in night.cells.items()
+                    ],
+                }
+                for night in one.nights
+            ],
+        }
+        for one in found.series
+    ]
+    write_json_object("history", {"series": told}, json_file)
     return 0

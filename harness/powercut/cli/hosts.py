@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`powercut hosts`: what hosts of a fleet can do, and makes them ready."""
+"""`powercut doctor hosts`: what hosts of a fleet can do, and makes them ready."""
 
 from __future__ import annotations
 

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`powercut import`: a recording of a dm-log-writes or blklogwrites log."""
+"""`powercut import`: recordings made elsewhere: a bundle, another tool's log, a fleet's."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from powercut.cli.folder_states import refuse_others
 from powercut.cli.imported import analyze_import
-from powercut.cli.options import FILE
+from powercut.cli.lookup import is_bundle
+from powercut.cli.options import FILE, json_option, only_option
+from powercut.cli.output import TROUBLE, Speaker, write_json_object
 from powercut.model.contract import ATOMIC_UNIT
 from powercut.model.errors import UsageError
 
@@ -18,9 +22,17 @@ if TYPE_CHECKING:
 
 
 @click.command("import")
-@click.argument("log", type=FILE)
-@click.option("--base", type=FILE, required=True, help="The disk as it was before logging began.")
-@click.option("-o", "--output", type=FILE, required=True, help="The recording; a new folder.")
+@click.argument("source", type=FILE)
+@click.option("-o", "--output", type=FILE, help="The recording; a new folder.")
+@click.option(
+    "--hosts",
+    "hosts_file",
+    metavar="HOSTS",
+    type=FILE,
+    help="SOURCE is a result: fetch its recordings from the hosts of this hosts file.",
+)
+@only_option
+@click.option("--base", type=FILE, help="Of a log: the disk as it was before logging began.")
 @click.option(
     "--dialect",
     type=click.Choice(["auto", "kernel", "qemu"]),
@@ -49,10 +61,13 @@ if TYPE_CHECKING:
 @click.option("--segment", type=int, default=0, show_default=True, help="Bytes of a segment.")
 @click.option("--offset", type=int, default=0, help="Where a raw log begins on the disk.")
 @click.option("--path", "inside", default="log", help="Path of the log in its file system.")
+@json_option("what was read")
 def import_(
-    log: Path,
-    base: Path,
-    output: Path,
+    source: Path,
+    output: Path | None,
+    hosts_file: Path | None,
+    only: Sequence[str],
+    base: Path | None,
     dialect: str,
     atomic_unit: int,
     salvage: bool,
@@ -60,18 +75,40 @@ def import_(
     no_fua: bool,
     run_id: str | None,
     layout: str | None,
+    json_file: Path | None,
     **sizes: int | str,
 ) -> int:
-    """Makes a recording of a dm-log-writes or blklogwrites log.
+    """Unpacks a bundle, reads a dm-log-writes or blklogwrites log, or fetches from hosts.
 
-    Without --run-id and --layout only the requests are known: states can be materialised,
-    and nothing can be judged.
+    SOURCE is a bundle, a log with --base, or a result with --hosts; what a host sends has to be
+    what it named with its verdict, and is judged again.
+
+    Of a log without --run-id and --layout only the requests are known: its states can be
+    exported, and nothing can be judged.
+
+    Exit status: 0 all is there; 3 it is not whole, or not what it was. Of a log that is judged: 0
+    SAFE, 1 LOSSY, 3 INCONCLUSIVE.
     """
+    if hosts_file is not None:
+        refuse_others(("hosts_file", "only", "json_file"), "--hosts", hint="leave it out")
+        return _fetch(source, hosts_file, only, json_file)
+    if output is None:
+        raise UsageError("-o is missing", hint="name a new folder for the recording")
+    if is_bundle(source):
+        refuse_others(("output", "json_file"), "a bundle", hint="leave it out")
+        return _unpack(source, output, json_file)
+    if base is None:
+        raise UsageError(
+            f"{source}: is no bundle; a log needs its base image",
+            hint="--base IMAGE: the disk as it was before logging began",
+        )
+    if only:
+        raise UsageError("--only goes with --hosts", hint="leave it out")
     from powercut.disk.logwrites.logs import Dialect
     from powercut.recording.imports import import_recording
 
     made = import_recording(
-        log,
+        source,
         base=base,
         output=output,
         dialect=Dialect(dialect),
@@ -81,7 +118,43 @@ def import_(
         closed=closed,
         no_fua=no_fua,
     )
-    return analyze_import(made.path, judge=layout is not None)
+    return analyze_import(made.path, judge=layout is not None, json_file=json_file)
+
+
+def _unpack(bundle: Path, output: Path, json_file: Path | None) -> int:
+    from powercut.campaign.bundle import unpack
+
+    made = unpack(bundle, output)
+    if made.kind == "capture":
+        recording, said = output, made.cell
+    else:
+        recording = output / made.recording
+        said = f"{made.scenario}, {made.cell}, trial {made.trial}"
+    Speaker(json_file)(f"{recording}: {said}")
+    write_json_object("import", {"source": "bundle", "recording": str(recording)}, json_file)
+    return 0
+
+
+def _fetch(run: Path, hosts_file: Path, only: Sequence[str], json_file: Path | None) -> int:
+    from fnmatch import fnmatchcase
+
+    from powercut.fleet.start import fetch_recordings
+
+    say = Speaker(json_file)
+    came, problems = fetch_recordings(
+        run,
+        hosts_file,
+        wanted=lambda trial: (
+            not only or any(fnmatchcase(trial.path.parent.name, cell) for cell in only)
+        ),
+        on_event=lambda notice: say(notice.text),
+    )
+    for problem in problems:
+        say(problem)
+    say(f"{came} recordings fetched" + (f", {len(problems)} not" if problems else ""))
+    told = {"source": "hosts", "fetched": came, "problems": list(problems)}
+    write_json_object("import", told, json_file)
+    return TROUBLE if problems else 0
 
 
 def _layout(

@@ -34,7 +34,7 @@ class Resumable:
                 self._directory, self._trials = event.directory, event.trials
             case RunStarted() if self._verb == "run":
                 self._directory, self._trials, self._done = event.directory, event.trials, 0
-            case RunStarted() if self._verb == "mutate-syncs":
+            case RunStarted() if self._verb == "audit syncs":
                 self._directory = self._directory or event.directory
                 self._trials, self._done = event.trials, 0
             case TrialFinished():

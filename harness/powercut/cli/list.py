@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`powercut scenarios`: those that are known by name.
+"""`powercut list`: scenarios and presets, by name.
 
 To check a scenario takes up to half a second, and what it says of itself is a line.  So the line
 is kept, by the digests of the scenario and of the code that checked it; a scenario with
@@ -9,27 +9,59 @@ mistakes is checked each time, and refused as ever.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import click
 
-from powercut.cli.output import echo
+from powercut.cli import completion as complete
+from powercut.cli.options import json_option
+from powercut.cli.output import Speaker, console_beside, write_json_object
 from powercut.paths import CACHE, PACKAGE
 
 _KEPT = "scenario-lines.json"
 
 
-@click.command()
-def scenarios() -> int:
+@click.group("list")
+def list_() -> None:
+    """Lists the scenarios, or the presets of products, that are known by name."""
+
+
+@list_.command()
+@json_option("names and descriptions")
+def scenarios(json_file: Path | None) -> int:
     """Lists the scenarios that are known by name: your own in scenarios/, and those shipped."""
     from powercut.cli.scenarios import known_scenarios
 
-    known = known_scenarios()
+    known, say = known_scenarios(), Speaker(json_file)
     width = max(map(len, known))
-    for name, line in lines_of(known, CACHE / _KEPT).items():
-        echo(f"{name:<{width}}  {line}")
+    lines = lines_of(known, CACHE / _KEPT)
+    for name, line in lines.items():
+        say(f"{name:<{width}}  {line}")
+    write_json_object("scenarios", {"scenarios": lines}, json_file)
+    return 0
+
+
+@list_.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete.presets)
+@json_option("the presets")
+def presets(names: Sequence[str], json_file: Path | None) -> int:
+    """Lists how real products treat a guest's flush by default, or explains those named."""
+    from powercut.report.terminal.presets import print_preset, print_presets
+    from powercut.scenario.preset import all_presets, find_preset
+
+    chosen = [find_preset(name.partition("/")[0]) for name in names] or [*all_presets()]
+    console = console_beside(json_file)
+    if names:
+        for number, preset in enumerate(chosen):
+            if number:
+                console.rule()
+            print_preset(console, preset)
+    else:
+        print_presets(console, chosen)
+    dumped = [preset.model_dump(mode="json", by_alias=True) for preset in chosen]
+    write_json_object("presets", {"presets": dumped}, json_file)
     return 0
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import click
 
-from powercut.cli.options import FILE
-from powercut.cli.output import TROUBLE, echo
+from powercut.cli.options import FILE, json_option
+from powercut.cli.output import TROUBLE, Speaker, echo, write_json_object
 from powercut.model.errors import UsageError
 
 _LOSSY = 1
@@ -25,6 +25,7 @@ _DRAIN_S = 10.0
 
 @click.command()
 @click.argument("folder", type=FILE)
+@json_option("the verdict, with --check")
 @click.option(
     "--address",
     default="127.0.0.1:0",
@@ -58,6 +59,7 @@ def listen(
     key: Path | None,
     check: str | None,
     seconds: float,
+    json_file: Path | None,
 ) -> int:
     """Listens to a workload that you run anywhere, until you interrupt it.
 
@@ -68,7 +70,9 @@ def listen(
     Exit status: 0 heard, or survived; 1 lossy; 3 inconclusive.
     """
     if check is not None:
-        return _judge(folder, check, seconds)
+        return _judge(folder, check, seconds, json_file)
+    if json_file is not None:
+        raise UsageError("--json goes with --check", hint="leave it out")
     if (certificate is None) is not (key is None):
         raise UsageError("--certificate and --key belong together", hint="give both")
     files = None if certificate is None or key is None else (certificate, key)
@@ -127,12 +131,13 @@ def _ctrl_c() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _judge(folder: Path, check: str, seconds: float) -> int:
+def _judge(folder: Path, check: str, seconds: float, json_file: Path | None) -> int:
     from powercut.model.confidence import percent, upper_bound
     from powercut.model.verdict import Verdict
     from powercut.recording.listened import Listened, run_check
     from powercut.verdict.listened import verdict_of_listened
 
+    say = Speaker(json_file)
     try:
         words = shlex.split(check)
     except ValueError as error:
@@ -142,15 +147,21 @@ def _judge(folder: Path, check: str, seconds: float) -> int:
     promises = Listened.open(folder).promises
     seen = run_check(words, timeout_s=seconds, used_again=True)
     judgement = verdict_of_listened(promises, seen, run_check(words, timeout_s=seconds))
-    echo(f"{judgement.verdict.name}: {promises.acked} operations were acknowledged")
+    say(f"{judgement.verdict.name}: {promises.acked} operations were acknowledged")
     for finding in judgement.findings:
-        echo(f"  {finding.message}")
+        say(f"  {finding.message}")
     if judgement.verdict is Verdict.SURVIVED:
         bound = percent(upper_bound(0, 1))
-        echo(
+        say(
             "  None of them was lost in this cut; by itself this only shows (95 % confidence) "
             f"that fewer than {bound} of such cuts lose data. That the power went is your word, "
             "and nothing shows what the cut takes: run the workload once without its syncs, which "
             "has to be LOSSY."
         )
+    told = {
+        "verdict": judgement.verdict.name,
+        "acknowledged": promises.acked,
+        "findings": [finding.message for finding in judgement.findings],
+    }
+    write_json_object("listened", told, json_file)
     return {Verdict.SURVIVED: 0, Verdict.LOSSY: _LOSSY}.get(judgement.verdict, TROUBLE)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a path on the command line is: a recording, an import, a bundle, a result."""
+"""What a path on the command line is: a result, a recording, an import, a bundle, a certificate."""
 
 from __future__ import annotations
 
+from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,47 @@ from powercut.model.errors import UsageError
 if TYPE_CHECKING:
     from powercut.store.layout import ResultDir
     from powercut.store.trial_dir import TrialDir
+
+
+class Evidence(Enum):
+    """What a path on the command line can be, to look at it and to judge it again."""
+
+    RESULT = auto()
+    """A run, a cell or a trial of one."""
+
+    CAPTURE = auto()
+    IMPORT = auto()
+    BUNDLE = auto()
+    CERTIFICATE = auto()
+
+
+CERTIFICATE = "certificate.json"
+
+
+def evidence_of(path: Path) -> Evidence:
+    """What lies at `path`; a result, if it is nothing else."""
+    if is_capture(path):
+        return Evidence.CAPTURE
+    if is_import(path):
+        return Evidence.IMPORT
+    if is_bundle(path):
+        return Evidence.BUNDLE
+    if path.suffix == ".json" and path.is_file() and path.name not in _OF_RESULTS:
+        return Evidence.CERTIFICATE
+    if path.is_dir() and certificate_file(path).is_file():
+        return Evidence.CERTIFICATE
+    return Evidence.RESULT
+
+
+_OF_RESULTS = ("verdict.json", "environment.json", "trial.json")
+
+
+def certificate_file(path: Path) -> Path:
+    """The certificate that `path` means: a file, its folder, or the folder above `latest`."""
+    if path.is_dir():
+        inner = path / "latest"
+        return (inner if inner.is_dir() else path) / CERTIFICATE
+    return path
 
 
 def find_trials(path: Path) -> list[TrialDir]:

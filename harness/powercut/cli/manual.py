@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`powercut manual`: manual pages (man(7)), made of what the commands say of themselves."""
+"""`powercut doctor manual`: manual pages (man(7)), made of what the commands say of themselves."""
 
 from __future__ import annotations
 
@@ -52,7 +52,10 @@ def _with_subcommands(
 ) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     yield words, command
     if isinstance(command, click.Group):
-        for name, below in sorted(command.commands.items()):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
             yield from _with_subcommands((*words, name), below)
 
 

@@ -14,17 +14,20 @@ from powercut.cli.options import (
     STATE_EPILOG,
     budget_option,
     engine_option,
+    json_option,
     promise_option,
     recording_argument,
     recovery_kernel_option,
     run_check_option,
+    state_argument,
 )
+from powercut.cli.output import console_beside, write_json
 from powercut.model.errors import UsageError
 
 
 @click.command(epilog=STATE_EPILOG)
 @recording_argument
-@click.argument("state", required=False)
+@state_argument(required=False)
 @click.option(
     "--lsn", type=click.IntRange(1), help="The record, or operation, that must stay lost."
 )
@@ -39,6 +42,7 @@ from powercut.model.errors import UsageError
 @recovery_kernel_option
 @promise_option
 @run_check_option
+@json_option("the witness")
 def minimize(
     recording: Path,
     state: str | None,
@@ -48,13 +52,15 @@ def minimize(
     engine: str,
     recovery_kernel: str,
     promise: str | None,
+    json_file: Path | None,
 ) -> int:
     """Finds the smallest set of lost writes that still loses a record, and explains it."""
     if is_capture(recording):
-        return minimize_capture(recording, state, lsn=lsn, budget=budget, promise=promise)
+        return minimize_capture(
+            recording, state, lsn=lsn, budget=budget, promise=promise, json_file=json_file
+        )
     if promise is not None:
         raise UsageError("--promise is for captured folders", hint="leave it out")
-    from powercut.console import PlainConsole
     from powercut.explore.request import Budget
     from powercut.recording.materialize import open_recording
     from powercut.report.terminal.witness import print_witness
@@ -64,7 +70,7 @@ def minimize(
     begun = time.monotonic()
     allowed = Budget.parse(budget)
     opened = open_recording(recording)
-    console = PlainConsole()
+    console = console_beside(json_file)
     with console.status("booting the recovery engine") as status:
         witness = search(
             opened,
@@ -81,4 +87,5 @@ def minimize(
         )
     write_witness(opened.directory, witness)
     print_witness(console, witness, opened.directory.path)
+    write_json(witness.model_dump_json(indent=1), json_file)
     return 0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from powercut.cli import completion
 from powercut.model.errors import UsageError
 from powercut.model.versions import GUEST, HOST, SUITES, UML_SUITES
 from powercut.paths import RESULTS
@@ -25,7 +26,7 @@ OUTPUT = click.Path(path_type=Path, dir_okay=False)
 
 SCENARIO_HELP = (
     "SCENARIO is a file, a folder of them, or a name: that of a file in scenarios/ of this folder, "
-    "or of one that powercut brings (`powercut scenarios` lists them)."
+    "or of one that powercut brings (`powercut list scenarios` lists them)."
 )
 RESULT_HELP = (
     "RECORDING is the folder of a result, of a cell in it, or of a trial: for example "
@@ -42,17 +43,36 @@ STATE_HELP = (
     "`show` prints it. Of a captured folder: durable@T, everything@T, ack:N or an identifier; "
     "T may be `cut`."
 )
+EVIDENCE_HELP = (
+    "EVIDENCE is the folder of a result or of a trial (results/first-light/latest), of a captured "
+    "folder's recording (results/capture/...), of an imported log or of a certificate; a bundle; "
+    "or a certificate.json."
+)
 STATE_EPILOG = f"{RECORDING_HELP} {STATE_HELP}"
 
 _CHANCE = click.FloatRange(0, 1, min_open=True, max_open=True)
 
-scenarios_argument = click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
+scenarios_argument = click.argument(
+    "scenarios", nargs=-1, metavar="[SCENARIO]...", shell_complete=completion.scenarios
+)
+evidence_argument = click.argument("evidence", type=FILE)
 recording_argument = click.argument("recording", type=FILE)
+
+
+def state_argument(*, required: bool) -> Callable[[Command], Command]:
+    """Decorator: STATE, the argument is `state`."""
+    return click.argument("state", required=required, shell_complete=completion.states)
+
+
 seed_option = click.option(
     "--seed", type=click.IntRange(0, 2**63 - 1), help="Seed of every random choice."
 )
 only_option = click.option(
-    "--only", multiple=True, metavar="CELL", help="Only cells of this name; a glob will do."
+    "--only",
+    multiple=True,
+    metavar="CELL",
+    shell_complete=completion.cells,
+    help="Only cells of this name; a glob will do.",
 )
 trials_option = click.option(
     "--trials",
@@ -92,7 +112,8 @@ preset_option = click.option(
     "presets",
     multiple=True,
     metavar="NAME",
-    help="A product's default, and its remedy; `powercut presets` lists them.  May be repeated.",
+    shell_complete=completion.presets,
+    help="A product's default, and its remedy; `powercut list presets` names them.  Repeatable.",
 )
 engine_option = click.option(
     "--engine",

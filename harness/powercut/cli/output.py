@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -41,7 +42,25 @@ def write_json(text: str, target: Path | None) -> None:
         write_output(target, f"{text}\n".encode())
 
 
-def echo_gaps(gaps: tuple[str, ...]) -> None:
-    """Prints what a recording does not hold."""
-    for gap in gaps:
-        echo(f"  not known: {gap}")
+def write_json_object(kind: str, value: Mapping[str, Any], target: Path | None) -> None:
+    """What has no file format of its own: an object whose `format` names its kind, as all have."""
+    import json
+
+    told = {"format": f"powercut-{kind}/1", **value}
+    write_json(json.dumps(told, indent=1, ensure_ascii=False), target)
+
+
+class Speaker:
+    """Prints lines for a person; to stderr while the JSON goes to stdout."""
+
+    def __init__(self, json_file: Path | None) -> None:
+        self._err = json_file == Path("-")
+
+    def __call__(self, text: str) -> None:
+        """Prints one."""
+        echo(text, err=self._err)
+
+    def gaps(self, gaps: tuple[str, ...]) -> None:
+        """Prints what a recording does not hold."""
+        for gap in gaps:
+            self(f"  not known: {gap}")

@@ -7,12 +7,18 @@ import functools
 import os
 import shlex
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from powercut.cli.options import atomic_unit_option, budget_option, seconds_option
+from powercut.cli.output import console_beside, write_json_object
 from powercut.model.versions import HOST, UML_SUITES
+
+if TYPE_CHECKING:
+    from powercut.scenario.program_text import RecordOptions
+    from powercut.scenario.settings import ProgramSettings
 
 _OPTIONS: Final = (
     click.option(
@@ -59,15 +65,16 @@ _OPTIONS: Final = (
 )
 
 
+env_option = click.option(
+    "--env",
+    multiple=True,
+    metavar="NAME[=VALUE]",
+    callback=lambda _context, _option, given: variables(given),
+    help="A variable of the program's environment, with its value here or VALUE; may be given "
+    "several times. No other reaches it.",
+)
 _PLACE: Final = (
-    click.option(
-        "--env",
-        multiple=True,
-        metavar="NAME[=VALUE]",
-        callback=lambda _context, _option, given: variables(given),
-        help="A variable of the program's environment, with its value here or VALUE; may be given "
-        "several times. No other reaches it.",
-    ),
+    env_option,
     click.option(
         "--root",
         default="host",
@@ -118,6 +125,47 @@ def place_options(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(**given, place=place)
 
     return functools.reduce(lambda one, option: option(one), reversed(_PLACE), taken)
+
+
+dry_run_option = click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Only try setup, run and check on this host, and cut nothing: does the program keep the "
+    "contract? Exit status then: 0 it does, 1 it does not.",
+)
+
+
+def dry_run(
+    program: ProgramSettings,
+    options: RecordOptions,
+    seed: int | None,
+    json_file: Path | None,
+) -> int:
+    """Tries the contract on this host, without a disk and without a cut; the exit status."""
+    from powercut.rig.environment import withheld
+    from powercut.scenario.settings import Parameters
+    from powercut.trial.contract import try_contract
+    from powercut.workload.port import Run
+    from powercut.workload.program.workload import ProgramWorkload
+
+    workload = ProgramWorkload(Parameters(workload=program))
+    console, told, kept = console_beside(json_file), [], True
+    for step in try_contract(workload, seed=seed or 0, seconds=options.seconds * 2):
+        kept = not step.problems
+        mark = "[green]✓[/]" if kept else "[red]✗[/]"
+        console.print(f"{mark} ", end="")
+        console.print(step.what, markup=False, highlight=False)
+        for problem in step.problems:
+            console.print(f"    {problem}", markup=False, highlight=False)
+        told.append({"step": step.what, "problems": list(step.problems)})
+    if names := withheld(os.environ, workload.contents(Run(bytes(16))).environment):
+        dropped = f"\nNot passed to the program (--env NAME passes one): {', '.join(names)}"
+        console.print(dropped, markup=False, highlight=False)
+    if kept:
+        words = shlex.join(program.command)
+        console.print(f"\nNow cut its power: powercut try -- {words}", markup=False)
+    write_json_object("contract", {"kept": kept, "steps": told}, json_file)
+    return 0 if kept else 1
 
 
 def recording_options(command: Callable[..., Any]) -> Callable[..., Any]:

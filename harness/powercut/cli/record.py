@@ -12,7 +12,9 @@ import click
 from powercut.cli.ci import junit_option, tell_ci
 from powercut.cli.options import json_option, results_option, seed_option
 from powercut.cli.output import console_beside, write_json
-from powercut.cli.program_options import place_options, recording_options
+from powercut.cli.program_options import dry_run as try_without_cut
+from powercut.cli.program_options import dry_run_option, place_options, recording_options
+from powercut.model.errors import UsageError
 
 if TYPE_CHECKING:
     from powercut.scenario.program_text import RecordOptions
@@ -21,7 +23,7 @@ _EPILOG = (
     "PROGRAM is one executable, which may be a shell script, with the verbs `setup DIR`, "
     "`run DIR` and `check DIR`; docs/adding-a-program.md has the contract and examples. "
     "It runs in User-Mode Linux on this host's own files, read-only, or where --root says; DIR "
-    "lies on the disk under test. `powercut check-program PROGRAM` tries it without a cut. What is "
+    "lies on the disk under test. `--dry-run` tries it without a cut. What is "
     "run is a scenario of one cell, which lies beside the results: for a matrix, trials or a "
     "longer look edit a copy and `powercut run` it."
 )
@@ -29,12 +31,13 @@ _EPILOG = (
 
 @click.command(epilog=_EPILOG, context_settings={"ignore_unknown_options": True})
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- PROGRAM...")
+@dry_run_option
 @recording_options
 @place_options
 @click.option(
     "--trace-syncs",
     is_flag=True,
-    help="Record who asks for durable data, too: `powercut audit` then says so of each flush.",
+    help="Record who asks for durable data, too: `audit flushes` then says so of each flush.",
 )
 @seed_option
 @results_option
@@ -42,6 +45,7 @@ _EPILOG = (
 @junit_option
 def record(
     command: Sequence[str],
+    dry_run: bool,
     options: RecordOptions,
     place: Mapping[str, Any],
     trace_syncs: bool,
@@ -66,6 +70,12 @@ def record(
 
     settings = find_program(command, inside=place["root"] != ON_HOST)
     settings = settings.model_copy(update=place)
+    if dry_run:
+        if place["root"] != ON_HOST:
+            raise UsageError(
+                "--dry-run runs the program on this host's files", hint="leave --root out"
+            )
+        return try_without_cut(settings, options, seed, json_file)
     if trace_syncs:
         settings = settings.model_copy(update={"syncs": "traced"})
     scenario = program_scenario(settings, options)

@@ -27,13 +27,15 @@ from powercut.cli.options import (
     trials_option,
     version_options,
 )
-from powercut.cli.output import console_beside, write_json
+from powercut.cli.output import console_beside, write_json, write_json_object
 from powercut.cli.scenarios import at_versions, chosen_scenarios
 from powercut.model.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from powercut.campaign.resume import Selection
+    from powercut.scenario.load import Scenario
     from powercut.store.results import CampaignOutcome
 
 
@@ -57,6 +59,12 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="Resume an interrupted run; power cuts that are done are kept.",
 )
+@click.option(
+    "--dry-run", is_flag=True, help="Only show what would run: cells, seeds, cuts, machines."
+)
+@click.option(
+    "--brief", is_flag=True, help="With --dry-run: leave out the machines' command lines."
+)
 def run(
     scenarios: Sequence[str],
     presets: Sequence[str],
@@ -73,8 +81,11 @@ def run(
     confidence: float | None,
     at_most: float | None,
     resume: Path | None,
+    dry_run: bool,
+    brief: bool,
 ) -> int:
     """Runs scenarios, by default first-light: records, cuts the power, recovers, judges."""
+    from powercut.campaign.resume import Selection
     from powercut.campaign.run import RunOptions
     from powercut.campaign.runner import resume_run, run_scenarios
     from powercut.cli.fleet import runs_of
@@ -82,7 +93,7 @@ def run(
     from powercut.report.terminal.progress import ProgressView
     from powercut.store.results import CampaignOutcome
 
-    said = (scenarios, presets, qemus, kernels, only)
+    said = (scenarios, presets, qemus, kernels, only, dry_run)
     if resume is not None and (any(said) or (seed, trials, confidence, at_most) != (None,) * 4):
         raise UsageError(
             "--resume takes its options from the interrupted run",
@@ -95,6 +106,10 @@ def run(
         if resume is not None
         else at_versions(chosen_scenarios(scenarios, presets), qemus, kernels)
     )
+    if brief and not dry_run:
+        raise UsageError("--brief says nothing without --dry-run")
+    if dry_run:
+        return _show_plan(chosen, Selection(tuple(only), trials, aim), seed, brief, json_file)
     with (
         ProgressView(console) as view,
         Resumable("run", view).heard() as progress,
@@ -131,3 +146,39 @@ def _publish(
         print_run(console, result)
     write_json(outcome.model_dump_json(indent=1), json_file)
     tell_ci(outcome.runs, junit_file, quiet=json_file == Path("-"))
+
+
+def _show_plan(
+    scenarios: Sequence[Scenario],
+    selection: Selection,
+    seed: int | None,
+    brief: bool,
+    json_file: Path | None,
+) -> int:
+    """What a run would do, without doing it."""
+    from powercut.campaign.run import trials_of
+    from powercut.report.terminal.plan import print_plan
+    from powercut.scenario.seeds import fresh_seed
+
+    describe = None
+    if not brief:
+        from powercut.rig.plan import describe_cell
+
+        describe = describe_cell
+    console, told = console_beside(json_file), []
+    for scenario in scenarios:
+        root = scenario.settings.seed if seed is None else seed
+        root = fresh_seed() if root is None else root
+        made = selection.plan(scenario, root)
+        print_plan(console, made, trials_of(made), describe)
+        cells = {
+            cell.name: {
+                "expected": cell.expect.value,
+                "settings": {key: str(value) for key, value in cell.overrides},
+                "trials": len(cell.trials),
+            }
+            for cell in made.cells
+        }
+        told.append({"scenario": made.scenario, "seed": made.seed, "cells": cells})
+    write_json_object("plans", {"plans": told}, json_file)
+    return 0

@@ -55,7 +55,7 @@ def _by_name(text: str) -> Path:
     raise UsageError(
         f"{text}: there is no such file or scenario"
         + (f"; did you mean {', '.join(near)}?" if near else ""),
-        hint="`powercut scenarios` lists those that are known by name",
+        hint="`powercut list scenarios` lists those that are known by name",
     )
 
 

@@ -11,14 +11,14 @@ import click
 
 from powercut.cli.folder_states import shell_capture
 from powercut.cli.lookup import is_capture
-from powercut.cli.options import STATE_EPILOG, recording_argument
+from powercut.cli.options import STATE_EPILOG, recording_argument, state_argument
 from powercut.cli.output import echo
 from powercut.model.errors import UsageError
 
 
 @click.command(epilog=STATE_EPILOG)
 @recording_argument
-@click.argument("state")
+@state_argument(required=True)
 @click.option(
     "--no-terminal",
     is_flag=True,

@@ -12,7 +12,8 @@ import click
 
 from powercut.cli.options import json_option, results_option, seed_option
 from powercut.cli.output import console_beside, write_json
-from powercut.cli.program_options import recording_options
+from powercut.cli.program_options import dry_run as try_without_cut
+from powercut.cli.program_options import dry_run_option, env_option, recording_options
 
 if TYPE_CHECKING:
     from powercut.scenario.program_text import RecordOptions
@@ -33,6 +34,8 @@ _EPILOG = (
     is_flag=True,
     help="Count what POSIX alone would lose as a loss, not what this file system keeps anyway.",
 )
+@dry_run_option
+@env_option
 @recording_options
 @seed_option
 @results_option
@@ -40,6 +43,8 @@ _EPILOG = (
 def try_(
     command: Sequence[str],
     portable: bool,
+    dry_run: bool,
+    env: tuple[str, ...],
     options: RecordOptions,
     seed: int | None,
     results: Path,
@@ -60,8 +65,11 @@ def try_(
     from powercut.store.layout import ResultDir
     from powercut.workload.program.find import find_program
 
+    program = find_program(command).model_copy(update={"env": env})
+    if dry_run:
+        return try_without_cut(program, options, seed, json_file)
     order = TryOrder(
-        program=find_program(command),
+        program=program,
         options=options,
         seed=fresh_seed() if seed is None else seed,
         results=results,

@@ -1,43 +1,132 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`powercut verify`: judges a result, or a bundle, again."""
+"""`powercut verify`: judges a result, recording, bundle or certificate again."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from powercut.cli.bundle import verify_bundle
 from powercut.cli.capture import verify_capture
-from powercut.cli.lookup import find_result, is_bundle, is_capture
-from powercut.cli.options import FILE, json_option, run_check_option
-from powercut.cli.output import TROUBLE, console_beside, echo, write_json
+from powercut.cli.certificate import verify_certificate
+from powercut.cli.export import say_state
+from powercut.cli.folder_states import refuse_others
+from powercut.cli.imported import analyze_import
+from powercut.cli.lookup import Evidence, evidence_of, find_result
+from powercut.cli.options import (
+    EVIDENCE_HELP,
+    FILE,
+    evidence_argument,
+    json_option,
+    run_check_option,
+)
+from powercut.cli.output import TROUBLE, Speaker, console_beside, write_json
+from powercut.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from powercut.campaign.bundle import BundleVerdict
 
 
-@click.command()
-@click.argument("directory", type=FILE)
-@json_option("the results")
+@click.command(epilog=EVIDENCE_HELP)
+@evidence_argument
+@click.option(
+    "--deep",
+    is_flag=True,
+    help="Of a certificate: judge every recording again; none may be missing.",
+)
+@click.option(
+    "--allow-missing", is_flag=True, help="With --deep: accept recordings that were not kept."
+)
+@click.option("--jobs", type=click.IntRange(1, 256), help="With --deep: recordings in parallel.")
+@click.option(
+    "--allowed-signers",
+    type=FILE,
+    metavar="FILE",
+    help="Of a certificate: trusted signers, in the format of ssh-keygen(1); without it any key is "
+    "accepted.",
+)
 @run_check_option
-def verify(directory: Path, json_file: Path | None) -> int:
-    """Judges a result, or a bundle, again, offline, from its recordings alone."""
-    if is_capture(directory):
-        return verify_capture(directory, json_file)
-    if is_bundle(directory):
-        return verify_bundle(directory, json_file)
+@json_option("the results")
+def verify(
+    evidence: Path,
+    deep: bool,
+    allow_missing: bool,
+    jobs: int | None,
+    allowed_signers: Path | None,
+    json_file: Path | None,
+) -> int:
+    """Judges a result, recording or bundle again, offline, from what was recorded alone.
+
+    Of a certificate: whether it follows from its evidence, and who signed it.
+
+    Exit status: as when it was made; of a certificate 0 it follows, 1 something is wrong.
+    """
+    kind = evidence_of(evidence)
+    if kind is Evidence.CERTIFICATE:
+        if not deep and (allow_missing or jobs):
+            raise UsageError("--allow-missing and --jobs say nothing without --deep")
+        return verify_certificate(
+            evidence,
+            deep=deep,
+            allow_missing=allow_missing,
+            jobs=jobs,
+            allowed_signers=allowed_signers,
+            json_file=json_file,
+        )
+    refuse_others(("json_file",), f"a {kind.name.lower()}", hint="leave it out")
+    if kind is Evidence.CAPTURE:
+        return verify_capture(evidence, json_file)
+    if kind is Evidence.BUNDLE:
+        return _verify_bundle(evidence, json_file)
+    if kind is Evidence.IMPORT:
+        return analyze_import(evidence, json_file=json_file)
+    return _verify_result(evidence, json_file)
+
+
+def _verify_result(evidence: Path, json_file: Path | None) -> int:
     from powercut.campaign.verify import verify as judge_again
     from powercut.recording.consent import foreign_commands, not_repeated
     from powercut.report.terminal.progress import ProgressView
     from powercut.report.terminal.table import print_run
     from powercut.store.results import CampaignOutcome
 
-    console = console_beside(json_file)
-    found = find_result(directory)
+    console, say = console_beside(json_file), Speaker(json_file)
+    found = find_result(evidence)
     with ProgressView(console) as view:
         result = judge_again(found.path, on_event=view)
     print_run(console, result)
     untried = not_repeated(foreign_commands(found.trials()))
     for line in untried:
-        echo(f"not repeated: {line}", err=json_file == Path("-"))
+        say(f"not repeated: {line}")
     outcome = CampaignOutcome(runs=(result,))
     write_json(outcome.model_dump_json(indent=1), json_file)
     return outcome.exit_status or (TROUBLE if untried else 0)
+
+
+def _verify_bundle(path: Path, json_file: Path | None) -> int:
+    from powercut.campaign.bundle import unpacked, verify_unpacked
+    from powercut.campaign.bundle_file import CAPTURE
+
+    with unpacked(path) as (manifest, root):
+        if manifest.kind == CAPTURE:
+            return verify_capture(root, json_file)
+        judged = verify_unpacked(path, manifest, root)
+    return _print_judged(judged, json_file)
+
+
+def _print_judged(judged: BundleVerdict, json_file: Path | None) -> int:
+    from powercut.report.terminal.table import print_run
+
+    say = Speaker(json_file)
+    print_run(console_beside(json_file), judged.run)
+    if judged.state is not None:
+        say_state(judged.state, say)
+    for line in judged.differences:
+        say(f"DIFFERS: {line}")
+    for line in judged.untried:
+        say(f"not repeated: {line}")
+    if not judged.differences and not judged.untried:
+        say("Everything in the bundle is judged as when it was made.")
+    write_json(judged.model_dump_json(indent=1), json_file)
+    return judged.exit_status

@@ -49,7 +49,8 @@ def main(
     probes = examine(fresh=fresh, patience_s=patience_s)
     PlainConsole(stderr=to_stdout).print(table(probes))
     if json_file is not None:
-        text = json.dumps([asdict(probe) for probe in probes], indent=1) + "\n"
+        told = {"format": "powercut-doctor/1", "probes": [asdict(probe) for probe in probes]}
+        text = json.dumps(told, indent=1) + "\n"
         if to_stdout:
             sys.stdout.write(text)
         else:

@@ -200,7 +200,7 @@ def _roots(*, fresh: bool) -> Probe:
     folder = CACHE / "roots"
     kept = cached_roots(folder)
     text = f"{len(kept)} root file systems, {sum(one.size for one in kept) / _MIB:.0f} MiB, "
-    text += f"packages {packages_size(folder) / _MIB:.0f} MiB; `powercut cache` drops them"
+    text += f"packages {packages_size(folder) / _MIB:.0f} MiB; `powercut doctor cache` drops them"
     return Probe("roots", True, text if folder.is_dir() else "none is in the cache")
 
 

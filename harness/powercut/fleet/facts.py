@@ -185,10 +185,10 @@ def doctor(remote: Remote, host: HostSettings, version: str) -> list[dict[str, A
                 "limit": str(probe["limit"])[:400],
                 "remedy": str(probe["remedy"])[:400],
             }
-            for probe in (found["probes"] if isinstance(found, dict) else found)
+            for probe in found["probes"]
         ]
     except (ValueError, KeyError, TypeError):
         raise HostError(
             f"{host.name}: powercut doctor does not run there: {last_line(done.printed)}",
-            hint="powercut hosts prepare makes it ready",
+            hint="powercut doctor hosts prepare makes it ready",
         ) from None

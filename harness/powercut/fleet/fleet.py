@@ -131,7 +131,7 @@ class Fleet(Closing):
             raise HostError(
                 "no host of the fleet can take part: "
                 + "; ".join(f"{host.name}: {host.reason}" for host in self.hosts),
-                hint="powercut hosts check says what each host is",
+                hint="powercut doctor hosts check says what each host is",
             )
 
     def close(self) -> None:

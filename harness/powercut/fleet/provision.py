@@ -113,7 +113,7 @@ def prepare_host(
         host.name,
         replace(facts, version=house.digest),
         "its doctor misses what runs need" if lacks else "",
-        "powercut hosts prepare --install installs the Debian packages" if lacks else "",
+        "powercut doctor hosts prepare --install installs the Debian packages" if lacks else "",
         lacks,
     )
 
@@ -193,7 +193,7 @@ def _make_environment(remote: Remote, host: HostSettings, house: Wheelhouse) -> 
             f"{host.name}: powercut there is not what was brought: its files have digest "
             f"{code.text[:16] or 'none'}, and {house.code[:16]} here: "
             f"{code.printed.strip()[-200:]}",
-            hint="powercut hosts clean, then prepare it again",
+            hint="powercut doctor hosts clean, then prepare it again",
         )
 
 

@@ -230,7 +230,7 @@ def _require_room(folder: Path, room: int) -> None:
     if free < room:
         raise HostError(
             f"only {free >> 20} MiB are free in {folder}, and {room >> 20} are kept",
-            hint="make room there, or remove what powercut has there: powercut hosts clean",
+            hint="make room there, or remove what powercut has there: powercut doctor hosts clean",
         )
 
 

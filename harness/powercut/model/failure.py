@@ -115,7 +115,7 @@ class Failure(enum.Enum):
         "image-failed",
         Side.TROUBLE,
         "the disk below answers, and QEMU's driver of the image format failed a request",
-        "look at what qemu-img check says of the image (powercut materialize writes it), and at "
+        "look at what qemu-img check says of the image (powercut export writes it), and at "
         "docs/findings/README.md",
     )
     NOT_REPEATED = (

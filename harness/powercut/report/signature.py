@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether a certificate is signed, and by which key: what a page may say of it.
 
-Nothing is verified here: a page cannot vouch for itself.  `powercut certificate verify`
+Nothing is verified here: a page cannot vouch for itself.  `powercut verify`
 does.  The format is OpenSSH's PROTOCOL.sshsig: an armoured blob of the magic "SSHSIG", a
 version, and strings with their length before them: public key, namespace, and so on.
 """

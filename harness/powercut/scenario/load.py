@@ -69,7 +69,7 @@ class ScenarioFile(Parameters):
     """Seed of every random choice; drawn and printed if it is left out."""
 
     preset: str | None = None
-    """A preset (`powercut presets`), or `NAME/remedy`: its settings apply where the scenario
+    """A preset (`powercut list presets`), or `NAME/remedy`: its settings apply where the scenario
     says nothing else.  A named cell may have one, too, and the matrix a list of them."""
 
     matrix: Annotated[dict[str, Any], Field(default_factory=dict)]
@@ -195,7 +195,7 @@ def expand(
         if not any(name == wanted or fnmatchcase(name, wanted) for name in names):
             raise UsageError(
                 f"{scenario.path}: there is no cell {wanted!r}{did_you_mean(wanted, names)}",
-                hint="`powercut plan` lists the cells",
+                hint="`powercut run --dry-run` lists the cells",
             )
     cells = []
     for name, (draft, parameters) in zip(names, scenario.cells, strict=True):

@@ -187,7 +187,7 @@ def find_preset(name: str, folder: Path = PRESETS) -> Preset:
     if name not in known:
         raise UnknownPreset(
             f"there is no preset {name!r}{did_you_mean(name, known)}",
-            hint="`powercut presets` lists them",
+            hint="`powercut list presets` lists them",
         )
     return load_preset(folder / f"{name}.yaml")
 
@@ -204,7 +204,7 @@ def named_settings(name: str, folder: Path = PRESETS) -> dict[str, Any]:
     if twin != REMEDY:
         raise UnknownPreset(
             f"there is no {name!r}: a preset is NAME or NAME/{REMEDY}",
-            hint=f"`powercut presets {base}` explains it",
+            hint=f"`powercut list presets {base}` explains it",
         )
     if preset.remedy is None:
         raise UsageError(

@@ -69,7 +69,7 @@ def _text(name: str, program: ProgramSettings, options: RecordOptions) -> str:
     chosen = kernel + _chosen(program)
     disk = f"size: {json.dumps(options.size)}, atomic_unit: {options.atomic_unit}"
     disk += f", model: {options.disk_model}"
-    verb = "mutate-syncs" if options.dropped else "record"
+    verb = "audit syncs" if options.dropped else "record"
     return f"""\
 # What `powercut {verb} -- {said}` did.  Edit a copy, and run it: powercut run COPY.yaml
 powercut: 1

@@ -142,12 +142,13 @@ class ProgramSettings(Settings):
     sync_file_range, msync) succeed and do nothing, in every process of it, as in the control
     no-sync.  Files opened with O_SYNC or O_DSYNC still sync.  `traced`: it runs under ptrace(2),
     and the recording says when each of these calls was made, and from where; opening files with
-    O_SYNC or O_DSYNC and writing with RWF_DSYNC are such calls, too.  `powercut audit` then says
-    who asked for each flush.  Not on a machine that is there already (`root: machine`)."""
+    O_SYNC or O_DSYNC and writing with RWF_DSYNC are such calls, too.  `powercut audit
+    flushes` then says who asked for each flush.  Not on a machine that is there
+    already (`root: machine`)."""
 
     dropped_sync: Annotated[str, Field(pattern=r"^([0-9a-f]{16} [!-~]+)?$")] = ""
     """With `syncs: traced`: the one call site whose calls succeed and do nothing, as `powercut
-    mutate-syncs` names it: a hash of its stack, and the file."""
+    audit syncs` names it: a hash of its stack, and the file."""
 
     state_timeout: Annotated[Duration, Field(gt=0)] = 60 * 10**9
     """What one recovery with the program's `check` may take."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The audit of a recording: what each of its flushes and FUA writes was worth.
 
-It follows from the recording, and `powercut audit --json` writes it.
+It follows from the recording, and `powercut audit flushes --json` writes it.
 """
 
 from __future__ import annotations

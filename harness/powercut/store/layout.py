@@ -24,7 +24,7 @@
             place.json        the host that made it, if another did (powercut.store.place)
             states/           crash states that have a name
         trials.sqlite         of a large run the trials without a folder (powercut.store.rows)
-        measurements/<cell>/  a run without a cut (`powercut cost`)
+        measurements/<cell>/  a run without a cut (`powercut audit cost`)
             measurement.json  what its commits sent and cost
             disk.log .data    what the disk saw, with marks around the commits that count
             history.bin       what was acknowledged

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What came of a program of which one sync was dropped at a time.
 
-`powercut mutate-syncs --json` writes it.
+`powercut audit syncs --json` writes it.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class SyncMutant(Record):
 
 
 class SyncMutants(Record):
-    """The outcome of one `powercut mutate-syncs`."""
+    """The outcome of one `powercut audit syncs`."""
 
     format: Literal["powercut-sync-mutants/1"] = SYNC_MUTANTS_FORMAT
     powercut: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one `powercut mutate-syncs` was asked, and how far it has come: to go on with it.
+"""What one `powercut audit syncs` was asked, and how far it has come: to go on with it.
 
 The file lies beside the recording with all syncs, from when that begins.
 """
@@ -17,7 +17,7 @@ from powercut.store.layout import ResultDir
 from powercut.store.record import Record, find_model
 from powercut.store.sync_mutants import WithoutSync
 
-SYNC_ORDER: Final = "mutate-syncs.json"
+SYNC_ORDER: Final = "audit-syncs.json"
 
 
 class SyncOrder(Record):
@@ -55,7 +55,7 @@ def read_order(directory: ResultDir) -> SyncOrder:
     order = find_model(directory.path / SYNC_ORDER, SyncOrder)
     if order is None:
         raise UsageError(
-            f"{directory.path}: no `powercut mutate-syncs` began here",
+            f"{directory.path}: no `powercut audit syncs` began here",
             hint="give the folder that it named when it was interrupted",
         )
     return order

@@ -107,7 +107,7 @@ class HostFilesRecording(RecordingInProgress):
         if status:
             raise HostError(
                 f"{' '.join(argv)} ended with status {status}: {guest.console_now}",
-                hint="try it by hand: powercut check-program",
+                hint="try it by hand: powercut try --dry-run",
             )
 
     def _guest(self, disk: CaptureDisk, folder: Path, lines: socket.socket) -> Guest:

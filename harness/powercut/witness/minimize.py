@@ -166,7 +166,7 @@ def _start(
             raise UsageError(
                 f"state {name} was cut again during its recovery: which writes of the recording "
                 "would have to be there says nothing about it",
-                hint="look at it with `powercut materialize` or `powercut shell`",
+                hint="look at it with `powercut export --format state` or `powercut shell`",
             )
         judgement = judge.judge(state)
         if judgement.verdict is not Verdict.LOSSY:

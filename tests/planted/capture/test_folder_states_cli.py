@@ -97,20 +97,22 @@ def test_the_write_and_the_file_whose_sync_was_forgotten(tmp_path: Path) -> None
     assert answer(tmp_path, link) == ("text/html; charset=utf-8", page.encode())
 
     state, out = witness.state, tmp_path / "state"
-    assert status("materialize", directory.path, state, "-o", out) == 0
+    assert status("export", directory.path, state, "--format", "state", "-o", out) == 0
     assert (out / "values").read_text().endswith(" 12\n")
     assert (out / "index").read_bytes()[40:] == b" 40\n\0\0\0\0"
-    assert "exists already" in refused(UsageError, "materialize", directory.path, state, "-o", out)
+    assert "exists already" in refused(
+        UsageError, "export", directory.path, state, "--format", "state", "-o", out
+    )
     folder = tmp_path / "folder"
     script = f"cmp {out}/index {folder}/index && echo gone > {folder}/values"
     assert status("shell", directory.path, state, "--no-terminal", typed=script) == 0
     assert (folder / "values").read_text().endswith(" 12\n"), "the folder itself is untouched"
 
     bundle, unpacked = tmp_path / "finding.pcb", tmp_path / "unpacked"
-    assert status("bundle", directory.path, "-o", bundle) == 0
+    assert status("export", directory.path, "-o", bundle) == 0
     assert status("verify", bundle) == UNTRIED
     assert status("verify", bundle, "--run-check") == LOSSY
-    assert status("unbundle", bundle, "-o", unpacked) == 0
+    assert status("import", bundle, "-o", unpacked) == 0
     assert find_folder_witness(CaptureDir(unpacked)) == witness
     assert status("verify", unpacked) == UNTRIED
     assert status("verify", unpacked, "--run-check") == LOSSY
@@ -163,7 +165,14 @@ def test_states_that_are_none_of_this_recording(tmp_path: Path) -> None:
     def resolved(**changes: object) -> str:
         found.write_text(json.dumps(value | changes))
         return refused(
-            DamagedRecording, "materialize", directory.path, found, "-o", tmp_path / "out"
+            DamagedRecording,
+            "export",
+            directory.path,
+            found,
+            "--format",
+            "state",
+            "-o",
+            tmp_path / "out",
         )
 
     assert "is durable and needs no mention" in resolved(survivors=[0])
@@ -174,10 +183,17 @@ def test_states_that_are_none_of_this_recording(tmp_path: Path) -> None:
     said = refused(UsageError, "minimize", directory.path, name, "--promise", "posix")
     assert "is one of the promise journal" in said
     assert "lies after the cut" in refused(
-        UsageError, "materialize", directory.path, "durable@1000s", "-o", tmp_path / "out"
+        UsageError,
+        "export",
+        directory.path,
+        "durable@1000s",
+        "--format",
+        "state",
+        "-o",
+        tmp_path / "out",
     )
     assert "never acknowledged" in refused(
-        UsageError, "materialize", directory.path, "ack:13", "-o", tmp_path / "out"
+        UsageError, "export", directory.path, "ack:13", "--format", "state", "-o", tmp_path / "out"
     )
     assert not (tmp_path / "out").exists()
 
@@ -200,6 +216,6 @@ def test_nothing_that_is_written_out_is_setuid(tmp_path: Path) -> None:
     check = ["-c", "import os; os.write(int(os.environ['POWERCUT_FD']), b'= 1\\n')"]
     directory = captured(tmp_path, check, ["-c", program, str(folder)], "--budget", "2")
     out = tmp_path / "out"
-    assert status("materialize", directory.path, "everything@cut", "-o", out) == 0
+    assert status("export", directory.path, "everything@cut", "--format", "state", "-o", out) == 0
     modes = {path.name: path.stat().st_mode & 0o7777 for path in out.iterdir()}
     assert modes == {"d": 0o755, "p": 0o755}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`certificate verify --deep` passes only if every verdict's evidence is there and agrees."""
+"""`verify --deep` passes only if every verdict's evidence is there and agrees."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_scenario_that_was_changed_after_it_was_run(folder, place):
 
 def test_the_command(folder):
     def run(*words: str) -> tuple[int, str]:
-        argv = ["certificate", "verify", str(folder), *words]
+        argv = ["verify", str(folder), *words]
         done = CliRunner().invoke(cli, argv, standalone_mode=False)
         return done.return_value, done.output
 

@@ -128,7 +128,7 @@ def test_what_only_states_lose_is_bundled_as_lossy_with_all_its_states(recorded,
 
 def test_a_bundle_says_what_the_run_said(recorded, tmp_path):
     trial = recorded(Forgets)
-    done = CliRunner().invoke(cli, ["bundle", str(trial.path), "-o", str(tmp_path / "b")])
+    done = CliRunner().invoke(cli, ["export", str(trial.path), "-o", str(tmp_path / "b")])
     assert "the recording is LOSSY" in done.output
 
 

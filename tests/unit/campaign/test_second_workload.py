@@ -76,7 +76,7 @@ def test_what_it_lost_is_stored_and_nobody_claims_to_know_its_bytes(certified):
 
 
 def test_the_certificate_is_verified_from_its_recordings(certified):
-    deep = powercut("certificate", "verify", "--deep", certified[1].parent)
+    deep = powercut("verify", "--deep", certified[1].parent)
     assert deep.returncode == 0, deep.stdout + deep.stderr
 
 

@@ -28,7 +28,7 @@ def test_those_on_hosts_and_those_that_are_gone_are_told_apart(missing):
     assert on_hosts(missing[:3]) == "on alpha 1, beta 2"
     there, gone = missing_problems(missing, 9)
     assert there.startswith("3 of 9 recordings were not fetched, and cannot be judged again here: ")
-    assert "`powercut fetch`" in there
+    assert "`powercut import`" in there
     assert "t0, t1, t2" in there
     assert gone.startswith("1 of 9 recordings are gone")
     assert "t3" in gone
@@ -36,5 +36,5 @@ def test_those_on_hosts_and_those_that_are_gone_are_told_apart(missing):
 
 def test_without_a_fleet_nothing_is_said_of_one(missing):
     (gone,) = missing_problems(missing[3:], 9)
-    assert "fetch" not in gone
+    assert "import" not in gone
     assert list(missing_problems([], 9)) == []

@@ -7,10 +7,12 @@ import errno
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 
 from powercut.cli import commands as cli
 from powercut.cli import process, scenarios
@@ -44,22 +46,59 @@ def test_every_command_has_a_line_in_the_summary():
     assert sorted(name for name, _ in lines) == sorted(cli.COMMANDS)
     shown = powercut("--help", COLUMNS="80").stdout
     for name, said in lines:
-        assert f"  {name:<13}  {said}\n" in shown
+        assert f"  {name:<8}  {said}\n" in shown
+
+
+def all_commands(group: click.Group) -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield name, command
+        if isinstance(command, click.Group):
+            yield from all_commands(command)
 
 
 def test_every_option_is_explained():
-    for name in cli.COMMANDS:
-        command = cli.cli.get_command(click.Context(cli.cli), name)
-        members = command.commands.values() if isinstance(command, click.Group) else [command]
-        for one in members:
-            options = (option for option in one.params if isinstance(option, click.Option))
-            assert [option.opts for option in options if not option.help] == [], name
+    for name, one in all_commands(cli.cli):
+        options = (option for option in one.params if isinstance(option, click.Option))
+        assert [option.opts for option in options if not option.help] == [], name
+
+
+def test_a_name_of_an_option_takes_one_kind_of_value():
+    kinds: dict[str, set[tuple[object, ...]]] = {}
+    for _, one in all_commands(cli.cli):
+        for option in one.params:
+            if isinstance(option, click.Option):
+                kind = (option.is_flag, option.nargs)
+                kinds.setdefault(option.opts[0], set()).add(kind)
+    assert {name: found for name, found in kinds.items() if len(found) > 1} == {}
+
+
+def test_what_serves_contributors_is_not_shown_where_powercut_is_installed(monkeypatch):
+    monkeypatch.setattr(cli, "INSTALLED", True)
+    assert "bench" not in cli.cli.list_commands(click.Context(cli.cli))
+    assert cli.cli.get_command(click.Context(cli.cli), "bench") is not None
+
+
+@pytest.mark.parametrize(
+    ("words", "part", "found"),
+    [
+        (["run"], "first-l", "first-light"),
+        (["run", "--preset"], "virtualbox-i", "virtualbox-ide"),
+        (["run", "first-light", "--only"], "ly", "lying"),
+        (["shell", "/nowhere"], "durable", "durable@cut"),
+    ],
+)
+def test_names_are_completed(words, part, found):
+    shell = ShellComplete(cli.cli, {}, "powercut", "_POWERCUT_COMPLETE")
+    assert found in [item.value for item in shell.get_completions(words, part)]
 
 
 def test_help_and_version():
     done = powercut("--help")
     assert done.returncode == 0
-    for command in ("run", "plan", "verify", "show", "doctor", "test", "bench"):
+    for command in ("run", "audit", "verify", "show", "doctor", "test", "bench"):
         assert f"\n  {command} " in done.stdout
     assert powercut("--version").stdout.startswith("powercut, version ")
 
@@ -81,16 +120,22 @@ def test_help_imports_nothing_heavy():
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["runn"], "No such command"),
+        (["runn"], "No such command 'runn'. Did you mean run?"),
+        (["audit", "flsh"], "Did you mean flushes?"),
+        (["export", "x", "--format", "state", "-o", "y"], "--format state needs a STATE"),
+        (["export", "x", "--as-seen", "-o", "y"], "--as-seen says nothing of --format bundle"),
+        (["import", "x", "-o", "y"], "a log needs its base image"),
+        (["verify", "x", "--jobs", "2"], "--jobs says nothing of a result"),
+        (["run", "--brief"], "--brief says nothing without --dry-run"),
         (["run", "--sed", "3"], "No such option"),
         (["run", "--seed", "-1"], "Invalid value"),
-        (["plan", "frist-light"], "did you mean first-light"),
-        (["plan", "first-light", "--brief", "--only", "lyin"], "did you mean lying?"),
+        (["run", "--dry-run", "frist-light"], "did you mean first-light"),
+        (["run", "--dry-run", "first-light", "--brief", "--only", "lyin"], "did you mean lying?"),
         (["certify", "quick"], "write --profile quick"),
-        (["cost", "frist-light"], "did you mean first-light"),
-        (["cost", "--disk", "tape"], "Invalid value"),
+        (["audit", "cost", "frist-light"], "did you mean first-light"),
+        (["audit", "cost", "--disk", "tape"], "Invalid value"),
         (
-            ["mutate-syncs", "--root", "debian", "--test", "true", "--", "/usr/bin/prog"],
+            ["audit", "syncs", "--root", "debian", "--test", "true", "--", "/usr/bin/prog"],
             "--test runs on this host",
         ),
         (["show", "/nowhere"], "No such file or directory"),
@@ -116,7 +161,16 @@ def test_every_mistake_in_a_scenario_is_shown(tmp_path):
 
 
 def test_plan_shows_cells_and_seeds_and_is_the_same_for_the_same_seed():
-    argv = ["plan", "all-sync-modes", "--brief", "--seed", "9", "--only", "raw,*,cache=none"]
+    argv = [
+        "run",
+        "--dry-run",
+        "all-sync-modes",
+        "--brief",
+        "--seed",
+        "9",
+        "--only",
+        "raw,*,cache=none",
+    ]
     first, second = powercut(*argv), powercut(*argv)
     assert first.returncode == 0
     assert first.stdout == second.stdout

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`powercut presets`, and `--preset` where commands take it."""
+"""`powercut list presets`, and `--preset` where commands take it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def powercut(*argv: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_presets_are_listed() -> None:
-    done = powercut("presets")
+    done = powercut("list", "presets")
     assert done.returncode == 0
     for preset in all_presets():
         (line,) = [x for x in done.stdout.splitlines() if x.split()[:1] == [preset.name]]
@@ -31,7 +31,7 @@ def test_presets_are_listed() -> None:
 
 
 def test_a_preset_is_explained() -> None:
-    done = powercut("presets", "virtualbox-ide", "crosvm/remedy")
+    done = powercut("list", "presets", "virtualbox-ide", "crosvm/remedy")
     assert done.returncode == 0
     for words in ("IgnoreFlush", "DrvVD.cpp", "machine.no_flush: on", "machine.no_flush: off"):
         assert words in done.stdout
@@ -40,19 +40,21 @@ def test_a_preset_is_explained() -> None:
 
 
 def test_presets_as_json() -> None:
-    found = json.loads(powercut("presets", "--json", "-").stdout)
+    found = json.loads(powercut("list", "presets", "--json", "-").stdout)["presets"]
     assert [preset["name"] for preset in found] == [preset.name for preset in all_presets()]
 
 
 def test_a_plan_of_presets() -> None:
-    done = powercut("plan", "--brief", "--preset", "virtualbox-ide", "--preset", "crosvm")
+    done = powercut(
+        "run", "--dry-run", "--brief", "--preset", "virtualbox-ide", "--preset", "crosvm"
+    )
     assert done.returncode == 0
     assert "presets: 3 cells" in done.stdout
     assert "first-light" not in done.stdout
 
 
 def test_no_such_preset() -> None:
-    for argv in (["presets", "virtualbox"], ["run", "--preset", "virtualbox"]):
+    for argv in (["list", "presets", "virtualbox"], ["run", "--preset", "virtualbox"]):
         done = powercut(*argv)
         assert done.returncode == 2
         assert "there is no preset 'virtualbox'; did you mean virtualbox-" in done.stderr

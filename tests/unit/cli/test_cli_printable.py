@@ -73,7 +73,7 @@ def test_the_console_keeps_its_own_colours():
 def test_a_mistake_in_a_scenario_is_no_program_for_the_terminal(tmp_path):
     path = tmp_path / "evil.yaml"
     path.write_text('powercut: 1\nname: "\\e[2J\\e]0;owned\\a"\n')
-    argv = [sys.executable, "-m", "powercut.cli.main", "plan", str(path)]
+    argv = [sys.executable, "-m", "powercut.cli.main", "run", "--dry-run", str(path)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert "name" in done.stderr

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 POWERCUT = (sys.executable, "-m", "powercut.cli.main")
-PLAN = (*POWERCUT, "plan", "all-sync-modes", "--brief")
+PLAN = (*POWERCUT, "run", "--dry-run", "all-sync-modes", "--brief")
 TIMEOUT_S = 60.0
 
 
@@ -30,7 +30,7 @@ def shell(script: str, *argv: str, **environment: str) -> subprocess.CompletedPr
 
 
 @pytest.mark.parametrize(
-    "argv", [PLAN, (*POWERCUT, "doctor"), (*POWERCUT, "--help"), (*POWERCUT, "plan", "--help")]
+    "argv", [PLAN, (*POWERCUT, "doctor"), (*POWERCUT, "--help"), (*POWERCUT, "run", "--help")]
 )
 def test_output_that_is_not_read_ends_the_process_as_others(argv):
     """click exits with 1, which says that a verdict differs."""
@@ -39,7 +39,9 @@ def test_output_that_is_not_read_ends_the_process_as_others(argv):
 
 
 def test_errors_that_are_not_read_end_the_process_likewise():
-    done = shell('"$@" 2>&1 >/dev/null | :; echo ${PIPESTATUS[0]}', *POWERCUT, "plan", "no-such")
+    done = shell(
+        '"$@" 2>&1 >/dev/null | :; echo ${PIPESTATUS[0]}', *POWERCUT, "run", "--dry-run", "no-such"
+    )
     assert (done.stdout, done.stderr) == ("141\n", "")
 
 
@@ -137,7 +139,7 @@ def test_an_early_interrupt_is_no_traceback():
     code = "from powercut.cli.main import main; print('-', flush=True); main()"
     for tenths in range(8):
         with subprocess.Popen(
-            [sys.executable, "-c", code, "plan", "all-sync-modes"],
+            [sys.executable, "-c", code, "run", "--dry-run", "all-sync-modes"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -174,10 +176,10 @@ BODY = "powercut: 1\nname: x\ndescription: Größe — 大\n"
 
 
 @pytest.mark.parametrize("name", ["plain.yaml", "größe-大.yaml"])
-@pytest.mark.parametrize("verb", ["plan", "show"])
+@pytest.mark.parametrize("verb", ["run --dry-run", "show"])
 def test_a_locale_without_umlauts_reads_and_names_all_files(tmp_path: Path, name: str, verb: str):
     (tmp_path / name).write_bytes(BODY.encode())
-    usual = shell('cd "$1"; shift; "$@"', str(tmp_path), *POWERCUT, verb, name)
-    done = shell('cd "$1"; shift; "$@"', str(tmp_path), *POWERCUT, verb, name, **ASCII)
+    usual = shell('cd "$1"; shift; "$@"', str(tmp_path), *POWERCUT, *verb.split(), name)
+    done = shell('cd "$1"; shift; "$@"', str(tmp_path), *POWERCUT, *verb.split(), name, **ASCII)
     assert done.returncode == usual.returncode
     assert "Traceback" not in done.stderr

@@ -172,12 +172,12 @@ def test_json_for_programs(
     proofs: dict[Accelerator, Proof], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status = answers.main(tmp_path / "found.json")
-    found = json.loads((tmp_path / "found.json").read_text())
+    found = json.loads((tmp_path / "found.json").read_text())["probes"]
     assert [entry["name"] for entry in found] == list(NAMES)
     assert set(found[0]) == {field.name for field in dataclasses.fields(Probe)}
     assert status == (0 if all(e["ok"] for e in found if e["needed"]) else 3)
     assert "nbdkit" in capsys.readouterr().out
     answers.main(Path("-"))
     captured = capsys.readouterr()
-    assert [entry["name"] for entry in json.loads(captured.out)] == list(NAMES)
+    assert [entry["name"] for entry in json.loads(captured.out)["probes"]] == list(NAMES)
     assert "nbdkit" in captured.err

@@ -135,7 +135,7 @@ def test_wheels_are_the_installed_files_and_made_once(tmp_path, monkeypatch):
 def test_the_command_line_says_what_is_wrong(tmp_path):
     path = tmp_path / "hosts.yaml"
     path.write_text("powercut-hosts: 1\nhosts: [{name: a, address: 127.0.0.1, port: 1}]\n")
-    done = CliRunner().invoke(cli, ["hosts", "check", str(path)], standalone_mode=False)
+    done = CliRunner().invoke(cli, ["doctor", "hosts", "check", str(path)], standalone_mode=False)
     assert done.return_value == 3
     assert "a: ssh 127.0.0.1 port 1: " in done.output
     assert "1 of 1 hosts cannot take part" in done.output

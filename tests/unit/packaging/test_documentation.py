@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 import pytest
+from typed_lines import lines_in, typed
 
 from powercut.cli.commands import COMMANDS, cli
 from powercut.cli.manual import manual_pages
@@ -74,3 +75,49 @@ def test_completion_is_there_for_each_shell():
         assert (
             f"_POWERCUT_COMPLETE={shell}_source" in (ROOT / "docs/troubleshooting.md").read_text()
         )
+
+
+DOCUMENTS = [
+    path
+    for path in (*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md")
+    if "scenario-reference" not in path.name
+]
+SOURCES = [
+    path
+    for folder in ("harness/powercut", "scenarios", "workloads")
+    for kind in ("*.py", "*.in", "*.j2", "*.yaml", "*.md")
+    for path in (ROOT / folder).rglob(kind)
+]
+PROSE = {"COMMAND", "X"}
+
+
+def mistakes(path: Path, *, blocks: bool) -> list[str]:
+    """Lines that cannot be typed: no such command, or no such option."""
+    found = []
+    for line in lines_in(path.read_text(), blocks=blocks):
+        if line.split()[0] in PROSE:
+            continue
+        try:
+            typed(line)
+        except (AssertionError, click.ClickException) as error:
+            found.append(f"{path.relative_to(ROOT)}: powercut {line}: {error!r}")
+        except ValueError:  # half a line: a quotation mark that is not closed
+            continue
+    return found
+
+
+def test_every_command_that_a_document_names_is_there():
+    assert [line for path in DOCUMENTS for line in mistakes(path, blocks=True)] == []
+
+
+def test_every_command_that_a_message_names_is_there():
+    assert [line for path in SOURCES for line in mistakes(path, blocks=False)] == []
+
+
+@pytest.mark.parametrize(
+    "line", ["`powercut unbundle x`", "`powercut audit flsh x`", "`powercut run --sed 3`"]
+)
+def test_one_that_is_not_there_is_noticed(line):
+    (said,) = lines_in(line)
+    with pytest.raises((AssertionError, click.ClickException)):
+        typed(said)

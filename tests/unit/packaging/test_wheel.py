@@ -139,7 +139,7 @@ def test_any_folder_will_do(wheel, installed, tmp_path):
     assert second == (
         f"{here}/scenarios/first-light.yaml {installed}/{SHIPPED}/scenarios/lying/one-lie.yaml"
     )
-    assert "first-light: 3 cells" in powercut(installed, here, "plan", "--brief")
+    assert "first-light: 3 cells" in powercut(installed, here, "run", "--dry-run", "--brief")
     assert not (here / "home/.cache").exists(), "a plan writes nothing"
 
 

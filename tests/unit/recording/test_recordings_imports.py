@@ -177,20 +177,27 @@ def test_the_commands(tmp_path: Path) -> None:
     words += ["--capacity", str(SLOTS * RECORD), "--dialect", Dialect.KERNEL.value]
     done = CliRunner().invoke(cli, words, standalone_mode=False)
     assert done.exception is None
-    assert done.return_value == 1, "as `analyze` does"
+    assert done.return_value == 1, "as `audit acks` does"
     assert "acknowledged too early, for certain: 1, 3" in done.output
     assert "\nLOSSY\n" in done.output
-    again = CliRunner().invoke(cli, ["analyze", str(tmp_path / "new")], standalone_mode=False)
+    again = CliRunner().invoke(cli, ["audit", "acks", str(tmp_path / "new")], standalone_mode=False)
     assert (again.return_value, again.output) == (1, done.output)
     words = ["import", str(tmp_path / "log"), "--base", str(recording.base), "-o"]
     done = CliRunner().invoke(cli, [*words, str(tmp_path / "plain")], standalone_mode=False)
     assert done.return_value == 0, "nothing was to be judged"
     image = tmp_path / "disk.img"
-    words = ["materialize", str(tmp_path / "new"), "flush:1", "-o", str(image)]
+    words = ["export", str(tmp_path / "new"), "flush:1", "--format", "state", "-o", str(image)]
     done = CliRunner().invoke(cli, words, standalone_mode=False)
     assert done.return_value == 0
     assert np.fromfile(image, np.uint8)[: 2 * RECORD].tobytes() == record(1) + record(2)
-    words = ["export", str(tmp_path / "new"), "-o", str(tmp_path / "again")]
+    words = [
+        "export",
+        str(tmp_path / "new"),
+        "--format",
+        "dm-log-writes",
+        "-o",
+        str(tmp_path / "again"),
+    ]
     done = CliRunner().invoke(cli, words, standalone_mode=False)
     assert isinstance(done.exception, UsageError)
     words = ["import", str(tmp_path / "log"), "--base", str(recording.base), "-o", "x"]
@@ -271,6 +278,6 @@ def test_imports_at_the_command_line(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["explore", folder], standalone_mode=False)
     assert done.return_value == 1, done.output
     assert "LOSSY in the epoch model" in done.output
-    done = CliRunner().invoke(cli, ["analyze", folder], standalone_mode=False)
+    done = CliRunner().invoke(cli, ["audit", "acks", folder], standalone_mode=False)
     assert done.return_value == 1
     assert "for certain: 1, 3" in done.output

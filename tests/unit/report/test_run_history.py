@@ -175,7 +175,7 @@ def test_a_certificate_that_does_not_verify_is_marked(run: Run, tmp_path: Path):
     assert len(bad.problems) == 1
     said = CliRunner().invoke(cli, ["history", str(tmp_path)])
     assert "The certificate of 2026-11-21 01:00 does not verify: verdicts: it counts" in said.output
-    assert f"powercut certificate verify {wrong} says all" in said.output
+    assert f"powercut verify {wrong} says all" in said.output
     page = history_html(history, tmp_path)
     assert "<td>alone</td>" in page
     assert "does not verify:" in page

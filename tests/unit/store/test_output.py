@@ -37,7 +37,7 @@ def test_the_command_line_leaves_a_device_too(tmp_path: Path):
         os.mknod(null, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
     except PermissionError:
         null = Path("/dev/null")
-    argv = [sys.executable, "-m", "powercut.cli.main", "presets", "--json"]
+    argv = [sys.executable, "-m", "powercut.cli.main", "list", "presets", "--json"]
     subprocess.run([*argv, null], stdout=subprocess.DEVNULL, check=True, timeout=60)
     assert null.is_char_device()
     done = subprocess.run([*argv, tmp_path], capture_output=True, text=True, check=False)

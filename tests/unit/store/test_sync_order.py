@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `mutate-syncs` keeps of an interrupted one, and what it says where there is none."""
+"""What `audit syncs` keeps of an interrupted one, and what it says where there is none."""
 
 from __future__ import annotations
 
 import pytest
 from click.testing import CliRunner
 
-from powercut.cli.mutate_syncs import mutate_syncs
+from powercut.cli.audit_syncs import syncs
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.scenario.program_text import RecordOptions
 from powercut.scenario.settings import ProgramSettings
@@ -30,10 +30,10 @@ def test_what_is_kept_comes_back(tmp_path):
 
 def test_a_folder_without_one_says_so(tmp_path):
     directory = ResultDir.create(tmp_path, "p", 7)
-    with pytest.raises(UsageError, match="no `powercut mutate-syncs` began here"):
+    with pytest.raises(UsageError, match="no `powercut audit syncs` began here"):
         read_order(directory)
     directory.write_file(SYNC_ORDER, b'{"seed": 1}')
-    with pytest.raises(DamagedRecording, match=r"mutate-syncs\.json"):
+    with pytest.raises(DamagedRecording, match=r"audit-syncs\.json"):
         read_order(directory)
 
 
@@ -41,6 +41,6 @@ def test_a_folder_without_one_says_so(tmp_path):
     "words", [[], ["--resume", "x", "--", "./p"], ["--resume", "x", "--seed", "1"]]
 )
 def test_either_a_program_or_a_folder(words):
-    done = CliRunner().invoke(mutate_syncs, words, standalone_mode=False)
+    done = CliRunner().invoke(syncs, words, standalone_mode=False)
     assert isinstance(done.exception, UsageError)
     assert "either a program or --resume DIR" in str(done.exception)

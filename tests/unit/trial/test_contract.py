@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`check-program`: the examples keep the contract, and each way to break it is told."""
+"""`try --dry-run`: the examples keep the contract, and each way to break it is told."""
 
 import subprocess
 import sys

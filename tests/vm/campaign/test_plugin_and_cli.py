@@ -78,7 +78,14 @@ def test_pytest_collects_each_cell_and_reports_it(tmp_path):
 
 def test_plan_shows_the_machine():
     done = subprocess.run(
-        [PROGRAMS / "powercut", "plan", ROOT / "scenarios/first-light.yaml", "--seed", "5"],
+        [
+            PROGRAMS / "powercut",
+            "run",
+            "--dry-run",
+            ROOT / "scenarios/first-light.yaml",
+            "--seed",
+            "5",
+        ],
         capture_output=True,
         text=True,
         check=True,

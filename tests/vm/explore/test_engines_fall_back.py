@@ -119,7 +119,7 @@ def test_minimize_gives_the_witness_that_uml_gives(made, monkeypatch, tmp_path):
     assert (by_guest.confirmed, by_guest.minimal) == ("yes", True)
     assert (by_guest.state, by_guest.lost) == (by_uml.state, by_uml.lost)
     image = tmp_path / "state.img"
-    say("materialize", path, by_guest.state, "-o", image)
+    say("export", path, by_guest.state, "--format", "state", "-o", image)
     assert image.stat().st_size == 16 << 20
 
 

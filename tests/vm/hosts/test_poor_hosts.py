@@ -53,7 +53,7 @@ def probes(host: PoorHost) -> dict[str, dict[str, str]]:
     """What the doctor finds, by name; it must say that scenarios run."""
     done = host.powercut("doctor", "--json", "-")
     assert done.returncode == 0, done.stderr
-    return {probe["name"]: probe for probe in json.loads(done.stdout)}
+    return {probe["name"]: probe for probe in json.loads(done.stdout)["probes"]}
 
 
 def raw_cells(host: PoorHost) -> None:

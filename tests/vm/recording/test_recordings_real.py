@@ -187,7 +187,7 @@ def test_exported_logs_hold_the_same_images(trial_of, tmp_path) -> None:
 
     recording = open_recording(trial_of("xfs"))
     log = tmp_path / "log"
-    words = ["export", str(recording.directory.path), "-o", str(log)]
+    words = ["export", str(recording.directory.path), "--format", "dm-log-writes", "-o", str(log)]
     assert CliRunner().invoke(cli, words, standalone_mode=False).return_value == 0
     directory = import_recording(log, base=recording.base, output=tmp_path / "imported")
     imported = open_recording(directory.path)

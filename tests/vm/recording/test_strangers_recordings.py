@@ -108,7 +108,7 @@ def test_verify_runs_nothing_unless_told(recorded, stranger, user, trap, tmp_pat
     if packed:
         given = tmp_path / "finding.pcb"
         trial = next(recorded.glob("cells/*/0001"))
-        assert stranger("bundle", trial, "-o", given)[0] == 0
+        assert stranger("export", trial, "-o", given)[0] == 0
     trap.sprung()
     status, said = user("verify", given)
     assert (status, trap.sprung()) == (UNTRIED, False), said
@@ -121,14 +121,15 @@ def test_verify_runs_nothing_unless_told(recorded, stranger, user, trap, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "verb", [("explore", "--budget", "4"), ("minimize", "durable@0"), ("audit", "--budget", "4")]
+    "verb",
+    [("explore", "--budget", "4"), ("minimize", "durable@0"), ("audit flushes", "--budget", "4")],
 )
 def test_other_verbs_run_nothing_either(recorded, user, trap, verb):
     trial = next(recorded.glob("cells/*/0001"))
-    status, said = user(verb[0], trial, *verb[1:])
+    status, said = user(*verb[0].split(), trial, *verb[1:])
     assert (status, trap.sprung()) == (UNTRIED, False), said
     assert "it was not recorded here: /bin/sh -c " in said
-    _, said = user(verb[0], trial, *verb[1:], "--run-check")
+    _, said = user(*verb[0].split(), trial, *verb[1:], "--run-check")
     # This search asks User-Mode Linux alone, from which the pipe cannot be reached.
     assert trap.sprung() or "state durable@0 loses nothing" in said, said
 
@@ -167,7 +168,7 @@ def test_a_check_of_a_captured_folder_is_not_run(user, stranger, trap, tmp_path)
     verdict = stranger("verify", capture)
     assert trap.sprung(), verdict
     bundle = tmp_path / "capture.pcb"
-    assert stranger("bundle", capture, "-o", bundle)[0] == 0
+    assert stranger("export", capture, "-o", bundle)[0] == 0
     trap.sprung()
     for given in (capture, bundle):
         status, said = user("verify", given)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from powercut.cli.mutate_syncs import mutate_syncs
+from powercut.cli.audit_syncs import syncs
 from powercut.cli.output import INTERRUPTED
 from powercut.model.verdict import Verdict
 from powercut.paths import ROOT
@@ -42,7 +42,7 @@ exit $status
 
 def interrupted(words: list[str], results: Path) -> tuple[str, dict[Path, int]]:
     """The folder to go on from, after Ctrl-C at the second cell; the seals so far."""
-    argv = [sys.executable, "-m", "powercut.cli.main", "mutate-syncs", *words]
+    argv = [sys.executable, "-m", "powercut.cli.main", "audit", "syncs", *words]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     while not list(results.glob("planted-syncs/2*/cells/sync-1/0001/verdict.json")):
         assert process.poll() is None, process.communicate()
@@ -50,7 +50,7 @@ def interrupted(words: list[str], results: Path) -> tuple[str, dict[Path, int]]:
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=PATIENCE_S)[0]
     assert process.returncode == INTERRUPTED, said
-    told = re.search(r"mutate-syncs --resume (\S+)", said)
+    told = re.search(r"audit syncs --resume (\S+)", said)
     assert told, said
     seals = results.rglob("verdict.json")
     return told[1], {path: path.stat().st_mtime_ns for path in seals}
@@ -67,7 +67,7 @@ def test_each_sync_is_dropped_and_the_table_says_which_check_noticed(tmp_path: P
     words += ["--test", f"{test} {program}", "--", str(program)]
     first, before = interrupted(words, results)
     words = ["--json", str(table), "--resume", first]
-    done = CliRunner().invoke(mutate_syncs, words, standalone_mode=False)
+    done = CliRunner().invoke(syncs, words, standalone_mode=False)
     assert done.exception is None, done.output
     assert done.return_value == 1  # no check noticed one
     assert {path: path.stat().st_mtime_ns for path in before} == before, "recorded once"

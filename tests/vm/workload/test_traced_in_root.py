@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from powercut.campaign.runner import run_scenarios
+from powercut.cli.audit_syncs import syncs
 from powercut.cli.lookup import find_trials
-from powercut.cli.mutate_syncs import mutate_syncs
 from powercut.explore.audit import audit
 from powercut.explore.request import Budget
 from powercut.model.operations import Packet
@@ -116,7 +116,7 @@ def test_without_one_each_is_dropped_and_the_needed_one_noticed(
     words = ["--root", "root", "--where", "no-vm", "--acks", str(ALL)]
     words += ["--budget", "40", "--seed", "7", "--size", "32MiB", "--json", str(table)]
     words += ["--results", str(tmp_path / "results"), "--", "program/log.sh"]
-    done = CliRunner().invoke(mutate_syncs, words, standalone_mode=False)
+    done = CliRunner().invoke(syncs, words, standalone_mode=False)
     assert done.exception is None, done.output
     assert done.return_value == 1  # no check noticed one
     found = SyncMutants.model_validate_json(table.read_text())

@@ -252,7 +252,7 @@ def _unverified(series: Series) -> Iterator[str]:
             yield (
                 f"The certificate of {when(night.started)} does not verify: {night.problems[0]}"
                 + (f", and {words.count(more, 'more problem')}" if more else "")
-                + f". powercut certificate verify {night.directory} says all."
+                + f". powercut verify {night.directory} says all."
             )
 
 

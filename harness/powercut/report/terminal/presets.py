@@ -41,7 +41,7 @@ def print_presets(console: Console, presets: Sequence[Preset]) -> None:
     console.print(table)
     unconfirmed = sum(preset.status is SourceStatus.UNCONFIRMED for preset in presets)
     text = f"\n{len(presets)} presets, {unconfirmed} unconfirmed.  "
-    console.print(Text(text + "`powercut presets NAME` explains one."))
+    console.print(Text(text + "`powercut list presets NAME` explains one."))
 
 
 def print_preset(console: Console, preset: Preset) -> None:

@@ -56,7 +56,8 @@ def print_witness(console: Console, witness: Witness, directory: Path) -> None:
     _print_time_line(console, witness)
     console.print(
         f"\n  look: powercut shell {escape(str(directory))} {witness.state}\n"
-        f" image: powercut materialize {escape(str(directory))} {witness.state} -o disk.img",
+        f" image: powercut export {escape(str(directory))} {witness.state} "
+        "--format state -o disk.img",
         highlight=False,
         soft_wrap=True,
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`powercut cost`: what commits send and what they cost, measured without a cut."""
+"""`powercut audit cost`: what commits send and what they cost, measured without a cut."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from powercut.cli.options import (
     scenarios_argument,
     seed_option,
 )
-from powercut.cli.output import console_beside, write_json
+from powercut.cli.output import console_beside, write_json_object
 from powercut.cli.scenarios import chosen_scenarios
 from powercut.paths import RESULTS
 
@@ -80,6 +80,6 @@ def cost(
         print_measurements(console, run.measurements)
         console.print(f"\nevidence: {run.directory}", soft_wrap=True, highlight=False)
     measurements = [measurement for run in runs for measurement in run.measurements]
-    text = ",\n".join(measurement.model_dump_json(indent=1) for measurement in measurements)
-    write_json(f"[{text}]", json_file)
+    told = [measurement.model_dump(mode="json") for measurement in measurements]
+    write_json_object("costs", {"costs": told}, json_file)
     return 3 if any(measurement.trouble for measurement in measurements) else 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`powercut analyze`: which records were acknowledged before they were durable."""
+"""`powercut audit acks`: which records were acknowledged before they were durable."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ import click
 
 from powercut.cli.imported import analyze_import
 from powercut.cli.lookup import find_trials, is_import
-from powercut.cli.options import RESULT_HELP, recording_argument
-from powercut.cli.output import console_beside
+from powercut.cli.options import RESULT_HELP, json_option, recording_argument
+from powercut.cli.output import console_beside, write_json_object
 
 
 @click.command(epilog=RESULT_HELP)
 @recording_argument
-def analyze(recording: Path) -> int:
+@json_option("the records")
+def acks(recording: Path, json_file: Path | None) -> int:
     """Prints which records were acknowledged before they were durable, and for how long."""
     if is_import(recording):
-        return analyze_import(recording)
+        return analyze_import(recording, json_file=json_file)
     from powercut.crash.exposure import exposure
     from powercut.recording.trial_recording import open_trial
     from powercut.report.terminal.exploration import print_exposure
 
-    console = console_beside()
-    status = 0
+    console = console_beside(json_file)
+    status, told = 0, []
     for trial in find_trials(recording):
         trial.check_seal()
         recorded = open_trial(trial)
@@ -34,10 +35,20 @@ def analyze(recording: Path) -> int:
         print_exposure(console, title, report)
         for gap in recorded.gaps:
             console.print(f"the recording is not whole: {gap}", style="yellow")
+        told.append(
+            {
+                "cell": record.cell,
+                "trial": record.trial.number,
+                "exposed": [list(one) for one in report.exposed_lsns],
+                "unknown": [list(one) for one in report.unknown_lsns],
+                "gaps": list(recorded.gaps),
+            }
+        )
         exposed = bool(report.exposed.any())
         unknown = bool(recorded.gaps or report.unknown_lsns)
         if exposed != (record.parameters.expect.value == "lossy") and (exposed or not unknown):
             status = 1
         elif unknown and not exposed and not status:
             status = 3
+    write_json_object("acks", {"recordings": told}, json_file)
     return status

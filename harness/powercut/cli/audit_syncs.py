@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`powercut mutate-syncs -- PROGRAM`: who notices if one sync is missing?"""
+"""`powercut audit syncs -- PROGRAM`: who notices if one sync is missing?"""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _EPILOG = (
 )
 
 
-@click.command("mutate-syncs", epilog=_EPILOG, context_settings={"ignore_unknown_options": True})
+@click.command(epilog=_EPILOG, context_settings={"ignore_unknown_options": True})
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- PROGRAM...]")
 @click.option(
     "--test",
@@ -63,7 +63,7 @@ _EPILOG = (
 @seed_option
 @results_option
 @json_option("the table")
-def mutate_syncs(
+def syncs(
     command: Sequence[str],
     test: str,
     test_timeout: float,
@@ -99,7 +99,7 @@ def mutate_syncs(
         )
     wanted = MutationOptions(options, tuple(shlex.split(test)), test_timeout, sites, jobs or 1)
     console = console_beside(json_file)
-    with ProgressView(console) as view, Resumable("mutate-syncs", view, resume).heard() as told:
+    with ProgressView(console) as view, Resumable("audit syncs", view, resume).heard() as told:
         if resume is not None:
             result = resume_mutation(resume, jobs=jobs, listener=told)
         else:

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A group of commands from a table of names; one is imported when it is named, and what takes time
+to import when it runs.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+_NEAR = 3
+_ALIKE = 0.5
+
+
+class LazyGroup(click.Group):
+    """`table` has each command's module and attribute by its name."""
+
+    def __init__(self, *arguments: Any, table: Mapping[str, str], **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.table = table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names."""
+        del ctx
+        return sorted(self.table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name; None if there is none."""
+        del ctx
+        if cmd_name not in self.table:
+            return None
+        module, _, attribute = self.table[cmd_name].partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click's; for a name that there is not it says which are near."""
+        if not ctx.resilient_parsing and args and not args[0].startswith("-"):
+            name = args[0]
+            if name not in self.table:
+                near = difflib.get_close_matches(name, self.table, n=_NEAR, cutoff=_ALIKE)
+                said = f" Did you mean {', '.join(near)}?" if near else ""
+                raise click.UsageError(f"No such command {name!r}.{said}", ctx)
+        return super().resolve_command(ctx, args)
