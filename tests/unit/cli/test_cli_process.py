@@ -135,8 +135,13 @@ def test_a_signal_that_is_ignored_stays_so():
 
 
 def test_an_early_interrupt_is_no_traceback():
-    """From the moment in which powercut's first module is there; before that it is Python's."""
-    code = "from powercut.cli.main import main; print('-', flush=True); main()"
+    """From the moment in which `main` has begun; before that it is Python's."""
+    code = (
+        "from powercut.cli import main\n"
+        "begin = main._speak_utf8\n"
+        "main._speak_utf8 = lambda: (print('-', flush=True), begin())\n"
+        "main.main()\n"
+    )
     for tenths in range(8):
         with subprocess.Popen(
             [sys.executable, "-c", code, "run", "--dry-run", "all-sync-modes"],
