@@ -119,8 +119,7 @@ def capture(
     from powercut.report.terminal.folder import print_capture, print_recorded
     from powercut.store.folder import CaptureDir
 
-    if command[0].startswith("-"):  # else an option with a mistake in it would be run
-        raise click.NoSuchOption(command[0].partition("=")[0])
+    _refuse_option(command[0])
     limits = Limits(Budget.parse(budget), state_timeout, seed or 0, jobs=jobs, depth=depth)
     order = CaptureOrder(
         folder=folder.resolve(),
@@ -154,6 +153,12 @@ def capture(
     print_capture(console, record, result, directory.path)
     write_json(result.model_dump_json(indent=1), json_file)
     return exit_status(result.verdict)
+
+
+def _refuse_option(word: str) -> None:
+    """An option with a mistake in it would else be run."""
+    if word.startswith("-"):
+        raise click.NoSuchOption(word.partition("=")[0])
 
 
 def exit_status(verdict: str) -> int:

@@ -125,9 +125,9 @@ def certify(
     from powercut.campaign.resume import Selection
     from powercut.certify.request import NOTHING, CertifyOptions, request_of
 
+    request = None
     if domain:
         scenarios = domain.scenarios((*scenarios, *presets, profile, resume), results, json_file)
-    request = None
     options = CertifyOptions(
         scenarios=tuple(scenarios),
         presets=tuple(presets),
@@ -144,16 +144,13 @@ def certify(
         logo=logo,
     )
     if resume is None:
-        named = _named(scenarios)
         selection = Selection((), trials, confidence_aim(confidence, at_most, trials))
-        request = request_of(options, selection, named)
+        request = request_of(options, selection, _named(scenarios))
     elif options != NOTHING or (trials, confidence, at_most) != (None,) * 3:
         raise _resumes_with_options()
     console = console_beside(json_file)
     done = _certify(console, request, resume, results, jobs, Keep(keep), hosts_file)
-    status = _publish(console, done, key)
-    write_json(done.certificate.model_dump_json(indent=1), json_file)
-    return status
+    return _publish(console, done, key, json_file)
 
 
 def _named(scenarios: Sequence[str]) -> list[Path]:
@@ -222,7 +219,7 @@ def _dir(path: Path | None) -> Path:
     return path
 
 
-def _publish(console: Console, done: Certified, key: Path | None) -> int:
+def _publish(console: Console, done: Certified, key: Path | None, json_file: Path | None) -> int:
     """Signs, writes the reports beside the certificate, prints it in short; the exit status."""
     from powercut.certify.sign import sign
     from powercut.report.certify_junit import certificate_junit
@@ -235,6 +232,7 @@ def _publish(console: Console, done: Certified, key: Path | None) -> int:
     write_atomic(path / "junit.xml", certificate_junit(done.certificate))
     write_certificate_report(path)
     _print(console, done)
+    write_json(done.certificate.model_dump_json(indent=1), json_file)
     return _status(done)
 
 

@@ -94,11 +94,7 @@ def run(
     from powercut.store.results import CampaignOutcome
 
     said = (scenarios, presets, qemus, kernels, only, dry_run)
-    if resume is not None and (any(said) or (seed, trials, confidence, at_most) != (None,) * 4):
-        raise UsageError(
-            "--resume takes its options from the interrupted run",
-            hint="leave everything out that says what to run",
-        )
+    _refuse(resume, said, (seed, trials, confidence, at_most), brief=brief and not dry_run)
     aim = confidence_aim(confidence, at_most, trials)
     console = console_beside(json_file)
     chosen = (
@@ -106,8 +102,6 @@ def run(
         if resume is not None
         else at_versions(chosen_scenarios(scenarios, presets), qemus, kernels)
     )
-    if brief and not dry_run:
-        raise UsageError("--brief says nothing without --dry-run")
     if dry_run:
         return _show_plan(chosen, Selection(tuple(only), trials, aim), seed, brief, json_file)
     with (
@@ -146,6 +140,19 @@ def _publish(
         print_run(console, result)
     write_json(outcome.model_dump_json(indent=1), json_file)
     tell_ci(outcome.runs, junit_file, quiet=json_file == Path("-"))
+
+
+def _refuse(
+    resume: Path | None, said: Sequence[object], numbers: Sequence[object], *, brief: bool
+) -> None:
+    """Raises UsageError for options that say nothing together."""
+    if resume is not None and (any(said) or any(one is not None for one in numbers)):
+        raise UsageError(
+            "--resume takes its options from the interrupted run",
+            hint="leave everything out that says what to run",
+        )
+    if brief:
+        raise UsageError("--brief says nothing without --dry-run")
 
 
 def _show_plan(
