@@ -182,7 +182,7 @@ def _show_plan(
             cell.name: {
                 "expected": cell.expect.value,
                 "settings": {key: str(value) for key, value in cell.overrides},
-                "trials": len(cell.trials),
+                "seeds": [trial.seed for trial in cell.trials],
             }
             for cell in made.cells
         }
