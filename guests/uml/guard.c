@@ -20,7 +20,7 @@
  * Exit status: that of the program, 128 + N after signal N, 125 if it could
  * not be started.
  */
-#include "limits.h"
+#include "../../harness/guard/limits.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -78,7 +78,7 @@ static _Noreturn void run(char *argv[], pid_t guard)
         _exit(FAILED);
     if (libraries != NULL && setenv("LD_LIBRARY_PATH", libraries, 1) < 0)
         _exit(FAILED);
-    if (limit_self(connects) != 0) {
+    if (limit_kernel(connects) != 0) {
         perror("uml-guard: cannot be limited");
         _exit(FAILED);
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * check-guard [--cover SOCKET]... -- PROGRAM ARG...: hides sockets of the host, then becomes PROGRAM.
+ * check-guard [--become USER] [--unlimited] [--processes MOST] [--cover SOCKET]... -- PROGRAM ARG...:
+ * hides sockets of the host, and runs PROGRAM without what it is not to have.
  *
  * It runs in the sandbox of a check (bubblewrap), whose view of the host's files keeps no process
  * from the sockets among them: connect(2) asks for the right to write to the socket, and a read-only
@@ -10,14 +11,25 @@
  * Sockets of the host come and go.  What is gone, or is no socket any more, needs no cover; a cover
  * goes with the name that it lies over.
  *
- * CAP_SYS_ADMIN and CAP_SETPCAP are for the guard: PROGRAM gets what else the guard has.
+ * CAP_SYS_ADMIN and CAP_SETPCAP are for the guard: PROGRAM gets what else the guard has, and nothing
+ * as the USER that it becomes, who is in the group of the same number alone.  System calls that no
+ * check needs are refused (limits.c), but for an `--unlimited` PROGRAM.  There are MOST processes in
+ * its namespace of them, which is to be its own.
  *
- * Exit status: that of PROGRAM, 125 if it was not started.
+ * The guard is PID 1 of the sandbox.  Were there another one it would be outside of the guard's mount
+ * namespace, and a program of the same user could trace it there; the guard cannot be traced.  It ends
+ * when PROGRAM does, and what that has left with it.
+ *
+ * Exit status: that of PROGRAM, 128 + N after signal N, 125 if it was not started.
  */
+#include "limits.h"
+
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <linux/capability.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +37,8 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define FAILED 125
@@ -52,9 +66,38 @@ static void cover(const char *path)
     close(fd);
 }
 
-/* Leaves what the guard has but for its own two, and no way to more: of root, inheritable ones come
- * back at exec. */
-static void drop_own_capabilities(void)
+/* Linux 6.14 and newer count the processes of each namespace for themselves; of an older one the
+ * setting is the whole host's.  RLIMIT_NPROC does not hold for root. */
+static void limit_processes(const char *most)
+{
+    struct utsname kernel;
+    int major, minor, proc = -1, root = -1, setting = -1;
+
+    if (uname(&kernel) != 0 || sscanf(kernel.release, "%d.%d", &major, &minor) != 2 || major < 6 ||
+        (major == 6 && minor < 14))
+        return;
+    /* One that is mounted nowhere: in the sandbox's own the settings are read-only. */
+    if ((proc = (int)syscall(SYS_fsopen, "proc", 1 /* FSOPEN_CLOEXEC */)) < 0 ||
+        syscall(SYS_fsconfig, proc, 6 /* FSCONFIG_CMD_CREATE */, NULL, NULL, 0) != 0 ||
+        (root = (int)syscall(SYS_fsmount, proc, 1 /* FSMOUNT_CLOEXEC */, 0)) < 0 ||
+        (setting = openat(root, "sys/kernel/pid_max", O_WRONLY | O_CLOEXEC)) < 0 ||
+        write(setting, most, strlen(most)) < 0)
+        die("cannot limit processes");
+    close(setting);
+    close(root);
+    close(proc);
+}
+
+static void become(uid_t user)
+{
+    if (setgroups(0, NULL) != 0 || setresgid(user, user, user) != 0 ||
+        setresuid(user, user, user) != 0)
+        die("cannot become another user");
+}
+
+/* Leaves what the guard has but for its own two, or nothing, and no way to more: of root, inheritable
+ * ones come back at exec.  Becomes `user` on the way, if that is not 0. */
+static void drop_capabilities(uid_t user, bool all)
 {
     struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
     struct __user_cap_data_struct set[2];
@@ -62,33 +105,78 @@ static void drop_own_capabilities(void)
 
     if (syscall(SYS_capget, &header, set) != 0)
         die("cannot read capabilities");
-    set[0].permitted &= ~(1u << CAP_SYS_ADMIN | 1u << CAP_SETPCAP);
+    set[0].permitted &= all ? 0 : ~(1u << CAP_SYS_ADMIN | 1u << CAP_SETPCAP);
+    set[1].permitted = 0;
     for (capability = 0; (has = prctl(PR_CAPBSET_READ, capability, 0, 0, 0)) >= 0; capability++)
         if ((set[capability / 32].permitted >> capability % 32 & 1) == 0 && has != 0 &&
             prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0)
             die("cannot drop a capability");
+    if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0)
+        die("cannot drop ambient capabilities");
+    if (user != 0)
+        become(user);
     for (capability = 0; capability < 2; capability++) {
         set[capability].effective &= set[capability].permitted;
         set[capability].inheritable = 0;
     }
-    if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0 ||
-        syscall(SYS_capset, &header, set) != 0)
+    if (syscall(SYS_capset, &header, set) != 0)
         die("cannot drop capabilities");
+}
+
+/* What has lost its parent is PID 1's to wait for. */
+static int reap(pid_t child)
+{
+    pid_t ended;
+    int status;
+
+    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0)
+        die("cannot be kept from being traced");
+    drop_capabilities(0, true);
+    close_range(STDERR_FILENO + 1, ~0u, 0);
+    while ((ended = wait(&status)) != child)
+        if (ended < 0 && errno != EINTR)
+            die("cannot wait");
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 int main(int argc, char *argv[])
 {
-    int index;
+    bool limited = true;
+    uid_t user = 0;
+    pid_t child;
 
     if (unshare(CLONE_NEWNS) != 0)
         die("cannot make a mount namespace");
-    for (index = 1; index + 1 < argc && strcmp(argv[index], "--cover") == 0; index += 2)
-        cover(argv[index + 1]);
-    if (index + 1 >= argc || strcmp(argv[index], "--") != 0) {
-        fprintf(stderr, "usage: check-guard [--cover SOCKET]... -- PROGRAM ARG...\n");
+    for (argv++; argv[0] != NULL && argv[1] != NULL && strcmp(argv[0], "--") != 0; argv++) {
+        if (strcmp(argv[0], "--unlimited") == 0)
+            limited = false;
+        else if (strcmp(argv[0], "--become") == 0)
+            user = (uid_t)strtoul(*++argv, NULL, 10);
+        else if (strcmp(argv[0], "--processes") == 0)
+            limit_processes(*++argv);
+        else if (strcmp(argv[0], "--cover") == 0)
+            cover(*++argv);
+        else
+            break;
+    }
+    if (argc < 3 || argv[0] == NULL || argv[1] == NULL || strcmp(argv[0], "--") != 0) {
+        fprintf(stderr, "usage: check-guard [--become USER] [--unlimited] [--processes MOST] "
+                        "[--cover SOCKET]... -- PROGRAM ARG...\n");
         return FAILED;
     }
-    drop_own_capabilities();
-    execvp(argv[index + 1], argv + index + 1);
-    die(argv[index + 1]);
+    if (getpid() != 1) {
+        fprintf(stderr, "check-guard: it is not PID 1 of a sandbox\n");
+        return FAILED;
+    }
+    child = fork();
+    if (child < 0)
+        die("cannot fork");
+    if (child == 0) {
+        drop_capabilities(user, user != 0);
+        if (limited && limit_check() != 0)
+            die("cannot be limited");
+        execvp(argv[1], argv + 1);
+        die(argv[1]);
+    }
+    return reap(child);
 }

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program that tries to get out of where it runs, and says how far each try came.
 
-    python3 -I -S hostile_program.py FOLDER PORT ABSTRACT CONTROLLER [endless]
+    python3 -I -S hostile_program.py FOLDER PORT ABSTRACT CONTROLLER [endless|frugal]
 
 FOLDER is one of the host that it is shown; in it lie the file `victim`, the socket `socket` and the
 named pipe `pipe`.  PORT and ABSTRACT are where the host listens on TCP and on an abstract socket,
 CONTROLLER is a process of the host.  A line of JSON for each try: [name, what was reached], the
-latter empty if nothing was.  `endless` adds processes without end, which takes a minute.
+latter empty if nothing was.  `endless` adds processes without end, which takes a minute;
+`frugal` fills no memory.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from __future__ import annotations
 import ctypes
 import errno
 import json
+import mmap
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -146,6 +149,33 @@ def handle_of_root() -> str:
     return "opened"
 
 
+def call_32(number: int, first: int) -> str:
+    """A system call as 32-bit programs make it: mov eax, number; mov ebx, first; int 0x80."""
+    child = os.fork()
+    if child == 0:  # a kernel without 32-bit programs ends it
+        page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+        page.write(
+            b"\x53\xb8" + struct.pack("<I", number) + b"\xbb" + struct.pack("<I", first)
+            + b"\xcd\x80\x5b\xc3"
+        )  # fmt: skip
+        made = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(page)))
+        os._exit(0 if made() >= 0 else 1)
+    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0:
+        raise OSError(errno.EPERM, "no")
+    return "done"
+
+
+def child_in(namespaces: int) -> str:
+    """A child that is made with them (clone)."""
+    child = LIBC.syscall(56, namespaces | signal.SIGCHLD, 0, 0, 0, 0)
+    if child < 0:
+        raise OSError(ctypes.get_errno(), "")
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    return "made"
+
+
 def processes() -> str:
     """As many as there may be at once."""
     begun = []
@@ -198,6 +228,8 @@ def tries() -> Iterator[tuple[str, Callable[[], object]]]:
     yield "a named pipe of the host", lambda: write(shown / "pipe")
     yield "a user namespace", lambda: call(272, NEWUSER) or "made"
     yield "a mount namespace", lambda: call(272, NEWNS) or "made"
+    yield "a child in a user namespace", lambda: child_in(NEWUSER)
+    yield "a user namespace as a 32-bit program", lambda: call_32(310, NEWUSER)
     yield "PID 1's mount namespace", lambda: call(308, os.open("/proc/1/ns/mnt", 0), 0) or "entered"
     for name, flags in (("", 0), (" as a bind", MS_BIND)):
         yield (
@@ -229,13 +261,18 @@ def tries() -> Iterator[tuple[str, Callable[[], object]]]:
     yield "root by a setuid program", setuid_root
     yield "TCP to the host", lambda: connect(socket.AF_INET, ("127.0.0.1", PORT))
     yield "a unix socket of the host", lambda: connect(socket.AF_UNIX, str(shown / "socket"))
+    below = f"/proc/1/root{shown}/socket"
+    yield "that socket by PID 1's root", lambda: connect(socket.AF_UNIX, below)
     abstract = f"\0powercut-{ABSTRACT}"
     yield "an abstract socket of the host", lambda: connect(socket.AF_UNIX, abstract)
     yield "a packet to the world", datagram
+    yield "the machine below a virtual one", lambda: socket.socket(40, 1).close() or "AF_VSOCK"
+    yield "crypto of the kernel", lambda: socket.socket(38, 5).close() or "AF_ALG"
     yield "/dev/shm of the host", lambda: Path(f"/dev/shm/powercut-{ABSTRACT}").stat() and "seen"
     yield "/tmp of the host", lambda: Path(f"/tmp/powercut-{ABSTRACT}").stat() and "seen"
-    yield "memory as files in /tmp", lambda: fill("/tmp")
-    yield "memory as files in /dev/shm", lambda: fill("/dev/shm")
+    if "frugal" not in sys.argv[5:]:
+        yield "memory as files in /tmp", lambda: fill("/tmp")
+        yield "memory as files in /dev/shm", lambda: fill("/dev/shm")
     if "endless" in sys.argv[5:]:
         yield "processes without end", processes
 

@@ -62,6 +62,7 @@ def bait(*words: str) -> Iterator[Bait]:
         shutil.copy(PROGRAM, folder)
         (folder / "victim").write_text("precious")
         os.mkfifo(folder / "pipe")
+        (folder / "pipe").chmod(0o666)
         pipe = os.open(folder / "pipe", os.O_RDWR | os.O_NONBLOCK)
         stack.callback(os.close, pipe)
         for place in ("/tmp", "/dev/shm"):
@@ -79,6 +80,7 @@ def bait(*words: str) -> Iterator[Bait]:
             one.listen()
             one.setblocking(False)
             listening.append(one)
+        (folder / "socket").chmod(0o777)
         port = str(listening[-1].getsockname()[1])
         program = str(folder / "hostile_program.py")
         command = (_PYTHON, "-I", "-S", program, str(folder), port, number, number, *words)

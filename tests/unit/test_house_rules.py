@@ -59,7 +59,7 @@ C_PARTS = {
     "harness/capture": set(),
     "harness/guard": set(),
     "harness/rawread": {"workloads"},
-    "guests": {"workloads"},
+    "guests": {"workloads", "harness/guard"},
     "workloads": set(),
 }
 """The parts that are written in C, and the others whose headers each may include."""

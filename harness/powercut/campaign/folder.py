@@ -26,6 +26,7 @@ from powercut.recording.folder import CaptureRecording, open_capture
 from powercut.recover.native.folder import (
     check_folder,
     confined_command,
+    sharing_command,
     written_elsewhere,
 )
 from powercut.rig.folder import CapturedFolder
@@ -87,7 +88,8 @@ def record_folder(order: CaptureOrder, directory: CaptureDir) -> CaptureRecord:
         on_said=acks.hear if order.acks else lambda _: None,
     )
     with captured, scratch() as memory:
-        captured.run(confined_command(argv, order.folder, Path.cwd(), memory))
+        run = sharing_command if order.share else confined_command
+        captured.run(run(argv, order.folder, Path.cwd(), memory))
         deadline = time.monotonic() + order.seconds
         while status is None and time.monotonic() < deadline:
             if acks.enough.wait(_POLL_S):

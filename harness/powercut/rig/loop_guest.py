@@ -39,14 +39,14 @@ from powercut.machine.process import spawn, tail
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.paths import CACHE, UNSYNCED_BINARY
 from powercut.recover.plan import HostRoot, Mount, RecoveryPlan
+from powercut.sandbox.check import EMPTY, capabilities, guarded, host_view, limits
 from powercut.sandbox.confined import find_tool
 from powercut.workload.port import MOUNT_POINT
 from powercut.workload.program.sync_trace import TOOLS, TRACER
 
 _NOBODY: Final = 65534
 _LINES: Final = 3  # the descriptor for lines, as everywhere (POWERCUT_FD)
-_EMPTY: Final = ("/tmp", "/run", "/var/tmp", "/dev/shm")  # as in User-Mode Linux
-_TOOLS: Final = ("nbdfuse", "losetup", "unshare", "nsenter", "setpriv", "bwrap")
+_TOOLS: Final = ("nbdfuse", "losetup", "unshare", "nsenter", "bwrap")
 _KILL_S: Final = 20.0
 _TRY_S: Final = 30.0
 _TRIED_BYTES: Final = 16 << 20
@@ -93,9 +93,11 @@ def _tried() -> tuple[str, ...]:
     with tempfile.TemporaryDirectory(prefix="powercut-loop-") as folder:
         argv = ["unshare", "--mount", "--propagation", "private", "--pid", "--fork"]
         argv += ["--kill-child", "sh", "-c", _TRY, "sh", str(base), folder]
-        argv += [*_sandbox(HostRoot("/", ()), Path(folder)), "true"]
         try:
+            argv += [*_sandbox(HostRoot("/", ()), Path(folder)), "true"]
             done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=_TRY_S)
+        except HostError as error:
+            return (str(error),)
         except subprocess.TimeoutExpired:
             return ("a mount over a loop device was not made in time",)
     if done.returncode:
@@ -268,38 +270,19 @@ def _tool(path: Path) -> str:
     return f"{TOOLS}/{path.name}"
 
 
-def _shown(path: str) -> list[str]:
-    """Shows a folder that an empty file system hides; without words for it bubblewrap would make
-    those above it for their owner alone."""
-    argv = []
-    for empty in _EMPTY:
-        if Path(path).is_relative_to(empty):
-            between = [one for one in Path(path).parents if one.is_relative_to(empty)][:-1]
-            for folder in reversed(between):
-                argv += ["--perms", "0755", "--dir", str(folder)]
-            argv += ["--ro-bind", path, path]
-    return argv
-
-
 def _sandbox(host: HostRoot, point: Path) -> list[str]:
-    argv = ["bwrap", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
-    argv += ["--die-with-parent", "--new-session", "--clearenv"]
-    argv += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
-    argv += ["--ro-bind", "/proc/sys", "/proc/sys"]
-    # Before /tmp is covered, in which it may lie.
-    argv += ["--bind", str(point), MOUNT_POINT]
-    for path in _EMPTY:
-        argv += ["--perms", "1777", "--tmpfs", path]
-    for path in host.visible:
-        argv += _shown(path)
+    visible = [Path(path) for path in host.visible]
+    shown = [path for path in visible if any(path.is_relative_to(place) for place in EMPTY)]
+    argv = [*limits(), "bwrap", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
+    argv += ["--as-pid-1", "--die-with-parent", "--new-session", "--clearenv"]
+    argv += capabilities(of_root=True)
+    argv += [*host_view(shown), "--bind", str(point), MOUNT_POINT]
     argv += ["--perms", "0755", "--dir", TOOLS]
     for tool in (UNSYNCED_BINARY, TRACER):
         argv += ["--ro-bind-try", str(tool), _tool(tool)]
     for pair in host.environment:
         argv += ["--setenv", *pair.split("=", 1)]
-    argv += ["--chdir", host.folder, "--"]
-    argv += ["setpriv", f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups"]
-    return [*argv, "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", "--"]
+    return [*argv, "--chdir", host.folder, "--", *guarded(shown, of_root=True, become=_NOBODY)]
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a check on this host gets of it, whatever it checks.
+"""What a check, or a program, on this host gets of it, whatever it checks.
 
 A check is a command of whoever made the recording.  bubblewrap shows it the host's files,
 read-only, with nothing in /tmp, /run and the like but what is named; null and its like for devices;
 no other process; no network but loopback, and no socket of the host: abstract ones belong to a
 network, those with a name among the files are covered (harness/guard).  No program gets privileges
-back (no_new_privs).  Its memory as files is limited, it is the first that the kernel ends where
-memory runs out, and an ordinary user's has a limit of processes.  What is left to it are named
-pipes that its user may open.
+back (no_new_privs), and system calls that no check needs are refused.  Its memory as files is
+limited, it is the first that the kernel ends where memory runs out, and it has a limit of
+processes.  What is left to it are named pipes that its user may open.
 """
 
 from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -47,10 +47,10 @@ def guard_binary() -> Path:
     return PARTS / "bin" / "check-guard"
 
 
-def host_view(shown: Iterable[Path]) -> list[str]:
+def host_view(shown: Iterable[Path], *, lies: Mapping[Path, Path] | None = None) -> list[str]:
     """bubblewrap's options for the host's files; `shown` are what is visible in EMPTY.
 
-    Raises HostError if the guard is missing.
+    Those of EMPTY are in memory, or where each `lies`.  Raises HostError if the guard is missing.
     """
     if not guard_binary().exists():
         raise HostError(f"{guard_binary()} is missing", hint=REBUILD)
@@ -60,8 +60,14 @@ def host_view(shown: Iterable[Path]) -> list[str]:
         argv += ["--ro-bind", setting, setting] if Path(setting).exists() else []
     for place in EMPTY:
         if place not in shown and place.is_dir():
-            argv += ["--size", str(_room()), "--tmpfs", str(place)]
+            memory = ["--size", str(_room()), "--perms", "1777", "--tmpfs"]
+            argv += ["--bind", str(lies[place])] if lies else memory
+            argv.append(str(place))
     for path in shown:
+        # bubblewrap would make the folders above it for their owner alone.
+        above = [one for one in path.parents if any(one.is_relative_to(place) for place in EMPTY)]
+        for folder in reversed([] if lies else above[:-1]):
+            argv += ["--perms", "0755", "--dir", str(folder)]
         argv += ["--ro-bind", str(path), str(path)]
     return [*argv, "--ro-bind", str(guard_binary()), _GUARD]
 
@@ -77,10 +83,18 @@ def capabilities(*, of_root: bool) -> list[str]:
     return ["--cap-drop", "ALL", *(word for name in names for word in ("--cap-add", f"CAP_{name}"))]
 
 
-def guarded(shown: Iterable[Path], *, kept: Path | None = None) -> list[str]:
-    """What stands before the check itself; `shown` as for `host_view`.
+def guarded(
+    shown: Iterable[Path],
+    *,
+    of_root: bool,
+    kept: Path | None = None,
+    become: int | None = None,
+    unlimited: bool = False,
+) -> list[str]:
+    """What stands before the check itself; `shown` and `of_root` are those of the other two.
 
-    Sockets below `kept` are the check's own.  Raises HostError if the host has too many.
+    Sockets below `kept` are the check's own; root's may `become` another user.  An `unlimited` one
+    has all system calls.  Raises HostError if the host has too many sockets.
     """
     shown = list(shown)
     covered = []
@@ -91,7 +105,11 @@ def guarded(shown: Iterable[Path], *, kept: Path | None = None) -> list[str]:
             covered.append(path)
     if len(covered) > _SOCKETS_MAX:
         raise HostError(f"{len(covered):,} sockets of this host are too many to hide")
-    return [_GUARD, *(word for path in covered for word in ("--cover", str(path))), "--"]
+    argv = [_GUARD, *(word for path in covered for word in ("--cover", str(path)))]
+    argv += ["--processes", str(_PROCESSES_MAX)] if of_root else []  # to root no limit applies
+    argv += ["--become", str(become)] if become else []
+    argv += ["--unlimited"] if unlimited else []
+    return [*argv, "--"]
 
 
 def _room() -> int:

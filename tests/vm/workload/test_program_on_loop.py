@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from hostile_tries import bait, reached
 
 from powercut.campaign.runner import run_scenarios
 from powercut.channel.line_channel import LineChannel
@@ -23,6 +24,7 @@ from powercut.paths import CACHE, ROOT
 from powercut.recover.plan import HostRoot, RecoveryPlan
 from powercut.rig import loop_guest
 from powercut.rig.loop_guest import LoopDevice, LoopGuest
+from powercut.sandbox import check
 from powercut.workload.program.sync_trace import SyncTrace, read_trace, traced
 
 WHY_NOT = "; ".join(loop_guest.unavailable())
@@ -40,13 +42,6 @@ explore: {budget: 32}
 disk: {model: none}
 controls: [lying-disk, no-sync]
 deadline: 5min
-"""
-SURROUNDINGS = """
-id -u; grep -E '^(CapEff|CapBnd|NoNewPrivs)' /proc/self/status | cut -f2
-touch /etc/powercut-was-here 2>/dev/null && echo etc
-{ cat /proc/sys/kernel/pid_max >/proc/sys/kernel/pid_max; } 2>/dev/null && echo settings
-ls /dev | grep -E 'loop|sd|vd|nvme|mem'
-mkdir /mnt/data && touch /mnt/data/mine && stat -c %u /mnt/data/mine
 """
 
 
@@ -122,15 +117,25 @@ def trace(folder: Path, argv: tuple[str, ...]) -> SyncTrace:
     return read_trace(packets)
 
 
-def test_the_program_has_no_rights_and_reaches_its_folder_alone(tmp_path: Path) -> None:
+def test_the_program_has_no_rights_and_reaches_its_folder_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hostile one, which is nobody; a named pipe that all may write to is left to it."""
+    monkeypatch.setattr(check, "MEMORY_MAX", 64 << 20)
     disk, guest, lines = made(tmp_path)
-    with closing(disk), closing(lines), guest:
+    with bait() as hung, closing(disk), closing(lines), guest:
         guest.start(timeout_s=WAIT_S)
-        assert guest.run(("/bin/sh", "-c", SURROUNDINGS), timeout_s=WAIT_S) == 0
-        said = guest.console_now
+        script = 'id -u && mkdir /mnt/data && touch /mnt/data/mine && exec "$@"'
+        words = ("/bin/sh", "-c", script, "sh", *hung.command)
+        assert guest.run(words, timeout_s=WAIT_S) == 0, guest.console_now
+        assert guest.console_now == "65534"
+        lines.drain(timeout_s=WAIT_S)
         guest.unmount(timeout_s=WAIT_S)
-    assert said == " / ".join(["65534", "0" * 16, "0" * 16, "1", "65534"])
-    assert not Path("/etc/powercut-was-here").exists()
+        assert hung.heard() == ["pipe written"]
+    packets = unpack((tmp_path / "lines").read_bytes(), Binding())
+    found = reached(b"".join(packet.data for packet in packets))
+    assert len(found) >= 50
+    assert {name for name, what in found.items() if what} <= {"a named pipe of the host"}
     assert traces(tmp_path) == []
 
 

@@ -61,15 +61,15 @@ def unavailable() -> str:
 def _sandbox(root: HostRoot) -> list[str]:
     # Servers refuse to run as root, and the copy belongs to one user: that one is not root.
     user, group = (os.geteuid(), os.getegid()) if os.geteuid() else (_NOBODY, _NOBODY)
-    argv = [*limits(), "bwrap", "--unshare-all", "--unshare-user", "--die-with-parent"]
-    argv += ["--new-session"]
+    argv = [*limits(), "bwrap", "--unshare-all", "--unshare-user", "--as-pid-1"]
+    argv += ["--die-with-parent", "--new-session"]
     argv += ["--uid", str(user), "--gid", str(group), *capabilities(of_root=False)]
     # Where powercut is root the one user is the host's root, to whom its settings belong.
     visible = [Path(path) for path in root.visible]
     shown = [path for path in visible if any(path.is_relative_to(place) for place in EMPTY)]
     argv += host_view(shown)
     argv += ["--tmpfs", inside.ROOT]
-    return [*argv, "--chdir", root.folder, "--", *guarded(shown)]
+    return [*argv, "--chdir", root.folder, "--", *guarded(shown, of_root=False)]
 
 
 class CheckSandbox(Closing):

@@ -34,6 +34,7 @@ LINES_MAX: Final = 64 << 20
 
 _SAID_MAX: Final = 2000
 _NAMED_MAX: Final = 100
+_DEVICES: Final = ("kvm", "fuse", "net", "vhost-net", "dri", "kfd", "nvidia*")
 _IN_THERE: Final = 'exec "$@" 3>&0 0</dev/null'
 _READ_ONLY: Final = os.strerror(errno.EROFS)
 _MAY_WRITE: Final = (
@@ -56,9 +57,9 @@ def _wrapper(folder: Path) -> str:
     return str(wrapper)
 
 
-def _over(state: Path, folder: Path, where: Path, *boot: str) -> list[str]:
+def _over(state: Path, folder: Path, where: Path, *own: str) -> list[str]:
     return [
-        *("--bind", str(state), str(folder), *boot),
+        *("--bind", str(state), str(folder), *own),
         *("--unshare-pid", "--die-with-parent", "--chdir", str(where), "--"),
     ]
 
@@ -146,11 +147,11 @@ def sandboxed_check(
     """
     boot = booted_again(_boot_file(state))
     shown = _shown(command, where)
-    argv = [*limits(), _wrapper(folder), *host_view(shown)]
-    argv += capabilities(of_root=os.geteuid() == 0)
+    of_root = os.geteuid() == 0
+    argv = [*limits(), _wrapper(folder), *host_view(shown), *capabilities(of_root=of_root)]
     argv += ["--unshare-uts", "--new-session", *_temporary(shown, folder)]
-    argv = [*new_clocks(), *argv, *_over(state, folder, where, *boot)]
-    return [*argv, *guarded(shown, kept=folder), *(started or command)]
+    argv = [*new_clocks(), *argv, *_over(state, folder, where, *boot, "--as-pid-1")]
+    return [*argv, *guarded(shown, of_root=of_root, kept=folder), *(started or command)]
 
 
 def confined_command(
@@ -160,20 +161,46 @@ def confined_command(
     and in places that a check finds empty.  Those are below `memory`, which is empty at first; so
     whoever has it sees afterwards what was written where no state has it.
 
-    Raises HostError without bubblewrap.
+    It has a few devices and all system calls besides.  Raises HostError without bubblewrap.
     """
+    shown, of_root = _shown(command, where), os.geteuid() == 0
+    view = host_view(shown, lies=_emptied(memory, shown))
+    for device in _devices():
+        view += ["--dev-bind", str(device), str(device)]
+    argv = [_wrapper(folder), *view, *capabilities(of_root=of_root), *_temporary(shown, folder)]
+    guard = guarded(shown, of_root=of_root, kept=folder, unlimited=True)
+    return (*argv, *_over(folder, folder, where, "--as-pid-1", *apart()), *guard, *command)
+
+
+def sharing_command(
+    command: Sequence[str], folder: Path, where: Path, memory: Path
+) -> tuple[str, ...]:
+    """As `confined_command`, for powercut's own that shares `folder` with a guest: it makes
+    namespaces and has all devices."""
     shown = _shown(command, where)
     argv = [_wrapper(folder), "--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev"]
-    for place in EMPTY:
-        if place not in shown and place.is_dir():
-            below = memory / str(place).strip("/").replace("/", "-")
-            below.mkdir()
-            below.chmod(place.stat().st_mode & 0o7777)
-            argv += ["--bind", str(below), str(place)]
+    for place, below in _emptied(memory, shown).items():
+        argv += ["--bind", str(below), str(place)]
     for path in shown:
         argv += ["--ro-bind", str(path), str(path)]
     own = ("--proc", "/proc", *apart())
     return (*argv, *_temporary(shown, folder), *_over(folder, folder, where, *own), *command)
+
+
+def _emptied(memory: Path, shown: Sequence[Path]) -> dict[Path, Path]:
+    """Where each of the empty places lies, which are made below `memory`."""
+    lies = {}
+    for place in EMPTY:
+        if place not in shown and place.is_dir():
+            lies[place] = memory / str(place).strip("/").replace("/", "-")
+            lies[place].mkdir()
+            lies[place].chmod(place.stat().st_mode & 0o7777)
+    return lies
+
+
+def _devices() -> list[Path]:
+    """Those that a virtual machine or a computation wants, and that hold no file of the host."""
+    return sorted(path for name in _DEVICES for path in Path("/dev").glob(name))
 
 
 def written_elsewhere(memory: Path) -> tuple[str, ...]:
