@@ -91,6 +91,8 @@ int record_dump(void);
 
 /* root.c: the host's files at ROOT, as the plan says; the first that is asked for stays. */
 int root_setup(void);
+/* Files in memory that hold something, a line each, as many as there is room for. */
+void root_left(char *names, size_t size);
 int root_fresh(void); /* what a check has left in memory is not there for the next state */
 
 /* confine.c: what programs may not do, root among them. */

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -81,6 +82,13 @@ static int collect_lines(int channel, enum pcu_step step)
     return 0;
 }
 
+/* Shared memory, semaphores and queues of System V, and POSIX queues, go with the last process that
+ * was started in the same call.  A kernel without such namespaces has none of them apart. */
+static bool memory_apart(void)
+{
+    return unshare(CLONE_NEWIPC) == 0 || errno == EINVAL || errno == ENOSYS;
+}
+
 /* Starts a program; its pid, or -1 and errno.  vfork: a copy of PID 1's address space, with all
  * that it shares with the controller, would cost more than most programs run for. */
 pid_t start(char *const argv[], int channel, bool traced)
@@ -96,7 +104,7 @@ pid_t start(char *const argv[], int channel, bool traced)
             fcntl(channel, F_SETFD, 0);
         if ((channel == CHANNEL || dup2(channel, CHANNEL) >= 0) &&
             (plan.root == NULL || (chroot(plan.root) == 0 && chdir(plan.folder) == 0)) &&
-            (plan.root == NULL || confine() == 0) &&
+            (plan.root == NULL || (memory_apart() && confine() == 0)) &&
             ((page->flags & PCU_FLAG_UNSYNCED) == 0 || unsynced_begin() == 0) &&
             ((page->flags & PCU_FLAG_READS) == 0 || dated_begin() == 0) &&
             (!traced || ptrace(PTRACE_TRACEME, 0, 0, 0) == 0))

@@ -109,7 +109,7 @@ static int write_on(void)
     return execute(argv, PCU_STEP_AFTER);
 }
 
-/* The workload goes on after recovery; then a clean shutdown, a second mount, and the
+/* The workload goes on after recovery; then a clean shutdown, after which memory is empty, a second mount, and the
  * reader's second opinion.  If the writer fails, what it did is still to be read; if that
  * fails, too, nothing is known of what is there, whatever the writer said.  Returns -1 if
  * nothing is mounted any more. */
@@ -119,12 +119,16 @@ static int go_on(void)
     bool wrote = write_on() == 0;
     enum pcu_step step = page->step;
     uint32_t status = page->status;
+    char left[sizeof page->what];
 
     if (step == PCU_STEP_CHECK)
         return 0;
     if ((page->flags & PCU_FLAG_RECORD) != 0 && record_mark("after") != 0)
         return 0;
     if (fs_umount() != 0)
+        return -1;
+    root_left(left, sizeof left);
+    if (root_fresh() != 0) /* as after a clean shutdown: what lay in memory is gone */
         return -1;
     page->step = PCU_STEP_NONE; /* what fails from here on is worse than what failed before */
     page->after = PCU_AFTER_MOUNT;
@@ -136,6 +140,8 @@ static int go_on(void)
         page->step = step;
         page->status = status;
         page->after = wrote ? PCU_AFTER_DONE : PCU_AFTER_WRITER;
+        if (wrote)
+            snprintf((char *)page->what, sizeof page->what, "%s", left);
     } else {
         page->after = PCU_AFTER_READER;
     }

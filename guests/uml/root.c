@@ -101,6 +101,37 @@ static int remove_one(const char *path, const struct stat *status, int type, str
     return at->level == 0 || remove(path) == 0 || errno == EBUSY || errno == ENOTEMPTY ? 0 : -1;
 }
 
+static char *names;
+static size_t names_room;
+
+static int name_one(const char *path, const struct stat *status, int type, struct FTW *at)
+{
+    const char *inside = path + strlen(ROOT);
+    size_t length = strlen(inside);
+
+    (void)at;
+    if (type != FTW_F || !S_ISREG(status->st_mode) || status->st_size == 0 ||
+        strchr(inside, '\n') != NULL || length + 2 > names_room)
+        return 0;
+    names += sprintf(names, "%s\n", inside);
+    names_room -= length + 1;
+    return 0;
+}
+
+void root_left(char *into, size_t size)
+{
+    char path[512];
+    size_t index;
+
+    names = into;
+    names_room = size;
+    *into = '\0';
+    for (index = 0; is_set_up && index < sizeof volatile_folders / sizeof *volatile_folders; index++) {
+        snprintf(path, sizeof path, ROOT "%s", volatile_folders[index]);
+        nftw(path, name_one, 16, FTW_PHYS | FTW_MOUNT);
+    }
+}
+
 int root_fresh(void)
 {
     char path[512];

@@ -138,7 +138,8 @@ struct pcu_page {
     uint32_t status;     /* exit status of the program that ran last */
     uint64_t limit_ms;   /* RECOVER: a reader that is at work for longer is ended, 0: it is not */
     uint64_t step_ns[PCU_STEPS];
-    char what[256];      /* the call that failed and on what */
+    char what[256];      /* the call that failed and on what; PCU_AFTER_DONE: the files that a
+                          * writer with a root has left in memory, a line each */
 };
 static_assert(sizeof(struct pcu_page) == 160 + 8 * PCU_STEPS + 256, "no padding");
 static_assert(sizeof(struct pcu_page) <= PCU_PAGE, "one page");

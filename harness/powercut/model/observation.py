@@ -95,7 +95,8 @@ class Continuation:
     begins where it will, has said so in `lines`, and they are all 0.
     `observation` is the log after a clean unmount and another mount.  `failure` says what
     kept the workload from going on, empty if nothing did; with `no_room` it was nothing
-    but the end of the log or of the disk.
+    but the end of the log or of the disk.  `outside` are files that a program left in memory,
+    outside of its folder, as far as they are known.
     """
 
     first_lsn: int
@@ -105,3 +106,4 @@ class Continuation:
     failure: str = ""
     no_room: bool = False
     lines: bytes = b""
+    outside: tuple[str, ...] = ()

@@ -45,6 +45,7 @@ def observation_to_json(observation: Observation) -> dict[str, Any]:
             "failure": observation.later.failure,
             "no_room": observation.later.no_room,
             "lines": base64.b64encode(observation.later.lines).decode(),
+            "outside": list(observation.later.outside),
         }
     return value
 
@@ -79,6 +80,7 @@ def _later(value: Any) -> Continuation:
         failure=str(value["failure"]),
         no_room=_is_bool(value["no_room"]),
         lines=base64.b64decode(value["lines"], validate=True),
+        outside=tuple(map(str, value["outside"])),
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from dataclasses import replace
 
 import google_crc32c
 import pytest
@@ -239,9 +240,11 @@ def test_a_check_convicts_only_if_it_finds_what_is_there(
          "cut, where nothing was lost; not found: 0-19"),
         (b"", ran(9, b"= 0-8\n", failure="it ended"), "where nothing was lost, the program "
          "acknowledged only 9 of 20 operations (it ended)"),
+        (b"", replace(ran(36, b""), outside=("/var/tmp/t/1", "/tmp/2")), "not found: 0-19; outside "
+         "of DIR the program wrote /var/tmp/t/1 and 1 more files, which no crash state has"),
         (None, None, "nothing shows that the check sees what is there: it found 0 of 20"),
     ],
-    ids=["typo", "short", "none"],
+    ids=["typo", "short", "outside", "none"],
 )  # fmt: skip
 def test_what_the_check_did_not_see_is_told(recorded, issued, ended, said):
     result = judge_recording(recorded(b"", issued=issued, ended=ended))

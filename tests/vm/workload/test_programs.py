@@ -182,6 +182,9 @@ BY_NAME = (
     ': >$2/n$n; sync $2; say "+ $n"; n=$((n + 1)); done'
 )
 NAMES = 'for f in $2/n*; do [ ! -e "$f" ] || say "= ${f##*/n}"; done'
+# As a tablespace: DIR has a link to where the values are.
+OUTSIDE = APPEND.replace("sync $2/log", "sync $2/log /var/tmp/t")
+OUTSIDE = f"mkdir /var/tmp/t; ln -s /var/tmp/t/log $2/log; sync $2; {OUTSIDE}"
 UNTRIED = APPEND.replace('say "? $n"; ', "")
 
 
@@ -197,6 +200,7 @@ UNTRIED = APPEND.replace('say "? $n"; ', "")
         (APPEND, "exit 0", "it found 0 of "),
         (APPEND, LOG.replace("sed", "sed -n 1~2p $2/log | sed").replace(" $2/log >", " >"), HALF),
         (BY_NAME, NAMES, "the check has read none of the files that were written (data/all)"),
+        (OUTSIDE, LOG, "outside of DIR the program wrote /var/tmp/t/log, which no crash state has"),
         (KEEPS_IT, LOG, "operations after a run that ended without a power cut"),
         (f"{APPEND.replace('80', '10')}; cat /dev/zero >$2/zeroes || exit 5", LOG, "status 5"),
         ("getent hosts example.org || exit 6", "exit 0", "ended with status 6"),
@@ -204,7 +208,8 @@ UNTRIED = APPEND.replace('say "? $n"; ', "")
     ],
     ids=[
         "idle", "garbage", "never-tried", "acks-twice", "check-fails", "check-lies", "check-blind",
-        "check-half", "check-of-names", "acks-what-it-keeps", "full", "network", "forks-away",
+        "check-half", "check-of-names", "outside", "acks-what-it-keeps", "full", "network",
+        "forks-away",
     ],
 )  # fmt: skip
 def test_a_program_that_misbehaves_is_never_safe(tmp_path, run, check, reason):

@@ -9,6 +9,7 @@ from typing import Final
 
 from powercut.model.failure import Failure, GuestFault, failure_of_mount, failure_of_reader
 from powercut.model.observation import Continuation, Extent, Observation
+from powercut.model.printable import printable
 from powercut.recover.port import NO_SUCH_SLOT
 from powercut.recover.uml.share import After, Answer, Share, Step
 
@@ -85,7 +86,9 @@ def _later_of_program(share: Share, answer: Answer, failure: str) -> Continuatio
         seen = Observation((), complete=False, failure=failure, lines=lines)
         return Continuation(0, 0, 0, seen, lines=claims)
     no_room = answer.after is After.WRITER and answer.error == errno.ENOSPC  # PID 1 has looked
-    return Continuation(0, 0, 0, Observation((), lines=lines), failure, no_room, claims)
+    there = Observation((), lines=lines)
+    left = tuple(map(printable, answer.what.splitlines())) if answer.after is After.DONE else ()
+    return Continuation(0, 0, 0, there, failure, no_room, claims, left)
 
 
 def _refused(answer: Answer, failure: str) -> Observation:

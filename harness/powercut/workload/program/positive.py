@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from powercut.model.observation import Continuation, Observation
 from powercut.model.operations import Packet
@@ -58,6 +59,11 @@ def _of_run(wanted: int, observation: Observation) -> PositiveControl:
         return PositiveControl(Whole.ENDED, 0, 0, (), why)
     acknowledged = frozenset(_acknowledged(later)[:wanted])
     control = found_in(acknowledged, Whole.ENDED, later.observation)
+    if later.outside and not control.passed:
+        first, *more = later.outside
+        others = f" and {len(more):,} more files" if more else ""
+        also = f"outside of DIR the program wrote {first}{others}, which no crash state has"
+        return replace(control, trouble="; ".join(filter(None, (control.trouble, also))))
     if not control.passed or len(acknowledged) >= wanted:
         return control
     why = f"the program acknowledged only {len(acknowledged):,} of {wanted:,} operations"
