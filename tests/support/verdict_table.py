@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from powercut.model.verdict import Verdict
 from powercut.store.folder import CaptureResult
 from powercut.store.results import CellResult
 
@@ -34,9 +35,10 @@ class Side:
     @classmethod
     def of_capture(cls, result: CaptureResult) -> Side:
         """What a captured folder lost in its worst state."""
-        losses = (f for f in result.findings if f.verdict == "LOSSY")
-        lost = max((sum(b - a + 1 for a, b in f.operations) for f in losses), default=0)
-        return cls(result.verdict, result.acknowledged, lost, "recorded", result.reasons)
+        losses = (f for f in result.explored.findings if f.verdict is Verdict.LOSSY)
+        worst = (one.lsns for found in losses for one in found.examples)
+        lost = max((sum(map(len, lsns)) for lsns in worst), default=0)
+        return cls(result.verdict.name, result.acknowledged, lost, "recorded", result.reasons)
 
     @property
     def told(self) -> str:

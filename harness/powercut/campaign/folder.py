@@ -10,14 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from powercut import __version__
 from powercut.channel.lines import LineCounter
+from powercut.crash.explore import InstantKind
 from powercut.crash.folder_rows import Promise
 from powercut.disk.folder_log import read_folder_log
-from powercut.explore.folder import FolderExplorer, Limits, Listener
+from powercut.explore.folder import look_at_folder
 from powercut.explore.folder_judge import Check
-from powercut.explore.request import Budget
+from powercut.explore.request import Budget, ExploreProgress, ExploreRequest, Listener
 from powercut.machine.share import FolderShare, share_argv
 from powercut.model.errors import DamagedRecording, HostError
 from powercut.model.observation import Observation
@@ -37,6 +39,9 @@ from powercut.store.folder import RECORD, CaptureDir, CaptureRecord, CaptureResu
 from powercut.verdict.folder import verdict_of_capture
 
 _POLL_S = 0.01
+
+STATE_S: Final = 60.0
+"""What one check may take, if nothing is said."""
 
 
 @dataclass(frozen=True)
@@ -125,24 +130,25 @@ def record_folder(order: CaptureOrder, directory: CaptureDir) -> CaptureRecord:
 def judge_folder(
     directory: CaptureDir,
     promise: Promise,
-    limits: Limits,
-    listener: Listener = lambda _states, _lossy: None,
+    wanted: ExploreRequest,
+    on_event: Listener = lambda _: None,
     *,
+    state_s: float = STATE_S,
     keep: bool = False,
 ) -> CaptureResult:
-    """Judges a recording by its check; does not write the result.
+    """Judges a recording by its check, which may take `state_s` seconds; does not write the result.
 
     With `keep` the states that its findings tell of are kept beside the recording.  Raises
     DamagedRecording, HostError, also if the check is not the one that was given.
     """
     recording = open_capture(directory)
-    check = check_of(recording, limits.state_s)
-    record = partial(_recorded, recording.record, limits.state_s)
+    check = check_of(recording, state_s)
+    record = partial(_recorded, recording.record, state_s) if wanted.depth else None
     with scratch() as folder:
-        explorer = FolderExplorer(
-            recording, promise, check, folder, listener, keep=keep, record=record
+        seen = look_at_folder(
+            recording, promise, wanted, check, folder, on_event, keep=keep, record=record
         )
-        return verdict_of_capture(recording, explorer.explore(limits))
+    return verdict_of_capture(recording, promise, seen, state_s=state_s)
 
 
 def check_of(recording: CaptureRecording, state_s: float) -> Check:
@@ -194,9 +200,22 @@ def _recorded(record: CaptureRecord, state_s: float, state: Path, log: Path) -> 
     )
 
 
-def limits_of(result: CaptureResult) -> Limits:
-    """Those of an earlier verdict."""
-    return Limits(Budget.parse(result.budget), result.state_s, result.seed, depth=result.depth)
+def request_of(result: CaptureResult) -> ExploreRequest:
+    """That of an earlier verdict."""
+    asked = result.explored
+    return ExploreRequest(
+        policies=asked.policies,
+        at=tuple(InstantKind(name) for name in asked.at),
+        budget=Budget.parse(asked.budget),
+        seed=asked.seed,
+        depth=asked.depth,
+        confirm=False,
+    )
+
+
+def progress_text(event: ExploreProgress) -> str:
+    """How far the look at states has come."""
+    return f"{event.states:,} states, {event.lossy_states:,} lose something"
 
 
 def same_outcome(one: CaptureResult, other: CaptureResult) -> bool:

@@ -73,7 +73,7 @@ def make_folder_bundle(
         cell=shlex.join(recording.record.command),
         trial=1,
         recording=RECORD,
-        verdict="INCONCLUSIVE" if result is None else _WORDS[result.outcome],
+        verdict="INCONCLUSIVE" if result is None else _WORDS[result.verdict],
         lost=_lost(result),
         state=_state(directory),
         files=tuple(_described(directory.path, name) for name in sorted(names)),
@@ -86,9 +86,8 @@ def make_folder_bundle(
 def _lost(result: CaptureResult | None) -> tuple[LsnRange, ...]:
     if result is None:
         return ()
-    lossy = [finding for finding in result.findings if finding.verdict == Verdict.LOSSY.name]
-    spans = [LsnRange(*span) for finding in lossy for span in finding.operations]
-    return merged_ranges(spans)
+    lossy = [one for one in result.explored.findings if one.verdict is Verdict.LOSSY]
+    return merged_ranges([span for finding in lossy for span in finding.lsns])
 
 
 def _state(directory: CaptureDir) -> BundledState | None:

@@ -8,13 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
-from powercut.campaign.folder import check_of, judge_folder
+from powercut.campaign.folder import STATE_S, check_of, judge_folder
 from powercut.crash.folder_rows import Promise
-from powercut.explore.folder import Limits, Listener
 from powercut.explore.folder_judge import FolderJudge
-from powercut.explore.request import Budget
+from powercut.explore.request import Budget, ExploreRequest, Listener
 from powercut.model.errors import UsageError
 from powercut.recording.folder import (
     ALL_MODE_BITS,
@@ -37,8 +35,6 @@ from powercut.store.folder_witness import FolderWitness, write_folder_witness
 from powercut.witness.folder import minimize_folder
 from powercut.witness.search import Progress, nothing_told
 
-STATE_S: Final = 60.0
-
 
 @dataclass(frozen=True)
 class WrittenFolder:
@@ -53,16 +49,18 @@ class WrittenFolder:
 
 def explore_folder(
     directory: CaptureDir,
-    limits: Limits,
+    wanted: ExploreRequest,
     promise: Promise | None = None,
-    listener: Listener = lambda _states, _lossy: None,
+    on_event: Listener = lambda _: None,
 ) -> CaptureResult:
     """Looks at more states; keeps what it has found beside the recording.
 
     By default under the promise of the verdict.  Raises DamagedRecording, HostError.
     """
     promise = promise or promise_of(directory)
-    result = judge_folder(directory, promise, limits, listener, keep=True)
+    before = directory.find_result()
+    state_s = STATE_S if before is None else before.state_s
+    result = judge_folder(directory, promise, wanted, on_event, state_s=state_s, keep=True)
     directory.write_exploration(result)
     return result
 

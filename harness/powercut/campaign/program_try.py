@@ -28,8 +28,7 @@ from powercut.campaign.folder import CaptureOrder, judge_folder, record_folder
 from powercut.campaign.folder_states import minimize_capture
 from powercut.campaign.runner import run_scenarios
 from powercut.crash.folder_rows import Promise
-from powercut.explore.folder import Limits
-from powercut.explore.request import Budget
+from powercut.explore.request import Budget, ExploreRequest
 from powercut.explore.trial import AUTO_STATES_OF_PROGRAM
 from powercut.model.errors import PowercutError, UsageError
 from powercut.model.events import RunEvent
@@ -81,16 +80,16 @@ class ProgramTried:
         return (
             self.verdict is not Verdict.LOSSY
             and posix is not None
-            and posix.outcome is Verdict.LOSSY
+            and posix.verdict is Verdict.LOSSY
         )
 
     def _counted(self) -> Iterator[Verdict]:
         (cell,) = self.disk.cells
         yield cell.verdict
         if self.files.journal is not None:
-            yield self.files.journal.outcome
+            yield self.files.journal.verdict
         if self.portable:
-            yield Verdict.INCONCLUSIVE if self.files.posix is None else self.files.posix.outcome
+            yield Verdict.INCONCLUSIVE if self.files.posix is None else self.files.posix.verdict
 
 
 @dataclass(frozen=True)
@@ -174,23 +173,25 @@ def _files_tried(order: TryOrder, folder: Path) -> Iterator[FilesTried]:
     )
     directory = CaptureDir.create(order.results.absolute() / "capture" / order.stamp)
     record_folder(capture, directory)
-    limits = Limits(Budget(AUTO_STATES_OF_PROGRAM), order.options.state_timeout, order.seed)
-    journal = judge_folder(directory, Promise.JOURNAL, limits, keep=True)
+    wanted = ExploreRequest(budget=Budget(AUTO_STATES_OF_PROGRAM), seed=order.seed, confirm=False)
+    state_s = order.options.state_timeout
+    journal = judge_folder(directory, Promise.JOURNAL, wanted, state_s=state_s, keep=True)
     directory.write_result(journal)
     yield FilesTried(journal, directory=directory)
-    posix = judge_folder(directory, Promise.POSIX, limits, keep=True)
+    posix = judge_folder(directory, Promise.POSIX, wanted, state_s=state_s, keep=True)
     directory.write_exploration(posix)
     found = FilesTried(journal, posix, directory)
     yield found
     for promise, result in ((Promise.JOURNAL, journal), (Promise.POSIX, posix)):
-        if result.outcome is Verdict.LOSSY:
+        if result.verdict is Verdict.LOSSY:
             yield dataclasses.replace(found, cause=_cause(directory, promise, result))
             return
 
 
 def _cause(directory: CaptureDir, promise: Promise, result: CaptureResult) -> str:
     """For want of what the files lose something.  Raises PowercutError."""
-    state = next((one.state for one in result.findings if one.state), None)
+    examples = (one for found in result.explored.findings for one in found.examples)
+    state = next((one.id for one in examples if one.id), None)
     budget = Budget(_WITNESS_STATES)
     return minimize_capture(directory, state, operation=None, budget=budget, promise=promise).cause
 

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,6 +21,14 @@ from powercut.cli.options import (
     seed_option,
 )
 from powercut.cli.output import TROUBLE, console_beside, write_json
+from powercut.model.verdict import Verdict
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from powercut.crash.folder_rows import Promise
+    from powercut.explore.request import ExploreRequest
+    from powercut.store.folder import CaptureDir, CaptureResult
 
 _EPILOG = (
     "COMMAND runs on this host with DIR captured: each write, sync, change of size and of names is "
@@ -110,17 +119,17 @@ def capture(
 
     Exit status: 0 SAFE, or recorded without --check; 1 LOSSY, 3 INCONCLUSIVE.
     """
-    from powercut.campaign.folder import CaptureOrder, judge_folder, record_folder
+    from powercut.campaign.folder import CaptureOrder, record_folder
     from powercut.crash.folder_rows import Promise
-    from powercut.explore.folder import Limits
-    from powercut.explore.request import Budget
+    from powercut.explore.request import Budget, ExploreRequest
     from powercut.machine.share import FolderShare
-    from powercut.report.page.folder import write_folder_report
     from powercut.report.terminal.folder import print_capture, print_recorded
     from powercut.store.folder import CaptureDir
 
     _refuse_option(command[0])
-    limits = Limits(Budget.parse(budget), state_timeout, seed or 0, jobs=jobs, depth=depth)
+    limit = Budget.parse(budget)
+    limit = limit.doubled if depth else limit  # half of it is for second cuts
+    wanted = ExploreRequest(budget=limit, jobs=jobs, seed=seed or 0, confirm=False, depth=depth)
     order = CaptureOrder(
         folder=folder.resolve(),
         command=tuple(command),
@@ -140,16 +149,7 @@ def capture(
         print_recorded(console, record, directory.path)
         write_json(record.model_dump_json(indent=1), json_file)
         return 0
-    with console.status("looking at crash states") as status:
-        result = judge_folder(
-            directory,
-            Promise(promise),
-            limits,
-            lambda done, lossy: status.update(f"{done:,} states, {lossy:,} lose something"),
-            keep=True,
-        )
-    directory.write_result(result)
-    write_folder_report(directory)
+    result = _judged(console, directory, Promise(promise), wanted, state_timeout)
     print_capture(console, record, result, directory.path)
     write_json(result.model_dump_json(indent=1), json_file)
     return exit_status(result.verdict)
@@ -161,14 +161,39 @@ def _refuse_option(word: str) -> None:
         raise click.NoSuchOption(word.partition("=")[0])
 
 
-def exit_status(verdict: str) -> int:
+def _judged(
+    console: Console,
+    directory: CaptureDir,
+    promise: Promise,
+    wanted: ExploreRequest,
+    state_s: float,
+) -> CaptureResult:
+    """The verdict, written beside the recording, with its page."""
+    from powercut.campaign.folder import judge_folder, progress_text
+    from powercut.report.page.folder import write_folder_report
+
+    with console.status("looking at crash states") as status:
+        result = judge_folder(
+            directory,
+            promise,
+            wanted,
+            lambda event: status.update(progress_text(event)),
+            state_s=state_s,
+            keep=True,
+        )
+    directory.write_result(result)
+    write_folder_report(directory)
+    return result
+
+
+def exit_status(verdict: Verdict) -> int:
     """0 SAFE, 1 LOSSY, else 3."""
-    return {"SAFE": 0, "LOSSY": 1}.get(verdict, 3)
+    return {Verdict.SAFE: 0, Verdict.LOSSY: 1}.get(verdict, 3)
 
 
 def verify_capture(folder: Path, json_file: Path | None) -> int:
     """Judges a recording again, by the promise and the limits of its result."""
-    from powercut.campaign.folder import judge_folder, limits_of, same_outcome
+    from powercut.campaign.folder import judge_folder, request_of, same_outcome
     from powercut.crash.folder_rows import Promise
     from powercut.recording.consent import NotRepeated
     from powercut.report.terminal.folder import print_capture
@@ -178,15 +203,17 @@ def verify_capture(folder: Path, json_file: Path | None) -> int:
     before = directory.read_result()
     console = console_beside(json_file)
     try:
-        after = judge_folder(directory, Promise(before.promise), limits_of(before))
+        after = judge_folder(
+            directory, Promise(before.promise), request_of(before), state_s=before.state_s
+        )
     except NotRepeated as error:
-        console.print(f"The recording is as it was sealed. It was {before.verdict}.")
+        console.print(f"The recording is as it was sealed. It was {before.verdict.name}.")
         console.print(f"not repeated: {error}", style="yellow", markup=False)
         console.print(f"hint: {error.hint}", markup=False)
         return TROUBLE
     print_capture(console, directory.read_record(), after, directory.path)
     write_json(after.model_dump_json(indent=1), json_file)
     if not same_outcome(before, after):
-        console.print(f"DIFFERS: it was {before.verdict}", style="red")
+        console.print(f"DIFFERS: it was {before.verdict.name}", style="red")
         return 1
     return exit_status(after.verdict)

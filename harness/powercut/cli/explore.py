@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from powercut.explore.request import ExploreRequest, Listener
+    from powercut.model.verdict import Verdict
     from powercut.store.exploration import ExploreResult
+    from powercut.store.results import TrialResult
     from powercut.store.trial_dir import TrialDir
 
 POLICIES = (
@@ -192,15 +194,31 @@ def _explore_trials(
 
     console = console_beside(json_file)
     results = []
+    statuses = []
     for trial, result in _results(trials, wanted, hosts_file, console):
+        judged = _judged(trial, result)
         unit = words.unit_of(trial.read_record().parameters)
         stories = (
             stories_of(ProgramCut.of_states(trial, result)) if unit is words.OPERATIONS else ()
         )
-        print_exploration(console, result, unit, tuple(stories))
-        results.append((trial, result))
-    write_json(_as_json([result for _, result in results]), json_file)
-    return max((_status(trial, result) for trial, result in results), key=(0, 3, 1).index)
+        print_exploration(console, result, unit, tuple(stories), judged)
+        results.append(result)
+        statuses.append(_status(trial, result.verdict if judged is None else judged.verdict))
+    write_json(_as_json(results), json_file)
+    return max(statuses, key=(0, 3, 1).index)
+
+
+def _judged(trial: TrialDir, explored: ExploreResult) -> TrialResult | None:
+    """The verdict that the recording deserves with these states; None if they are those of another
+    disk.
+    """
+    from powercut.explore.trial import StatesExplored
+    from powercut.recording.trial_recording import open_trial
+    from powercut.verdict.judge import verdict_of
+
+    if explored.atomic_unit != open_trial(trial).space.unit:
+        return None
+    return verdict_of(trial, StatesExplored(explored))
 
 
 def _results(
@@ -268,12 +286,12 @@ def _explore_import(
     )
 
 
-def _status(trial: TrialDir, result: ExploreResult) -> int:
+def _status(trial: TrialDir, verdict: Verdict) -> int:
     """0 if the verdict is as expected of the cell, 1 if not, 3 if it is unknown."""
-    verdict = result.verdict.name.lower()
-    if verdict == "inconclusive":
+    said = verdict.name.lower()
+    if said == "inconclusive":
         return 3
-    return 0 if verdict == trial.read_record().parameters.expect.value else 1
+    return 0 if said == trial.read_record().parameters.expect.value else 1
 
 
 @contextmanager

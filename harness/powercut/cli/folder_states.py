@@ -49,11 +49,12 @@ def explore_capture(
     json_file: Path | None,
 ) -> int:
     """Looks at more states of a captured folder; exit status as that of `capture`."""
-    from powercut.campaign.folder_states import STATE_S, explore_folder
+    from powercut.campaign.folder import progress_text
+    from powercut.campaign.folder_states import explore_folder
     from powercut.crash.explore import InstantKind
     from powercut.crash.folder_rows import Promise
-    from powercut.explore.folder import Limits
-    from powercut.explore.request import Budget
+    from powercut.crash.order import ALL_POLICIES
+    from powercut.explore.request import Budget, ExploreRequest
     from powercut.report.page.folder import write_folder_report
     from powercut.report.terminal.folder import print_capture
     from powercut.store.folder import CaptureDir
@@ -61,23 +62,22 @@ def explore_capture(
     own = ("policies", "at", "budget", "jobs", "seed", "depth", "promise", "json_file")
     refuse_others(own)
     directory = CaptureDir(recording.resolve())
-    before = directory.find_result()
-    limits = Limits(
-        Budget.parse(budget),
-        STATE_S if before is None else before.state_s,
-        seed,
-        policies=tuple(policies),
-        at=tuple(InstantKind(name) for name in at),
+    wanted = ExploreRequest(
+        policies=tuple(policies) or ALL_POLICIES,
+        at=tuple(InstantKind(name) for name in at) or tuple(InstantKind),
+        budget=Budget.parse(budget),
         jobs=jobs or 1,
+        seed=seed,
+        confirm=False,
         depth=depth,
     )
     console = console_beside(json_file)
     with console.status("looking at crash states") as status:
         result = explore_folder(
             directory,
-            limits,
+            wanted,
             None if promise is None else Promise(promise),
-            lambda done, lossy: status.update(f"{done:,} states, {lossy:,} lose something"),
+            lambda event: status.update(progress_text(event)),
         )
     write_folder_report(directory)
     print_capture(console, directory.read_record(), result, directory.path)

@@ -14,7 +14,7 @@ What is required, and when:
    from the instant at which it had ended.  Before that it may be there.
 
 Recoveries cost more than states: they are drawn from the states that were checked, by a seed,
-and few states of each: see `states_of`.
+and few states of each: see `states_of` for disks, powercut.explore.folder_depth for folders.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Generic, Protocol, TypeVar
 
 from powercut.crash.explore import InstantKind, events, sample
 from powercut.crash.selection import Selection
@@ -30,6 +30,7 @@ from powercut.crash.shapes import POLICY
 from powercut.crash.states import Again, CrashState, Model, StateSpace
 from powercut.explore.recovery_timeline import instant_after
 from powercut.explore.state_images import StateImages
+from powercut.explore.work import Deepen, Recoveries, StateJudgement
 from powercut.model.contract import CutKind
 from powercut.model.timeline import Timeline
 from powercut.model.verdict import Finding
@@ -72,6 +73,99 @@ class SecondState:
     fresh: tuple[ImageWrite, ...]
     later: LaterClaims
     what: str
+
+
+class OnRecord(Protocol):
+    """A recovery on record."""
+
+    @property
+    def doubts(self) -> tuple[Finding, ...]:
+        """Why nothing follows from it; nothing if something does."""
+
+
+class AfterCut(Protocol):
+    """What a cut during a recovery may have left."""
+
+    @property
+    def later(self) -> LaterClaims:
+        """What was claimed besides at the first cut."""
+
+
+Record = TypeVar("Record", bound=OnRecord)
+Second = TypeVar("Second", bound=AfterCut)
+
+
+class CutsAgain(Protocol[Record, Second]):
+    """Puts recoveries on record, and judges what cuts during them may have left."""
+
+    def record(self, first: CrashState, second: Second | None) -> Record | None:
+        """The recovery of `second`, a state of the recovery of `first`, or of `first` itself; None
+        if there is no record of it, as where its kernel died.  Raises HostError.
+        """
+
+    def states_of(
+        self, record: Record, limit: int, seed: str, drawn: Callable[[StateCount], None]
+    ) -> Iterator[Second]:
+        """Up to `limit` states of a recovery."""
+
+    def judge_second(self, first: CrashState, second: Second) -> StateJudgement:
+        """What came of one, against what was required of `first`."""
+
+    def beneath(self, first: CrashState, second: Second) -> CrashState:
+        """`second` as what a further recovery begins with."""
+
+
+class SecondCuts(Generic[Record, Second]):
+    """What one task asks for: what was `judged`, and a `count` of it."""
+
+    def __init__(
+        self, medium: CutsAgain[Record, Second], task: Deepen, *, deeper: int | None = None
+    ) -> None:
+        self.judged: list[StateJudgement] = []
+        self.count = Recoveries()
+        self._medium = medium
+        self._task = task
+        self._deeper = DEEPER if deeper is None else deeper
+
+    def follow(self, first: CrashState) -> None:
+        """Cuts the recovery of `first`.  Raises HostError."""
+        record = self._medium.record(first, None)
+        if record is None:
+            self.count.unrecorded = 1
+        else:
+            self.cut(first, record)
+
+    def cut(self, first: CrashState, record: Record) -> None:
+        """Cuts the recovery of `first` that is on record, and those of what is left, if wanted."""
+        self._cut(first, record, self._task.limit, 1)
+
+    def _cut(self, first: CrashState, record: Record, allowance: int, level: int) -> None:
+        """Up to `allowance` states: of one recovery, and of recoveries of those if wanted."""
+        if record.doubts:  # what was promised in it cannot be believed
+            self.judged.append(StateJudgement(record.doubts, again=first, policy="recovery"))
+            return
+        medium, task, count = self._medium, self._task, self.count
+        count.recorded += 1
+        count.deepest = max(count.deepest, level)
+        limit = allowance if level == task.depth else max(1, allowance // 2)
+        deeper_limit = max(1, (allowance - limit) // self._deeper)
+        seed = f"{task.seed}/{level}/{len(self.judged)}"
+        draw = random.Random(seed)
+        on_record = set(draw.sample(range(limit), min(limit, self._deeper)))
+
+        def drawn(how: StateCount) -> None:
+            count.legal_log2.append(how.legal_log2)
+
+        for number, second in enumerate(medium.states_of(record, limit, seed, drawn)):
+            self.judged.append(medium.judge_second(first, second))
+            count.states += 1
+            count.ended += bool(second.later.promised)
+            if level < task.depth and number in on_record:
+                deeper = medium.record(first, second)
+                if deeper is None:
+                    count.unrecorded += 1
+                else:
+                    self._cut(medium.beneath(first, second), deeper, deeper_limit, level + 1)
 
 
 @dataclass(frozen=True)

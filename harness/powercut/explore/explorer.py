@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Explores the crash states of one recording: draw, recover, judge, add up.
+"""Explores the crash states of one recording, of a disk or a folder: draw, recover, judge, add up.
 
 What is checked, and what follows from it:
 
@@ -16,24 +16,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 from powercut import __version__
-from powercut.crash.explore import Exploration, InstantKind, events
+from powercut.crash.explore import Exploration, InstantKind
 from powercut.crash.selection import Selection
 from powercut.crash.states import CrashState, Model
-from powercut.explore.after import what_can_go_on
-from powercut.explore.clock import BATCH_MAX, Clock, confirmation_s
-from powercut.explore.confirmation import confirmation
-from powercut.explore.exposure_agreement import contradictions
+from powercut.explore.clock import BATCH_MAX, Clock
+from powercut.explore.disks import DiskMedium
 from powercut.explore.file_maps import map_losses
 from powercut.explore.findings import NO_STATE, FindingCollector, torn_within
-from powercut.explore.place_names import names_of
-from powercut.explore.pool import OneWorker, WorkerPool
-from powercut.explore.raw import RawExploration, RawOptions
+from powercut.explore.medium import BulkReader, Medium
 from powercut.explore.request import (
     PER_RECOVERY,
     RECOVERIES_MAX,
@@ -44,23 +39,15 @@ from powercut.explore.request import (
 )
 from powercut.explore.state_judge import require_seeing
 from powercut.explore.tally import Tally
-from powercut.explore.work import Answers, Deepen, Spread, Work, Workers
-from powercut.explore.worker import LocalWorker
-from powercut.model.machine import ImageFormat
+from powercut.explore.work import Answers, Deepen, Spread, Workers
 from powercut.model.verdict import Finding, FindingKind, Verdict
-from powercut.recording import state_ref
 from powercut.recording.consent import require_consent
-from powercut.recording.trial_recording import TrialRecording, open_trial
-from powercut.rig.engine_choice import choose_engine
+from powercut.recording.trial_recording import open_trial
 from powercut.rig.engine_shelf import EngineShelf
-from powercut.rig.engines import reader_alone, records_recoveries
 from powercut.rig.rig import require_recorded_program
 from powercut.rig.scratch import scratch
 from powercut.store.exploration import ExploreResult, write_exploration
-from powercut.store.packed import has_evidence
 from powercut.store.trial_dir import TrialDir
-from powercut.workload.port import AcksByLines
-from powercut.workload.table import is_recognised, workload_of
 
 _EVENT_S: Final = 0.2
 
@@ -95,9 +82,9 @@ def explore(
     unit = wanted.atomic_unit if wanted else None
     if unit is not None and unit != recorded.space.unit:
         recorded, keep = recorded.tearing_at(unit), False
-    run = _Run(recorded, wanted or ExploreRequest(), on_event, keep=keep, shelf=shelf, begun=begun)
-    run.spread = spread
-    result = run.explore()
+    wanted = wanted or ExploreRequest()
+    medium = DiskMedium(recorded, wanted, shelf=shelf, spread=spread)
+    result = ExplorerRun(medium, wanted, on_event, keep=keep, begun=begun).explore()
     if spread is not None:
         result = result.model_copy(update={"fleet": spread.account})
     if keep:
@@ -106,57 +93,43 @@ def explore(
     return result
 
 
-class _Run:
-    """One exploration."""
+class ExplorerRun:
+    """One exploration of one medium."""
 
     def __init__(
         self,
-        recorded: TrialRecording,
+        medium: Medium,
         wanted: ExploreRequest,
-        on_event: Listener,
+        on_event: Listener = lambda _: None,
         *,
         keep: bool = True,
-        shelf: EngineShelf | None = None,
         begun: float | None = None,
     ) -> None:
-        self.recorded = recorded
+        self.medium = medium
         self.wanted = wanted
         self.keep = keep
-        self.shelf = shelf
         self.on_event = on_event
-        choice = choose_engine(
-            recorded.parameters,
-            wanted.engine,
-            after=wanted.after,
-            depth=wanted.depth,
-            kernel=wanted.kernel,
+        space = medium.space
+        self.collected = FindingCollector(
+            torn_within(space), lambda instant: len(space.volatile(instant))
         )
-        self.choice = choice
-        self.engine, self.engine_reason = choice.name, choice.reason
-        self._last_word = confirmation(recorded, choice, after=wanted.after)
-        self.collected = FindingCollector(torn_within(recorded.space))
         self.tally = Tally()
         self.asked = 0
         self.first_share = wanted.budget.first_share(after=wanted.after, depth=wanted.depth)
         self.chosen = Reservoir(wanted.seed, RECOVERIES_MAX)
         self.clock = Clock(wanted.budget, self.first_share, wanted.jobs, begun=begun)
         self._told = 0.0
-        self.spread: Spread | None = None
-        space = recorded.space
-        self.exploration: Exploration | RawExploration = Selection(
+        self._in_bulk = False
+        self._at_cut = tuple(medium.at_cut)[: self.first_share.states]
+        limit = self.first_share.states
+        self.exploration: Exploration | BulkReader = Selection(
             wanted.policies,
             wanted.model,
             wanted.seed,
             wanted.per_policy,
-            self.first_share.states,
-            names_of(recorded),
-        ).of(space, events(space, wanted.at))
-
-    @property
-    def _in_bulk(self) -> bool:
-        """Whether states are read by the slots of a log, and not one after the other."""
-        alone = reader_alone(self.engine) and is_recognised(self.recorded.parameters)
-        return alone and self.spread is None
+            None if limit is None else limit - len(self._at_cut),
+            medium.names,
+        ).of(space, medium.instants(wanted.at))
 
     @property
     def per_recovery(self) -> int:
@@ -165,80 +138,45 @@ class _Run:
 
     def explore(self) -> ExploreResult:
         """All of it."""
-        for gap in self.recorded.gaps:
+        for gap in self.medium.gaps:
             self.collected.add_general(
                 Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, f"the recording: {gap}")
             )
         self._tell("starting", force=True)
-        if self._in_bulk:
-            self._explore_raw()
-        else:
-            self._explore_with_engines()
-        seconds = self.clock.worked
-        self._compare_with_exposure()
-        if not self.tally.checked:
-            self.collected.add_general(
-                Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, "no state was checked")
-            )
-        self._tell("confirming", force=True)
-        return self._result(seconds)
-
-    def _explore_raw(self) -> None:
-        wanted = self.wanted
-        limit = wanted.budget.states
         with scratch() as folder:
-            options = RawOptions(
-                wanted.model,
-                wanted.policies,
-                wanted.at,
-                wanted.seed,
-                wanted.per_policy,
-                None if limit is None else limit + len(wanted.named),
-                folder,
-            )
-            raw = RawExploration(self.recorded, options, self.collected)
-            self.clock.work()
-            raw.look_at(self.wanted.named)
-            raw.run(lambda: self._more(raw))
-        self.exploration = raw
-        self.tally.checked, self.tally.compared = raw.checked, raw.compared
+            bulk = self.medium.bulk(self.wanted, self.collected, folder)
+            if bulk is not None:
+                self._read_in_bulk(bulk)
+        if bulk is None:
+            self._explore_with_workers()
+        seconds = self.clock.worked
+        self._compare_with_other_ways()
+        self._tell("confirming", force=True)
+        return self.result(seconds)
 
-    def _more(self, raw: RawExploration) -> bool:
-        self.tally.checked = raw.checked
+    def _read_in_bulk(self, bulk: BulkReader) -> None:
+        self._in_bulk = True
+        self.clock.work()
+        bulk.look_at(self.wanted.named)
+        bulk.run(lambda: self._more(bulk))
+        self.exploration = bulk
+        self.tally.checked, self.tally.compared = bulk.checked, bulk.compared
+
+    def _more(self, bulk: BulkReader) -> bool:
+        self.tally.checked = bulk.checked
         self._tell("exploring")
-        return self.clock.has_time(0, raw.checked, 0.0)
+        return self.clock.has_time(0, bulk.checked, 0.0)
 
-    def _explore_with_engines(self) -> None:
-        self.wanted, doubts = what_can_go_on(self.recorded, self.choice.kernel, self.wanted)
+    def _explore_with_workers(self) -> None:
+        self.wanted, doubts = self.medium.possible(self.wanted)
         self.collected.add_general(*doubts)
-        work = Work(
-            self.recorded.directory.path,
-            self.recorded.directory.run,
-            self.engine,
-            self.wanted.prune,
-            self.wanted.seed,
-            self.wanted.after,
-            self.wanted.depth,
-            self.wanted.policies,
-            self.wanted.model,
-            self.choice.kernel,
-            self.spread is not None,
-        )
-        with ExitStack() as stack:
-            workers: Workers
-            if self.wanted.jobs > 1:
-                workers = stack.enter_context(WorkerPool(work, self.wanted.jobs))
-            else:
-                one = stack.enter_context(LocalWorker(work, self.recorded, self.shelf))
-                workers = OneWorker(one)
-            if self.spread is not None:
-                workers = self.spread.over(work, workers)
+        with self.medium.workers(self.wanted) as workers:
             self._judge_all(workers)
             self._cut_again(workers)
 
     def _judge_all(self, workers: Workers) -> None:
         self.clock.work()
-        named = len(self.wanted.named)
+        named = len(self.wanted.named) + len(self._at_cut)
         for worker, batch, answers in workers.answers(self._batches()):
             self.tally.add_states(worker, answers)
             for state, judged in zip(batch, answers.judged, strict=True):
@@ -254,12 +192,8 @@ class _Run:
         if not self.wanted.depth and not self.wanted.after:
             return
         self._tell("cutting again", force=True)
-        log = self.recorded.directory.recovery_log.with_suffix(".log")
-        # A program's disk was recovered as a copy, which is in no log.
-        by_lines = isinstance(workload_of(self.recorded.parameters), AcksByLines)
-        live = self.wanted.depth and not by_lines and has_evidence(log)
-        states: list[CrashState | None] = [None] if live else []
-        states += self.chosen.drawn() if self._records else []
+        states = [*self.medium.recoveries_first]
+        states += self.chosen.drawn() if self.medium.records_recoveries else []
         # In rounds, as a recovery may have fewer states than it may be asked for; what is
         # asked for must not depend on who answers first.
         while states and (round_of := self._round(states)):
@@ -298,20 +232,20 @@ class _Run:
 
     def _batches(self) -> Iterator[Sequence[CrashState]]:
         assert isinstance(self.exploration, Exploration)
-        named = self.wanted.named
+        named, legal = self.wanted.named, self.medium.space.legal
         yield from (named[at : at + BATCH_MAX] for at in range(0, len(named), BATCH_MAX))
-        states = iter(self.exploration)
+        states = chain(self._at_cut, self.exploration)
         while size := self.clock.batch(self.tally.checked, self._set_aside):
-            if not (batch := list(islice(states, size))):
+            if not (batch := [legal(state) for state in islice(states, size)]):
                 return
             yield batch
 
     @property
     def _set_aside(self) -> float:
         """Seconds that the last word on what was found will take, by the recorded guest."""
-        if not self.wanted.confirm or self._last_word is None:
+        if not self.wanted.confirm or self.medium.last_word is None:
             return 0.0
-        return self.collected.kinds_of_loss * confirmation_s(self.recorded.record.timings_s)
+        return self.collected.kinds_of_loss * self.medium.confirmation_s
 
     def _tell(self, doing: str, *, force: bool = False) -> None:
         now = time.monotonic()
@@ -328,36 +262,35 @@ class _Run:
             )
         )
 
-    def _compare_with_exposure(self) -> None:
+    def _compare_with_other_ways(self) -> None:
         saw_all_acks = (
             self.exploration.saw_all_acks
             and InstantKind.ACK in self.wanted.at
             and self.wanted.model is Model.EXACT
         )
-        raw = reader_alone(self.engine)
-        for finding in contradictions(
-            self.recorded, self.collected.lost, saw_all_acks=saw_all_acks, raw=raw
-        ):
+        for finding in self.medium.contradictions(self.collected.lost, saw_all_acks=saw_all_acks):
             self.collected.add_general(finding)
 
-    def _result(self, seconds: float) -> ExploreResult:
-        recorded, wanted = self.recorded, self.wanted
-        record = recorded.record
-        confirm = self._last_word if wanted.confirm else None
-        findings = self.collected.findings(
-            partial(state_ref.save, recorded.directory) if self.keep else state_ref.state_id,
-            confirm,
-        )
+    def result(self, seconds: float = 0.0) -> ExploreResult:
+        """What was found so far, of which looking at states took so many seconds."""
+        medium, wanted = self.medium, self.wanted
+        if not self.tally.checked:
+            self.collected.add_general(
+                Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, "no state was checked")
+            )
+        confirm = medium.last_word if wanted.confirm else None
+        findings = self.collected.findings(partial(medium.name, keep=self.keep), confirm)
+        cell, engine = medium.recorded_cell, medium.engine
         return ExploreResult(
             powercut=__version__,
-            scenario=record.scenario,
-            cell=record.cell,
-            trial=record.trial.number,
-            engine=self.engine,
-            engine_reason=self.engine_reason,
-            engine_kernel=self.choice.kernel.title if self.choice.kernel is not None else "",
+            scenario=cell.scenario,
+            cell=cell.cell,
+            trial=cell.trial,
+            engine=engine.name,
+            engine_reason=engine.reason,
+            engine_kernel=engine.kernel.title if engine.kernel is not None else "",
             model=wanted.model.value,
-            atomic_unit=recorded.space.unit,
+            atomic_unit=medium.space.unit,
             policies=wanted.policies,
             at=tuple(kind.value for kind in wanted.at),
             budget=str(wanted.budget),
@@ -372,6 +305,8 @@ class _Run:
             engine_boots=self.tally.boots,
             coverage=self.tally.coverage(
                 self.exploration.coverage(),
+                at_cut=self._at_cut,
+                space=medium.space,
                 lossy=self.collected.lossy_states,
                 not_recorded=self._not_recorded,
             ),
@@ -383,14 +318,7 @@ class _Run:
     def _not_recorded(self) -> str:
         """The engine, if second cuts were wanted in recoveries that it cannot record."""
         wanted = bool(self.wanted.after or self.wanted.depth)
-        return self.engine if wanted and not self._records else ""
-
-    @property
-    def _records(self) -> bool:
-        """Whether the engine puts recoveries of this recording on record: the repair of an image
-        format comes before the boot."""
-        raw = self.recorded.image_format is ImageFormat.RAW
-        return raw and records_recoveries(self.engine)
+        return self.medium.engine.name if wanted and not self.medium.records_recoveries else ""
 
 
 def _same(state: CrashState) -> CrashState:

@@ -51,11 +51,17 @@ class FindingCollector:
     """Findings as they come in.
 
     `torn_within` tells a state that only a disk may leave that tears what other disks promise to
-    write whole; None if all disks promise as little as this one.
+    write whole; None if all disks promise as little as this one.  `volatile` says how many writes
+    were not durable at an instant.
     """
 
-    def __init__(self, torn_within: Callable[[CrashState], bool] | None = None) -> None:
+    def __init__(
+        self,
+        torn_within: Callable[[CrashState], bool] | None = None,
+        volatile: Callable[[int], int] = lambda _: 0,
+    ) -> None:
         self._torn_within = torn_within
+        self._volatile = volatile
         self._kinds: dict[tuple[FindingKind, Verdict], _Kind] = {}
         self.lossy_states = 0
 
@@ -136,11 +142,14 @@ class FindingCollector:
                 told = asked(state, finding)
                 borne_out = told[0] == "yes"
             general = state.instant < 0
+            volatile = 0 if general else self._volatile(state.instant)
             examples.append(
                 FoundState(
                     id="" if general else save(state),
                     policy=state.policy,
                     instant=state.instant,
+                    missing=max(0, volatile - len(state.survivors)),
+                    volatile=volatile,
                     lsns=finding.lsns,
                     message=finding.message[:_MESSAGE_MAX],
                     difference=finding.difference,

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The crash states of a captured folder: made, checked by the user's command, and judged.
+"""Captured folders as the explorer sees them: states are folders, which the user's command checks.
 
-States come in the one order (powercut.crash.order), first what a cut at the end leaves at
-least, and with everything that was issued.  Those before the program was `ready`, or without that
-word before its first attempt, are not looked at: nothing was promised.
+First come what a cut at the end leaves at least, and everything that was issued; then the states of
+the one order.  Those before the program was `ready`, or without that word before its first attempt,
+are not looked at: nothing was promised.
 
 The control is the same recording on a host that ignores every sync: of all that was
 acknowledged the check must miss something there.  No SAFE without it.
@@ -11,235 +11,203 @@ acknowledged the check must miss something there.  No SAFE without it.
 
 from __future__ import annotations
 
-import random
-import time
+import shlex
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from powercut.checkers.repetition import loses
-from powercut.crash.explore import InstantKind
+from powercut.crash.explore import I64, InstantKind, events
+from powercut.crash.folder import FolderSpace
 from powercut.crash.folder_rows import Promise
 from powercut.crash.states import CrashState
-from powercut.explore.folder_depth import RecordCheck, SecondCuts
+from powercut.explore.confirmation import Confirmation
+from powercut.explore.depth import SecondCuts
+from powercut.explore.explorer import ExplorerRun
+from powercut.explore.findings import FindingCollector
+from powercut.explore.folder_depth import FolderCuts, RecordCheck
 from powercut.explore.folder_judge import Answer, Check, FolderJudge
-from powercut.explore.operation_tally import OperationTally
-from powercut.explore.request import Budget
-from powercut.explore.state_order import StateOrder
-from powercut.explore.tally import acks_of, groups_of
-from powercut.model.positive import PositiveControl
-from powercut.model.reads import CheckReads
-from powercut.model.timeline import RequestKind
+from powercut.explore.medium import BulkReader, RecordedCell
+from powercut.explore.request import ExploreRequest, Listener
+from powercut.explore.work import Answered, Answers, Batch, Deepen, Workers
 from powercut.model.verdict import Finding
 from powercut.recording.folder import CaptureRecording
 from powercut.recording.folder_state import save_state, state_name
-from powercut.store.exploration import StateGroups
-from powercut.store.folder import CaptureStates, FolderSeen
-from powercut.store.states_recovered import StatesAtAcks
+from powercut.rig.engine_choice import EngineChoice
+from powercut.store.folder import FolderSeen
 from powercut.workload.program.check import doubts_before
 from powercut.workload.program.claims import sighting_of
 
-_PER_RECORD: Final = 16
-"""Of so many states that a budget has, the check of one is recorded, and cut again."""
-
-_OF_CUT: Final = 2
-"""States of the cut itself, which come first."""
-
-Listener = Callable[[int, int], None]
-"""Hears how many states were checked, and how many of them lose something."""
+SCENARIO: Final = "capture"
+ENGINE: Final = "check"
 
 
-@dataclass(frozen=True)
-class Limits:
-    """How many states or how long, what a check may take (seconds), and the root of chance.
+def look_at_folder(
+    recording: CaptureRecording,
+    promise: Promise,
+    wanted: ExploreRequest,
+    check: Check,
+    scratch: Path,
+    on_event: Listener = lambda _: None,
+    *,
+    keep: bool = False,
+    record: RecordCheck | None = None,
+) -> FolderSeen:
+    """Looks at states until the budget is used up; at none of a recording that its host has
+    damaged, or whose check cannot be believed.
 
-    With `policies` or `at` (instants of these kinds) states are drawn by these, after the states of
-    the cut.  `jobs` checks run at a time.  `depth` is how many cuts may follow each other in
-    checks.
+    `record` is for second cuts.  With `keep` the states that its findings tell of are kept beside
+    the recording.  Raises HostError.
     """
+    with FolderJudge(recording, promise, check, scratch, jobs=wanted.jobs) as judge:
+        cuts = None if record is None else FolderCuts(judge, promise, record, scratch)
+        medium = FolderMedium(recording, promise, judge, cuts)
+        run = ExplorerRun(medium, wanted, on_event, keep=keep)
+        if recording.doubts:
+            return FolderSeen(run.result())
+        if doubts := _doubts_of_check(recording, judge):
+            return FolderSeen(run.result(), doubts)
+        positive = judge.positive()
+        control = _control(recording, promise, judge) if positive.passed else None
+        explored = run.explore() if positive.passed else run.result()
+        return FolderSeen(explored, (), control, positive, judge.reads)
 
-    budget: Budget
-    state_s: float
-    seed: int
-    policies: tuple[str, ...] = ()
-    at: tuple[InstantKind, ...] = ()
-    jobs: int = 1
-    depth: int = 0
 
+class FolderMedium:
+    """One captured folder under one promise."""
 
-class FolderExplorer:
-    """Looks at the crash states of one recording under one promise."""
+    engine = EngineChoice(ENGINE)
+    last_word: Confirmation | None = None
+    confirmation_s = 0.0
+    names = None
+    gaps: Sequence[str] = ()  # which the verdict tells, whether states were looked at or not
 
     def __init__(
         self,
         recording: CaptureRecording,
         promise: Promise,
-        check: Check,
-        scratch: Path,
-        listener: Listener = lambda _states, _lossy: None,
-        *,
-        keep: bool = False,
-        record: RecordCheck | None = None,
+        judge: FolderJudge,
+        cuts: FolderCuts | None = None,
     ) -> None:
-        """`record` is for second cuts.  With `keep` the states that its findings tell of are kept
-        beside the recording.
-        """
         self._recording = recording
         self._promise = promise
-        self._space = recording.space(promise)
-        self._check = check
-        self._scratch = scratch
-        self._listener = listener
-        self._from_ns = recording.start_ns
-        name = (
-            partial(save_state, recording.directory, promise=promise)
-            if keep
-            else partial(state_name, promise=promise)
-        )
-        self._tally = OperationTally(self._space, self._from_ns, name=name)
-        self._groups: StateGroups | None = None
-        self._positive: PositiveControl | None = None
-        self._acks: StatesAtAcks | None = None
-        self._reads: CheckReads | None = None
-        self._record = record
-        self._recorded = 0
-        self._sound: list[CrashState] = []
-        self._asked: deque[tuple[CrashState, Answer]] = deque()
+        self._judge = judge
+        self._cuts = cuts
 
-    def explore(self, limits: Limits) -> FolderSeen:
-        """Looks at states until the budget is used up; at none of a recording that its host has
-        damaged, or whose check cannot be believed.  Raises HostError.
-        """
-        start = time.monotonic()
-        doubts: tuple[str, ...] = ()
-        control, exhausted, distinct = None, False, 0
-        if not self._recording.doubts:
-            with FolderJudge(
-                self._recording, self._promise, self._check, self._scratch, jobs=limits.jobs
-            ) as judge:
-                doubts = self._doubts_of_check(judge)
-                if not doubts and self._check_sees(judge):
-                    control = self._look_at_control(judge)
-                    exhausted = self._explore(judge, limits)
-                    self._cut_again(judge, limits)
-                distinct = judge.distinct
-        states = self._states(limits, distinct, time.monotonic() - start)
-        return FolderSeen(states, doubts, control, exhausted)
+    @property
+    def recorded_cell(self) -> RecordedCell:
+        """The command."""
+        return RecordedCell(SCENARIO, shlex.join(self._recording.record.command), 1)
 
-    def _explore(self, judge: FolderJudge, limits: Limits) -> bool:
-        """Whether all states were seen."""
-        space, cut = self._space, self._recording.record.cut_ns
-        at_cut = (
-            CrashState(cut, (), policy="durable-only"),
-            CrashState(cut, tuple(space.volatile(cut).tolist()), policy="everything-issued"),
-        )
-        # No event is later than the cut, and after it nothing happens.
-        order = StateOrder(
-            space,
-            at_cut,
-            seed=limits.seed,
-            between=(self._from_ns, cut),
-            policies=limits.policies,
-            at=limits.at,
-        )
+    @property
+    def space(self) -> FolderSpace:
+        """Its states."""
+        return self._judge.space
 
-        def look(state: CrashState) -> None:
-            state = space.legal(state)
-            self._asked.append((state, judge.ask(state)))
-            while len(self._asked) >= limits.jobs:
-                self._settle()
-
-        exhausted = order.walk(limits.budget, look)
-        drawn = order.coverage()
-        self._groups, self._acks = groups_of(drawn), acks_of(drawn)
-        while self._asked:
-            self._settle()
-        return exhausted
-
-    def _settle(self) -> None:
-        """Counts the state that was asked for first."""
-        state, answer = self._asked.popleft()
-        findings = answer()
-        self._tally.add(state, findings)
-        if not loses(findings):
-            self._sound.append(state)
-        self._listener(self._tally.states, self._tally.lossy)
-
-    def _cut_again(self, judge: FolderJudge, limits: Limits) -> None:
-        """Cuts the checks of some states: first of those of the cut, then as the seed has it."""
-        if not limits.depth or self._record is None:
-            return
-        start, budget = time.monotonic(), limits.budget
-        cuts = SecondCuts(judge, self._promise, self._record, self._scratch, seed=limits.seed)
-        first, others = self._sound[:_OF_CUT], self._sound[_OF_CUT:]
-        random.Random(limits.seed).shuffle(others)
-        many = len(self._sound) if budget.states is None else max(2, budget.states // _PER_RECORD)
-        for state in [*first, *others][:many]:
-            if budget.seconds is not None and time.monotonic() - start > budget.seconds:
-                break
-            for second in cuts.follow(state, limits.depth):
-                told = [
-                    replace(one, message=f"after a cut {second.what}: {one.message}")
-                    for one in second.findings
-                ]
-                self._tally.add_second(state, told)
-        self._recorded = cuts.recorded
-
-    # --- what it rests on ---------------------------------------------------------------
-
-    def _doubts_of_check(self, judge: FolderJudge) -> tuple[str, ...]:
-        """What is wrong with what the check says of the folder as the program found it."""
-        start = CrashState(self._from_ns, tuple(self._space.volatile(self._from_ns).tolist()))
-        seen = sighting_of(judge.observe(self._space, start))
-        where, of = "in the folder before any was tried", "the folder at first"
-        return tuple(doubts_before(seen, where=where, of=of))
-
-    def _check_sees(self, judge: FolderJudge) -> bool:
-        """Whether the check finds every ack where nothing is lost."""
-        self._positive = judge.positive()
-        self._reads = judge.reads
-        return self._positive.passed
-
-    def _look_at_control(self, judge: FolderJudge) -> tuple[Finding, ...]:
-        """What is lost on a host that ignores every sync."""
+    @property
+    def at_cut(self) -> Sequence[CrashState]:
+        """What the cut leaves at least, and everything."""
         cut = self._recording.record.cut_ns
-        space = self._recording.space(self._promise, lying=True)
-        state = CrashState(cut, ())
-        return tuple(judge.findings(state, judge.observe(space, state)))
-
-    def _states(self, limits: Limits, distinct: int, seconds: float) -> CaptureStates:
-        tally, recording = self._tally, self._recording
-        rows = [row for row in self._space.rows if row.request.submitted_ns > self._from_ns]
-        return CaptureStates(
-            promise="posix" if self._promise is Promise.POSIX else "journal",
-            attempted=len(recording.history.attempted),
-            acknowledged=len(recording.history.acked),
-            run_s=round((recording.record.cut_ns - self._from_ns) / 1e9, 3),
-            writes=sum(row.kind is not RequestKind.FLUSH and row.change is None for row in rows),
-            syncs=sum(row.kind is RequestKind.FLUSH for row in rows),
-            changes=sum(row.change is not None for row in rows),
-            states=tally.states,
-            distinct=distinct,
-            lossy_states=tally.lossy,
-            by_policy=dict(tally.by_policy),
-            instants=tally.instants,
-            legal_log2=tally.legal_log2,
-            seconds=round(seconds, 2),
-            budget=str(limits.budget),
-            seed=limits.seed,
-            state_s=limits.state_s,
-            findings=tally.findings,
-            groups=self._groups,
-            at_acks=self._acks,
-            positive=self._positive,
-            reads=self._reads,
-            policies=limits.policies,
-            at=tuple(kind.value for kind in limits.at),
-            depth=limits.depth,
-            recorded_checks=self._recorded,
-            second_states=tally.second,
-            second_lossy=tally.second_lossy,
+        everything = tuple(self.space.volatile(cut).tolist())
+        return (
+            CrashState(cut, (), policy="durable-only"),
+            CrashState(cut, everything, policy="everything-issued"),
         )
+
+    def instants(self, kinds: Sequence[InstantKind]) -> I64:
+        """Those since the program was ready.  No event is later than the cut."""
+        instants = events(self.space, kinds)
+        start, cut = self._recording.start_ns, self._recording.record.cut_ns
+        return instants[(instants > start) & (instants <= cut)]
+
+    def bulk(
+        self, wanted: ExploreRequest, collected: FindingCollector, scratch: Path
+    ) -> BulkReader | None:
+        """Each state is checked alone."""
+        del wanted, collected, scratch
+        return None
+
+    def possible(self, wanted: ExploreRequest) -> tuple[ExploreRequest, Sequence[Finding]]:
+        """All of it."""
+        return wanted, ()
+
+    @contextmanager
+    def workers(self, wanted: ExploreRequest) -> Iterator[Workers]:
+        """Those of the judge."""
+        del wanted
+        yield FolderWorkers(self._judge, self._cuts)
+
+    @property
+    def recoveries_first(self) -> Sequence[CrashState | None]:
+        """The checks of the states of the cut."""
+        return [self.space.legal(state) for state in self.at_cut] if self._cuts else []
+
+    @property
+    def records_recoveries(self) -> bool:
+        """Whether checks are put on record."""
+        return self._cuts is not None
+
+    def name(self, state: CrashState, *, keep: bool) -> str:
+        """The name of a state, which is kept if it is to; none after a second cut."""
+        if state.again is not None:
+            return ""
+        if keep:
+            return save_state(self._recording.directory, state, self._promise)
+        return state_name(state, self._promise)
+
+    def contradictions(self, lost: set[int], *, saw_all_acks: bool) -> Iterable[Finding]:
+        """There is no other way to the same answer."""
+        del lost, saw_all_acks
+        return ()
+
+
+class FolderWorkers:
+    """Checks batches of states, while the next batch is asked for."""
+
+    def __init__(self, judge: FolderJudge, cuts: FolderCuts | None) -> None:
+        self._judge = judge
+        self._cuts = cuts
+
+    def answers(self, batches: Iterator[Batch]) -> Iterator[Answered]:
+        """As powercut.explore.work.Workers.  Raises HostError, DamagedRecording."""
+        asked: deque[tuple[Batch, list[Answer]]] = deque()
+        for batch in batches:
+            if isinstance(batch, Deepen):
+                yield 0, batch, self._deepened(batch)
+                continue
+            asked.append((batch, [self._judge.ask(state) for state in batch]))
+            if len(asked) >= self._judge.jobs:
+                yield _settled(asked)
+        while asked:
+            yield _settled(asked)
+
+    def _deepened(self, task: Deepen) -> Answers:
+        assert self._cuts is not None, "nobody records checks"
+        assert task.state is not None, "no recovery of a cut is live"
+        cuts = SecondCuts(self._cuts, task)
+        cuts.follow(task.state)
+        return Answers(tuple(cuts.judged), 0, cuts.count)
+
+
+def _settled(asked: deque[tuple[Batch, list[Answer]]]) -> Answered:
+    batch, answers = asked.popleft()
+    return 0, batch, Answers(tuple(answer() for answer in answers), 0)
+
+
+def _doubts_of_check(recording: CaptureRecording, judge: FolderJudge) -> tuple[str, ...]:
+    """What is wrong with what the check says of the folder as the program found it."""
+    begin = recording.start_ns
+    start = CrashState(begin, tuple(judge.space.volatile(begin).tolist()))
+    seen = sighting_of(judge.observe(judge.space, start))
+    where, of = "in the folder before any was tried", "the folder at first"
+    return tuple(doubts_before(seen, where=where, of=of))
+
+
+def _control(
+    recording: CaptureRecording, promise: Promise, judge: FolderJudge
+) -> tuple[Finding, ...]:
+    """What is lost on a host that ignores every sync."""
+    space = recording.space(promise, lying=True)
+    state = CrashState(recording.record.cut_ns, ())
+    return tuple(judge.findings(state, judge.observe(space, state)))

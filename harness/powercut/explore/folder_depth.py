@@ -3,8 +3,8 @@
 
 The check of a state is put on record.  Every folder that a cut could have left of that is legal for
 the folder that the check began with, and must give back what was required at the first cut: a check
-promises nothing.  The checks of some of those folders are put on record again, to the depth that
-was asked for.  What loses something is made and checked a second time.
+promises nothing.  Which checks are cut, and how deep, powercut.explore.depth says.  What loses
+something is made and checked a second time.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from __future__ import annotations
 import random
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol
 
 from powercut.checkers.repetition import loses, repeated
+from powercut.crash.explore import InstantKind, events
 from powercut.crash.folder import FolderSpace, Tree
 from powercut.crash.folder_rows import Promise
-from powercut.crash.states import CrashState
+from powercut.crash.order import ALL_POLICIES
+from powercut.crash.selection import Selection
+from powercut.crash.states import Again, CrashState
+from powercut.explore.depth import StateCount
 from powercut.explore.folder_judge import FolderJudge
-from powercut.explore.request import Budget
-from powercut.explore.state_order import StateOrder
+from powercut.explore.request import PER_POLICY
+from powercut.explore.work import StateJudgement
 from powercut.model.units import count
 from powercut.model.verdict import Finding
 from powercut.recording.folder import build_tree, fingerprint, remove_tree
 from powercut.rig.folder_check import RecordedCheck
-
-PER_CHECK: Final = 16
-"""States that are drawn of one recorded check."""
-
-DEEPER: Final = 2
-"""Of these, so many have their check recorded, if that is deep enough."""
+from powercut.workload.port import NOTHING_LATER, LaterClaims
 
 
 class RecordCheck(Protocol):
@@ -43,88 +43,107 @@ class RecordCheck(Protocol):
 
 
 @dataclass(frozen=True)
-class SecondState:
-    """A folder that a cut during a check may have left, and what is wrong with it.
+class CheckOnRecord:
+    """A check on record: the states of it, from its begin to its end on the clock of its log.
 
-    `depth` is the number of cuts during checks that led to it; `what` says where they were.
+    It is the `number`th of those that were cut one after the other; `before` says where the others
+    were.
     """
 
-    depth: int
+    space: FolderSpace
+    begin: int
+    end: int
+    number: int
+    before: str
+    doubts: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True)
+class SecondFolder:
+    """A folder that a cut during a check may have left; `what` says where that cut was."""
+
+    record: CheckOnRecord
+    tree: Tree
+    state: CrashState
     what: str
-    findings: tuple[Finding, ...]
+    later: LaterClaims = NOTHING_LATER
 
 
-class SecondCuts:
-    """Cuts the checks of states of one recording; `recorded` counts those on record."""
+class FolderCuts:
+    """Cuts checks of one recording."""
 
     def __init__(
-        self,
-        judge: FolderJudge,
-        promise: Promise,
-        record: RecordCheck,
-        scratch: Path,
-        *,
-        seed: int,
-        deeper: int = DEEPER,
+        self, judge: FolderJudge, promise: Promise, record: RecordCheck, scratch: Path
     ) -> None:
-        self.recorded = 0
         self._judge = judge
         self._promise = promise
         self._record = record
         self._scratch = scratch
-        self._seed = seed
-        self._deeper = deeper
 
-    def follow(self, state: CrashState, depth: int) -> Iterator[SecondState]:
-        """The folders that up to `depth` cuts during checks may leave of `state`.
+    def record(self, first: CrashState, second: SecondFolder | None) -> CheckOnRecord | None:
+        """The check on record; None if it loses something without a cut, which is told elsewhere.
 
         Raises HostError, DamagedRecording.
         """
-        space = self._judge.space
-        yield from self._cut(space, space.tree(state), state, depth, 1, "")
-
-    def _cut(
-        self,
-        space: FolderSpace,
-        tree: Tree,
-        first: CrashState,
-        depth: int,
-        number: int,
-        before: str,
-    ) -> Iterator[SecondState]:
+        if second is None:
+            space, number, before = self._judge.space, 1, ""
+            tree = space.tree(first)
+        else:
+            space, tree = second.record.space, second.tree
+            number, before = second.record.number + 1, f"{second.what}, then "
         check = self._on_record(space, tree)
         timeline = check.timeline
-        begin, end = int(timeline.begin_ns), timeline.cut_ns
+        end = timeline.cut_ns
         if end is None or loses(self._judge.findings(first, check.observation)):
-            return  # what a check finds without a cut is told elsewhere
+            return None
         after = FolderSpace(timeline, self._promise)
-        sound: list[tuple[Tree, str]] = []
+        return CheckOnRecord(after, int(timeline.begin_ns), int(end), number, before)
+
+    def states_of(
+        self, record: CheckOnRecord, limit: int, seed: str, drawn: Callable[[StateCount], None]
+    ) -> Iterator[SecondFolder]:
+        """Those of the end, then by the one order; none if the check changed nothing."""
+        space, begin, end = record.space, record.begin, record.end
+        if not any(row.request.submitted_ns > begin for row in space.rows):
+            return
+        instants = events(space, list(InstantKind))
+        instants = instants[(instants > begin) & (instants <= end)]
+        number = random.Random(f"{seed}/instants").getrandbits(32)
+        order = Selection(ALL_POLICIES, seed=number, per_policy=PER_POLICY).of(space, instants)
+        at_end = (
+            CrashState(end, (), policy="durable-only"),
+            CrashState(end, tuple(space.volatile(end).tolist()), policy="everything-issued"),
+        )
         seen: set[bytes] = set()
-        for state in _states(after, begin, int(end), self._seed + self.recorded):
-            there = after.tree(state)
-            if (name := fingerprint(there)) in seen:
+        for one in islice(chain(at_end, order), limit):
+            state = space.legal(one)
+            tree = space.tree(state)
+            if (name := fingerprint(tree)) in seen:
                 continue
             seen.add(name)
-            lacking = len(after.volatile(state.instant)) - len(state.survivors)
-            what = f"{before}{(state.instant - begin) / 1e6:.3f} ms into check {number}"
-            what += f" ({state.policy}, {count(lacking, 'change')} missing)"
-            findings = self._findings(after, there, first)
-            if not loses(findings):
-                sound.append((there, f"{what}, then "))
-            yield SecondState(number, what, tuple(findings))
-        if depth > 1:
-            chosen = random.Random(self._seed).sample(sound, min(self._deeper, len(sound)))
-            for there, told in chosen:
-                yield from self._cut(after, there, first, depth - 1, number + 1, told)
+            yield SecondFolder(record, tree, state, _where(record, state))
+        coverage = order.coverage()
+        drawn(StateCount(coverage.legal_log2, coverage.instants, len(instants)))
 
-    def _findings(self, space: FolderSpace, tree: Tree, first: CrashState) -> list[Finding]:
+    def judge_second(self, first: CrashState, second: SecondFolder) -> StateJudgement:
+        """What is wrong with it; what loses something is looked at twice."""
+
         def look() -> list[Finding]:
-            return self._judge.findings(first, self._judge.checked(space, tree))
+            seen = self._judge.checked(second.record.space, second.tree)
+            return self._judge.findings(first, seen)
 
-        return [*repeated(look(), look)]
+        findings = tuple(
+            replace(one, message=f"after a cut {second.what}: {one.message}")
+            for one in repeated(look(), look)
+        )
+        policy = f"recovery/{second.state.policy}"
+        return StateJudgement(findings, again=self.beneath(first, second), policy=policy)
+
+    def beneath(self, first: CrashState, second: SecondFolder) -> CrashState:
+        """`first`, of which nothing is kept: the records that it rests on are not."""
+        return replace(first, again=Again(()), policy=f"recovery/{second.state.policy}")
 
     def _on_record(self, space: FolderSpace, tree: Tree) -> RecordedCheck:
-        self.recorded += 1
         folder = Path(tempfile.mkdtemp(prefix="check-", dir=self._scratch))
         target = folder / "state"
         target.mkdir(mode=0o755)
@@ -135,15 +154,9 @@ class SecondCuts:
             remove_tree(folder)  # the log's payload stays mapped
 
 
-def _states(space: FolderSpace, begin: int, end: int, seed: int) -> list[CrashState]:
-    """The states to look at of one check; none if it changed nothing."""
-    if not any(row.request.submitted_ns > begin for row in space.rows):
-        return []
-    at_end = (
-        CrashState(end, (), policy="durable-only"),
-        CrashState(end, tuple(space.volatile(end).tolist()), policy="everything-issued"),
+def _where(record: CheckOnRecord, state: CrashState) -> str:
+    lacking = len(record.space.volatile(state.instant)) - len(state.survivors)
+    return (
+        f"{record.before}{(state.instant - record.begin) / 1e6:.3f} ms into check {record.number} "
+        f"({state.policy}, {count(lacking, 'change')} missing)"
     )
-    found: list[CrashState] = []
-    look: Callable[[CrashState], None] = found.append
-    StateOrder(space, at_end, seed=seed, between=(begin, end)).walk(Budget(states=PER_CHECK), look)
-    return [space.legal(state) for state in found]

@@ -19,6 +19,7 @@ from powercut.crash.folder import FolderSpace, Tree
 from powercut.crash.folder_rows import Promise
 from powercut.crash.states import CrashState
 from powercut.explore.state_judge import Judgement
+from powercut.explore.work import StateJudgement
 from powercut.model.observation import Observation
 from powercut.model.positive import PositiveControl, Whole
 from powercut.model.printable import printable
@@ -31,8 +32,8 @@ from powercut.workload.program.check import check_operations
 from powercut.workload.program.claims import sighting_of
 from powercut.workload.program.positive import found_in
 
-Answer = Callable[[], list[Finding]]
-"""Waits for what the check says of a state.  Raises HostError."""
+Answer = Callable[[], StateJudgement]
+"""Waits for what came of a state.  Raises HostError."""
 
 
 class Check(Protocol):
@@ -61,40 +62,44 @@ class FolderJudge(Closing):
         self._scratch = scratch
         self.reads: CheckReads | None = None
         self._known: dict[bytes, Future[Observation]] = {}
+        self._asked: set[bytes] = set()
+        self.jobs = jobs
         self._pool = ThreadPoolExecutor(jobs, thread_name_prefix="check")
 
     def close(self) -> None:
         """Waits for the checks that have begun, and starts no other."""
         self._pool.shutdown(cancel_futures=True)
 
-    @property
-    def distinct(self) -> int:
-        """How many different folders were checked, a second time not counted."""
-        return sum(not name[-1] for name in self._known)
-
     def judge(self, state: CrashState) -> Judgement:
         """What the check finds in `state`.  Raises HostError."""
-        findings = tuple(self.ask(state)())
+        findings = self.ask(state)().findings
         required = self.recording.history.acked_before(state.instant)
         return Judgement(findings, lsn_ranges(required))
 
     def ask(self, state: CrashState) -> Answer:
-        """Has `state` checked; whoever wants the answer calls what is returned."""
+        """Has `state` checked; whoever wants the answer calls what is returned.
+
+        One that looks like an earlier one is decided by that.
+        """
         self.tests += 1
-        first = self._observed(self.space, state)
+        tree = self.space.tree(state)
+        name = fingerprint(tree)
+        pruned = name in self._asked
+        self._asked.add(name)
+        first = self._observed(self.space, tree)
 
-        def answer() -> list[Finding]:
+        def answer() -> StateJudgement:
             def again() -> list[Finding]:
-                second = self._observed(self.space, state, again=True).result()
-                return self.findings(state, second)
+                return self.findings(state, self._observed(self.space, tree, again=True).result())
 
-            return [*repeated(self.findings(state, first.result()), again)]
+            findings = repeated(self.findings(state, first.result()), again)
+            return StateJudgement(findings, pruned=pruned, disk=name)
 
         return answer
 
     def observe(self, space: FolderSpace, state: CrashState) -> Observation:
         """What the check says of a state of another space of the same recording."""
-        return self._observed(space, state).result()
+        return self._observed(space, space.tree(state)).result()
 
     def positive(self) -> PositiveControl:
         """What the check finds in the folder as it was at the cut, which lacks nothing
@@ -124,10 +129,9 @@ class FolderJudge(Closing):
         return check_operations(history, state.instant, sighting_of(observation))
 
     def _observed(
-        self, space: FolderSpace, state: CrashState, *, again: bool = False
+        self, space: FolderSpace, tree: Tree, *, again: bool = False
     ) -> Future[Observation]:
         """What the check says; with `again` what it says the second time, once for each folder."""
-        tree = space.tree(state)
         name = fingerprint(tree) + bytes([again])
         if name not in self._known:
             self._known[name] = self._pool.submit(self.checked, space, tree)

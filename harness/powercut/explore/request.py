@@ -64,6 +64,14 @@ class Budget:
             return Budget(states=int(number))
         return Budget(seconds=number * {"s": 1, "m": 60, "min": 60, "h": 3600}[amount.group(2)])
 
+    @property
+    def doubled(self) -> Budget:
+        """As much again."""
+        return Budget(
+            None if self.states is None else 2 * self.states,
+            None if self.seconds is None else 2 * self.seconds,
+        )
+
     def first_share(self, *, after: int, depth: int) -> Budget:
         """What is for states of the recording itself; the rest is for states of recoveries."""
         if self.first is not None:

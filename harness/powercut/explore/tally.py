@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from powercut.checkers.repetition import loses
 from powercut.crash.explore import Coverage
+from powercut.crash.states import CrashState, StateSpace
 from powercut.explore.work import Answers, Recoveries
 from powercut.model.log2 import log2_sum
 from powercut.store.exploration import ExploreCoverage, StateGroups
@@ -23,6 +27,7 @@ class Tally:
         self.checked = self.compared = 0
         self.recoveries = Recoveries()
         self._pruned = self._rerun = self._same_files = self._went_on = self._no_room = 0
+        self._recoveries_lossy = 0
         self._boots: dict[int, int] = {}
 
     @property
@@ -41,6 +46,7 @@ class Tally:
     def add_recoveries(self, worker: int, answers: Answers) -> None:
         """Adds recoveries that `worker` has put on record, and the states of them."""
         self.recoveries.add(answers.recoveries)
+        self._recoveries_lossy += sum(loses(judged.findings) for judged in answers.judged)
         self._add(worker, answers)
 
     def _add(self, worker: int, answers: Answers) -> None:
@@ -48,12 +54,22 @@ class Tally:
         self._went_on += sum(judged.went_on for judged in answers.judged)
         self._no_room += sum(judged.no_room for judged in answers.judged)
 
-    def coverage(self, drawn: Coverage, *, lossy: int, not_recorded: str) -> ExploreCoverage:
-        """All of it, out of what was `drawn`; in `lossy` states something was lost.
+    def coverage(
+        self,
+        drawn: Coverage,
+        *,
+        at_cut: Sequence[CrashState],
+        space: StateSpace,
+        lossy: int,
+        not_recorded: str,
+    ) -> ExploreCoverage:
+        """All of it, out of what was `drawn` of `space`, after those `at_cut`; in `lossy` states
+        something was lost.
 
         `not_recorded` names the engine if it cannot record recoveries, and second cuts in them
         were wanted.
         """
+        drawn = _besides(drawn, at_cut[: self.checked], space)
         return ExploreCoverage(
             instants=drawn.instants,
             instants_all=drawn.instants_all,
@@ -73,6 +89,7 @@ class Tally:
             recoveries_live=self.recoveries.live,
             recoveries_unrecorded=self.recoveries.unrecorded,
             recovery_states=self.recoveries.states,
+            recovery_lossy=self._recoveries_lossy,
             recovery_states_ended=self.recoveries.ended,
             recovery_depth=self.recoveries.deepest,
             recovery_log2=round(log2_sum(self.recoveries.legal_log2), 2),
@@ -83,9 +100,27 @@ class Tally:
         )
 
 
-def groups_of(drawn: Coverage | None) -> StateGroups | None:
+def _besides(drawn: Coverage, states: Sequence[CrashState], space: StateSpace) -> Coverage:
+    """With `states` that came first, none of them at an instant of the others."""
+    if not states:
+        return drawn
+    instants = {state.instant for state in states}
+    by_policy = Counter(state.policy for state in states)
+    by_policy.update(drawn.by_policy)
+    legal = [drawn.legal_log2] if drawn.instants else []
+    return replace(
+        drawn,
+        instants=drawn.instants + len(instants),
+        instants_all=drawn.instants_all + len(instants),
+        legal_log2=log2_sum([*legal, *(space.legal_log2(at) for at in instants)]),
+        distinct=drawn.distinct + len(states),
+        by_policy=dict(by_policy),
+    )
+
+
+def groups_of(drawn: Coverage) -> StateGroups | None:
     """The groups that were seen, to be kept; None if states were not selected by groups."""
-    if drawn is None or drawn.groups is None:
+    if drawn.groups is None:
         return None
     groups = drawn.groups
     return StateGroups(seen=groups.seen, groups=groups.all, stages=groups.stages)

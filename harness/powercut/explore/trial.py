@@ -79,6 +79,22 @@ class RecoveredStates:
                 map_losses(open_trial(trial))
 
 
+@dataclass(frozen=True)
+class StatesExplored:
+    """Crash states that have been explored, for a verdict (CrashStates)."""
+
+    seen: ExploreResult
+
+    def recovered(self, trial: TrialDir, *, decided: bool) -> ExploreResult:
+        """What was seen, whatever the recording alone says."""
+        del trial, decided
+        return self.seen
+
+    def map_cut(self, trial: TrialDir) -> None:
+        """Nothing: the exploration has mapped its losses."""
+        del trial
+
+
 def wanted_by(
     parameters: Parameters, seed: int, *, jobs: int = 1, convicted: bool = False
 ) -> ExploreRequest | None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final
@@ -12,12 +12,19 @@ from typing import Final
 from powercut.checkers.repetition import lose_the_same, loses, repeated
 from powercut.closing import ResourceOwner
 from powercut.crash.states import CrashState
-from powercut.explore.depth import DEEPER, Recovered, SecondState, StateCount, cut_again, states_of
+from powercut.explore.depth import (
+    Recovered,
+    SecondCuts,
+    SecondState,
+    StateCount,
+    cut_again,
+    states_of,
+)
 from powercut.explore.recovery_timeline import durability_during_recovery, timeline_of_record
 from powercut.explore.request import Prune
 from powercut.explore.state_images import AnswerCache
 from powercut.explore.state_judge import StateJudge, claims_at
-from powercut.explore.work import Answers, Batch, Deepen, Recoveries, StateJudgement, Work
+from powercut.explore.work import Answers, Batch, Deepen, StateJudgement, Work
 from powercut.model.errors import HostError
 from powercut.model.observation import Observation
 from powercut.model.timeline import Timeline
@@ -101,23 +108,17 @@ class LocalWorker(ResourceOwner):
 
     def deepen(self, task: Deepen) -> Answers:
         """Puts a recovery on record, and judges states that a cut during it may have left."""
-        judged: list[StateJudgement] = []
-        count = Recoveries()
+        cuts = SecondCuts(self, task)
         try:
             if task.state is None:
                 first, recovered = self._live_recovery()
-                count.live = 1
+                cuts.count.live = 1
+                cuts.cut(first, recovered)
             else:
-                first = task.state
-                found = self._record(self._states.writes(first), claims_at(self._recorded, first))
-                if found is None:  # the kernel died: there is no record, and no second cut
-                    count.unrecorded = 1
-                    return Answers((), self._states.boots, count)
-                recovered = found
-            self._second_cuts(first, recovered, task, task.limit, 1, judged, count)
+                cuts.follow(task.state)
         except HostError as error:
-            judged.append(StateJudgement((_engine_failed(error),), policy="recovery"))
-        return Answers(tuple(judged), self._states.boots, count)
+            cuts.judged.append(StateJudgement((_engine_failed(error),), policy="recovery"))
+        return Answers(tuple(cuts.judged), self._states.boots, cuts.count)
 
     def _live_recovery(self) -> tuple[CrashState, Recovered]:
         """What the recorded system itself did after the recorded cut."""
@@ -128,8 +129,13 @@ class LocalWorker(ResourceOwner):
             raise HostError("the log of the live recovery was not closed properly")
         return first, Recovered(timeline, self._states.writes(first))
 
-    def _record(self, writes: Sequence[ImageWrite], claims: StateClaims) -> Recovered | None:
+    def record(self, first: CrashState, second: SecondState | None) -> Recovered | None:
         """Recovers on record, if the engine can."""
+        if second is None:
+            return self._record(self._states.writes(first), claims_at(self._recorded, first))
+        return self._record(second.writes, claims_at(self._recorded, self.beneath(first, second)))
+
+    def _record(self, writes: Sequence[ImageWrite], claims: StateClaims) -> Recovered | None:
         engine = self._states.engine
         if not isinstance(engine, RecordsRecoveries):
             return None
@@ -151,55 +157,27 @@ class LocalWorker(ResourceOwner):
         doubts = self._states.findings(claims, observation) if by_lines else ()
         return Recovered(timeline, writes, promised, doubts)
 
-    def _second_cuts(
-        self,
-        first: CrashState,
-        recovered: Recovered,
-        task: Deepen,
-        allowance: int,
-        level: int,
-        judged: list[StateJudgement],
-        count: Recoveries,
-    ) -> None:
-        """Up to `allowance` states: of one recovery, and of recoveries of those if wanted."""
-        if recovered.doubts:  # what was promised in it cannot be believed
-            judged.append(StateJudgement(recovered.doubts, again=first, policy="recovery"))
-            return
-        count.recorded += 1
-        count.deepest = max(count.deepest, level)
-        limit = allowance if level == task.depth else max(1, allowance // 2)
-        deeper_limit = max(1, (allowance - limit) // DEEPER)
-        draw = random.Random(f"{task.seed}/{level}/{len(judged)}")
-        on_record = set(draw.sample(range(limit), min(limit, DEEPER)))
-        claims = claims_at(self._recorded, first)
-
-        def drawn(how: StateCount) -> None:
-            count.legal_log2.append(how.legal_log2)
-
-        seconds = states_of(
-            recovered,
+    def states_of(
+        self, record: Recovered, limit: int, seed: str, drawn: Callable[[StateCount], None]
+    ) -> Iterator[SecondState]:
+        """As powercut.explore.depth.states_of."""
+        return states_of(
+            record,
             self._recorded.parameters.cut.kind,
             policies=self._work.policies,
             model=self._work.model,
-            seed=f"{task.seed}/{level}/{len(judged)}",
+            seed=seed,
             limit=limit,
             drawn=drawn,
         )
-        for number, second in enumerate(seconds):
-            judged.append(self._judge_second(first, second, claims))
-            count.states += 1
-            count.ended += bool(second.later.promised)
-            if level < task.depth and number in on_record:
-                again = cut_again(first, second)
-                deeper = self._record(second.writes, claims_at(self._recorded, again))
-                if deeper is None:
-                    count.unrecorded += 1
-                else:
-                    self._second_cuts(again, deeper, task, deeper_limit, level + 1, judged, count)
 
-    def _judge_second(
-        self, first: CrashState, second: SecondState, claims: StateClaims
-    ) -> StateJudgement:
+    def beneath(self, first: CrashState, second: SecondState) -> CrashState:
+        """`first` and what its recovery had left on the disk."""
+        return cut_again(first, second)
+
+    def judge_second(self, first: CrashState, second: SecondState) -> StateJudgement:
+        """What came of a state of a recovery of `first`."""
+        claims = claims_at(self._recorded, first)
         claims = replace(claims, later=claims.later + second.later)
         judged = self._judge(second.writes, claims)
         policy = f"recovery/{second.state.policy}"

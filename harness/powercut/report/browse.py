@@ -134,9 +134,10 @@ def _captures(root: Path) -> Iterator[Listed]:
         if result is None:
             yield Listed(name, link, capture_time(folder), said="no check has judged it")
             continue
-        lost = f"a loss in {result.lossy_states:,} of {result.states:,} states"
+        looked = result.explored.coverage
+        lost = f"a loss in {looked.lossy:,} of {looked.distinct:,} states"
         said = f"{result.acknowledged:,} operations acknowledged; {lost}"
-        yield Listed(name, link, capture_time(folder), result.outcome, said=said)
+        yield Listed(name, link, capture_time(folder), result.verdict, said=said)
 
 
 def answer(

@@ -237,14 +237,14 @@ def _read_capture(folder: Path) -> Night | None:
     if result is None:
         return None
     name = shlex.join(record.command)
-    told = [*(finding.message for finding in result.findings), *result.reasons]
+    told = [*(found.examples[0].message for found in result.explored.findings), *result.reasons]
     return Night(
         directory=folder,
         profile=name,
         started=capture_time(folder),
-        seconds=result.run_s + result.seconds,
-        seed=result.seed,
-        cells={(record.folder, result.promise): CellThen(result.outcome, True, "; ".join(told))},
+        seconds=result.run_s + result.explored.seconds,
+        seed=result.explored.seed,
+        cells={(record.folder, result.promise): CellThen(result.verdict, True, "; ".join(told))},
         costs={},
         versions={"powercut": record.powercut, **({"share": record.share} if record.share else {})},
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from powercut.explore.program_cut import ProgramCut, StateLoss
 from powercut.model.verdict import Difference, Origin, Verdict
@@ -83,19 +84,28 @@ def stories_of(cut: ProgramCut) -> Iterator[FindingStory]:
             yield _of_states(cut, found)
 
 
+def states_like(found: ExplorationFinding) -> str:
+    """How many states have a finding of its kind."""
+    return f"{found.states:,} states have findings of this kind: {words.by_policy(found.by_policy)}"
+
+
+def look_on(recording: Path, state: str) -> tuple[tuple[str, str], ...]:
+    """What to type to look into a state."""
+    powercut = command()
+    return (
+        ("look inside", f"{powercut} shell {recording} {state}"),
+        ("fewest writes", f"{powercut} minimize {recording} {state}"),
+    )
+
+
 def _of_states(cut: ProgramCut, found: ExplorationFinding) -> FindingStory:
     first = found.examples[0]
     sentences = _sentences(cut.in_state(first), first.difference)
     if found.states > 1:
-        policies = words.by_policy(found.by_policy)
-        sentences += (f"{found.states:,} states have findings of this kind: {policies}",)
+        sentences += (states_like(found),)
     commands: tuple[tuple[str, str], ...] = ()
     if first.id and cut.recording is not None:
-        here, powercut = from_here(cut.recording.directory.path), command()
-        commands = (
-            ("look inside", f"{powercut} shell {here} {first.id}"),
-            ("fewest writes", f"{powercut} minimize {here} {first.id}"),
-        )
+        commands = look_on(from_here(cut.recording.directory.path), first.id)
     return FindingStory(found.kind.value, found.verdict, first.message, sentences, commands)
 
 

@@ -24,13 +24,20 @@ class FoundState(Record):
     """The first crash state that showed one particular finding."""
 
     id: str
-    """Its name; states/<id>.json beside the recording holds it."""
+    """Its name; states/<id>.json beside the recording holds it.  Empty for a finding that is not
+    about a single state, and of a captured folder for a state after a second cut."""
 
     policy: str
     """Who drew it."""
 
     instant: int
     """When the power was cut, in nanoseconds on the clock of the recording."""
+
+    missing: int = 0
+    """Of the writes that were not durable then, how many the state lacks, ..."""
+
+    volatile: int = 0
+    """... and how many there were."""
 
     lsns: tuple[LsnRange, ...]
     """The records concerned."""
@@ -157,6 +164,9 @@ class ExploreCoverage(Record):
     recovery_states_ended: int = 0
     """Of these, at a second cut after the workload had gone on: what it had acknowledged was
     required, too."""
+
+    recovery_lossy: int = 0
+    """States of recoveries in which something was lost; `lossy` counts them, too."""
 
     recovery_depth: int = 0
     """How many cuts followed the first at most."""

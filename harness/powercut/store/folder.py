@@ -24,12 +24,12 @@ from powercut.brought import mark_results
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.positive import PositiveControl
 from powercut.model.reads import CheckReads
-from powercut.model.verdict import Finding, Verdict
+from powercut.model.verdict import Finding
 from powercut.store import manifest
-from powercut.store.exploration import StateGroups
+from powercut.store.exploration import ExploreResult
 from powercut.store.files import write_atomic
-from powercut.store.record import find_model, read_model
-from powercut.store.states_recovered import StatesAtAcks
+from powercut.store.record import Record, find_model, read_model
+from powercut.store.verdict_name import VerdictName
 
 RECORD: Final = "capture.json"
 RESULT: Final = "result.json"
@@ -67,101 +67,50 @@ class CaptureRecord(BaseModel):
     elsewhere: tuple[str, ...] = ()
 
 
-class StateFinding(BaseModel):
-    """What a check said of one state.
-
-    `operations` are ranges, both ends included; `at_ms` is the cut's instant since the program
-    was ready; `missing_writes` are the requests that the state lacks, of `volatile_writes`.
-    `state` is the name of the state, empty where it has none.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    kind: str
-    verdict: str
-    message: str
-    operations: tuple[tuple[int, int], ...] = ()
-    policy: str = ""
-    at_ms: float = 0.0
-    missing_writes: int = 0
-    volatile_writes: int = 0
-    state: str = ""
-
-
-class CaptureStates(BaseModel):
-    """What the check found in crash states of a captured folder, under one promise.
-
-    `distinct` counts the states that differ in what a person would see; the others were decided by
-    these.  `changes` counts those of sizes and names.  `policies` and `at` are what was asked for
-    instead of the order of powercut.crash.order, if anything was.  `second_states` are what
-    cuts during `recorded_checks` checks may have left, up to `depth` one after the other.
-    `positive` is what the check found in the folder as it was at the cut, and `reads` which files
-    it read there; null if that is not known.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    format: Literal["powercut-capture-result/1"] = "powercut-capture-result/1"
-    promise: Literal["posix", "journal"]
-    attempted: int
-    acknowledged: int
-    run_s: float
-    writes: int
-    syncs: int
-    changes: int
-    states: int
-    distinct: int
-    lossy_states: int
-    by_policy: dict[str, int]
-    instants: int
-    legal_log2: float
-    seconds: float
-    budget: str
-    seed: int
-    state_s: float
-    findings: tuple[StateFinding, ...] = ()
-    positive: PositiveControl | None = None
-    reads: CheckReads | None = None
-    groups: StateGroups | None = None
-    at_acks: StatesAtAcks | None = None
-    policies: tuple[str, ...] = ()
-    at: tuple[str, ...] = ()
-    depth: int = 0
-    recorded_checks: int = 0
-    second_states: int = 0
-    second_lossy: int = 0
-
-
 @dataclass(frozen=True)
 class FolderSeen:
     """What a verdict on a captured folder rests on (powercut.verdict.folder).
 
-    `doubts` say why its check was not believed before any state was looked at.  `control` is what
-    was found on a host that ignores every sync; None if that was not looked at.  `exhausted` says
-    that there are no other states.
+    `explored` is what its states came to; none were looked at if there are `doubts` why its check
+    is not to be believed, or if it did not pass the `positive` control.  `control` is what was
+    found on a host that ignores every sync; None if that was not looked at.  `reads` says which
+    files the check read; None if that is not known.
     """
 
-    states: CaptureStates
+    explored: ExploreResult
     doubts: tuple[str, ...] = ()
     control: tuple[Finding, ...] | None = None
-    exhausted: bool = False
+    positive: PositiveControl | None = None
+    reads: CheckReads | None = None
 
 
-class CaptureResult(CaptureStates):
-    """result.json: the verdict under one promise, with what it rests on.
+class CaptureResult(Record):
+    """result.json, exploration.json: the verdict under one promise, with what it rests on.
 
     `reasons` keep it from being SAFE.  `control` is the verdict on the same recording on a host
-    that ignores every sync; empty if it was not looked at.
+    that ignores every sync; empty if it was not looked at.  `changes` counts those of sizes and
+    names; `start_ns` is the instant on the log's clock from which times are told.  `positive` is
+    what the check found in the folder as it was at the cut, and `reads` which files it read there;
+    null if that is not known.  `state_s` is what a check may have taken (seconds).  `explored` is
+    what was asked for, and what came of it.
     """
 
-    verdict: str
+    format: Literal["powercut-capture-result/1"] = "powercut-capture-result/1"
+    verdict: VerdictName
     reasons: tuple[str, ...] = ()
     control: str = ""
-
-    @property
-    def outcome(self) -> Verdict:
-        """The verdict as what it is."""
-        return Verdict[self.verdict]
+    promise: Literal["posix", "journal"]
+    attempted: int
+    acknowledged: int
+    start_ns: int
+    run_s: float
+    writes: int
+    syncs: int
+    changes: int
+    state_s: float
+    positive: PositiveControl | None = None
+    reads: CheckReads | None = None
+    explored: ExploreResult
 
 
 @dataclass(frozen=True)

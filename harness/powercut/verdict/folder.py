@@ -21,48 +21,62 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from powercut.crash.folder_rows import Promise
 from powercut.model.enough import STATES_MIN, too_few_operations
+from powercut.model.timeline import RequestKind
 from powercut.model.verdict import FindingKind, Verdict
 from powercut.recording.folder import CaptureRecording
-from powercut.store.folder import CaptureResult, CaptureStates, FolderSeen
+from powercut.store.folder import CaptureResult, FolderSeen
 
 _NOTICED: Final = (FindingKind.LOST, FindingKind.CORRUPT)
 
 
-def verdict_of_capture(recording: CaptureRecording, seen: FolderSeen) -> CaptureResult:
-    """The verdict on a recording of whose states this was `seen`."""
-    states = seen.states
+def verdict_of_capture(
+    recording: CaptureRecording, promise: Promise, seen: FolderSeen, *, state_s: float
+) -> CaptureResult:
+    """The verdict on a recording of whose states this was `seen`; a check may take `state_s`."""
+    explored, start, cut = seen.explored, recording.start_ns, recording.record.cut_ns
     reasons = tuple(dict.fromkeys(_reasons(recording, seen)))
     verdict = Verdict.SAFE
-    if states.lossy_states or states.second_lossy:
+    if explored.coverage.lossy:
         verdict = Verdict.LOSSY
-    elif reasons or any(one.verdict != Verdict.LOSSY.name for one in states.findings):
+    elif reasons or any(one.verdict is not Verdict.LOSSY for one in explored.findings):
         verdict = Verdict.INCONCLUSIVE
-    fields = {name: getattr(states, name) for name in CaptureStates.model_fields}
     control = _control(seen)
+    rows = [row for row in recording.space(promise).rows if row.request.submitted_ns > start]
     return CaptureResult(
-        **fields,
-        verdict=verdict.name,
+        verdict=verdict,
         reasons=reasons,
         control="" if control is None else control.name,
+        promise="posix" if promise is Promise.POSIX else "journal",
+        attempted=len(recording.history.attempted),
+        acknowledged=len(recording.history.acked),
+        start_ns=start,
+        run_s=round((cut - start) / 1e9, 3),
+        writes=sum(row.kind is not RequestKind.FLUSH and row.change is None for row in rows),
+        syncs=sum(row.kind is RequestKind.FLUSH for row in rows),
+        changes=sum(row.change is not None for row in rows),
+        state_s=state_s,
+        positive=seen.positive,
+        reads=seen.reads,
+        explored=explored,
     )
 
 
 def _reasons(recording: CaptureRecording, seen: FolderSeen) -> Iterator[str]:
     """What keeps it from being SAFE, besides what was lost."""
-    states = seen.states
     yield from recording.gaps
     if recording.doubts:
         return  # of the host's making: no state was looked at
-    if few := too_few_operations(states.acknowledged):
+    if few := too_few_operations(len(recording.history.acked)):
         yield few
     yield from seen.doubts
-    if states.positive is not None and not states.positive.passed:
-        yield states.positive.message
+    if seen.positive is not None and not seen.positive.passed:
+        yield seen.positive.message
         if recording.elsewhere:
             yield recording.elsewhere
-    if states.reads is not None and states.reads.blind:
-        yield states.reads.blind
+    if seen.reads is not None and seen.reads.blind:
+        yield seen.reads.blind
     control = _control(seen)
     if control is None:
         return  # what the check says was not believed before
@@ -71,8 +85,9 @@ def _reasons(recording: CaptureRecording, seen: FolderSeen) -> Iterator[str]:
             "the control did not lose anything: on a host that ignores every sync the check missed "
             "nothing of what was acknowledged; so what it says is no evidence"
         )
-    if states.states < STATES_MIN and not states.lossy_states and not seen.exhausted:
-        yield f"only {states.states} states were looked at"
+    coverage = seen.explored.coverage
+    if coverage.distinct < STATES_MIN and not coverage.lossy and not coverage.exhausted:
+        yield f"only {coverage.distinct} states were looked at"
 
 
 def _control(seen: FolderSeen) -> Verdict | None:

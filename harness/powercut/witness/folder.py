@@ -136,10 +136,12 @@ def _candidates(recording: CaptureRecording, promise: Promise) -> list[str]:
     """States that may lose something: those found, then what is durable at the cut."""
     directory = recording.directory
     found = [
-        finding.state
+        example.id
         for result in (directory.find_result(), directory.find_exploration())
         if result is not None and result.promise == promise.value
-        for finding in result.findings
-        if finding.verdict == Verdict.LOSSY.name and finding.state
+        for finding in result.explored.findings
+        if finding.verdict is Verdict.LOSSY
+        for example in finding.examples
+        if example.id
     ]
     return [*dict.fromkeys(found), "durable@cut"]

@@ -14,8 +14,7 @@ from block_jobs_recorded import Recorded, recorded
 
 from powercut.campaign.folder import judge_folder
 from powercut.crash.folder_rows import Promise
-from powercut.explore.folder import Limits
-from powercut.explore.request import Budget
+from powercut.explore.request import Budget, ExploreRequest
 
 JOBS = [
     *("mirror", "mirror-blocking", "commit", "commit-active"),
@@ -92,11 +91,11 @@ EVERY = [
 def test_every_job(tmp_path: Path, job: str, way: str) -> None:
     """The table of docs/captured-folders.md."""
     made = recorded(tmp_path, job, way)
-    limits = Limits(Budget(states=110), 120.0, seed=3, jobs=2)
-    result = judge_folder(made.recording.directory, Promise.JOURNAL, limits)
+    wanted = ExploreRequest(budget=Budget(states=110), seed=3, jobs=2, confirm=False)
+    result = judge_folder(made.recording.directory, Promise.JOURNAL, wanted, state_s=120.0)
     assert result.control == "LOSSY"
     broken = job in ("stream", "commit")  # a finding
-    assert result.verdict == ("LOSSY" if broken else "SAFE"), result
+    assert result.verdict.name == ("LOSSY" if broken else "SAFE"), result
 
 
 @pytest.mark.campaign

@@ -11,16 +11,14 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from folders_judged import judged_by
 
 from powercut.campaign.folder import CaptureOrder, record_folder
 from powercut.crash.folder_rows import Promise
 from powercut.crash.states import CrashState
-from powercut.explore.folder import FolderExplorer, Limits
-from powercut.explore.request import Budget
 from powercut.model.observation import Observation
 from powercut.recording.folder import CaptureRecording, build_tree, open_capture, remove_tree
 from powercut.store.folder import CaptureDir
-from powercut.verdict.folder import verdict_of_capture
 
 # Each operation is a file that is made private, written, made readable, and moved into its place.
 KEEPER = """if True:
@@ -86,11 +84,10 @@ def test_attributes_are_as_durable_as_promised(
     recording = recorded(tmp_path, sys.executable, "-I", "-S", "-c", KEEPER, way)
     for promise, verdict in ((Promise.JOURNAL, journal), (Promise.POSIX, posix)):
         scratch = tmp_path / promise.value
-        scratch.mkdir()
-        explorer = FolderExplorer(recording, promise, lambda state: found(state, mode), scratch)
-        seen = explorer.explore(Limits(Budget(states=200), 10.0, seed=1))
-        result = verdict_of_capture(recording, seen)
-        assert (result.verdict, result.control) == (verdict, "LOSSY"), (promise, result.findings)
+        result = judged_by(
+            lambda state: found(state, mode), recording, promise, scratch, states=200
+        )
+        assert (result.verdict.name, result.control) == (verdict, "LOSSY"), promise
 
 
 def listed(folder: Path) -> dict[str, object]:

@@ -13,8 +13,7 @@ import pytest
 
 from powercut.campaign.folder import CaptureOrder, judge_folder, record_folder
 from powercut.crash.folder_rows import Promise
-from powercut.explore.folder import Limits
-from powercut.explore.request import Budget
+from powercut.explore.request import Budget, ExploreRequest
 from powercut.store.folder import CaptureDir, CaptureRecord, CaptureResult
 
 # Keeps numbers in the file DIR/table/log, without a sync; DIR/table may lead elsewhere.
@@ -56,8 +55,8 @@ def captured(tmp_path: Path, target: str, sync: str) -> tuple[CaptureRecord, Cap
     check = ("/bin/sh", "-c", CHECK, "sh", str(folder))
     directory = CaptureDir.create(tmp_path / "recording")
     record = record_folder(CaptureOrder(folder, command, check, 0, 60.0, 4096, 1), directory)
-    limits = Limits(Budget(states=40), 60.0, seed=1)
-    return record, judge_folder(directory, Promise.JOURNAL, limits)
+    wanted = ExploreRequest(budget=Budget(states=40), seed=1, confirm=False)
+    return record, judge_folder(directory, Promise.JOURNAL, wanted, state_s=120.0)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +72,7 @@ def test_what_stays_in_the_folder_is_judged(
     tmp_path: Path, target: str, sync: str, verdict: str
 ) -> None:
     record, result = captured(tmp_path, target, sync)
-    assert (result.verdict, result.control) == (verdict, "LOSSY"), result.reasons
+    assert (result.verdict.name, result.control) == (verdict, "LOSSY"), result.reasons
     assert record.elsewhere == ()
 
 
@@ -83,7 +82,7 @@ def test_a_path_that_leads_out_of_the_folder(tmp_path: Path, place: str, sync: s
     target = f"{place}/powercut-{os.getpid()}"
     record, result = captured(tmp_path, target, sync)
     assert record.elsewhere == (f"{target}/log",)
-    assert (result.verdict, result.states) == ("INCONCLUSIVE", 0)
+    assert (result.verdict.name, result.explored.coverage.distinct) == ("INCONCLUSIVE", 0)
     assert (
         f"table leads to {target}, outside of {tmp_path / 'folder'}: what the command wrote there, "
         f"such as {target}/log, is in no crash state"
@@ -141,5 +140,9 @@ def test_a_check_sees_another_boot(tmp_path: Path) -> None:
     record_folder(CaptureOrder(folder, command, check, 0, 60.0, 4096, 1), directory)
     boot = (folder / "boot").read_text()
     assert boot == Path("/proc/sys/kernel/random/boot_id").read_text()
-    result = judge_folder(directory, Promise.JOURNAL, Limits(Budget(states=40), 60.0, seed=1))
-    assert (result.verdict, result.control) == ("SAFE", "LOSSY"), (result.reasons, result.findings)
+    wanted = ExploreRequest(budget=Budget(states=40), seed=1, confirm=False)
+    result = judge_folder(directory, Promise.JOURNAL, wanted)
+    assert (result.verdict.name, result.control) == ("SAFE", "LOSSY"), (
+        result.reasons,
+        result.explored.findings,
+    )

@@ -9,16 +9,15 @@ from pathlib import Path
 
 import folder_mapped
 import pytest
+from folders_judged import judged_by
 
 from powercut.campaign.folder import CaptureOrder, record_folder
 from powercut.crash.folder_rows import Promise
-from powercut.explore.folder import FolderExplorer, Limits
-from powercut.explore.request import Budget
 from powercut.model.folder import FolderOp
 from powercut.model.observation import Observation
+from powercut.model.verdict import Verdict
 from powercut.recording.folder import CaptureRecording, open_capture
 from powercut.store.folder import CaptureDir, CaptureResult
-from powercut.verdict.folder import verdict_of_capture
 
 
 def recorded(tmp_path: Path, way: str, seed: int) -> CaptureRecording:
@@ -36,9 +35,7 @@ def judged(tmp_path: Path, recording: CaptureRecording) -> CaptureResult:
         return Observation((), lines=folder_mapped.found(state).encode())
 
     scratch = tmp_path / "states"
-    scratch.mkdir()
-    explorer = FolderExplorer(recording, Promise.JOURNAL, check, scratch)
-    return verdict_of_capture(recording, explorer.explore(Limits(Budget(states=300), 10.0, seed=1)))
+    return judged_by(check, recording, Promise.JOURNAL, scratch, states=300)
 
 
 @pytest.mark.parametrize("way", ["sync", "syncfs", "sync32"])
@@ -48,7 +45,10 @@ def test_a_sync_of_everything_covers_the_pages_of_a_mapping(tmp_path: Path, way:
     recording = recorded(tmp_path, way, seed=1)
     assert not recording.gaps
     result = judged(tmp_path, recording)
-    assert (result.verdict, result.control) == ("SAFE", "LOSSY"), (result.reasons, result.findings)
+    assert (result.verdict.name, result.control) == ("SAFE", "LOSSY"), (
+        result.reasons,
+        result.explored.findings,
+    )
     begin = int(recording.folder.begin_ns)
     requests = [one for one in recording.folder.requests if one.submitted_ns > begin]
     everything = [one for one in requests if one.op is FolderOp.FLUSH and not one.object]
@@ -66,8 +66,12 @@ def test_a_page_may_be_written_back_before_its_sync(
     tmp_path: Path, way: str, verdict: str, seed: int
 ) -> None:
     result = judged(tmp_path, recorded(tmp_path, way, seed))
-    assert (result.verdict, result.control) == (verdict, "LOSSY"), result.reasons
-    kinds = {finding.kind for finding in result.findings if finding.verdict == "LOSSY"}
+    assert (result.verdict.name, result.control) == (verdict, "LOSSY"), result.reasons
+    kinds = {
+        finding.kind.value
+        for finding in result.explored.findings
+        if finding.verdict is Verdict.LOSSY
+    }
     assert kinds == ({"not-recovered"} if verdict == "LOSSY" else set())
 
 
@@ -76,7 +80,7 @@ def test_a_page_may_be_written_back_before_its_sync(
 def test_a_sync_takes_its_time(tmp_path: Path, way: str, verdict: str, seed: int) -> None:
     recording = recorded(tmp_path, way, seed)
     result = judged(tmp_path, recording)
-    assert (result.verdict, result.control) == (verdict, "LOSSY"), result.reasons
+    assert (result.verdict.name, result.control) == (verdict, "LOSSY"), result.reasons
     took = [
         (one.completed_ns - one.submitted_ns) / 1e6
         for one in recording.folder.requests

@@ -13,17 +13,15 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from folders_judged import judged_by
 
 from powercut.campaign.folder import CaptureOrder, record_folder
 from powercut.cli.commands import cli
 from powercut.crash.folder_rows import Promise
 from powercut.crash.states import CrashState
-from powercut.explore.folder import FolderExplorer, Limits
-from powercut.explore.request import Budget
 from powercut.model.observation import Observation
 from powercut.recording.folder import CaptureRecording, build_tree, open_capture
 from powercut.store.folder import CaptureDir, CaptureResult
-from powercut.verdict.folder import verdict_of_capture
 
 PROGRAM = Path(__file__).parents[2] / "support" / "folder_program.py"
 JOURNAL, POSIX = Promise.JOURNAL, Promise.POSIX
@@ -61,9 +59,7 @@ def numbers_in(state: Path) -> Observation:
 
 def judged(tmp_path: Path, recording: CaptureRecording, promise: Promise) -> CaptureResult:
     scratch = tmp_path / f"states-{promise.value}"
-    scratch.mkdir()
-    explorer = FolderExplorer(recording, promise, numbers_in, scratch)
-    return verdict_of_capture(recording, explorer.explore(Limits(Budget(states=400), 10.0, seed=1)))
+    return judged_by(numbers_in, recording, promise, scratch)
 
 
 @pytest.mark.parametrize("repeats", [True, False])
@@ -84,20 +80,16 @@ def test_a_loss_that_the_check_does_not_say_twice_is_none(tmp_path: Path, repeat
         return Observation((), lines=seen)
 
     scratch = tmp_path / "states"
-    scratch.mkdir()
-    explorer = FolderExplorer(recording, JOURNAL, check, scratch)
-    result = verdict_of_capture(
-        recording, explorer.explore(Limits(Budget(states=400), 10.0, seed=1))
-    )
-    kinds = {finding.kind for finding in result.findings}
+    result = judged_by(check, recording, JOURNAL, scratch, states=400)
+    kinds = {finding.kind.value for finding in result.explored.findings}
     assert result.control == "LOSSY"
     if repeats:
-        assert (result.verdict, kinds) == ("LOSSY", {"lost"})
-        assert result.lossy_states > 0
+        assert (result.verdict.name, kinds) == ("LOSSY", {"lost"})
+        assert result.explored.coverage.lossy > 0
     else:
-        assert (result.verdict, kinds) == ("INCONCLUSIVE", {"disagreement"})
-        assert result.lossy_states == 0
-        assert result.findings[0].message.startswith("not repeated: ")
+        assert (result.verdict.name, kinds) == ("INCONCLUSIVE", {"disagreement"})
+        assert result.explored.coverage.lossy == 0
+        assert result.explored.findings[0].examples[0].message.startswith("not repeated: ")
 
 
 @pytest.mark.parametrize(
@@ -122,13 +114,9 @@ def test_a_check_that_misses_what_is_there_convicts_and_acquits_nobody(
         return Observation((), lines=b"".join(one for one in lines if sees(int(one[2:]))))
 
     scratch = tmp_path / "states"
-    scratch.mkdir()
-    explorer = FolderExplorer(recording, JOURNAL, check, scratch)
-    result = verdict_of_capture(
-        recording, explorer.explore(Limits(Budget(states=400), 10.0, seed=1))
-    )
+    result = judged_by(check, recording, JOURNAL, scratch, states=400)
     assert result.positive is not None
-    assert (result.verdict, result.positive.found, result.positive.acknowledged) == (
+    assert (result.verdict.name, result.positive.found, result.positive.acknowledged) == (
         verdict,
         found,
         12,
@@ -136,7 +124,8 @@ def test_a_check_that_misses_what_is_there_convicts_and_acquits_nobody(
     if verdict == "INCONCLUSIVE":
         (reason,) = result.reasons
         assert f"it found {found} of 12 operations with every write that was issued" in reason
-        assert (result.states, result.findings) == (0, ())
+        assert result.explored.coverage.distinct == 0
+        assert [one.kind.value for one in result.explored.findings] == ["incomplete"]
 
 
 VALUES = """
@@ -189,15 +178,14 @@ def test_files_that_no_check_reads_are_named(
     program.write_text(start + VALUES.replace("SYNC", sync))
     recording = record(tmp_path, sys.executable, "-I", "-S", str(program))
     scratch = tmp_path / "states"
-    scratch.mkdir()
-    explorer = FolderExplorer(recording, JOURNAL, lambda state: values_in(state, reads), scratch)
-    seen = explorer.explore(Limits(Budget(states=400), 10.0, seed=1))
-    result = verdict_of_capture(recording, seen)
+    result = judged_by(
+        lambda state: values_in(state, reads), recording, JOURNAL, scratch, states=400
+    )
     assert result.reads is not None
     assert (result.reads.written, len(result.reads.unread)) == (21, unread)
     if reads == "names":
         assert any("none of the files that were written" in one for one in result.reasons)
-    assert result.verdict == verdict, (result.reasons, result.findings)
+    assert result.verdict.name == verdict, (result.reasons, result.explored.findings)
 
 
 def lost_at_the_end(tmp_path: Path, recording: CaptureRecording, promise: Promise) -> str:
@@ -234,7 +222,10 @@ def test_what_is_lost(tmp_path: Path, way: str, in_journal: str, in_posix: str) 
         assert lost_at_the_end(tmp_path, recording, promise) == lost, promise
         result = judged(tmp_path, recording, promise)
         assert result.control == "LOSSY", result.reasons
-        assert result.verdict == ("LOSSY" if lost else "SAFE"), (result.reasons, result.findings)
+        assert result.verdict.name == ("LOSSY" if lost else "SAFE"), (
+            result.reasons,
+            result.explored.findings,
+        )
 
 
 APPENDS = """
@@ -264,13 +255,9 @@ def test_few_operations_or_states_acquit_nobody(
     command = [sys.executable, "-I", "-S", "-c", APPENDS, str(tmp_path / "folder")]
     recording = record(tmp_path, *command, str(operations))
     scratch = tmp_path / "states"
-    scratch.mkdir()
-    explorer = FolderExplorer(recording, JOURNAL, numbers_in, scratch)
-    result = verdict_of_capture(
-        recording, explorer.explore(Limits(Budget(states=states), 10.0, seed=1))
-    )
-    assert result.lossy_states == 0
-    assert result.verdict == ("INCONCLUSIVE" if why else "SAFE"), result.reasons
+    result = judged_by(numbers_in, recording, JOURNAL, scratch, states=states)
+    assert result.explored.coverage.lossy == 0
+    assert result.verdict.name == ("INCONCLUSIVE" if why else "SAFE"), result.reasons
     assert any(reason.startswith(why) for reason in result.reasons) is bool(why)
 
 
@@ -281,9 +268,12 @@ def test_what_is_written_to_another_folder_is_no_loss(tmp_path: Path, elsewhere:
     words = [sys.executable, "-I", "-S", str(PROGRAM), "append-unsynced", place]
     recording = record(tmp_path, "sh", "-c", 'mkdir -p "$5"; exec "$0" "$@"', *words)
     result = judged(tmp_path, recording, JOURNAL)
-    assert (result.verdict, result.acknowledged) == ("INCONCLUSIVE" if elsewhere else "LOSSY", 12)
+    assert (result.verdict.name, result.acknowledged) == (
+        "INCONCLUSIVE" if elsewhere else "LOSSY",
+        12,
+    )
     if elsewhere:
-        assert result.states == result.lossy_states == 0
+        assert result.explored.coverage.distinct == result.explored.coverage.lossy == 0
         (reason,) = result.reasons
         said = f"12 operations were acknowledged, and nothing was written in {tmp_path / 'folder'}"
         assert reason.startswith(said)
@@ -310,9 +300,10 @@ def test_a_file_that_is_truncated_and_written_again(tmp_path: Path) -> None:
     for promise in Promise:
         assert lost_at_the_end(tmp_path, recording, promise) == ""
         result = judged(tmp_path, recording, promise)
-        assert result.verdict == "LOSSY"
-        lost = {finding.operations for finding in result.findings}
-        assert any(spans[0][0] == 1 for spans in lost), lost
+        assert result.verdict.name == "LOSSY"
+        examples = [one for found in result.explored.findings for one in found.examples]
+        lost = {one.lsns for one in examples}
+        assert any(spans[0].first == 1 for spans in lost), lost
 
 
 def test_what_programs_may_do_to_files(tmp_path: Path) -> None:
@@ -360,7 +351,7 @@ def test_a_mapping_is_written_when_it_is_synced(tmp_path: Path) -> None:
     recording = record(tmp_path, sys.executable, "-I", "-S", "-c", script, str(tmp_path / "folder"))
     assert lost_at_the_end(tmp_path, recording, POSIX) == ""
     result = judged(tmp_path, recording, POSIX)
-    assert result.verdict == "SAFE", (result.reasons, result.findings)
+    assert result.verdict.name == "SAFE", (result.reasons, result.explored.findings)
 
 
 def test_what_a_command_leaves_behind_ends_with_the_cut(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -15,8 +14,10 @@ from powercut.campaign.folder import CaptureOrder, record_folder
 from powercut.cli.commands import cli
 from powercut.crash.folder_rows import Promise
 from powercut.crash.states import CrashState
-from powercut.explore.folder_depth import SecondCuts, SecondState
+from powercut.explore.depth import SecondCuts
+from powercut.explore.folder_depth import FolderCuts
 from powercut.explore.folder_judge import FolderJudge
+from powercut.explore.work import Deepen, StateJudgement
 from powercut.model.verdict import FindingKind, losses
 from powercut.recording.folder import CaptureRecording, open_capture
 from powercut.recover.native.folder import check_folder
@@ -51,7 +52,7 @@ def recorded(tmp_path: Path) -> CaptureRecording:
 
 def second_cuts(
     tmp_path: Path, recording: CaptureRecording, way: str, depth: int
-) -> Iterator[SecondState]:
+) -> list[StateJudgement]:
     """What cuts leave of the state at the end with nothing but what is durable, which is all."""
     folder, scratch = tmp_path / "folder", tmp_path / f"{way}-{depth}"
     scratch.mkdir()
@@ -69,16 +70,15 @@ def second_cuts(
     checked = FolderJudge(recording, Promise.JOURNAL, lambda state: check(state=state), scratch)
     with checked as judge:
         at_end = CrashState(recording.record.cut_ns, ())
-        assert judge.ask(at_end)() == []
-        cuts = SecondCuts(
-            judge,
-            Promise.JOURNAL,
-            lambda state, log: record(state=state, log=log),
-            scratch,
-            seed=1,
-            deeper=16,
+        assert judge.ask(at_end)().findings == ()
+        medium = FolderCuts(
+            judge, Promise.JOURNAL, lambda state, log: record(state=state, log=log), scratch
         )
-        yield from cuts.follow(at_end, depth)
+        limit = 32 if depth == 1 else 1024
+        cuts = SecondCuts(medium, Deepen(at_end, limit, depth, seed=1), deeper=32)
+        cuts.follow(at_end)
+        assert cuts.count.deepest == depth
+        return cuts.judged
 
 
 def test_a_log_that_goes_before_its_table_is_durable(tmp_path: Path) -> None:
@@ -86,10 +86,10 @@ def test_a_log_that_goes_before_its_table_is_durable(tmp_path: Path) -> None:
     lost = [one for one in second_cuts(tmp_path, recording, "early", 1) if losses(one.findings)]
     assert lost
     assert {frozenset(losses(one.findings)) for one in lost} == {ALL}
-    assert all("into check 1" in one.what for one in lost)
+    assert all("into check 1" in one.findings[0].message for one in lost)
     # Its honest twin, whose every cut leaves the one or the other.
     twin = list(second_cuts(tmp_path, recording, "late", 2))
-    assert {one.depth for one in twin} == {1, 2}
+    assert twin
     assert [one for one in twin if one.findings] == []
 
 
@@ -98,9 +98,10 @@ def test_a_fault_that_takes_two_cuts_in_checks_is_found_by_the_second(tmp_path: 
     assert [one for one in second_cuts(tmp_path, recording, "second", 1) if one.findings] == []
     states = list(second_cuts(tmp_path, recording, "second", 2))
     lost = [one for one in states if losses(one.findings)]
-    assert {one.depth for one in lost} == {2}
+    assert lost
     assert {frozenset(losses(one.findings)) for one in lost} == {ALL}
-    assert all("then" in one.what and "into check 2" in one.what for one in lost)
+    told = [one.findings[0].message for one in lost]
+    assert all("then" in message and "into check 2" in message for message in told)
 
 
 @pytest.mark.parametrize(("way", "verdict"), [("early", "LOSSY"), ("late", "SAFE")])
@@ -114,9 +115,11 @@ def test_capture_says_what_a_second_cut_loses(tmp_path: Path, way: str, verdict:
     assert done.exception is None, done.output
     (made,) = (tmp_path / "results" / "capture").iterdir()
     result = CaptureDir(made).read_result()
-    assert result.verdict == verdict, done.output
-    assert (result.lossy_states, result.second_lossy > 0) == (0, way == "early")
-    assert result.second_states > 0
+    assert result.verdict.name == verdict, done.output
+    seen = result.explored.coverage
+    assert (seen.recovery_lossy > 0) == (way == "early")
+    assert seen.lossy == seen.recovery_lossy
+    assert seen.recovery_states > 0
     assert "recorded checks" in done.output
     again = CliRunner().invoke(cli, ["verify", str(made)])
     assert "recorded checks" in again.output

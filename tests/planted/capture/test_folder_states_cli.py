@@ -84,7 +84,7 @@ def witness_of(directory: CaptureDir, *words: object) -> FolderWitness:
 
 def test_the_write_and_the_file_whose_sync_was_forgotten(tmp_path: Path) -> None:
     directory = two_files(tmp_path, "forgets")
-    assert directory.read_result().verdict == "LOSSY"
+    assert directory.read_result().verdict.name == "LOSSY"
     witness = witness_of(directory)
     (lost,) = witness.dropped
     assert (lost.kind, lost.path, lost.dropped) == ("write", "index", ((44, 48),))
@@ -120,13 +120,13 @@ def test_the_write_and_the_file_whose_sync_was_forgotten(tmp_path: Path) -> None
 
 def test_the_twin_that_syncs_both_has_no_witness(tmp_path: Path) -> None:
     directory = two_files(tmp_path, "honest")
-    assert directory.read_result().verdict == "SAFE"
+    assert directory.read_result().verdict.name == "SAFE"
     assert "no loss is known" in refused(UsageError, "minimize", directory.path)
     explored = ["explore", directory.path, "--budget", "60", "--jobs", "2"]
     assert status(*explored, "--policy", "all-but-one", "--policy", "torn") == SAFE
     result = directory.find_exploration()
     assert result is not None
-    assert result.policies == ("all-but-one", "torn")
+    assert result.explored.policies == ("all-but-one", "torn")
     assert "says nothing of a captured folder" in refused(
         UsageError, "explore", directory.path, "--engine", "raw"
     )

@@ -16,8 +16,7 @@ from growing_images import KEPT, PLAIN, record, said
 
 from powercut.campaign.folder import judge_folder
 from powercut.crash.folder_rows import Promise
-from powercut.explore.folder import Limits
-from powercut.explore.request import Budget
+from powercut.explore.request import Budget, ExploreRequest
 
 FORMATS = [
     *("qcow2", "qcow2-64k", "qcow2-lazy", "qed", "vdi", "vmdk", "vhdx", "vpc"),
@@ -77,8 +76,8 @@ def test_every_format(tmp_path: Path, name: str, cache: str) -> None:
     """The table of docs/buses-and-formats.md."""
     command = [*PLAIN, "run", name, str(tmp_path / "folder"), cache]
     recording = record(tmp_path, name, command)
-    limits = Limits(Budget(states=110), 120.0, seed=3)
-    result = judge_folder(recording.directory, Promise.JOURNAL, limits)
+    wanted = ExploreRequest(budget=Budget(states=110), seed=3, confirm=False)
+    result = judge_folder(recording.directory, Promise.JOURNAL, wanted, state_s=120.0)
     assert result.control == "LOSSY"
     broken = cache == "unsafe" or name in ("qcow2-lazy", "vdi", "vmdk")  # findings
-    assert result.verdict == ("LOSSY" if broken else "SAFE"), result
+    assert result.verdict.name == ("LOSSY" if broken else "SAFE"), result

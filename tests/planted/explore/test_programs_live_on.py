@@ -19,7 +19,8 @@ import pytest
 from powercut.crash.explore import InstantKind, events
 from powercut.crash.states import CrashState
 from powercut.explore import explorer
-from powercut.explore.explorer import _Run
+from powercut.explore.disks import DiskMedium
+from powercut.explore.explorer import ExplorerRun
 from powercut.explore.recovery_timeline import Durability, instant_after, timeline_of_record
 from powercut.explore.request import Budget, ExploreRequest, Prune
 from powercut.explore.state_judge import open_judge
@@ -208,7 +209,7 @@ def test_a_check_that_adds_something_has_no_second_cuts(tmp_path):
         .replace("exit 0", 'mkdir -p "$2"; : >"$log"')
     )
     wanted = ExploreRequest(budget=Budget(states=2), depth=1, confirm=False)
-    result = _Run(replace(recorded), wanted, lambda _: None).explore()
+    result = ExplorerRun(DiskMedium(replace(recorded), wanted), wanted).explore()
     told = [found.examples[0].message for found in result.findings]
     assert any("second cuts were not looked at" in message for message in told)
     assert (result.coverage.recoveries, result.coverage.recovery_states) == (0, 0)

@@ -22,7 +22,8 @@ from powercut.crash.handmade import history
 from powercut.crash.states import Again, CrashState
 from powercut.explore import state_judge
 from powercut.explore import worker as explore_worker
-from powercut.explore.explorer import _Run
+from powercut.explore.disks import DiskMedium
+from powercut.explore.explorer import ExplorerRun
 from powercut.explore.recovery_timeline import Durability, instant_after, timeline_of_record
 from powercut.explore.request import PER_RECOVERY, Budget, ExploreRequest, Prune
 from powercut.explore.work import Work
@@ -116,7 +117,8 @@ def ext4(tmp_path_factory):
 
 def explored(recorded: TrialRecording, **wanted: object):
     wanted = {"confirm": False, "budget": Budget(states=120), "seed": 3, **wanted}
-    return _Run(recorded, ExploreRequest(**wanted), lambda _: None).explore()
+    request = ExploreRequest(**wanted)
+    return ExplorerRun(DiskMedium(recorded, request), request).explore()
 
 
 def lossy(result) -> dict[FindingKind, tuple[LsnRange, ...]]:

@@ -130,7 +130,7 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_H}/explore/folder.py",
         (
             "check-believed",
-            At("FolderExplorer._doubts_of_check", "doubts_before(seen, where=where, of=of)"),
+            At("_doubts_of_check", "doubts_before(seen, where=where, of=of)"),
             "()",
             "a check that finds operations before they were tried is believed",
         ),
@@ -141,9 +141,9 @@ MUTANTS: tuple[Mutant, ...] = (
             "loss-told-once",
             At(
                 "FolderJudge.ask.answer",
-                "[*repeated(self.findings(state, first.result()), again)]",
+                "repeated(self.findings(state, first.result()), again)",
             ),
-            "[*self.findings(state, first.result())]",
+            "tuple(self.findings(state, first.result()))",
             "a loss that the check does not tell again counts",
         ),
     ),

@@ -196,10 +196,8 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/explore/folder_judge.py",
         (
             "folder-loss-looked-at-once",
-            At(
-                "FolderJudge.ask.answer", "[*repeated(self.findings(state, first.result()), again)]"
-            ),
-            "self.findings(state, first.result()) if repeated and again else []",
+            At("FolderJudge.ask.answer", "repeated(self.findings(state, first.result()), again)"),
+            "tuple(self.findings(state, first.result()) if repeated and again else ())",
             "a loss of a captured folder is believed at once",
         ),
     ),

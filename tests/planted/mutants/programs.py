@@ -369,38 +369,38 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/verdict/folder.py",
         (
             "few-operations-in-a-folder",
-            At("_reasons", "too_few_operations(states.acknowledged)"),
-            "too_few_operations(states.acknowledged + 10)",
+            At("_reasons", "too_few_operations(len(recording.history.acked))"),
+            "too_few_operations(len(recording.history.acked) + 10)",
             "a folder in which two operations were done may be SAFE",
         ),
         (
             "few-states-of-a-folder",
-            At("_reasons", "states.states < STATES_MIN"),
-            "states.states < 0",
+            At("_reasons", "coverage.distinct < STATES_MIN"),
+            "coverage.distinct < 0",
             "a folder of which few states were looked at may be SAFE",
         ),
         (
             "reasons-forgiven",
             At(
                 "verdict_of_capture",
-                "reasons or any((one.verdict != Verdict.LOSSY.name for one in states.findings))",
+                "reasons or any((one.verdict is not Verdict.LOSSY for one in explored.findings))",
             ),
-            "any((one.verdict != Verdict.LOSSY.name for one in states.findings))",
+            "any((one.verdict is not Verdict.LOSSY for one in explored.findings))",
             "what speaks against SAFE is listed, and SAFE all the same",
         ),
         (
             "unknown-forgiven",
             At(
                 "verdict_of_capture",
-                "reasons or any((one.verdict != Verdict.LOSSY.name for one in states.findings))",
+                "reasons or any((one.verdict is not Verdict.LOSSY for one in explored.findings))",
             ),
             "reasons",
             "states of which nothing is known are SAFE",
         ),
         (
             "second-cuts-forgiven",
-            At("verdict_of_capture", "states.lossy_states or states.second_lossy"),
-            "states.lossy_states",
+            At("verdict_of_capture", "explored.coverage.lossy"),
+            "explored.coverage.lossy > explored.coverage.recovery_lossy",
             "what only a cut during the check loses is no loss",
         ),
         (

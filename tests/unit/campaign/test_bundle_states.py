@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from powercut.campaign.bundle import make_bundle, unpack, verify_bundle
 from powercut.campaign.verify import verify
 from powercut.cli.commands import cli
-from powercut.explore import explorer, state_judge
+from powercut.explore import disks, state_judge
 from powercut.explore.trial import RecoveredStates
 from powercut.model.errors import HostError, UsageError
 from powercut.model.observation import Extent
@@ -95,7 +95,7 @@ def recorded(tmp_path, monkeypatch):
         return plain(run, there, trial, early=early)
 
     monkeypatch.setattr(runs_by_hand, "record", on_a_file_system)
-    monkeypatch.setattr(explorer, "choose_engine", lambda *_, **__: EngineChoice("guest"))
+    monkeypatch.setattr(disks, "choose_engine", lambda *_, **__: EngineChoice("guest"))
 
     def made(engine):
         monkeypatch.setattr(state_judge, "open_engine", lambda _, order: engine(order))

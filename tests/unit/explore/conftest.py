@@ -11,7 +11,8 @@ import pytest
 
 from powercut.crash.evidence import gather
 from powercut.crash.handmade import Handmade, history
-from powercut.explore.explorer import _Run
+from powercut.explore.disks import DiskMedium
+from powercut.explore.explorer import ExplorerRun
 from powercut.explore.request import ExploreRequest
 from powercut.model.contract import DeviceContract
 from powercut.recording.trial_recording import TrialRecording
@@ -30,6 +31,12 @@ from powercut.wal.record import record_bytes
 RUN_ID = bytes(range(16))
 DISK = 64 << 10
 RECORD = 512
+
+
+def run_of(recorded: TrialRecording, **wanted: object) -> ExplorerRun:
+    """An exploration of a disk."""
+    request = ExploreRequest(**wanted)
+    return ExplorerRun(DiskMedium(recorded, request), request)
 
 
 @dataclass(frozen=True)
@@ -115,7 +122,7 @@ class World:
 
     def explore(self, recorded: TrialRecording, **wanted: object) -> ExploreResult:
         """Explores it."""
-        return _Run(recorded, ExploreRequest(**wanted), lambda _: None).explore()
+        return run_of(recorded, **wanted).explore()
 
 
 @pytest.fixture

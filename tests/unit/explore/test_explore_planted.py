@@ -12,11 +12,11 @@ import pytest
 
 from powercut.crash.explore import InstantKind
 from powercut.crash.states import CrashState, StateSpace
-from powercut.explore import explorer as explore
-from powercut.explore import state_judge
+from powercut.explore import disks, state_judge
 from powercut.explore import worker as explore_worker
 from powercut.explore.confirmation import confirmation
-from powercut.explore.explorer import _Run
+from powercut.explore.disks import DiskMedium
+from powercut.explore.explorer import ExplorerRun
 from powercut.explore.pool import OneWorker
 from powercut.explore.request import Budget, ExploreRequest, Prune
 from powercut.explore.state_images import AnswerCache
@@ -227,12 +227,13 @@ class LeakingEngine(ReaderEngine):
 def run_with(recorded, engine, monkeypatch, **wanted):
     """An exploration by an engine that takes one state after the other."""
     monkeypatch.setattr(state_judge, "open_engine", lambda *_: engine(recorded))
-    run = _Run(recorded, ExploreRequest(confirm=False, **wanted), lambda _: None)
+    request = ExploreRequest(confirm=False, **wanted)
+    run = ExplorerRun(DiskMedium(recorded, request), request)
     work = Work(recorded.directory.path, recorded.directory.run, "test", Prune.BYTES, 0)
     with LocalWorker(work, recorded) as worker:
         run._judge_all(OneWorker(worker))
-    run._compare_with_exposure()
-    return run._result(1.0)
+    run._compare_with_other_ways()
+    return run.result(1.0)
 
 
 def test_an_engine_agrees_with_the_raw_engine(world, monkeypatch):
@@ -272,9 +273,8 @@ class Several:
 def recoveries_drawn(recorded, monkeypatch, *, workers=1, **wanted):
     """The states whose recoveries an exploration would put on record."""
     monkeypatch.setattr(state_judge, "open_engine", lambda *_: ReaderEngine(recorded))
-    run = _Run(
-        recorded, ExploreRequest(budget=Budget(states=200), depth=1, **wanted), lambda _: None
-    )
+    request = ExploreRequest(budget=Budget(states=200), depth=1, **wanted)
+    run = ExplorerRun(DiskMedium(recorded, request), request)
     work = Work(recorded.directory.path, recorded.directory.run, "test", Prune.BYTES, 0)
     with ExitStack() as stack:
         each = [stack.enter_context(LocalWorker(work, recorded)) for _ in range(workers)]
@@ -284,7 +284,7 @@ def recoveries_drawn(recorded, monkeypatch, *, workers=1, **wanted):
 
 def test_which_recoveries_are_cut_depends_neither_on_jobs_nor_on_named_states(world, monkeypatch):
     recorded = lying(world)
-    monkeypatch.setattr(explore, "choose_engine", lambda *_, **__: EngineChoice("uml"))
+    monkeypatch.setattr(disks, "choose_engine", lambda *_, **__: EngineChoice("uml"))
     alone = recoveries_drawn(recorded, monkeypatch)
     assert len(alone) > 20
     assert recoveries_drawn(recorded, monkeypatch, workers=3) == alone
@@ -293,15 +293,15 @@ def test_which_recoveries_are_cut_depends_neither_on_jobs_nor_on_named_states(wo
 
 def test_what_time_had_bounded_gets_the_same_recoveries_again(world, monkeypatch):
     recorded = lying(world)
-    monkeypatch.setattr(explore, "choose_engine", lambda *_, **__: EngineChoice("uml"))
+    monkeypatch.setattr(disks, "choose_engine", lambda *_, **__: EngineChoice("uml"))
     states = [CrashState(1, (number,)) for number in range(9)]
-    before = _Run(recorded, ExploreRequest(budget=Budget(seconds=60.0), depth=1), lambda _: None)
+    request = ExploreRequest(budget=Budget(seconds=60.0), depth=1)
+    before = ExplorerRun(DiskMedium(recorded, request), request)
     (tasks,) = [before._round(states)]
     # 120 states of the recording, then 5 recoveries of 10 states; then once more, with 3 named.
     budget = Budget(states=170, first=120)
-    again = _Run(
-        recorded, ExploreRequest(budget=budget, depth=1, named=tuple(states[:3])), lambda _: None
-    )
+    request = ExploreRequest(budget=budget, depth=1, named=tuple(states[:3]))
+    again = ExplorerRun(DiskMedium(recorded, request), request)
     assert again.first_share == Budget(states=120)
     again.tally.checked = 123
     asked = []

@@ -10,7 +10,8 @@ from rich.console import Console
 from powercut.crash.applied import Kept
 from powercut.crash.legality import why_illegal
 from powercut.crash.states import CrashState
-from powercut.explore.explorer import _Run
+from powercut.explore.disks import DiskMedium
+from powercut.explore.explorer import ExplorerRun
 from powercut.explore.findings import FindingCollector
 from powercut.explore.request import ExploreRequest
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
@@ -30,7 +31,8 @@ def printed(result):
 def explored(world, unit, states=()):
     """An exploration on a disk that tears at `unit`, with a loss planted in `states`."""
     made = world.disk(atomic_unit=unit)
-    run = _Run(world.recorded(made, world.commits(made, 4)), ExploreRequest(), lambda _: None)
+    recorded = world.recorded(made, world.commits(made, 4))
+    run = ExplorerRun(DiskMedium(recorded, ExploreRequest()), ExploreRequest())
     result = run.explore()
     for state in states:
         run.collected.add(state.policy, [LOST], lambda state=state: state)

@@ -9,7 +9,7 @@ import pytest
 
 from powercut.certify.build import coverage_of
 from powercut.crash.order import ALL_POLICIES
-from powercut.explore import explorer, state_judge
+from powercut.explore import disks, explorer, state_judge
 from powercut.explore import trial as explore_trial
 from powercut.explore.request import Budget
 from powercut.model.errors import HostError
@@ -96,7 +96,7 @@ def on_file_system(world, monkeypatch, engine, *, early=0, name="guest", **param
     recorded = replace(recorded, record=record)
     for opener in (explorer, explore_trial, states):
         monkeypatch.setattr(opener, "open_trial", lambda _: recorded)
-    monkeypatch.setattr(explorer, "choose_engine", lambda *_, **__: EngineChoice(name))
+    monkeypatch.setattr(disks, "choose_engine", lambda *_, **__: EngineChoice(name))
     monkeypatch.setattr(state_judge, "open_engine", lambda *_: engine(recorded))
     return recorded
 
@@ -237,7 +237,7 @@ def test_only_the_recorded_kernel_convicts(world, monkeypatch, told, verdict):
     """User-Mode Linux is another build of the kernel."""
     recorded = on_file_system(world, monkeypatch, Forgetful, name="uml")
     last_word = lambda *_: (told, "said so")  # noqa: E731
-    monkeypatch.setattr(explorer, "confirmation", lambda *_, **__: last_word)
+    monkeypatch.setattr(disks, "confirmation", lambda *_, **__: last_word)
     result = explored(recorded.directory, live(recorded))
     assert result.verdict is verdict
     assert (result.commits_lost > 0) is (told == "yes")

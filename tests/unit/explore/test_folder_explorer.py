@@ -8,18 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from folders_judged import judged_by
 
 from powercut.crash.folder_rows import Promise
 from powercut.crash.states import CrashState
-from powercut.explore.folder import FolderExplorer, Limits
-from powercut.explore.request import Budget
 from powercut.model.folder import ROOT_OBJECT, FolderOp, FolderRequest, FolderTimeline
 from powercut.model.observation import Observation
 from powercut.model.operations import Packet
 from powercut.model.units import Instant
+from powercut.model.verdict import Verdict
 from powercut.recording.folder import CaptureRecording, build_tree
 from powercut.store.folder import CaptureDir, CaptureRecord, CaptureResult
-from powercut.verdict.folder import verdict_of_capture
 from powercut.workload.program.claims import history_of
 
 FILE = 2
@@ -80,18 +79,14 @@ def numbers(state: Path) -> Observation:
 def judged(
     tmp_path: Path, recording: CaptureRecording, check: Callable[[Path], Observation]
 ) -> CaptureResult:
-    scratch = tmp_path / "states"
-    scratch.mkdir()
-    explorer = FolderExplorer(recording, Promise.JOURNAL, check, scratch)
-    seen = explorer.explore(Limits(Budget(states=200), 10.0, seed=1))
-    return verdict_of_capture(recording, seen)
+    return judged_by(check, recording, Promise.JOURNAL, tmp_path / "states", states=200)
 
 
 @pytest.mark.parametrize(("synced", "verdict"), [(True, "SAFE"), (False, "LOSSY")])
 def test_an_honest_check(tmp_path: Path, synced: bool, verdict: str) -> None:
     result = judged(tmp_path, recorded(tmp_path, synced=synced), numbers)
-    assert (result.verdict, result.control) == (verdict, "LOSSY"), result.reasons
-    assert (result.lossy_states > 0) == (verdict == "LOSSY")
+    assert (result.verdict.name, result.control) == (verdict, "LOSSY"), result.reasons
+    assert (result.explored.coverage.lossy > 0) == (verdict == "LOSSY")
 
 
 def test_a_check_that_finds_something_before_it_was_tried_is_not_believed(tmp_path: Path) -> None:
@@ -101,7 +96,11 @@ def test_a_check_that_finds_something_before_it_was_tried_is_not_believed(tmp_pa
         return Observation((), lines=numbers(state).lines + b"= 1\n")
 
     result = judged(tmp_path, recorded(tmp_path, synced=False), check)
-    assert (result.verdict, result.states, result.control) == ("INCONCLUSIVE", 0, "")
+    assert (result.verdict.name, result.explored.coverage.distinct, result.control) == (
+        "INCONCLUSIVE",
+        0,
+        "",
+    )
     assert any("in the folder before any was tried" in reason for reason in result.reasons)
 
 
@@ -119,9 +118,9 @@ def test_a_loss_that_the_check_tells_but_once_is_none(tmp_path: Path) -> None:
         return found
 
     result = judged(tmp_path, recorded(tmp_path, synced=False), check)
-    assert result.verdict == "INCONCLUSIVE"
-    assert result.lossy_states == 0
-    assert "disagreement" in {finding.kind for finding in result.findings}
+    assert result.verdict.name == "INCONCLUSIVE"
+    assert result.explored.coverage.lossy == 0
+    assert "disagreement" in {found.kind.value for found in result.explored.findings}
 
 
 def test_a_control_that_only_contradicts_itself_is_none(tmp_path: Path) -> None:
@@ -136,7 +135,7 @@ def test_a_control_that_only_contradicts_itself_is_none(tmp_path: Path) -> None:
 
     result = judged(tmp_path, recorded(tmp_path, synced=True), check)
     assert result.control == "INCONCLUSIVE"
-    assert result.verdict != "SAFE"
+    assert result.verdict is not Verdict.SAFE
     assert any("the control did not lose anything" in reason for reason in result.reasons)
 
 

@@ -13,6 +13,7 @@ from powercut.model.errors import UsageError
 from powercut.model.verdict import Verdict
 from powercut.report.browse import answer
 from powercut.report.history_reader import read_history
+from powercut.store.exploration import ExploreCoverage, ExploreResult
 from powercut.store.folder import SEALED, CaptureDir, CaptureRecord, CaptureResult
 
 RECORD = CaptureRecord(
@@ -25,26 +26,19 @@ RECORD = CaptureRecord(
     seed=7,
     cut_ns=1,
 )
-RESULT = CaptureResult.model_construct(
-    verdict="LOSSY",
-    promise="journal",
-    attempted=21,
-    acknowledged=20,
-    run_s=1.0,
-    writes=20,
-    syncs=0,
-    changes=0,
-    states=32,
-    distinct=3,
-    lossy_states=31,
-    by_policy={},
-    instants=1,
-    legal_log2=2.0,
-    seconds=2.0,
-    budget="32",
-    seed=7,
-    state_s=60.0,
-)
+EXPLORED = ExploreResult(
+    powercut="1", scenario="capture", cell="run", trial=1, engine="check", model="exact",
+    policies=(), at=(), budget="32", prune="bytes", seed=7, jobs=1, seconds=2.0,
+    coverage=ExploreCoverage(
+        instants=1, instants_all=1, legal_log2=2.0, distinct=32, recovered=3, pruned=29,
+        pruned_rerun=0, repeated=0, by_policy={}, lossy=31, exhausted=False, not_looked_at="",
+    ),
+    findings=(), verdict=Verdict.LOSSY,
+)  # fmt: skip
+RESULT = CaptureResult(
+    verdict=Verdict.LOSSY, promise="journal", attempted=21, acknowledged=20, start_ns=0, run_s=1.0,
+    writes=20, syncs=0, changes=0, state_s=60.0, explored=EXPLORED,
+)  # fmt: skip
 
 
 def make(root: Path, name: str, verdict: str | None) -> CaptureDir:
@@ -53,7 +47,7 @@ def make(root: Path, name: str, verdict: str | None) -> CaptureDir:
         (directory.path / file).write_bytes(b"")
     directory.write_record(RECORD)
     if verdict is not None:
-        directory.write_result(RESULT.model_copy(update={"verdict": verdict}))
+        directory.write_result(RESULT.model_copy(update={"verdict": Verdict[verdict]}))
     return directory
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -21,6 +21,7 @@ from powercut.report.program_cut import FindingStory
 from powercut.report.terminal.program import print_sentences
 from powercut.report.terminal.table import STYLES, print_fleet
 from powercut.store.exploration import ExplorationFinding, ExploreResult, StateGroups
+from powercut.store.results import TrialResult
 
 _ROWS_MAX = 20
 _BAR = 40
@@ -32,18 +33,22 @@ def print_exploration(
     result: ExploreResult,
     unit: words.Unit = words.RECORDS,
     stories: Sequence[FindingStory] = (),
+    judged: TrialResult | None = None,
 ) -> None:
     """What was found in the crash states of one recording, and in how many of them.
 
     `unit` is what its workload acknowledges; `stories` tell of the first state of a kind of loss.
+    `judged` is the verdict on the recording with these states; without, that on them alone.
     """
-    style = STYLES[result.verdict]
+    verdict = result.verdict if judged is None else judged.verdict
     console.print(
         Text.assemble(
-            (f"{words.mark(result.verdict)} {result.verdict.name}", style),
+            (f"{words.mark(verdict)} {verdict.name}", STYLES[verdict]),
             f"  {result.scenario}, {result.cell}, trial {result.trial}",
         )
     )
+    for line in _besides_states(result, judged):
+        console.print(line, markup=False, highlight=False)
     if result.findings:
         console.print(_findings(result.findings, unit))
         for finding in result.findings:
@@ -67,6 +72,17 @@ def print_exploration(
     if result.fleet is not None:
         print_fleet(console, result.fleet, "batches of states", fleet.checked_states(result.fleet))
     console.print()
+
+
+def _besides_states(result: ExploreResult, judged: TrialResult | None) -> Iterator[str]:
+    """Why the verdict is not that on the states alone."""
+    if judged is None:
+        yield "These are states of a disk that promises something else than the recorded one."
+    elif judged.verdict is not result.verdict:
+        yield f"The states alone are {result.verdict.name}.  The recording with them:"
+        for finding in judged.findings:
+            if finding.verdict is judged.verdict:
+                yield f"{finding.kind.value}: {finding.message}"
 
 
 def _torn_within(finding: ExplorationFinding) -> str:

@@ -14,7 +14,7 @@ from powercut.model.reads import UNKNOWN_READS
 from powercut.model.verdict import Verdict
 from powercut.paths import command, from_here
 from powercut.report import words
-from powercut.report.program_cut import FindingStory, after_cut
+from powercut.report.program_cut import FindingStory, after_cut, look_on, states_like
 from powercut.report.terminal.exploration import group_text
 from powercut.report.terminal.program import print_facts, print_title, print_told
 from powercut.store.folder import REPORT, CaptureDir, CaptureRecord, CaptureResult
@@ -32,7 +32,7 @@ def print_capture(
     console: Console, record: CaptureRecord, result: CaptureResult, folder: Path
 ) -> None:
     """The verdict first, then what it rests on, then what was lost."""
-    print_title(console, result.outcome, record.command, f"files in {record.folder}")
+    print_title(console, result.verdict, record.command, f"files in {record.folder}")
     print_facts(console, [*facts_of(record, result), *_failure(record, folder)])
     print_facts(console, [("not known", reason) for reason in result.reasons])
     print_told(console, finding_stories(result, folder))
@@ -49,20 +49,21 @@ def print_capture(
 
 def finding_stories(result: CaptureResult, folder: Path) -> list[FindingStory]:
     """What was found, each with its state and what to type to look on."""
-    here, powercut = from_here(folder), command()
+    here = from_here(folder)
     stories = []
-    for finding in result.findings:
-        where = after_cut(
-            finding.at_ms, finding.policy, finding.missing_writes, finding.volatile_writes
-        )
-        verdict = Verdict[finding.verdict]
+    for found in result.explored.findings:
+        first = found.examples[0]
+        sentences: tuple[str, ...] = ()
+        if first.id:
+            at_ms = (first.instant - result.start_ns) / 1e6
+            sentences = (after_cut(at_ms, first.policy, first.missing, first.volatile),)
+        if found.states > 1:
+            sentences += (states_like(found),)
         commands: tuple[tuple[str, str], ...] = ()
-        if finding.state and verdict is Verdict.LOSSY:
-            commands = (
-                ("look inside", f"{powercut} shell {here} {finding.state}"),
-                ("fewest writes", f"{powercut} minimize {here} {finding.state}"),
-            )
-        stories.append(FindingStory(finding.kind, verdict, finding.message, (where,), commands))
+        if first.id and found.verdict is Verdict.LOSSY:
+            commands = look_on(here, first.id)
+        story = FindingStory(found.kind.value, found.verdict, first.message, sentences, commands)
+        stories.append(story)
     return stories
 
 
@@ -91,7 +92,9 @@ def print_recorded(console: Console, record: CaptureRecord, folder: Path) -> Non
 
 def facts_of(record: CaptureRecord, result: CaptureResult) -> list[tuple[str, str]]:
     """What the verdict rests on: a name and a text each."""
-    policies = ", ".join(f"{name} {count:,}" for name, count in result.by_policy.items())
+    explored, coverage = result.explored, result.explored.coverage
+    policies = ", ".join(f"{name} {count:,}" for name, count in coverage.by_policy.items())
+    first_lossy = coverage.lossy - coverage.recovery_lossy
     told = [
         (
             "operations",
@@ -102,24 +105,25 @@ def facts_of(record: CaptureRecord, result: CaptureResult) -> list[tuple[str, st
         ("the promise", PROMISES[result.promise]),
         (
             "looked at",
-            f"{result.states:,} of 2^{result.legal_log2:.0f} legal states, {result.distinct:,} "
-            f"different folders, at {result.instants:,} instants: {policies or 'none'}",
+            f"{coverage.distinct:,} of 2^{coverage.legal_log2:.0f} legal states, "
+            f"{coverage.recovered:,} different folders, at {coverage.instants:,} instants: "
+            f"{policies or 'none'}",
         ),
-        ("losing", f"{result.lossy_states:,} of these states lose or contradict something"),
+        ("losing", f"{first_lossy:,} of these states lose or contradict something"),
     ]
-    if result.at_acks is not None and not result.lossy_states:
-        told.append(("odds", words.odds(result.at_acks)))
-    if result.depth:
-        deep = f", to depth {result.depth}" if result.depth > 1 else ""
+    if coverage.at_acks is not None and not first_lossy:
+        told.append(("odds", words.odds(coverage.at_acks)))
+    if explored.depth:
+        deep = f", to depth {explored.depth}" if explored.depth > 1 else ""
         told.append(
             (
                 "cut again",
-                f"{result.second_states:,} states of {result.recorded_checks:,} recorded checks"
-                f"{deep}; {result.second_lossy:,} of these lose or contradict something",
+                f"{coverage.recovery_states:,} states of {coverage.recoveries:,} recorded checks"
+                f"{deep}; {coverage.recovery_lossy:,} of these lose or contradict something",
             )
         )
-    if result.groups is not None:
-        told.append(("groups", group_text(result.groups)))
+    if coverage.groups is not None:
+        told.append(("groups", group_text(coverage.groups)))
     if result.positive is not None and result.positive.passed:
         told.append(("the check", f"it found {result.positive.told}"))
     if result.positive is not None and result.reads is None:

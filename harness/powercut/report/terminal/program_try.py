@@ -64,7 +64,7 @@ def _answer(tried: ProgramTried, cell: CellResult) -> Iterator[str]:
             if tried.beyond:
                 cause = tried.files.cause or "the report of the files has it."
                 yield f"POSIX alone allows a loss: {cause}"
-            elif posix is not None and posix.outcome is Verdict.SAFE:
+            elif posix is not None and posix.verdict is Verdict.SAFE:
                 yield "Nor by what POSIX alone promises."
         case _:
             yield "Nothing was proved: see below."
@@ -79,7 +79,7 @@ def _where(cell: CellResult) -> str:
 def _cause(tried: ProgramTried, cell: CellResult) -> str:
     """One sentence: that of the files if they lose it, since it names what was not synced."""
     counted = [tried.files.journal, *([tried.files.posix] if tried.portable else [])]
-    if tried.files.cause and any(one and one.outcome is Verdict.LOSSY for one in counted):
+    if tried.files.cause and any(one and one.verdict is Verdict.LOSSY for one in counted):
         return tried.files.cause
     run = ResultDir(Path(tried.disk.result_directory))
     for trial in cell.trials:
@@ -110,17 +110,16 @@ def _table(tried: ProgramTried, cell: CellResult) -> Table:
                 name,
                 f"{result.acknowledged:,}",
                 words.ranges(lost) if lost else "none",
-                f"{result.states:,}",
-                f"{result.lossy_states:,}",
-                _said(result.outcome),
+                f"{result.explored.coverage.distinct:,}",
+                f"{result.explored.coverage.lossy:,}",
+                _said(result.verdict),
             )
     return table
 
 
 def _lost(result: CaptureResult) -> tuple[LsnRange, ...]:
-    lossy = [one for one in result.findings if one.verdict == Verdict.LOSSY.name]
-    spans = (span for one in lossy for span in one.operations)
-    return lsn_ranges(number for first, last in spans for number in range(first, last + 1))
+    lossy = [one for one in result.explored.findings if one.verdict is Verdict.LOSSY]
+    return lsn_ranges(number for one in lossy for span in one.lsns for number in span)
 
 
 def _said(verdict: Verdict) -> Text:
@@ -149,10 +148,9 @@ def _unknown(tried: ProgramTried, cell: CellResult) -> Iterator[str]:
         if result is not None:
             yield from result.reasons
             yield from (
-                one.message
-                for one in result.findings
-                if one.verdict == Verdict.INCONCLUSIVE.name
-                and result.outcome is Verdict.INCONCLUSIVE
+                one.examples[0].message
+                for one in result.explored.findings
+                if one.verdict is Verdict.INCONCLUSIVE and result.verdict is Verdict.INCONCLUSIVE
             )
 
 
