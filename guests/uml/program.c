@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -14,6 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/time.h>
 #include <sys/syscall.h>
@@ -347,6 +349,24 @@ int execute_acks(char *const argv[], enum pcu_step step)
     return page->status == 0 ? 0 : fail(step, "%s ended with status %u", argv[0], page->status);
 }
 
+/* What the last word is called, on the disk: the program itself may see it at another place. */
+static int make_folder(char *const argv[])
+{
+    const char *name = NULL;
+    char path[PATH_MAX];
+
+    for (; *argv != NULL; argv++)
+        name = strrchr(*argv, '/');
+    if (name == NULL ||
+        snprintf(path, sizeof path, "%s%s", plan.mount_point, name) >= (int)sizeof path) {
+        errno = EINVAL;
+        return fail(PCU_STEP_CHECK, "the folder of the program");
+    }
+    if (mkdir(path, 0755) != 0 && errno != EEXIST)
+        return fail(PCU_STEP_CHECK, "mkdir %s", path);
+    return 0;
+}
+
 int execute_once(void)
 {
     char text[8192], *argv[ARGUMENTS_MAX + 1];
@@ -359,5 +379,7 @@ int execute_once(void)
     memset(text, 0, sizeof text);
     memcpy(text, area, page->length);
     take_list(text, argv);
+    if ((page->flags & PCU_FLAG_FOLDER) != 0 && make_folder(argv) != 0)
+        return -1;
     return execute(argv, PCU_STEP_READ);
 }

@@ -86,7 +86,9 @@ enum pcu_flag {
     PCU_FLAG_WARM = 64,
     /* Besides the reader, which has a root: which files it has read (reads.c), struct pcu_reads, as
      * `after_answer`; nothing if that cannot be known.  With PCU_FLAG_FILES no reader is run. */
-    PCU_FLAG_READS = 128
+    PCU_FLAG_READS = 128,
+    /* EXEC: the last word is a folder on the mounted disk, which is made first. */
+    PCU_FLAG_FOLDER = 256
 };
 
 /* How far the workload came after recovery. */

@@ -16,7 +16,7 @@ PROGRAM = f"""#!/bin/busybox sh
 . "${{0%/*}}/forgets"; [ "$1" = forgetful ] || forgets=; [ "$1" != forgetful ] || shift
 say() {{ echo "$@" >&"$POWERCUT_FD"; }}
 case $1 in
-setup) busybox mkdir "$2" && busybox sync ;;
+setup) busybox sync ;;
 run)
     busybox mkdir -p "$2"; say ready; n=1
     while :; do

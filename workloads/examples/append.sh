@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A log of numbers: appends one, syncs the file, and says so.
 case $1 in
-setup) mkdir -p "$2" && : >"$2/log" && sync "$2/log" "$2" ;;
+setup) : >"$2/log" && sync "$2/log" "$2" ;;
 run)
     n=$(($(wc -l <"$2/log") + 1))
     echo ready >&"$POWERCUT_FD"

@@ -31,7 +31,6 @@ def replace(folder: str, text: str) -> None:
 
 
 def setup(folder: str) -> None:
-    Path(folder).mkdir(parents=True, exist_ok=True)
     replace(folder, "0\n")
 
 

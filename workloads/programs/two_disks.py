@@ -37,7 +37,6 @@ def sync_folder(folder: Path) -> None:
 
 
 def setup(folder: str) -> None:
-    Path(folder).mkdir()
     for path in files(folder):
         path.write_bytes(b"")
 

@@ -153,6 +153,11 @@ class LoopGuest(Closing):
         self._pid, self.loop = int(pid), LoopDevice.of(node)
         self.trim_console()
 
+    def set_up(self, argv: tuple[str, ...], *, timeout_s: float) -> int:
+        """Makes DIR, the last word, and runs the verb to its end; as `run`."""
+        make = ("sh", "-c", 'mkdir -p "$0" && exec "$@"', argv[-1])
+        return self.run((*make, *argv), timeout_s=timeout_s)
+
     def run(self, argv: tuple[str, ...], *, timeout_s: float) -> int:
         """Runs a verb to its end; its exit status.  Raises HostError, DeadlineExceeded."""
         self.begin(argv)

@@ -102,12 +102,12 @@ class ProgramGuest(Closing):
         self._checked(Verb.MOUNT, deadline, flags=Flag.LIVE)
         self._running.clear_console()  # from here on it is what the program prints
 
-    def run(self, argv: tuple[str, ...], *, timeout_s: float) -> int:
-        """Runs a verb to its end; its exit status.
+    def set_up(self, argv: tuple[str, ...], *, timeout_s: float) -> int:
+        """Makes DIR, the last word, and runs the verb to its end; its exit status.
 
         Raises HostError if it could not be started or the guest died, DeadlineExceeded.
         """
-        self.begin(argv)
+        self._begin(argv, Flag.LIVE | Flag.FOLDER)
         answer = self.wait_end(time.monotonic() + timeout_s)
         if answer is None:
             raise DeadlineExceeded(
@@ -118,9 +118,11 @@ class ProgramGuest(Closing):
 
     def begin(self, argv: tuple[str, ...], *, unsynced: bool = False) -> None:
         """Starts a verb and returns at once; `unsynced` takes its syncs away."""
+        self._begin(argv, Flag.LIVE | Flag.UNSYNCED if unsynced else Flag.LIVE)
+
+    def _begin(self, argv: tuple[str, ...], flags: Flag) -> None:
         text = b"".join(word.encode() + b"\0" for word in argv) + b"\0"
         self._share.put(text)
-        flags = Flag.LIVE | Flag.UNSYNCED if unsynced else Flag.LIVE
         self._ask(Verb.EXEC, length=len(text), flags=flags)
 
     def wait_end(self, deadline: float) -> int | None:

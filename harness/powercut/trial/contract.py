@@ -89,6 +89,7 @@ def set_up(program: ProgramWorkload, folder: Path, *, seed: int, seconds: float)
 
 
 def _setup(verbs: _Verbs, folder: Path) -> ContractStep:
+    folder.mkdir(exist_ok=True)
     ended = verbs.verb("setup", folder)
     return ContractStep("setup makes the folder ready", _status_problems("setup", ended))
 

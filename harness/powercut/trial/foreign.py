@@ -102,6 +102,7 @@ class ForeignRecording(GuestProgramRecording):
             self.facts = {**hello, **self._mounted(channel, folder)}
             self._refuse_place()
             self._bring(channel)
+            self._sh(channel, 'mkdir -p "$1"', self._files.data)
             self._run_verb(channel, self.workload.preparation(self.run))
             self._sh(channel, "sync")
             self.directory.write_untouched(self._checked(channel, folder, used_again=True))

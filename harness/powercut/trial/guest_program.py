@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from powercut.channel.line_channel import LineChannel
@@ -112,6 +112,8 @@ class GuestProgramRecording(GuestRecording):
             lines = LineChannel.on_port(folder / LINES, sockets / "setup-lines", Binding())
             try:
                 argv = self.workload.preparation(self.run)
+                data = f"{self._mount_point}/{PurePosixPath(argv[-1]).name}"
+                guest_command(channel, self.deadline, "mkdir", data)
                 done = channel.run(*self._in_root(argv), timeout_s=self.deadline.remaining_s)
                 if done.status or done.error:
                     said = " / ".join(done.texts[-_SHOWN:]) or "it printed nothing"

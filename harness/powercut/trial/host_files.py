@@ -98,7 +98,7 @@ class HostFilesRecording(RecordingInProgress):
 
     def _set_up(self, guest: Guest, argv: tuple[str, ...]) -> None:
         try:
-            status = guest.run(argv, timeout_s=self.deadline.remaining_s)
+            status = guest.set_up(argv, timeout_s=self.deadline.remaining_s)
         except DeadlineExceeded as error:
             raise DeadlineExceeded(
                 f"{' '.join(argv)} did not end before the deadline of the trial",

@@ -46,7 +46,7 @@ PROGRAM = """#!/bin/busybox sh
 unsafe=; [ "$1" = unsafe ] && { unsafe=1; shift; }
 say() { echo "$@" >&"$POWERCUT_FD"; }
 case $1 in
-setup) busybox mkdir "$2" && : >"$2/log" && busybox sync ;;
+setup) : >"$2/log" && busybox sync ;;
 run)
     busybox mkdir -p "$2"; : >>"$2/log"
     say ready; n=$(($(busybox wc -l <"$2/log") + 1))

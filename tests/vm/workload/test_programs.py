@@ -54,7 +54,7 @@ def program(tmp_path: Path, run: str, check: str = "exit 0") -> Path:
     path = tmp_path / "program"
     path.write_text(
         '#!/bin/sh\nsay() { echo "$@" >&"$POWERCUT_FD"; }\n'
-        f'case $1 in\nsetup) mkdir -p "$2" ;;\nrun) {run} ;;\ncheck) {check} ;;\nesac\n'
+        f"case $1 in\nsetup) ;;\nrun) {run} ;;\ncheck) {check} ;;\nesac\n"
     )
     path.chmod(0o755)
     return path

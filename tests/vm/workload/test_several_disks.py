@@ -101,7 +101,7 @@ TWO_DISKS = """#!/bin/busybox sh
 say() { echo "$@" >&"$POWERCUT_FD"; }
 log=${2%/*}/log/wal
 case $1 in
-setup) busybox mkdir "$2" && : >"$2/data" && : >"$log" && busybox sync ;;
+setup) : >"$2/data" && : >"$log" && busybox sync ;;
 run)
     say ready; n=1
     while [ $n -le 20 ]; do

@@ -75,6 +75,7 @@ class Flag(enum.IntFlag):
     FILES = 32
     WARM = 64
     READS = 128
+    FOLDER = 256
 
 
 class After(enum.IntEnum):
