@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Child processes that never outlive the controller, however it ends.
 
-The kernel kills a child whose parent-death signal is set (prctl(2),
-PR_SET_PDEATHSIG) when the *thread* that made it ends.  So all children are made by one
-thread, which lives as long as the interpreter.  setpriv(1) sets the signal in the
-child before it becomes the program.  Should the controller die even before that, the
-sockets on which it listens are gone, and QEMU ends because it cannot connect.
+They have a parent-death signal, and are made by a thread that lasts (sandbox/one_thread.py).
+setpriv(1) sets the signal in the child before it becomes the program.  Should the controller die
+even before that, the sockets on which it listens are gone, and QEMU ends because it cannot connect.
 """
 
 from __future__ import annotations
@@ -15,22 +13,18 @@ import os
 import shlex
 import shutil
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
 from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.sandbox.one_thread import in_lasting_thread
 
 TAIL_BYTES: Final = 4096
 _POLL_S: Final = 0.001
 _SERVED_POLL_S: Final = 0.002
 _IF_PARENT_LIVES = 'test "$PPID" = "$0" || exit 125; exec "$@"'
-
-_lock = threading.Lock()
-_spawners: dict[int, ThreadPoolExecutor] = {}  # by process: a fork does not inherit the thread
 
 
 def spawn(
@@ -40,7 +34,8 @@ def spawn(
 
     It inherits `pass_fds`.  Raises HostError if it cannot be started.
     """
-    return _spawner().submit(_spawn, guarded(argv), output, tuple(pass_fds)).result()
+    words = guarded(argv)
+    return in_lasting_thread(lambda: _spawn(words, output, tuple(pass_fds)))
 
 
 def guarded(argv: Sequence[str]) -> list[str]:
@@ -70,13 +65,6 @@ def _spawn(argv: list[str], output: Path, pass_fds: tuple[int, ...]) -> subproce
             )
     except OSError as error:
         raise HostError(f"cannot start a process: {error}") from None
-
-
-def _spawner() -> ThreadPoolExecutor:
-    with _lock:
-        return _spawners.setdefault(
-            os.getpid(), ThreadPoolExecutor(max_workers=1, thread_name_prefix="spawner")
-        )
 
 
 def wait_served(

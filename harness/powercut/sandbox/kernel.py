@@ -108,7 +108,8 @@ def _landlock(folder: Path, writes: Iterable[Path]) -> Iterator[str]:
     """Empty where there is no Landlock."""
     if sandboxes().landlock:
         return
-    yield from (sys.executable, "-I", "-S", landlock.__file__, "--read", "/")
+    yield from (sys.executable, "-I", "-S", landlock.__file__, "--remove", str(folder))
+    yield from ("--read", "/")
     devices = [path for path in ("/dev/null", "/dev/ptmx", "/dev/pts") if Path(path).exists()]
     for path in (*devices, *map(str, writes)):
         yield from ("--write", path)

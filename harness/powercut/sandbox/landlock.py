@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a program that may open some files and nothing else of the host (landlock(7)).
 
-    python -I -S landlock.py [--read PATH]... [--write FILE]... [--fill FOLDER]... -- PROGRAM ...
+    python -I -S landlock.py [--remove FOLDER] [--read PATH]... [--write FILE]... [--fill FOLDER]...
+                             -- PROGRAM ...
 
 It is run as a file, in a process of its own: what Landlock takes away is not given back.  The
 program may read and execute what lies at or below each PATH, read and write each FILE, and make
-and remove anything but devices below each FOLDER.
+and remove anything but devices below each FOLDER.  With --remove the program is a child, and an
+empty FOLDER goes after it, whatever has ended it; it lies in a folder where the child may not.
 Everything else that the kernel's version of Landlock knows is refused: to open another file
 or device, to make, rename or remove one, TCP, signals to others.  Before that all
 capabilities go, so that root is nobody special, and no program can get privileges back.
@@ -20,6 +22,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import signal
 import stat
 import sys
 
@@ -123,24 +126,41 @@ def _drop_capabilities() -> None:
     _checked(_libc.capset(ctypes.byref(header), ctypes.byref(none)), "capset")
 
 
+def _outlive(child: int, folder: str) -> int:
+    """The exit status of a child, which decides alone when it ends; then `folder` is removed."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # an end of the child's is to be seen
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    with contextlib.suppress(OSError):
+        os.rmdir(folder)  # noqa: PTH106
+    return 128 - status if status < 0 else status
+
+
 def main(words: list[str]) -> int:
     """Confines itself and becomes the program; returns only if it cannot."""
     read: list[str] = []
     write: list[str] = []
     fill: list[str] = []
-    lists = {"--read": read, "--write": write, "--fill": fill}
+    remove: list[str] = []
+    lists = {"--read": read, "--write": write, "--fill": fill, "--remove": remove}
     with contextlib.suppress(ValueError):
         end = words.index("--")
         options, program = words[:end], words[end + 1 :]
         for option, path in zip(options[::2], options[1::2], strict=True):
             lists[option].append(path)
+        if remove and (child := os.fork()):
+            return _outlive(child, remove[0])
         try:
             confine(read, write, fill)
             os.execv(program[0], program)
         except OSError as error:
             sys.stderr.write(f"{error.strerror or error}\n")
             return 125
-    sys.stderr.write("usage: landlock.py [--read PATH] [--write FILE] [--fill FOLDER] -- PROGRAM\n")
+    sys.stderr.write(
+        "usage: landlock.py [--remove FOLDER] [--read PATH] [--write FILE] [--fill FOLDER] "
+        "-- PROGRAM\n"
+    )
     return 125
 
 

@@ -15,9 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from powercut.model.errors import HostError
 from powercut.model.observation import Observation
+from powercut.recover.native import folder as native
 from powercut.recover.native.folder import check_folder
 from powercut.sandbox import check
+from powercut.sandbox.confined import Sandboxes
 from powercut.sandbox.rebooted import BOOT_ID, UP_S, new_clocks
 
 # A careless check: it reads a copy, which it only makes where there is something to copy.
@@ -44,6 +47,14 @@ def state(folder: Path, name: str, text: str) -> Path:
 def checked(script: str, here: Path, folder: Path, *words: str) -> Observation:
     command = ("/bin/sh", "-c", script, "sh", str(folder), *words)
     return check_folder(command, here, folder, Path("/"), timeout_s=60)
+
+
+def test_where_there_is_no_sandbox_no_check_is_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(native, "sandboxes", lambda: Sandboxes("namespaces are forbidden", ""))
+    folder, full = state(tmp_path, "d", ""), state(tmp_path, "full", "24")
+    with pytest.raises(HostError, match="namespaces are forbidden") as raised:
+        checked("echo '= 1' >&3", full, folder)
+    assert "user namespaces" in str(raised.value.hint)
 
 
 @pytest.mark.parametrize("place", ["/tmp", "/var/tmp", "/dev/shm", "/run"])

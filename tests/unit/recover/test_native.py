@@ -3,6 +3,7 @@
 
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -123,6 +124,15 @@ def test_each_tree_is_checked_afresh(sandbox):
         status, lines, said = run(box, tree(1))
         assert (status, lines.split()[0], said.split()) == (0, b"n", ["/run:", "/tmp:"])
         assert lines.split()[1:] == [b"%d" % (os.geteuid() or 65534)]
+
+
+@needs_bubblewrap
+def test_a_sandbox_outlives_the_thread_that_has_started_it(sandbox):
+    make, run = sandbox
+    box = make("cat /mnt/data/n >&3")
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(run, box, tree(1)).result()[1] == b"1"
+    assert run(box, tree(2))[1] == b"2"
 
 
 @needs_bubblewrap

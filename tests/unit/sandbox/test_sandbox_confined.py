@@ -198,3 +198,15 @@ def test_a_program_that_starts_itself_anew_keeps_its_personality(tmp_path, monke
     argv = [*kernel_sandbox(tmp_path, 1 << 20).argv, *program]
     done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
     assert int(done.stdout, 16) & 0x40000
+
+
+@pytest.mark.parametrize(("program", "status"), [("exit 3", 3), ("kill -9 $$", 137)])
+def test_the_folder_of_a_kernels_memory_goes_with_it(tmp_path, monkeypatch, program, status):
+    """Behind Landlock, also if whoever has started it is not there to remove it."""
+    if why := sandboxes().landlock:
+        pytest.skip(why)
+    monkeypatch.setattr(kernel, "kernel_bubblewrap", lambda: "forbidden")
+    sandbox = kernel_sandbox(tmp_path, 1 << 20)
+    assert sandbox.made is not None and sandbox.made.is_dir()  # noqa: PT018
+    done = subprocess.run([*sandbox.argv, "/bin/sh", "-c", program], check=False, timeout=60)
+    assert (done.returncode, sandbox.made.exists()) == (status, False)

@@ -26,6 +26,7 @@ from powercut.model.errors import HostError
 from powercut.recover.native import inside
 from powercut.recover.plan import HostRoot
 from powercut.sandbox.check import EMPTY, capabilities, guarded, host_view, limits
+from powercut.sandbox.one_thread import in_lasting_thread
 
 _NOBODY: Final = 65534
 # A virtual environment may lie in a folder that is empty in there; what it was made from does not.
@@ -109,13 +110,15 @@ class CheckSandbox(Closing):
         source = Path(inside.__file__).read_text()
         argv = [*_sandbox(self._root), _PYTHON, "-I", "-S", "-c", source]
         try:
-            self._process = subprocess.Popen(
-                [*argv, str(memory)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                pass_fds=[memory],
-                bufsize=0,
+            self._process = in_lasting_thread(
+                lambda: subprocess.Popen(
+                    [*argv, str(memory)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    pass_fds=[memory],
+                    bufsize=0,
+                )
             )
         except OSError as error:
             raise HostError(f"cannot start bwrap: {error.strerror}") from error

@@ -26,7 +26,7 @@ from typing import Final
 from powercut.model.errors import HostError
 from powercut.model.observation import Observation
 from powercut.sandbox.check import EMPTY, capabilities, guarded, host_view, limits
-from powercut.sandbox.confined import REMEDY, find_tool
+from powercut.sandbox.confined import find_tool, sandboxes
 from powercut.sandbox.rebooted import apart, booted_again, new_clocks
 
 LINES_MAX: Final = 64 << 20
@@ -34,6 +34,10 @@ LINES_MAX: Final = 64 << 20
 
 _SAID_MAX: Final = 2000
 _NAMED_MAX: Final = 100
+_REMEDY: Final = (
+    "apt-get install bubblewrap; it needs user namespaces, or root that may make namespaces: many "
+    "containers forbid both (podman run --security-opt seccomp=unconfined, or another host)"
+)
 _DEVICES: Final = ("kvm", "fuse", "net", "vhost-net", "dri", "kfd", "nvidia*")
 _IN_THERE: Final = 'exec "$@" 3>&0 0</dev/null'
 _READ_ONLY: Final = os.strerror(errno.EROFS)
@@ -45,16 +49,15 @@ _MAY_WRITE: Final = (
 
 
 def _wrapper(folder: Path) -> str:
-    """Raises HostError without bubblewrap, or where the folder has no place."""
-    wrapper = find_tool("bwrap")
-    if wrapper is None:
-        raise HostError("bubblewrap is not installed", hint=REMEDY)
+    """Raises HostError where bubblewrap is missing or fails, or where the folder has no place."""
+    if why := sandboxes().bubblewrap:
+        raise HostError(f"a check runs in bubblewrap alone, which fails here: {why}", hint=_REMEDY)
     if not folder.is_dir():
         raise HostError(
             f"{folder}: the state belongs there, and it is no folder of this host",
             hint=f"mkdir -p {shlex.quote(str(folder))}",
         )
-    return str(wrapper)
+    return str(find_tool("bwrap"))
 
 
 def _over(state: Path, folder: Path, where: Path, *own: str) -> list[str]:
