@@ -11,6 +11,7 @@ from powercut.cli.imported import analyze_import
 from powercut.cli.lookup import find_trials, is_import
 from powercut.cli.options import RESULT_HELP, json_option, recording_argument
 from powercut.cli.output import console_beside, write_json_object
+from powercut.cli.works_on import require_works_on
 
 
 @click.command(epilog=RESULT_HELP)
@@ -18,6 +19,7 @@ from powercut.cli.output import console_beside, write_json_object
 @json_option("the records")
 def acks(recording: Path, json_file: Path | None) -> int:
     """Prints which records were acknowledged before they were durable, and for how long."""
+    require_works_on("audit acks", recording)
     if is_import(recording):
         return analyze_import(recording, json_file=json_file)
     from powercut.crash.exposure import exposure

@@ -18,6 +18,7 @@ from powercut.cli.options import (
     run_check_option,
 )
 from powercut.cli.output import console_beside, write_json_object
+from powercut.cli.works_on import require_works_on
 
 
 @click.command(epilog=RESULT_HELP)
@@ -50,6 +51,7 @@ def flushes(
     from powercut.report.terminal.audit_table import print_audit_table
     from powercut.rig.engine_choice import choose_engine
 
+    require_works_on("audit flushes", recording)
     limit = Budget(states=0) if budget.strip() == "0" else Budget.parse(budget)
     console = console_beside(json_file)
     audits = []

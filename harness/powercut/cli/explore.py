@@ -27,6 +27,7 @@ from powercut.cli.options import (
     run_check_option,
 )
 from powercut.cli.output import console_beside, write_json
+from powercut.cli.works_on import require_works_on
 from powercut.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -140,6 +141,7 @@ def explore(
     """Checks the disks, or captured folders, that a power cut was allowed to leave, at every
     instant.
     """
+    require_works_on("explore", recording)
     if is_capture(recording):
         return explore_capture(
             recording,

@@ -20,6 +20,7 @@ from powercut.cli.options import (
     state_argument,
 )
 from powercut.cli.output import Speaker, write_json_object
+from powercut.cli.works_on import require_works_on
 from powercut.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ def export(
         raise UsageError("--format state needs a STATE", hint="give one, such as `cut`")
     if what == LOG and state is not None:
         raise UsageError("a log holds all requests and takes no STATE", hint="--format state")
+    require_works_on(f"export --format {what}", recording)
     if output.is_dir() and not (what == STATE and is_capture(recording)):
         raise UsageError(f"{output}: is a folder", hint="give the name of a file")
     say = Speaker(json_file)
@@ -145,15 +147,9 @@ def _log(recording: Path, output: Path, sector: int, as_seen: bool, say: Speaker
     from powercut.recording.imports import as_kept
     from powercut.recording.materialize import open_recording
 
-    if is_capture(recording):
-        raise UsageError(
-            f"{recording}: is of a captured folder, which has no disk", hint="--format state"
-        )
     opened = open_recording(recording)
     if opened.imported:
-        raise UsageError(
-            f"{recording}: was imported: its log is there already", hint=f"see {recording}/log.dmlw"
-        )
+        raise UsageError(f"{recording}: was imported: its log is there already, in log.dmlw")
     if opened.timeline.disks:
         raise UsageError(
             f"{recording}: is of several disks, and such a log has no flush of one of them",

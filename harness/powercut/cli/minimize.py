@@ -22,6 +22,7 @@ from powercut.cli.options import (
     state_argument,
 )
 from powercut.cli.output import console_beside, write_json
+from powercut.cli.works_on import require_works_on
 from powercut.model.errors import UsageError
 
 
@@ -55,6 +56,7 @@ def minimize(
     json_file: Path | None,
 ) -> int:
     """Finds the smallest set of lost writes that still loses a record, and explains it."""
+    require_works_on("minimize", recording)
     if is_capture(recording):
         return minimize_capture(
             recording, state, lsn=lsn, budget=budget, promise=promise, json_file=json_file

@@ -13,6 +13,7 @@ from powercut.cli.folder_states import shell_capture
 from powercut.cli.lookup import is_capture
 from powercut.cli.options import STATE_EPILOG, recording_argument, state_argument
 from powercut.cli.output import echo
+from powercut.cli.works_on import require_works_on
 from powercut.model.errors import UsageError
 
 
@@ -34,6 +35,7 @@ def shell(recording: Path, state: str, no_terminal: bool) -> int:
             "standard input is no terminal",
             hint="--no-terminal takes commands from it all the same",
         )
+    require_works_on("shell", recording)
     if is_capture(recording):
         return shell_capture(recording, state, no_terminal=no_terminal)
     from powercut.recording import program_shell
