@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "../common/mount_options.h"
+#include "../common/press.h"
 
 #define DEVICE_TIMEOUT_MS 10000
 #define FULL_BYTES (1u << 20) /* room below which a program may fail for the lack of it */
@@ -122,6 +123,12 @@ static bool verb_acks(const struct command *command, int *status)
         (uint64_t)room.f_bavail * room.f_frsize < FULL_BYTES)
         return failed(ENOSPC, "find room on %s", command->argv[3]);
     return true;
+}
+
+static bool verb_press(const struct command *command, int *status)
+{
+    (void)status;
+    return press_begin(strtoull(command->argv[1], NULL, 10)) == 0 || failed(errno, "press the page cache");
 }
 
 static bool verb_mkdir(const struct command *command, int *status)
@@ -254,6 +261,7 @@ static const struct verb {
     {"program", 3, AGENT_ARGUMENTS_MAX, verb_program},
     {"acks", 6, AGENT_ARGUMENTS_MAX, verb_acks},
     {"stamped", 4, AGENT_ARGUMENTS_MAX, verb_stamped},
+    {"press", 1, 1, verb_press},
     {"mkdir", 1, 1, verb_mkdir},
     {"write", 2, 2, verb_write},
     {"sync", 0, 1, verb_sync},

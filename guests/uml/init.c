@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "init.h"
 
+#include "../common/press.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -81,6 +83,8 @@ static int serve(void)
         return view_dump();
     case PCU_LOG:
         return record_dump();
+    case PCU_PRESS:
+        return press_begin(page->offset) == 0 ? 0 : fail(PCU_STEP_CHECK, "press the page cache");
     case PCU_BARE:
         return bare();
     default:

@@ -68,7 +68,9 @@ enum pcu_verb {
     PCU_BARE = 8,
     /* Copies `length` bytes at `offset` of what the last RECOVER recorded to 0: a log
      * as dm-log-writes keeps it. */
-    PCU_LOG = 9
+    PCU_LOG = 9,
+    /* From now on what is dirty is written back early, at instants that `offset` decides (press.c). */
+    PCU_PRESS = 10
 };
 
 /* What a RECOVER is to do besides. */

@@ -18,8 +18,9 @@ from powercut.model.binding import Binding
 from powercut.model.machine import Aio, BackingImage, Bus, Export, ImageFormat, is_dax
 from powercut.recover.plan import GuestRoot, HostRoot, PlanDisk, RecoveryPlan
 from powercut.rig.unpacked import unpacked_root
+from powercut.scenario.choices import Writeback
 from powercut.scenario.disk_machines import machines_of_disks
-from powercut.scenario.place import Files, place_of
+from powercut.scenario.place import LOOP, Files, place_of
 from powercut.scenario.settings import (
     FilesystemType,
     GuestWriteCache,
@@ -168,6 +169,14 @@ def recovery_plan(parameters: Parameters, run_id: bytes, seed: int = 0) -> Recov
 def contents_of(parameters: Parameters) -> Contents:
     """The files that the workload of a cell needs, whatever the run."""
     return workload_of(parameters).contents(Run(bytes(16)))
+
+
+def is_pressed(parameters: Parameters) -> bool:
+    """Whether the recorded kernel is made to write back early: one that powercut has booted."""
+    place = place_of(parameters)
+    if place.files is Files.MACHINE or place.machine == LOOP:
+        return False
+    return parameters.workload.writeback is Writeback.PRESSED
 
 
 def write_cache_file(machine: MachineSettings) -> str:

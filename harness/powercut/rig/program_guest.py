@@ -125,6 +125,10 @@ class ProgramGuest(Closing):
         self._share.put(text)
         self._ask(Verb.EXEC, length=len(text), flags=flags)
 
+    def press(self, seed: int, *, timeout_s: float) -> None:
+        """From now on what is dirty is written back early, at instants that `seed` decides."""
+        self._checked(Verb.PRESS, time.monotonic() + timeout_s, offset=seed)
+
     def wait_end(self, deadline: float) -> int | None:
         """The exit status of what was begun; None if it has not ended by `deadline`.
 
@@ -197,8 +201,8 @@ class ProgramGuest(Closing):
             argv += ["--blockdev", json.dumps(disk), "--export", json.dumps(export)]
         return argv
 
-    def _ask(self, verb: Verb, *, length: int = 0, flags: Flag = _NO_FLAG) -> None:
-        self._share.ask(verb, length=length, flags=flags)
+    def _ask(self, verb: Verb, *, offset: int = 0, length: int = 0, flags: Flag = _NO_FLAG) -> None:
+        self._share.ask(verb, offset=offset, length=length, flags=flags)
         try:
             self._running.ring()
         except OSError as error:
@@ -212,9 +216,15 @@ class ProgramGuest(Closing):
         return self._share.answer()
 
     def _checked(
-        self, verb: Verb, deadline: float, *, length: int = 0, flags: Flag = _NO_FLAG
+        self,
+        verb: Verb,
+        deadline: float,
+        *,
+        offset: int = 0,
+        length: int = 0,
+        flags: Flag = _NO_FLAG,
     ) -> None:
-        self._ask(verb, length=length, flags=flags)
+        self._ask(verb, offset=offset, length=length, flags=flags)
         answer = self._wait(deadline)
         if answer is None or answer.step is not Step.NONE:
             why = "no answer" if answer is None else answer.reason

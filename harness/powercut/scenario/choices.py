@@ -126,6 +126,13 @@ class Engine(enum.Enum):
     IO_URING = "io_uring"
 
 
+class Writeback(enum.Enum):
+    """When the kernel under the workload writes back what no sync asked for."""
+
+    PRESSED = "pressed"
+    USUAL = "usual"
+
+
 class ControlKind(enum.Enum):
     """Runs whose outcome is known in advance."""
 

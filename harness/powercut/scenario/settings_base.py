@@ -7,11 +7,24 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
+from powercut.scenario.choices import Writeback
+
 
 class Settings(BaseModel):
     """Base of all groups: immutable, and unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class OnPageCache(Settings):
+    """What all workloads have in common: they write through a kernel's page cache."""
+
+    writeback: Writeback = Writeback.PRESSED
+    """When the recorded kernel writes back what no sync asked for: `pressed`, early and at seeded
+    instants in part of the run, as a kernel at work does it at any time; or `usual`, as it does by
+    itself: in a short run never, so that an order of writes which is the kernel's to choose is not
+    tested.  No flush comes of it.  Of a machine that is there already (`foreign`) and of a loop
+    device the kernel is left alone."""
 
 
 Count = Annotated[StrictInt, Field(ge=0)]

@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from powercut.scenario.choices import Engine, Layout, SyncMode
 from powercut.scenario.quantity import Duration, Size
-from powercut.scenario.settings_base import Count, Settings
+from powercut.scenario.settings_base import Count, OnPageCache
 
 _PLANTS: Final = {
     "none": False,
@@ -52,7 +52,7 @@ def _is_align(value: int) -> int:
     return value
 
 
-class WalSettings(Settings):
+class WalSettings(OnPageCache):
     """The WAL workload: it appends records, commits them, and acknowledges each commit."""
 
     # Not written: it is what a recording without the key has, and older ones have none.

@@ -72,6 +72,7 @@ class TrialRecord(BaseModel):
     guest_facts: dict[str, str] = {}
     recovery_facts: dict[str, str] = {}
     timings_s: dict[str, float] = {}
+    pressed: bool = False  # the kernel was made to write back what no sync asked for
     withheld: tuple[str, ...] = ()  # variables of the environment that did not reach a program
     reads: CheckReads | None = None  # what a program's check has read; None where that is unknown
     extra: dict[str, Any] = {}

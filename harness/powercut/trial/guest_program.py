@@ -157,6 +157,7 @@ class GuestProgramRecording(GuestRecording):
         if tool is not None:
             name = tool.name
             guest_command(channel, self.deadline, *self._root.showing(name, f"{TOOLS}/{name}"))
+        self._press(channel, self.deadline)
         self.lines = LineChannel.on_guest(folder / LINES, self.directory.lines, self.binding)
 
     def _write_until_trigger(self, machine: Machine, channel: Channel, disk: TrialDisk) -> None:

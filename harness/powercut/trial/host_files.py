@@ -149,6 +149,9 @@ class HostFilesRecording(RecordingInProgress):
         workload = self.workload
         assert isinstance(workload, AcksByLines)
         argv = workload.writer(self.run)
+        if isinstance(guest, ProgramGuest) and commands.is_pressed(self.job.parameters):
+            guest.press(self.run.seed, timeout_s=self.deadline.remaining_s)
+            self.pressed = True
         guest.begin(argv, unsynced=workload.drops_syncs)
 
         def ended() -> bool:

@@ -27,7 +27,7 @@ from powercut.rig.image_failure import told_of_image
 from powercut.rig.image_open import open_after_cut, open_grown_after_cut
 from powercut.rig.recovery import agreed, must_repeat, recover_in_guest
 from powercut.rig.scratch import scratch
-from powercut.rig.set_up import Deadline, mount_disk, prepare_disk
+from powercut.rig.set_up import Deadline, guest_command, mount_disk, prepare_disk
 from powercut.scenario.plan import Trigger, TriggerKind
 from powercut.trial.disks import CapturedDisk, TrialDisk, UnseenDisk, captured
 from powercut.trial.hotplug import plug_disk
@@ -148,6 +148,13 @@ class GuestRecording(RecordingInProgress):
         """Brings a guest that has said hello to where its workload can start."""
         disks, self.facts = prepare_disk(channel, self.job.parameters, deadline)
         mount_disk(channel, self.job.parameters, disks, deadline)
+        self._press(channel, deadline)
+
+    def _press(self, channel: Channel, deadline: Deadline) -> None:
+        """From now on the guest's kernel writes back early, unless the settings say otherwise."""
+        if commands.is_pressed(self.job.parameters):
+            guest_command(channel, deadline, "press", str(self.run.seed))
+            self.pressed = True
 
     def _writer_after(self, acked: int) -> tuple[str, ...]:
         assert isinstance(self.workload, GoesOnAfter), "others are refused"

@@ -89,6 +89,7 @@ class RecordingInProgress:
         self.trouble: list[str] = []
         self.damage: list[str] = []
         self.came_up = False
+        self.pressed = False
         self.cut_ns: int | None = None
         self.versions: dict[str, str] = {}
         self.facts: dict[str, str] = {}

@@ -59,6 +59,7 @@ def record_trial(
                 "guest_facts": run.facts,
                 "recovery_facts": run.recovery_facts,
                 "timings_s": watch.seconds,
+                "pressed": run.pressed,
                 "reads": run.reads,
                 "withheld": _withheld(job.parameters),
             }

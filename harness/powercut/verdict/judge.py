@@ -46,6 +46,7 @@ from powercut.verdict.lines import judge_lines
 from powercut.verdict.loss_story import story_of
 from powercut.verdict.reading import Gaps, read_wire
 from powercut.verdict.states import CrashStates, with_states
+from powercut.verdict.untested import untested_of
 from powercut.wal.layout import WalLayout
 from powercut.workload.port import AcksByLines, AcksByWire
 from powercut.workload.table import is_recognised, workload_of
@@ -150,6 +151,7 @@ def _judged(directory: TrialDir, record: TrialRecord) -> TrialResult:
         result_directory=directory.relative,
         binding=directory.read_binding().name,
         loss=loss,
+        untested=tuple(untested_of(loaded.record)),
     )
 
 

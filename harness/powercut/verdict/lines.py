@@ -14,8 +14,7 @@ from powercut.checkers.judge import Checker, Judgement, run_checkers, without_co
 from powercut.model.enough import too_few_operations
 from powercut.model.observation import Observation
 from powercut.model.operations import OperationHistory
-from powercut.model.positive import PositiveControl, Whole
-from powercut.model.reads import UNKNOWN_READS
+from powercut.model.positive import PositiveControl
 from powercut.model.timeline import Timeline
 from powercut.model.units import NEVER
 from powercut.model.verdict import EvidenceLevel, Finding, FindingKind, Verdict
@@ -29,6 +28,7 @@ from powercut.store.trial_result import lost_lsns
 from powercut.verdict.loss_story import program_story_of
 from powercut.verdict.observation import observation_of
 from powercut.verdict.reading import Gaps
+from powercut.verdict.untested import untested_of_program
 from powercut.workload.port import AcksByLines, Promises
 
 _MUST_LOSE: Final = (ControlKind.LYING_DISK, ControlKind.NO_SYNC)
@@ -95,25 +95,8 @@ def judge_lines(directory: TrialDir, record: TrialRecord, workload: AcksByLines)
         binding=directory.read_binding().name,
         loss=_story(timeline, promises, judgement),
         positive=positive,
-        untested=tuple(_untested(record, positive)),
+        untested=tuple(untested_of_program(record, positive)),
     )
-
-
-def _untested(record: TrialRecord, positive: PositiveControl | None) -> Iterator[str]:
-    yield (
-        "what `setup` made: it was durable before the recording began, so that its creation is no "
-        "part of the test; what `run` makes is"
-    )
-    if record.reads is not None and record.reads.words:
-        yield record.reads.words
-    found = positive is not None and positive.passed and positive.where is Whole.CUT
-    if found and record.reads is None and record.control is None:
-        yield UNKNOWN_READS
-    if record.withheld:
-        yield (
-            "the program with these variables of the environment, which did not reach it (pass one "
-            f"with --env, or workload.env): {', '.join(record.withheld)}"
-        )
 
 
 def _blind(record: TrialRecord, positive: PositiveControl | None) -> Iterator[Finding]:

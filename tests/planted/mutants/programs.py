@@ -53,6 +53,30 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *program(
+        f"{_P}/rig/commands.py",
+        (
+            "page-cache-left-alone",
+            At("is_pressed", "return parameters.workload.writeback is Writeback.PRESSED"),
+            "return False",
+            "the recorded kernel writes back nothing before a sync",
+        ),
+    ),
+    *program(
+        f"{_P}/verdict/untested.py",
+        (
+            "unpressed-unsaid",
+            At("untested_of_program", "not record.pressed"),
+            "record.pressed",
+            "that the kernel was not made to write back early is not said",
+        ),
+        (
+            "usual-writeback-unsaid",
+            At("untested_of", "record.parameters.workload.writeback is Writeback.USUAL"),
+            "False",
+            "that the kernel was not to write back early is not said",
+        ),
+    ),
+    *program(
         f"{_P}/recording/bound.py",
         (
             "damage-forgiven",

@@ -194,6 +194,7 @@ def test_one_that_syncs_is_safe_and_one_that_does_not_loses_all(tmp_path: Path) 
         Verdict.LOSSY, (LsnRange(1, trial.commits_acked),)
     )  # fmt: skip
     (recorded,) = tmp_path.glob("results/in-guest/2*/cells/synced/0001")
+    assert TrialDir(recorded, recorded.parents[2]).read_record().pressed
     a_shell_has_the_state_and_the_root(recorded)
 
 

@@ -49,6 +49,7 @@ class Verb(enum.IntEnum):
     DUMP = 7
     BARE = 8
     LOG = 9
+    PRESS = 10
 
 
 class Step(enum.IntEnum):

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a verdict does not speak of, each in a few words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from powercut.model.positive import PositiveControl, Whole
+from powercut.model.reads import UNKNOWN_READS
+from powercut.scenario.choices import Writeback
+from powercut.store.trial_dir import TrialRecord
+
+_WRITEBACK: Final = (
+    "an order of writes that is the page cache's to choose: {}, and in a short run a kernel writes "
+    "back nothing before a sync asks for it"
+)
+
+
+def untested_of(record: TrialRecord) -> Iterator[str]:
+    """What no part of the recording tested."""
+    if record.parameters.workload.writeback is Writeback.USUAL:
+        yield _WRITEBACK.format("workload.writeback is `usual`")
+
+
+def untested_of_program(
+    record: TrialRecord, positive: PositiveControl | None = None
+) -> Iterator[str]:
+    """The same of a program, which has a `setup`, an environment, and may run on any machine."""
+    yield (
+        "what `setup` made: it was durable before the recording began, so that its creation is no "
+        "part of the test; what `run` makes is"
+    )
+    if record.reads is not None and record.reads.words:
+        yield record.reads.words
+    found = positive is not None and positive.passed and positive.where is Whole.CUT
+    if found and record.reads is None and record.control is None:
+        yield UNKNOWN_READS
+    if record.withheld:
+        yield (
+            "the program with these variables of the environment, which did not reach it (pass one "
+            f"with --env, or workload.env): {', '.join(record.withheld)}"
+        )
+    yield from untested_of(record)
+    if not record.pressed and record.parameters.workload.writeback is Writeback.PRESSED:
+        yield _WRITEBACK.format("the kernel that it ran on is not powercut's to press")

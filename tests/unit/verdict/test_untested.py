@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a verdict says was not tested, and which kernels are pressed."""
+
+import pytest
+
+from powercut.rig.commands import is_pressed
+from powercut.scenario.choices import Writeback
+from powercut.scenario.plan import Trial, Trigger, TriggerKind
+from powercut.scenario.settings import MachineSettings, Parameters, ProgramSettings, WalSettings
+from powercut.store.trial_dir import TrialRecord
+from powercut.verdict.untested import untested_of, untested_of_program
+
+
+def program(**settings) -> ProgramSettings:
+    return ProgramSettings(kind="program", command=("/bin/program",), **settings)
+
+
+def record(workload, *, pressed: bool) -> TrialRecord:
+    first = Trial(1, 1, 1, Trigger(TriggerKind.ACKS, 1))
+    return TrialRecord(
+        powercut="0", scenario="s", cell="c", parameters=Parameters(workload=workload), trial=first,
+        run_id="00" * 16, pressed=pressed,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("workload", [program(), program(root="debian"), WalSettings()])
+def test_a_kernel_of_powercut_s_is_pressed_unless_it_is_not_to_be(workload):
+    assert is_pressed(Parameters(workload=workload))
+    usual = workload.model_copy(update={"writeback": Writeback.USUAL})
+    assert not is_pressed(Parameters(workload=usual))
+
+
+def test_a_kernel_of_somebody_else_s_is_left_alone():
+    machine = MachineSettings(backend="foreign", folder="/srv/powercut")
+    foreign = Parameters(workload=program(root="machine"), machine=machine)
+    assert not is_pressed(foreign)
+    assert not is_pressed(Parameters(workload=program(where="loop")))
+
+
+@pytest.mark.parametrize(
+    ("settings", "pressed", "said"),
+    [
+        ({}, True, []),
+        ({}, False, ["is not powercut's to press"]),
+        ({"writeback": Writeback.USUAL}, False, ["workload.writeback is `usual`"]),
+    ],
+)
+def test_a_kernel_that_was_left_alone_is_named(settings, pressed, said):
+    told = [
+        text
+        for text in untested_of_program(record(program(**settings), pressed=pressed))
+        if "page cache's to choose" in text
+    ]
+    assert len(told) == len(said)
+    assert all(part in text for text, part in zip(told, said, strict=True))
+
+
+def test_so_it_is_of_a_log_of_powercut_s_own():
+    (told,) = untested_of(record(WalSettings(writeback=Writeback.USUAL), pressed=False))
+    assert "workload.writeback is `usual`" in told
+    assert list(untested_of(record(WalSettings(), pressed=True))) == []
