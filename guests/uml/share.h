@@ -156,8 +156,9 @@ struct pcu_patch {
 };
 static_assert(sizeof(struct pcu_patch) == 24, "no padding");
 
-/* The archive of PCU_FLAG_TREE: an entry, its path, its extended attributes (struct pcu_xattr, name,
- * value; those of "user." alone), and its parts each with its bytes. */
+/* The archive of PCU_FLAG_TREE: a u64, `peculiar` (tree.c), and for each file and folder an entry, its
+ * path, its extended attributes (struct pcu_xattr, name, value; those of "user." alone), and its parts
+ * each with its bytes. */
 #define PCU_SAME_FILE UINT32_MAX /* `parts` of a further name: one part follows, the first name */
 struct pcu_entry {
     uint64_t size;  /* of a file */
@@ -165,8 +166,10 @@ struct pcu_entry {
     uint32_t path;  /* bytes of the path, relative to the mount point */
     uint32_t parts; /* of a file; of a symbolic link one, its target */
     uint32_t xattrs;
+    int64_t access_s, change_s; /* of the last access, and of the last change of the contents */
+    uint32_t access_ns, change_ns;
 };
-static_assert(sizeof(struct pcu_entry) == 24, "no padding");
+static_assert(sizeof(struct pcu_entry) == 48, "no padding");
 
 struct pcu_xattr {
     uint32_t name; /* bytes of the name, and of the value */

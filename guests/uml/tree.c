@@ -5,6 +5,11 @@
  * An entry is a struct pcu_entry, its path, `xattrs` times a struct pcu_xattr with name and value,
  * and `parts` times a struct pcu_part with its bytes; nothing is padded.  What lies between the parts of a file is zero.  Entries
  * come in the order of their names, so that two trees with the same content are the same bytes.
+ *
+ * A copy has one owner, and cannot have what only root gives: so the archive begins with `peculiar`,
+ * a digest of all owners that are not those of the folder above, all flags (chattr(1)) and all
+ * attributes but those of "user.", each with its path; 0 if there are none.
+ *
  * A tree that an archive does not hold exactly (devices, sockets, very many hard links, files that
  * cannot be read) is refused: the check then runs here.
  */
@@ -31,6 +36,20 @@ static struct {
     char *name;
 } named[NAMED_MAX];
 static size_t named_count;
+
+static uint64_t peculiar;
+
+/* FNV-1a. */
+static void mix(const void *data, size_t size)
+{
+    const uint8_t *bytes = data;
+    size_t at;
+
+    if (peculiar == 0)
+        peculiar = 0xcbf29ce484222325u;
+    for (at = 0; at < size; at++)
+        peculiar = (peculiar ^ bytes[at]) * 0x100000001b3u;
+}
 
 static int by_name(const FTSENT **left, const FTSENT **right)
 {
@@ -213,7 +232,7 @@ static int put_name(const char *first, uint64_t entry)
 }
 
 /* Appends the attributes that any program may set; counts them into the entry. */
-static int put_xattrs(const char *path, uint64_t entry)
+static int put_xattrs(const char *path, const char *full, uint64_t entry)
 {
     static char names[65536], value[65536]; /* XATTR_LIST_MAX, XATTR_SIZE_MAX */
     ssize_t length = llistxattr(path, names, sizeof names), size;
@@ -224,11 +243,15 @@ static int put_xattrs(const char *path, uint64_t entry)
     if (length < 0)
         return errno == ENOTSUP ? 0 : -1; /* a file system without any */
     for (name = names; name < names + length; name += strlen(name) + 1) {
-        if (strncmp(name, "user.", 5) != 0)
-            continue;
         size = lgetxattr(path, name, value, sizeof value);
         if (size < 0)
             return -1;
+        if (strncmp(name, "user.", 5) != 0) {
+            mix(full, strlen(full) + 1);
+            mix(name, strlen(name) + 1);
+            mix(value, (size_t)size);
+            continue;
+        }
         head = (struct pcu_xattr){(uint32_t)strlen(name), (uint32_t)size};
         if (put(&head, sizeof head) != 0 || put(name, head.name) != 0 ||
             put(value, head.value) != 0)
@@ -236,6 +259,24 @@ static int put_xattrs(const char *path, uint64_t entry)
         count++;
     }
     memcpy(area + entry + offsetof(struct pcu_entry, xattrs), &count, sizeof count);
+    return 0;
+}
+
+/* Owners and flags that a copy cannot have. */
+static int mix_owner(const FTSENT *found, const char *path)
+{
+    const struct stat *status = found->fts_statp, *above = found->fts_parent->fts_statp;
+    const uint32_t owner[] = {status->st_uid, status->st_gid};
+    struct statx more;
+
+    if (statx(AT_FDCWD, found->fts_accpath, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, &more) != 0)
+        return -1;
+    more.stx_attributes &= more.stx_attributes_mask & ~(uint64_t)STATX_ATTR_MOUNT_ROOT;
+    if (status->st_uid == above->st_uid && status->st_gid == above->st_gid && more.stx_attributes == 0)
+        return 0;
+    mix(path, strlen(path) + 1);
+    mix(owner, sizeof owner);
+    mix(&more.stx_attributes, sizeof more.stx_attributes);
     return 0;
 }
 
@@ -248,12 +289,16 @@ static int put_entry(const FTSENT *found, size_t root)
         .path = (uint32_t)strlen(path),
         .size = S_ISREG(status->st_mode) ? (uint64_t)status->st_size : 0,
         .parts = S_ISLNK(status->st_mode) ? 1 : 0,
+        .access_s = status->st_atim.tv_sec,
+        .access_ns = (uint32_t)status->st_atim.tv_nsec,
+        .change_s = status->st_mtim.tv_sec,
+        .change_ns = (uint32_t)status->st_mtim.tv_nsec,
     };
     uint64_t at = page->answer;
     const char *first;
     int fd, result;
 
-    if (put(&entry, sizeof entry) != 0 || put(path, entry.path) != 0)
+    if (mix_owner(found, path) != 0 || put(&entry, sizeof entry) != 0 || put(path, entry.path) != 0)
         return -1;
     if (S_ISLNK(status->st_mode))
         return put_link(found->fts_accpath);
@@ -265,7 +310,7 @@ static int put_entry(const FTSENT *found, size_t root)
         if (errno != 0)
             return -1;
     }
-    if (put_xattrs(found->fts_accpath, at) != 0)
+    if (put_xattrs(found->fts_accpath, path, at) != 0)
         return -1;
     if (S_ISDIR(status->st_mode))
         return 0;
@@ -289,8 +334,11 @@ int tree_put(void)
     FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, by_name);
     size_t root = strlen(plan.mount_point);
     FTSENT *found;
-    int result = walk == NULL ? -1 : 0;
+    uint64_t begin = page->answer;
+    int result;
 
+    peculiar = 0;
+    result = walk == NULL || put(&peculiar, sizeof peculiar) != 0 ? -1 : 0;
     while (result == 0 && (errno = 0, found = fts_read(walk)) != NULL) {
         if (found->fts_info == FTS_DP || found->fts_level == 0)
             continue;
@@ -306,6 +354,8 @@ int tree_put(void)
         page->answer = 0;
         result = fail(PCU_STEP_READ, "the files as an archive");
     }
+    if (result == 0)
+        memcpy(area + begin, &peculiar, sizeof peculiar);
     if (walk != NULL)
         fts_close(walk);
     forget_names();

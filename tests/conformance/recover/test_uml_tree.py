@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailabl
 
 # Content, names and permissions; run in the guest and on the host.
 LIST = (
-    "find . -path ./lost+found -prune -o -printf '%p %y %m %l\\n' | sort; "
+    "find . -mindepth 1 -path ./lost+found -prune -o -printf '%p %y %m %l %T@\\n' | sort; "
     "find . -type f ! -path './lost+found/*' | sort | xargs sha256sum; "
     "find . -path ./lost+found -prune -o -type f -links +1 -printf '%p %n\\n' | sort; "
     'python3 -c \'import os; print([os.getxattr(p, k) for p in ("one", "d", "d/other") '
@@ -68,7 +68,26 @@ def test_an_archive_is_what_a_program_in_the_guest_sees(filesystem, tmp_path):
         inside.unpack(archive, str(copy))
         sizes = [entry.stat().st_size for entry in copy.iterdir() if entry.is_file()]
         assert len(archive) < sum(sizes) - 9_000_000  # zeroes are not in it
+        assert inside.PECULIAR.unpack_from(archive) == (0,)
+        digests = {0}
+        for change in ("chown 1:0", "chown 2:0", "chgrp 1", "chattr +d", "setfacl -m u:1:r"):
+            if shutil.which(change.split()[0]) is not None:
+                digests.add(peculiar(engine, change))
+            else:
+                digests.add(len(change))
+        assert len(digests) == 6
     (copy / "lost+found").rmdir() if filesystem == "ext4" else None
     told = subprocess.run(["/bin/sh", "-c", LIST], cwd=copy, capture_output=True, check=True)
     assert seen.complete, seen.failure
     assert told.stdout == seen.lines
+
+
+def peculiar(engine: UmlEngine, change: str) -> int:
+    """The digest of what a copy cannot have, of a tree whose only file was changed so."""
+    engine.mount(timeout_s=WAIT_S)
+    engine.execute(("/bin/sh", "-ec", f"cd /mnt; : >one; {change} one; sync"), timeout_s=WAIT_S)
+    seen, archive = engine.tree(engine.capture(timeout_s=WAIT_S), timeout_s=WAIT_S)
+    assert archive is not None, seen
+    (digest,) = inside.PECULIAR.unpack_from(archive)
+    assert isinstance(digest, int)
+    return digest

@@ -5,14 +5,45 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant, planter
 from mutants.place import At
-from mutants.suites import POSITIVE, PROGRAMS, READS
+from mutants.suites import NATIVE, POSITIVE, PROGRAMS, READS
 
 _P = "harness/powercut"
 program = planter("program", PROGRAMS)
 positive = planter("positive", POSITIVE)
 reads = planter("reads", READS)
+native = planter("native", NATIVE)
 
 MUTANTS: tuple[Mutant, ...] = (
+    *native(
+        f"{_P}/recover/native/engine.py",
+        (
+            "copy-believed-of-owners",
+            At("NativeEngine._is_sample", "self._tree_peculiar not in self._peculiar"),
+            "False",
+            "what a copy cannot have is not looked at in the guest",
+        ),
+        (
+            "owners-cost-a-safe",
+            At("NativeEngine._sampled", "self._tree_peculiar in self._peculiar"),
+            "True",
+            "a check that looks at owners is INCONCLUSIVE, since the copy has others",
+        ),
+    ),
+    *native(
+        f"{_P}/recover/native/inside.py",
+        (
+            "times-of-files-not-there",
+            At("unpack", "os.utime(path, ns=times, follow_symlinks=False)"),
+            "del times",
+            "a check finds the times at which the copy was made",
+        ),
+        (
+            "times-of-folders-not-there",
+            At("unpack", "os.utime(path, ns=times)"),
+            "del times",
+            "a check finds the times at which the copy of a folder was made",
+        ),
+    ),
     *program(
         "guests/uml/stamp.c",
         (

@@ -44,6 +44,7 @@ PROGRAMS = Suite(
         pytest("tests/planted/capture/test_folder_planted.py"),
     ),
 )
+NATIVE = Suite("check on the host", (), (pytest("tests/unit/recover/test_native.py"),))
 POSITIVE = Suite("positive control", (), (pytest("tests/unit/trial/test_judge_lines.py"),))
 READS = Suite(
     "what checks read",

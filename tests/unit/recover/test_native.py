@@ -18,33 +18,42 @@ from powercut.recover.port import SecondLook
 needs_bubblewrap = pytest.mark.skipif(bool(unavailable()), reason=unavailable())
 
 
+ORDINARY = inside.PECULIAR.pack(0)
+ACCESS_NS, CHANGE_NS = 1_000_000_000_123_456_789, 900_000_000_000_000_001
+
+
+def entry(path: str, mode: int, *, size: int = 0, parts: int = 0, xattrs: int = 0) -> bytes:
+    times = (ACCESS_NS // 10**9, CHANGE_NS // 10**9, ACCESS_NS % 10**9, CHANGE_NS % 10**9)
+    return inside.ENTRY.pack(size, mode, len(path), parts, xattrs, *times) + path.encode()
+
+
 def folder(path: str, mode: int = 0o755) -> bytes:
-    return inside.ENTRY.pack(0, stat.S_IFDIR | mode, len(path), 0, 0) + path.encode()
+    return entry(path, stat.S_IFDIR | mode)
 
 
 def file(path: str, size: int, *parts: tuple[int, bytes], mode: int = 0o644) -> bytes:
-    head = inside.ENTRY.pack(size, stat.S_IFREG | mode, len(path), len(parts), 0) + path.encode()
+    head = entry(path, stat.S_IFREG | mode, size=size, parts=len(parts))
     return head + b"".join(inside.PART.pack(at, len(data)) + data for at, data in parts)
 
 
 def link(path: str, target: bytes) -> bytes:
-    head = inside.ENTRY.pack(0, stat.S_IFLNK | 0o777, len(path), 1, 0) + path.encode()
-    return head + inside.PART.pack(0, len(target)) + target
+    return entry(path, stat.S_IFLNK | 0o777, parts=1) + inside.PART.pack(0, len(target)) + target
 
 
 def same(path: str, first: bytes) -> bytes:
-    head = inside.ENTRY.pack(0, stat.S_IFREG, len(path), inside.SAME_FILE, 0) + path.encode()
+    head = entry(path, stat.S_IFREG, parts=inside.SAME_FILE)
     return head + inside.PART.pack(0, len(first)) + first
 
 
 def with_attribute(path: str, name: bytes, value: bytes, *, mode: int) -> bytes:
-    head = inside.ENTRY.pack(0, stat.S_IFREG | mode, len(path), 0, 1) + path.encode()
+    head = entry(path, stat.S_IFREG | mode, xattrs=1)
     return head + inside.XATTR.pack(len(name), len(value)) + name + value
 
 
 def test_an_archive_becomes_the_files_that_it_holds(tmp_path):
     archive = (
-        folder("data", 0o500)
+        ORDINARY
+        + folder("data", 0o500)
         + file("data/sparse", 9000, (4096, b"x" * 10), (8999, b"y"), mode=0o600)
         + link("data/link", b"sparse")
         + file("empty", 0)
@@ -52,6 +61,9 @@ def test_an_archive_becomes_the_files_that_it_holds(tmp_path):
         + with_attribute("marked", b"user.k", b"value", mode=0o400)
     )
     inside.unpack(memoryview(archive), str(tmp_path))
+    for name in ("data", "data/sparse", "data/link", "empty", "marked"):
+        found = (tmp_path / name).lstat()
+        assert (found.st_atime_ns, found.st_mtime_ns) == (ACCESS_NS, CHANGE_NS), name
     assert (tmp_path / "data/sparse").read_bytes() == (
         bytes(4096) + b"x" * 10 + bytes(8999 - 4106) + b"y"
     )
@@ -111,7 +123,7 @@ def sandbox():
 
 
 def tree(number: int) -> bytes:
-    return folder("data") + file("data/n", 1, (0, str(number).encode()))
+    return ORDINARY + folder("data") + file("data/n", 1, (0, str(number).encode()))
 
 
 @needs_bubblewrap
@@ -263,12 +275,58 @@ def test_a_sample_that_says_something_else_is_started_anew_for_its_state():
 def test_a_tree_is_told_from_the_one_before_it_by_every_byte():
     first = folder("f", 0o755) + file("f/a", 3, (0, b"abc"))
     trees = [b"", first, first, file("a", 0), first, first.replace(b"abc", b"abd"), b"", b""]
+    trees = [ORDINARY + one for one in trees]
     with shared() as (fd, put):
         guest = GuestWithTrees(fd, put, lambda _: b"= 7\n")
         with engine(guest, "echo = 7 >&3") as one:
             for tree_of_state in trees:
                 assert one.recover(tree_of_state, timeout_s=60).lines == b"= 7\n"
             assert (one.on_host, one.same_files) == (4, 4)
+
+
+@needs_bubblewrap
+def test_what_a_copy_cannot_have_is_looked_at_in_the_guest():
+    """Owners, flags and the like: until host and guest have said the same of a tree with them."""
+
+    def peculiar(number: int, content: int) -> bytes:
+        text = str(content).encode()
+        return inside.PECULIAR.pack(number) + folder("data") + file("data/n", 1, (0, text))
+
+    with shared() as (fd, put):
+        guest = GuestWithTrees(fd, put, lambda _: b"= 7\n")
+        with engine(guest, "echo = 7 >&3") as one:
+            for content in range(4):
+                one.recover(peculiar(0, content), timeout_s=60)
+            assert (guest.asked, guest.sampled) == (SAMPLE_FIRST, 0)
+            for content in range(4):
+                one.recover(peculiar(1, content), timeout_s=60)
+            assert (guest.asked, guest.sampled) == (SAMPLE_FIRST, 1)
+    with shared() as (fd, put):
+        guest = GuestWithTrees(fd, put, lambda tree: b"= %d\n" % tree[0])
+        with engine(guest, "echo = 0 >&3") as one:
+            for content in range(3):
+                assert one.recover(peculiar(0, content), timeout_s=60).lines == b"= 0\n"
+            for content in range(3):
+                assert one.recover(peculiar(1, content), timeout_s=60).lines == b"= 1\n"
+            asked = guest.asked + guest.sampled
+            assert one.recover(peculiar(0, 4), timeout_s=60).lines == b"= 0\n"
+            # That a copy misses what it cannot have says nothing of other trees.
+            assert (guest.asked + guest.sampled, one.doubts) == (asked, ())
+
+
+@needs_bubblewrap
+def test_times_and_modes_are_part_of_a_tree():
+    first = ORDINARY + file("a", 0)
+    later = first.replace(
+        (CHANGE_NS // 10**9).to_bytes(8, "little"), (CHANGE_NS // 10**9 + 1).to_bytes(8, "little")
+    )
+    with shared() as (fd, put):
+        says = {first: b"900000000", later: b"900000001", ORDINARY + file("a", 0, mode=0o600): b""}
+        guest = GuestWithTrees(fd, put, lambda tree: b"= %s\n" % says[bytes(tree)])
+        with engine(guest, 'echo "= $(find /mnt/a -perm 644 -printf "%Ts")" >&3') as one:
+            for tree_of_state, said in [*says.items()] * 2:
+                assert one.recover(tree_of_state, timeout_s=60).lines == b"= %s\n" % said
+            assert (one.on_host, one.same_files, one.doubts) == (3, 3, ())
 
 
 @needs_bubblewrap

@@ -16,6 +16,7 @@ from powercut.model.errors import HostError
 from powercut.model.observation import Observation
 from powercut.model.timeline import Timeline
 from powercut.recover.native.check import CheckSandbox, unavailable
+from powercut.recover.native.inside import PECULIAR
 from powercut.recover.plan import GoOn, RecoveryPlan
 from powercut.recover.port import ImageWrite, RecordsRecoveries, RecoveryEngine
 from powercut.recover.uml.origin import Origin
@@ -63,6 +64,9 @@ class NativeEngine(Closing):
         # A program that goes on does so in the guest, where its file system is a real one.
         self._on_host = not unavailable() and plan.find(GoOn) is None
         self._known: dict[bytes, Observation] = {}
+        self._peculiar: set[int] = {0}
+        """What a copy cannot have of trees on which host and guest said the same."""
+        self._tree_peculiar = 0
         self._last = np.empty(0, dtype=np.uint8)
         self._last_digest = hashlib.sha256().digest()
         self._fresh = False
@@ -106,16 +110,27 @@ class NativeEngine(Closing):
             if checked is not None and not self._is_sample():
                 self.was_short = True
                 return checked
-            if checked is not None and self.on_host > SAMPLE_FIRST:
-                sampled = self._guest.sample(writes, timeout_s=timeout_s)
-                if _said(sampled) == _said(checked):
-                    return sampled
-            # The first are started for their state alone, as is whatever says something else.
-            sampled = self._guest.recover(writes, timeout_s=timeout_s)
-            if checked is not None and _said(sampled) != _said(checked):
-                self._distrust(sampled, checked)
-            return sampled
+            return self._sampled(writes, checked, timeout_s)
         return self._guest.recover(writes, timeout_s=timeout_s)
+
+    def _sampled(
+        self, writes: Sequence[ImageWrite], checked: Observation | None, timeout_s: float
+    ) -> Observation:
+        """What the check says in the guest; the host is believed no more if it said otherwise."""
+        if checked is not None and self.on_host > SAMPLE_FIRST:
+            sampled = self._guest.sample(writes, timeout_s=timeout_s)
+            if _said(sampled) == _said(checked):
+                self._peculiar.add(self._tree_peculiar)
+                return sampled
+        # The first are started for their state alone, as is whatever says something else.
+        sampled = self._guest.recover(writes, timeout_s=timeout_s)
+        if checked is None:
+            return sampled
+        if _said(sampled) == _said(checked):
+            self._peculiar.add(self._tree_peculiar)
+        elif self._tree_peculiar in self._peculiar:
+            self._distrust(sampled, checked)
+        return sampled
 
     def record(
         self, writes: Sequence[ImageWrite], *, timeout_s: float
@@ -131,11 +146,14 @@ class NativeEngine(Closing):
 
     def _is_sample(self) -> bool:
         """Whether the tree that was checked last is to be checked in the guest as well."""
+        if self._tree_peculiar not in self._peculiar:
+            return True
         return self._fresh and (self.on_host <= SAMPLE_FIRST or self.on_host % SAMPLE == 0)
 
     def _checked(self, archive: memoryview, timeout_s: float) -> Observation | None:
         """What the check on the host says of a tree; None if it did not look at everything."""
         tree = self._digest(archive)
+        (self._tree_peculiar,) = PECULIAR.unpack_from(archive)
         self._fresh = tree not in self._known
         if not self._fresh:
             self.same_files += 1

@@ -32,7 +32,8 @@ from typing import TypedDict, TypeVar
 
 ROOT = "/mnt"
 FIRST = 4096  # where archives begin: after the page that the guest and the engine share
-ENTRY = struct.Struct("<QIIII")
+PECULIAR = struct.Struct("<Q")
+ENTRY = struct.Struct("<QIIIIqqII")
 PART = struct.Struct("<QQ")
 XATTR = struct.Struct("<II")
 SAME_FILE = 0xFFFFFFFF  # parts of a further name of a file
@@ -49,10 +50,11 @@ Answer = tuple[int | None, bytes]
 
 def unpack(archive: memoryview, root: str) -> None:
     """Makes the files of an archive below `root`, which is empty."""
-    at = 0
+    at = PECULIAR.size
     folders = []
     while at < len(archive):
-        size, mode, length, parts, xattrs = ENTRY.unpack_from(archive, at)
+        size, mode, length, parts, xattrs, *seen = ENTRY.unpack_from(archive, at)
+        times = (seen[0] * 10**9 + seen[2], seen[1] * 10**9 + seen[3])
         at += ENTRY.size
         path = Path(root, os.fsdecode(bytes(archive[at : at + length])))
         at += length
@@ -64,7 +66,7 @@ def unpack(archive: memoryview, root: str) -> None:
             attributes.append((both[:name], both[name:]))
         if stat.S_ISDIR(mode):
             path.mkdir()
-            folders.append((path, stat.S_IMODE(mode)))
+            folders.append((path, stat.S_IMODE(mode), times))
         elif stat.S_ISLNK(mode) or parts == SAME_FILE:
             _, length = PART.unpack_from(archive, at)
             at += PART.size + length
@@ -79,8 +81,11 @@ def unpack(archive: memoryview, root: str) -> None:
             os.setxattr(path, attribute, content)
         if stat.S_ISREG(mode) and parts != SAME_FILE:
             path.chmod(stat.S_IMODE(mode))  # last: it may forbid to set attributes
-    for path, mode in folders:
+        if not stat.S_ISDIR(mode) and parts != SAME_FILE:
+            os.utime(path, ns=times, follow_symlinks=False)
+    for path, mode, times in folders:
         path.chmod(mode)
+        os.utime(path, ns=times)
 
 
 def _unpack_file(archive: memoryview, at: int, path: Path, size: int, parts: int) -> int:
