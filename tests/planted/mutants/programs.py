@@ -34,13 +34,13 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             "times-of-files-not-there",
             At("unpack", "os.utime(path, ns=times, follow_symlinks=False)"),
-            "del times",
+            "None",
             "a check finds the times at which the copy was made",
         ),
         (
             "times-of-folders-not-there",
             At("unpack", "os.utime(path, ns=times)"),
-            "del times",
+            "None",
             "a check finds the times at which the copy of a folder was made",
         ),
     ),
@@ -556,9 +556,14 @@ MUTANTS: tuple[Mutant, ...] = (
             "False",
             "a check that reads none of the files that were written is believed",
         ),
+    ),
+    *reads(
+        f"{_P}/verdict/untested.py",
         (
             "unknown-untold",
-            At("_untested", "found and record.reads is None and (record.control is None)"),
+            At(
+                "untested_of_program", "found and record.reads is None and (record.control is None)"
+            ),
             "False",
             "that nothing is known of what a check reads is not said",
         ),
