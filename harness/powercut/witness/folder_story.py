@@ -16,6 +16,7 @@ from powercut.recording.folder import CaptureRecording
 from powercut.recording.folder_names import FolderNames, in_file, kind_of
 from powercut.store.folder_witness import LostChange
 from powercut.store.witness import WitnessEvent
+from powercut.witness.later_step import step_at
 from powercut.witness.search import Drop
 
 _SHOWN_SYNCS: Final = 6
@@ -46,15 +47,7 @@ class FolderStory:
 
     def step(self, instant: int) -> str:
         """What the program was at then, by its own lines."""
-        history = self._recording.history
-        tried = history.attempted[history.attempt_ns < instant]
-        if not len(tried):
-            return "before any operation was tried"
-        number = int(tried[-1])
-        acked_ns = self.acked_ns(number)
-        if acked_ns is not None and acked_ns < instant:
-            return f"and after that of {number}, the last one that had been tried"
-        return f"while operation {number} was under way"
+        return step_at(self._recording.history, instant)
 
     def lost(self, drops: Sequence[Drop]) -> tuple[LostChange, ...]:
         """What is missing, each with all that is known of it."""

@@ -38,6 +38,7 @@ from powercut.recording.open_recording import Recording
 from powercut.rig.engines import boots_recorded_kernel, reader_alone
 from powercut.store.exploration import read_exploration
 from powercut.store.witness import Witness
+from powercut.witness.later_step import later_step
 from powercut.witness.search import (
     Drop,
     Progress,
@@ -89,21 +90,21 @@ def minimize(
         limit = SearchLimit(budget, clock, _set_aside(recording, judge.choice.name, confirm))
         search = WitnessSearch(recording.space, state.instant, judge, first, lsn, limit, progress)
         items = search.run(items_of(recording.space, state))
-        witness_state = state_of(recording.space, state.instant, items)
-        judgement = judge.judge(witness_state)
-        minimal = not (search.out_of_budget or search.unknown)
-    drops = [item for item in items if isinstance(item, Drop)]
-    dropped = dropped_writes(recording, state.instant, [(d.write, d.begin, d.end) for d in drops])
-    confirmed, confirmation = _confirmed(
-        recording, witness_state, judgement, judge.choice.name, confirm
-    )
-    told = lsn if lsn is not None else judgement.lost[0].first if judgement.lost else None
+        smallest = state_of(recording.space, state.instant, items)
+        judgement = judge.judge(smallest)
+        gone = [item for item in items if isinstance(item, Drop)]
+        dropped = dropped_writes(
+            recording, state.instant, [(d.write, d.begin, d.end) for d in gone]
+        )
+        told = lsn if lsn is not None else judgement.lost[0].first if judgement.lost else None
+        later = later_step(recording, judge, smallest, dropped, told)
+    confirmed, confirmation = _confirmed(recording, smallest, judgement, judge.choice.name, confirm)
     return Witness(
         powercut=__version__,
         recording=recording.title,
         start=name,
-        state=state_ref.save(recording.directory, witness_state),
-        crash_state=state_ref.serialise(witness_state),
+        state=state_ref.save(recording.directory, smallest),
+        crash_state=state_ref.serialise(smallest),
         instant_ns=state.instant,
         start_ns=recording.start_ns,
         imported=recording.imported,
@@ -115,15 +116,15 @@ def minimize(
         volatile=len(recording.space.volatile(state.instant)),
         dropped_before=len({i.write for i in search.first_items if isinstance(i, Drop)}),
         dropped=dropped,
-        out_of_order=len(items) - len(drops),
-        minimal=minimal,
+        out_of_order=len(items) - len(gone),
+        minimal=not (search.out_of_budget or search.unknown),
         tests=judge.tests,
         engine=judge.choice.name,
         engine_reason=judge.choice.reason,
         confirmed=confirmed,
         confirmation=confirmation,
         events=events_of(recording, state.instant, dropped, told),
-        cause=cause_of(recording, state.instant, dropped, len(items) - len(drops), told),
+        cause=cause_of(recording, state.instant, dropped, len(items) - len(gone), told, later),
     )
 
 

@@ -35,14 +35,7 @@ def dropped_writes(
     recording: Recording, instant: int, drops: Sequence[tuple[int, int, int]]
 ) -> tuple[DroppedWrite, ...]:
     """The writes of `drops`, given as (write, begin, end), each with all that is known of it."""
-    places: NamesWrites
-    if recording.image_format is not ImageFormat.RAW:
-        places = Places("", [], unknown=f"{recording.image_format.value} image")
-    elif recording.known_promises is not None:
-        keep_file_maps(recording, [instant])
-        places = names_of(recording, instant)
-    else:
-        places = places_on(recording.base, recording.timeline.disks)
+    places = _places(recording, instant)
     by_write: dict[int, list[tuple[int, int]]] = {}
     for write, begin, end in drops:
         by_write.setdefault(write, []).append((begin, end))
@@ -50,6 +43,28 @@ def dropped_writes(
         _dropped(recording, places, instant, write, tuple(sorted(ranges)))
         for write, ranges in sorted(by_write.items())
     )
+
+
+def named_writes(recording: Recording, instant: int, writes: Sequence[int]) -> list[str]:
+    """What each write is, with what it carries, to begin a sentence with."""
+    places, requests = _places(recording, instant), recording.timeline.requests
+    named = []
+    for write in writes:
+        begin = int(requests.offset[write])
+        held = [(begin, begin + int(requests.length[write]))]
+        carried = dict.fromkeys(part.what for part in parts_of(recording, places, write, held))
+        named.append(f"Write {write} ({'; '.join([*carried][:2])})")
+    return named
+
+
+def _places(recording: Recording, instant: int) -> NamesWrites:
+    """What names the writes of a state."""
+    if recording.image_format is not ImageFormat.RAW:
+        return Places("", [], unknown=f"{recording.image_format.value} image")
+    if recording.known_promises is None:
+        return places_on(recording.base, recording.timeline.disks)
+    keep_file_maps(recording, [instant])
+    return names_of(recording, instant)
 
 
 def _dropped(
@@ -173,8 +188,12 @@ def cause_of(
     dropped: Sequence[DroppedWrite],
     moved: int,
     lsn: int | None,
+    later: str = "",
 ) -> str:
-    """The finding in one sentence; `lsn` is the record that it is told of, if there is one."""
+    """The finding in a few words; `lsn` is the record that it is told of, if there is one.
+
+    `later` says how a later step came to take it away.
+    """
     record = _named(recording, lsn) if lsn is not None else "the file system"
     if not dropped and not moved:
         return (
@@ -197,12 +216,9 @@ def cause_of(
     if acked is not None and acked < instant and not recording.imported:
         text += f" It had been acknowledged {(instant - acked) / 1e6:.3f} ms before."
         late_ns = min((write.submitted_ns for write in dropped), default=acked) - acked
-        if late_ns > 0:
-            text += (
-                f" What is missing was sent {late_ns / 1e6:.3f} ms after that ack: its bytes had "
-                "not been sent yet, or a later step has replaced what led to them."
-            )
-    return text
+        if late_ns > 0 and not later:
+            text += f" What is missing was sent {late_ns / 1e6:.3f} ms after that ack."
+    return f"{text} {later}".strip()
 
 
 def _named(recording: Recording, number: int) -> str:

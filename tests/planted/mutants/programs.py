@@ -5,15 +5,37 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant, planter
 from mutants.place import At
-from mutants.suites import NATIVE, POSITIVE, PROGRAMS, READS
+from mutants.suites import CAUSES, NATIVE, POSITIVE, PROGRAMS, READS
 
 _P = "harness/powercut"
 program = planter("program", PROGRAMS)
 positive = planter("positive", POSITIVE)
 reads = planter("reads", READS)
+causes = planter("causes", CAUSES)
 native = planter("native", NATIVE)
 
 MUTANTS: tuple[Mutant, ...] = (
+    *causes(
+        f"{_P}/witness/later_step.py",
+        (
+            "early-ack-blames-a-later-step",
+            At("later_step", "operation in judge.judge(_issued(space, acked_ns + 1)).lsns"),
+            "False",
+            "a later step is blamed where the ack came before the write",
+        ),
+        (
+            "no-write-blamed",
+            At("_taken_by", "operation not in judge.judge(without).lsns"),
+            "False",
+            "the write that takes an operation away is not named",
+        ),
+        (
+            "durable-taker-unsaid",
+            At("_taken_by", "operation in judge.judge(older).lsns"),
+            "False",
+            "what takes an operation away is said to be several writes where it is durable",
+        ),
+    ),
     *native(
         f"{_P}/recover/native/engine.py",
         (
