@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs and roots that lie elsewhere than their scenario says: another host has brought them.
 
-On a host of a fleet the paths of a scenario lead nowhere.  What they mean on the scenario's own
-host was carried along (powercut.fleet.cargo), and the environment says where it lies, so that
+On a host of a cluster the paths of a scenario lead nowhere.  What they mean on the scenario's own
+host was carried along (powercut.cluster.cargo), and the environment says where it lies, so that
 every process of a trial finds it.
 """
 

@@ -1,28 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts of a fleet that are folders on this host: commands run here, with another home.
+"""Hosts of a cluster that are folders on this host: commands run here, with another home.
 
 What goes wrong with one is planted: it is `dead`, or falls silent.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import os
-import shlex
 import subprocess
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 from powercut.closing import Closing
-from powercut.fleet.receive import receive
-from powercut.fleet.send import stream_of
-from powercut.fleet.worker import Worker
+from powercut.cluster.engine import Answer, WorkerSeen
+from powercut.cluster.host import HostHere as Worker
 from powercut.machine.remote import Done, Unreachable
-from powercut.model.errors import PowercutError
 from powercut.rig.rig import Rig
 from powercut.scenario.plan import Plan
 
@@ -61,186 +57,133 @@ class HostHere(Closing):
         """Nothing is held open."""
 
 
-class WorkerHere:
-    """A `RemoteCommand`: powercut's worker in threads of this process, on a fake machine.
+class ClusterHere(HostHere):
+    """A host of a cluster, on a fake machine; `before` says what is wrong with what it says.
 
-    `before` may change what it says, or say nothing (None); it gets a message's kind and body.
+    `before` gets a message's kind (hello, done, trouble, judged, list, ...) and body, and may
+    change it; say nothing at all (None); or die (ConnectionError).
     """
 
-    def __init__(self, root: Path, before: Change, rig: Callable[[Plan], Rig]) -> None:
-        orders, self._orders = os.pipe()
-        self._answers, answers = os.pipe()
-        self._before = before
-        self._rest = b""
-        self._gone = False
-        self.printed = ""
-        self._writing = threading.Lock()
-        self._thread = threading.Thread(target=self._serve, args=(root, orders, answers, rig))
-        self._thread.daemon = True
-        self._thread.start()
-
-    def _serve(self, root: Path, orders: int, answers: int, rig: Callable[[Plan], Rig]) -> None:
-        with (
-            contextlib.suppress(OSError, ValueError),
-            os.fdopen(orders, "rb") as reader,
-            os.fdopen(answers, "wb") as writer,
-        ):
-            try:
-                Worker(root, reader, writer, ready=rig, leave=lambda _: None).serve()
-            except PowercutError as error:  # as its `main` does
-                self.printed = str(error)
-
-    def write(self, data: bytes) -> None:
-        with self._writing:
-            if self._gone:
-                raise OSError("the link is lost")
-            os.write(self._orders, data)
-
-    def read(self) -> bytes:
-        while True:
-            *lines, self._rest = self._rest.split(b"\n")
-            said = b"".join(map(self._changed, lines))
-            if said:
-                return said
-            data = os.read(self._answers, 1 << 16)
-            if not data:
-                return b""
-            self._rest += data
-
-    def _changed(self, line: bytes) -> bytes:
-        ((kind, body),) = json.loads(line).items()
-        if self._gone:
-            return b""
-        try:
-            body = self._before(kind, body)
-        except ConnectionError:
-            self.close()
-            body = None
-        return b"" if body is None else json.dumps({kind: body}).encode() + b"\n"
-
-    @property
-    def status(self) -> int | None:
-        return None
-
-    @property
-    def ended_in_order(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        with self._writing:
-            if not self._gone:
-                self._gone = True
-                os.close(self._orders)
-
-
-class FleetHere(HostHere):
-    """A host of a fleet on a fake machine; `before` says what is wrong with what it says."""
-
-    def __init__(self, home: Path, rig: Callable[[Plan], Rig]) -> None:
+    def __init__(self, home: Path, rig: Callable[[Plan], Rig], threads: int = 1) -> None:
         super().__init__(home)
-        home.mkdir(parents=True, exist_ok=True)
-        self.root = home / "fleet"
-        self.root.mkdir(exist_ok=True)
+        self.root = home / "cluster"
+        self.root.mkdir(parents=True, exist_ok=True)
+        self.threads = threads
+        self.seen_s = 0.0
         self.before: Change = lambda _kind, body: body
         self.rig = rig
         self.made: list[str] = []
         self.changed_evidence: Callable[[Path], None] = lambda _: None
+        self.works = self.new()
 
-    def begin(self, script: str, *, timeout_s: float) -> WorkerHere:
-        def before(kind: str, body: Any) -> Any:
-            if kind == "done":
-                self.made.append(body["folder"])
-            return self.before(kind, body)
+    def new(self) -> Worker:
+        """powercut's part of a worker, as it is when its process begins."""
+        self.dead = False
+        self.works = Worker(self.root, self.rig)
+        self.works.name, self.works.threads = self.home.name, self.threads
+        return self.works
 
-        return WorkerHere(self.root, before, self.rig)
+    def answer(self, call: str, text: str) -> str | None:
+        if call == "list":
+            self.changed_evidence(self.root / json.loads(text)["paths"][0])
+        body = json.loads(self.works.answer(call, text))
+        if body.get("kind") == "trouble":
+            return self._told("trouble", body)
+        if call == "trials":
+            return self._told_of_each(body)
+        kind = {"states": "judged"}.get(call, call)
+        return self._told(kind, body)
 
-    def run(self, script: str, *, stdin: Iterable[bytes] = (), timeout_s: float) -> Done:
-        """Only asked for recordings, or to take one."""
-        self.connect(timeout_s=timeout_s)
-        words = shlex.split(script)
-        if "[" in words:  # is that folder there?
-            there = (self.home / words[words.index("-e") + 1]).exists()
-            return Done(0 if there else 1, b"", "")
-        if "powercut.fleet.receive" in words:
-            folder = self.root / words[words.index("powercut.fleet.receive") + 1]
-            receive(io.BytesIO(b"".join(stdin)), folder)
-            return Done(0, b"", "")
-        at = words.index("powercut.fleet.send")
-        self.changed_evidence(self.root / words[at + 1])
-        sent = b"".join(stream_of(self.root / words[at + 1], words[at + 2 :]))
-        return Done(0, sent, "")
+    def _told(self, kind: str, body: Any) -> str | None:
+        body = self.before(kind, body)
+        return None if body is None else json.dumps(body, separators=(",", ":"))
+
+    def _told_of_each(self, body: Any) -> str | None:
+        changed = []
+        for one in body["answers"]:
+            if one["kind"] == "done":
+                self.made.append(one["folder"])
+            changed.append(self.before(one["kind"], one))
+        return None if None in changed else json.dumps({"answers": changed})
 
 
-class WorkerProcess:
-    """A `RemoteCommand`: powercut's worker, a process of this host; `before` as in `WorkerHere`."""
+class EngineHere(Closing):
+    """An engine whose workers are threads of this process: like Dask, and without it.
 
-    def __init__(self, script: str, home: Path, before: Change) -> None:
-        self._before = before
-        self._errors = home / "worker.txt"
-        errors = self._errors.open("wb")
-        self._process = subprocess.Popen(
-            ["sh", "-c", script],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            env={"HOME": str(home), "PATH": os.environ["PATH"]},
+    What only workers were to do that are dead is never done, as there.
+    """
+
+    def __init__(self, hosts: Mapping[str, ClusterHere]) -> None:
+        self.folder = None
+        self._hosts = hosts
+        self._queue: list[tuple[str, str, frozenset[str], Future[Answer]]] = []
+        self._changed = threading.Condition()
+        self._closed = False
+        self._addresses = {name: name for name in hosts}
+        for name in hosts:
+            self._begin(name)
+
+    def _begin(self, name: str) -> None:
+        host = self._hosts[name]
+        host.new()
+        for _ in range(host.threads):
+            argv = (self._addresses[name], host)
+            threading.Thread(target=self._work, args=argv, daemon=True).start()
+
+    def restart(self, name: str) -> None:
+        """It dies, and another process takes its place a moment later."""
+        host = self._hosts[name]
+        host.dead = True
+        self._addresses[name] += "+"
+        threading.Timer(0.2, self._begin, (name,)).start()
+
+    @property
+    def workers(self) -> tuple[WorkerSeen, ...]:
+        return tuple(
+            WorkerSeen(
+                address=self._addresses[name], name=name, threads=host.threads, seen_s=host.seen_s
+            )
+            for name, host in self._hosts.items()
+            if not host.dead
         )
-        errors.close()
-        self._writing = threading.Lock()
 
-    def write(self, data: bytes) -> None:
-        with self._writing:
-            if self._process.stdin.closed:
-                raise OSError("the link is lost")
-            self._process.stdin.write(data)
-            self._process.stdin.flush()
+    def call(
+        self, call: str, text: str, workers: Sequence[str] = (), *, priority: int = 0
+    ) -> Future[Answer]:
+        future: Future[Answer] = Future()
+        with self._changed:
+            self._queue.append((call, text, frozenset(workers or self._addresses.values()), future))
+            if priority:
+                self._queue.insert(0, self._queue.pop())
+            self._changed.notify_all()
+        return future
 
-    def read(self) -> bytes:
-        if self._process.stdout.closed:
-            return b""
-        while line := self._process.stdout.readline():
-            ((kind, body),) = json.loads(line).items()
-            body = self._before(kind, body)
-            if body is not None:
-                return json.dumps({kind: body}).encode() + b"\n"
-        self._process.stdout.close()
-        return b""
-
-    @property
-    def printed(self) -> str:
-        return self._errors.read_text(errors="replace")
-
-    @property
-    def status(self) -> int | None:
-        return self._process.poll()
-
-    @property
-    def ended_in_order(self) -> bool:
-        return False
+    def _work(self, name: str, host: ClusterHere) -> None:
+        while not host.dead and name == self._addresses[host.home.name]:
+            with self._changed:
+                mine = next((item for item in self._queue if name in item[2]), None)
+                if self._closed:
+                    return
+                if mine is None:
+                    self._changed.wait(1.0)
+                    continue
+                self._queue.remove(mine)
+            call, text, _, future = mine
+            try:
+                said = host.answer(call, text)
+            except ConnectionError:
+                host.dead = self._addresses[host.home.name] == name
+                with self._changed:
+                    self._queue.append(mine)
+                    self._changed.notify_all()
+                return
+            if said is not None and future.set_running_or_notify_cancel():
+                future.set_result(Answer(said, name))
 
     def close(self) -> None:
-        with self._writing, contextlib.suppress(OSError):
-            self._process.stdin.close()
-        self._process.wait()
-
-
-class ProcessHost(HostHere):
-    """A host of a fleet whose commands are processes of this host, its worker among them."""
-
-    def __init__(self, home: Path) -> None:
-        super().__init__(home)
-        home.mkdir(parents=True, exist_ok=True)
-        self.root = home / ".cache" / "powercut-fleet"
-        self.before: Change = lambda _kind, body: body
-        self.made: list[str] = []
-
-    def begin(self, script: str, *, timeout_s: float) -> WorkerProcess:
-        def before(kind: str, body: Any) -> Any:
-            if kind == "done":
-                self.made.append(body["folder"])
-            return self.before(kind, body)
-
-        return WorkerProcess(script, self.home, before)
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
 
 
 def two_cells(name: str, trials: int) -> str:

@@ -42,7 +42,7 @@ ROOMS = {
     "witness": 6,
     "campaign": 7,
     "certify": 8,
-    "fleet": 8,
+    "cluster": 8,
     "report": 9,
     "probe": 9,
     "doctor": 9,

@@ -194,7 +194,7 @@ def _check_kept(directory: ResultDir) -> None:
         raise UsageError(
             f"{directory.path}: {elsewhere} of {rows + len(trials)} recordings were not fetched: "
             "they lie on the hosts that made them",
-            hint=f"powercut import {directory.path} --hosts HOSTS brings them",
+            hint=f"powercut import {directory.path} --cluster CLUSTER brings them",
         )
     if dropped:
         raise UsageError(

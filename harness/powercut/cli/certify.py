@@ -15,9 +15,9 @@ from powercut.cli.domain import DomainChoice, domain_options
 from powercut.cli.options import (
     FILE,
     at_most_option,
+    cluster_option,
     confidence_aim,
     confidence_option,
-    hosts_option,
     json_option,
     preset_option,
     results_option,
@@ -70,7 +70,7 @@ PROFILES = ("quick", "nightly", "full")
 @confidence_option
 @at_most_option
 @click.option("--jobs", type=click.IntRange(1, 256), help="Trials to run in parallel.")
-@hosts_option
+@cluster_option
 @click.option(
     "--keep",
     type=click.Choice(["all", "evidence", "notable", "none"]),
@@ -109,7 +109,7 @@ def certify(
     confidence: float | None,
     at_most: float | None,
     jobs: int | None,
-    hosts_file: Path | None,
+    cluster: str | None,
     keep: str,
     results: Path,
     resume: Path | None,
@@ -149,7 +149,7 @@ def certify(
     elif options != NOTHING or (trials, confidence, at_most) != (None,) * 3:
         raise _resumes_with_options()
     console = console_beside(json_file)
-    done = _certify(console, request, resume, results, jobs, Keep(keep), hosts_file)
+    done = _certify(console, request, resume, results, jobs, Keep(keep), cluster)
     return _publish(console, done, key, json_file)
 
 
@@ -170,21 +170,21 @@ def _certify(
     results: Path,
     jobs: int | None,
     keep: Keep,
-    hosts_file: Path | None,
+    cluster: str | None,
 ) -> Certified:
     """What `request` asks for; without one, goes on with what is in `resume`."""
     import os
 
     from powercut.certify.certifier import CertifyRunOptions, resume_certificate
     from powercut.certify.certifier import certify as run
-    from powercut.cli.fleet import runs_of
+    from powercut.cli.cluster import runs_of
     from powercut.cli.interrupt import Resumable
     from powercut.report.terminal.certify import CertifyView
 
     with (
         CertifyView(console) as view,
         Resumable("certify", view).heard() as progress,
-        runs_of(hosts_file, progress) as run_of,
+        runs_of(cluster, progress) as run_of,
     ):
         options = CertifyRunOptions(jobs or os.cpu_count() or 1, keep, progress, run_of)
         if request is not None:

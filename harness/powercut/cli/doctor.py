@@ -44,7 +44,7 @@ def doctor(
 ) -> int:
     """Says what this host can do, why not more, and what to do about it.
 
-    With a command: keeps order on this host, or on the hosts of a fleet.
+    With a command: keeps order on this host, or on the hosts of a cluster.
     """
     if context.invoked_subcommand is not None:
         return 0

@@ -17,8 +17,8 @@ from powercut.cli.options import (
     RESULT_HELP,
     atomic_unit_option,
     budget_option,
+    cluster_option,
     engine_option,
-    hosts_option,
     json_option,
     promise_option,
     recording_argument,
@@ -116,7 +116,7 @@ INSTANTS = ("flush", "fua", "ack", "completion", "submission")
     show_default=True,
     help="Further cuts, each during the recovery from the cut before.",
 )
-@hosts_option
+@cluster_option
 @promise_option
 @json_option("the outcome")
 def explore(
@@ -134,7 +134,7 @@ def explore(
     confirm: bool,
     after: int | None,
     depth: int,
-    hosts_file: Path | None,
+    cluster: str | None,
     promise: str | None,
     json_file: Path | None,
 ) -> int:
@@ -157,7 +157,7 @@ def explore(
     if promise is not None:
         raise UsageError("--promise is for captured folders", hint="leave it out")
     if is_import(recording):
-        _refuse_for_import(atomic_unit, second_cuts=bool(after or depth), hosts_file=hosts_file)
+        _refuse_for_import(atomic_unit, second_cuts=bool(after or depth), cluster=cluster)
         return _explore_import(recording, model, budget, engine, recovery_kernel, json_file)
     from powercut.crash.explore import InstantKind
     from powercut.crash.states import Model
@@ -179,13 +179,13 @@ def explore(
         depth=depth,
         atomic_unit=None if atomic_unit is None else int(atomic_unit),
     )
-    return _explore_trials(find_trials(recording), wanted, hosts_file, json_file)
+    return _explore_trials(find_trials(recording), wanted, cluster, json_file)
 
 
 def _explore_trials(
     trials: Sequence[TrialDir],
     wanted: ExploreRequest,
-    hosts_file: Path | None,
+    cluster: str | None,
     json_file: Path | None,
 ) -> int:
     """The worst of their exit statuses."""
@@ -197,7 +197,7 @@ def _explore_trials(
     console = console_beside(json_file)
     results = []
     statuses = []
-    for trial, result in _results(trials, wanted, hosts_file, console):
+    for trial, result in _results(trials, wanted, cluster, console):
         judged = _judged(trial, result)
         unit = words.unit_of(trial.read_record().parameters)
         stories = (
@@ -224,10 +224,10 @@ def _judged(trial: TrialDir, explored: ExploreResult) -> TrialResult | None:
 
 
 def _results(
-    trials: Sequence[TrialDir], wanted: ExploreRequest, hosts_file: Path | None, console: Console
+    trials: Sequence[TrialDir], wanted: ExploreRequest, cluster: str | None, console: Console
 ) -> Iterator[tuple[TrialDir, ExploreResult]]:
-    """The outcome of each, made here or on the hosts of a fleet."""
-    if hosts_file is None:
+    """The outcome of each, made here or on a cluster."""
+    if cluster is None:
         from powercut.explore.explorer import explore as run
 
         for trial in trials:
@@ -235,28 +235,26 @@ def _results(
                 result = run(trial, wanted, on_event=listener)
             yield trial, result
         return
-    from powercut.fleet.explore import explore_on, refuse
-    from powercut.fleet.start import ready_fleet
+    from powercut.cluster.explore import explore_on, refuse
+    from powercut.cluster.start import engine_of
     from powercut.model.events import Notice, RunEvent
 
     def tell(event: RunEvent) -> None:
         if isinstance(event, Notice):
             console.print(event.text, markup=False, highlight=False)
 
-    for trial in trials:  # before any host is made ready
+    for trial in trials:  # before any host is asked
         refuse(trial, wanted)
-    with ready_fleet(hosts_file, tell) as fleet:
+    with engine_of(cluster, tell) as engine:
         for trial in trials:
             with _progress(console, trial, wanted) as listener:
-                result = explore_on(fleet, trial, wanted, on_event=tell, on_progress=listener)
+                result = explore_on(engine, trial, wanted, on_event=tell, on_progress=listener)
             yield trial, result
 
 
-def _refuse_for_import(
-    atomic_unit: str | None, *, second_cuts: bool, hosts_file: Path | None
-) -> None:
-    if hosts_file is not None:
-        raise UsageError("an imported log is explored on this host", hint="leave out --hosts")
+def _refuse_for_import(atomic_unit: str | None, *, second_cuts: bool, cluster: str | None) -> None:
+    if cluster is not None:
+        raise UsageError("an imported log is explored on this host", hint="leave out --cluster")
     if atomic_unit is not None:
         raise UsageError(
             "an imported log has the atomic unit that it was imported with",

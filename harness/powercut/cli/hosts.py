@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`powercut doctor hosts`: what hosts of a fleet can do, and makes them ready."""
+"""`powercut doctor hosts`: what hosts can do; makes them ready, starts a cluster and ends it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from powercut.cli.options import FILE
 from powercut.cli.output import TROUBLE, console_beside, echo
 
 if TYPE_CHECKING:
-    from powercut.fleet.facts import HostReport
+    from powercut.cluster.facts import HostReport
 
 _SHOWN = 12
 
 
 @click.group()
 def hosts() -> None:
-    """Examines the hosts of a fleet, makes them ready, or removes powercut from them.
+    """Examines hosts, makes them ready, starts a cluster on them, or removes powercut from them.
 
     HOSTS is a hosts file: which hosts there are, and how ssh reaches each.
     """
@@ -33,8 +33,8 @@ def check(hosts_file: Path) -> int:
 
     Exit status: 0 every host can take part; 3 one cannot.
     """
-    from powercut.fleet.facts import examine
-    from powercut.fleet.hosts_file import read_hosts
+    from powercut.cluster.facts import examine
+    from powercut.cluster.hosts_file import read_hosts
 
     return _show(examine(read_hosts(hosts_file)), prepared=False)
 
@@ -47,9 +47,9 @@ def prepare(hosts_file: Path, install: bool) -> int:
 
     What is there already stays. Exit status: 0 every host is ready; 3 one is not.
     """
-    from powercut.fleet.hosts_file import read_hosts
-    from powercut.fleet.provision import prepare as make_ready
-    from powercut.fleet.wheels import make_wheels
+    from powercut.cluster.hosts_file import read_hosts
+    from powercut.cluster.provision import prepare as make_ready
+    from powercut.cluster.wheels import make_wheels
 
     return _show(make_ready(read_hosts(hosts_file), make_wheels(), install=install), prepared=True)
 
@@ -65,13 +65,39 @@ def clean(hosts_file: Path) -> int:
 
     Exit status: 0 nothing is left on any; 3 one could not be cleaned.
     """
-    from powercut.fleet.hosts_file import read_hosts
-    from powercut.fleet.provision import clean as remove
+    from powercut.cluster.hosts_file import read_hosts
+    from powercut.cluster.provision import clean as remove
 
     reports = remove(read_hosts(hosts_file))
     for report in reports:
         echo(f"{report.name}: {report.problem or 'removed'}")
     return TROUBLE if any(report.problem for report in reports) else 0
+
+
+@hosts.command()
+@click.argument("hosts_file", metavar="HOSTS", type=FILE)
+def up(hosts_file: Path) -> None:
+    """Makes the hosts ready and starts a Dask cluster on them, until `hosts down` or Ctrl-C.
+
+    What reaches it is in HOSTS.cluster: `powercut run --cluster HOSTS.cluster`.
+    """
+    from powercut.cluster.up import stay_up
+    from powercut.model.events import Notice, RunEvent
+
+    def tell(event: RunEvent) -> None:
+        if isinstance(event, Notice):
+            echo(event.text)
+
+    stay_up(hosts_file, tell)
+
+
+@hosts.command()
+@click.argument("hosts_file", metavar="HOSTS", type=FILE)
+def down(hosts_file: Path) -> None:
+    """Ends the cluster that `hosts up` has started; recordings stay on their hosts."""
+    from powercut.cluster.up import take_down
+
+    take_down(hosts_file)
 
 
 def _show(reports: Sequence[HostReport], *, prepared: bool) -> int:
@@ -106,5 +132,5 @@ def _show(reports: Sequence[HostReport], *, prepared: bool) -> int:
         return TROUBLE
     unready = sum(1 for r in reports if r.facts is not None and not r.facts.version)
     if unready and not prepared:
-        echo(f"{unready} of {len(reports)} hosts are not prepared: powercut hosts prepare")
+        echo(f"{unready} of {len(reports)} hosts are not prepared: powercut doctor hosts prepare")
     return 0

@@ -25,11 +25,9 @@ if TYPE_CHECKING:
 @click.argument("source", type=FILE)
 @click.option("-o", "--output", type=FILE, help="The recording; a new folder.")
 @click.option(
-    "--hosts",
-    "hosts_file",
-    metavar="HOSTS",
-    type=FILE,
-    help="SOURCE is a result: fetch its recordings from the hosts of this hosts file.",
+    "--cluster",
+    metavar="CLUSTER",
+    help="SOURCE is a result: fetch its recordings from the cluster that made them.",
 )
 @only_option
 @click.option("--base", type=FILE, help="Of a log: the disk as it was before logging began.")
@@ -65,7 +63,7 @@ if TYPE_CHECKING:
 def import_(
     source: Path,
     output: Path | None,
-    hosts_file: Path | None,
+    cluster: str | None,
     only: Sequence[str],
     base: Path | None,
     dialect: str,
@@ -80,7 +78,7 @@ def import_(
 ) -> int:
     """Unpacks a bundle, reads a dm-log-writes or blklogwrites log, or fetches from hosts.
 
-    SOURCE is a bundle, a log with --base, or a result with --hosts; what a host sends has to be
+    SOURCE is a bundle, a log with --base, or a result with --cluster; what a host sends has to be
     what it named with its verdict, and is judged again.
 
     Of a log without --run-id and --layout only the requests are known: its states can be
@@ -89,9 +87,9 @@ def import_(
     Exit status: 0 all is there; 3 it is not whole, or not what it was. Of a log that is judged: 0
     SAFE, 1 LOSSY, 3 INCONCLUSIVE.
     """
-    if hosts_file is not None:
-        refuse_others(("hosts_file", "only", "json_file"), "--hosts", hint="leave it out")
-        return _fetch(source, hosts_file, only, json_file)
+    if cluster is not None:
+        refuse_others(("cluster", "only", "json_file"), "--cluster", hint="leave it out")
+        return _fetch(source, cluster, only, json_file)
     if output is None:
         raise UsageError("-o is missing", hint="name a new folder for the recording")
     if is_bundle(source):
@@ -103,7 +101,7 @@ def import_(
             hint="--base IMAGE: the disk as it was before logging began",
         )
     if only:
-        raise UsageError("--only goes with --hosts", hint="leave it out")
+        raise UsageError("--only goes with --cluster", hint="leave it out")
     from powercut.disk.logwrites.logs import Dialect
     from powercut.recording.imports import import_recording
 
@@ -135,20 +133,27 @@ def _unpack(bundle: Path, output: Path, json_file: Path | None) -> int:
     return 0
 
 
-def _fetch(run: Path, hosts_file: Path, only: Sequence[str], json_file: Path | None) -> int:
+def _fetch(run: Path, cluster: str, only: Sequence[str], json_file: Path | None) -> int:
     from fnmatch import fnmatchcase
 
-    from powercut.fleet.start import fetch_recordings
+    from powercut.cluster.start import engine_of, fetch_recordings
+    from powercut.model.events import Notice, RunEvent
 
     say = Speaker(json_file)
-    came, problems = fetch_recordings(
-        run,
-        hosts_file,
-        wanted=lambda trial: (
-            not only or any(fnmatchcase(trial.path.parent.name, cell) for cell in only)
-        ),
-        on_event=lambda notice: say(notice.text),
-    )
+
+    def tell(event: RunEvent) -> None:
+        if isinstance(event, Notice):
+            say(event.text)
+
+    with engine_of(cluster, tell) as engine:
+        came, problems = fetch_recordings(
+            run,
+            engine,
+            wanted=lambda trial: (
+                not only or any(fnmatchcase(trial.path.parent.name, cell) for cell in only)
+            ),
+            on_event=tell,
+        )
     for problem in problems:
         say(problem)
     say(f"{came} recordings fetched" + (f", {len(problems)} not" if problems else ""))

@@ -135,12 +135,11 @@ promise_option = click.option(
     type=click.Choice(["journal", "posix"]),
     help="Of a captured folder: what the host promises of names, instead of what its verdict has.",
 )
-hosts_option = click.option(
-    "--hosts",
-    "hosts_file",
-    type=FILE,
-    metavar="HOSTS",
-    help="Spread the work over the hosts of this hosts file (docs/fleets.md).",
+cluster_option = click.option(
+    "--cluster",
+    metavar="CLUSTER",
+    help="Spread the work over a Dask cluster: local (all processors of this host), "
+    "tcp://HOST:PORT, tls://HOST:PORT, its scheduler file, or a hosts file (docs/clusters.md).",
 )
 force_option = click.option("--force", is_flag=True, help="Replace the file if it is there.")
 

@@ -15,9 +15,9 @@ from powercut.cli.options import (
     FILE,
     SCENARIO_HELP,
     at_most_option,
+    cluster_option,
     confidence_aim,
     confidence_option,
-    hosts_option,
     json_option,
     only_option,
     preset_option,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 @trials_option
 @results_option
 @click.option("--jobs", type=click.IntRange(1, 256), default=1, help="Trials to run in parallel.")
-@hosts_option
+@cluster_option
 @confidence_option
 @at_most_option
 @click.option(
@@ -77,7 +77,7 @@ def run(
     trials: int | None,
     results: Path,
     jobs: int,
-    hosts_file: Path | None,
+    cluster: str | None,
     confidence: float | None,
     at_most: float | None,
     resume: Path | None,
@@ -88,7 +88,7 @@ def run(
     from powercut.campaign.resume import Selection
     from powercut.campaign.run import RunOptions
     from powercut.campaign.runner import resume_run, run_scenarios
-    from powercut.cli.fleet import runs_of
+    from powercut.cli.cluster import runs_of
     from powercut.cli.interrupt import Resumable
     from powercut.report.terminal.progress import ProgressView
     from powercut.store.results import CampaignOutcome
@@ -107,7 +107,7 @@ def run(
     with (
         ProgressView(console) as view,
         Resumable("run", view).heard() as progress,
-        runs_of(hosts_file, progress) as run_of,
+        runs_of(cluster, progress) as run_of,
     ):
         if resume is not None:
             resumed = resume_run(resume, RunOptions(jobs, on_event=progress, run_of=run_of))

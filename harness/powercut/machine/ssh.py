@@ -14,7 +14,7 @@ import logging
 import shlex
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -145,6 +145,21 @@ class FabricRemote(Closing):
         if status is None:
             raise Unreachable(f"ssh {self._host}: the link was lost")
         return Done(status, output, command.printed)
+
+    @contextlib.contextmanager
+    def tunnels(self, *, there: int, here: int, back: int, to: int) -> Iterator[None]:
+        """Ports of loopback at both ends: `here` leads to `there` on the host, and `back` on the
+        host to `to` here.  Raises Unreachable.
+        """
+        errors = importlib.import_module("paramiko").ssh_exception
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(self._connection.forward_local(here, there, "127.0.0.1"))
+                stack.enter_context(self._connection.forward_remote(back, to))
+            except (OSError, errors.SSHException) as error:
+                raise Unreachable(f"ssh {self._host}: no tunnel: {error}") from None
+            with contextlib.suppress(Exception):  # what a dead link says of its tunnels
+                yield
 
     def another(self) -> FabricRemote:
         """To the same host."""

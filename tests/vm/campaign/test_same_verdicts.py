@@ -6,7 +6,7 @@ at the end the table is printed and written (docs/measured/same-verdicts.md has 
 from the scenario in what their machines ask for, and the table says in what:
 
 - foreign machines and hypervisors that powercut does not start take programs alone;
-- a fleet takes no program of one's own;
+- a cluster takes no program of one's own;
 - a captured folder has no disk that lies: the hypervisor drops the flushes.
 """
 
@@ -21,14 +21,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import fleet_hosts
 import foreign_guest
+import network_hosts
 import pytest
 from ssh_hosts import Home
 from verdict_table import Side, VerdictTable
 
 from powercut.campaign.runner import run_scenarios
-from powercut.fleet.start import runs_on
+from powercut.cluster.start import runs_on
 from powercut.machine.guest_image import GuestImage
 from powercut.model.errors import UsageError
 from powercut.paths import BUILD, ROOT
@@ -219,28 +219,28 @@ def test_plain_qemu_in_a_captured_folder(row, tmp_path, guest_image: GuestImage,
     row(f"plain QEMU in a captured folder, {cache}, {aio}", honest, lying)
 
 
-# --- a fleet --------------------------------------------------------------------------------
+# --- a cluster ------------------------------------------------------------------------------
 
 
-def test_two_hosts_of_a_fleet(row, table, tmp_path, monkeypatch):
-    if why := fleet_hosts.missing():
-        skip(table, "two hosts of a fleet", why)
+def test_two_hosts_of_a_cluster(row, table, tmp_path, monkeypatch):
+    if why := network_hosts.missing():
+        skip(table, "two hosts of a cluster", why)
     home = Home.make(tmp_path / "home")
     monkeypatch.setenv("HOME", str(home.path))
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     scenario = tmp_path / "same-verdicts.yaml"
     scenario.write_text(COMMON + DISK + STATES + "trials: 2\n" + BOTH_SIDES)
     with (
-        fleet_hosts.NetworkHost(tmp_path, home, 1) as one,
-        fleet_hosts.NetworkHost(tmp_path, home, 2) as other,
+        network_hosts.NetworkHost(tmp_path, home, 1) as one,
+        network_hosts.NetworkHost(tmp_path, home, 2) as other,
     ):
         for host in (one, other):
-            fleet_hosts.make_ready(host)
-        path = fleet_hosts.hosts_yaml(tmp_path, home, [one, other], room="16 MiB")
-        with runs_on(path, lambda _: None) as run_of:
+            network_hosts.make_ready(host)
+        path = network_hosts.hosts_yaml(tmp_path, home, [one, other], room="16 MiB")
+        with runs_on(str(path), lambda _: None) as run_of:
             (done,) = run_scenarios(
                 [load_scenario(scenario)], seed=7, results=tmp_path / "results", run_of=run_of
             ).runs
     assert [host.state for host in done.fleet.hosts] == ["took-part", "took-part"]
     made = ", ".join(f"{host.name}: {host.trials} trials" for host in done.fleet.hosts)
-    row(f"two hosts of a fleet ({made})", *sides(done))
+    row(f"two hosts of a cluster ({made})", *sides(done))

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Schedulers and workers that powercut starts itself, on this host.
+
+The scheduler runs in the sandbox: whatever a worker has it load, it gets no file of this host and
+no process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from powercut.cluster.engine import Address
+from powercut.cluster.messages import FOLDER
+from powercut.cluster.node import Node
+from powercut.cluster.pem import new_pem
+from powercut.model.errors import HostError
+from powercut.paths import CACHE
+from powercut.sandbox.apart import start_apart
+
+_START_S: Final = 60.0
+_LINE_MAX: Final = 4096
+LOCAL: Final = "local"
+"""The name of the worker of this host."""
+
+
+def local_folder() -> Path:
+    """Where the worker of this host keeps what it has made."""
+    return CACHE / "cluster"
+
+
+@contextlib.contextmanager
+def scheduler() -> Iterator[Address]:
+    """A scheduler on loopback that lives as long as the context.  Raises HostError."""
+    pem = new_pem()
+    process = start_apart("powercut.cluster.node", [], network=True)
+    with _running(process):
+        yield Address.parse(_begin(process, Node(pem=pem)), pem)
+
+
+@contextlib.contextmanager
+def local_cluster(threads: int | None = None) -> Iterator[Address]:
+    """A scheduler, and a worker with all processors of this host.  Raises HostError."""
+    with scheduler() as address, worker(address, LOCAL, threads or _processors(), local_folder()):
+        yield replace(address, folder=local_folder())
+
+
+@contextlib.contextmanager
+def worker(
+    address: Address, name: str, threads: int, folder: Path, **environment: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker of this host, in its own right.  Raises HostError."""
+    assert address.pem is not None
+    folder.mkdir(parents=True, exist_ok=True)
+    node = Node(
+        pem=address.pem,
+        scheduler=f"tls://{address.host}:{address.port}",
+        name=name,
+        threads=threads,
+        environment={FOLDER: str(folder), "DASK_TEMPORARY_DIRECTORY": str(folder), **environment},
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "powercut.cluster.node"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=folder,
+    )
+    with _running(process):
+        _begin(process, node)
+        yield process
+
+
+@contextlib.contextmanager
+def _running(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for pipe in (process.stdin, process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(OSError):
+                pipe.close()
+        try:
+            process.wait(5.0)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _begin(process: subprocess.Popen[bytes], node: Node) -> str:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    what = "worker" if node.scheduler else "scheduler"
+    with contextlib.suppress(OSError):
+        process.stdin.write(node.model_dump_json().encode() + b"\n")
+        process.stdin.flush()
+    deadline, said = time.monotonic() + _START_S, b""
+    while b"\n" not in said and len(said) < _LINE_MAX:
+        left = deadline - time.monotonic()
+        if left <= 0 or not select.select([process.stdout], [], [], left)[0]:
+            break
+        data = os.read(process.stdout.fileno(), _LINE_MAX)
+        if not data:
+            break
+        said += data
+    try:
+        return str(json.loads(said)["address"])
+    except (ValueError, KeyError, TypeError):
+        raise HostError(
+            f"Dask's {what} does not start", hint="pip install 'powercut[cluster]'"
+        ) from None
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0))

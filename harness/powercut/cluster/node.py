@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A scheduler or a worker of Dask's that ends when the one who started it does.
+
+    python -m powercut.cluster.node
+
+The first line of standard input says what it is (`Node`); the first line of standard output is the
+address at which it listens.  It ends with its input, and so does every trial on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import threading
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from powercut.cluster.pem import Pem
+
+
+class Node(BaseModel):
+    """What is to be started."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    pem: Pem
+    scheduler: str = ""
+    """The address of the scheduler; empty: this is the one."""
+
+    name: str = ""
+    threads: int = 1
+    port: int = 0
+    """On loopback; 0: any that is free."""
+
+    environment: dict[str, str] = {}
+
+
+async def _serve(node: Node) -> None:
+    from dask import config  # noqa: PLC0415
+    from distributed import Scheduler, Worker  # noqa: PLC0415
+
+    config.set({"distributed.worker.profile.enabled": False})
+    make_scheduler: Any = Scheduler
+    make_worker: Any = Worker
+    there = {"protocol": "tls://", "host": "127.0.0.1", "port": node.port}
+    common: dict[str, Any] = {"security": node.pem.security(), "dashboard": False}
+    server: Any
+    if node.scheduler:
+        server = make_worker(
+            node.scheduler,
+            name=node.name,
+            nthreads=node.threads,
+            memory_limit=0,
+            **there,
+            **common,
+        )
+    else:
+        server = make_scheduler(**there, **common)
+    await server
+    sys.stdout.write(json.dumps({"address": server.address}) + "\n")
+    sys.stdout.flush()
+    await server.finished()
+
+
+def _end_with_input() -> None:
+    sys.stdin.read()
+    os._exit(0)
+
+
+def main() -> None:
+    """For whoever starts it."""
+    node = Node.model_validate_json(sys.stdin.readline())
+    os.environ.update(node.environment)
+    threading.Thread(target=_end_with_input, daemon=True).start()
+    try:
+        asyncio.run(_serve(node))
+    finally:
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process that talks to strangers: no home, no process of others, no file but those given.
+
+Unlike a tool (powercut.sandbox.confined) it lives as long as it is needed, and is talked to through
+its standard input and output.  Only bubblewrap will do: Landlock leaves it the processes and the
+network of this host.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from powercut.model.errors import HostError
+from powercut.paths import PACKAGE
+from powercut.sandbox.confined import SETTINGS, find_tool, sandboxes
+
+_PROGRAMS: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_INSTALL: Final = "apt-get install bubblewrap, and allow it to make namespaces"
+
+
+def start_apart(
+    module: str,
+    words: Sequence[str],
+    *,
+    reads: Sequence[Path] = (),
+    folders: Sequence[Path] = (),
+    network: bool = False,
+    paths: Sequence[Path] = (),
+) -> subprocess.Popen[bytes]:
+    """Starts a module of this Python, or of `paths`, that sees `reads` and may fill `folders`.
+
+    It ends with the thread that starts it.  Its standard error goes nowhere.  Raises HostError
+    where there is no bubblewrap.
+    """
+    if why := sandboxes().bubblewrap:
+        raise HostError(f"there is no sandbox to run {module} in: bubblewrap: {why}", hint=_INSTALL)
+    argv = [str(find_tool("bwrap")), "--unshare-all", "--cap-drop", "ALL", "--new-session"]
+    argv += ["--die-with-parent"]
+    argv += ["--share-net"] if network else []
+    argv += ["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--chdir", "/"]
+    for setting in SETTINGS:
+        if Path(setting).exists():
+            argv += ["--ro-bind", setting, setting]
+    for path in map(Path, _PROGRAMS):
+        if path.is_symlink():
+            argv += ["--symlink", str(path.readlink()), str(path)]
+        elif path.exists():
+            argv += ["--ro-bind", str(path), str(path)]
+    python = [Path(sys.prefix), Path(sys.base_prefix), Path(sysconfig.get_path("purelib"))]
+    shown = [path for path in python if not path.is_relative_to("/usr")]
+    for path in dict.fromkeys((*shown, PACKAGE, *reads)):
+        argv += ["--ro-bind", str(path), str(path)]
+    for path in folders:
+        argv += ["--bind", str(path), str(path)]
+    argv += ["--", sys.executable, "-m", module, *words]
+    environment = {
+        "PATH": "/usr/bin:/bin",
+        "LC_ALL": "C",
+        "HOME": "/",
+        "PYTHONPATH": ":".join(map(str, (PACKAGE.parent, *paths))),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    return subprocess.Popen(
+        argv,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+        cwd="/",
+    )

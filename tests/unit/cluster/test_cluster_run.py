@@ -1,0 +1,434 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs on three hosts: what each of them does wrong is planted, and has to be found and named.
+
+The workers are the real ones, in threads of this process, on the fake machine: a disk that is
+recorded, without a VM.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from functools import partial
+from pathlib import Path
+
+import pytest
+from fake_machine import FAKE, FakeBackend
+from hosts_here import ClusterHere, EngineHere, two_cells
+
+from powercut.campaign.run import RunOptions
+from powercut.campaign.runner import resume_run, run_scenarios
+from powercut.campaign.verify import verify
+from powercut.cluster.host import RunHere
+from powercut.cluster.run import ClusterRun
+from powercut.model.errors import HostError, UsageError
+from powercut.model.verdict import Verdict
+from powercut.paths import CACHE
+from powercut.rig.rig import Rig
+from powercut.scenario.load import parse_scenario
+from powercut.scenario.machines import MACHINES
+from powercut.store.layout import ResultDir
+from powercut.store.place import read_place
+
+NAMES = ("alpha", "beta", "gamma")
+TRIALS = 4
+TIMEOUT_S = 120
+SCENARIO = two_cells("far", TRIALS)
+
+
+@pytest.fixture(autouse=True)
+def _table(monkeypatch):
+    monkeypatch.setitem(MACHINES, "fake", FAKE)
+
+
+@pytest.fixture(autouse=True)
+def _no_patience(monkeypatch):
+    """Workers that are gone do not come back; there is room on every disk."""
+    monkeypatch.setattr("powercut.cluster.roster.RETURN_S", 0.0)
+    monkeypatch.setattr("powercut.cluster.run.ROOM", 0)
+
+
+def hosts_in(folder, threads=1):
+    return {
+        name: ClusterHere(folder / name, lambda _: Rig(CACHE, FakeBackend()), threads)
+        for name in NAMES
+    }
+
+
+@pytest.fixture
+def hosts(tmp_path):
+    return hosts_in(tmp_path)
+
+
+def run(hosts, tmp_path, *, text=SCENARIO, on_event=lambda _: None):
+    with EngineHere(hosts) as engine:
+        (done,) = run_scenarios(
+            [parse_scenario(text, Path("far.yaml"))],
+            seed=7,
+            results=tmp_path / "results",
+            run_of=partial(ClusterRun, engine),
+            on_event=on_event,
+        ).runs
+    return done
+
+
+def honestly(_kind, body):
+    return body
+
+
+def first(hosts, name, change, *, when=lambda kind, _: kind == "done"):
+    """`name` changes what it says; the others answer once it has said what `when` is true of."""
+    said = threading.Event()
+
+    def before(kind, body):
+        if when(kind, body):
+            said.set()
+        return change(kind, body)
+
+    def wait(kind, body):
+        assert kind != "done" or said.wait(TIMEOUT_S)
+        return body
+
+    for other, host in hosts.items():
+        host.before = before if other == name else wait
+
+
+def of_cell(name):
+    return lambda kind, body: kind == "done" and f"/cells/{name}/" in body["folder"]
+
+
+def states(done):
+    return {host.name: host.state for host in done.fleet.hosts}
+
+
+def reason(done, name):
+    return next(host.reason for host in done.fleet.hosts if host.name == name)
+
+
+def folders(done):
+    return list(ResultDir(Path(done.result_directory)).trials())
+
+
+def test_three_hosts_come_to_the_verdicts_of_one(tmp_path):
+    hosts = hosts_in(tmp_path, threads=2)
+    alone = run({"alpha": hosts["alpha"]}, tmp_path / "alone")
+    done = run(hosts, tmp_path)
+    for made in (alone, done):
+        honest, lying = made.cells
+        assert (honest.verdict, lying.verdict) == (Verdict.SAFE, Verdict.LOSSY), honest.reasons
+        assert (len(honest.trials), len(lying.trials)) == (TRIALS, TRIALS)
+    assert [t.seed for c in done.cells for t in c.trials] == [
+        t.seed for c in alone.cells for t in c.trials
+    ]
+    assert states(done) == dict.fromkeys(NAMES, "took-part")
+    assert sum(host.trials for host in done.fleet.hosts) == len(folders(done))
+    assert (done.fleet.claims, done.fleet.losses_judged) == (TRIALS, TRIALS)
+    assert 1 <= done.fleet.claims_judged <= 3
+    assert done.exit_status == 0
+    for trial in folders(done):
+        place = read_place(trial.path)
+        assert trial.kept is place.judged_here
+        assert (hosts[place.host].root / place.folder / "manifest.json").exists()
+
+
+def test_each_host_makes_the_controls_of_its_cells_itself(hosts, tmp_path):
+    done = run(hosts, tmp_path, text=SCENARIO.partition("cells:")[0])
+    controls = {}
+    for trial in folders(done):
+        if trial.path.parts[-3] == "controls":
+            controls.setdefault(read_place(trial.path).host, set()).add(trial.path.parent.name)
+    by_host = {host.name for host in done.fleet.hosts if host.trials}
+    assert set(controls) == by_host
+    for made in controls.values():
+        assert made == {"lying-disk-far", "no-sync-far"}
+
+
+def die_after(count):
+    made = []
+
+    def before(kind, body):
+        if kind == "done":
+            made.append(body)
+            if len(made) > count:
+                raise ConnectionError
+        return body
+
+    return before
+
+
+def test_a_host_that_dies_is_named_and_its_trials_are_made_elsewhere(hosts, tmp_path):
+    died = die_after(1)
+    counted = iter(range(99))
+    first(hosts, "beta", died, when=lambda kind, _: kind == "done" and next(counted) == 1)
+    done = run(hosts, tmp_path)
+    assert [cell.verdict for cell in done.cells] == [Verdict.SAFE, Verdict.LOSSY]
+    assert [len(cell.trials) for cell in done.cells] == [TRIALS, TRIALS]
+    assert states(done) == {"alpha": "took-part", "beta": "lost", "gamma": "took-part"}
+    assert "its worker ended" in reason(done, "beta")
+    for trial in folders(done):
+        place = read_place(trial.path)
+        assert place.host != "beta" or place.judged_here
+
+
+def change_verdict(kind, body):
+    """Every loss is called SAFE."""
+    if kind == "done":
+        verdict = json.loads(body["files"]["verdict.json"])
+        if verdict["verdict"] == "lossy":
+            verdict |= {"verdict": "safe", "commits_lost": 0, "lost_lsns": [], "findings": []}
+            body["files"]["verdict.json"] = json.dumps(verdict)
+            body["outcomes"] = ["SAFE"]
+    return body
+
+
+def test_a_host_that_calls_losses_safe_is_found_out(hosts, tmp_path):
+    first(hosts, "gamma", change_verdict, when=of_cell("lying"))
+    done = run(hosts, tmp_path)
+    assert states(done)["gamma"] == "distrusted"
+    assert "judged here it is LOSSY" in reason(done, "gamma")
+    assert [cell.verdict for cell in done.cells] == [Verdict.SAFE, Verdict.LOSSY]
+    assert all(read_place(trial.path).host != "gamma" for trial in folders(done))
+
+
+def test_a_loss_that_a_liar_made_up_is_neither_shown_nor_forgotten(hosts, tmp_path):
+    def before(kind, body):
+        if kind == "done" and "/cells/honest/" in body["folder"]:
+            verdict = json.loads(body["files"]["verdict.json"])
+            body["files"]["verdict.json"] = json.dumps(verdict | {"verdict": "lossy"})
+            body["outcomes"] = ["LOSSY"]
+        return body
+
+    first(hosts, "gamma", before, when=of_cell("honest"))
+    done = run(hosts, tmp_path)
+    assert states(done)["gamma"] == "distrusted"
+    assert [cell.verdict for cell in done.cells] == [Verdict.SAFE, Verdict.LOSSY]
+
+
+def test_a_trial_of_another_program_than_was_carried_is_not_believed(hosts, tmp_path, monkeypatch):
+    carried = {"program_folder_sha256": "f" * 64}
+    monkeypatch.setattr("powercut.cluster.run.program_digests", lambda *_: carried)
+    with pytest.raises(HostError, match="no host of the cluster is left") as error:
+        run(hosts, tmp_path)
+    told = "program_folder_sha256 is none, and ffffffffffffffff was carried there"
+    assert str(error.value).count(told) == len(NAMES)
+
+
+def test_another_recording_than_was_judged_is_refused(hosts, tmp_path):
+    def change(folder):
+        for name in ("evidence.pack", "disk.data"):
+            path = folder / name
+            if path.exists():
+                path.chmod(0o600)
+                path.write_bytes(path.read_bytes()[:-1] + b"?")
+
+    hosts["beta"].changed_evidence = change
+    first(hosts, "beta", honestly)
+    done = run(hosts, tmp_path)
+    assert states(done)["beta"] == "distrusted"
+    assert "the recording is not the one that it judged" in reason(done, "beta")
+    assert [cell.verdict for cell in done.cells] == [Verdict.SAFE, Verdict.LOSSY]
+
+
+def other(name, value):
+    def before(kind, body):
+        if kind == "hello":
+            body = {**body, name: value}
+        return body
+
+    return before
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("processor", "Z80", "its processor is Z80, and "),
+        ("code", "f" * 64, "its powercut has files of digest ffffffffffffffff"),
+        (
+            "components",
+            {"components": [], "cells": {}},
+            "hypervisor is missing there, and fake 1 here",
+        ),
+    ],
+)
+def test_a_host_that_is_not_as_this_one_is_refused_by_name(hosts, tmp_path, name, value, words):
+    hosts["beta"].before = other(name, value)
+    two = {name: hosts[name] for name in ("alpha", "beta")}
+    done = run(two, tmp_path, text=SCENARIO.replace(f"trials: {TRIALS}", "trials: 1"))
+    assert states(done) == {"alpha": "took-part", "beta": "refused"}
+    assert words in reason(done, "beta")
+    assert hosts["beta"].made == []
+    assert done.exit_status == 0
+
+
+def full(kind, body):
+    if kind == "done":
+        raise AssertionError("a host without room makes nothing")
+    return body
+
+
+def test_a_host_without_room_is_named_and_nothing_is_lost(hosts, tmp_path, monkeypatch):
+    first(hosts, "beta", full, when=lambda kind, _: kind == "trouble")
+    usage = shutil.disk_usage
+
+    def free(folder):
+        seen = usage(folder)
+        return seen._replace(free=0) if "beta" in Path(folder).parts else seen
+
+    monkeypatch.setattr("powercut.cluster.host.shutil.disk_usage", free)
+    monkeypatch.setattr("powercut.cluster.run.ROOM", 1 << 20)
+    done = run(hosts, tmp_path)
+    assert states(done) == {"alpha": "took-part", "beta": "lost", "gamma": "took-part"}
+    assert "MiB are free" in reason(done, "beta")
+    assert done.exit_status == 0
+
+
+def test_a_host_that_says_nonsense_is_lost_and_nothing_of_it_runs(hosts, tmp_path):
+    first(hosts, "beta", lambda kind, body: ["!"] if kind == "done" else body)
+    done = run(hosts, tmp_path)
+    assert states(done)["beta"] == "distrusted"
+    assert "what it says makes no sense" in reason(done, "beta")
+    assert done.exit_status == 0
+
+
+def test_a_host_whose_controls_do_not_behave_is_not_believed(hosts, tmp_path):
+    """Its disk keeps everything even where it was told to lie: it could not see a loss."""
+
+    def before(kind, body):
+        if kind == "done" and "/controls/" in body["folder"]:
+            return {
+                **body,
+                "files": {**body["files"], "verdict.json": safe(body)},
+                "outcomes": ["SAFE"],
+            }
+        return body
+
+    def safe(body):
+        verdict = json.loads(body["files"]["verdict.json"])
+        return json.dumps(verdict | {"verdict": "safe", "commits_lost": 0, "lost_lsns": []})
+
+    first(hosts, "alpha", before)
+    done = run(hosts, tmp_path, text=SCENARIO.partition("cells:")[0])
+    assert states(done)["alpha"] == "distrusted"
+    assert done.cells[0].verdict is Verdict.SAFE
+
+
+def test_without_a_host_nothing_is_said_and_the_run_can_go_on(hosts, tmp_path):
+    for host in hosts.values():
+        host.before = die_after(2)
+    with pytest.raises(HostError, match="no host of the cluster is left") as error:
+        run(hosts, tmp_path)
+    assert "--resume" in error.value.hint
+    directory = (tmp_path / "results" / "far" / "latest").resolve()
+    assert not ResultDir(directory).ended
+    for host in hosts.values():
+        host.before = honestly
+    with EngineHere(hosts) as engine:
+        done = resume_run(directory, RunOptions(run_of=partial(ClusterRun, engine)))
+    assert [cell.verdict for cell in done.cells] == [Verdict.SAFE, Verdict.LOSSY]
+    tries = [path.read_text() for host in hosts.values() for path in host.root.rglob("*.tries")]
+    assert {text.count("SAFE") + text.count("LOSSY") for text in tries} == {1}
+
+
+def test_a_run_does_not_go_on_with_another_program(hosts, tmp_path, monkeypatch):
+    digests = {"program_folder_sha256": "1" * 64}
+    monkeypatch.setattr("powercut.cluster.own.program_digests", lambda *_: dict(digests))
+    for host in hosts.values():
+        host.before = die_after(0)
+    with pytest.raises(HostError, match="no host of the cluster is left"):
+        run(hosts, tmp_path)
+    digests["program_folder_sha256"] = "2" * 64
+    directory = (tmp_path / "results" / "far" / "latest").resolve()
+    with (
+        EngineHere(hosts) as engine,
+        pytest.raises(UsageError, match=r"^honest: its program or its root has changed since"),
+    ):
+        resume_run(directory, RunOptions(run_of=partial(ClusterRun, engine)))
+
+
+def test_all_that_was_fetched_can_be_verified(hosts, tmp_path, monkeypatch):
+    monkeypatch.setattr("powercut.cluster.ledger.JUDGED_PART", 1.0)
+    done = run(hosts, tmp_path)
+    assert done.fleet.claims_judged == TRIALS
+    again = verify(Path(done.result_directory))
+    assert [cell.verdict for cell in again.cells] == [Verdict.SAFE, Verdict.LOSSY]
+
+
+def test_what_was_not_fetched_is_not_verified(hosts, tmp_path):
+    done = run(hosts, tmp_path)
+    with pytest.raises(UsageError, match="were not fetched"):
+        verify(Path(done.result_directory))
+
+
+def test_a_host_that_falls_silent_is_lost(hosts, tmp_path):
+    def before(kind, body):
+        if kind == "done":
+            hosts["beta"].seen_s = 1e6
+        return None if kind == "done" else body
+
+    first(hosts, "beta", before)
+    done = run(hosts, tmp_path)
+    assert states(done)["beta"] == "lost"
+    assert "nothing was heard of it for 120 s" in reason(done, "beta")
+    assert [cell.verdict for cell in done.cells] == [Verdict.SAFE, Verdict.LOSSY]
+
+
+def test_a_host_that_repeats_a_trial_until_it_is_safe_is_found(hosts, tmp_path, monkeypatch):
+    """Of two tries the second one is told; that there were two stands beside the evidence."""
+    make = RunHere._make
+
+    def again(self, order, place, tries):
+        first = make(self, order, place, tries)
+        if first == "LOSSY" and self._root == hosts["beta"].root:
+            with tries.open("a") as file:
+                file.write(f"{first}\n")
+            return make(self, order, place, tries)
+        return first
+
+    monkeypatch.setattr("powercut.cluster.host.RunHere._make", again)
+    first(hosts, "beta", honestly, when=of_cell("lying"))
+    done = run(hosts, tmp_path)
+    assert states(done)["beta"] == "distrusted"
+    assert "one trial has one outcome, and it had LOSSY, then LOSSY" in reason(done, "beta")
+    assert [cell.verdict for cell in done.cells] == [Verdict.SAFE, Verdict.LOSSY]
+
+
+def test_a_trial_that_was_judged_is_not_made_again_however_often_it_is_asked_for(hosts, tmp_path):
+    alpha = hosts["alpha"]
+    answer, asked = alpha.answer, []
+
+    def twice(call, text):
+        if call == "trials":
+            asked.append(alpha.works.answer(call, text))
+        return answer(call, text)
+
+    alpha.answer = twice
+    done = run({"alpha": alpha}, tmp_path)
+    assert done.exit_status == 0
+    assert states(done) == {"alpha": "took-part"}
+    assert len(asked) >= 2 * TRIALS
+
+
+def test_a_worker_that_is_started_again_goes_on(hosts, tmp_path, monkeypatch):
+    monkeypatch.setattr("powercut.cluster.roster.RETURN_S", float(TIMEOUT_S))
+    alpha = hosts["alpha"]
+    engine = EngineHere({"alpha": alpha})
+    made = []
+
+    def before(kind, body):
+        made.append(kind)
+        if made.count("done") == 2 and kind == "done":
+            engine.restart("alpha")
+            raise ConnectionError
+        return body
+
+    alpha.before = before
+    with engine:
+        (done,) = run_scenarios(
+            [parse_scenario(SCENARIO, Path("far.yaml"))],
+            seed=7,
+            results=tmp_path / "results",
+            run_of=partial(ClusterRun, engine),
+        ).runs
+    assert states(done) == {"alpha": "took-part"}
+    assert done.exit_status == 0
