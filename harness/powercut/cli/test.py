@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from powercut.cli.output import INTERRUPTED, TROUBLE
+from powercut.model.errors import UsageError
 from powercut.paths import INSTALLED, ROOT
 
 WORKERS = ("-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder")
@@ -22,13 +23,33 @@ def _chooses(argument: str) -> bool:
     return argument.startswith(processes) or not argument.startswith("-")
 
 
+OWN = ("scenarios", "test_power_cuts.py")
+"""What `powercut init` makes, of what pytest runs."""
+
+
+def _collected(arguments: Sequence[str], folder: Path) -> list[str]:
+    """What pytest is to collect in a project: what is named, else what `powercut init` made there.
+
+    Another test of the project, perhaps a broken one, is none of ours.  Raises UsageError.
+    """
+    if any((folder / argument.partition("::")[0]).exists() for argument in arguments):
+        return []
+    made = [name for name in OWN if (folder / name).exists()]
+    if not made:
+        raise UsageError(
+            f"{folder}: there is neither {' nor '.join(OWN)}",
+            hint="name what to run, or `powercut init` writes a first one",
+        )
+    return made
+
+
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def test(arguments: Sequence[str]) -> int:
     """Runs pytest with powercut's plugin, and takes its arguments.
 
-    In a checkout these are powercut's own tests; installed, those of the current folder, where each
-    cell of a scenario is a test.
+    In a checkout these are powercut's own tests; installed, what `powercut init` made in the
+    current folder, or what ARGUMENTS name. Each cell of a scenario is a test.
 
     powercut's own tests run in two processes, those that boot guests first.  -n 0 runs one test
     after the other.
@@ -39,6 +60,8 @@ def test(arguments: Sequence[str]) -> int:
     # A process of its own: pytest cannot rewrite the assertions of a plugin's package that
     # is imported already, says so, and warnings are errors here.
     folder = Path.cwd() if INSTALLED else ROOT
+    if INSTALLED:
+        arguments = [*arguments, *_collected(arguments, folder)]
     if not INSTALLED and os.cpu_count() != 1 and not any(map(_chooses, arguments)):
         arguments = [*WORKERS, *arguments]
     status = subprocess.call([sys.executable, "-m", "pytest", *arguments], cwd=folder)

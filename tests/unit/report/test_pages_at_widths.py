@@ -208,3 +208,15 @@ def test_what_is_measured_would_be_noticed(browser: Browser):
     for text in ("{'a': 1}", "[None]", "LsnRange(first=1, last=2)", "<x.Y object at 0x7f>"):
         assert REPR.search(text)
     assert not REPR.search("LSN 1-302 (4.9 s until the end); [1] of {2}: no, none")
+
+
+@pytest.mark.parametrize("page", ["report", "certificate", "history"])
+def test_a_page_can_be_walked_by_a_screen_reader(page: str, request):
+    """Its landmarks, the heads of its columns, and what scrolls and is reached by the keyboard."""
+    html = request.getfixturevalue(page)
+    assert html.count("<main>") == html.count("</main>") == 1
+    assert re.findall(r"<th[^>]*>\s*</th>", html) == []
+    assert all("aria-label" in nav for nav in re.findall(r"<nav[^>]*>", html))
+    scrolling = re.findall(r'<div class="scroll"[^>]+>', html)
+    assert scrolling
+    assert all('tabindex="0"' in one and "aria-label" in one for one in scrolling)

@@ -42,7 +42,10 @@ I64 = npt.NDArray[np.int64]
 FILES_MAX: Final = 12
 """Files that get a lane of their own, those with most requests."""
 
-_NAME_MAX: Final = 14
+NAMES: Final = 80
+"""Room for names of files, to the left of what other drawings begin with."""
+
+_NAME_MAX: Final = 18
 
 
 def write_folder_report(directory: CaptureDir) -> None:
@@ -89,7 +92,7 @@ def folder_svg(recording: CaptureRecording) -> str:
     bottom = CURVE_TOP + len(lanes) * (LANE_HEIGHT + LANE_GAP)
     summary = f"{len(recording.history.acked):,} operations acknowledged in {span / 1e6:.0f} ms"
     parts = [
-        f'<svg class="timeline" viewBox="0 0 {WIDTH} {bottom + 30}" role="img" '
+        f'<svg class="timeline" viewBox="{-NAMES} 0 {WIDTH + NAMES} {bottom + 30}" role="img" '
         f'aria-label="{escape(summary)}">',
         f"<title>{escape(summary)}</title>",
     ]
