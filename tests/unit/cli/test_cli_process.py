@@ -29,9 +29,7 @@ def shell(script: str, *argv: str, **environment: str) -> subprocess.CompletedPr
     )
 
 
-@pytest.mark.parametrize(
-    "argv", [PLAN, (*POWERCUT, "doctor"), (*POWERCUT, "--help"), (*POWERCUT, "run", "--help")]
-)
+@pytest.mark.parametrize("argv", [PLAN, (*POWERCUT, "--help"), (*POWERCUT, "run", "--help")])
 def test_output_that_is_not_read_ends_the_process_as_others(argv):
     """click exits with 1, which says that a verdict differs."""
     done = shell('"$@" | :; echo ${PIPESTATUS[0]}', *argv)
@@ -180,9 +178,9 @@ ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 BODY = "powercut: 1\nname: x\ndescription: Größe — 大\n"
 
 
-@pytest.mark.parametrize("name", ["plain.yaml", "größe-大.yaml"])
 @pytest.mark.parametrize("verb", ["run --dry-run", "show"])
-def test_a_locale_without_umlauts_reads_and_names_all_files(tmp_path: Path, name: str, verb: str):
+def test_a_locale_without_umlauts_reads_and_names_all_files(tmp_path: Path, verb: str):
+    name = "größe-大.yaml"
     (tmp_path / name).write_bytes(BODY.encode())
     usual = shell('cd "$1"; shift; "$@"', str(tmp_path), *POWERCUT, *verb.split(), name)
     done = shell('cd "$1"; shift; "$@"', str(tmp_path), *POWERCUT, *verb.split(), name, **ASCII)

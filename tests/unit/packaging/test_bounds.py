@@ -75,7 +75,7 @@ def environment(folder: Path, *requirements: str) -> Path:
     call(sys.executable, "-m", "venv", "--without-pip", folder)
     python = folder / "bin/python"
     pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check"]
-    call(*pip, "install", "-q", *requirements, *TOOLS)
+    call(*pip, "install", "-q", "--no-compile", *requirements, *TOOLS)
     (site,) = folder.glob("lib/python3*/site-packages")
     (site / "powercut.pth").write_text(f"{ROOT / 'harness'}\n")
     plugin = site / "powercut-0.dist-info"

@@ -315,8 +315,10 @@ def test_no_state_of_a_recording_convicts_whose_check_does_not_see(recorded):
     [
         ({"operations": 9}, "9 operations were acknowledged"),
         ({"said": (b"+ 0\n",)}, "acknowledges operation 0 twice"),
+        ({"said": (b"+ 9999\n",)}, "acknowledges operation 9999, which it never tried"),
+        ({"said": (b"nonsense\n",)}, "no line of the contract"),
     ],
-    ids=["few", "impossible"],
+    ids=["few", "twice", "never-tried", "garbage"],
 )
 def test_what_keeps_a_run_from_being_safe(recorded, how, why):
     result = judge_recording(recorded(b"= 0-%d\n" % (how.get("operations", OPERATIONS) - 1), **how))

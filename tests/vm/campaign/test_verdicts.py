@@ -76,8 +76,15 @@ def test_verify_comes_to_the_same(first_light):
     assert again.model_dump(exclude=volatile) == first_light.model_dump(exclude=volatile)
 
 
-@pytest.mark.parametrize("filesystem", ["xfs", "ext4", "raw"])
-@pytest.mark.parametrize("cache", ["none", "writeback", "writethrough", "directsync"])
+@pytest.mark.parametrize(
+    ("filesystem", "cache"),
+    [
+        # The guest sees a write cache with the first two, none with the others.
+        *(("raw", cache) for cache in ("none", "writeback", "writethrough", "directsync")),
+        *(("xfs", cache) for cache in ("none", "writethrough")),
+        *(("ext4", cache) for cache in ("writeback", "directsync")),
+    ],
+)
 def test_honest_disks_lose_nothing(run, filesystem, cache):
     result = run(
         f"filesystem: {{type: {filesystem}}}\n"

@@ -23,6 +23,7 @@ SCENARIO = """
 powercut: 1
 name: promised
 controls: none
+explore: {budget: off}  # the test does
 workload: {record: 512, streams: 2, sync: fdatasync}
 cut: {trigger: {acks: 30}}
 cells:

@@ -41,6 +41,7 @@ powercut: 1
 name: explored
 description: Small recordings for tests of the explorer.
 controls: none
+explore: {budget: off}  # tests do
 workload: {record: 512, streams: 2, sync: fdatasync}
 cut: {kind: power-loss, trigger: {acks: 60}}
 cells:
@@ -78,7 +79,7 @@ def by_the_run(trials):
 
 
 def test_honest_recordings_lose_nothing_in_any_state(trials):
-    for cell, states in (("xfs", 200), ("ext4", 300), ("raw", 5000)):
+    for cell, states in (("xfs", 100), ("ext4", 150), ("raw", 5000)):
         result = explore(trials[cell], ExploreRequest(budget=Budget(states=states), jobs=2))
         assert result.findings == (), cell
         assert result.verdict is Verdict.SAFE
@@ -138,7 +139,7 @@ def test_lies_are_found_by_exposure_and_by_exploration_alike(trials, cell):
 
 
 def test_a_cut_that_takes_no_cache_convicts_no_disk(trials):
-    result = explore(trials["vm-kill"], ExploreRequest(budget=Budget(states=100)))
+    result = explore(trials["vm-kill"], ExploreRequest(budget=Budget(states=50)))
     assert result.verdict is Verdict.SAFE
 
 
@@ -146,7 +147,7 @@ def test_jobs_and_pruning_do_not_change_what_is_found(trials):
     results = [
         explore(
             trials["lying"],
-            ExploreRequest(budget=Budget(states=120), jobs=jobs, prune=prune, confirm=False),
+            ExploreRequest(budget=Budget(states=60), jobs=jobs, prune=prune, confirm=False),
         )
         for jobs, prune in ((1, Prune.NOTHING), (2, Prune.BYTES), (1, Prune.READS))
     ]

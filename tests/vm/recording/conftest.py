@@ -17,6 +17,7 @@ name: recordings
 disk: {size: 16 MiB, atomic_unit: 512}
 workload: {record: 512}
 cut: {trigger: {acks: 12}}
+explore: {budget: 8}
 cells:
   - {name: xfs, filesystem.type: xfs}
   - {name: xfs-lying, filesystem.type: xfs, disk.flush: ignored, disk.fua: ignored, expect: lossy}

@@ -24,7 +24,10 @@ pytestmark = [
     pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable())),
 ]
 EXAMPLES = ROOT / "workloads" / "examples"
-LIMITS = ["--acks", "60", "--seconds", "300", "--budget", "40", "--seed", "7"]
+LIMITS = ["--acks", "20", "--seconds", "300", "--budget", "32", "--seed", "7"]
+"""As few states as SAFE takes."""
+
+LOSING = ["--acks", "20", "--seconds", "300", "--budget", "8", "--seed", "7"]
 
 
 def powercut(*argv, timeout=300):
@@ -60,27 +63,29 @@ def program(tmp_path: Path, run: str, check: str = "exit 0") -> Path:
     return path
 
 
-@pytest.mark.parametrize("filesystem", ["ext4", "xfs", "f2fs"])
+@pytest.mark.parametrize("filesystem", ["ext4", "f2fs"])  # XFS: test_several_disks
 def test_a_script_that_syncs_is_safe_and_its_control_is_not(tmp_path, filesystem):
     limits = [*LIMITS, "--filesystem", filesystem]
     status, cell, folder = recorded(tmp_path, EXAMPLES / "append.sh", limits=limits)
     assert (status, cell["verdict"], cell["reasons"]) == (0, "safe", [])
     (control,) = cell["controls"]
     assert (control["kind"], control["verdict"]) == ("lying-disk", "lossy")
-    assert cell["commits_acked"] >= 60
+    assert cell["commits_acked"] >= 20
     (trial,) = find_trials(folder / "cells")
     requests = open_trial(trial).timeline.requests
     flushes = int((requests.kind == RequestKind.FLUSH).sum())
     assert flushes >= cell["commits_acked"]  # they do arrive at the disk
     states = cell["states"]
-    assert (states["states"], states["lossy"]) == (40, 0)
+    assert (states["states"], states["lossy"]) == (32, 0)
     assert states["by_policy"]["durable-only"] >= 10
+    if filesystem != "ext4":
+        return  # what verify does is the same
     again = powercut("verify", folder)
     assert (again.returncode, "SAFE" in again.stdout) == (0, True), again.stdout + again.stderr
 
 
 def test_a_rename_without_sync_loses_every_operation_in_some_state(tmp_path):
-    status, cell, folder = recorded(tmp_path, EXAMPLES / "rename.py", "unsafe")
+    status, cell, folder = recorded(tmp_path, EXAMPLES / "rename.py", "unsafe", limits=LOSING)
     assert (status, cell["verdict"]) == (1, "lossy")
     (trial,) = cell["trials"]
     assert trial["lost_lsns"] == everything(cell)
@@ -158,7 +163,7 @@ def ctrl_c_interrupts_a_command(argv):
 def test_a_database_with_honest_settings_and_with_none(tmp_path):
     sqlite = ROOT / "workloads" / "programs" / "sqlite"
     assert recorded(tmp_path / "full", sqlite)[1]["verdict"] == "safe"
-    status, cell, _ = recorded(tmp_path / "off", sqlite, "synchronous=off")
+    status, cell, _ = recorded(tmp_path / "off", sqlite, "synchronous=off", limits=LOSING)
     assert (status, cell["verdict"]) == (1, "lossy")
     assert cell["lost_lsns"] == everything(cell)
 
@@ -168,7 +173,6 @@ APPEND = (
     'n=1; while [ $n -le 80 ]; do say "? $n"; echo $n >>$2/log; sync $2/log $2; '
     'say "+ $n"; n=$((n + 1)); done'
 )
-IDLE = "0 operations were acknowledged"
 HALF = "after a run that ended without a power cut, where nothing was lost; not found: 2, 4, 6, 8"
 KEEPS_IT = (
     'n=1; while :; do say "? $n"; kept="$kept $n"; say "+ $n"; n=$((n + 1)); '
@@ -185,19 +189,13 @@ NAMES = 'for f in $2/n*; do [ ! -e "$f" ] || say "= ${f##*/n}"; done'
 # As a tablespace: DIR has a link to where the values are.
 OUTSIDE = APPEND.replace("sync $2/log", "sync $2/log /var/tmp/t")
 OUTSIDE = f"mkdir /var/tmp/t; ln -s /var/tmp/t/log $2/log; sync $2; {OUTSIDE}"
-UNTRIED = APPEND.replace('say "? $n"; ', "")
 
 
 @pytest.mark.parametrize(
     ("run", "check", "reason"),
     [
-        ("say ready; sleep 300", "exit 0", IDLE),
         (f"say ready; say nonsense; {APPEND}; sleep 300", LOG, "no line of the contract"),
-        (UNTRIED, LOG, "never tried"),
-        (APPEND.replace("say \"+ $n\"", "say \"+ $n\"; say \"+ $n\""), LOG, "operation 1 twice"),
         (APPEND, f"{LOG}; exit 3", "ended with status 3"),
-        (APPEND, "say '= 1-1000'", "on which only `setup` has run"),
-        (APPEND, "exit 0", "it found 0 of "),
         (APPEND, LOG.replace("sed", "sed -n 1~2p $2/log | sed").replace(" $2/log >", " >"), HALF),
         (BY_NAME, NAMES, "the check has read none of the files that were written (data/all)"),
         (OUTSIDE, LOG, "outside of DIR the program wrote /var/tmp/t/log, which no crash state has"),
@@ -207,15 +205,14 @@ UNTRIED = APPEND.replace('say "? $n"; ', "")
         (f"(setsid sh -c 'exec sleep 300' &) ; {APPEND.replace('80', '5')}", LOG, "5 operations"),
     ],
     ids=[
-        "idle", "garbage", "never-tried", "acks-twice", "check-fails", "check-lies", "check-blind",
-        "check-half", "check-of-names", "outside", "acks-what-it-keeps", "full", "network",
+        "garbage", "check-fails", "check-half", "check-of-names", "outside", "acks-what-it-keeps",
+        "full", "network",
         "forks-away",
     ],
 )  # fmt: skip
 def test_a_program_that_misbehaves_is_never_safe(tmp_path, run, check, reason):
-    # Nothing but the idle one takes its time to the end; so few states are not the only reason.
-    seconds = "3" if reason == IDLE else "300"
-    limits = ["--acks", "20", "--seconds", seconds, "--budget", "4", "--seed", "7"]
+    """What needs a kernel to misbehave; lines that break the contract are tests/unit's."""
+    limits = ["--acks", "20", "--seconds", "300", "--budget", "4", "--seed", "7"]
     limits += ["--filesystem", "ext4", "--size", "32MiB"]  # one is filled
     status, cell, _ = recorded(tmp_path, program(tmp_path, run, check), limits=limits)
     told = " ".join(cell["reasons"])
@@ -229,8 +226,7 @@ def test_a_program_that_misbehaves_is_never_safe(tmp_path, run, check, reason):
     ids=["syncs", "never-syncs"],
 )
 def test_a_check_shows_that_it_sees_where_nothing_was_lost(tmp_path, run, verdict, where):
-    limits = ["--acks", "20", "--seconds", "300", "--budget", "40", "--seed", "7"]
-    _, cell, folder = recorded(tmp_path, program(tmp_path, run, LOG), limits=limits)
+    _, cell, folder = recorded(tmp_path, program(tmp_path, run, LOG))
     (trial,) = cell["trials"]
     positive, acked = trial["positive"], trial["commits_acked"]
     assert (cell["verdict"], positive["where"]) == (verdict, where)
@@ -248,8 +244,9 @@ FORGETFUL = APPEND.replace("sync $2/log $2;", '[ "$LEDGER_FORGETS" ] || sync $2/
 )
 def test_a_variable_reaches_the_program_or_is_named(tmp_path, monkeypatch, passed, verdict):
     monkeypatch.setenv("LEDGER_FORGETS", "1")
-    limits = ["--acks", "20", "--seconds", "300", "--budget", "40", "--seed", "7", *passed]
-    _, cell, folder = recorded(tmp_path, program(tmp_path, FORGETFUL, LOG), limits=limits)
+    _, cell, folder = recorded(
+        tmp_path, program(tmp_path, FORGETFUL, LOG), limits=[*LIMITS, *passed]
+    )
     (trial,) = cell["trials"]
     setup, *others = trial["untested"]
     assert "what `setup` made" in setup

@@ -23,6 +23,7 @@ from powercut.recover.uml.boot import unavailable
 from powercut.report.terminal.program_try import print_tried
 from powercut.scenario.program_text import RecordOptions
 from powercut.scenario.settings import ProgramSettings
+from powercut.store.results import CampaignOutcome, RunResult
 
 _FILES = requirement("captured folder")
 pytestmark = [
@@ -70,7 +71,7 @@ def tried(folder: Path, synced: str, *, portable: bool = False) -> ProgramTried:
     program.chmod(0o755)
     order = TryOrder(
         program=ProgramSettings(kind="program", command=("./store",), folder=str(folder)),
-        options=RecordOptions("ext4", "64MiB", 4096, (), "", ACKS, 10.0, "64", 60.0, 120.0),
+        options=RecordOptions("ext4", "64MiB", 4096, (), "", ACKS, 10.0, "32", 60.0, 120.0),
         seed=5,
         results=folder / "results",
         stamp="now",
@@ -78,6 +79,30 @@ def tried(folder: Path, synced: str, *, portable: bool = False) -> ProgramTried:
     )
     require_contract(order)
     return try_program(order)
+
+
+@pytest.fixture(autouse=True)
+def few_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the captured files, a fifth of the states of a default."""
+    monkeypatch.setattr("powercut.campaign.program_try.AUTO_STATES_OF_PROGRAM", 64)
+
+
+@pytest.fixture(scope="module")
+def disk_of_another(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
+    """What the disk of a store comes to that forgets nothing; none of these tests is about it."""
+    folder = tmp_path_factory.mktemp("another")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("powercut.rig.folder.RECORDER", folder / "no-recorder")
+        return tried(folder, "[folder]").disk
+
+
+@pytest.fixture
+def with_that_disk(disk_of_another: RunResult, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No disk is recorded: it has come to that."""
+    monkeypatch.setattr(
+        "powercut.campaign.program_try.run_scenarios",
+        lambda *_, **__: CampaignOutcome(runs=(disk_of_another,)),
+    )
 
 
 def told(found: ProgramTried, capsys: pytest.CaptureFixture[str]) -> str:
@@ -124,7 +149,7 @@ def test_a_store_that_forgets_the_rename_is_lossy_everywhere_for_one_cause(
 
 
 def test_a_store_that_forgets_nothing_is_safe_by_posix_too(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], with_that_disk: None
 ) -> None:
     found = tried(tmp_path, "[folder]")
     assert verdicts(found) == (Verdict.SAFE, Verdict.SAFE, Verdict.SAFE)
@@ -142,7 +167,10 @@ def test_a_program_that_does_not_keep_the_contract_is_told_before_anything_is_cu
 
 
 def test_files_that_cannot_be_recorded_are_named_and_the_disk_decides(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    with_that_disk: None,
 ) -> None:
     monkeypatch.setattr("powercut.rig.folder.RECORDER", tmp_path / "no-recorder")
     found = tried(tmp_path, "[folder]")
@@ -154,7 +182,10 @@ def test_files_that_cannot_be_recorded_are_named_and_the_disk_decides(
 
 
 def test_a_cause_that_cannot_be_found_takes_no_verdict_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    with_that_disk: None,
 ) -> None:
     def fails(*_: object, **__: object) -> None:
         raise HostError("no room for the search")
