@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from handmade import Handmade
 
 from powercut.checkers.acks import check_acks
 from powercut.checkers.exposure import check_exposure
 from powercut.crash.dating import NO_ROUND_TRIPS, date_acks
 from powercut.crash.evidence import Evidence, gather
 from powercut.crash.exposure import exposure
-from powercut.crash.handmade import Handmade
 from powercut.crash.proof import prove_acks
 from powercut.model.acks import AckBasis
 from powercut.model.history import Handover, History, RoundTrips

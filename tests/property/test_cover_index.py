@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import numpy as np
+from handmade import Handmade
 from hypothesis import given
 from hypothesis import strategies as st
 
-from powercut.crash.handmade import Handmade
 from powercut.crash.places import CoverIndex
 from powercut.crash.sets import durability_sets
 

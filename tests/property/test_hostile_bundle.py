@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bundles import verify_bundle
 from runs_by_hand import make_run
 from test_hostile_plan import _changed, escaped
 
-from powercut.campaign.bundle import make_bundle, unpack, verify_bundle, write_bundle
+from powercut.campaign.bundle import make_bundle, unpack, write_bundle
 from powercut.campaign.bundle_file import BundledFile, BundleManifest
 
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 import google_crc32c
 import numpy as np
 import pytest
+from handmade import history
 from hostile import SLICES, fuzz, numbers, survives
 from hypothesis import strategies as st
 
 from powercut.crash.evidence import gather
 from powercut.crash.explore import Exploration, InstantKind, events
 from powercut.crash.exposure import exposure
-from powercut.crash.handmade import history
 from powercut.crash.states import StateSpace
 from powercut.disk.pclog import read_timeline, surviving_image
 from powercut.disk.pclog_format import EVENT, HEADER, EventType

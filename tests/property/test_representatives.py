@@ -6,11 +6,11 @@ from __future__ import annotations
 from itertools import islice
 
 import numpy as np
+from handmade import Handmade
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from powercut.crash.explore import Exploration, InstantKind, events
-from powercut.crash.handmade import Handmade
 from powercut.crash.legality import why_illegal
 from powercut.crash.order import Order
 from powercut.crash.policies import POLICIES

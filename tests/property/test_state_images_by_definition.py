@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from handmade import Handmade
 
 from powercut.crash import states
 from powercut.crash.applied import Kept
-from powercut.crash.handmade import Handmade
 from powercut.crash.sets import durability_sets
 from powercut.crash.states import Again, CrashState, Move, StateSpace
 from powercut.explore.state_images import AnswerCache, StateImages

@@ -16,9 +16,9 @@ import functools
 import itertools
 from dataclasses import dataclass, field, replace
 
+from handmade import Handmade, history
 from hypothesis import strategies as st
 
-from powercut.crash.handmade import Handmade, history
 from powercut.model.contract import DeviceContract, Honour
 from powercut.model.timeline import RequestKind, SurvivingRange
 from powercut.model.units import NEVER, Instant

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from powercut.checkers.controls import ControlOutcome, check_controls
 from powercut.model.verdict import FindingKind, Verdict
 from powercut.scenario.plan import Cell, Plan
 from powercut.scenario.settings import Expect, Parameters
 from powercut.store.layout import ResultDir, reproduce_command
-from powercut.store.results import CellResult, ControlResult, TrialResult, wanted_verdict
+from powercut.store.results import CellResult, ControlResult, TrialResult
 from powercut.store.rows import TrialRows
 from powercut.trial.controls import Control, controls_for
+from powercut.verdict.controls import with_controls
 
 Trials = Mapping[str, Sequence[TrialResult]]
 """The judged trials of each cell, by its name."""
@@ -23,7 +23,7 @@ Trials = Mapping[str, Sequence[TrialResult]]
 
 @dataclass(frozen=True)
 class Outcome:
-    """A run that may serve as a control, and what it came to by itself."""
+    """A run that may serve as a control, and its own verdict."""
 
     name: str
     verdict: Verdict
@@ -40,7 +40,7 @@ class Outcome:
 def doubt_of(result: TrialResult) -> str:
     """Why a trial that is LOSSY shows nothing of how the rig sees losses; empty if it does.
 
-    On a disk that lies, and without a sync, the analysis of the recording convicts by itself.
+    On a disk that lies, and without a sync, the analysis of the recording alone convicts.
     Whoever cuts, recovers and reads is shown to see a loss only by records that did not come
     back, and by nothing else than those that the recording names.
     """
@@ -99,7 +99,7 @@ def outcomes_of_cells(plan: Plan, trials: Trials) -> Known:
 
 
 def missing_controls(plan: Plan, trials: Trials, known: Known) -> dict[str, tuple[str, Control]]:
-    """The controls that the verdicts of `trials` need and nobody has run; with their names."""
+    """The controls that the verdicts of `trials` need and that are still to run, by name."""
     wanted: dict[str, tuple[str, Control]] = {}
     for cell in plan.cells:
         for control in controls_for(cell.parameters, vouched_for(trials[cell.name])):
@@ -131,27 +131,6 @@ def distinct_controls(cells: Iterable[CellResult]) -> tuple[ControlResult, ...]:
     """Every control once."""
     controls = {(c.kind, c.result_directory): c for cell in cells for c in cell.controls}
     return tuple(controls.values())
-
-
-def with_controls(own: Verdict, controls: Sequence[ControlResult]) -> tuple[Verdict, list[str]]:
-    """The verdict once the controls were heard, and why it is not better.
-
-    A control that misbehaved says that the rig cannot be trusted.  That turns SAFE into
-    INCONCLUSIVE.  A LOSSY verdict stands, with the doubt beside it: records that are gone
-    are gone.
-    """
-    heard = [
-        ControlOutcome(
-            control.name,
-            wanted_verdict(control.expected),
-            control.verdict,
-            disk=control.disk,
-        )
-        for control in controls
-    ]
-    findings = check_controls(heard, own)
-    worst = max((finding.verdict for finding in findings), default=own)
-    return max(own, worst), [finding.message for finding in findings]
 
 
 def _cell_result(

@@ -133,7 +133,7 @@ def write_bundle(folder: Path, manifest: BundleManifest, output: Path) -> None:
 
 
 def _judged(trial: TrialDir) -> TrialResult:
-    """The verdict on `trial`, crash states included, as whoever gets the bundle will repeat it.
+    """The verdict on `trial`, crash states included, as the recipient of the bundle will repeat it.
 
     Raises HostError if it cannot be judged here, and was when it was recorded.
     """
@@ -243,14 +243,8 @@ def unpacked(bundle: Path) -> Iterator[tuple[BundleManifest, Path]]:
         yield unpack(bundle, root), root
 
 
-def verify_bundle(bundle: Path) -> BundleVerdict:
-    """Judges everything in the bundle of a trial again."""
-    with unpacked(bundle) as (manifest, root):
-        return verify_unpacked(bundle, manifest, root)
-
-
 def verify_unpacked(bundle: Path, manifest: BundleManifest, root: Path) -> BundleVerdict:
-    """The same of a bundle of a trial that was unpacked into `root`."""
+    """Judges everything again in the bundle of a trial that was unpacked into `root`."""
     run = verify(root, cells=(manifest.cell,), whole=False)
     trial = TrialDir(root / manifest.recording, root)
     result = _result_of(run, manifest)
@@ -316,5 +310,6 @@ __all__ = [
     "is_bundle",
     "make_bundle",
     "unpack",
-    "verify_bundle",
+    "unpacked",
+    "verify_unpacked",
 ]

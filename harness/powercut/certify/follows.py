@@ -2,7 +2,7 @@
 """Do the verdicts of a certificate's runs follow from their trials?
 
 A run's verdict.json says what its trials add up to, and a certificate is drawn up from that.
-So whoever doubts a certificate has to doubt it, too:
+Who doubts a certificate has to doubt it, too:
 
 1. The run has the cells of the scenario in the certificate's folder, with its settings, and of
    each as many trials as were ordered, with the seeds that follow from the certificate's.
@@ -27,7 +27,6 @@ from powercut.campaign.assemble import (
     as_control,
     same_run,
     vouched_for,
-    with_controls,
     worst_of,
 )
 from powercut.campaign.resume import Selection
@@ -42,6 +41,7 @@ from powercut.store.results import CellResult, ControlResult, TrialResult
 from powercut.store.rows import Row, TrialRows
 from powercut.store.trial_dir import TrialDir
 from powercut.trial.controls import controls_for, twin
+from powercut.verdict.controls import with_controls
 
 _ADDED_UP = (
     "parameters",

@@ -30,7 +30,7 @@ def bench(names: Sequence[str], against: Path | None, json_file: Path | None) ->
             "powercut bench measures powercut itself and is not part of an installed powercut",
             hint="in a checkout of powercut: ./powercut bench",
         )
-    sys.path.insert(0, str(ROOT / "tests"))
+    sys.path[:0] = [str(ROOT / name) for name in ("tests", "tests/support")]
     from bench.suite import main as measure
 
     return measure(names, json_file, against)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which required records are on the medium of the disk as the cut really left it.
 
-On the medium are, besides durable(cut), the ranges that a full cache destaged by
-itself and the ranges that the cut left.  Of several writes to one place the one
+On the medium are, besides durable(cut), the ranges that a full cache destaged
+and the ranges that the cut left.  Of several writes to one place the one
 submitted last shows: the capture disk keeps that order even where two were in flight
 together.  If the power did not fail below the disk, every write that completed shows,
 and one that was in flight may.
@@ -16,30 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from powercut.crash.arrays import expand
-from powercut.crash.evidence import Evidence, gather
+from powercut.crash.evidence import Evidence
 from powercut.crash.places import OTHER, CoverIndex, Pieces, clip, pieces_of, windows
 from powercut.model.exposure import Survival, ranges_of
-from powercut.model.history import History
 from powercut.model.timeline import Timeline
 from powercut.model.units import NEVER
-from powercut.wal.layout import WalLayout
 from powercut.wal.record import CHUNK
 
 I64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-
-
-def surviving_lsns(
-    timeline: Timeline,
-    history: History,
-    run_id: bytes,
-    layout: WalLayout,
-    *,
-    first_lsn: int = 1,
-    deep: bool = True,
-) -> Survival:
-    """Predicts, from the recording alone, what the disk lost in its cut."""
-    return survival(gather(timeline, history, run_id, layout, deep=deep), first_lsn=first_lsn)
 
 
 def survival(evidence: Evidence, *, first_lsn: int = 1) -> Survival:
@@ -115,7 +100,7 @@ class _Ranges:
 
 
 def _in_flight(timeline: Timeline) -> Mask:
-    """Writes of an uncut disk of which nobody knows whether it still did them."""
+    """Writes of an uncut disk of which it is unknown whether it still did them."""
     requests = timeline.requests
     if timeline.cut is not None:
         return np.zeros(len(requests), dtype=np.bool_)

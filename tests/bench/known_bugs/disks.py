@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 import numpy as np
+from handmade import Handmade
 
 from bench.known_bugs.case import STEP, Case, Speaker
-from powercut.crash.handmade import Handmade
 from powercut.crash.states import CrashState, StateSpace
 from powercut.model.contract import DeviceContract
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import get_args
 
 import pytest
+from handmade import Handmade, history
 
-from powercut.crash.handmade import Handmade, history
 from powercut.model.observation import Extent, Observation
 from powercut.model.operations import Packet
 from powercut.model.units import NEVER

@@ -12,8 +12,9 @@ from pathlib import Path
 import google_crc32c
 import pytest
 import runs_by_hand
+from bundles import verify_bundle
 
-from powercut.campaign.bundle import make_bundle, verify_bundle
+from powercut.campaign.bundle import make_bundle
 from powercut.campaign.verify import verify
 from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import Verdict

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from handmade import history
 
 from powercut.crash.evidence import gather
-from powercut.crash.handmade import history
 from powercut.crash.states import Again, CrashState
 from powercut.explore import state_judge
 from powercut.explore import worker as explore_worker

@@ -808,16 +808,19 @@ MUTANTS: tuple[Mutant, ...] = (
             "a control that was never run behaved",
         ),
         (
-            "controls-unheard",
-            At("with_controls", "max(own, worst)"),
-            "own",
-            "SAFE stands although its controls misbehaved",
-        ),
-        (
             "best-trial-counts",
             At("outcomes_of_cells", "max(trials[cell.name], key=as_control)"),
             "min(trials[cell.name], key=as_control)",
             "the best trial of a cell stands for it as a control",
+        ),
+    ),
+    *certify(
+        f"{_P}/verdict/controls.py",
+        (
+            "controls-unheard",
+            At("with_controls", "max(own, worst)"),
+            "own",
+            "SAFE stands although its controls misbehaved",
         ),
     ),
     *certify(

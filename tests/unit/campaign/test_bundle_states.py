@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 import runs_by_hand
+from bundles import verify_bundle
 from click.testing import CliRunner
 
-from powercut.campaign.bundle import make_bundle, unpack, verify_bundle
+from powercut.campaign.bundle import make_bundle, unpack
 from powercut.campaign.verify import verify
 from powercut.cli.commands import cli
 from powercut.explore import disks, state_judge

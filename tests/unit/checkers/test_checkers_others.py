@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Agreement, exposure, environment, controls, and the sum of all."""
 
+from handmade import Handmade, history
+
 from powercut.checkers.agreement import check_agreement, explain_losses
 from powercut.checkers.controls import ControlOutcome, check_controls
 from powercut.checkers.environment import check_environment
@@ -9,7 +11,6 @@ from powercut.checkers.judge import judge, run_checkers
 from powercut.checkers.reading import reading_of
 from powercut.checkers.wal import check_log
 from powercut.crash.exposure import analyse
-from powercut.crash.handmade import Handmade, history
 from powercut.model.exposure import Survival
 from powercut.model.observation import Extent, Observation
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict

@@ -4,9 +4,9 @@
 import errno
 
 import pytest
+from handmade import history
 
 from powercut.checkers.wal import check_log, check_wal
-from powercut.crash.handmade import history
 from powercut.model.observation import Extent, Observation
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.wal.layout import LayoutKind, WalLayout

@@ -2,11 +2,11 @@
 """What flushes and FUA are worth, in cases that a person can follow: exact requests and LSNs."""
 
 import numpy as np
+from handmade import Handmade, history
 from small_worlds import without
 
 from powercut.crash.audit import UntilNext, carried, dependence, promises, until_next
 from powercut.crash.evidence import gather
-from powercut.crash.handmade import Handmade, history
 from powercut.model.contract import DeviceContract, Honour
 from powercut.model.verdict import LsnRange
 from powercut.wal import record as wal

@@ -3,12 +3,12 @@
 
 import numpy as np
 import pytest
+from handmade import Handmade, history
 
 from powercut.crash import places, scan
 from powercut.crash.evidence import gather
 from powercut.crash.exposure import analyse
-from powercut.crash.handmade import Handmade, history
-from powercut.crash.survival import surviving_lsns
+from powercut.crash.survival import survival
 from powercut.model.contract import DeviceContract, Honour
 from powercut.model.errors import PowercutError
 from powercut.model.timeline import SurvivingRange
@@ -291,7 +291,7 @@ def test_survival_counts_promises_destaged_and_surviving_ranges():
         destaged=[SurvivingRange(2, 512, 512, Instant(9))],
         survived=[SurvivingRange(3, 2048, 512, Instant(21))],
     )
-    found = surviving_lsns(timeline, history([(5, 12)]), RUN_ID, RAW)
+    found = survival(gather(timeline, history([(5, 12)]), RUN_ID, RAW, deep=True))
     assert found.lost == (LsnRange(3, 4),)
     assert found.uncertain == ()
 
@@ -301,14 +301,16 @@ def test_a_later_write_that_survived_hides_an_earlier_one():
     made.write(0, records(1, 1), at=1, done=2, fua=True)
     made.write(0, bytes(512), at=3)
     timeline = made.timeline(cut_at=5, survived=[SurvivingRange(1, 0, 512, Instant(5))])
-    assert surviving_lsns(timeline, history([(1, 4)]), RUN_ID, RAW).lost == (LsnRange(1, 1),)
+    assert survival(gather(timeline, history([(1, 4)]), RUN_ID, RAW, deep=True)).lost == (
+        LsnRange(1, 1),
+    )
 
 
 def test_without_a_cut_what_is_in_flight_is_uncertain():
     made = Handmade(8192)
     made.write(0, records(1, 1), at=1, done=2)
     made.write(512, records(2, 2), at=3)
-    found = surviving_lsns(made.timeline(), history([(3, 4)]), RUN_ID, RAW)
+    found = survival(gather(made.timeline(), history([(3, 4)]), RUN_ID, RAW, deep=True))
     assert (found.lost, found.uncertain) == ((LsnRange(3, 3),), (LsnRange(2, 2),))
 
 
@@ -316,12 +318,12 @@ def test_a_chunk_torn_within_itself_is_no_chunk_and_hides_what_it_covers():
     made = Handmade(8192, DeviceContract(atomic_unit=1))
     made.write(0, records(1, 3), at=1, done=2)
     timeline = made.timeline(cut_at=5, survived=[SurvivingRange(0, 0, 700, Instant(5))])
-    found = surviving_lsns(timeline, history([(3, 4)]), RUN_ID, RAW)
+    found = survival(gather(timeline, history([(3, 4)]), RUN_ID, RAW, deep=True))
     assert (found.lost, found.uncertain) == ((LsnRange(2, 3),), ())
     made.flush(at=6, done=7)
     made.write(0, records(1, 3), at=8, done=9)  # the same bytes, torn over themselves
     timeline = made.timeline(cut_at=12, survived=[SurvivingRange(2, 0, 700, Instant(12))])
-    found = surviving_lsns(timeline, history([(3, 10)]), RUN_ID, RAW)
+    found = survival(gather(timeline, history([(3, 10)]), RUN_ID, RAW, deep=True))
     assert (found.lost, found.uncertain) == ((), (LsnRange(2, 2),))
 
 
@@ -330,5 +332,5 @@ def test_bits_that_were_wrong_when_written_are_lost():
     flipped = bytearray(records(1, 2))
     flipped[300] ^= 8
     made.write(0, bytes(flipped), at=1, done=2, fua=True)
-    found = surviving_lsns(made.timeline(cut_at=5), history([(2, 4)]), RUN_ID, RAW)
+    found = survival(gather(made.timeline(cut_at=5), history([(2, 4)]), RUN_ID, RAW, deep=True))
     assert found.lost == (LsnRange(1, 1),)

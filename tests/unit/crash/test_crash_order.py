@@ -9,9 +9,9 @@ from math import comb, sqrt
 
 import numpy as np
 import pytest
+from handmade import Handmade
 
 from powercut.crash.explore import InstantKind, events
-from powercut.crash.handmade import Handmade
 from powercut.crash.kinds import kinds_of
 from powercut.crash.order import ALL_POLICIES, FEW, Order
 from powercut.crash.permutation import permuted

@@ -6,10 +6,10 @@ from __future__ import annotations
 from itertools import islice
 
 import numpy as np
+from handmade import Handmade
 
 from bench.known_bugs.files import Files
 from powercut.crash.explore import GroupCoverage, InstantKind, events
-from powercut.crash.handmade import Handmade
 from powercut.crash.kinds import kinds_of
 from powercut.crash.order import Order
 from powercut.crash.states import StateSpace

@@ -5,11 +5,11 @@ import math
 
 import numpy as np
 import pytest
+from handmade import Handmade, history
 
 from powercut.crash.applied import Kept
 from powercut.crash.claims import claims_of
 from powercut.crash.explore import Exploration, InstantKind, events, sample
-from powercut.crash.handmade import Handmade, history
 from powercut.crash.legality import tears_within, why_illegal
 from powercut.crash.states import CrashState, Model, Move, StateSpace
 from powercut.model.contract import DeviceContract

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from handmade import Handmade, history
 
 from powercut.checkers.agreement import check_agreement, explain_losses
 from powercut.checkers.reading import reading_of
 from powercut.checkers.wal import check_wal, required_after
 from powercut.crash.evidence import gather
 from powercut.crash.exposure import exposure
-from powercut.crash.handmade import Handmade, history
 from powercut.crash.survival import survival
 from powercut.model.observation import Extent, Observation
 from powercut.model.verdict import FindingKind, LsnRange

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from handmade import Handmade, history
 
 from powercut.crash.evidence import gather
-from powercut.crash.handmade import Handmade, history
 from powercut.explore.disks import DiskMedium
 from powercut.explore.explorer import ExplorerRun
 from powercut.explore.request import ExploreRequest

@@ -13,9 +13,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from handmade import Handmade
 
 from powercut.crash.audit import dependence, promises
-from powercut.crash.handmade import Handmade
 from powercut.crash.states import StateSpace
 from powercut.crash.without import StatesWithout
 from powercut.explore import audit_recovery

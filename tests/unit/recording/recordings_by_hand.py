@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from powercut.crash.handmade import Handmade, history
+from handmade import Handmade, history
+
 from powercut.model.timeline import Timeline
 from powercut.recording.open_recording import Recording
 from powercut.recover.plan import RecoveryPlan

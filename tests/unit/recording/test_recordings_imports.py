@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from handmade import Handmade
 from recordings_by_hand import RECORD, RUN_ID, SLOTS, record, recording_of, three_records
 
 from powercut.cli.commands import cli
-from powercut.crash.handmade import Handmade
 from powercut.crash.states import Model
 from powercut.disk.logwrites.logs import Dialect, export_log
 from powercut.model.contract import DeviceContract, Honour

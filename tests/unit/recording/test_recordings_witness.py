@@ -6,12 +6,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from handmade import Handmade
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recordings_by_hand import RECORD, SIZE, record, three_records
 
 from powercut.crash.applied import Kept
-from powercut.crash.handmade import Handmade
 from powercut.crash.legality import why_illegal
 from powercut.crash.states import CrashState, Move, StateSpace
 from powercut.explore.clock import Clock

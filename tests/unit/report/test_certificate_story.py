@@ -6,10 +6,10 @@ from __future__ import annotations
 from xml.etree import ElementTree as ET
 
 import pytest
+from handmade import Handmade, history
 
 from powercut.crash.evidence import Evidence, gather
 from powercut.crash.exposure import exposure
-from powercut.crash.handmade import Handmade, history
 from powercut.model.contract import DeviceContract, Honour
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Origin, Verdict
 from powercut.report.page import telling

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from powercut.crash.handmade import Handmade
+from handmade import Handmade
+
 from powercut.model.timeline import DiskRange
 from powercut.report.disk_words import blamed
 from powercut.store.disk_share import DiskShare

@@ -13,7 +13,6 @@ from powercut.campaign.assemble import (
     doubt_of,
     missing_controls,
     vouched_for,
-    with_controls,
 )
 from powercut.model.contract import CutKind, CutPolicy, Honour
 from powercut.model.machine import Aio, Bus, CacheMode, ImageFormat
@@ -39,6 +38,7 @@ from powercut.store.layout import ResultDir
 from powercut.store.results import ControlResult
 from powercut.store.trial_result import TrialResult
 from powercut.trial.controls import controls_for, twin
+from powercut.verdict.controls import with_controls
 
 
 def kinds(controls):

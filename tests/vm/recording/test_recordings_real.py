@@ -9,9 +9,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from bundles import verify_bundle
 from click.testing import CliRunner
 
-from powercut.campaign.bundle import make_bundle, unpack, verify_bundle
+from powercut.campaign.bundle import make_bundle, unpack
 from powercut.cli.commands import cli
 from powercut.crash.legality import why_illegal
 from powercut.disk.pclog import surviving_image

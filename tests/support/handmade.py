@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Timelines and histories written by hand: for tests, and to explain a case to somebody.
+"""Timelines and histories written by hand: for tests, and to explain a case.
 
 made = Handmade(disk_size=8192)
 first = made.write(0, page, at=1, done=2)
