@@ -35,7 +35,7 @@ def make_results(outer: Path, inner: Path) -> None:
     """
     for path in (outer, inner):
         path.mkdir(parents=True, exist_ok=True)
-        # The mark comes first: whoever makes results here at the same moment must find it.
+        # The mark comes first: a run that makes results here at the same moment must find it.
         if not any(path.iterdir()) and not (outer / MARK).is_file():
             mark_results(path)
 

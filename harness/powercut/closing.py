@@ -36,7 +36,7 @@ class ResourceOwner(ABC):
 
     @abstractmethod
     def _open(self, stack: ExitStack) -> None:
-        """Opens everything; what has to be closed goes on `stack` as soon as it is open."""
+        """Opens everything; what has to be closed is put on `stack` as soon as it is open."""
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:

@@ -48,7 +48,7 @@ def _may_write(folder: Path) -> bool:
 
 
 def _build() -> Path:
-    """A checkout's own folder, unless that belongs to somebody else or is read-only."""
+    """A checkout's own folder, unless that belongs to another user or is read-only."""
     given = os.environ.get("POWERCUT_BUILD")
     if given:
         return Path(given)

@@ -19,7 +19,7 @@ from powercut.store.layout import ResultDir
 from powercut.store.results import TrialResult
 
 AT_MOST: Final = 0.01
-"""The chance of a loss to stay below where nobody says."""
+"""The upper bound on the loss probability that is asked for by default."""
 
 _RUNS_LOOKED_AT: Final = 5
 

@@ -9,10 +9,10 @@
 3. The user's own test runs on this host, under the same tracer, without the calls of that site.  It
    notices if it fails; with all syncs it must pass.
 
-An interrupted one goes on: what was recorded counts, as in any run, and so does what the user's
+An interrupted one resumes: what was recorded counts, as in any run, and so does what the user's
 test said.
 
-What nobody notices is not proved needless: other disks, file systems and workloads were not tried,
+What no run misses is not proved needless: other disks, file systems and workloads were not tried,
 and of the legal states only some.  A site whose calls did not come, or a program that the tracer
 cannot follow, is not known: never needless.
 """

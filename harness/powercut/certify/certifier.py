@@ -176,7 +176,7 @@ def _run(
     plan: Plan,
     options: RunOptions,
 ) -> ResultDir:
-    """Runs one scenario, or goes on with it, or takes it as it is."""
+    """Runs one scenario, or resumes it, or takes it as it is."""
     run = directory.run_of(plan.scenario)
     if run is None:
         selection = Selection.of_json(order.selection)
@@ -201,7 +201,7 @@ def _run(
 
 
 def _count_earlier(run: ResultDir, on_event: Listener) -> None:
-    """What a run has made that came to its end is done, too, for whoever counts."""
+    """What a run has made that came to its end is done, too, for the count."""
     told = run.read_verdict()
     for cell in told.cells:
         for trial in _trials_of(run, cell):

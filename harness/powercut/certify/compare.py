@@ -2,7 +2,7 @@
 """Which verdicts changed between two versions: two certificates, cell by cell.
 
 Cells are the same if their settings are, versions aside, and what says nothing of a cut: how many
-there were, and which verdict somebody expected or what was to vouch for it.
+there were, and which verdict was expected or what was to vouch for it.
 """
 
 from __future__ import annotations

@@ -29,11 +29,11 @@ PROFILES: Final = {
 """Profiles: a folder of scenarios/certify, and how to choose combinations if not as it says."""
 
 USUAL: Final = "quick"
-"""The profile where nobody says."""
+"""The default profile."""
 
 _TITLE_MAX: Final = 60
 _DISK: Final = "sata-ssd"
-"""The disk whose cost is measured if nobody says: the least that a server has."""
+"""The disk whose cost is measured by default: the least that a server has."""
 
 
 @dataclass(frozen=True)

@@ -27,10 +27,10 @@ class Signature:
     """What a signature is worth."""
 
     good: bool
-    """Whether it fits the file, and its signer is trusted where somebody says whom to trust."""
+    """Whether it fits the file, and its signer is trusted where trusted signers are named."""
 
     trusted: bool
-    """Whether somebody vouches for the signer."""
+    """Whether the signer is among the trusted ones."""
 
     says: str
     """In a sentence."""

@@ -144,7 +144,7 @@ def _examine_signature(
         checked.append(outcome.says)
     else:
         checked.append(outcome.says)
-        unchecked.append("Nobody vouches for the key: name those whom you trust.")
+        unchecked.append("No trusted signer has this key: name those whom you trust.")
 
 
 # --- the folder ---------------------------------------------------------------------
@@ -353,7 +353,7 @@ def _rests_on_bytes(cell: CertifiedCell) -> bool:
 
 
 def _is_exposed(cell: CertifiedCell) -> bool:
-    """Whether bytes were acknowledged too early, or nobody knows although they are recognised."""
+    """Whether bytes were acknowledged too early, or perhaps so although they are recognised."""
     if cell.exposure is None:
         return is_recognised(cell.parameters)
     return cell.exposure.records > 0

@@ -41,7 +41,7 @@ class CheckLines(Closing):
                     self._said += data
                     self._changed.notify()
         except OSError:
-            pass  # the guest is gone, and whoever waits hears that there was no end
+            pass  # the guest is gone, and the waiter hears that there was no end
         with self._changed:
             self._hung_up = True
             self._changed.notify()

@@ -3,7 +3,7 @@
 
 It is the first that speaks.  With a token it is the first whose first line is that token; whoever
 says anything else is hung up.  Several may be connected at once, so that a stranger who says
-nothing keeps nobody out.  With TLS that holds once a connection is encrypted, and one that is not
+nothing keeps anyone out.  With TLS that holds once a connection is encrypted, and one that is not
 is hung up.
 """
 
@@ -85,8 +85,8 @@ class FirstToSpeak:
         return None
 
     def refuse_others(self) -> None:
-        """Nobody counts who has not connected yet; idempotent."""
-        with self._lock, contextlib.suppress(OSError):  # closed, and nobody waits
+        """Those who have not connected yet do not count; idempotent."""
+        with self._lock, contextlib.suppress(OSError):  # closed, and no thread waits
             if not self._refused:
                 self._refused = True
                 self._waker.send(b"\0")
@@ -100,13 +100,13 @@ class FirstToSpeak:
                 shut_down(self._chosen)
 
     def close(self) -> None:
-        """Gives back everything, once nobody waits; idempotent."""
+        """Gives back everything, once no thread waits; idempotent."""
         self._ready.close()
         for one in (self._listener, self._woken, self._waker, *self._candidates):
             one.close()
 
     def _listen_no_more(self) -> None:
-        """Takes in who has connected, and nobody else."""
+        """Takes in only those who have connected."""
         if self._listening:
             while self._accept():
                 pass
@@ -117,7 +117,7 @@ class FirstToSpeak:
     def _accept(self) -> bool:
         try:
             connection, address = self._listener.accept()
-        except OSError:  # nobody is there any more
+        except OSError:  # the peer is gone
             return False
         connection.setblocking(False)
         if self._tls is not None:

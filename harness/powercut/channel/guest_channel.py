@@ -205,7 +205,7 @@ class GuestChannel(Closing):
             return self._ledger.acked >= count
 
     def wait_done(self, *, timeout_s: float) -> CommandResult:
-        """Waits until the workload that was started ends by itself."""
+        """Waits until the workload that was started ends on its own."""
         return self._wait_result(self._require_started(), time.monotonic() + timeout_s)
 
     def drain(self, *, timeout_s: float) -> History:
@@ -328,11 +328,11 @@ class GuestChannel(Closing):
             return self._ledger.results[command]
 
     def _forget_commands(self) -> None:
-        """Nobody will answer what was sent so far: a machine ended before its guest spoke."""
+        """No answer will come to what was sent so far: a machine ended before its guest spoke."""
         self._forgotten = self._last_id
 
     def _send_ping(self, number: int) -> bool:
-        """False if nobody can be pinged any more."""
+        """False if there is no guest to ping any more."""
         receiver = self._receiver
         with self._changed:
             self._changed.wait_for(

@@ -3,7 +3,7 @@
 
 They come as messages of the wire format.  Pings go the other way on the same port; their answers
 tie the guest's clock to this host's, and are kept with the lines (powercut.channel.lines), so that
-whoever judges them dates them from the evidence (powercut.workload.program.guest_clock).
+the judge dates them from the evidence (powercut.workload.program.guest_clock).
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class GuestSource:
             self._changed.notify_all()
 
     def _ping(self, number: int) -> bool:
-        """False if nobody answers any more."""
+        """False if there is no answer any more."""
         if self._over or self.said_end:
             return False
         ping = Message(MessageType.PING, lsn=number, value=time.monotonic_ns())

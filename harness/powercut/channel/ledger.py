@@ -76,7 +76,7 @@ class Ledger:
         self._kept = 0  # acknowledged before the guest was restarted
 
     def hand_over(self, stopped_ns: int, *, restarted: bool = False) -> None:
-        """Another hypervisor goes on with the guest, which stood still at `stopped_ns` in the one
+        """Another hypervisor continues the guest, which stood still at `stopped_ns` in the one
         from which everything so far has come; or the guest was `restarted`, and what it was doing
         never ends."""
         counts = len(self._attempts), len(self._acks), self.pongs

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The acks of a program that says lines, whatever they come on; each is kept, then counted.
 
-A connection alone does not say how a program ended: whoever started it tells (`watch`).
+A connection alone does not say how a program ended: its starter tells (`watch`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from powercut.model.operations import Packet
 _KEPT_MAX: Final = 256 << 20
 _CLOSE_S: Final = 20.0
 _WATCH_S: Final = 0.02
-"""How often whoever started the program is asked whether it has ended."""
+"""How often the starter of the program is asked whether it has ended."""
 
 
 class LineChannel(Closing):

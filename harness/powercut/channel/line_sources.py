@@ -42,7 +42,7 @@ class LineSource(Protocol):
         """
 
     def refuse_others(self) -> None:
-        """Nobody may connect any more; idempotent."""
+        """No further connections are accepted; idempotent."""
 
     def hang_up(self) -> None:
         """Takes nothing more in; `next` returns what has arrived and then None.  Idempotent."""
@@ -76,8 +76,8 @@ class StreamSource:
     def next(self) -> Packet | None:
         """The next whole lines, with the instant of their receipt.
 
-        What was not finished was not said.  Only of a line that nobody would read to its end
-        pieces are passed on, so that whoever reads them sees that it is no line.
+        What was not finished was not said.  Only of a line that would not be read to its end
+        pieces are passed on, so that the reader sees that it is no line.
         """
         while data := self._receive():
             instant = time.monotonic_ns()
@@ -149,7 +149,7 @@ class ListeningSource:
         return self._stream.next()
 
     def refuse_others(self) -> None:
-        """Nobody connects any more.  One that has is read to its end."""
+        """No further connections are accepted.  One that was is read to its end."""
         self._first.refuse_others()
 
     def hang_up(self) -> None:

@@ -106,6 +106,6 @@ class LineCounter:
     def take(self, data: bytes) -> None:
         """Takes what was received."""
         *whole, rest = (self._rest + data).split(b"\n")
-        self._rest = rest[: LINE_MAX + 1]  # a line that is longer is none, however it goes on
+        self._rest = rest[: LINE_MAX + 1]  # a line that is longer is none, however it continues
         self.acks += sum(_ACK.fullmatch(line) is not None for line in whole)
         self.ready = self.ready or any(line.rstrip(b"\r") == b"ready" for line in whole)

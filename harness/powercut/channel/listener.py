@@ -109,7 +109,7 @@ def prepare(connection: socket.socket) -> None:
 
 
 def shut_down(endpoint: socket.socket) -> None:
-    """Wakes whoever is blocked in accept or recv on `endpoint`."""
+    """Wakes the threads that are blocked in accept or recv on `endpoint`."""
     with contextlib.suppress(OSError):
         # Of an SSLSocket, too: its own `shutdown` would have what comes read as it is, encrypted.
         socket.socket.shutdown(endpoint, socket.SHUT_RDWR)

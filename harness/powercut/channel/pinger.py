@@ -25,7 +25,7 @@ GIVEN_UP_S: Final = 0.5
 class Pinger:
     """One thread; `changed` is notified when an answer may have arrived.
 
-    `send(number)` sends one ping, and returns False when there is nobody to send it to any
+    `send(number)` sends one ping, and returns False when there is no guest to send it to any
     more.  `answers()` counts what has been answered, and is called with `changed` held.
     """
 

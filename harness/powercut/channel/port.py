@@ -108,7 +108,7 @@ class Channel(Commands, Acks, Protocol):
         """From now on the guest's clock is told from ours; to be called once, after its hello."""
 
     def wait_done(self, *, timeout_s: float) -> CommandResult:
-        """Waits until what was started ends by itself."""
+        """Waits until what was started ends on its own."""
 
     @property
     def latency(self) -> LatencyHistogram | None:
@@ -121,7 +121,7 @@ class Channel(Commands, Acks, Protocol):
 
 @runtime_checkable
 class FollowsGuest(Protocol):
-    """A channel that goes on when its guest moves to another hypervisor, or is restarted."""
+    """A channel that continues when its guest moves to another hypervisor, or is restarted."""
 
     def expect_handover(self, *, restarts: bool = False) -> None:
         """The guest is about to move to another hypervisor, which connects as the first one did; or

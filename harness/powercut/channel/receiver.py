@@ -69,7 +69,7 @@ class Receiver:
         self._thread.start()
 
     def expect_handover(self, *, restarts: bool) -> None:
-        """The connection's end is not the guest's: it goes on on the next, once it is told so.
+        """The connection's end is not the guest's: it continues on the next, once it is told so.
         If the guest `restarts`, it begins anew there."""
         with self.changed:
             self.moving, self._restarts = True, restarts
@@ -85,7 +85,7 @@ class Receiver:
             self.changed.notify_all()
 
     def refuse_others(self) -> None:
-        """Nobody may connect any more.  A connection accepted just now is read to its end."""
+        """No further connection is accepted.  One accepted just now is read to its end."""
         with self.changed:
             self._refusing, moving = True, self.moving
             self.changed.notify_all()

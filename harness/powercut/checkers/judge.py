@@ -30,7 +30,7 @@ def judge(findings: Iterable[Finding]) -> Verdict:
 
 
 def without_conviction(judgement: Judgement, why: str) -> Judgement:
-    """The same findings where nobody can be convicted by them: no loss, but no SAFE either."""
+    """The same findings where they cannot convict: no loss, but no SAFE either."""
     findings = tuple(
         replace(
             finding,
@@ -47,7 +47,7 @@ def without_conviction(judgement: Judgement, why: str) -> Judgement:
 def confirms(seen: Sequence[Finding], found: Iterable[Finding]) -> Confirmed:
     """Whether a second recovery, of which `seen` was found, bears out what the first one lost.
 
-    One record that is lost in the same way is enough.  What is unknown contradicts nobody.
+    One record that is lost in the same way is enough.  What is unknown contradicts nothing.
     """
     if losses(seen) & losses(found):
         return "yes"

@@ -5,7 +5,7 @@ What it finds is what powercut.checkers.wal finds, under two rules, since a gues
 messages travel separately and no log says what reached the disk:
 
 1. What came back was attempted, even if the cut swallowed the message.  So of a record that
-   nobody attempted nothing can be found.
+   never attempted nothing can be found.
 2. A log that goes round gives a record up with the attempt that takes its slot, heard of or not.
    Once more than half of its slots were attempted, nothing is required of it for certain:
    INCOMPLETE, INCONCLUSIVE, and no loss.

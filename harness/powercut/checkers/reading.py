@@ -7,7 +7,7 @@ A required record has one fate:
 2. ABSENT: nothing of it is in its slot, nor of an older generation.
 3. STALE: an older generation is there, of this log or of an earlier one.
 4. TORN: parts of it, or of another record, are there.
-5. CORRUPT: bytes that nobody wrote are there.
+5. CORRUPT: bytes are there that were never written.
 6. MISDIRECTED: it stands in another slot, and not in its own.
 7. UNREADABLE: its slot cannot be read, and the disk is at fault.
 8. UNSEEN: the reader ended before it came to its slot, or did not read it for a reason that is
@@ -54,7 +54,7 @@ class Fate(enum.IntEnum):
 class Bystanders:
     """What stood in slots that no required record belongs to, as far as it matters.
 
-    Slots for what has no LSN; LSNs for records that nobody had attempted.
+    Slots for what has no LSN; LSNs for records that were never attempted.
     """
 
     corrupt_slots: list[LsnRange] = field(default_factory=list)

@@ -3,7 +3,7 @@
 if the same is lost again.
 
 A check may fail for reasons of its own, and so may a recovery.  What does not repeat itself is a
-disagreement, which convicts nobody and lets nothing be SAFE.
+disagreement, which does not convict and lets nothing be SAFE.
 """
 
 from __future__ import annotations

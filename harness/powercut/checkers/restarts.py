@@ -12,7 +12,7 @@ def wrapped_after_restart(history: History, layout: WalLayout, attempted: int) -
     """Why a loss at a restart may not be seen, in words; empty if it would be.
 
     A log that wraps after its guest was restarted takes the places of records that were to be
-    there when it booted, and nobody looked then.
+    there when it booted, which was not observed.
     """
     restarts = [each for each in history.handovers if each.restarted]
     if not restarts or not layout.wraps:

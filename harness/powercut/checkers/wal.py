@@ -6,10 +6,10 @@ What it finds, and what that means:
 1. A required record is gone.  LOST if no later required record came back; else
    UNSERIALIZABLE, or STALE where an older generation stands in the hole.  LOSSY.
 2. A required record is TORN, CORRUPT, MISDIRECTED or UNREADABLE.  LOSSY.
-3. A whole record came back that nobody had attempted: NEVER_ATTEMPTED.  LOSSY: recovery
-   invented something.  Only parts of one: INCONCLUSIVE, since nobody would take it for
+3. A whole record came back that was never attempted: NEVER_ATTEMPTED.  LOSSY: recovery
+   invented something.  Only parts of one: INCONCLUSIVE, since no reader would take it for
    a record, but an attempt must have been missed.
-4. Where no required record belongs: bytes that nobody wrote (CORRUPT), a record that
+4. Where no required record belongs: bytes that were never written (CORRUPT), a record that
    belongs elsewhere (MISDIRECTED), a slot that cannot be read (UNREADABLE).  Nothing
    acknowledged is lost by it, and nothing of the kind may happen on a healthy machine:
    INCONCLUSIVE.  Absent, stale, torn or whole is all that an unacknowledged record may
@@ -151,7 +151,7 @@ def _losses(reading: LogReading) -> list[Finding]:
 
 
 def _bystanders(reading: LogReading) -> list[Finding]:
-    """Findings about what nobody required."""
+    """Findings about what was not required."""
     others = reading.bystanders
     unknown, lossy = Verdict.INCONCLUSIVE, Verdict.LOSSY
     kinds = FindingKind

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each flush and each FUA is worth: what the disk would owe nobody without it.  Pure.
+"""What each flush and each FUA is worth: what the disk would not owe without it.  Pure.
 
 A *promise* is a request that makes writes durable: a flush, or a write with FUA.  It is
 audited by a disk that keeps its contract but for this one request, whose durability it

@@ -248,7 +248,7 @@ def _record_fates(episodes: Episodes, first_lsn: int, per_record: int, ack_ns: I
     owner, record = owner[order], record[order]
     held = np.minimum(end[owner], (record + 1) * per_record)
     held -= np.maximum(chunk[owner], record * per_record)
-    # Safety that ended before the ack helps nobody.
+    # Safety that ended before the ack does not help.
     late = episodes.until_ns[owner] <= ack_ns[record]
     safe_ns = np.where(late, np.int64(NEVER), episodes.safe_ns[owner])
     until_ns = np.where(late, np.int64(NEVER), episodes.until_ns[owner])

@@ -205,7 +205,7 @@ class FolderSpace(StateSpace):
         return self._walk(entries, sizes, parts, attributes)
 
     def _touch(self, row: Row, attributes: dict[int, Attributes]) -> None:
-        """Times that a change sets by itself, if the program made it."""
+        """Times that a change sets implicitly, if the program made it."""
         if row.request.submitted_ns < self.folder.begin_ns:
             return
         at = row.request.submitted_ns + self.folder.realtime_ns

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether the contract permits a crash state (rules 1 to 4 of powercut.crash.states).
 
-States that policies draw are legal by construction; those that somebody names, or that come from
+States that policies draw are legal by construction; those that a user names, or that come from
 a file, may not be.
 """
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which acks are proved to have waited for the disk, and how well.
 
-A record was made durable by one request, a flush or a write that is durable by itself, and
+A record was made durable by one request, a flush or a write that is durable on completion, and
 that request began at some instant.  If the earliest instant at which the record's ack can
 have been made (crash/dating.py) lies before that, the ack is not proved: what is known
 fits a workload that acknowledged before it called its sync.

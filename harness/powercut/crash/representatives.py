@@ -11,7 +11,7 @@ Two streams (powercut.crash.order has the others, and says how they take turns):
 A group is a stage of the recording's work (powercut.crash.stages) and a shape of the state
 (powercut.crash.shapes): the same work was being done, and the same kinds of writes are missing.
 
-1. Groups come in rounds.  A round goes on until each kind has been missing while each other kind
+1. Groups come in rounds.  A round lasts until each kind has been missing while each other kind
    was there, missing just after an ack, missing with all others after each event, and torn: the
    next group is always the one that shows most of what the round has not shown.  So a few states
    show what depends on two kinds, as most bugs do; later rounds show it at other stages, rare ones

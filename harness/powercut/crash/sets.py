@@ -14,7 +14,7 @@ The rules, for a cut at instant *t* on a disk with a volatile write cache
    made durable by a flush that is not.
 5. What failed has not completed.  A failed write may have changed the medium: it is
    issued.  A failed flush makes nothing durable.
-6. What a full cache destages is on the medium, but nobody was promised so: it counts
+6. What a full cache destages is on the medium, but this was not promised: it counts
    for the disk as it really was (crash/survival.py), never for a promise.
 
 7. Of several disks that lose their power at one instant, each is a range of the whole.  A flush

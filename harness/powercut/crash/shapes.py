@@ -92,7 +92,7 @@ class Shape:
         """What states of this shape show: which kind is missing while which other is there.
 
         What has become durable in this stage is there, too.  Just after an ack each kind that is
-        missing counts by itself, and where nothing survives after each event.  A state that lacks
+        missing counts separately, and where nothing survives after each event.  A state that lacks
         several kinds may hide what the lack of one does, so nothing, all but one kind and one kind
         alone are counted apart, and other shapes for what they are about alone.
         """

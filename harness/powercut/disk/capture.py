@@ -2,7 +2,7 @@
 """The capture disk: nbdkit with the plugin of harness/capture, as a `Disk`.
 
 The disk is controlled over a socket pair of which nbdkit inherits one end.  It greets
-when it serves, so nobody sleeps until it is ready; and it shuts down, closes its log in
+when it serves, so no wait is needed until it is ready; and it shuts down, closes its log in
 order and removes its socket when the other end goes away, so a controller that is
 killed leaves nothing behind.
 """
@@ -155,7 +155,7 @@ class CaptureDisk(Closing):
     def close(self) -> None:
         """Closes the log in order and stops serving; idempotent.
 
-        Raises HostError if nbdkit had died and nobody was told so: its log is truncated.
+        Raises HostError if nbdkit had died unnoticed: its log is truncated.
         """
         if self._nbdkit is not None:
             self._nbdkit.close()

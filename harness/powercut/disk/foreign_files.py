@@ -4,7 +4,7 @@
 A qcow2 image may name a backing file and a data file, a QED image a backing file, and what
 ought to be a VMDK image may be a text that lists files.  QEMU opens what they name, writes to
 data files and extents, and takes `nbd://host` for a name, too.  powercut makes images that
-stand alone; one that does not was made by somebody else.
+stand alone; one that does not was made elsewhere.
 
 No option of QEMU's forbids a data file, so such an image is not given to QEMU at all.
 Formats: docs/interop/qcow2.rst and qed_spec.rst of QEMU; VMware's Virtual Disk Format 5.0, and

@@ -68,7 +68,7 @@ class Disk(Protocol):
     def stop_after(self, completions: int, *, taking: bool) -> None:
         """Stops the disk once so many more requests have completed; at once for 0.
 
-        With `taking` it goes on taking requests, which the cut then finds in flight, and
+        With `taking` it keeps taking requests, which the cut then finds in flight, and
         answering reads; it has stopped as soon as a request waits.
         """
 

@@ -76,7 +76,7 @@ def ensure_root_image(root: RootSource, cache: Path) -> RootImage:
 
 @functools.cache
 def ensure_root_folder(root: RootSource, cache: Path) -> RootImage:
-    """The same files as a folder of this host, in which all belongs to whoever made it."""
+    """The same files as a folder of this host, in which all belongs to the user who made it."""
     if isinstance(root, CarriedRoot):
         return RootImage(Path(root.folder), root.sha256)
     return _made(cache, lambda scratch: _Making(root, scratch), "")

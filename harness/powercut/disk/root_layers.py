@@ -351,7 +351,7 @@ def _info_of(path: Path, name: str) -> tarfile.TarInfo | None:
 
 
 def _plain(info: tarfile.TarInfo, name: str) -> tarfile.TarInfo:
-    """The header without extensions and names of owners, readable for whoever packs it."""
+    """The header without extensions and names of owners, readable for the user who packs it."""
     plain = tarfile.TarInfo(name)
     plain.type, plain.linkname, plain.size = info.type, info.linkname, info.size
     if not (info.isdir() or info.issym()):

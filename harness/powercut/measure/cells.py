@@ -32,7 +32,7 @@ def is_measurable(parameters: Parameters) -> bool:
     """Whether a cell's commits can be counted at each layer: those of the workload wal, on one disk
     that powercut sees."""
     recorded = place_of(parameters).evidence_level is EvidenceLevel.RECORDED
-    alone = not parameters.disk.also  # the hypervisor and the kernel count each disk by itself
+    alone = not parameters.disk.also  # the hypervisor and the kernel count each disk separately
     return recorded and alone and isinstance(parameters.workload, WalSettings)
 
 

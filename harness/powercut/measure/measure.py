@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures one cell: what its commits send, what each layer makes of it, and what it costs.
 
-The cell's own machine, disk and workload; but the workload ends by itself, and no power is cut.
+The cell's own machine, disk and workload; but the workload ends on its own, and no power is cut.
 A guest runs a few commits to warm up, everybody becomes quiet, and every layer is asked for its
 counts.  Then come the measured commits, quiet again, and the same questions: what lies between
 belongs to those commits at every layer.  After that the disk takes, one after the other, the
-latencies of the disks that the cost is wanted for, and the workload goes on for a while on each.
+latencies of the disks that the cost is wanted for, and the workload continues for a while on each.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from powercut.store.trial_result import Latency
 from powercut.workload.wal.commands import write_arguments
 
 COMMITS: Final = 200
-"""Commits that are measured unless somebody wants another number."""
+"""Commits that are measured by default."""
 
 MEASUREMENT_FILE: Final = "measurement.json"
 
@@ -236,7 +236,7 @@ class _Run:
         return _Phase(first, self._next_lsn - 1, result.latency, model)
 
     def _quiet(self, guest: _Guest) -> _Snapshot:
-        """Asks every layer, again and again until nobody has anything new to say."""
+        """Asks every layer, until none has anything new to say."""
         end = time.monotonic() + min(_QUIET_S, self.deadline.remaining_s)
         said = None
         while time.monotonic() < end:
@@ -253,7 +253,7 @@ class _Run:
         )
 
     def _ask_hypervisor(self, guest: _Guest) -> RequestTotals | None:
-        """None where nobody counts: of a disk that is memory to the hypervisor, for example."""
+        """None where nothing counts: of a disk that is memory to the hypervisor, for example."""
         if self.parameters.machine.bus.pmem or not isinstance(guest.machine, CountsRequests):
             return None
         return guest.machine.requests(timeout_s=self.deadline.remaining_s)
@@ -337,7 +337,7 @@ def _requests(totals: RequestTotals | None) -> tuple[int, ...]:
 
 
 def _hypervisor(before: RequestTotals | None, after: RequestTotals | None) -> RequestCounts | None:
-    """What the device got from its guest; nobody says which writes had FUA."""
+    """What the device got from its guest; it is unknown which writes had FUA."""
     if before is None or after is None:
         return None
     return RequestCounts(

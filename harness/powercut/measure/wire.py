@@ -9,7 +9,7 @@ not compared request by request.  What is compared:
 1. A layer that was asked for promises and passes none on, of either form, holds them back.
 2. A layer that was asked for FUA, passes no FUA on, and not one flush more than it was asked
    for, replaced it by nothing.
-3. Whoever commits waits for the commit before; so each commit needs a promise of its own, and a
+3. A committer waits for the commit before; so each commit needs a promise of its own, and a
    layer that passes on fewer than there were commits holds some back.
 
 None of this is held against anybody unless, when all commits had been acknowledged and every

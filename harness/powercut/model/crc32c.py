@@ -47,7 +47,7 @@ def _row_tables(length: int) -> tuple[npt.NDArray[np.uint32], np.uint32]:
 def crc32c_rows(rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
     """CRC32C of each row of an even number of bytes.
 
-    A CRC is linear, so each pair of bytes adds its share by itself.
+    A CRC is linear, so each pair of bytes adds its share independently.
     """
     pairs = np.ascontiguousarray(rows).view("<u2")
     tables, crc_of_zeroes = _row_tables(rows.shape[1])

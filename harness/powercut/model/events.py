@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens while a campaign runs, for whoever wants to watch it.
+"""What happens while a campaign runs, for those who watch it.
 
 The run layer emits these values through a callable; it neither knows nor waits for
 who listens.  Nothing here is evidence: that is in the recording.

@@ -43,7 +43,7 @@ NAMING: Final = MAKING | {FolderOp.LINK, FolderOp.UNLINK, FolderOp.RMDIR, Folder
 
 
 OWN: Final = -1
-"""As an owner or a group: that of whoever makes the state."""
+"""As an owner or a group: that of the user who makes the state."""
 
 
 @dataclass(frozen=True)

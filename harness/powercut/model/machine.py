@@ -35,7 +35,7 @@ class CacheMode(enum.Enum):
 
 @dataclass(frozen=True)
 class CacheFlags:
-    """What a cache mode consists of, each part by itself; see the properties of `CacheMode`."""
+    """What a cache mode consists of, each part separately; see the properties of `CacheMode`."""
 
     write_cache: bool
     direct: bool
@@ -140,7 +140,7 @@ class Bus(enum.Enum):
 class Start(enum.Enum):
     """How a guest comes to run.
 
-    `restored`: it was booted before, saved with its devices' state, and goes on in another
+    `restored`: it was booted before, saved with its devices' state, and continues in another
     hypervisor process, as after a live migration or a resumed suspension.  `auto` restores
     where that makes no difference.
     """

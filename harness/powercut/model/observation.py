@@ -27,7 +27,7 @@ class Extent:
 
 
 def checked_extents(extents: Iterable[Extent]) -> tuple[Extent, ...]:
-    """`extents` of somebody's reader; ValueError for numbers that no reader can mean."""
+    """`extents` of a foreign reader; ValueError for numbers that no reader can mean."""
     checked = tuple(extents)
     for extent in checked:
         numbers = (extent.slot, extent.lsn, extent.detail)
@@ -43,7 +43,7 @@ class Observation:
     """The log as it was found after recovery.
 
     `recovered` is False if recovery itself failed (no mount, panic); `failure`
-    then says how, in the words of whoever noticed.  `complete` is False if the
+    then says how, in the words of the part that noticed.  `complete` is False if the
     reader did not finish: nothing may then be concluded from what is missing.
     `cause` is the row of the table of failures that `failure` belongs to, None if nothing
     failed or a recording does not say.

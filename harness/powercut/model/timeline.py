@@ -31,7 +31,7 @@ class Requests:
     one that failed.  `data_offset` is the place of a write's payload in
     `Timeline.data`, -1 for what carries none.  A flush covers the writes that lie in its
     bytes, and with a length of 0 all.  `ignored` marks the flushes, and the writes with FUA, that
-    one disk of several ignored by itself; None: no disk did.
+    one disk of several ignored; None: no disk did.
     """
 
     kind: npt.NDArray[np.uint8]

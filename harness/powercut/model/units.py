@@ -19,7 +19,7 @@ NEVER: Final = Instant(2**63 - 1)
 """The instant of what did not happen: a request that never completed."""
 
 BEGINNING: Final = Instant(0)
-"""The instant before everything, where nobody knows a better one."""
+"""The instant before everything, where no better bound is known."""
 
 SECTOR: Final = 512
 """Bytes in a sector."""

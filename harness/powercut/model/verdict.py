@@ -47,7 +47,7 @@ class FindingKind(enum.Enum):
     CORRUPT = "corrupt"
     STALE = "stale"
     MISDIRECTED = "misdirected"
-    NEVER_ATTEMPTED = "never-attempted"  # a record came back that nobody had written
+    NEVER_ATTEMPTED = "never-attempted"  # a record came back that was never written
     UNREADABLE = "unreadable"
     EXPOSED = "exposed"  # acked while a legal crash state still lost it
     NOT_RECOVERED = "not-recovered"  # the system did not come back
@@ -131,7 +131,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that a checker has to say; `verdict` is what it implies by itself.
+    """One thing that a checker has to say; `verdict` is what it alone implies.
 
     `unreachable` are those of `lsns` whose bytes are on the medium all the same: what led to them
     is gone.  `difference` is all that the check of a program found in the same state.

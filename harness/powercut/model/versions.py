@@ -26,7 +26,7 @@ CHOSEN: Final = ("qemu", "qemu_after_move", "kernel")
 """The settings of a machine that choose versions."""
 
 AFTER_MOVE: Final = "hypervisor after the move"
-"""The part of a machine in which its guest goes on (`machine.during`)."""
+"""The part of a machine in which its guest continues (`machine.during`)."""
 
 TESTED: Final = ("hypervisor", AFTER_MOVE, "guest kernel")
 """The parts of a machine that are tested, in the order in which they are named."""

@@ -7,7 +7,7 @@ content without power.  For every medium there are two rates:
 
 - up to `plausible_per_s` nothing is suspicious;
 - above `impossible_per_s` the claim is too good to be true;
-- in between it depends on something that nobody can see from here: nothing is said.
+- in between it depends on something that cannot be seen from here: nothing is said.
 
 What follows from the rates:
 
@@ -71,7 +71,7 @@ class Kind(enum.Enum):
     HDD_7200 = "hdd-7200"
     HDD_10K = "hdd-10k"
     HDD_15K = "hdd-15k"
-    HDD = "hdd"  # a disk that turns, nobody knows how fast
+    HDD = "hdd"  # a disk that turns, at an unknown speed
     SATA_SSD = "sata-ssd"
     NVME = "nvme"
     MEMORY = "memory"
@@ -136,7 +136,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class Medium:
-    """What is known about the medium.  None: nobody knows."""
+    """What is known about the medium.  None: unknown."""
 
     kind: Kind = Kind.UNKNOWN
     source: str = ""  # who says so, as in "the model name says so"
@@ -228,7 +228,7 @@ def judge(rates: Sequence[Rate], medium: Medium) -> Judgement:
     rows = tuple(_row(rate, medium, limit) for rate in rates)
     promising = [row.outcome for row in rows if row.rate.method.promises and row.outcome]
     convicting = [row.outcome for row in rows if row.outcome and not row.rate.method.promises]
-    # Plain O_DIRECT alone acquits nobody: it may accuse, or leave in doubt.
+    # Plain O_DIRECT alone does not acquit: it may accuse, or leave in doubt.
     outcome = Outcome.worst([Outcome.worst(promising), *convicting])
     return Judgement(outcome, limit, rows, tuple(_reasons(rows, medium, limit, outcome)))
 

@@ -5,8 +5,8 @@ A loop in Python, so that it runs wherever Python does.  What the loop itself co
 measured beside the rates (`loop_overhead_us`): about half a microsecond, against ten and
 more for any sync that reaches a device.
 
-The file has a name while it is measured.  One without (O_TMPFILE) would vanish by itself
-if we are killed, but a file system need not write a file that nobody can find after a
+The file has a name while it is measured.  One without (O_TMPFILE) would vanish
+if we are killed, but a file system need not write a file that cannot be found after a
 crash: btrfs returns at once from fsync on it, which would look like a lie.
 
 Every write differs from the one before, so that no layer can drop it as a repetition.
@@ -171,7 +171,7 @@ def _rate(
         once(0)  # what only the first one pays, such as the allocation of structures
         room = APPEND_BYTES_MAX // len(buffer)
         took_ns, elapsed_ns = _repeat(once, seconds, room if step else None)
-        # Nobody after us shall pay for what was only buffered.
+        # What was only buffered must not slow later writers down.
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -6,7 +6,7 @@ partitions, device-mapper, md and loop devices down to what is at the bottom of 
 (/sys/dev/block).  What is said there is believed only where it can be: a disk attached by
 SATA, a drive attached by PCIe.  A hypervisor tells its guest whatever it likes, USB
 bridges call every flash stick a turning disk, and behind a RAID controller or a storage
-network there may be anything; those are unknown until somebody says what they are.
+network there may be anything; those are unknown until the user says what they are.
 """
 
 from __future__ import annotations

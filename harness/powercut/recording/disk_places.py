@@ -131,7 +131,7 @@ class Places:
         for begin in range(0, len(payload), _SECTOR):
             sector = payload[begin : begin + _SECTOR]
             what = self._name(offset + begin, sector)
-            if what is None:  # nothing of its own: it goes on with what stands before it
+            if what is None:  # nothing of its own: it belongs to what stands before it
                 what = places[-1].what if places else self._unknown
             if places and places[-1].what == what:
                 places[-1] = Part(places[-1].begin, offset + begin + len(sector), what)

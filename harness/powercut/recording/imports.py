@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings made of somebody else's dm-log-writes or blklogwrites log.
+"""Recordings made of a foreign dm-log-writes or blklogwrites log.
 
     DIR/import.json   what the log is, and how the records in it lie (sealed)
         base.img      the disk as it was when logging began (sealed)
@@ -197,7 +197,7 @@ def import_recording(
         output.mkdir(parents=True)
         mark_results(output)
         try:
-            # Copies: nobody promised that the originals never change.
+            # Copies: the originals may change.
             copy_sparse(base, output / "base.img")
             copy_sparse(log, output / LOG)
             text = record.model_dump_json(indent=1)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording opened by whoever wants to look at its crash states.
+"""A recording opened to look at its crash states.
 
-Recordings come from a trial (trial.json, sealed) or from a log of somebody else
+Recordings come from a trial (trial.json, sealed) or from a foreign log
 (import.json, see powercut.recording.imports).  Both give the same thing: a base image, a
 timeline, what was claimed, and what recovery consists of.
 """
@@ -44,11 +44,11 @@ class Recording:
     """One recording, read and checked.
 
     `known_promises` is what was claimed where no record names itself: of a program.
-    `layout` and `plan` are None if nobody knows where the records of a log lie: then
+    `layout` and `plan` are None if it is unknown where the records of a log lie: then
     there are states and no judgement.
     `imported` says that the timeline was made of a foreign log, whose instants are no
     times.  `image_format` is what the captured disk holds; unless it is raw, a file system
-    is somewhere inside it.  `system` is what was recorded; of an imported log nobody knows, and
+    is somewhere inside it.  `system` is what was recorded; of an imported log it is unknown, and
     the usual one stands in its place.  `gaps` says what is missing of the evidence; of these,
     `doubts` keep even a loss from being certain.  `blind` says why nothing follows from what the
     check of a program finds in any state; empty if something does.

@@ -29,7 +29,7 @@ def positive_of(
 ) -> PositiveControl | None:
     """What the check found where nothing was lost; None where it need not or cannot be known.
 
-    What is damaged is told by whoever reads it for itself, and shows nothing here.
+    What is damaged is told by its own reader, and shows nothing here.
     """
     if not needs_positive(record) or not promises.acked:
         return None

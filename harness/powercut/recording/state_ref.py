@@ -16,7 +16,7 @@ A state of a disk whose recovery was cut, too, has one member more:
 and of a program "tried": [[first, last], ...].
 
 So the name says what the state is, not who thought of it; it has a meaning only
-together with its recording.  States that somebody may ask for again lie in
+together with its recording.  States that may be asked for again lie in
 `states/<name>.json` beside the recording, unsealed, since they follow from it.
 """
 

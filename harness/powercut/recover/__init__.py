@@ -1,2 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gives a disk to a system and asks what it makes of it."""
+"""Has a system recover a disk and reports what came back.
+
+Not here: which states are recovered (`explore`), and what a report is worth (`verdict`).
+"""

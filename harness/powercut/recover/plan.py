@@ -48,12 +48,12 @@ class Read:
 
 @dataclass(frozen=True)
 class GoOn:
-    """A writer that goes on by `records` records; the engine adds `first_lsn=N`, the record
+    """A writer that continues by `records` records; the engine adds `first_lsn=N`, the record
     after the last one that came back.
 
     On the host's files, and in a root of its own, it is a program that begins where it will: it is
     killed once it has acknowledged so many operations, or after `seconds`.  With 0 `records`
-    nothing goes on, and everything is read twice.
+    nothing continues, and everything is read twice.
     """
 
     command: tuple[str, ...]
@@ -132,7 +132,7 @@ class GuestRoot:
         return ("stamped", str(int(unsynced)), *self._words(argv))
 
     def command_for_acks(self, step: GoOn, point: str) -> tuple[str, ...]:
-        """The same for a program that goes on, with its data below `point`."""
+        """The same for a program that continues, with its data below `point`."""
         limits = (str(step.records), str(int(step.seconds * 1000)), point)
         return ("acks", *limits, *self._words(step.command))
 
@@ -190,13 +190,13 @@ class RecoveryPlan:
     def going_on(
         self, command: tuple[str, ...], records: int, seconds: float = 0.0
     ) -> RecoveryPlan:
-        """The same; then a writer goes on, and everything is closed, opened and read again.
+        """The same; then a writer continues, and everything is closed, opened and read again.
 
-        Raises ValueError for a plan that goes on already.
+        Raises ValueError for a plan that continues already.
         """
         lines = self.host is not None or self.root is not None
         if records < (not lines) or self.find(GoOn) is not None:
-            raise ValueError(f"a writer that goes on by {records} records: {command}")
+            raise ValueError(f"a writer that continues by {records} records: {command}")
         again = tuple(step for step in self.steps if not isinstance(step, OpenImage))
         closed = tuple(
             Unmount(step.point) if isinstance(step, Mount) else CloseDevice()

@@ -82,9 +82,9 @@ class RecoveryEngine(Protocol):
     def recover(self, writes: Sequence[ImageWrite], *, timeout_s: float) -> Observation:
         """Recovers the engine's base image with `writes` laid over it, in order.
 
-        If the plan has a writer that goes on, `later` of the observation says what came
+        If the plan has a writer that continues, `later` of the observation says what came
         of it.  A kernel that panics, hangs or refuses to mount is an `Observation` with
-        `recovered` False and its console in `failure`; the engine restarts by itself.
+        `recovered` False and its console in `failure`; the engine restarts on its own.
         """
 
     @property

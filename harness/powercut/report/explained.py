@@ -80,7 +80,7 @@ def _loss_sentences(cell: CellResult) -> list[str]:
     ]
     if cell.evidence_level is EvidenceLevel.LIVE_ONLY:
         sentences.append(f"{LIVE_ONLY[:1].upper()}{LIVE_ONLY[1:]}.")
-    # A control that misbehaved does not undo a loss, but nobody should miss it.
+    # A control that misbehaved does not undo a loss, but it must not be missed.
     sentences += [f"Beware: {reason}." for reason in _reasons(cell)]
     return [sentence for sentence in sentences if sentence]
 

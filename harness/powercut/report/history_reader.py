@@ -2,7 +2,7 @@
 """Finds the certificates, runs and captured folders below a folder, for their history.
 
 A certificate is examined, but for its recordings, which would take ten times as long: one that does
-not verify is shown and marked.  pytest runs each cell of a scenario by itself; such runs of one
+not verify is shown and marked.  pytest runs each cell of a scenario separately; such runs of one
 session, which share its seed and come one after the other, count as one.  Captured folders with the
 same command are runs of one series; their profile is `capture`.
 """
@@ -101,7 +101,7 @@ def _certificates(root: Path) -> Iterator[Path]:
 
 
 def _files(root: Path, name: str) -> Iterator[Path]:
-    """Each file called `name` once: `latest` is a link to a folder that is found by itself."""
+    """Each file called `name` once: `latest` is a link to a folder that is found as well."""
     direct = root / name
     if direct.is_file():
         yield direct

@@ -21,7 +21,7 @@ class GuestWriteCache(enum.Enum):
 
 
 class Switch(enum.Enum):
-    """One part of a cache mode: as the mode has it, or given by itself."""
+    """One part of a cache mode: as the mode has it, or given separately."""
 
     AUTO = "auto"
     ON = "on"

@@ -74,7 +74,7 @@ def merge(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, An
 
 
 def _imply(merged: dict[str, Any]) -> None:
-    """Fills in what follows from other settings where nobody said otherwise."""
+    """Fills in what follows from other settings where the scenario does not."""
     filesystem, workload = merged.get("filesystem"), merged.get("workload", {})
     raw = isinstance(filesystem, dict) and filesystem.get("type") == "raw"
     kind = workload.get("kind", USUAL) if isinstance(workload, dict) else None

@@ -18,7 +18,7 @@ class MachineRow:
     """A backend: its class as `module:name`, and what its machines leave to be judged.
 
     `own_system`: its machines are there already, with a system of their own on which programs run
-    and a disk that nobody else makes.
+    and a disk that no other machine makes.
     """
 
     place: str

@@ -52,7 +52,7 @@ class Trigger:
 class DiskStop:
     """How the disk stops for a power loss: the first to notice that the power goes.
 
-    `completions` more requests complete.  With `taking` the disk goes on taking requests until
+    `completions` more requests complete.  With `taking` the disk keeps taking requests until
     the hypervisor is gone, and the cut finds them in flight; else it stops between two requests.
     """
 

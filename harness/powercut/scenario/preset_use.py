@@ -110,7 +110,7 @@ def scenario_text(text: str, used: PresetUse, *, written_out: bool = False) -> s
     """
     if not used.presets and not written_out:
         return text
-    lines = ["# Written out: each cell by itself."]
+    lines = ["# Written out, one cell after the other."]
     if used.presets:
         lines = ["# Written out: where presets were named, their settings stand."]
     lines += [f"# {name}: {_in_words(name)}" for name in used.presets]

@@ -22,7 +22,7 @@ def derive_seed(root: int, cell: str, trial: int, purpose: str = "") -> int:
 
 
 def fresh_seed() -> int:
-    """A root seed nobody chose; short enough to be typed."""
+    """A random root seed; short enough to be typed."""
     return secrets.randbelow(10**9)
 
 

@@ -135,7 +135,7 @@ def _expanded(document: Any) -> int:
         elif isinstance(node, list | tuple | set):
             inner = list(node)
         if id(node) not in sizes:
-            sizes[id(node)] = _ENDLESS  # as long as it is open: whoever meets it again goes round
+            sizes[id(node)] = _ENDLESS  # as long as it is open: meeting it again is a cycle
             todo += [each for each in inner if id(each) not in sizes]
             continue
         todo.pop()

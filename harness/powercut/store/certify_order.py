@@ -104,7 +104,7 @@ class CertificateDir:
 
     @classmethod
     def open(cls, path: Path) -> CertificateDir:
-        """The folder at `path`, given by itself, by a file in it, or by the one above `latest`.
+        """The folder at `path`, given directly, by a file in it, or by the one above `latest`.
 
         Raises UsageError if there is none.
         """

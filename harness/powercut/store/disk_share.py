@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each of several disks was asked before a cut, as whoever judged the trial stored it."""
+"""What each of several disks was asked before a cut, as the judge of the trial stored it."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class ExplorationFinding(Record):
     """What is wrong."""
 
     verdict: VerdictName
-    """What it implies by itself."""
+    """What it alone implies."""
 
     states: int
     """In how many of the states checked."""

@@ -7,7 +7,7 @@ DIR/capture.json    what was run, where, and what went wrong (sealed)
     manifest.json   the seal
     result.json     the verdict, which can be made again from the rest
     exploration.json  what more states came to
-    states/         crash states that somebody may ask for again
+    states/         crash states that may be asked for again
     witness.json    the smallest set of lost writes that still loses (powercut.store.folder_witness)
     report.html     all of this, for a person
 """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who hands a certificate over: a name, an address, a logo.
 
-All of it is a stranger's to whoever opens the certificate, so it is checked where it comes in and
+All of it comes from a stranger, so it is checked where it comes in and
 again where it is read: texts are one line without control characters, and a logo is a small
 PNG (RFC 2083) or JPEG (ITU-T T.81) carried in the certificate itself.  No other format is taken: an
 SVG may hold scripts and addresses.

@@ -96,7 +96,7 @@ class ResultDir:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """An existing folder, given by itself, by a file or folder in it, or by `latest`.
+        """An existing folder, given directly, by a file or folder in it, or by `latest`.
 
         Raises UsageError if there is no run.
         """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How one acknowledged record was lost, as whoever judged its trial stored it."""
+"""How one acknowledged record was lost, as the judge of its trial stored it."""
 
 from __future__ import annotations
 

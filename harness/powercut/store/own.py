@@ -2,7 +2,7 @@
 """Which recordings this user has made on this host.
 
 A recording names commands: a program and its check.  To judge it again runs them, so it matters who
-chose them.  A seal answers nothing: whoever makes a recording up seals it, too.  So each recording
+chose them.  A seal proves no origin: a made-up recording has one, too.  So each recording
 that is sealed here gets a mark beside its seal:
 
     HMAC-SHA256(key, manifest.json)

@@ -11,7 +11,7 @@ The format, docs/formats/packed-evidence.md:
                 bytes with what was folded, four columns of u64 of which the first and the last
                 are differences from row to row
 
-What is packed is the same evidence: whoever reads it gets the same bytes, the seal is over
+What is packed is the same evidence: a reader gets the same bytes, the seal is over
 those, and `pack` has compared every one of them before it removes a file.  A file that lies there
 unpacked counts, whatever the pack says: `pack` may have been interrupted.
 """
@@ -165,7 +165,7 @@ def _entries(index: dict[str, Any], at: int) -> Iterable[_Entry]:
 
 @functools.lru_cache(maxsize=2)
 def _pack_of(path: Path, device: int, inode: int, size: int, mtime_ns: int) -> Pack:
-    """The pack that is this file; kept, as whoever checks a seal reads the same files next."""
+    """The pack that is this file; kept, as the check of a seal reads the same files next."""
     del device, inode, size, mtime_ns  # they only tell it from another
     return Pack(path)
 

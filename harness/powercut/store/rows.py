@@ -2,7 +2,7 @@
 """trials.sqlite of a run: a row a trial, where a folder a trial would be too much.
 
 A fleet's run of more than `ROWS_FROM` trials lists in its verdict.json, and keeps folders for, what
-somebody will want to look at: every trial that lost something or came to nothing, every one of
+a reader will want to look at: every trial that lost something or came to nothing, every one of
 which a checker said anything, and the first `LISTED` of each cell.  The others lost nothing, and
 are rows here:
 
@@ -126,7 +126,7 @@ class Row:
 
 
 def fits_a_row(result: TrialResult) -> bool:
-    """Whether nobody needs to look at this trial: it lost nothing, and nothing is said of it."""
+    """Whether this trial needs no look: it lost nothing, and nothing is said of it."""
     return (
         result.trial > LISTED
         and result.verdict in _SOUND

@@ -51,7 +51,7 @@ class SyncSite(Record):
 
     @property
     def opens(self) -> bool:
-        """Whether it opens a file with O_SYNC or O_DSYNC: no sync by itself."""
+        """Whether it opens a file with O_SYNC or O_DSYNC: not a sync."""
         return self.call.startswith("open(")
 
     @property

@@ -52,7 +52,7 @@ class FindingRecord(Record):
     """What is wrong."""
 
     verdict: VerdictName
-    """What it implies by itself."""
+    """What it alone implies."""
 
     message: str
     """In words."""

@@ -6,7 +6,7 @@ SAFE needs all of this; what is missing is told, and makes it INCONCLUSIVE:
 1. The recording has no gap, and ten operations were acknowledged in it.
 2. The check finds nothing in the folder as it was before the program's first attempt, and every
    acknowledged operation where nothing was lost.  Else no state is looked at: the check would
-   convict nobody, and acquit nobody.
+   neither convict nor acquit.
 3. The control: on a host that ignores every sync the check misses something.
 4. Of the files that were written it has read one at least, and not their names and sizes alone;
    those that it did not read are named beside the verdict.

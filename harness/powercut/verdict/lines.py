@@ -61,7 +61,7 @@ def judge_lines(directory: TrialDir, record: TrialRecord, workload: AcksByLines)
         gaps.add(*doubts, *_no_cut(record))
     promises = None
     if packets is not None:
-        # Of a machine that nobody sees the power go, all counts that has come.
+        # Of a machine whose loss of power is not observed, all counts that has come.
         cut_ns = int(NEVER) if live or record.cut_ns is None else record.cut_ns
         promises = workload.promises_by_lines(packets, cut_ns)
         gaps.add(*_gaps_of(promises))

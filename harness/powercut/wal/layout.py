@@ -96,7 +96,7 @@ class WalLayout:
 
     @property
     def wraps(self) -> bool:
-        """Whether a full log goes on over its oldest records."""
+        """Whether a full log wraps over its oldest records."""
         return self.kind in (LayoutKind.RECYCLED, LayoutKind.RAW)
 
     @property

@@ -75,7 +75,7 @@ def explore_import(
 ) -> ImportExploration:
     """Checks the states of the log in `directory`; `limit` and `seconds` are per reading.
 
-    Raises UsageError for a model that such a log cannot carry, or if nobody said how the
+    Raises UsageError for a model that such a log cannot carry, or without a word on how the
     records lie.
     """
     if model not in MODELS:

@@ -179,7 +179,7 @@ class WitnessSearch:
 
         How a record is gone depends on its neighbours: lost, a hole, torn or stale is one
         way.  That the system does not come back is another, and so is a record that
-        nobody wrote.
+        were never written.
         """
         common = losses(judgement.findings) & losses(self.first.findings)
         if self.lsn is not None:

@@ -85,7 +85,7 @@ class Contents:
 
 @dataclass(frozen=True)
 class GoingOn:
-    """The command line by which a workload goes on after a recovery.
+    """The command line by which a workload continues after a recovery.
 
     first_lsn=N is added to it.  But what acknowledges by lines begins where it will, and is
     ended once it has acknowledged enough, or after `seconds`.  `environment` (NAME=VALUE) tells its
@@ -221,7 +221,7 @@ class AcksByWire(Protocol):
     def promises_by_wire(self, run: Run, timeline: Timeline, history: History) -> Promises:
         """What it claimed.  A cut swallows messages: more may have been tried than was heard.
 
-        Raises UsageError for claims that nobody can hold in memory.
+        Raises UsageError for claims that do not fit into memory.
         """
 
 
@@ -279,7 +279,7 @@ class Continues(Protocol):
     """A workload that can go on after a recovery."""
 
     def continuation(self, run: Run, records: int) -> GoingOn:
-        """How it goes on by so many records; 0 if its disk is only to be recovered once more."""
+        """How it continues by so many records; 0 if its disk is only to be recovered once more."""
 
 
 @runtime_checkable

@@ -11,7 +11,7 @@ The rule is the target's (Documentation/admin-guide/device-mapper/log-writes.rst
  5. at the end, what is still held back is logged without a flush, and then the mark
     "dm-log-writes-end".
 
-So whoever replays the log up to a flush has the base image plus exactly what was
+So a replay of the log up to a flush gives the base image plus exactly what was
 durable when that flush completed, the later completion on top.  Where a faithful copy
 of the target would miss that, this differs:
 

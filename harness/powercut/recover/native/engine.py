@@ -61,7 +61,7 @@ class NativeEngine(Closing):
         assert plan.host is not None
         self._guest = guest
         self._sandbox = CheckSandbox(plan.host, plan.reader, checks)
-        # A program that goes on does so in the guest, where its file system is a real one.
+        # A program continues in the guest, where its file system is a real one.
         self._on_host = not unavailable() and plan.find(GoOn) is None
         self._known: dict[bytes, Observation] = {}
         self._peculiar: set[int] = {0}

@@ -162,7 +162,7 @@ def confined_command(
 ) -> tuple[str, ...]:
     """The command line that runs what is captured in `folder`, as a check runs: it may write there,
     and in places that a check finds empty.  Those are below `memory`, which is empty at first; so
-    whoever has it sees afterwards what was written where no state has it.
+    so that writes outside of every state are seen afterwards.
 
     It has a few devices and all system calls besides.  Raises HostError without bubblewrap.
     """
@@ -230,7 +230,7 @@ def ended_check(status: int, words: str, lines: bytes) -> Observation:
         failure, lines = f"it says more than {LINES_MAX >> 20} MiB", b""
     elif status:
         failure = f"its status is {status}, and it says: {words}"
-    elif _READ_ONLY in words:  # whoever goes on after that may miss what is there
+    elif _READ_ONLY in words:  # a check that continues after that may miss what is there
         failure = f"it says: {words}"
     if _READ_ONLY in words:
         failure += _MAY_WRITE

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Inside of the sandbox: unpacks trees and runs a program's check in each.
 
-Runs by itself, with nothing but the standard library.  Speaks JSON, a line each, on standard input
+Runs alone, with nothing but the standard library.  Speaks JSON, a line each, on standard input
 and output; the archives (guests/uml/share.h, struct pcu_entry) are in the memory of the descriptor
 that the command line names.
 

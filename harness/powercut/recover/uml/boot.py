@@ -396,5 +396,5 @@ def _files_of(disk: UbdDisk | None) -> list[Path]:
 
 
 def _set_append(fd: int) -> None:
-    """Lets a file be truncated while somebody writes to it."""
+    """Lets a file be truncated while it is written to."""
     fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_APPEND)

@@ -191,7 +191,7 @@ class UmlEngine(Closing):
     ) -> tuple[Observation, bytes | None]:
         """As `recover`; also returns what was done to the disk from the mount to the end.
 
-        That is a log as dm-log-writes keeps it, marked `after` where a writer that goes on
+        That is a log as dm-log-writes keeps it, marked `after` where a writer that continues
         has ended; None if the kernel died.
         """
         observation = self._recover(writes, timeout_s, Flag.RECORD)

@@ -3,7 +3,7 @@
 
 The format is in the kernel's Documentation/admin-guide/device-mapper/log-writes.rst and
 docs/formats/dm-log-writes.md; here it is only followed to its end, to know how much of a
-log to fetch.  Whoever reads the log checks it.
+log to fetch.  The reader of the log checks it.
 """
 
 from __future__ import annotations

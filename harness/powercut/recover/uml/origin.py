@@ -36,7 +36,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 class Changes:
-    """The pages that have changed since somebody last asked, whoever has changed them."""
+    """The pages that have changed since the last call, by any process."""
 
     def __init__(self, pages: int) -> None:
         self._mask = np.zeros(pages, dtype=np.bool_)

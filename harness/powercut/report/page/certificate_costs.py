@@ -4,7 +4,7 @@
 The *safest* cell of a row is the SAFE one that trusts the fewest caches: directsync before
 writethrough before none before writeback; of equals, the slowest.  Ratios are to it, on the
 same disk model.  A single stream that commits faster than the modelled medium can is a
-symptom: whoever acknowledged did not wait for the medium.
+symptom: the acknowledgement did not wait for the medium.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class MapField:
 
     @property
     def worst(self) -> Spot | None:
-        """The spot to look at first: the worst verdict, of these one that nobody expected."""
+        """The spot to look at first: the worst verdict, of these an unexpected one."""
         return max(
             self.spots,
             key=lambda spot: (spot.cell.verdict, not spot.cell.as_expected, -spot.index),
@@ -261,7 +261,7 @@ def _joined(keys: Sequence[tuple[str, ...]], level: int) -> list[tuple[str, int]
 
 def _summarised(settings: CellSettings, column: str) -> Iterator[HeatMap]:
     """Rows: each value of each other setting.  Also settings that no cell needs to be told
-    apart: that they vary is why somebody wants to see them."""
+    apart: that they vary is why they are shown."""
     others = [
         path
         for path in sorted(settings.varying, key=row_rank)

@@ -31,7 +31,7 @@ class Story:
 def html_report(result: ResultDir, run: RunResult) -> str:
     """The report of `run`, whose recordings lie in `result`."""
     concerning = [cell for cell in run.cells if cell.verdict is not Verdict.SAFE]
-    # What nobody expected comes first.
+    # The unexpected comes first.
     concerning.sort(key=lambda cell: (cell.as_expected, -cell.verdict))
     return page("report.html.j2").render(
         run=run,

@@ -36,7 +36,7 @@ _COLUMN: Final = {
 
 
 def print_audit(console: Console, audit: Audit) -> None:
-    """What the promises of one recording carry, and what nobody needs."""
+    """What the promises of one recording carry, and what is not needed."""
     console.print(
         f"{audit.scenario}, {audit.cell}, trial {audit.trial}: {_sums(audit)}", style="bold"
     )
@@ -249,7 +249,7 @@ def _print_missing(console: Console, audit: Audit) -> None:
 
 
 def _print_examples(console: Console, audit: Audit) -> None:
-    """The first promises of the classes that somebody will want to look at."""
+    """The first promises of the classes worth a look."""
     for worth in (Worth.LEADS, Worth.IDLE):
         promises = audit.of(worth)
         for one in promises[:_SHOWN]:

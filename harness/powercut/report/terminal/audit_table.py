@@ -42,7 +42,7 @@ def print_audit_table(console: Console, audits: Sequence[Audit]) -> None:
             lines.append((name, asked, nth, *_row(promises, audit)))
             name = ""
     for line in lines:
-        # Unbroken, and padded by nobody: it is there to be pasted.
+        # Unbroken and without padding: it is there to be pasted.
         console.print(f"| {' | '.join(line)} |", soft_wrap=True, markup=False, highlight=False)
     console.print()
     for told in _LEGEND:

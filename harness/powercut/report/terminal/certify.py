@@ -138,7 +138,7 @@ class CertifyView(ResourceOwner):
             self._tell()
 
     def _tell(self) -> None:
-        """A line of progress, where nobody sees a bar."""
+        """A line of progress, where there is no bar."""
         if self._console.is_terminal:
             return
         self._told = self._clock()

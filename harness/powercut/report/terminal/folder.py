@@ -68,7 +68,7 @@ def finding_stories(result: CaptureResult, folder: Path) -> list[FindingStory]:
 
 
 def _failure(record: CaptureRecord, folder: Path) -> list[tuple[str, str]]:
-    """How the command failed, by itself, and its last words."""
+    """How the command failed, and its last words."""
     lines = tail(CaptureDir(folder).console, _CONSOLE_MAX).splitlines()
     if record.share and record.status is not None:
         return [("the guest", printable(line)) for line in lines if _GUEST_SAID in line][-1:]
@@ -85,7 +85,7 @@ def print_recorded(console: Console, record: CaptureRecord, folder: Path) -> Non
     console.print(f"recorded: {' '.join(record.command)} ({ended})", markup=False)
     facts = [
         ("recording", str(from_here(folder))),
-        ("verdict", "none: without --check nobody can say what must be there"),
+        ("verdict", "none: without --check it is unknown what must be there"),
     ]
     print_facts(console, facts, whole=True)
 

@@ -63,7 +63,7 @@ def print_story(
 
 
 def unfinished(result: ResultDir) -> str:
-    """What is there of a run that was interrupted, or that still goes on."""
+    """What is there of a run that was interrupted, or that is still running."""
     sealed = sum(trial.sealed for trial in result.trials())
     done = words.count(sealed, "power cut")
     return f"{result.path}: this run has not come to its end; recorded so far: {done}"

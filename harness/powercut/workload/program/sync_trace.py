@@ -64,7 +64,7 @@ class CallSite:
 
     @property
     def opens(self) -> bool:
-        """Whether it opens a file so that each write to it is a sync; by itself it is none."""
+        """Whether it opens a file so that each write to it is a sync; opening is none."""
         return self.call.startswith("open(")
 
     @property

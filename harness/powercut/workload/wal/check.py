@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Life after recovery: how the workload goes on, and what must then be there.
+"""Life after recovery: how the workload continues, and what must then be there.
 
 After a state has recovered, the workload appends and syncs a few more records of the same
 run, from the one after the last that came back.  Then the file system is unmounted, mounted
@@ -58,7 +58,7 @@ def check_state(
 def _check(
     required: Sequence[LsnRange], attempted: int, observation: Observation, layout: WalLayout
 ) -> list[Finding]:
-    """One reading against several ranges, between which are records that nobody promised."""
+    """One reading against several ranges, between which are records that were not promised."""
     oldest = layout.oldest_required(attempted)
     spans = [LsnRange(max(s.first, oldest), s.last) for s in required if s.last >= oldest]
     asked: Sequence[LsnRange | None] = spans or [None]

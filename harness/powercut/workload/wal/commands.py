@@ -94,7 +94,7 @@ def read_arguments(parameters: Parameters, run_id: bytes) -> tuple[str, ...]:
 
 
 def continuation(parameters: Parameters, run_id: bytes, records: int) -> tuple[str, ...]:
-    """The writer that goes on after a recovery by so many records."""
+    """The writer that continues after a recovery by so many records."""
     workload = wal_settings(parameters)
     return (
         WAL_IN_GUEST,
