@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from handmade import Handmade
 
-from powercut.crash.handmade import Handmade
 from powercut.crash.states import CrashState, StateSpace
 from powercut.model.operations import OperationHistory
 from powercut.witness import later_step as told
