@@ -24,8 +24,15 @@ each of them.  So f(g) is at most the least of all u, each carried to g at the r
 makes most of it, and at least the greatest of all l, carried likewise.
 
 If no line fits, or the two bounds cross anywhere, rules 3 and 4 do not hold: a clock was
-stepped, or stood still (a paused guest).  Then nothing is concluded: ClocksDisagree.  A step
-smaller than the interval is wide cannot be seen, nor can it move a bound by more than that.
+stepped, or stood still (a paused guest).  Then nothing is concluded: ClocksDisagree.  What is
+smaller than the interval is wide contradicts nothing, and is allowed for:
+
+- A step.  Wherever it is, either all that was seen before a reading lies on the same side of it,
+  or all that was seen afterwards.  So each bound is the weaker one of what both of these say alone;
+  but no weaker than one and a half of the usual width allows, as a larger step contradicts
+  something.
+- A drift.  In each eighth of the recording the least bound from above is known well; where these do
+  not lie on a line the momentary rate may differ from the constant one by as much as they do.
 
 5. A clock that reads g may be anywhere from g to g plus its resolution.  That is not known
    either, but no larger than the smallest difference between two readings.
@@ -48,6 +55,14 @@ RATE_MAX: Final = 0.2
 
 WANDER: Final = 1e-4
 """adjtimex(2) can change the rate by 500 ppm in all; NTP goes there in steps of a few ppm."""
+
+DRIFT_MAX: Final = 1e-3
+"""A larger drift contradicts the readings; in a short recording latencies look like one."""
+
+_SEGMENTS: Final = 8
+_MARGIN: Final = 1.5  # of a drift that is seen only between segments
+
+_SLACK: Final = 1.5  # of the usual width: what a step hides from both sides
 
 _HALVINGS: Final = 60
 _GOLDEN: Final = (5**0.5 - 1) / 2
@@ -81,7 +96,8 @@ class ClockBounds:
     """f, as an interval at each reading.
 
     `rate_low`, `rate_high`: by how much the host's clock may gain on the guest's, as a part
-    of 1.  `resolution_ns`: of the guest's clock, as far as it is known.
+    of 1.  `resolution_ns`: of the guest's clock, as far as it is known.  `slack_ns`: by how much a
+    step that contradicts nothing may have moved a bound.
     """
 
     rate_low: float
@@ -90,16 +106,21 @@ class ClockBounds:
     _origin: tuple[int, int]
     _upper: _Envelope
     _lower: _Envelope
+    slack_ns: float
 
     def latest(self, guest_ns: I64) -> I64:
         """The last instant, on the host's clock, at which the guest's can have read so."""
         up_to_ns = guest_ns + self.resolution_ns
-        ahead = np.ceil(self._upper.at((up_to_ns - self._origin[0]).astype(np.float64)))
+        ahead = np.ceil(
+            self._upper.at((up_to_ns - self._origin[0]).astype(np.float64), self.slack_ns)
+        )
         return np.asarray(up_to_ns + self._offset + ahead.astype(np.int64), dtype=np.int64)
 
     def earliest(self, guest_ns: I64) -> I64:
         """The first such instant."""
-        ahead = np.floor(-self._lower.at((guest_ns - self._origin[0]).astype(np.float64)))
+        ahead = np.floor(
+            -self._lower.at((guest_ns - self._origin[0]).astype(np.float64), self.slack_ns)
+        )
         return np.asarray(guest_ns + self._offset + ahead.astype(np.int64), dtype=np.int64)
 
     @property
@@ -119,18 +140,27 @@ def bound_clock(before: Points, after: Points) -> ClockBounds:
     resolution_ns = _resolution(before, after)
     at_last = Points(after.guest_ns + resolution_ns, after.host_ns)
     above, below = _relative(before, origin), _relative(at_last, origin)
-    rate_low, rate_high = _rates(above, below)
-    upper = _Envelope.under(*above, rate_low, rate_high)
-    lower = _Envelope.under(below[0], -below[1], -rate_high, -rate_low)
-    bounds = ClockBounds(rate_low, rate_high, resolution_ns, origin, upper, lower)
-    crossed = after.host_ns - bounds.latest(after.guest_ns)
-    worst = int(crossed.max())
+    rates = _rates(above, below)
+    upper, lower = _envelopes(above, below, *rates)
+    worst = int((below[1] - upper.least(below[0])).max())
     if worst > 0:
         raise ClocksDisagree(
             f"one of the clocks was stepped or stood still: they contradict each other by "
             f"{worst / 1e6:.3f} ms"
         )
-    return bounds
+    slack_ns = _slack(upper, lower, np.concatenate([above[0], below[0]]))
+    if drift := _drift(above, sum(rates) / 2):
+        rates = rates[0] - drift, rates[1] + drift
+        upper, lower = _envelopes(above, below, *rates)
+    return ClockBounds(*rates, resolution_ns, origin, upper, lower, slack_ns)
+
+
+def _envelopes(
+    above: tuple[F64, F64], below: tuple[F64, F64], rate_low: float, rate_high: float
+) -> tuple[_Envelope, _Envelope]:
+    """The bounds from above, and those from below with their signs changed."""
+    upper = _Envelope.under(*above, rate_low, rate_high)
+    return upper, _Envelope.under(below[0], -below[1], -rate_high, -rate_low)
 
 
 def _relative(points: Points, origin: tuple[int, int]) -> tuple[F64, F64]:
@@ -155,6 +185,29 @@ def _rates(above: tuple[F64, F64], below: tuple[F64, F64]) -> tuple[float, float
             "one of the clocks was stepped or stood still: no constant rate between them fits"
         )
     return _edge(room, best, -RATE_MAX) - WANDER, _edge(room, best, RATE_MAX) + WANDER
+
+
+def _drift(above: tuple[F64, F64], rate: float) -> float:
+    """By how much the momentary rate was seen to differ from `rate`, beyond rule 4."""
+    x, y = above
+    edges = np.linspace(x.min(), x.max(), _SEGMENTS + 1)
+    segment = np.clip(np.searchsorted(edges, x, side="right") - 1, 0, _SEGMENTS - 1)
+    ahead = y - rate * x
+    lowest = [
+        members[np.argmin(ahead[members])]
+        for number in range(_SEGMENTS)
+        if len(members := np.flatnonzero(segment == number))
+    ]
+    # Neighbours may be next to each other, where latencies alone make any rate of them.
+    pairs = zip(lowest, lowest[2:], strict=False)
+    rates = [(ahead[b] - ahead[a]) / (x[b] - x[a]) for a, b in pairs]
+    worst = _MARGIN * max(map(abs, rates), default=0.0)
+    return float(min(worst, DRIFT_MAX)) if worst > WANDER else 0.0
+
+
+def _slack(upper: _Envelope, lower: _Envelope, x: F64) -> float:
+    """By how much a step may move a bound without a contradiction, with a margin."""
+    return _SLACK * max(float(np.median(upper.least(x) + lower.least(x))), 0.0)
 
 
 def _highest(concave: Callable[[float], float], low: float, high: float) -> float:
@@ -211,8 +264,16 @@ class _Envelope:
         right = np.minimum.accumulate((y - rate_low * x)[::-1])[::-1]
         return cls(x, rate_high, rate_low, np.append(np.inf, left), np.append(right, np.inf))
 
-    def at(self, x: F64) -> F64:
-        """The bound at readings `x`."""
+    def at(self, x: F64, slack_ns: float) -> F64:
+        """The bound at readings `x`, wherever a step was: at most `slack_ns` weaker for it."""
+        left, right = self._sides(x)
+        return np.asarray(np.minimum(np.maximum(left, right), np.minimum(left, right) + slack_ns))
+
+    def least(self, x: F64) -> F64:
+        """The bound at readings `x` if there was no step."""
+        return np.asarray(np.minimum(*self._sides(x)))
+
+    def _sides(self, x: F64) -> tuple[F64, F64]:
         left = self.from_left[np.searchsorted(self.x, x, side="right")] + self.high * x
         right = self.from_right[np.searchsorted(self.x, x, side="left")] + self.low * x
-        return np.asarray(np.minimum(left, right), dtype=np.float64)
+        return np.asarray(left), np.asarray(right)

@@ -5,16 +5,32 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant, planter
 from mutants.place import At
-from mutants.suites import CAUSES, NATIVE, POSITIVE, PROGRAMS, READS
+from mutants.suites import CAUSES, CLOCKS, NATIVE, POSITIVE, PROGRAMS, READS
 
 _P = "harness/powercut"
 program = planter("program", PROGRAMS)
 positive = planter("positive", POSITIVE)
 reads = planter("reads", READS)
 causes = planter("causes", CAUSES)
+clocks = planter("clocks", CLOCKS)
 native = planter("native", NATIVE)
 
 MUTANTS: tuple[Mutant, ...] = (
+    *clocks(
+        f"{_P}/crash/clock.py",
+        (
+            "small-step-unseen",
+            At("_Envelope.at", "np.maximum(left, right)"),
+            "np.minimum(left, right)",
+            "a step smaller than the window moves bounds past the truth",
+        ),
+        (
+            "drift-unseen",
+            At("bound_clock", "_drift(above, sum(rates) / 2)"),
+            "0.0",
+            "a drift that contradicts nothing moves bounds past the truth",
+        ),
+    ),
     *causes(
         f"{_P}/witness/later_step.py",
         (
