@@ -8,11 +8,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from powercut.crash.explore import I64, InstantKind, events
-from powercut.crash.kinds import Names
-from powercut.crash.states import CrashState, StateSpace
+from powercut.crash.states import CrashState
 from powercut.explore.after import what_can_go_on
 from powercut.explore.clock import confirmation_s
-from powercut.explore.confirmation import Confirmation, confirmation
+from powercut.explore.confirmation import confirmation
 from powercut.explore.exposure_agreement import contradictions
 from powercut.explore.findings import FindingCollector
 from powercut.explore.medium import RecordedCell
@@ -26,7 +25,7 @@ from powercut.model.machine import ImageFormat
 from powercut.model.verdict import Finding
 from powercut.recording import state_ref
 from powercut.recording.trial_recording import TrialRecording
-from powercut.rig.engine_choice import EngineChoice, choose_engine
+from powercut.rig.engine_choice import choose_engine
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.engines import reader_alone, records_recoveries
 from powercut.store.packed import has_evidence
@@ -41,8 +40,6 @@ class DiskMedium:
     judge the states, and this one judges some of them again.
     """
 
-    at_cut: Sequence[CrashState] = ()
-
     def __init__(
         self,
         recorded: TrialRecording,
@@ -55,43 +52,29 @@ class DiskMedium:
         self._recorded = recorded
         self._shelf = shelf
         self._spread = spread
-        self.engine: EngineChoice = choose_engine(
+        self.engine = choose_engine(
             recorded.parameters,
             wanted.engine,
             after=wanted.after,
             depth=wanted.depth,
             kernel=wanted.kernel,
         )
-        self.last_word: Confirmation | None = confirmation(
-            recorded, self.engine, after=wanted.after
-        )
-        self._depth = wanted.depth
-
-    @property
-    def recorded_cell(self) -> RecordedCell:
-        """Which recording it is."""
-        record = self._recorded.record
-        return RecordedCell(record.scenario, record.cell, record.trial.number)
-
-    @property
-    def space(self) -> StateSpace:
-        """Its states."""
-        return self._recorded.space
-
-    @property
-    def gaps(self) -> Sequence[str]:
-        """What is missing of the recording."""
-        return self._recorded.gaps
-
-    @property
-    def names(self) -> Names | None:
-        """By what the file system has where a write goes."""
-        return names_of(self._recorded)
-
-    @property
-    def confirmation_s(self) -> float:
-        """By what the recorded guest took."""
-        return confirmation_s(self._recorded.record.timings_s)
+        record, raw = recorded.record, recorded.image_format is ImageFormat.RAW
+        self.recorded_cell = RecordedCell(record.scenario, record.cell, record.trial.number)
+        self.space = recorded.space
+        self.gaps: Sequence[str] = recorded.gaps
+        self.at_cut: Sequence[CrashState] = ()
+        self.names = names_of(recorded)
+        self.last_word = confirmation(recorded, self.engine, after=wanted.after)
+        self.confirmation_s = confirmation_s(record.timings_s)
+        # The repair of an image format comes before the boot, and is in no record.
+        self.records_recoveries = raw and records_recoveries(self.engine.name)
+        self.recoveries_first: Sequence[CrashState | None] = ()
+        log = recorded.directory.recovery_log.with_suffix(".log")
+        # A program's disk was recovered as a copy, which is in no log.
+        by_lines = isinstance(workload_of(recorded.parameters), AcksByLines)
+        if wanted.depth and not by_lines and has_evidence(log):
+            self.recoveries_first = (None,)
 
     def instants(self, kinds: Sequence[InstantKind]) -> I64:
         """All after events of these kinds."""
@@ -145,21 +128,6 @@ class DiskMedium:
                 one = stack.enter_context(LocalWorker(work, self._recorded, self._shelf))
                 workers = OneWorker(one)
             yield workers if self._spread is None else self._spread.over(work, workers)
-
-    @property
-    def recoveries_first(self) -> Sequence[CrashState | None]:
-        """The live recovery, if it is on record and is to be cut."""
-        log = self._recorded.directory.recovery_log.with_suffix(".log")
-        # A program's disk was recovered as a copy, which is in no log.
-        by_lines = isinstance(workload_of(self._recorded.parameters), AcksByLines)
-        return [None] if self._depth and not by_lines and has_evidence(log) else []
-
-    @property
-    def records_recoveries(self) -> bool:
-        """Whether the engine does, of this recording: the repair of an image format comes before
-        the boot."""
-        raw = self._recorded.image_format is ImageFormat.RAW
-        return raw and records_recoveries(self.engine.name)
 
     def name(self, state: CrashState, *, keep: bool) -> str:
         """The name of a state, which is kept if it is to."""

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Final
 
 from powercut.crash.explore import I64, InstantKind, events
-from powercut.crash.folder import FolderSpace
 from powercut.crash.folder_rows import Promise
-from powercut.crash.states import CrashState
+from powercut.crash.kinds import Names
+from powercut.crash.states import CrashState, StateSpace
 from powercut.explore.confirmation import Confirmation
 from powercut.explore.depth import SecondCuts
 from powercut.explore.explorer import ExplorerRun
@@ -77,12 +77,6 @@ def look_at_folder(
 class FolderMedium:
     """One captured folder under one promise."""
 
-    engine = EngineChoice(ENGINE)
-    last_word: Confirmation | None = None
-    confirmation_s = 0.0
-    names = None
-    gaps: Sequence[str] = ()  # which the verdict tells, whether states were looked at or not
-
     def __init__(
         self,
         recording: CaptureRecording,
@@ -94,26 +88,20 @@ class FolderMedium:
         self._promise = promise
         self._judge = judge
         self._cuts = cuts
-
-    @property
-    def recorded_cell(self) -> RecordedCell:
-        """The command."""
-        return RecordedCell(SCENARIO, shlex.join(self._recording.record.command), 1)
-
-    @property
-    def space(self) -> FolderSpace:
-        """Its states."""
-        return self._judge.space
-
-    @property
-    def at_cut(self) -> Sequence[CrashState]:
-        """What the cut leaves at least, and everything."""
-        cut = self._recording.record.cut_ns
-        everything = tuple(self.space.volatile(cut).tolist())
-        return (
+        self.recorded_cell = RecordedCell(SCENARIO, shlex.join(recording.record.command), 1)
+        self.engine = EngineChoice(ENGINE)
+        self.space: StateSpace = judge.space
+        self.gaps: Sequence[str] = ()  # the verdict tells them, even if no state was looked at
+        self.names: Names | None = None
+        self.last_word: Confirmation | None = None
+        self.confirmation_s = 0.0
+        cut, everything = recording.record.cut_ns, judge.space.volatile(recording.record.cut_ns)
+        self.at_cut: Sequence[CrashState] = (
             CrashState(cut, (), policy="durable-only"),
-            CrashState(cut, everything, policy="everything-issued"),
+            CrashState(cut, tuple(everything.tolist()), policy="everything-issued"),
         )
+        self.records_recoveries = cuts is not None
+        self.recoveries_first: Sequence[CrashState | None] = self.at_cut if cuts else ()
 
     def instants(self, kinds: Sequence[InstantKind]) -> I64:
         """Those since the program was ready.  No event is later than the cut."""
@@ -137,16 +125,6 @@ class FolderMedium:
         """Those of the judge."""
         del wanted
         yield FolderWorkers(self._judge, self._cuts)
-
-    @property
-    def recoveries_first(self) -> Sequence[CrashState | None]:
-        """The checks of the states of the cut."""
-        return [self.space.legal(state) for state in self.at_cut] if self._cuts else []
-
-    @property
-    def records_recoveries(self) -> bool:
-        """Whether checks are put on record."""
-        return self._cuts is not None
 
     def name(self, state: CrashState, *, keep: bool) -> str:
         """The name of a state, which is kept if it is to; none after a second cut."""

@@ -56,29 +56,33 @@ class BulkReader(Protocol):
 class Medium(Protocol):
     """A recording whose states are explored."""
 
-    @property
-    def recorded_cell(self) -> RecordedCell:
-        """Which recording it is."""
+    recorded_cell: RecordedCell
+    """Which recording it is."""
 
-    @property
-    def engine(self) -> EngineChoice:
-        """What recovers its states."""
+    engine: EngineChoice
+    """What recovers its states."""
 
-    @property
-    def space(self) -> StateSpace:
-        """Its states."""
+    space: StateSpace
+    gaps: Sequence[str]
+    """What is missing of the recording."""
 
-    @property
-    def gaps(self) -> Sequence[str]:
-        """What is missing of the recording."""
+    at_cut: Sequence[CrashState]
+    """States that come first, within the budget."""
 
-    @property
-    def at_cut(self) -> Sequence[CrashState]:
-        """States that come first, within the budget."""
+    names: Names | None
+    """Tells kinds of writes."""
 
-    @property
-    def names(self) -> Names | None:
-        """Tells kinds of writes."""
+    last_word: Confirmation | None
+    """Whoever confirms what is found; None if that is the engine itself."""
+
+    confirmation_s: float
+    """Seconds that a confirmation takes."""
+
+    recoveries_first: Sequence[CrashState | None]
+    """States whose recoveries are cut before others; None for the live recovery."""
+
+    records_recoveries: bool
+    """Whether recoveries of states are put on record, to be cut again."""
 
     def instants(self, kinds: Sequence[InstantKind]) -> I64:
         """Those after events of these kinds at which states are drawn."""
@@ -93,22 +97,6 @@ class Medium(Protocol):
 
     def workers(self, wanted: ExploreRequest) -> AbstractContextManager[Workers]:
         """Whoever judges batches of states."""
-
-    @property
-    def recoveries_first(self) -> Sequence[CrashState | None]:
-        """States whose recoveries are cut before others; None for the live recovery."""
-
-    @property
-    def records_recoveries(self) -> bool:
-        """Whether recoveries of states are put on record, to be cut again."""
-
-    @property
-    def last_word(self) -> Confirmation | None:
-        """Whoever confirms what is found; None if that is the engine itself."""
-
-    @property
-    def confirmation_s(self) -> float:
-        """Seconds that a confirmation takes."""
 
     def name(self, state: CrashState, *, keep: bool) -> str:
         """The name of a state, which is kept beside the recording if it is to; empty if none."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant, planter
 from mutants.place import At
-from mutants.suites import LEVELS, SECOND_LOOK, UNDECIDED
+from mutants.suites import EXPLORE_COMMAND, LEVELS, SECOND_LOOK, UNDECIDED
 
 _P = "harness/powercut"
 level = planter("level", LEVELS)
 undecided = planter("undecided", UNDECIDED)
 look = planter("look", SECOND_LOOK)
+command = planter("explore-command", EXPLORE_COMMAND)
 
 MUTANTS: tuple[Mutant, ...] = (
     *level(
@@ -190,6 +191,15 @@ MUTANTS: tuple[Mutant, ...] = (
             At("LocalWorker._judge", "self._decided is None or once"),
             "self._decided is None",
             "a recovery that did not repeat itself decides equal disks",
+        ),
+    ),
+    *command(
+        f"{_P}/cli/explore.py",
+        (
+            "states-alone",
+            At("_judged", "explored.atomic_unit != open_trial(trial).space.unit"),
+            "trial",
+            "explore prints what its states alone come to as the verdict on the recording",
         ),
     ),
     *look(

@@ -27,6 +27,7 @@ from powercut.rig.rig import Rig
 from powercut.rig.run_id import run_id_of
 from powercut.scenario.load import expand, parse_scenario
 from powercut.scenario.machines import MACHINES
+from powercut.store.exploration import read_exploration
 from powercut.store.fleet import FleetAccount
 from powercut.store.layout import ResultDir
 from powercut.trial.job import TrialJob
@@ -260,3 +261,21 @@ def test_the_command_refuses_before_any_host_is_asked(recordings, tmp_path, monk
     done = CliRunner().invoke(cli, argv, standalone_mode=False)
     assert isinstance(done.exception, UsageError)
     assert "a budget of time has no meaning on many hosts" in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("cell", "says"), [("lying", "✗ LOSSY far, lying"), ("honest", "✓ SAFE far, honest")]
+)
+def test_the_command_prints_the_verdict_on_the_recording(recordings, monkeypatch, cell, says):
+    """Of a disk that lies, states with everything that was issued lose nothing."""
+    monkeypatch.setitem(MACHINES, "fake", FAKE)
+    argv = ["explore", str(recordings[cell].path), "--policy", "everything-issued"]
+    argv += ["--at", "completion", "--budget", "8", "--jobs", "1"]
+    done = CliRunner().invoke(cli, argv, standalone_mode=False, env={"COLUMNS": "100"})
+    assert done.exception is None
+    words = " ".join(done.output.split())
+    assert (done.return_value, says in words) == (0, True), done.output
+    explored = read_exploration(recordings[cell])
+    assert explored is not None
+    assert explored.verdict is Verdict.SAFE
+    assert ("The states alone are SAFE" in words) == (cell == "lying")
