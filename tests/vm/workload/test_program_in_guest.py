@@ -17,7 +17,6 @@ from powercut.explore.depth import SecondState
 from powercut.explore.recovery_timeline import instant_after
 from powercut.explore.request import Prune
 from powercut.explore.state_images import StateImages
-from powercut.explore.state_judge import claims_at
 from powercut.explore.work import Deepen, Work
 from powercut.explore.worker import LocalWorker
 from powercut.model.acks import AckBasis
@@ -152,7 +151,7 @@ def recovering(recorded: TrialRecording, how: str) -> tuple[CrashState, LocalWor
 def test_a_recovery_in_a_guest_that_is_not_crash_safe_is_found(gone_on: TrialRecording) -> None:
     state, worker = recovering(gone_on, IN_PLACE)
     with worker:
-        recovered = worker._record(worker._states.writes(state), claims_at(gone_on, state))
+        recovered = worker.record(state, None)
         assert recovered is not None
         assert recovered.doubts == ()
         space = StateSpace(recovered.timeline)
@@ -160,7 +159,7 @@ def test_a_recovery_in_a_guest_that_is_not_crash_safe_is_found(gone_on: TrialRec
         middle = CrashState(flushes[len(flushes) // 2], (), policy="durable-only")
         writes = (*recovered.writes, *StateImages(space).writes(middle))
         second = SecondState(middle, writes, (), NOTHING_LATER, "a second cut")
-        judged = worker._judge_second(state, second, claims_at(gone_on, state))
+        judged = worker.judge_second(state, second)
     (finding,) = judged.findings
     assert (finding.kind, finding.verdict) == (FindingKind.LOST, Verdict.LOSSY)
     assert finding.lsns == (LsnRange(1, gone_on.promises.acked),)
