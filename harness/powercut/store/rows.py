@@ -283,7 +283,10 @@ class TrialRows(Closing):
             if cell not in self._cells:
                 return []
             _end_in_time(self._database)
-            return self._database.execute(query, (self._cells[cell][0], *values)).fetchall()
+            try:
+                return self._database.execute(query, (self._cells[cell][0], *values)).fetchall()
+            finally:
+                self._database.set_progress_handler(None, 0)  # what is written takes its time
 
     def _row(self, cell: str, values: tuple[Any, ...]) -> Row:
         """A row from its columns, which have to say what its result says."""

@@ -7,6 +7,7 @@ The hosts are those of test_fleet_run.py: real workers in threads, on the fake m
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import sqlite3
@@ -24,6 +25,7 @@ from powercut.campaign.runner import resume_run, run_scenarios
 from powercut.campaign.verify import verify
 from powercut.certify.certifier import CertifyRunOptions, Request, certify, resume_certificate
 from powercut.certify.verify import examine
+from powercut.cluster import row_claims
 from powercut.cluster.run import ClusterRun
 from powercut.cluster.start import fetch_recordings
 from powercut.model.errors import DamagedRecording, UsageError
@@ -31,12 +33,13 @@ from powercut.model.events import TrialFinished
 from powercut.model.verdict import Verdict
 from powercut.paths import CACHE
 from powercut.rig.rig import Rig
-from powercut.scenario.load import parse_scenario
+from powercut.scenario.load import expand, parse_scenario
 from powercut.scenario.machines import MACHINES
 from powercut.store.layout import ResultDir
 from powercut.store.place import read_place
-from powercut.store.rows import ROWS, TrialRows
+from powercut.store.rows import ROWS, Row, TrialRows
 from powercut.store.trial_dir import TrialDir
+from powercut.store.trial_result import TrialResult
 
 NAMES = ("alpha", "beta")
 TRIALS = 6
@@ -245,3 +248,31 @@ def _of_another_seed(directory: Path) -> None:
     for path in directory.glob("cells/*/*"):
         if read_place(path) is not None:
             shutil.rmtree(path)
+
+
+def test_a_question_sets_no_deadline_for_what_is_written_after_it(tmp_path, monkeypatch):
+    """A run of more than a minute asks for rows now and then, and goes on writing."""
+    plan = expand(scenario(), seed=7, trials=TRIALS)
+    with contextlib.closing(row_claims.rows_for(tmp_path, plan)) as rows:
+        (honest, _) = plan.cells
+        rows.add("honest", row_of_trial(honest.trials[LISTED]))
+        monkeypatch.setattr("powercut.store.rows._STEPS", 1)
+        assert rows.row("honest", LISTED + 1) is not None
+        monkeypatch.setattr("powercut.store.rows.time.monotonic", lambda: 1e12)
+        for trial in honest.trials[LISTED + 1 :]:
+            rows.add("honest", row_of_trial(trial))
+        rows.flush()
+
+
+def row_of_trial(trial):
+    result = TrialResult(
+        trial=trial.number,
+        seed=trial.seed,
+        trigger=str(trial.trigger),
+        verdict=Verdict.SAFE,
+        commits_acked=1,
+        commits_attempted=1,
+        commits_lost=0,
+        result_directory=f"cells/honest/{trial.number:04d}",
+    )
+    return Row.of("alpha", 1.0, "0" * 64, result, "")
