@@ -14,7 +14,7 @@ file: QEMU is told what it lies over, and a recording whose images name files is
 from __future__ import annotations
 
 import hashlib
-import os
+import secrets
 import subprocess
 import threading
 from pathlib import Path
@@ -56,8 +56,9 @@ def ensure_backing_image(
 
 
 def _make(raw: Path, kind: BackingImage, log: WalLayout | None, image: Path, cache: Path) -> Path:
-    plain = image.with_suffix(f".{os.getpid()}.raw.tmp")
-    unfinished = image.with_suffix(f".{os.getpid()}.tmp")
+    own = secrets.token_hex(8)  # others, in a container, may have the same process id
+    plain = image.with_suffix(f".{own}.raw.tmp")
+    unfinished = image.with_suffix(f".{own}.tmp")
     try:
         copy = ["cp", "--sparse=always", "--no-preserve=mode", str(raw), str(plain)]
         subprocess.run(copy, timeout=_TIMEOUT_S, check=True, capture_output=True)

@@ -9,7 +9,7 @@ that the same request gives the same file system.
 from __future__ import annotations
 
 import hashlib
-import os
+import secrets
 import subprocess
 import tempfile
 import threading
@@ -102,7 +102,8 @@ def ensure_base_image(spec: BaseImageSpec, cache: Path) -> Path:
 
 def _make(spec: BaseImageSpec, image: Path, cache: Path, *, formatted: bool) -> Path:
     image.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = image.with_suffix(f".{os.getpid()}.tmp")
+    own = secrets.token_hex(8)  # others, in a container, may have the same process id
+    unfinished = image.with_suffix(f".{own}.tmp")
     try:
         with unfinished.open("wb") as file:
             file.truncate(spec.whole_size)

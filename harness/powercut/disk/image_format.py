@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
+import secrets
 import signal
 import subprocess
 import threading
@@ -109,7 +109,8 @@ def _making_argv(base: BaseImageSpec, spec: FormatSpec, raw: Path, target: Path)
 
 
 def _make(base: BaseImageSpec, spec: FormatSpec, raw: Path, image: Path, cache: Path) -> Path:
-    unfinished = image.with_suffix(f".{os.getpid()}.tmp")
+    own = secrets.token_hex(8)  # others, in a container, may have the same process id
+    unfinished = image.with_suffix(f".{own}.tmp")
     try:
         unfinished.touch()  # the sandbox has room for files that are there
         argv = _making_argv(base, spec, raw, unfinished)
