@@ -83,7 +83,8 @@ def test_a_host_whose_disk_fills_up_is_named_and_nothing_is_lost_or_left(
     assert [len(cell.trials) for cell in done.cells] == [TRIALS, TRIALS]
     trials = ResultDir(Path(done.result_directory)).trials()
     assert {read_place(trial.path).host for trial in trials} == {"alpha"}
-    assert [path for path in files_below(full) if "cells" in path.parts] == []
+    made = [path for path in files_below(full) if "cells" in path.parts]
+    assert [path for path in made if path.suffix != ".tries"] == []  # what was tried stays known
 
 
 def test_what_does_not_fit_on_a_host_is_not_left_there_in_part(tmp_path, full):

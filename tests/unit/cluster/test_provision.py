@@ -116,7 +116,9 @@ def test_a_doctor_that_does_not_run_is_told(there):
 def test_wheels_are_the_installed_files_and_made_once(tmp_path, monkeypatch):
     monkeypatch.setattr("powercut.cluster.wheels._dependencies", lambda _: ("click",))
     first = make_wheels(tmp_path)
-    assert sorted(name.split("-")[0] for name in first.sha256) == ["click", "pip", "powercut"]
+    assert sorted(name.split("-")[0] for name in first.sha256) == [
+        *("click", "distributed", "pip", "powercut")
+    ]
     assert first.installer.startswith("pip-")
     own = next(name for name in first.sha256 if name.startswith("powercut-"))
     with zipfile.ZipFile(tmp_path / own) as archive:
