@@ -47,6 +47,15 @@ MAY_SKIP_IN_CI: dict[str, str] = {
 """Patterns of node ids, and why their tests may skip even in CI."""
 
 
+TOGETHER = "vm/recording"
+"""A folder whose files use the same recordings: one process makes them, once."""
+
+
+def group_of(path: Path) -> str:
+    """What runs in one process: a file, or a folder with what its files share."""
+    return TOGETHER if path.is_relative_to(TOGETHER) else str(path)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Campaigns run by name only; a file stays in one of the processes, with what it has booted.
@@ -54,7 +63,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     What takes longest begins first: else one process would end with it while the other has nothing.
     """
     for item in (one for one in items if TESTS in one.path.parents):
-        item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(TESTS))))
+        item.add_marker(pytest.mark.xdist_group(group_of(item.path.relative_to(TESTS))))
     items.sort(key=lambda item: TESTS / "vm" not in item.path.parents)
     if "campaign" in (config.option.markexpr or ""):
         return
