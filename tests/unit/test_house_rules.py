@@ -132,6 +132,35 @@ def test_the_rule_about_imports_can_fail(tmp_path: Path, monkeypatch: pytest.Mon
     assert len(offences(PACKAGE / "model" / "not_there.py")) == 1
 
 
+STORED = {"__init__", "paths", "console", "closing", "model", "wal", "scenario", "store", "report"}
+"""The rooms that a report may know: what is stored, and the words for it."""
+
+BEYOND_THE_STORE = {
+    "explained.py": {"checkers"},
+    "history_reader.py": {"certify"},
+    "page/certificate_answer.py": {"certify"},
+    "page/folder.py": {"crash", "recording"},
+    "page/svg.py": {"recording"},
+    "page/telling.py": {"explore", "recording"},
+    "program_cut.py": {"explore"},
+    "terminal/certify.py": {"certify"},
+    "terminal/folder.py": {"machine"},
+    "terminal/program.py": {"explore"},
+    "terminal/program_try.py": {"campaign", "explore"},
+    "terminal/show.py": {"explore", "recording"},
+    "terminal/story.py": {"recording"},
+}
+"""Files of `report` that read more than the store, and what.  This list may only become shorter."""
+
+
+def test_reports_are_made_from_the_store() -> None:
+    room = PACKAGE / "report"
+    beyond = {
+        path.relative_to(room).as_posix(): imports(path) - STORED for path in room.rglob("*.py")
+    }
+    assert {name: rooms for name, rooms in beyond.items() if rooms} == BEYOND_THE_STORE
+
+
 NAMES_A_BACKEND = re.compile(r"machine\.qemu[. ]|\bQemu[A-Z]|find_qemu")
 """What only the room of machines may say; the key `machine.qemu` of scenarios is none of it."""
 
