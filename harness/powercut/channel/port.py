@@ -134,6 +134,23 @@ class FollowsGuest(Protocol):
 
 
 @runtime_checkable
+class RunsVerbs(Protocol):
+    """A channel whose commands are the verbs of a program."""
+
+    def set_up(self, *argv: str, timeout_s: float) -> CommandResult:
+        """As `Channel.run`; the last word is a folder, which is made before."""
+
+    def press(self, seed: int, *, timeout_s: float) -> None:
+        """From now on what is dirty is written back early, at instants that `seed` decides.
+
+        Raises HostError for a kernel that is not powercut's to press.
+        """
+
+    def start_unsynced(self, *argv: str) -> None:
+        """As `Channel.start`; while it runs, calls that make data durable do nothing."""
+
+
+@runtime_checkable
 class TakesFiles(Protocol):
     """A channel to a system that files of this host can be brought to."""
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, runtime_checkable
 
+from powercut.channel.line_sources import LineSource
 from powercut.channel.port import Channel
 from powercut.model.binding import NOT_BOUND
 from powercut.model.errors import HostError
@@ -268,6 +269,22 @@ class PlugsDisk(Protocol):
 
         Raises HostError for a machine that has it already, or whose hypervisor refuses.
         """
+
+
+@runtime_checkable
+class HasLines(Protocol):
+    """A machine whose kernel dates what its programs say."""
+
+    def take_lines(self) -> LineSource:
+        """Where their lines come in, once; closed by whoever has taken it."""
+
+
+@runtime_checkable
+class ShutsDown(Protocol):
+    """A machine that can unmount its disk and end, without an agent that is told to."""
+
+    def shut_down(self, *, timeout_s: float) -> None:
+        """Everything that was written is durable when it returns."""
 
 
 @dataclass(frozen=True)

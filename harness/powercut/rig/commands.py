@@ -20,7 +20,8 @@ from powercut.recover.plan import GuestRoot, HostRoot, PlanDisk, RecoveryPlan
 from powercut.rig.unpacked import unpacked_root
 from powercut.scenario.choices import Writeback
 from powercut.scenario.disk_machines import machines_of_disks
-from powercut.scenario.place import LOOP, Files, place_of
+from powercut.scenario.machines import LOOP
+from powercut.scenario.place import Files, place_of
 from powercut.scenario.settings import (
     FilesystemType,
     GuestWriteCache,

@@ -11,7 +11,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 from powercut.machine.package import output_of, package_of, sha256_of_file
-from powercut.machine.storage_daemon import storage_daemon
 from powercut.model.errors import PowercutError
 from powercut.model.events import Notice
 from powercut.model.verdict import EvidenceLevel
@@ -36,27 +35,28 @@ def components_of(rig: Rig, cells: Iterable[Cell]) -> RunComponents:
     components: dict[Component, int] = {}
     by_cell: dict[str, tuple[int, ...]] = {}
     for cell in cells:
-        if not place_of(cell.parameters).virtual:
-            parts = [*_on_host_files(cell.parameters), *_root_of(rig, cell.parameters)]
-            by_cell[cell.name] = tuple(
-                components.setdefault(part, len(components)) for part in parts
-            )
-            continue
+        place = place_of(cell.parameters)
         spec = rig.machine_spec(cell.parameters, Path("disk"))
         machine = rig.backend_of(cell.parameters).identity(spec)
-        parts = [Component(**asdict(part)) for part in machine]
+        parts = _program_of(cell.parameters)
+        parts += [Component(**asdict(part)) for part in machine]
         parts += _root_of(rig, cell.parameters)
-        if place_of(cell.parameters).evidence_level is EvidenceLevel.RECORDED:
+        if place.evidence_level is EvidenceLevel.RECORDED:
             parts += [_capture_disk(), _nbdkit()]
         parts.append(_host_kernel())
-        if _boots_recovery_kernel(cell.parameters):
+        if not place.virtual:
+            parts.append(recovery_kernel_part(kernel_of(cell.parameters)))
+        elif _boots_recovery_kernel(cell.parameters):
             parts.append(recovery_kernel_part(host_kernel()))
         by_cell[cell.name] = tuple(components.setdefault(part, len(components)) for part in parts)
     return RunComponents(components=tuple(components), cells=by_cell)
 
 
-def _on_host_files(parameters: Parameters) -> list[Component]:
-    program, kernel = executable_of(parameters), kernel_of(parameters)
+def _program_of(parameters: Parameters) -> list[Component]:
+    """The program, where it lies on this host."""
+    if place_of(parameters).virtual:
+        return []
+    program = executable_of(parameters)
     digest = sha256_of(program)
     return [
         Component(
@@ -65,13 +65,7 @@ def _on_host_files(parameters: Parameters) -> list[Component]:
             version=digest[:16],
             package=package_of(program),
             sha256=digest,
-        ),
-        _in_role(recovery_kernel_part(kernel), "guest kernel"),
-        _disk_bridge(),
-        _capture_disk(),
-        _nbdkit(),
-        _host_kernel(),
-        recovery_kernel_part(kernel),
+        )
     ]
 
 
@@ -92,16 +86,6 @@ def _root_of(rig: Rig, parameters: Parameters) -> list[Component]:
             sha256=image.sha256,
         )
     ]
-
-
-def _in_role(component: Component, role: str) -> Component:
-    """The same in another role."""
-    return component.model_copy(update={"role": role})
-
-
-@functools.cache
-def _disk_bridge() -> Component:
-    return Component(**asdict(storage_daemon()))
 
 
 @functools.cache

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import platform
 import subprocess
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -15,12 +15,13 @@ from powercut.disk.root_cache import mark_used
 from powercut.disk.root_image import PROGRAM
 from powercut.model.errors import HostError
 from powercut.paths import CACHE
+from powercut.recover.plan import RecoveryPlan
 from powercut.recover.uml.kernel import UmlKernel
+from powercut.rig import commands
 from powercut.rig.program_files import changed_files, program_files
 from powercut.rig.recovery_kernel import program_kernel, recovery_kernel
 from powercut.rig.root_text import packages_of
 from powercut.rig.unpacked import unpacked_root
-from powercut.scenario.place import LOOP, place_of
 from powercut.scenario.settings import Parameters
 from powercut.workload.port import Run
 from powercut.workload.program.workload import ProgramWorkload
@@ -47,15 +48,26 @@ def kernel_of(parameters: Parameters) -> UmlKernel:
     return recovery_kernel(program_kernel(parameters))
 
 
-def versions_on_host_files(parameters: Parameters) -> dict[str, str]:
-    """The kernel and the program, with digests.  Raises HostError if one cannot be read."""
-    program, kernel = executable_of(parameters), kernel_of(parameters)
-    host = {"host_kernel": platform.release()} if place_of(parameters).machine == LOOP else {}
+@dataclass(frozen=True)
+class KernelOptions:
+    """What of a machine is powercut's own if it is a kernel on this host: its root and what it
+    mounts, by the `plan` of a recovery, and the User-Mode Linux that runs or recovers it."""
+
+    plan: RecoveryPlan
+    kernel: UmlKernel
+
+
+def kernel_options(parameters: Parameters, run: Run) -> KernelOptions:
+    """Those of a cell in a run.  Raises HostError if a part cannot be had."""
+    plan = commands.recovery_plan(parameters, run.run_id, run.seed)
+    return KernelOptions(plan, kernel_of(parameters))
+
+
+def program_versions(parameters: Parameters) -> dict[str, str]:
+    """The program and its root, with digests.  Raises HostError if one cannot be read."""
+    program = executable_of(parameters)
     return {
-        **host,
         **_root_of(parameters),
-        "kernel_release": uml_release(kernel),
-        "kernel_sha256": sha256_of(kernel.program),
         "program": str(program),
         "program_sha256": sha256_of(program),
         "command_sha256": _digest_of_command(parameters, program),

@@ -22,7 +22,7 @@ from typing import Final
 
 from powercut.closing import Closing
 from powercut.machine.process import spawn
-from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.model.errors import HostError
 from powercut.recover.plan import RecoveryPlan
 from powercut.recover.uml.boot import OutsideDisks, UmlProcess, initramfs, unavailable
 from powercut.recover.uml.configure import plan_text
@@ -102,19 +102,9 @@ class ProgramGuest(Closing):
         self._checked(Verb.MOUNT, deadline, flags=Flag.LIVE)
         self._running.clear_console()  # from here on it is what the program prints
 
-    def set_up(self, argv: tuple[str, ...], *, timeout_s: float) -> int:
-        """Makes DIR, the last word, and runs the verb to its end; its exit status.
-
-        Raises HostError if it could not be started or the guest died, DeadlineExceeded.
-        """
+    def set_up(self, argv: tuple[str, ...]) -> None:
+        """Makes DIR, the last word, and starts the verb."""
         self._begin(argv, Flag.LIVE | Flag.FOLDER)
-        answer = self.wait_end(time.monotonic() + timeout_s)
-        if answer is None:
-            raise DeadlineExceeded(
-                f"{' '.join(argv)} did not end within {timeout_s:g} s",
-                hint="give it more time with --deadline",
-            )
-        return answer
 
     def begin(self, argv: tuple[str, ...], *, unsynced: bool = False) -> None:
         """Starts a verb and returns at once; `unsynced` takes its syncs away."""

@@ -8,7 +8,7 @@ import platform
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from powercut import __version__
 from powercut.disk.root_cache import mark_used
@@ -32,19 +32,22 @@ from powercut.machine.table import machine_backend
 from powercut.model.errors import HostError, UsageError
 from powercut.model.machine import Aio, Bus
 from powercut.paths import CACHE
-from powercut.recover.uml.boot import unavailable
-from powercut.rig import commands, loop_guest
-from powercut.rig.host_files import require_same_program, versions_on_host_files
+from powercut.rig import commands
+from powercut.rig.host_files import kernel_options, program_versions, require_same_program
 from powercut.rig.program_files import changed_files, program_files
 from powercut.rig.root_text import packages_of
 from powercut.rig.scratch import require_room_for_sockets
 from powercut.rig.unpacked import source_of
 from powercut.scenario.disk_machines import machines_of_disks
 from powercut.scenario.machines import USUAL
-from powercut.scenario.place import LOOP, Files, place_of
+from powercut.scenario.place import Files, place_of
 from powercut.scenario.plan import Plan
 from powercut.scenario.settings import AcceleratorChoice, MachineSettings, Parameters
+from powercut.workload.port import Run
 from powercut.workload.table import workload_of
+
+NO_RUN: Final = Run(bytes(16))
+"""For what is described, and not started."""
 
 
 class Rig:
@@ -75,7 +78,7 @@ class Rig:
 
     def backend_of(self, parameters: Parameters) -> MachineBackend:
         """What runs the machine of a cell."""
-        return self.backend(parameters.machine.backend)
+        return self.backend(place_of(parameters).machine)
 
     @classmethod
     def find(cls, cache: Path = CACHE) -> Self:
@@ -92,10 +95,10 @@ class Rig:
         """Exactly what a cell ran on: the machine's parts, with digests; or User-Mode Linux, and
         the program.
         """
-        if not place_of(parameters).virtual:
-            return versions_on_host_files(parameters)
         spec = self.machine_spec(parameters, Path("disk"))
         found = self.backend_of(parameters).versions(spec)
+        if place_of(parameters).files in (Files.HOST, Files.UNPACKED):
+            return found | program_versions(parameters)
         root = self.root_image(parameters)
         if root is None:
             return found
@@ -116,32 +119,37 @@ class Rig:
                     f"{cell.name}: {problems[0]}",
                     hint="`workload.command` begins at the folder of the scenario",
                 )
-            place = place_of(cell.parameters)
-            if not place.virtual and (reasons := unavailable()):
-                raise HostError("programs cannot be run here: " + "; ".join(reasons))
-            if place.machine == LOOP and (why := loop_guest.unavailable()):
-                raise HostError("a program cannot run on a loop device: " + "; ".join(why))
+        cells = (cell.parameters for cell in plan.cells)
+        for name, machine in dict.fromkeys((place_of(one).machine, one.machine) for one in cells):
+            if problems := self.backend(name).problems(machine):
+                raise HostError("; ".join(problems))
+        for cell in plan.cells:
             self.root_image(cell.parameters)
             self.program_image(cell.parameters)
             commands.recovery_plan(cell.parameters, bytes(16))  # unpacks a root that needs it
-        for machine in dict.fromkeys(_machines_of(plan)):
-            self._refuse(machine)
         for machine in _versions_of(plan):
             self.versions(Parameters(machine=machine))
 
-    def _refuse(self, machine: MachineSettings) -> None:
-        """Raises HostError with all that stands against such a machine here."""
-        if problems := self.backend(machine.backend).problems(machine):
-            raise HostError("; ".join(problems))
-
     def machine_spec(
-        self, parameters: Parameters, disk: Path | Disk, *, backing: Path | None = None
+        self,
+        parameters: Parameters,
+        disk: Path | Disk,
+        *,
+        backing: Path | None = None,
+        run: Run = NO_RUN,
     ) -> MachineSpec:
         """The machine of a cell on `disk`; a path is that of the socket on which it is served.
 
-        `backing` is what an overlay lies over; one that is only described needs none.
+        `backing` is what an overlay lies over; one that is only described needs none, and is of no
+        `run`, which the root of a kernel on this host knows.
         """
         machine = parameters.machine
+        if not place_of(parameters).virtual:
+            assert isinstance(disk, Path), "the disk of a kernel on this host is served"
+            return MachineSpec(
+                (Attachment(Role.UNDER_TEST, NbdDisk(disk)),),
+                options=kernel_options(parameters, run),
+            )
         if parameters.disk.parts:
             under_test = self._several(parameters, disk)
         else:

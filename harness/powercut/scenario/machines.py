@@ -18,12 +18,14 @@ class MachineRow:
     """A backend: its class as `module:name`, and what its machines leave to be judged.
 
     `own_system`: its machines are there already, with a system of their own on which programs run
-    and a disk that no other machine makes.
+    and a disk that no other machine makes.  `of_programs`: they are kernels on this host for
+    programs, chosen by `workload.where` and not by `machine.backend`.
     """
 
     place: str
     evidence_level: EvidenceLevel = EvidenceLevel.RECORDED
     own_system: bool = False
+    of_programs: bool = False
 
 
 MACHINES: Final[dict[str, MachineRow]] = {
@@ -33,8 +35,17 @@ MACHINES: Final[dict[str, MachineRow]] = {
         own_system=True,
     ),
     "libvirt": MachineRow("powercut.machine.libvirt.backend:LibvirtBackend"),
+    "loop": MachineRow("powercut.rig.kernel_machine:loop_backend", of_programs=True),
     "qemu": MachineRow("powercut.machine.qemu.backend:QemuBackend"),
+    "uml": MachineRow("powercut.rig.kernel_machine:uml_backend", of_programs=True),
 }
-"""The rows by the name that `machine.backend` of a scenario gives."""
+"""The rows by name: the one that `machine.backend` of a scenario gives, but for UML and LOOP."""
 
 USUAL: Final = "qemu"
+UML: Final = "uml"
+LOOP: Final = "loop"
+
+
+def backends() -> tuple[str, ...]:
+    """What `machine.backend` may be."""
+    return tuple(name for name, row in MACHINES.items() if not row.of_programs)

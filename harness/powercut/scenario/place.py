@@ -9,17 +9,11 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Final
 
 from powercut.model.verdict import EvidenceLevel
-from powercut.scenario.machines import MACHINES
+from powercut.scenario.machines import LOOP, MACHINES, UML, MachineRow
 from powercut.scenario.settings import Parameters, ProgramSettings
 from powercut.scenario.settings_program import NO_VM, ON_HOST, ON_MACHINE
-
-UML: Final = "uml"
-LOOP: Final = "loop"
-ON_THIS_HOST: Final = (UML, LOOP)
-"""User-Mode Linux, and this host's own kernel with a loop device: no virtual machine."""
 
 
 class Files(enum.Enum):
@@ -39,22 +33,25 @@ class Files(enum.Enum):
 
 @dataclass(frozen=True)
 class Place:
-    """A machine by its name (powercut.scenario.machines, UML, LOOP), and the files there."""
+    """A machine by its name (powercut.scenario.machines), and the files there."""
 
     machine: str
     files: Files
 
     @property
+    def row(self) -> MachineRow:
+        """What is known of such machines."""
+        return MACHINES[self.machine]
+
+    @property
     def evidence_level(self) -> EvidenceLevel:
-        """What a trial there leaves to be judged: what this host runs has a disk of powercut's."""
-        if self.machine in ON_THIS_HOST:
-            return EvidenceLevel.RECORDED
-        return MACHINES[self.machine].evidence_level
+        """What a trial there leaves to be judged."""
+        return self.row.evidence_level
 
     @property
     def virtual(self) -> bool:
         """Whether a machine of `machine.backend` comes into it."""
-        return self.machine not in ON_THIS_HOST
+        return not self.row.of_programs
 
 
 def place_of(parameters: Parameters) -> Place:

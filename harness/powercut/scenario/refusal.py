@@ -22,9 +22,9 @@ from powercut.model.machine import (
     is_dax,
 )
 from powercut.scenario.format_options import refused_format_options
-from powercut.scenario.machines import USUAL
+from powercut.scenario.machines import UML, USUAL
 from powercut.scenario.mkfs_options import refused_mkfs_options
-from powercut.scenario.place import UML, place_of
+from powercut.scenario.place import place_of
 from powercut.scenario.quantity import format_size
 from powercut.scenario.refusal_foreign import refusals_of_place
 from powercut.scenario.refusal_hotplug import refusals_of_hotplug

@@ -12,7 +12,8 @@ from powercut.model.contract import CutKind
 from powercut.model.machine import ImageFormat
 from powercut.model.versions import HOST, SUITES
 from powercut.scenario.choices import ExploreEngine, FilesystemType
-from powercut.scenario.place import LOOP, UML, Files, place_of
+from powercut.scenario.machines import LOOP, UML
+from powercut.scenario.place import Files, place_of
 from powercut.scenario.refusal_foreign import refusals_on_machine
 from powercut.scenario.settings import MachineSettings, Parameters, ProgramSettings
 from powercut.scenario.settings_program import NO_VM, ON_HOST, suite_of

@@ -25,7 +25,7 @@ from powercut.model.machine import (
 )
 from powercut.model.versions import GUEST, HOST, SUITES, is_path
 from powercut.scenario.choices import AcceleratorChoice, GuestWriteCache, Switch
-from powercut.scenario.machines import MACHINES, USUAL
+from powercut.scenario.machines import USUAL, backends
 from powercut.scenario.quantity import Size
 from powercut.scenario.settings_base import Settings, is_printable
 from powercut.scenario.settings_power import Folder, Host, PowerSettings
@@ -65,9 +65,9 @@ def _is_kernel(value: str) -> str:
 
 
 def _is_backend(value: str) -> str:
-    if value in MACHINES:
+    if value in backends():
         return value
-    near = difflib.get_close_matches(value, MACHINES, n=_NAMED, cutoff=0)
+    near = difflib.get_close_matches(value, backends(), n=_NAMED, cutoff=0)
     words = ", ".join(f"'{name}'" for name in near)
     raise PydanticCustomError("choice", "Input should be one of {expected}", {"expected": words})
 
@@ -80,7 +80,7 @@ class MachineSettings(Settings):
     """The virtual machine."""
 
     backend: Annotated[
-        StrictStr, AfterValidator(_is_backend), WithJsonSchema({"enum": list(MACHINES)})
+        StrictStr, AfterValidator(_is_backend), WithJsonSchema({"enum": list(backends())})
     ] = USUAL
     """What runs it: `qemu`, started by powercut; `libvirt`, whose domain is made for the trial
     and gone after it; or `foreign`: a machine that is there, reached by ssh, whose power goes by

@@ -14,14 +14,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
+from powercut.disk.backing import backing_of
 from powercut.disk.capture import CaptureDisk
-from powercut.machine.port import Disk, OwnDisk
+from powercut.machine.port import Disk, MachineSpec, OwnDisk
 from powercut.model.binding import Binding
 from powercut.model.contract import CutKind, CutPolicy
 from powercut.model.errors import HostError
 from powercut.rig import commands
 from powercut.scenario.plan import TriggerKind
-from powercut.trial.job import TrialJob
+from powercut.trial.job import RecordingInProgress, TrialJob
 
 _STOP_S: Final = 0.1
 """How long the disk waits for the request at which it is to stop before it stops anyway."""
@@ -147,3 +148,10 @@ def captured(
     config = commands.capture_config(job.parameters, binding, base=base, log=log, sockets=sockets)
     with CaptureDisk(config) as disk:
         yield CapturedDisk(disk, job)
+
+
+def machine_of(run: RecordingInProgress, disk: TrialDisk) -> MachineSpec:
+    """The machine of the cell on its disk."""
+    parameters, base = run.job.parameters, run.directory.base_image
+    below = backing_of(base, parameters.machine.backing_image)
+    return run.rig.machine_spec(parameters, disk.attached, backing=below, run=run.run)

@@ -25,15 +25,14 @@ from powercut.model.observation import Observation
 from powercut.paths import UNSYNCED_BINARY
 from powercut.rig.commands import SysfsWriteCache
 from powercut.scenario.settings import GuestWriteCache, ProgramSettings
-from powercut.trial.disks import TrialDisk
-from powercut.trial.guest_program import GuestProgramRecording
-from powercut.trial.job import GRACE_S
+from powercut.trial.disks import TrialDisk, machine_of
+from powercut.trial.job import GRACE_S, RecordingInProgress
+from powercut.trial.program_lines import SHOWN, ProgramLines
 from powercut.workload.port import AcksByLines, Contents
 
 _POLL_S: Final = 0.5
 _BOOT_S: Final = 60.0
 _MOUNT_S: Final = 60.0  # from the first answer on
-_SHOWN: Final = 3
 
 _OURS: Final = "program data unsynced"
 """What powercut makes in its folder there."""
@@ -73,17 +72,20 @@ echo "$2" >"$file" && [ "$(cat "$file")" = "$2" ] ||
 (Documentation/ABI/stable/sysfs-block)."""
 
 
-class ForeignRecording(GuestProgramRecording):
-    """A recording of a program on a machine of somebody else's."""
+class ForeignWork:
+    """What the stages of a recording do for a program on a machine of somebody else's."""
 
-    _flushes_withheld = False
+    def __init__(self, run: RecordingInProgress) -> None:
+        self._run = run
+        self._lines = ProgramLines(run)
+        self._flushes_withheld = False
 
-    def _prepared(self) -> None:
+    def prepared(self) -> None:
         """The machine has its disk."""
 
     @property
     def _files(self) -> Contents:
-        return self.workload.contents(self.run)
+        return self._run.workload.contents(self._run.run)
 
     def _in_root(self, argv: tuple[str, ...]) -> tuple[str, ...]:
         return self._writing(argv, unsynced=False)
@@ -94,38 +96,51 @@ class ForeignRecording(GuestProgramRecording):
         enter = ("sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", files.start)
         return (*enter, "env", *files.environment, *helper, *argv)
 
-    def _set_up(self, channel: Channel, folder: Path) -> None:
+    def set_up(self, machine: Machine, channel: Channel, folder: Path) -> None:
         """Up to a folder that holds what `setup` made, durable as far as sync(1) goes."""
-        hello = channel.wait_hello(timeout_s=self.deadline.remaining_s)
+        del machine
+        hello = channel.wait_hello(timeout_s=self._run.deadline.remaining_s)
         try:
             self._sh(channel, _EMPTY, self._files.folder)
-            self.facts = {**hello, **self._mounted(channel, folder)}
+            self._run.facts = {**hello, **self._mounted(channel, folder)}
             self._refuse_place()
             self._bring(channel)
             self._sh(channel, 'mkdir -p "$1"', self._files.data)
-            self._run_verb(channel, self.workload.preparation(self.run))
+            self._run_verb(channel, self._run.workload.preparation(self._run.run))
             self._sh(channel, "sync")
-            self.directory.write_untouched(self._checked(channel, folder, used_again=True))
+            self._run.directory.write_untouched(self._checked(channel, folder, used_again=True))
             self._withhold_flushes(channel)
         except PowercutError:
             self._clean(channel)
             raise
-        self.lines = LineChannel.on_port(folder / LINES, self.directory.lines, self.binding)
+        self._lines.hear(
+            LineChannel.on_port(folder / LINES, self._run.directory.lines, self._run.binding)
+        )
+
+    def run_until_trigger(self, machine: Machine, channel: Channel, disk: TrialDisk) -> None:
+        """Returns when the power is to be cut; raises if that moment does not come."""
+        del machine, disk
+        workload = self._run.workload
+        assert isinstance(workload, AcksByLines)
+        argv = workload.writer(self._run.run)
+        channel.start(*self._writing(argv, unsynced=workload.drops_syncs))
+        self._lines.wait_trigger(channel, argv)
 
     def _withhold_flushes(self, channel: Channel) -> None:
         """For the control that shows whether a cut takes the disk's own cache."""
-        if self.job.parameters.machine.guest_write_cache is not GuestWriteCache.WRITE_THROUGH:
+        if self._run.job.parameters.machine.guest_write_cache is not GuestWriteCache.WRITE_THROUGH:
             return
-        if self.facts["write_cache"] != _VOLATILE:
+        facts = self._run.facts
+        if facts["write_cache"] != _VOLATILE:
             raise HostError(
-                f"{self.facts['device']} there says of its cache: {self.facts['write_cache']}; so "
+                f"{facts['device']} there says of its cache: {facts['write_cache']}; so "
                 "it is sent no flush anyway, and there is no cache to be lost"
             )
         self._flushes_withheld = True
-        self._sh(channel, _SAY, self.facts["device"], _NOT_VOLATILE)
+        self._sh(channel, _SAY, self._run.facts["device"], _NOT_VOLATILE)
 
     def _refuse_place(self) -> None:
-        found, named = self.facts["filesystem"], self.job.parameters.filesystem.type.value
+        found, named = self._run.facts["filesystem"], self._run.job.parameters.filesystem.type.value
         where = f"{self._files.folder} there"
         if found in _NOT_KEPT:
             raise HostError(
@@ -139,10 +154,10 @@ class ForeignRecording(GuestProgramRecording):
             )
 
     def _bring(self, channel: Channel) -> None:
-        files, settings = self._files, self.workload.settings
+        files, settings = self._files, self._run.workload.settings
         assert isinstance(channel, TakesFiles), "a machine with a system of its own takes files"
         assert isinstance(settings, ProgramSettings)
-        timeout_s = self.deadline.at_least(GRACE_S)
+        timeout_s = self._run.deadline.at_least(GRACE_S)
         if files.program is not None:
             channel.bring(files.program, files.brought, timeout_s=timeout_s)
         if settings.syncs == "dropped":
@@ -158,9 +173,9 @@ class ForeignRecording(GuestProgramRecording):
     ) -> CommandResult:
         """Raises HostError if it fails."""
         line = self._in_root(argv) if enter else argv
-        done = channel.run(*line, timeout_s=self.deadline.remaining_s)
+        done = channel.run(*line, timeout_s=self._run.deadline.remaining_s)
         if done.status:
-            said = " / ".join(done.texts[-_SHOWN:]) or "it printed nothing"
+            said = " / ".join(done.texts[-SHOWN:]) or "it printed nothing"
             what = " ".join(argv) if enter else self._files.folder
             raise HostError(f"{what} failed there, status {done.status}: {said}")
         return done
@@ -176,7 +191,7 @@ class ForeignRecording(GuestProgramRecording):
 
     def _said(self, channel: Channel, folder: Path, argv: tuple[str, ...]) -> str:
         with CheckLines.on_port(folder / LINES) as lines:
-            channel.run(*argv, timeout_s=self.deadline.at_least(GRACE_S))
+            channel.run(*argv, timeout_s=self._run.deadline.at_least(GRACE_S))
             return lines.wait_end(GRACE_S).decode(errors="replace")
 
     def _checked(self, channel: Channel, folder: Path, *, used_again: bool = False) -> Observation:
@@ -186,63 +201,64 @@ class ForeignRecording(GuestProgramRecording):
         """
         after = ("env", "POWERCUT_AFTER=0") if used_again else ()
         with CheckLines.on_port(folder / LINES) as lines:
-            argv = self._in_root((*after, *self.workload.reader(self.run)))
-            done = channel.run(*argv, timeout_s=self.workload.recovery_s)
+            argv = self._in_root((*after, *self._run.workload.reader(self._run.run)))
+            done = channel.run(*argv, timeout_s=self._run.workload.recovery_s)
             said = lines.wait_end(GRACE_S)
         failure = f"check ended with status {done.status}" if done.status else ""
-        printed = " / ".join(done.texts[-_SHOWN:])
+        printed = " / ".join(done.texts[-SHOWN:])
         told = f"{failure}: {printed}" if failure and printed else failure
         return Observation((), complete=not failure, failure=told, lines=said)
 
-    def _cut(self, machine: Machine, channel: Channel, disk: TrialDisk) -> None:
-        """Only what has come as far as the workload loses its power."""
-        if self.came_up:
-            super()._cut(machine, channel, disk)
-
-    def _last_words(self, machine: Machine) -> None:
+    def last_words(self, machine: Machine) -> None:
         """Its lines are said when they have come; nothing stands between."""
 
-    def _recover(self, disk: TrialDisk, sockets: Path) -> Observation:
-        """What the program's check finds after the next boot, twice."""
-        self._hear_the_rest()
-        assert isinstance(self.workload, AcksByLines)
+    def hear_the_rest(self) -> None:
+        """After the cut; idempotent."""
+        self._lines.hear_the_rest()
+
+    def read(self, disk: TrialDisk, sockets: Path) -> None:
+        """What the program's check finds after the next boot, twice.
+
+        No other state of its disk can be looked at than what the cut has left.
+        """
+        self.hear_the_rest()
+        assert isinstance(self._run.workload, AcksByLines)
         folder = sockets / "recovery"
         folder.mkdir()
-        spec = self.rig.machine_spec(self.job.parameters, disk.attached)
-        with self.rig.backend_of(self.job.parameters).open(spec, folder) as (machine, channel):
+        with self._run.rig.backend_of(self._run.job.parameters).open(
+            machine_of(self._run, disk), folder
+        ) as (machine, channel):
             try:
-                machine.start(timeout_s=self.deadline.at_least(_BOOT_S))
-                self.recovery_facts = channel.wait_hello(timeout_s=GRACE_S)
+                machine.start(timeout_s=self._run.deadline.at_least(_BOOT_S))
+                self._run.recovery_facts = channel.wait_hello(timeout_s=GRACE_S)
                 self._wait_mounted(channel, folder)
                 self._bring(channel)
                 self._sh(channel, 'mkdir -p "$1"', self._files.data)
                 seen = self._checked(channel, folder, used_again=True)
-                if not self.workload.same(seen, self._checked(channel, folder)):
+                if not self._run.workload.same(seen, self._checked(channel, folder)):
                     words = "it was checked twice after the cut, and the check did not say the same"
                     seen = Observation.failed(Failure.NOT_REPEATED, words)
                 self._clean(channel)
             finally:
-                self.directory.write_text("recovery-console.txt", machine.diagnosis)
-        return seen
-
-    def _look_where_nothing_was_lost(self) -> None:
-        """No other state of its disk can be looked at than what the cut has left."""
+                self._run.directory.write_text("recovery-console.txt", machine.diagnosis)
+        self._run.directory.write_observation(seen)
 
     def _wait_mounted(self, channel: Channel, folder: Path) -> None:
         """Until the file system is there again on which the folder was.
 
         Raises DeadlineExceeded: whether it is lost, or merely not mounted, is not known.
         """
+        facts = self._run.facts
         end = time.monotonic() + _MOUNT_S
         key = ("filesystem", "filesystem_id")
         while True:
             now = self._mounted(channel, folder)
-            if all(now[one] == self.facts[one] for one in key):
+            if all(now[one] == facts[one] for one in key):
                 return
             if time.monotonic() >= end:
                 raise DeadlineExceeded(
                     f"{self._files.folder} there is not on the file system that it was on before "
-                    f"the cut ({self.facts['filesystem']} on {self.facts['device']}), but on "
+                    f"the cut ({facts['filesystem']} on {facts['device']}), but on "
                     f"{now['filesystem'] or 'none'}: what came back is not known",
                     hint="does the machine mount it at boot?",
                 )
@@ -252,7 +268,7 @@ class ForeignRecording(GuestProgramRecording):
         """Takes away what was brought and made."""
         try:
             if self._flushes_withheld:
-                self._sh(channel, _SAY, self.facts["device"], _VOLATILE)
+                self._sh(channel, _SAY, self._run.facts["device"], _VOLATILE)
             self._sh(channel, f'cd "$1" && rm -rf {_OURS}', self._files.folder)
         except PowercutError as error:
-            self.recovery_facts["left_behind"] = f"{self._files.folder}: {error}"
+            self._run.recovery_facts["left_behind"] = f"{self._files.folder}: {error}"

@@ -14,6 +14,8 @@ from powercut.channel.port import Acks
 from powercut.model.errors import PowercutError
 from powercut.model.events import Phase
 from powercut.model.reads import CheckReads
+from powercut.recover.plan import RecoveryPlan
+from powercut.rig import commands
 from powercut.rig.rig import Rig
 from powercut.rig.set_up import Deadline
 from powercut.scenario.plan import Trial
@@ -103,13 +105,20 @@ class RecordingInProgress:
         with self.watch.phase(phase):
             yield
 
+    @property
+    def plan(self) -> RecoveryPlan:
+        """What recovery of its disk consists of."""
+        return commands.recovery_plan(self.job.parameters, self.run.run_id, self.run.seed)
+
+    def press(self, how: Callable[[], object]) -> None:
+        """Has the recorded kernel write back early, unless the settings say otherwise."""
+        if commands.is_pressed(self.job.parameters):
+            how()
+            self.pressed = True
+
     def drain(self, acks: Acks) -> None:
         """Hears the rest of what was said before the cut; what was not kept is damage."""
         try:
             acks.drain(timeout_s=self.deadline.at_least(GRACE_S))
         except PowercutError as error:
             self.damage.append(str(error))
-
-    def make(self) -> None:
-        """Records.  Raises PowercutError for what keeps it from being whole."""
-        raise NotImplementedError

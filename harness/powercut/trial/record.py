@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes one recording: boot, write, cut, recover, seal.  Judges nothing.
+"""Makes one recording: prepare, set up, run, cut, read, seal.  Judges nothing.
 
 Whatever goes wrong before the recording is complete is written into it as its
 `trouble`: a recording with trouble can still convict, but never acquit.
@@ -9,22 +9,33 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
 
-from powercut.model.errors import PowercutError
+from powercut.channel.port import Channel
+from powercut.machine.port import Ended, LosesPower, Machine, OwnDisk
+from powercut.model.contract import CutKind
+from powercut.model.errors import HostError, PowercutError
 from powercut.model.events import Phase
+from powercut.model.verdict import EvidenceLevel
 from powercut.rig import commands
 from powercut.rig.environment import withheld
 from powercut.rig.program_files import program_files
 from powercut.rig.rig import Rig
+from powercut.rig.scratch import scratch
 from powercut.scenario.place import Files, place_of
 from powercut.scenario.settings import Parameters
 from powercut.store.binding import new_recording
 from powercut.store.trial_dir import TrialDir
-from powercut.trial.foreign import ForeignRecording
-from powercut.trial.guest_program import GuestProgramRecording
-from powercut.trial.host_files import HostFilesRecording
-from powercut.trial.in_guest import GuestRecording
-from powercut.trial.job import RecordingInProgress, Stopwatch, TrialJob
+from powercut.trial.disks import TrialDisk, UnseenDisk, captured, machine_of
+from powercut.trial.foreign import ForeignWork
+from powercut.trial.hotplug import plug_disk
+from powercut.trial.job import GRACE_S, RecordingInProgress, Stopwatch, TrialJob
+from powercut.trial.program import ProgramWork
+from powercut.trial.system import GuestSystem, KernelSystem
+from powercut.trial.wire import WireWork
 
 
 def record_trial(
@@ -35,17 +46,16 @@ def record_trial(
     Raises HostError only if the recording itself cannot be written.
     """
     watch = Stopwatch(notify)
-    kind = _kind_of(job.parameters)
     record = job.as_record(new_recording()).model_copy(
         update={
             "evidence_level": place_of(job.parameters).evidence_level,
-            "pinged": kind is GuestRecording,
+            "pinged": place_of(job.parameters).files is Files.GUEST,
         }
     )
     directory.write_record(record.model_copy(update={"trouble": "the trial did not end"}))
-    run = kind(rig, job, directory, watch)
+    run = RecordingInProgress(rig, job, directory, watch)
     try:
-        run.make()
+        Recorder(run, _work_of(run)).record()
     except PowercutError as error:
         run.trouble.append(f"{error}" + (f" ({error.hint})" if error.hint else ""))
     directory.write_record(
@@ -74,13 +84,130 @@ def _withheld(parameters: Parameters) -> tuple[str, ...]:
     return withheld(os.environ, commands.contents_of(parameters).environment)
 
 
-def _kind_of(parameters: Parameters) -> type[RecordingInProgress]:
-    match place_of(parameters).files:
+class Work(Protocol):
+    """What the stages of a recording do for what is recorded."""
+
+    def prepared(self) -> Path | None:
+        """The disk at power-on, adopted by the recording; None if the machine has it."""
+
+    def set_up(self, machine: Machine, channel: Channel, folder: Path) -> None:
+        """Brings a machine that has said hello to where the workload can start; `folder` is the
+        machine's."""
+
+    def run_until_trigger(self, machine: Machine, channel: Channel, disk: TrialDisk) -> None:
+        """Returns when the power is to be cut; raises if that moment does not come."""
+
+    def last_words(self, machine: Machine) -> None:
+        """What has to happen once the disk has stopped and before the machine is gone."""
+
+    def hear_the_rest(self) -> None:
+        """After the cut: what was still on its way; idempotent."""
+
+    def read(self, disk: TrialDisk, sockets: Path) -> None:
+        """Leaves what came back beside the recording."""
+
+
+def _work_of(run: RecordingInProgress) -> Work:
+    match place_of(run.job.parameters).files:
         case Files.HOST | Files.UNPACKED:
-            return HostFilesRecording
-        case Files.MACHINE:
-            return ForeignRecording
+            return ProgramWork(run, KernelSystem(run))
         case Files.IMAGE:
-            return GuestProgramRecording
+            return ProgramWork(run, GuestSystem(run))
+        case Files.MACHINE:
+            return ForeignWork(run)
         case Files.GUEST:
-            return GuestRecording
+            return WireWork(run)
+
+
+class Recorder:
+    """The stages of every recording: prepare, set up, run, cut, read."""
+
+    def __init__(self, run: RecordingInProgress, work: Work) -> None:
+        self._run = run
+        self._work = work
+
+    def record(self) -> None:
+        """Raises PowercutError for what keeps it from being whole."""
+        run = self._run
+        try:
+            with run.phase(Phase.PREPARE):
+                run.versions = run.rig.versions(run.job.parameters)
+                base = self._work.prepared()
+            with scratch() as sockets, self._disk(base, sockets) as disk:
+                self._run_until_cut(disk, sockets)
+                if not run.came_up:
+                    raise HostError("the guest never booted; its recovery result is ignored")
+                with run.phase(Phase.RECOVER):
+                    self._work.read(disk, sockets)
+        finally:
+            self._work.hear_the_rest()
+
+    def _disk(self, base: Path | None, sockets: Path) -> AbstractContextManager[TrialDisk]:
+        """The disk under test, of the kind that the level of the evidence says."""
+        run = self._run
+        if run.level is EvidenceLevel.LIVE_ONLY:
+            own = sockets / "disk"
+            own.mkdir()
+            return nullcontext(UnseenDisk(OwnDisk(base, own)))
+        log = run.directory.disk_log
+        assert base is not None, "what is recorded begins as a disk of ours"
+        return captured(run.job, binding=run.binding, base=base, log=log, sockets=sockets)
+
+    def _run_until_cut(self, disk: TrialDisk, sockets: Path) -> None:
+        run = self._run
+        folder = sockets / "run"
+        folder.mkdir()
+        settings = run.job.parameters.machine
+        # For recovery it is there at boot.
+        spec = replace(machine_of(run, disk), hotplug=settings.hotplug)
+        with run.rig.backend_of(run.job.parameters).open(
+            spec, folder, history=run.directory.history, digest=run.binding.digest
+        ) as (machine, channel):
+            try:
+                with run.phase(Phase.BOOT):
+                    machine.start(timeout_s=run.deadline.remaining_s)
+                    channel.wait_hello(timeout_s=run.deadline.remaining_s)
+                    plugged = {}
+                    if settings.hotplug:
+                        device = settings.bus.device
+                        plugged = plug_disk(machine, channel, disk, device, run.deadline)
+                    self._work.set_up(machine, channel, folder)
+                    run.facts |= plugged
+                    run.came_up = True
+                with run.phase(Phase.WORKLOAD):
+                    self._work.run_until_trigger(machine, channel, disk)
+            except PowercutError as error:
+                # What was acknowledged until now counts all the same.
+                run.trouble.append(f"{error}")
+            try:
+                with run.phase(Phase.CUT):
+                    self._cut(machine, channel, disk)
+            finally:
+                run.directory.write_text("console.txt", machine.diagnosis)
+
+    def _cut(self, machine: Machine, channel: Channel, disk: TrialDisk) -> None:
+        """Takes away what the kind of the cut says, then collects what had been said."""
+        run = self._run
+        if not run.came_up and place_of(run.job.parameters).files is Files.MACHINE:
+            return  # what is somebody else's keeps its power if nothing came of it
+        cut = run.job.parameters.cut
+        timeout_s = run.deadline.at_least(GRACE_S)
+        if cut.kind is CutKind.GUEST_CRASH:
+            machine.crash(timeout_s=timeout_s)
+        elif cut.kind is CutKind.POWER_LOSS:
+            if not isinstance(machine, LosesPower):
+                raise HostError(
+                    "this machine cannot lose its power: only its guest or its hypervisor can end",
+                    hint="cut.kind: vm-kill, or guest-crash",
+                )
+            disk.stop()
+            self._work.last_words(machine)
+            machine.lose_power(timeout_s=timeout_s)
+        else:
+            machine.kill(timeout_s=timeout_s)
+        if machine.ended is Ended.BY_ITSELF and cut.kind is not CutKind.GUEST_CRASH:
+            run.trouble.append(
+                "the machine had shut down before the cut, and a clean shutdown flushes"
+            )
+        run.cut_ns = disk.cut(run.directory.recovery_log, timeout_s=timeout_s)
+        channel.drain(timeout_s=timeout_s)

@@ -35,7 +35,7 @@ from powercut.recording.trial_recording import TrialRecording
 from powercut.recover.uml.engine import UmlEngine, unavailable
 from powercut.rig import commands
 from powercut.rig.going_on import going_on
-from powercut.rig.host_files import versions_on_host_files
+from powercut.rig.rig import Rig
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.scenario.settings import DiskSettings, FilesystemSettings, Parameters
 from powercut.scenario.settings_program import ProgramSettings
@@ -125,7 +125,7 @@ def recording(
         parameters=parameters,
         trial=Trial(1, 1, 1, Trigger(TriggerKind.ACKS, 1)),
         run_id="00" * 16,
-        versions=versions_on_host_files(parameters),
+        versions=Rig().versions(parameters),
     )
     trial.write_record(record)
     trial.seal_recording()

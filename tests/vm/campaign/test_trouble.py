@@ -20,7 +20,7 @@ from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import FindingKind, Verdict
 from powercut.rig.set_up import Deadline
 from powercut.store.trial_dir import TrialDir
-from powercut.trial.in_guest import GuestRecording
+from powercut.trial.wire import WireWork
 
 SLOW = "cut: {trigger: {acks: 1000000}}\ncontrols: none\n"
 
@@ -56,7 +56,7 @@ def once_acked(monkeypatch):
     """
 
     def arrange(act=lambda: None, seconds=None):
-        real = GuestRecording._write_until_trigger
+        real = WireWork.run_until_trigger
 
         def write(self, machine, channel, disk):
             wait = channel.wait_acks
@@ -65,14 +65,15 @@ def once_acked(monkeypatch):
                 assert wait(1, timeout_s=timeout_s)
                 act()
                 if seconds is not None:
-                    vars(self.deadline).update(vars(Deadline(seconds)))
-                    timeout_s = self.deadline.remaining_s  # a busy host's is longer
+                    deadline = self._run.deadline
+                    vars(deadline).update(vars(Deadline(seconds)))
+                    timeout_s = deadline.remaining_s  # a busy host's is longer
                 return wait(lsn, timeout_s=timeout_s)
 
             monkeypatch.setattr(channel, "wait_acks", first)
             real(self, machine, channel, disk)
 
-        monkeypatch.setattr(GuestRecording, "_write_until_trigger", write)
+        monkeypatch.setattr(WireWork, "run_until_trigger", write)
 
     return arrange
 
@@ -105,10 +106,10 @@ def test_what_recovery_could_not_read_was_not_lost_by_the_cut(run, monkeypatch):
         shutil.copyfile(image, self.base_image)
         return self.base_image
 
-    real = GuestRecording._recover
+    real = WireWork._recover
 
     def recover_from_half(self, disk, sockets):
-        base = self.directory.base_image
+        base = self._run.directory.base_image
         whole = base.read_bytes()
         os.truncate(base, 0)  # what is not in the log cannot be read any more
         try:
@@ -117,7 +118,7 @@ def test_what_recovery_could_not_read_was_not_lost_by_the_cut(run, monkeypatch):
             base.write_bytes(whole)
 
     monkeypatch.setattr(TrialDir, "adopt_base", adopt_copy)
-    monkeypatch.setattr(GuestRecording, "_recover", recover_from_half)
+    monkeypatch.setattr(WireWork, "_recover", recover_from_half)
     trial = only(run("controls: none\ncut: {trigger: {acks: 20}}\n"))
     assert trial.verdict is Verdict.INCONCLUSIVE
     assert {f.kind for f in trial.findings} == {FindingKind.INCOMPLETE}

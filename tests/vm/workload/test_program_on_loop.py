@@ -110,7 +110,8 @@ def trace(folder: Path, argv: tuple[str, ...]) -> SyncTrace:
     with closing(disk), closing(lines):
         with guest:
             guest.start(timeout_s=WAIT_S)
-            assert guest.run(argv, timeout_s=WAIT_S) == 0, guest.console_now
+            guest.begin(argv)
+            assert guest.wait_end(time.monotonic() + WAIT_S) == 0, guest.console_now
         lines.drain(timeout_s=WAIT_S)
     packets = unpack((folder / "lines").read_bytes(), Binding())
     assert all(packet.stamped for packet in packets)
@@ -126,8 +127,8 @@ def test_the_program_has_no_rights_and_reaches_its_folder_alone(
     with bait() as hung, closing(disk), closing(lines), guest:
         guest.start(timeout_s=WAIT_S)
         script = 'id -u && mkdir /mnt/data && touch /mnt/data/mine && exec "$@"'
-        words = ("/bin/sh", "-c", script, "sh", *hung.command)
-        assert guest.run(words, timeout_s=WAIT_S) == 0, guest.console_now
+        guest.begin(("/bin/sh", "-c", script, "sh", *hung.command))
+        assert guest.wait_end(time.monotonic() + WAIT_S) == 0, guest.console_now
         assert guest.console_now == "65534"
         lines.drain(timeout_s=WAIT_S)
         guest.unmount(timeout_s=WAIT_S)

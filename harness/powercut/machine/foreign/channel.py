@@ -21,6 +21,7 @@ from typing import Final
 
 from powercut.brought import brought
 from powercut.channel.lines import END_OF_LINES
+from powercut.channel.lines_alone import LinesAlone
 from powercut.channel.listener import listen_unix
 from powercut.channel.port import CommandResult, GuestFailed
 from powercut.closing import Closing
@@ -28,7 +29,6 @@ from powercut.machine.foreign.machine import ForeignMachine, read_boot_id
 from powercut.machine.remote import Done, Remote, RemoteCommand, last_line
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.model.history import History
-from powercut.model.latency import LatencyHistogram
 
 _FACTS: Final = (
     "uname -s; uname -r; uname -m; "
@@ -80,7 +80,7 @@ class LinePort(Closing):
         self._listener.close()
 
 
-class SshChannel(Closing):
+class SshChannel(LinesAlone, Closing):
     """A `Channel` whose commands are command lines of the machine's own system."""
 
     def __init__(self, name: str, remote: Remote, machine: ForeignMachine, port: LinePort) -> None:
@@ -151,32 +151,6 @@ class SshChannel(Closing):
     def close(self) -> None:
         """As `drain`."""
         self.drain(timeout_s=_ENDS_S)
-
-    def keep_time(self) -> None:
-        """Lines count from their receipt: nothing is made of the machine's clock."""
-
-    def wait_ready(self, *, timeout_s: float) -> None:
-        """Its programs say so in lines."""
-        del timeout_s
-        raise self._no_wire()
-
-    def wait_acks(self, count: int, *, timeout_s: float) -> bool:
-        """Its programs acknowledge in lines."""
-        del count, timeout_s
-        raise self._no_wire()
-
-    def _no_wire(self) -> HostError:
-        return HostError(f"{self._name}: it runs programs that speak in lines, and no others")
-
-    @property
-    def acked(self) -> int:
-        """Nothing by wire."""
-        return 0
-
-    @property
-    def latency(self) -> LatencyHistogram | None:
-        """Nothing by wire."""
-        return None
 
 
 def _script(argv: tuple[str, ...]) -> str:

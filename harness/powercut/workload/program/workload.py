@@ -17,7 +17,8 @@ from powercut.model.positive import PositiveControl, Whole
 from powercut.model.verdict import Finding, FindingKind, Verdict, merged_ranges
 from powercut.paths import DRIVERS, EXAMPLES
 from powercut.scenario.choices import ControlKind
-from powercut.scenario.place import LOOP, UML, Files, place_of
+from powercut.scenario.machines import LOOP, UML
+from powercut.scenario.place import Files, place_of
 from powercut.scenario.settings import Parameters, ProgramSettings
 from powercut.scenario.settings_program import suite_of
 from powercut.workload.port import (

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records a program on a machine that powercut makes: set up, run, and read after the cut.
+
+The program's folder is made by `setup` on a disk without a volatile cache, and is durable when the
+power comes on.  What its check finds there is evidence, too: a check that finds operations where
+none was tried cannot be believed.
+
+After the cut the medium is recovered by the program's own check, twice: what it does not say again
+is not known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from powercut.channel.port import Channel
+from powercut.disk.capture import CaptureDisk
+from powercut.disk.image_format import ensure_formatted_image
+from powercut.machine.port import Machine
+from powercut.model.binding import Binding
+from powercut.model.contract import DeviceContract
+from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.model.failure import Failure
+from powercut.model.observation import Observation
+from powercut.rig import commands
+from powercut.rig.image_difference import changed_parts
+from powercut.rig.scratch import scratch
+from powercut.trial.disks import TrialDisk
+from powercut.trial.job import GRACE_S, RecordingInProgress
+from powercut.trial.positive import look_where_nothing_was_lost
+from powercut.trial.program_lines import SHOWN, ProgramLines
+from powercut.trial.system import System
+from powercut.workload.port import AcksByLines
+
+
+class ProgramWork:
+    """What the stages of a recording do for a program on a `system`."""
+
+    def __init__(self, run: RecordingInProgress, system: System) -> None:
+        self._run = run
+        self._system = system
+        self._lines = ProgramLines(run)
+
+    def prepared(self) -> Path | None:
+        """The disk as `setup` has left it, adopted by the recording."""
+        run, parameters = self._run, self._run.job.parameters
+        image = ensure_formatted_image(
+            commands.base_image(parameters), commands.image_format(parameters), run.rig.cache
+        )
+        prepared = run.directory.path / ".base.img"
+        prepared.unlink(missing_ok=True)
+        with scratch() as folder:
+            config = commands.capture_config(
+                parameters, Binding(), base=image, log=folder / "setup", sockets=folder
+            )
+            # Without a cache none can lie.
+            config = replace(config, log=None, contract=DeviceContract(volatile_cache=False))
+            with CaptureDisk(config) as disk:
+                self._prepare(disk, folder)
+                disk.snapshot(prepared)
+        base = run.directory.adopt_base(prepared)
+        prepared.unlink()
+        return base
+
+    def _prepare(self, disk: CaptureDisk, sockets: Path) -> None:
+        """Runs `setup`; the machine ends in order, so that whatever it holds gets to the disk."""
+        run, parameters, system = self._run, self._run.job.parameters, self._system
+        folder = sockets / "setup"
+        folder.mkdir()
+        spec = run.rig.machine_spec(parameters, disk.socket, run=run.run)
+        with run.rig.backend_of(parameters).open(spec, folder) as (machine, channel):
+            machine.start(timeout_s=run.deadline.remaining_s)
+            channel.wait_hello(timeout_s=run.deadline.remaining_s)
+            system.enter(channel)
+            with system.hear(machine, folder, sockets / "setup-lines", Binding(), dated=False):
+                try:
+                    self._set_up(channel)
+                    system.shut_down(machine, channel)
+                finally:
+                    machine.kill(timeout_s=GRACE_S)
+
+    def _set_up(self, channel: Channel) -> None:
+        run = self._run
+        argv = run.workload.preparation(run.run)
+        words = " ".join(argv)
+        try:
+            done = self._system.set_up(channel, argv)
+        except DeadlineExceeded as error:
+            raise DeadlineExceeded(
+                f"{words} did not end before the deadline of the trial",
+                hint="raise `deadline` in the scenario",
+            ) from error
+        if done.status or done.error:
+            said = " / ".join(done.texts[-SHOWN:]) or "it printed nothing"
+            how = done.error or f"status {done.status}"
+            raise HostError(
+                f"{words} ended with {how}: {said}",
+                hint="try it by hand: powercut try --dry-run",
+            )
+
+    def set_up(self, machine: Machine, channel: Channel, folder: Path) -> None:
+        """Brings the machine to where the program can start."""
+        run = self._run
+        self._system.enter(channel)
+        self._system.make_ready(channel)
+        self._lines.hear(
+            self._system.hear(machine, folder, run.directory.lines, run.binding, dated=True)
+        )
+
+    def run_until_trigger(self, machine: Machine, channel: Channel, disk: TrialDisk) -> None:
+        """Returns when the power is to be cut; raises if that moment does not come."""
+        del machine, disk
+        workload = self._run.workload
+        assert isinstance(workload, AcksByLines)
+        argv = workload.writer(self._run.run)
+        self._system.start(channel, argv, unsynced=workload.drops_syncs)
+        self._lines.wait_trigger(channel, argv)
+
+    def last_words(self, machine: Machine) -> None:
+        """All that the program said until the disk stopped is heard."""
+        self._lines.catch_up()
+        self._system.last_words(machine)
+
+    def hear_the_rest(self) -> None:
+        """After the cut; idempotent."""
+        self._lines.hear_the_rest()
+
+    def read(self, disk: TrialDisk, sockets: Path) -> None:
+        """What the program's check finds at power-on, on the medium, twice, and where nothing was
+        lost if that leaves a doubt."""
+        self.hear_the_rest()
+        run, workload, system = self._run, self._run.workload, self._system
+        assert isinstance(workload, AcksByLines)
+        timeout_s = workload.recovery_s + system.boot_s
+        medium, base = sockets / "medium.img", run.directory.base_image
+        if not disk.snapshot(medium):
+            raise HostError("the disk under test is not powercut's: nothing of it can be recovered")
+        left = changed_parts(base, medium)
+        with system.engine(run.plan) as engine:
+            engine.start(timeout_s=max(run.deadline.at_least(GRACE_S), timeout_s))
+            run.directory.write_untouched(engine.recover([], timeout_s=timeout_s))
+            seen = engine.recover(left, timeout_s=timeout_s)
+            if not workload.same(seen, engine.recover(left, timeout_s=timeout_s)):
+                words = "the same disk was recovered twice, and the check did not say the same"
+                seen = Observation.failed(Failure.NOT_REPEATED, words)
+            run.directory.write_observation(seen)
+            look_where_nothing_was_lost(
+                run, engine, run.plan, system.engine, left, timeout_s=timeout_s
+            )

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a program says until the cut, wherever it runs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from powercut.channel.line_channel import LineChannel
+from powercut.channel.port import Channel
+from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.trial.job import RecordingInProgress
+from powercut.trial.trigger import wait_trigger
+from powercut.workload.port import AcksByLines
+
+_CATCH_UP_S: Final = 5.0  # a guest that answers nothing any more is cut all the same
+SHOWN: Final = 3
+"""How many lines of what a verb printed a message has."""
+
+
+class ProgramLines:
+    """The lines of one recording; none before `hear`."""
+
+    def __init__(self, run: RecordingInProgress) -> None:
+        self._run = run
+        self._lines: LineChannel | None = None
+
+    def hear(self, lines: LineChannel) -> None:
+        """From here on they are kept."""
+        self._lines = lines
+
+    def wait_trigger(self, channel: Channel, argv: tuple[str, ...]) -> None:
+        """Returns when the power of `argv`, which works, is to be cut; raises if that moment does
+        not come."""
+        assert self._lines is not None, "the guest was not set up"
+        workload = self._run.workload
+        assert isinstance(workload, AcksByLines)
+
+        def ended() -> bool:
+            try:
+                done = channel.wait_done(timeout_s=0)
+            except DeadlineExceeded:
+                return False
+            if done.status or done.error:
+                said = " / ".join(done.texts[-SHOWN:]) or "it printed nothing"
+                raise HostError(f"{' '.join(argv)} ended with status {done.status}: {said}")
+            return True
+
+        self._lines.watch = ended
+        trigger = self._run.job.trial.trigger
+        wait_trigger(self._lines, trigger, self._run.deadline, at_most_s=workload.at_most_s)
+
+    def catch_up(self) -> None:
+        """All that was said by now is heard, as far as the guest still answers."""
+        if self._lines is not None:
+            self._lines.catch_up(timeout_s=_CATCH_UP_S)
+
+    def hear_the_rest(self) -> None:
+        """After the cut, to the end; idempotent."""
+        if self._lines is None:
+            return
+        lines, self._lines = self._lines, None
+        with lines:
+            self._run.drain(lines)
