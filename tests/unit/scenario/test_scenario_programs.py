@@ -15,7 +15,8 @@ from powercut.rig.commands import recovery_plan
 from powercut.rig.engine_choice import choose_engine
 from powercut.rig.host_files import executable_of
 from powercut.scenario.load import parse_scenario
-from powercut.scenario.place import LOOP, UML, Files, Place, place_of
+from powercut.scenario.machines import LOOP, UML
+from powercut.scenario.place import Files, Place, place_of
 from powercut.scenario.settings import (
     ControlKind,
     Parameters,
