@@ -158,7 +158,7 @@ def as_user(request: pytest.FixtureRequest) -> list[str]:
 def test_the_kernels_process_alone(belt: str, as_user: list[str]) -> None:
     """What stands in its place is started by the guard, as that is."""
     with bait() as hung:
-        sandbox = kernel_sandbox(IN_MEMORY, 8 << 20)
+        sandbox = kernel_sandbox(IN_MEMORY, 8 << 20, shows=[guard_binary()])
         if as_user and sandbox.made:
             os.chown(sandbox.made, USER, USER)
         number, port = hung.command[6], hung.command[5]

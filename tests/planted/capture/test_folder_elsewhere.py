@@ -92,7 +92,7 @@ def test_a_path_that_leads_out_of_the_folder(tmp_path: Path, place: str, sync: s
 
 def test_the_host_is_read_only(tmp_path: Path, home: Path) -> None:
     record, result = captured(tmp_path, str(home / "space"), "never")
-    assert (record.status, result.verdict, result.acknowledged) == (1, "INCONCLUSIVE", 0)
+    assert (record.status, result.verdict.name, result.acknowledged) == (1, "INCONCLUSIVE", 0)
     told = [reason for reason in result.reasons if "wanted to elsewhere" in reason]
     assert len(told) == 1
     assert f"Read-only file system: '{home / 'space'}'" in told[0]

@@ -38,7 +38,7 @@ def of_folder(hung: Bait, tmp_path: Path) -> bytes:
     folder, state = tmp_path / "folder", tmp_path / "state"
     folder.mkdir()
     state.mkdir()
-    seen = check_folder(hung.command, state, folder, Path("/"), timeout_s=40)
+    seen = check_folder(hung.command, state, folder, Path("/"), timeout_s=120)
     assert seen.complete, seen.failure
     return seen.lines
 
@@ -51,7 +51,7 @@ def of_program(hung: Bait, tmp_path: Path) -> bytes:
     os.truncate(memory, 8192)
     try:
         with CheckSandbox(HostRoot("/", environment), hung.command, ()) as sandbox:
-            checked = sandbox.check(memory, 0, timeout_s=40)
+            checked = sandbox.check(memory, 0, timeout_s=120)
     finally:
         os.close(memory)
     assert checked.status == 0, checked.said
@@ -64,7 +64,7 @@ def of_command(hung: Bait, tmp_path: Path) -> bytes:
     folder.mkdir()
     memory.mkdir()
     argv = confined_command(hung.command, folder, Path("/"), memory)
-    return subprocess.run(argv, check=True, capture_output=True, timeout=40).stdout
+    return subprocess.run(argv, check=True, capture_output=True, timeout=120).stdout
 
 
 @pytest.mark.parametrize(
@@ -80,15 +80,15 @@ def test_it_reaches_nothing(of, left, tmp_path):
 
 def test_programs_of_32_bits_run(tmp_path):
     """Their harmless calls are made (getpid), where the kernel has any."""
-    script = f"""
+    script = """
 import os, sys
+source = open(sys.argv[1]).read().removesuffix("\\nmain()\\n")
 sys.argv[1:] = ["/", "0", "0", "0", "frugal"]
-source = open({str(PROGRAM)!r}).read().removesuffix("\\nmain()\\n")
 exec(source)
 os.write(3, call_32(20, 0).encode())
 """
     here = subprocess.run(
-        [sys.executable, "-c", script.replace("os.write(3", "os.write(1")],
+        [sys.executable, "-c", script.replace("os.write(3", "os.write(1"), str(PROGRAM)],
         capture_output=True,
         check=False,
     )
@@ -97,8 +97,8 @@ os.write(3, call_32(20, 0).encode())
     folder, state = tmp_path / "folder", tmp_path / "state"
     folder.mkdir()
     state.mkdir()
-    command = (os.path.realpath(sys.executable), "-c", script)
-    seen = check_folder(command, state, folder, Path("/"), timeout_s=40)
+    command = (os.path.realpath(sys.executable), "-c", script, str(PROGRAM))
+    seen = check_folder(command, state, folder, Path("/"), timeout_s=120)
     assert (seen.lines, seen.failure) == (b"done", "")
 
 

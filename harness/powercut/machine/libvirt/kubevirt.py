@@ -98,13 +98,14 @@ def _disks(
         name = disk.get("name")
         volume = volumes.get(name, {})
         kind = next((one for one in _LASTING if one in volume), "")
-        if "cdrom" in disk or "floppy" in disk or any(key.startswith("cloud") for key in volume):
+        keys = [str(key) for key in volume]  # a tagged one is none
+        if "cdrom" in disk or "floppy" in disk or any(key.startswith("cloud") for key in keys):
             continue
         if "lun" in disk:
             problems.append(f"disk {name}: a LUN that is passed through")
             continue
         if not kind:
-            what = ", ".join(key for key in volume if key != "name") or "no volume of that name"
+            what = ", ".join(key for key in keys if key != "name") or "no volume of that name"
             problems.append(f"disk {name}: nothing of it lasts ({what})")
             continue
         cache = _choice(disk, "cache", _CACHES, "none", name)
