@@ -21,7 +21,17 @@ from powercut.paths import ROOT
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from mutants import c_parts, evidence, folders, judging, levels, orders, programs, states
+from mutants import (
+    c_parts,
+    evidence,
+    folders,
+    judging,
+    levels,
+    orders,
+    programs,
+    sandboxes,
+    states,
+)
 from mutants.campaign import TABLE, Scratch, remember, row, write_table
 from mutants.place import At, planted
 
@@ -34,6 +44,7 @@ MUTANTS = (
     *states.MUTANTS,
     *orders.MUTANTS,
     *c_parts.MUTANTS,
+    *sandboxes.MUTANTS,
 )
 
 

@@ -23,7 +23,7 @@ from powercut.store.files import write_atomic
 OUTCOMES: Final = BUILD / "mutants.json"
 """What campaigns found so far, slice by slice."""
 
-_COPIED: Final = ("bin", "capture", "rawread", "agent", "wal", "uml-init", "lib")
+_COPIED: Final = ("bin", "capture", "guard", "rawread", "agent", "wal", "uml-init", "lib")
 _CHECK_S: Final = 900
 
 

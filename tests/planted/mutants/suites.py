@@ -153,3 +153,12 @@ VIEW = Suite(
         ),
     ),
 )
+CHECKS = Suite(
+    "sandbox of checks",
+    (make("harness/guard", "{build}/bin/check-guard"),),
+    (
+        pytest(
+            "tests/unit/recover/test_folder_check.py", "tests/unit/recover/test_hostile_check.py"
+        ),
+    ),
+)
