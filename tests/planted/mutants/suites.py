@@ -120,7 +120,9 @@ SECOND_LOOK = Suite(
         pytest("tests/planted/capture/test_folder_planted.py"),
     ),
 )
-EXPLORE_COMMAND = Suite("explore command", (), (pytest("tests/unit/fleet/test_fleet_explore.py"),))
+EXPLORE_COMMAND = Suite(
+    "explore command", (), (pytest("tests/unit/cluster/test_cluster_explore.py"),)
+)
 CAPTURE = Suite(
     "capture disk",
     (make("harness/capture"), make("harness/capture", "{build}/capture/core_test.plain")),
