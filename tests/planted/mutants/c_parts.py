@@ -514,13 +514,9 @@ MUTANTS: tuple[Mutant, ...] = (
             "no-second-mount",
             At(
                 "go_on",
-                (
-                    "if (fs_umount() != 0)\n"
-                    "        return -1;\n"
-                    "    page->step = PCU_STEP_NONE; /* what"
-                ),
+                ("if (fs_umount() != 0)\n        return -1;\n    root_left(left, sizeof left);"),
             ),
-            "page->step = PCU_STEP_NONE; /* what",
+            "root_left(left, sizeof left);",
             "the log is read again from the page cache",
         ),
         (
