@@ -104,6 +104,12 @@ static void do_latency(struct control *control, int index, char *arguments)
     reply(control, index, disk_mark(control->disk, name), "latency");
 }
 
+static void do_inject(struct control *control, int index, char *arguments)
+{
+    (void)arguments;
+    reply(control, index, disk_inject(control->disk), "inject");
+}
+
 static bool parse_stop(const char *text, enum disk_stop *how)
 {
     static const char *const names[] = {
@@ -202,7 +208,7 @@ void control_command(struct control *control, int index, char *line)
     } commands[] = {
         {"ping", do_ping}, {"stat", do_stat},         {"mark", do_mark}, {"stop", do_stop},
         {"cut", do_cut},   {"snapshot", do_snapshot}, {"shutdown", do_shutdown},
-        {"latency", do_latency},
+        {"latency", do_latency}, {"inject", do_inject},
     };
     char *arguments = line;
     const char *name = strsep(&arguments, " ");
@@ -214,5 +220,5 @@ void control_command(struct control *control, int index, char *line)
         }
     reply_error(control, index,
                 "unknown command; there are ping, stat, mark, stop, cut, snapshot, shutdown, "
-                "latency");
+                "latency, inject");
 }

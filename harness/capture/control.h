@@ -15,6 +15,8 @@
  *                                 {"event":"stopped","time_ns":T}
  *     latency FLUSH FUA           {"ok":true}; nanoseconds that a flush and a FUA write
  *                                 take from now on; the log gets a mark that says so
+ *     inject                      {"ok":true}; from now on requests meet the errors of the
+ *                                 settings (injected.h), until a cut; the log gets a mark
  *     snapshot PATH               {"ok":true}
  *     cut POLICY SEED [PREFIX]    {"ok":true,"at_ns":...,"dropped_writes":...,
  *                                 "dropped_bytes":...,"survived_writes":...}

@@ -45,6 +45,9 @@ const char *letters_of(const char *part, int sectors);
 /* stop_test.c */
 void test_stops(void);
 
+/* injected_test.c */
+void test_injected(void);
+
 /* parts_test.c */
 void test_parts(void);
 

@@ -304,6 +304,7 @@ int main(void)
     test_cut_ends_what_is_in_flight();
     test_in_flight_may_survive();
     test_stops();
+    test_injected();
     test_parts();
     test_older_never_overwrites_newer();
     test_lies();

@@ -173,6 +173,7 @@ static int cut_power(struct cut *cut, enum pclog_policy policy, uint64_t seed,
     disk->generation++;
     disk->motion = RUNNING;
     disk->stop = (struct stop){0};
+    disk->injections.armed = disk->reads_injected = false;
     /* One unit stays free between the files, so that no run of units spans two of them. */
     cut->patch_unit = disk->first_unit + disk->log.data_used / SECTOR + 1;
     struct pclog_event event = {.type = PCLOG_CUT, .op = (uint8_t)policy, .request = seed};

@@ -115,6 +115,9 @@ int disk_open(struct disk **result, const struct disk_config *config, char *mess
     if (!disk)
         return fail(ENOMEM, message, space, "%s", strerror(ENOMEM));
     disk->config = *config;
+    if (config->injections)
+        disk->injections = *config->injections;
+    disk->injections.seed = config->seed;
     disk->generation = 1;
     disk->store.base_fd = -1;
     disk->log.event_fd = disk->log.data_fd = -1;
@@ -255,6 +258,27 @@ int disk_mark(struct disk *disk, const char *name)
     int error = disk->closed ? EIO : log_admit(&disk->log, 1, strlen(name));
     if (!error)
         error = log_mark(&disk->log, name);
+    pthread_mutex_unlock(&disk->lock);
+    return error;
+}
+
+int disk_inject(struct disk *disk)
+{
+    static const char mark[] = "injecting errors";
+    pthread_mutex_lock(&disk->lock);
+    struct injections *injections = &disk->injections;
+    int error = disk->closed ? EIO : injections->armed ? EALREADY : 0;
+    if (!error)
+        error = log_admit(&disk->log, 1, sizeof mark);
+    if (!error)
+        error = log_mark(&disk->log, mark);
+    if (!error) {
+        injections->armed = true;
+        injections->armed_ns = disk->log.last_ns;
+        for (unsigned i = 0; i < injections->count; i++)
+            if (injections->list[i].on == ON_READ)
+                disk->reads_injected = true;
+    }
     pthread_mutex_unlock(&disk->lock);
     return error;
 }

@@ -25,6 +25,8 @@ struct disk_part {
     bool silent; /* it offers no flush and no FUA */
 };
 
+struct injections;
+
 struct disk_config {
     const char *base;         /* never modified */
     const char *log;          /* prefix; NULL: nothing is recorded */
@@ -40,6 +42,7 @@ struct disk_config {
     uint64_t cache_size;      /* bytes; 0: unlimited */
     uint64_t flush_latency_ns;
     uint64_t fua_latency_ns;
+    const struct injections *injections; /* NULL: none */
     /* Sleeps; false if there is no use in going on, since the client or the server leaves. */
     bool (*sleep_ns)(uint64_t ns);
     /* Called under the lock, once for each disk_stop that came to it. */
@@ -106,6 +109,9 @@ int disk_cut(struct disk *disk, enum pclog_policy policy, uint64_t seed, const c
 /* The last one counts.  EALREADY if that flush was submitted before. */
 int disk_stop(struct disk *disk, enum disk_stop how, uint64_t count);
 int disk_mark(struct disk *disk, const char *name);
+/* From now on requests meet the errors that they are told to; a mark says when that was.  EALREADY
+ * the second time. */
+int disk_inject(struct disk *disk);
 /* From now on; requests that sleep already are not woken. */
 void disk_set_latency(struct disk *disk, uint64_t flush_ns, uint64_t fua_ns);
 void disk_statistics(struct disk *disk, struct disk_statistics *statistics);

@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "disk.h"
+#include "injected.h"
 #include "log.h"
 #include "medium.h"
 
@@ -54,6 +55,8 @@ struct disk {
     _Atomic bool closed;
     _Atomic enum motion motion; /* these three are written under the lock only */
     struct stop stop;
+    struct injections injections;
+    _Atomic bool reads_injected; /* armed, and one of them is for reads */
     struct disk_statistics counts;
 };
 
@@ -81,6 +84,14 @@ static inline uint64_t cache_cost(const struct extent *extent)
 {
     return extent->step ? extent->sectors * SECTOR : SECTOR;
 }
+
+/* All with the lock held.  Room for one more, before a request is taken: completion must not
+ * fail. */
+int cache_make_room(struct disk *disk);
+/* A write that has completed; a full cache destages its oldest. */
+int cache_push(struct disk *disk, const struct extent *extent);
+/* What had completed before `horizon` on a part, onto the medium. */
+void cache_flush(struct disk *disk, const struct disk_part *part, uint64_t horizon);
 
 /* With the lock held, after whatever may have brought a stop about. */
 void stop_if_due(struct disk *disk);

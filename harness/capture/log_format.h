@@ -27,6 +27,9 @@
  * that it has room for besides what completes, survives and ends.  A read that
  * its host fails is failed, too; a mark "failing reads: ERRNO" stands at the first.
  *
+ * A disk that was told to make errors (injected.h) marks when they begin, "injecting errors", and
+ * each of them, "injected: WHAT: ERRNO", or ": hang".
+ *
  * Whose log it is: run id, seed and cell name the trial, and `binding` is the digest of all
  * that it was to do (harness/powercut/store/binding.py).  The same digest is in the history
  * and in the observation, so that evidence of two recordings cannot be mixed up. 
@@ -96,7 +99,8 @@ enum pclog_op { PCLOG_WRITE = 1, PCLOG_ZERO = 2, PCLOG_DISCARD = 3, PCLOG_FLUSH 
 enum pclog_flags {
     PCLOG_FUA = 1,     /* the request carries FUA */
     PCLOG_IGNORED = 2, /* the contract made this flush, or this FUA, a lie */
-    PCLOG_FAILED = 4   /* completed with an error; `length` is the errno */
+    PCLOG_FAILED = 4,  /* completed with an error; `length` is the errno */
+    PCLOG_INJECTED = 8 /* with FAILED: the disk was told to make this error (injected.h) */
 };
 
 struct pclog_event {

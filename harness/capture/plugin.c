@@ -83,6 +83,7 @@ static int capture_get_ready(void)
         .cell = capture_config.cell,
         .parts = capture_config.parts,
         .parts_count = capture_config.parts_count,
+        .injections = &capture_config.injections,
         .sleep_ns = sleep_ns,
         .on_stopped = control_stopped,
         .context = control,

@@ -7,7 +7,10 @@
 #include "disk_internal.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "crc32c.h"
 
@@ -46,6 +49,14 @@ static int wait_until(struct connection *connection, enum motion most)
     return worthwhile && powered(connection) ? 0 : EIO;
 }
 
+/* With the lock held, and released meanwhile: until the power goes. */
+static int hang(struct connection *connection)
+{
+    while (powered(connection) && sleep_unlocked(connection->disk, STOPPED_POLL_NS))
+        ;
+    return EIO;
+}
+
 static int wait_to_submit(struct connection *connection)
 {
     return wait_until(connection, TAKING);
@@ -81,6 +92,39 @@ static int log_completion(struct disk *disk, struct pclog_event *submitted)
     return log_event(&disk->log, submitted);
 }
 
+/* With the lock held.  A disk that has no room for the mark refuses the next request. */
+static void mark_injected(struct disk *disk, const char *what, const struct injection *one)
+{
+    char mark[128];
+    snprintf(mark, sizeof mark, "injected: %s: %s", what,
+             one->error ? strerrorname_np(one->error) : "hang");
+    if (!log_admit(&disk->log, 1, sizeof mark))
+        log_mark(&disk->log, mark);
+}
+
+/* What a read is told that meets an injected error, 0 if it meets none; a mark names it. */
+static int read_injected(struct connection *connection, uint64_t offset, uint64_t count)
+{
+    struct disk *disk = connection->disk;
+    if (!disk->reads_injected)
+        return 0;
+    struct injected_request request = {
+        .read = true, .sector = offset / SECTOR, .sectors = count / SECTOR};
+    pthread_mutex_lock(&disk->lock);
+    const struct injection *one = injection_of(&disk->injections, &request, monotonic_ns());
+    int error = one ? one->error : 0;
+    if (one) {
+        char what[64];
+        snprintf(what, sizeof what, "read of %" PRIu64 "+%" PRIu64, offset, count);
+        if (powered(connection))
+            mark_injected(disk, what, one);
+        if (!error)
+            error = hang(connection);
+    }
+    pthread_mutex_unlock(&disk->lock);
+    return error;
+}
+
 int disk_read(struct connection *connection, void *bytes, uint64_t count, uint64_t offset)
 {
     struct disk *disk = connection->disk;
@@ -92,6 +136,9 @@ int disk_read(struct connection *connection, void *bytes, uint64_t count, uint64
         wait_to_submit(connection);
         pthread_mutex_unlock(&disk->lock);
     }
+    int injected_error = read_injected(connection, part->offset + offset, count);
+    if (injected_error)
+        return injected_error;
     int error = store_read(&disk->store, &disk->current, bytes, count, part->offset + offset);
     if (error) {
         pthread_mutex_lock(&disk->lock);
@@ -101,71 +148,6 @@ int disk_read(struct connection *connection, void *bytes, uint64_t count, uint64
     }
     /* A cut in the meantime may have mixed two views. */
     return powered(connection) ? error : EIO;
-}
-
-/* Room in the cache for one more, before a request is taken: completion must not fail. */
-static int cache_make_room(struct disk *disk)
-{
-    struct cache *cache = &disk->cache;
-    if (cache->last - cache->first + disk->counts.in_flight + 1 < cache->space)
-        return 0;
-    struct extent *items = calloc(2 * cache->space, sizeof *items);
-    if (!items)
-        return ENOMEM;
-    for (uint64_t number = cache->first; number < cache->last; number++)
-        items[number & (2 * cache->space - 1)] = *cache_item(cache, number);
-    free(cache->items);
-    cache->items = items;
-    cache->space *= 2;
-    return 0;
-}
-
-/* Takes a completed write out of the cache, onto the medium. */
-static void cache_take(struct disk *disk, struct extent *extent)
-{
-    view_apply(&disk->medium, extent);
-    disk->cache.bytes -= cache_cost(extent);
-    disk->counts.volatile_writes--;
-    disk->counts.volatile_bytes -= extent->sectors * SECTOR;
-    disk->log.owed--; /* it no longer may have to survive a cut */
-    extent->sectors = 0;
-    while (disk->cache.first < disk->cache.last &&
-           !cache_item(&disk->cache, disk->cache.first)->sectors)
-        disk->cache.first++;
-}
-
-/* What had completed before `horizon` on a part, onto the medium. */
-static void cache_flush(struct disk *disk, const struct disk_part *part, uint64_t horizon)
-{
-    uint64_t begin = part->offset / SECTOR, end = begin + part->length / SECTOR;
-    for (uint64_t number = disk->cache.first; number < horizon; number++) {
-        struct extent *extent = cache_item(&disk->cache, number);
-        if (number >= disk->cache.first && extent->sectors && extent->sector >= begin &&
-            extent->sector < end)
-            cache_take(disk, extent);
-    }
-}
-
-static int cache_push(struct disk *disk, const struct extent *extent)
-{
-    *cache_item(&disk->cache, disk->cache.last++) = *extent;
-    disk->cache.bytes += cache_cost(extent);
-    disk->counts.volatile_writes++;
-    disk->counts.volatile_bytes += extent->sectors * SECTOR;
-    int error = 0;
-    while (disk->config.cache_size && disk->cache.bytes > disk->config.cache_size && !error) {
-        struct extent *oldest = cache_item(&disk->cache, disk->cache.first);
-        struct pclog_event event = {
-            .type = PCLOG_DESTAGE,
-            .request = oldest->request,
-            .offset = oldest->sector * SECTOR,
-            .length = oldest->sectors * SECTOR,
-        };
-        error = log_event(&disk->log, &event);
-        if (!error)
-            cache_take(disk, oldest);
-    }
-    return error;
 }
 
 static void count_write(struct disk *disk, const struct pclog_event *event)
@@ -180,9 +162,35 @@ static void count_write(struct disk *disk, const struct pclog_event *event)
     counts->fua_writes += event->flags & PCLOG_FUA ? 1 : 0;
 }
 
-/* With the lock held: logs the submission and shows the write to the client. */
+/* Which error this write or flush is to meet, at its submission; NULL for none.  A mark says so. */
+static const struct injection *injected(struct disk *disk, const struct pclog_event *event)
+{
+    bool write = event->op == PCLOG_WRITE || event->op == PCLOG_ZERO;
+    struct injected_request request = {
+        .write = write,
+        .fua = write && event->flags & PCLOG_FUA,
+        .discard = event->op == PCLOG_DISCARD,
+        .flush = event->op == PCLOG_FLUSH,
+        .sector = event->offset / SECTOR,
+        .sectors = event->length / SECTOR,
+    };
+    const struct injection *one = injection_of(&disk->injections, &request, event->time_ns);
+    if (one) {
+        char what[64];
+        snprintf(what, sizeof what, "%s, request %" PRIu64,
+                 request.flush     ? "flush"
+                 : request.discard ? "discard"
+                 : request.fua     ? "write with FUA"
+                                   : "write",
+                 event->request);
+        mark_injected(disk, what, one);
+    }
+    return one;
+}
+
+/* With the lock held: logs the submission and shows the write to the client, unless it is lost. */
 static int submit_write(struct disk *disk, struct in_flight *request, struct pclog_event *event,
-                        const void *bytes)
+                        const void *bytes, const struct injection **injection)
 {
     /* owed from here on: the completion, and survival of a cut (or DESTAGE) */
     uint64_t payload = event->op == PCLOG_WRITE ? event->length : 0;
@@ -209,9 +217,43 @@ static int submit_write(struct disk *disk, struct in_flight *request, struct pcl
     request->next = &disk->in_flight;
     request->previous = disk->in_flight.previous;
     request->previous->next = request->next->previous = request;
-    view_apply(&disk->current, &request->extent);
+    *injection = injected(disk, event);
+    if (!*injection || (*injection)->kept)
+        view_apply(&disk->current, &request->extent);
     stop_if_due(disk);
     return 0;
+}
+
+static void unlink_request(struct disk *disk, struct in_flight *request)
+{
+    request->previous->next = request->next;
+    request->next->previous = request->previous;
+    disk->counts.in_flight--;
+}
+
+/* With the lock held: the write fails; its bytes are on the medium or nowhere.  Returns what the
+ * client is told. */
+static int fail_write(struct disk *disk, struct in_flight *request, struct pclog_event *event,
+                      const struct injection *injection)
+{
+    struct pclog_event destage = {.type = PCLOG_DESTAGE,
+                                  .request = event->request,
+                                  .offset = event->offset,
+                                  .length = event->length};
+    event->flags |= PCLOG_FAILED | PCLOG_INJECTED;
+    event->length = (uint64_t)injection->error;
+    int error = log_completion(disk, event);
+    if (!error && injection->kept)
+        error = log_event(&disk->log, &destage);
+    if (error)
+        return error;
+    if (injection->kept)
+        view_apply(&disk->medium, &request->extent);
+    disk->log.owed--;
+    unlink_request(disk, request);
+    free(request);
+    count_completion(disk);
+    return injection->error;
 }
 
 /* With the lock held: the write is done, and durable or in the cache. */
@@ -220,9 +262,7 @@ static int complete_write(struct disk *disk, struct in_flight *request, struct p
     int error = log_completion(disk, event);
     if (error)
         return error; /* and so it stays in flight: nobody may believe it done */
-    request->previous->next = request->next;
-    request->next->previous = request->previous;
-    disk->counts.in_flight--;
+    unlink_request(disk, request);
     if (durable_at_once(disk, event)) {
         view_apply(&disk->medium, &request->extent);
         disk->log.owed--;
@@ -256,26 +296,32 @@ int disk_write(struct connection *connection, enum pclog_op op, const void *byte
         .length = count,
         .data_crc = op == PCLOG_WRITE ? crc32c(0, bytes, count) : 0,
     };
+    const struct injection *injection = NULL;
     pthread_mutex_lock(&disk->lock);
     int error = wait_to_submit(connection);
     if (!error)
-        error = submit_write(disk, request, &event, bytes);
+        error = submit_write(disk, request, &event, bytes, &injection);
     if (error) {
         pthread_mutex_unlock(&disk->lock);
         free(request);
         return error;
     }
     /* From here on `request` belongs to the disk: a cut may end it meanwhile. */
-    error = wait_to_complete(connection,
-                             durable_at_once(disk, &event) ? disk->config.fua_latency_ns : 0);
+    error = injection && !injection->error
+                ? hang(connection)
+                : wait_to_complete(connection, durable_at_once(disk, &event)
+                                                   ? disk->config.fua_latency_ns
+                                                   : 0);
     if (!error)
-        error = complete_write(disk, request, &event);
+        error = injection ? fail_write(disk, request, &event, injection)
+                          : complete_write(disk, request, &event);
     pthread_mutex_unlock(&disk->lock);
     return error;
 }
 
 /* With the lock held: logs the submission of a flush. */
-static int submit_flush(struct disk *disk, struct pclog_event *event)
+static int submit_flush(struct disk *disk, struct pclog_event *event,
+                        const struct injection **injection)
 {
     int error = log_admit(&disk->log, 2, 0);
     event->request = disk->counts.requests;
@@ -287,23 +333,29 @@ static int submit_flush(struct disk *disk, struct pclog_event *event)
     disk->counts.requests++;
     disk->counts.flushes++;
     disk->counts.flushes_in_flight++;
+    *injection = injected(disk, event);
     stop_if_due(disk);
     return 0;
 }
 
-/* With the lock held: the flush is done, and covers the cache up to `horizon`. */
+/* With the lock held: the flush is done, and covers the cache up to `horizon`; or it fails, and
+ * what is volatile stays so. */
 static int complete_flush(struct connection *connection, struct pclog_event *event,
-                          uint64_t horizon)
+                          uint64_t horizon, const struct injection *injection)
 {
     struct disk *disk = connection->disk;
+    if (injection) {
+        event->flags |= PCLOG_FAILED | PCLOG_INJECTED;
+        event->length = (uint64_t)injection->error;
+    }
     int error = log_completion(disk, event);
     if (error)
         return error;
     disk->counts.flushes_in_flight--;
-    if (connection->part.flush_honoured)
+    if (!injection && connection->part.flush_honoured)
         cache_flush(disk, &connection->part, horizon);
     count_completion(disk);
-    return 0;
+    return injection ? injection->error : 0;
 }
 
 int disk_flush(struct connection *connection)
@@ -318,16 +370,19 @@ int disk_flush(struct connection *connection)
         .offset = disk->config.parts_count ? part->offset : 0,
         .length = disk->config.parts_count ? part->length : 0,
     };
+    const struct injection *injection = NULL;
     pthread_mutex_lock(&disk->lock);
     int error = wait_to_submit(connection);
     if (!error)
-        error = submit_flush(disk, &event);
+        error = submit_flush(disk, &event, &injection);
     if (!error) {
         uint64_t horizon = disk->cache.last; /* what has completed by now, and nothing later */
         bool takes_time = part->flush_honoured && disk->motion == RUNNING;
-        error = wait_to_complete(connection, takes_time ? disk->config.flush_latency_ns : 0);
+        error = injection && !injection->error
+                    ? hang(connection)
+                    : wait_to_complete(connection, takes_time ? disk->config.flush_latency_ns : 0);
         if (!error)
-            error = complete_flush(connection, &event, horizon);
+            error = complete_flush(connection, &event, horizon, injection);
     }
     pthread_mutex_unlock(&disk->lock);
     return error;

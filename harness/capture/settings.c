@@ -161,6 +161,15 @@ static int set_part(const char *key, const char *value, void *field)
     return 0;
 }
 
+static int set_error(const char *key, const char *value, void *field)
+{
+    if (injection_parse(value, field))
+        return 0;
+    nbdkit_error("%s=%s: must be ON:WHEN:VALUE:ERROR:TIMES:THEN[:SECTOR:SECTORS], up to %d times",
+                 key, value, INJECTIONS_MAX);
+    return -1;
+}
+
 static const struct setting {
     const char *key;
     int (*set)(const char *key, const char *value, void *field);
@@ -176,6 +185,7 @@ static const struct setting {
     {"seed", set_seed, &capture_config.seed},
     {"cell", set_text, &capture_config.cell},
     {"part", set_part, capture_config.parts},
+    {"error", set_error, &capture_config.injections},
     {"volatile-cache", set_on_off, &capture_config.volatile_cache},
     {"offer-flush", set_on_off, &capture_config.offer_flush},
     {"flush", set_honoured, &capture_config.flush_honoured},

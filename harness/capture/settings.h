@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "disk.h"
+#include "injected.h"
 
 enum { PARTS_MAX = 16 };
 
@@ -22,6 +23,7 @@ extern struct capture_config {
     int owner_fd;
     struct disk_part parts[PARTS_MAX];
     size_t parts_count;
+    struct injections injections;
 } capture_config;
 
 #define SETTINGS_HELP                                                              \
@@ -39,6 +41,7 @@ extern struct capture_config {
     "ordered=on|off      Recorded promise; the cache destages in order anyway.\n"   \
     "atomic-unit=N       Bytes that never tear: 1, or 512 to 65536 (512).\n"        \
     "cache-size=SIZE     A fuller cache destages its oldest writes; 0: unlimited.\n" \
+    "error=ON:WHEN:VALUE:ERROR:TIMES:THEN[:SECTOR:SECTORS]  Fail requests once armed (injected.h).\n" \
     "flush-latency-ns=N  fua-latency-ns=N  How long a flush and a FUA write take (0)."
 
 /* nbdkit_plugin.config and .config_complete. */

@@ -140,6 +140,13 @@ class CaptureDisk(Closing):
         """How long a flush and a write with FUA take from now on; a mark in the log says so."""
         self._running.command(f"latency {flush_ns} {fua_ns}")
 
+    def inject(self) -> None:
+        """From now on it makes the errors that it was configured with, until a cut.
+
+        Raises HostError if it does so already.
+        """
+        self._running.command("inject")
+
     def statistics(self) -> DiskStatistics:
         """Counts since the start or the last cut."""
         answer = self._running.command("stat")

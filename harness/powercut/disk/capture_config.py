@@ -10,6 +10,7 @@ from pathlib import Path
 from powercut.model.binding import Binding
 from powercut.model.contract import DeviceContract
 from powercut.paths import CAPTURE_PLUGIN
+from powercut.scenario.settings_errors import DiskError
 from powercut.scenario.settings_several import DiskPart
 
 
@@ -25,6 +26,7 @@ class CaptureConfig:
     False for a disk that tells its clients that it has neither flush nor FUA: QEMU then
     drops the guest's flushes, as cache=unsafe does on a file.  With `parts` it serves several
     disks, each as an export of its name, and no other; one that is silent offers neither.
+    `errors` are what it makes from `CaptureDisk.inject` on, until a cut.
     """
 
     base: Path
@@ -35,6 +37,7 @@ class CaptureConfig:
     control: Path | None = None
     offer_flush: bool = True
     parts: tuple[DiskPart, ...] = ()
+    errors: tuple[DiskError, ...] = ()
     plugin: Path = CAPTURE_PLUGIN
 
 
@@ -73,6 +76,7 @@ def capture_argv(config: CaptureConfig, directory: Path, control_fd: int) -> tup
         + (":silent" if part.silent else "")
         for part in config.parts
     ]
+    command += [f"error={error.told}" for error in config.errors]
     return tuple(command)
 
 

@@ -33,6 +33,10 @@ _FAILING: Final = ("refusing requests", "failing reads", "failing syncs")
 """How those marks begin with which the disk says that its host fails it; see the format's page."""
 
 
+_INJECTED: Final = "injected: "
+"""How the mark of an error begins that the disk was told to make."""
+
+
 def read_timeline(prefix: Path, *, verify_payloads: bool, read: ReadFile = map_file) -> Timeline:
     """The timeline recorded in PREFIX.log and PREFIX.data, whose contents `read` gives.
 
@@ -53,6 +57,15 @@ def host_failures(timeline: Timeline) -> tuple[str, ...]:
 def failing_marks(marks: Sequence[tuple[Instant, str]]) -> tuple[str, ...]:
     """Those of `marks` by which a recorder says that its host fails it."""
     return tuple(name for _, name in marks if name.startswith(_FAILING))
+
+
+def injected_errors(timeline: Timeline) -> tuple[tuple[Instant, str], ...]:
+    """The errors that the disk was told to make and made: when, and which in its own words."""
+    return tuple(
+        (at, name.removeprefix(_INJECTED))
+        for at, name in timeline.marks
+        if name.startswith(_INJECTED)
+    )
 
 
 def surviving_image(timeline: Timeline, base: Path) -> Bytes:
@@ -190,6 +203,8 @@ class _Reader(EventReader):
             again[first] = False
             check(again, "completes a request for the second time")
         failure = (completions["flags"] & EventFlag.FAILED) != 0
+        injected = (completions["flags"] & EventFlag.INJECTED) != 0
+        check(injected & ~failure, "injects an error into a request that has not failed")
         completed[request[~failure]] = completions["time_ns"][~failure]
         failed[request[failure]] = True
 

@@ -113,6 +113,7 @@ class EventFlag(enum.IntFlag):
     FUA = 1
     IGNORED = 2
     FAILED = 4
+    INJECTED = 8
 
 
 class ContractFlag(enum.IntFlag):

@@ -58,6 +58,7 @@ def facts_of(cut: ProgramCut) -> Iterator[tuple[str, str]]:
         yield "operations", rate_text(acked, attempted, use.seconds, use.writes, use.flushes)
     if trial.positive is not None and trial.positive.passed:
         yield "the check", f"it found {trial.positive.told}"
+    yield from (("injected", one) for one in trial.injected)
     yield from (("not tested", one) for one in trial.untested)
     states = trial.states
     if states is None:

@@ -258,6 +258,8 @@ def how_seeing(cells: Sequence[CellResult]) -> list[str]:
         if seen:
             least = min(seen, key=lambda one: (one.passed, one.found))
             told.append(f"Cell {cell.cell}: {least.words}.")
+        injected = dict.fromkeys(text for one in cell.trials for text in one.injected)
+        told += [f"Cell {cell.cell}: injected error: {text}." for text in injected]
         untested = dict.fromkeys(text for one in cell.trials for text in one.untested)
         told += [f"Cell {cell.cell}: not tested: {text}." for text in untested]
     return told

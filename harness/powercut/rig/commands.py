@@ -118,6 +118,7 @@ def capture_config(
         sockets=sockets,
         offer_flush=len(machines) > 1 or not _drops_on_nbd(parameters.machine),
         parts=tuple(part._replace(silent=_drops_on_nbd(machine)) for part, machine in parts),
+        errors=parameters.disk.errors,
     )
 
 

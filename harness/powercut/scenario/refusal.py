@@ -37,6 +37,7 @@ from powercut.scenario.settings import (
     FilesystemType,
     GuestWriteCache,
     Parameters,
+    ProgramSettings,
     Switch,
 )
 from powercut.scenario.workloads import WORKLOADS, load
@@ -95,6 +96,19 @@ def _disk(p: Parameters) -> Iterator[Reason]:
         for key in ("flush_latency", "fua_latency"):
             if getattr(disk, key) is not None:
                 yield f"disk.{key}", f"model {disk.model.value} says so already; give one of them"
+
+
+def _errors(p: Parameters) -> Iterator[Reason]:
+    if not p.disk.errors:
+        return
+    if not isinstance(p.workload, ProgramSettings) or place_of(p).virtual:
+        yield (
+            "disk.errors",
+            "only a program under User-Mode Linux or on a loop device meets them; take one "
+            "(workload.kind: program)",
+        )
+    if p.disk.also:
+        yield "disk.errors", "not for several disks"
 
 
 def _cut(p: Parameters) -> Iterator[Reason]:
@@ -251,6 +265,7 @@ def _export(p: Parameters) -> Iterator[Reason]:
 
 _RULES: Final[tuple[Rule, ...]] = (
     _disk,
+    _errors,
     _machine,
     refusals_of_queues,
     refusals_of_hotplug,

@@ -13,6 +13,7 @@ from powercut.model.contract import ATOMIC_UNIT, DeviceContract, Honour
 from powercut.scenario.choices import FLUSH_LATENCY_NS, DiskModel, FilesystemType
 from powercut.scenario.quantity import Duration, Size
 from powercut.scenario.settings_base import Settings, is_printable
+from powercut.scenario.settings_errors import ERRORS_MAX, DiskError
 from powercut.scenario.settings_several import DISKS_MAX, FIRST, AlsoDisk, DiskName, DiskPart
 
 
@@ -78,6 +79,10 @@ class DiskSettings(Settings):
     also: Annotated[tuple[AlsoDisk, ...], Field(max_length=DISKS_MAX - 1)] = ()
     """Disks beside this one, which lose their power at the same instant.  A flush of one covers
     its own writes and no others."""
+
+    errors: Annotated[tuple[DiskError, ...], Field(max_length=ERRORS_MAX)] = ()
+    """Errors that the disk makes while the workload runs: `{on: write, nth: 3}` fails the third
+    write.  No control has them, and recovery finds a disk without."""
 
     @property
     def parts(self) -> tuple[DiskPart, ...]:

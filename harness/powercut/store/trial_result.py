@@ -285,6 +285,9 @@ class TrialResult(Record):
     untested: tuple[str, ...] = ()
     """What the verdict on a program does not speak of, in words."""
 
+    injected: tuple[str, ...] = ()
+    """The errors that the disk was told to make and made, in words."""
+
     @property
     def live_losses(self) -> tuple[FindingRecord, ...]:
         """What the cut itself lost, without what exploration found besides."""
@@ -315,6 +318,7 @@ class TrialResult(Record):
         loss: LossStory | None = None,
         positive: PositiveControl | None = None,
         untested: tuple[str, ...] = (),
+        injected: tuple[str, ...] = (),
         evidence_level: EvidenceLevel = EvidenceLevel.RECORDED,
     ) -> Self:
         """A result; which records were lost follows from `findings`."""
@@ -340,6 +344,7 @@ class TrialResult(Record):
             loss=loss,
             positive=positive,
             untested=untested,
+            injected=injected,
         )
 
 

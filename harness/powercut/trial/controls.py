@@ -191,6 +191,7 @@ def twin(parameters: Parameters, kind: ControlKind, disk: str | None = None) -> 
                 changes["machine"]["cache"] = CacheMode.NONE
     if parameters.cut.trigger.acks is None:
         changes["cut"]["trigger"] = TriggerSettings(acks=_CONTROL_ACKS)
+    changes["disk"]["errors"] = ()  # or a store that stops at one would be a control of nothing
     groups: dict[str, Any] = {
         name: getattr(parameters, name).model_copy(update=change)
         for name, change in changes.items()

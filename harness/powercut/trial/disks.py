@@ -44,6 +44,9 @@ class TrialDisk(Protocol):
     def mark(self, name: str) -> None:
         """Writes a mark into its log, if it has one."""
 
+    def inject(self) -> None:
+        """From now on it makes the errors of its settings, until the cut."""
+
     def stop(self) -> None:
         """The disk goes before the machine does, if it can."""
 
@@ -78,6 +81,10 @@ class CapturedDisk:
     def mark(self, name: str) -> None:
         """Between the requests that were there before it and those that come after it."""
         self._disk.mark(name)
+
+    def inject(self) -> None:
+        """From now on."""
+        self._disk.inject()
 
     def stop(self) -> None:
         """The disk goes first: what it has taken by then and not completed is in flight.
@@ -125,6 +132,10 @@ class UnseenDisk:
 
     def mark(self, name: str) -> None:
         """Nobody keeps a log of it."""
+
+    def inject(self) -> None:
+        """It is the machine's own."""
+        raise HostError("a disk that is not captured makes no errors", hint="drop disk.errors")
 
     def stop(self) -> None:
         """It goes with the machine."""

@@ -119,12 +119,12 @@ class ForeignWork:
 
     def run_until_trigger(self, machine: Machine, channel: Channel, disk: TrialDisk) -> None:
         """Returns when the power is to be cut; raises if that moment does not come."""
-        del machine, disk
+        del machine
         workload = self._run.workload
         assert isinstance(workload, AcksByLines)
         argv = workload.writer(self._run.run)
         channel.start(*self._writing(argv, unsynced=workload.drops_syncs))
-        self._lines.wait_trigger(channel, argv)
+        self._lines.wait_trigger(channel, argv, disk)
 
     def _withhold_flushes(self, channel: Channel) -> None:
         """For the control that shows whether a cut takes the disk's own cache."""

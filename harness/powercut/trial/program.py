@@ -110,12 +110,12 @@ class ProgramWork:
 
     def run_until_trigger(self, machine: Machine, channel: Channel, disk: TrialDisk) -> None:
         """Returns when the power is to be cut; raises if that moment does not come."""
-        del machine, disk
+        del machine
         workload = self._run.workload
         assert isinstance(workload, AcksByLines)
         argv = workload.writer(self._run.run)
         self._system.start(channel, argv, unsynced=workload.drops_syncs)
-        self._lines.wait_trigger(channel, argv)
+        self._lines.wait_trigger(channel, argv, disk)
 
     def last_words(self, machine: Machine) -> None:
         """All that the program said until the disk stopped is heard."""

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 from powercut.channel.line_channel import LineChannel
-from powercut.channel.port import Channel
+from powercut.channel.port import Channel, EndedEarly
 from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.trial.disks import TrialDisk
 from powercut.trial.job import RecordingInProgress
 from powercut.trial.trigger import wait_trigger
 from powercut.workload.port import AcksByLines
@@ -28,26 +30,32 @@ class ProgramLines:
         """From here on they are kept."""
         self._lines = lines
 
-    def wait_trigger(self, channel: Channel, argv: tuple[str, ...]) -> None:
+    def wait_trigger(self, channel: Channel, argv: tuple[str, ...], disk: TrialDisk) -> None:
         """Returns when the power of `argv`, which works, is to be cut; raises if that moment does
-        not come."""
+        not come.  The errors of `disk` begin when the program is ready."""
         assert self._lines is not None, "the guest was not set up"
         workload = self._run.workload
         assert isinstance(workload, AcksByLines)
+
+        lines, errors = self._lines, self._run.job.parameters.disk.errors
 
         def ended() -> bool:
             try:
                 done = channel.wait_done(timeout_s=0)
             except DeadlineExceeded:
                 return False
-            if done.status or done.error:
+            if (done.status or done.error) and not errors:  # at one it may end as it likes
                 said = " / ".join(done.texts[-SHOWN:]) or "it printed nothing"
                 raise HostError(f"{' '.join(argv)} ended with status {done.status}: {said}")
             return True
 
-        self._lines.watch = ended
+        lines.watch = ended
+        if errors:
+            with suppress(EndedEarly):  # which the trigger tells
+                lines.wait_ready(timeout_s=self._run.deadline.remaining_s)
+            disk.inject()
         trigger = self._run.job.trial.trigger
-        wait_trigger(self._lines, trigger, self._run.deadline, at_most_s=workload.at_most_s)
+        wait_trigger(lines, trigger, self._run.deadline, at_most_s=workload.at_most_s)
 
     def catch_up(self) -> None:
         """All that was said by now is heard, as far as the guest still answers."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from powercut.checkers.judge import Checker, Judgement, run_checkers, without_conviction
+from powercut.disk.pclog import injected_errors
 from powercut.model.enough import too_few_operations
 from powercut.model.observation import Observation
 from powercut.model.operations import OperationHistory
@@ -31,6 +32,7 @@ from powercut.verdict.reading import Gaps
 from powercut.verdict.untested import untested_of_program
 from powercut.workload.port import AcksByLines, Promises
 
+_INJECTED_NAMED: Final = 4
 _MUST_LOSE: Final = (ControlKind.LYING_DISK, ControlKind.NO_SYNC)
 
 
@@ -53,7 +55,7 @@ def judge_lines(directory: TrialDir, record: TrialRecord, workload: AcksByLines)
         untouched = gaps.read(directory.read_untouched)
     if timeline is not None:
         doubts = doubts_of(timeline, packets or (), record.damage)
-        gaps.add(*doubts)
+        gaps.add(*doubts, *_not_met(record, timeline))
         if timeline.cut is None or int(timeline.cut.at) != record.cut_ns:
             gaps.add("the disk log is not that of this cut")
     elif live:
@@ -96,7 +98,21 @@ def judge_lines(directory: TrialDir, record: TrialRecord, workload: AcksByLines)
         loss=_story(timeline, promises, judgement),
         positive=positive,
         untested=tuple(untested_of_program(record, positive)),
+        injected=() if timeline is None else tuple(_injected(timeline)),
     )
+
+
+def _not_met(record: TrialRecord, timeline: Timeline) -> Iterator[str]:
+    if record.parameters.disk.errors and not injected_errors(timeline):
+        yield "no request met an error of disk.errors: nothing of them was tested"
+
+
+def _injected(timeline: Timeline) -> Iterator[str]:
+    made = injected_errors(timeline)
+    for at, what in made[:_INJECTED_NAMED]:
+        yield f"{what}, {(int(at) - int(timeline.start_ns)) / 1e9:.3f} s after power-on"
+    if len(made) > _INJECTED_NAMED:
+        yield f"{len(made) - _INJECTED_NAMED:,} more"
 
 
 def _blind(record: TrialRecord, positive: PositiveControl | None) -> Iterator[Finding]:

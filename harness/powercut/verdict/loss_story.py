@@ -190,17 +190,37 @@ def program_story_of(
     text = f"the program announces operation {operation}"
     steps = [_step(begin, "workload", "point", text)] if len(tried) else []
     writes = list(_writes(timeline, begin, ack_ns, int(cut.at)))
+    failed = _failed(timeline, begin, ack_ns)
     flushes = list(_flushes(timeline, begin, int(cut.at)))
     told = f"operation {operation} is acknowledged as durable"
-    if not writes:
+    if failed:
+        told += f", although request {failed[0]} had failed"
+    elif not writes:
         told += ", although nothing was written to the disk since its announcement"
     elif not any((step.at_ns or 0) < ack_ns for step in flushes):
         told += ", although no flush has reached the disk since its announcement"
+    requests = timeline.requests
+    steps += [
+        _step(
+            int(requests.submitted_ns[one]),
+            "write",
+            "end",
+            f"{_disk(timeline, one)} fails request {one}, as it was told to",
+        )
+        for one in failed
+    ]
     steps += [*writes, *flushes, _step(ack_ns, "workload", "ack", told)]
     gone = f"after recovery operation {operation} is gone, as the program's check says"
     ends = [_cut(int(cut.at), ack_ns), _step(None, "workload", "gone", gone)]
     steps = [*_in_order(steps), *ends]
     return LossStory(lsn=operation, start_ns=begin, steps=tuple(steps), unit="operation")
+
+
+def _failed(timeline: Timeline, begin: int, ack_ns: int) -> list[int]:
+    """The first requests between two instants that failed."""
+    requests = timeline.requests
+    inside = (requests.submitted_ns >= begin) & (requests.submitted_ns < ack_ns)
+    return [int(one) for one in np.flatnonzero(inside & requests.failed)[:_WRITES]]
 
 
 def _last_lost(

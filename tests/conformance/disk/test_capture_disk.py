@@ -26,13 +26,19 @@ from nbd_client import NbdClient, NbdError
 
 from powercut.disk.capture import CaptureDisk
 from powercut.disk.capture_config import CaptureConfig
-from powercut.disk.pclog import read_timeline, surviving_image
+from powercut.disk.pclog import (
+    host_failures,
+    injected_errors,
+    read_timeline,
+    surviving_image,
+)
 from powercut.disk.pclog_format import EVENT, EventType
 from powercut.disk.port import Disk
 from powercut.model.contract import CutPolicy, DeviceContract, Honour
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.model.timeline import InFlight
 from powercut.model.units import NEVER
+from powercut.scenario.settings_errors import DiskError
 
 S = 512
 SECTORS = 128
@@ -897,3 +903,37 @@ def test_latencies_change_while_it_runs_and_the_log_says_when(folder):
 def test_latencies_that_cannot_be_are_refused(folder, latencies):
     with running(folder) as disk, pytest.raises(HostError, match="latency: wants FLUSH FUA"):
         disk.set_latency(*latencies)
+
+
+def test_errors_are_in_the_log_and_what_they_leave_is_what_it_says(folder):
+    """A write that is lost, one that is kept, a flush that makes nothing durable, then another."""
+    told = [
+        {"on": "write", "nth": 2},
+        {"on": "write", "nth": 2, "then": "kept"},
+        {"on": "flush", "nth": 2, "times": 1},
+    ]
+    errors = tuple(DiskError.model_validate(one) for one in told)
+    with running(folder, errors=errors) as disk:
+        with NbdClient(disk.socket) as client:
+            write(client, 0, "a")
+            disk.inject()
+            write(client, 1, "b")
+            for place, letter in ((2, "c"), (3, "d")):
+                with pytest.raises(NbdError) as failed:
+                    write(client, place, letter)
+                assert failed.value.errno == errno.EIO
+            assert picture(client.read(0, 8 * S)) == "abBdBBBB"
+            client.flush()
+            write(client, 4, "e")
+            with pytest.raises(NbdError):
+                client.flush()
+        disk.snapshot(folder / "medium")
+        cut(disk)
+    timeline = read_timeline(folder / "log", verify_payloads=True)
+    assert picture((folder / "medium").read_bytes()) == "abBdBBBB"
+    assert picture(surviving_image(timeline, folder / "base").tobytes()) == "abBdBBBB"
+    assert timeline.requests.failed.tolist() == [False, False, True, True, False, False, True]
+    assert [what for _, what in injected_errors(timeline)] == [
+        "write, request 2: EIO", "write, request 3: EIO", "flush, request 6: EIO"
+    ]  # fmt: skip
+    assert host_failures(timeline) == ()

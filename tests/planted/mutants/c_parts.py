@@ -17,7 +17,7 @@ _SCAN = "workloads/wal/reader.c"
 
 MUTANTS: tuple[Mutant, ...] = (
     *capture(
-        "harness/capture/requests.c",
+        "harness/capture/cache.c",
         (
             "flush-covers-later",
             At(
@@ -37,9 +37,18 @@ MUTANTS: tuple[Mutant, ...] = (
             "a flush forgets the last write before it",
         ),
         (
+            "flush-covers-all-disks",
+            At("cache_flush", "extent->sectors && extent->sector >= begin &&"),
+            "extent->sectors && extent->sector + begin >= begin && end &&",
+            "of several disks, a flush of one covers those before it",
+        ),
+    ),
+    *capture(
+        "harness/capture/requests.c",
+        (
             "flush-ignored",
-            At("complete_flush", "if (connection->part.flush_honoured)"),
-            "if (!connection->part.flush_honoured)",
+            At("complete_flush", "if (!injection && connection->part.flush_honoured)"),
+            "if (!injection && !connection->part.flush_honoured)",
             "an honest disk lies, and a lying one is honest",
         ),
         (
@@ -55,10 +64,16 @@ MUTANTS: tuple[Mutant, ...] = (
             "a disk without a cache loses completed writes",
         ),
         (
-            "flush-covers-all-disks",
-            At("cache_flush", "extent->sectors && extent->sector >= begin &&"),
-            "extent->sectors && extent->sector + begin >= begin && end &&",
-            "of several disks, a flush of one covers those before it",
+            "failed-flush-covers",
+            At("complete_flush", "if (!injection && connection->part.flush_honoured)"),
+            "if (connection->part.flush_honoured)",
+            "a flush that was told to have failed makes writes durable all the same",
+        ),
+        (
+            "failed-write-is-read",
+            At("submit_write", "if (!*injection || (*injection)->kept)"),
+            "if (true)",
+            "a write that failed and is lost can be read",
         ),
         (
             "read-failure-unmarked",

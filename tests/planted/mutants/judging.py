@@ -679,6 +679,12 @@ MUTANTS: tuple[Mutant, ...] = (
     *controls(
         f"{_P}/trial/controls.py",
         (
+            "errors-in-controls",
+            At("twin", "changes['disk']['errors'] = ()"),
+            "pass",
+            "controls have the errors of their cell",
+        ),
+        (
             "small-cache-of-the-liar",
             At(
                 "_lying",

@@ -213,6 +213,12 @@ MUTANTS: tuple[Mutant, ...] = (
     *program(
         f"{_P}/verdict/lines.py",
         (
+            "errors-that-were-not-met",
+            At("_not_met", "not injected_errors(timeline)"),
+            "False",
+            "a disk that was to make errors and made none is good enough",
+        ),
+        (
             "claims-forgiven",
             At("_gaps_of", "(yield from promises.gaps)"),
             "(yield from ())",

@@ -15,6 +15,7 @@ from powercut.model.binding import Binding
 from powercut.model.contract import DeviceContract, Honour
 from powercut.model.errors import HostError
 from powercut.paths import CAPTURE_PLUGIN
+from powercut.scenario.settings_errors import DiskError
 
 MIB = 1 << 20
 
@@ -49,6 +50,19 @@ def test_every_promise_of_the_contract_is_on_the_command_line():
         *("atomic-unit=4096", "cache-size=1048576"),
         *("flush-latency-ns=8333333", "fua-latency-ns=1"),
     )
+
+
+def test_errors_are_told_as_the_disk_reads_them():
+    errors = [
+        ({"on": "write"}, "write:nth:1:EIO:1:lost"),
+        ({"on": "fua", "nth": 3, "times": "sticky", "then": "kept"}, "fua:nth:3:EIO:0:kept"),
+        ({"on": "flush", "at": "300ms", "error": "hang"}, "flush:at:300000000:hang:1:lost"),
+        ({"on": "read", "rate": 0.25, "times": 7}, "read:rate:250000:EIO:7:lost"),
+        ({"on": "discard", "sectors": (8, 16)}, "discard:nth:1:EIO:1:lost:8:16"),
+    ]
+    made = tuple(DiskError.model_validate(error) for error, _ in errors)
+    argv = capture_argv(CaptureConfig(Path("/b"), None, errors=made), Path("/s"), 7)
+    assert argv[-5:] == tuple(f"error={told}" for _, told in errors)
 
 
 def test_without_a_log_none_is_named():

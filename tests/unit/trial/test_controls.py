@@ -57,6 +57,12 @@ def test_lossy_must_be_told_from_a_ghost():
     assert control.expected is Verdict.SAFE
 
 
+@pytest.mark.parametrize("kind", ControlKind)
+def test_no_control_has_the_errors_of_its_cell(kind):
+    cell = Parameters(disk=DiskSettings(errors=({"on": "flush"},)))
+    assert twin(cell, kind).disk.errors == ()
+
+
 def test_nothing_can_make_something_of_inconclusive():
     assert controls_for(Parameters(), Verdict.INCONCLUSIVE) == ()
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from contextlib import suppress
 from dataclasses import replace
 
 import google_crc32c
 import pytest
-from nbd_client import NbdClient
+from nbd_client import NbdClient, NbdError
 
 from powercut.channel.lines import header, pack
 from powercut.disk.capture import CaptureDisk
@@ -65,14 +66,17 @@ def recorded(tmp_path):
         issued=ALL,
         ended=None,
         reads=None,
+        errors=(),
+        armed=True,
     ):
         """The clock of the first half of the lines is off by `first_s`, that of the second by
-        `shift_s`; `said` are lines at the end.
+        `shift_s`; `said` are lines at the end.  A request that fails is not repeated, and its
+        operation is acknowledged all the same.
         """
         directory = TrialDir(tmp_path / run / "trial", tmp_path / run)
         directory.path.mkdir(parents=True)
         settings = Parameters(
-            disk=DiskSettings(size=2 << 20),
+            disk=DiskSettings(size=2 << 20, errors=errors),
             filesystem=FilesystemSettings(type="ext4"),
             workload=ProgramSettings(kind="program", command=("/bin/program",)),
         )
@@ -90,11 +94,14 @@ def recorded(tmp_path):
         )
         packets = []
         with CaptureDisk(config) as disk:
+            if armed:
+                disk.inject()
             with NbdClient(disk.socket) as client:
                 for number in range(operations):
                     packets.append(Packet(time.monotonic_ns(), b"? %d\n" % number))
-                    client.write(number * SECTOR, bytes([number + 1]) * SECTOR)
-                    client.flush()
+                    with suppress(NbdError):
+                        client.write(number * SECTOR, bytes([number + 1]) * SECTOR)
+                        client.flush()
                     packets.append(Packet(time.monotonic_ns(), b"+ %d\n" % number))
                 packets += [Packet(time.monotonic_ns(), line) for line in said]
             if mark:
@@ -130,6 +137,31 @@ def test_an_operation_that_is_gone_is_lost_trouble_or_not(recorded):
     assert result.verdict is Verdict.LOSSY
     lost = [finding for finding in result.findings if finding.kind is FindingKind.LOST]
     assert [finding.lsns for finding in lost] == [(LsnRange(7, 7),)]
+
+
+def test_an_error_that_was_met_is_named_and_its_loss_is_its_own(recorded):
+    error = {"on": "write", "nth": 8}
+    result = judge_recording(recorded(ALL_BUT_ONE, errors=(error,)))
+    assert (result.verdict, result.lost_lsns) == (Verdict.LOSSY, (LsnRange(7, 7),))
+    (met,) = result.injected
+    assert met.startswith("write, request 14: EIO, ")
+    assert result.loss is not None
+    said = [step.text for step in result.loss.steps]
+    assert "the disk fails request 14, as it was told to" in said
+    assert "operation 7 is acknowledged as durable, although request 14 had failed" in said
+
+
+def test_an_honest_program_on_a_disk_with_errors_is_safe(recorded):
+    result = judge_recording(recorded(ALL, errors=({"on": "discard"}, {"on": "write", "nth": 20})))
+    assert (result.verdict, len(result.injected)) == (Verdict.SAFE, 1)
+
+
+@pytest.mark.parametrize("armed", [True, False])
+def test_an_error_that_no_request_met_proves_nothing(recorded, armed):
+    result = judge_recording(recorded(ALL, errors=({"on": "fua"},), armed=armed))
+    assert result.verdict is Verdict.INCONCLUSIVE
+    (why,) = [finding.message for finding in result.findings]
+    assert why == "no request met an error of disk.errors: nothing of them was tested"
 
 
 @pytest.mark.parametrize("trouble", ["the guest never booted", ""])

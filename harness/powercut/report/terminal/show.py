@@ -141,6 +141,8 @@ def _print_trial(console: Console, result: ResultDir, trial: TrialResult, unit: 
         )
     if trial.positive is not None and trial.positive.passed:
         console.print(f"The check found {trial.positive.told}.", highlight=False)
+    for one in trial.injected:
+        console.print(f"Injected error: {escape(one)}.", highlight=False)
     for one in trial.untested:
         console.print(f"Not tested: {escape(one)}.", highlight=False)
     for finding in trial.findings:

@@ -71,7 +71,9 @@ def _requests(timeline: Timeline | None, end: int, shown: int) -> Iterator[Momen
             what = f"{disk} takes a {_NAMES[kind]} of {int(requests.length[index]):,} bytes"
             what += f" at {int(requests.offset[index]):,}"
             what += (" with FUA" if fua else "") + (", which it ignores" if lie else "")
-        if done == NEVER or done > end:
+        if requests.failed[index]:
+            what += "; it fails"
+        elif done == NEVER or done > end:
             what += "; it is not done before the cut"
         else:
             what += f"; done after {(done - at) / 1000:,.0f} µs"
