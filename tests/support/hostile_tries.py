@@ -65,6 +65,7 @@ def bait(*words: str) -> Iterator[Bait]:
         (folder / "pipe").chmod(0o666)
         pipe = os.open(folder / "pipe", os.O_RDWR | os.O_NONBLOCK)
         stack.callback(os.close, pipe)
+        stack.callback(Path("/etc/powercut-made").unlink, missing_ok=True)  # where a try succeeds
         for place in ("/tmp", "/dev/shm"):
             path = Path(place, f"powercut-{number}")
             path.touch()
