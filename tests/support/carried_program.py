@@ -27,7 +27,10 @@ run)
         fi
         say "+ $n"; [ "$n" != {LAST} ] || busybox sleep 5; n=$((n + 1))
     done ;;
-check) for path in "$2"/*; do [ "$(busybox cat "$path")" != "${{path##*/}}" ] || say "= ${{path##*/}}"; done ;;
+check)
+    for path in "$2"/*; do
+        n=${{path##*/}}; [ "$(busybox cat "$path")" != "$n" ] || say "= $n"
+    done ;;
 esac
 """
 SCENARIO = f"""

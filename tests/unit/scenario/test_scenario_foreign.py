@@ -74,6 +74,13 @@ def test_a_kernel_that_restarts_needs_no_switch():
             text(rest=REST.replace("./prog", "./prog, syncs: traced")),
             "workload.syncs: powercut brings no tracer to a machine",
         ),
+        *(
+            (
+                text(rest=REST.replace("./prog", f"./prog, where: {kernel}")),
+                "workload.where: a program runs on the machine's own kernel",
+            )
+            for kernel in ("no-vm", "loop")
+        ),
         (text(rest=REST.replace("./prog", "prog")), "workload.command: there a program is named"),
         (text(rest=REST.replace("ext4", "raw")), "filesystem.type: a program keeps its data"),
         (text(rest=REST.replace("ext4", "ext4, mount: [sync]")), "filesystem.mount: the machine"),
