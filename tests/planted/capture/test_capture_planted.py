@@ -18,17 +18,17 @@ SOURCES = ROOT / "harness" / "capture"
 
 FAULTS = {
     "a flush covers what completed while it was in flight": (
-        "requests.c",
+        "cache.c",
         "number < horizon",
         "number < disk->cache.last",
     ),
     "an ignored flush makes writes durable": (
         "requests.c",
-        "    if (connection->part.flush_honoured)\n        cache_flush",
-        "    cache_flush",
+        "    if (!injection && connection->part.flush_honoured)\n        cache_flush",
+        "    if (!injection)\n        cache_flush",
     ),
     "a flush covers what another disk has cached": (
-        "requests.c",
+        "cache.c",
         "if (number >= disk->cache.first && extent->sectors && extent->sector >= begin &&\n"
         "            extent->sector < end)",
         "if (number >= disk->cache.first && extent->sectors)",
@@ -47,8 +47,8 @@ FAULTS = {
         "requests.c",
         "    if (durable_at_once(disk, event)) {\n",
         "    if (durable_at_once(disk, event)) {\n"
-        "        while (disk->cache.first < disk->cache.last)\n"
-        "            cache_take(disk, cache_item(&disk->cache, disk->cache.first));\n",
+        "        struct disk_part whole = {.length = disk->size};\n"
+        "        cache_flush(disk, &whole, disk->cache.last);\n",
     ),
     "an older cached write overwrites a newer durable one": (
         "medium.c",
@@ -61,7 +61,7 @@ FAULTS = {
         "return volatile_cache(disk)",
     ),
     "the newest write is destaged instead of the oldest": (
-        "requests.c",
+        "cache.c",
         "struct extent *oldest = cache_item(&disk->cache, disk->cache.first);",
         "struct extent *oldest = cache_item(&disk->cache, disk->cache.last - 1);",
     ),
@@ -179,5 +179,5 @@ def test_a_planted_fault_is_caught(fault, sources, tmp_path):
     done = run_core_tests(sources, tmp_path)
     assert done.returncode != 0, f"nothing noticed that {fault}"
     assert done.returncode < 0 or re.search(
-        r"(core|parts|stop)_test\.c:|core_fixture\.c:", done.stderr
+        r"(core|injected|parts|stop)_test\.c:|core_fixture\.c:", done.stderr
     ), done.stderr
