@@ -17,6 +17,7 @@ import own_libvirt
 import pytest
 import wal_driver
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 from powercut.paths import BUILD
 
@@ -58,12 +59,10 @@ def group_of(path: Path) -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Campaigns run by name only; a file stays in one of the processes, with what it has booted.
+    """Campaigns run by name only.
 
     What takes longest begins first: else one process would end with it while the other has nothing.
     """
-    for item in (one for one in items if TESTS in one.path.parents):
-        item.add_marker(pytest.mark.xdist_group(group_of(item.path.relative_to(TESTS))))
     items.sort(key=lambda item: TESTS / "vm" not in item.path.parents)
     if "campaign" in (config.option.markexpr or ""):
         return
@@ -71,6 +70,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+
+
+class _ByGroup(LoadScopeScheduling):
+    """A file stays in one of the processes, with what it has booted."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(Path(nodeid.partition("::")[0]).relative_to(TESTS.name))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> _ByGroup:
+    """Not xdist's own groups: pytest 9.2 drops the suffix of an id by which it knows them, and each
+    module's fixtures were made in both processes."""
+    return _ByGroup(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,8 @@ from powercut.cli.output import INTERRUPTED, TROUBLE
 from powercut.model.errors import UsageError
 from powercut.paths import INSTALLED, ROOT
 
-WORKERS = ("-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder")
-"""tests/conftest.py says which tests are a group."""
+WORKERS = ("-n", "2", "--dist", "loadscope", "--no-loadscope-reorder")
+"""tests/conftest.py says which tests stay in one process."""
 
 
 def _chooses(argument: str) -> bool:
