@@ -16,8 +16,8 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
-class OnPageCache(Settings):
-    """What all workloads have in common: they write through a kernel's page cache."""
+class OfWorkload(Settings):
+    """Base of every workload's settings: all of them write through a kernel's page cache."""
 
     writeback: Writeback = Writeback.PRESSED
     """When the recorded kernel writes back what no sync asked for: `pressed`, early and at seeded

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from powercut.scenario.quantity import Duration
-from powercut.scenario.settings_base import OnPageCache, is_printable
+from powercut.scenario.settings_base import OfWorkload, is_printable
 
 
 def _words(value: Any) -> Any:
@@ -88,7 +88,7 @@ def suite_of(root: str) -> str | None:
     return suite if colon else _STABLE
 
 
-class ProgramSettings(OnPageCache):
+class ProgramSettings(OfWorkload):
     """Anybody's program: one executable with the verbs `setup`, `run` and `check`
     (docs/adding-a-program.md)."""
 

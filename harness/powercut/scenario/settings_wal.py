@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from powercut.scenario.choices import Engine, Layout, SyncMode
 from powercut.scenario.quantity import Duration, Size
-from powercut.scenario.settings_base import Count, OnPageCache
+from powercut.scenario.settings_base import Count, OfWorkload
 
 _PLANTS: Final = {
     "none": False,
@@ -52,7 +52,7 @@ def _is_align(value: int) -> int:
     return value
 
 
-class WalSettings(OnPageCache):
+class WalSettings(OfWorkload):
     """The WAL workload: it appends records, commits them, and acknowledges each commit."""
 
     # Not written: it is what a recording without the key has, and older ones have none.

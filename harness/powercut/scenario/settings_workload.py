@@ -7,17 +7,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final, Union, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, Union
 
 from pydantic import Discriminator, Tag
 
-from powercut.scenario.settings_base import Settings
+from powercut.scenario.settings_base import OfWorkload
 from powercut.scenario.settings_program import ProgramSettings
 from powercut.scenario.settings_wal import WalSettings
 from powercut.scenario.workloads import USUAL, WORKLOADS, load
 
-KINDS: Final[dict[str, type[Settings]]] = {
-    kind: cast(type[Settings], load(row.settings)) for kind, row in WORKLOADS.items()
+
+def _settings_of(place: str) -> type[OfWorkload]:
+    settings = load(place)
+    if not (isinstance(settings, type) and issubclass(settings, OfWorkload)):
+        raise TypeError(f"{place} has to be derived from {OfWorkload.__module__}:OfWorkload")
+    return settings
+
+
+KINDS: Final[dict[str, type[OfWorkload]]] = {
+    kind: _settings_of(row.settings) for kind, row in WORKLOADS.items()
 }
 """The settings of each kind of workload, the usual one first."""
 

@@ -17,9 +17,10 @@ from typing import Any, Final
 class WorkloadRow:
     """A kind of workload; places are written `module:name`.
 
-    `settings`: a class of settings whose `kind` is the row's name.  `workload`: a callable that
-    takes the parameters of a cell.  `refusals`: rules about a cell, each of which takes its
-    parameters and yields (dotted key, reason); the first is asked before those of machine and cut.
+    `settings`: a class derived from settings_base's `OfWorkload`, whose `kind` is the row's name.
+    `workload`: a callable that takes the parameters of a cell.  `refusals`: rules about a cell,
+    each of which takes its parameters and yields (dotted key, reason); the first is asked before
+    those of machine and cut.
     `recognised`: its bytes are known in captured writes, so that exposure analysis sees each of
     them, and a log on the bare disk needs no other evidence.
     """

@@ -31,7 +31,7 @@ from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.paths import CACHE
 from powercut.rig import commands
 from powercut.rig.rig import Rig
-from powercut.scenario.machines import MACHINES
+from powercut.scenario.machines import LOOP, MACHINES, UML
 from powercut.scenario.settings import (
     DiskSettings,
     FilesystemSettings,
@@ -43,6 +43,8 @@ BOOT_S = 120
 END_S = 60
 MADE = sorted(name for name, row in MACHINES.items() if not row.own_system)
 """Machines that powercut makes; of one that is there already nothing is there for a test."""
+OF_PROGRAMS = sorted(name for name, row in MACHINES.items() if row.of_programs)
+"""Those without an agent, which alone date their lines and shut down by themselves."""
 RAW = Parameters(disk=DiskSettings(size=4 << 20), filesystem=FilesystemSettings(type="raw"))
 """For machines with an agent, whose disk holds nothing."""
 
@@ -62,6 +64,7 @@ class Case:
     command: tuple[str, ...] = ("flushbufs", "/dev/vda")
     crashed: Ended = Ended.BY_ITSELF
     """How one ends whose guest has lost its RAM: a kernel on this host has no hypervisor."""
+    of_programs: bool = False
 
     @property
     def machines(self) -> MachineBackend:
@@ -71,7 +74,15 @@ class Case:
         return self.rig.machine_spec(self.parameters, disk)
 
 
-@pytest.fixture(params=["fake", *(pytest.param(name, marks=pytest.mark.vm) for name in MADE)])
+def machines(names: list[str]):
+    """Parameters for `case`."""
+    return [
+        pytest.param(name, marks=pytest.mark.vm, id="on_loop" if name == LOOP else name)
+        for name in names
+    ]
+
+
+@pytest.fixture(params=["fake", *machines(MADE)])
 def case(request, monkeypatch):
     name = request.param
     if name == "libvirt":
@@ -84,7 +95,7 @@ def case(request, monkeypatch):
     cell = program(name)
     if problems := backend.problems(cell.machine):
         pytest.skip("; ".join(problems))
-    return Case(Rig(CACHE, backend), cell, ("/bin/true",), Ended.KILLED)
+    return Case(Rig(CACHE, backend), cell, ("/bin/true",), Ended.KILLED, of_programs=True)
 
 
 @pytest.fixture
@@ -111,6 +122,10 @@ def opened(case, disk, folder, name="run"):
         yield machine, channel
 
 
+def test_some_machines_date_their_lines_and_shut_down_by_themselves():
+    assert UML in OF_PROGRAMS
+
+
 def test_what_it_is_made_of_is_told_without_starting_anything(case, folder):
     machines, spec = case.machines, case.spec(folder / "disk")
     assert machines.problems(case.parameters.machine) == ()
@@ -124,6 +139,8 @@ def test_what_it_is_made_of_is_told_without_starting_anything(case, folder):
 def test_a_machine_that_was_never_started_has_not_ended(case, disk, folder):
     with opened(case, disk, folder) as (machine, _):
         assert (machine.running, machine.ended) == (False, None)
+        for power in (HasLines, ShutsDown):
+            assert isinstance(machine, power) == case.of_programs
         with pytest.raises(HostError, match="gone before the crash"):
             machine.crash(timeout_s=END_S)
     assert (machine.running, machine.ended) == (False, None)
@@ -167,11 +184,11 @@ def test_whoever_leaves_leaves_nothing_running_and_power_can_be_lost(case, disk,
         channel.drain(timeout_s=END_S)
 
 
+@pytest.mark.parametrize("case", machines(OF_PROGRAMS), indirect=True)
 def test_what_dates_its_lines_has_them_to_the_last(case, disk, folder):
     """They outlive the machine: what was said before the cut is heard after it."""
     with opened(case, disk, folder) as (machine, channel):
-        if not isinstance(machine, HasLines):
-            pytest.skip("its programs speak on a port of its guest")
+        assert isinstance(machine, HasLines)
         lines = LineChannel(machine.take_lines(), folder / "lines", Binding())
         with pytest.raises(HostError, match="have been taken"):
             machine.take_lines()
@@ -191,10 +208,10 @@ def test_what_dates_its_lines_has_them_to_the_last(case, disk, folder):
     assert instants == sorted(instants)
 
 
+@pytest.mark.parametrize("case", machines(OF_PROGRAMS), indirect=True)
 def test_what_shuts_down_without_an_agent_has_made_everything_durable(case, disk, folder):
     with opened(case, disk, folder) as (machine, channel):
-        if not isinstance(machine, ShutsDown):
-            pytest.skip("its guest's agent is told to unmount")
+        assert isinstance(machine, ShutsDown)
         machine.start(timeout_s=BOOT_S)
         write = ("/bin/sh", "-c", "echo kept >/mnt/kept")
         assert channel.run(*write, timeout_s=END_S).status == 0

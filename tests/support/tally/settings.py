@@ -3,10 +3,10 @@
 
 from typing import Literal
 
-from powercut.scenario.settings_base import Positive, Settings
+from powercut.scenario.settings_base import OfWorkload, Positive
 
 
-class TallySettings(Settings):
+class TallySettings(OfWorkload):
     kind: Literal["tally"]
     marks: Positive = 1024
     flushes: bool = True

@@ -73,7 +73,7 @@ def test_nothing_in_it_needs_a_newer_glibc_than_it_says(wheel, tmp_path):
     said = tuple(map(int, platform.libc_ver()[1].split(".")))
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if name.startswith(f"{SHIPPED}/parts/")]
-        assert len(names) == 16
+        assert len(names) == 17
         for name in names:
             needed = {
                 tuple(map(int, match.split(b".")))
@@ -87,6 +87,15 @@ def test_guest_programs_are_static(installed):
     for name in ("agent", "wal", "dmlog", "uml-init"):
         path = installed / SHIPPED / "parts/bin" / name
         assert "INTERP" not in call("readelf", "--program-headers", "--wide", path).stdout
+
+
+def test_what_stands_before_a_check_is_found_and_runs(installed, tmp_path):
+    code = "from powercut.sandbox.check import guard_binary; print(guard_binary())"
+    environment = {"PYTHONPATH": str(installed), "HOME": str(tmp_path), "PATH": "/usr/bin"}
+    found = call(sys.executable, "-c", code, cwd=tmp_path, env=environment).stdout.strip()
+    assert found == str(installed / SHIPPED / "parts/bin/check-guard")
+    alone = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"]
+    assert call(*alone, found, "--", "/bin/echo", "run").stdout == "run\n"
 
 
 def test_it_has_every_schema_as_the_code_makes_it(wheel):
