@@ -14,9 +14,10 @@ from powercut.disk.capture import CaptureDisk
 from powercut.model.contract import CutPolicy
 from powercut.model.verdict import Verdict
 
+# A kernel that is pressed writes back without a sync, and such a cut keeps that, too.
 RAW = """
 filesystem: {type: raw}
-workload: {direct: true, align: 4096, record: 4096, sync: fdatasync}
+workload: {direct: true, align: 4096, record: 4096, sync: fdatasync, writeback: usual}
 cut: {trigger: {acks: 20}}
 """
 

@@ -15,7 +15,7 @@ SCENARIO = """\
 powercut: 1
 name: recordings
 disk: {size: 16 MiB, atomic_unit: 512}
-workload: {record: 512}
+workload: {record: 512, writeback: usual}  # the smallest witness is exact
 cut: {trigger: {acks: 12}}
 explore: {budget: 8}
 cells:

@@ -45,7 +45,9 @@ powercut: 1
 name: syncs
 description: One sync is missing, one is superfluous.
 controls: none
-workload: {{kind: program, command: ./syncs, at_most: 60s, syncs: traced}}
+# Pressed, the kernel may write between two syncs, and the second would not be idle.
+workload:
+  {{kind: program, command: ./syncs, at_most: 60s, syncs: traced, writeback: usual}}
 cut: {{trigger: {{acks: {ALL}}}}}
 explore: {{budget: 60, policies: [durable-only]}}
 cells:

@@ -63,10 +63,9 @@ def program(tmp_path: Path, run: str, check: str = "exit 0") -> Path:
     return path
 
 
-@pytest.mark.parametrize("filesystem", ["ext4", "f2fs"])  # XFS: test_several_disks
-def test_a_script_that_syncs_is_safe_and_its_control_is_not(tmp_path, filesystem):
-    limits = [*LIMITS, "--filesystem", filesystem]
-    status, cell, folder = recorded(tmp_path, EXAMPLES / "append.sh", limits=limits)
+# XFS: test_several_disks.  f2fs may lose (docs/file-system-promises.md).
+def test_a_script_that_syncs_is_safe_and_its_control_is_not(tmp_path):
+    status, cell, folder = recorded(tmp_path, EXAMPLES / "append.sh")
     assert (status, cell["verdict"], cell["reasons"]) == (0, "safe", [])
     (control,) = cell["controls"]
     assert (control["kind"], control["verdict"]) == ("lying-disk", "lossy")
@@ -78,8 +77,6 @@ def test_a_script_that_syncs_is_safe_and_its_control_is_not(tmp_path, filesystem
     states = cell["states"]
     assert (states["states"], states["lossy"]) == (32, 0)
     assert states["by_policy"]["durable-only"] >= 10
-    if filesystem != "ext4":
-        return  # what verify does is the same
     again = powercut("verify", folder)
     assert (again.returncode, "SAFE" in again.stdout) == (0, True), again.stdout + again.stderr
 
