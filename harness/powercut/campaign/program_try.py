@@ -205,7 +205,7 @@ def tried_json(tried: ProgramTried) -> str:
     }
     told = {
         "format": "powercut-try/1",
-        "verdict": tried.verdict.name,
+        "verdict": tried.verdict.name.lower(),
         "portable": tried.portable,
         "cause": files.cause,
         "disk": tried.disk.model_dump(mode="json"),

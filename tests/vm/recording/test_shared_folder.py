@@ -84,5 +84,6 @@ def test_every_share(tmp_path: Path, case: dict[str, str]) -> None:
         check=False,
     )
     result = json.loads(done.stdout)
-    assert (result["verdict"], result["reasons"]) == (case["expect"], []), result["findings"]
+    found = result["explored"]["findings"]
+    assert (result["verdict"].upper(), result["reasons"]) == (case["expect"], []), found
     assert result["control"] == "LOSSY"

@@ -115,8 +115,8 @@ def verdicts(found: ProgramTried) -> tuple[Verdict, Verdict | None, Verdict | No
     files = found.files
     return (
         cell.verdict,
-        files.journal and files.journal.outcome,
-        files.posix and files.posix.outcome,
+        files.journal and files.journal.verdict,
+        files.posix and files.posix.verdict,
     )
 
 
@@ -132,7 +132,7 @@ def test_a_store_that_its_file_system_saves_is_safe_there_and_its_missing_sync_i
     assert "the renaming of new to store" in text
     assert "no sync of the folder came after it" in text
     data = json.loads(tried_json(found))
-    assert (data["verdict"], data["files"]["posix"]["verdict"]) == ("SAFE", "LOSSY")
+    assert (data["verdict"], data["files"]["posix"]["verdict"]) == ("safe", "lossy")
     portable = ProgramTried(found.disk, found.files, portable=True)
     assert (portable.verdict, portable.beyond) == (Verdict.LOSSY, False)
 
