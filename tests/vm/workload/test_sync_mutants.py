@@ -28,7 +28,7 @@ PATIENCE_S = 120.0
 SOURCE = Path(__file__).with_name("sync_mutants_planted.c")
 TEST = """#!/bin/sh
 # The owner's test: passes if what is saved is synced, by the program's own word.
-folder=$(mktemp -d) && "$1" setup "$folder/data" || exit 9
+folder=$(mktemp -d) && mkdir "$folder/data" && "$1" setup "$folder/data" || exit 9
 mkfifo "$folder/lines" && { POWERCUT_FD=3 "$1" run "$folder/data" 3>"$folder/lines" & }
 program=$!
 while read -r sign number; do [ "$sign$number" = +3 ] && break; done <"$folder/lines"

@@ -55,7 +55,7 @@ name: in-root
 controls: none
 workload:
   {{kind: program, command: program/log.sh, root: root, at_most: 5min, syncs: traced,
-   dropped_sync: "KEY"}}
+   writeback: usual, dropped_sync: "KEY"}}
 disk: {{model: none, size: 32 MiB}}
 cut: {{trigger: {{acks: {ALL}}}}}
 explore: {{budget: 1, policies: [durable-only]}}
