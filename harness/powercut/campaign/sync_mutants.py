@@ -38,6 +38,7 @@ from powercut.model.operations import Packet
 from powercut.model.verdict import Verdict
 from powercut.recording.bound import read_lines
 from powercut.rig.sync_sites import named_sites
+from powercut.scenario.choices import Writeback
 from powercut.scenario.load import Scenario
 from powercut.scenario.program_text import RecordOptions, program_scenario
 from powercut.scenario.settings import ProgramSettings
@@ -80,7 +81,8 @@ def mutate_syncs(
             "which of its call sites are the same cannot be told",
             hint="leave out --test, or --root",
         )
-    traced = program.model_copy(update={"syncs": "traced"})
+    # A page that the kernel wrote early is made durable by the flush of any other sync.
+    traced = program.model_copy(update={"syncs": "traced", "writeback": Writeback.USUAL})
     scenario = program_scenario(traced, options.record)
     order = SyncOrder(
         program=traced, record=options.record, test=options.test, test_s=options.test_s,

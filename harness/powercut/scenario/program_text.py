@@ -94,11 +94,11 @@ deadline: {deadline:g}s
 
 def _chosen(program: ProgramSettings) -> str:
     """What of the program's other settings is not as usual, a line each."""
-    fields = ProgramSettings.model_fields
+    keys = ("env", "root", "where", "packages", "bring", "syncs", "writeback")
+    usual = ProgramSettings(kind="program", command=program.command)
+    fields, given = usual.model_dump(mode="json"), program.model_dump(mode="json")
     return "".join(
-        f"  {key}: {json.dumps(getattr(program, key))}\n"
-        for key in ("env", "root", "where", "packages", "bring", "syncs")
-        if getattr(program, key) != fields[key].default
+        f"  {key}: {json.dumps(given[key])}\n" for key in keys if given[key] != fields[key]
     )
 
 
