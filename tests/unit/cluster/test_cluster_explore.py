@@ -111,7 +111,8 @@ def reason(result, name):
 
 
 def after_all_others(hosts, name, change):
-    """`name` gets a part of the work: the others answer once it has said `change`d words."""
+    """`name` gets a part of the work: the others answer once it has said `change`d words, or is
+    known to be gone."""
     said = threading.Event()
 
     def mine(kind, body):
@@ -121,6 +122,8 @@ def after_all_others(hosts, name, change):
 
     def wait(kind, body):
         assert kind != "judged" or said.wait(TIMEOUT_S)
+        if kind == "judged" and change is dies:
+            assert hosts[name].missed.wait(TIMEOUT_S)
         return body
 
     for other, host in hosts.items():
