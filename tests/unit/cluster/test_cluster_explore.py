@@ -158,9 +158,9 @@ def test_a_host_that_dies_costs_nothing_and_its_batches_are_judged_elsewhere(hos
     done = on(hosts, recordings["lying"])
     assert comparable(done) == comparable(expected)
     said = states(done)  # the work may end before the scheduler's list is read again
-    assert said.pop("beta") in ("lost", "took-part")
+    if said.pop("beta") == "lost":
+        assert "its worker ended" in reason(done, "beta")
     assert said == {"alpha": "took-part", "gamma": "took-part"}
-    assert "its worker ended" in reason(done, "beta")
 
 
 def calls_losses_safe(kind, body):
