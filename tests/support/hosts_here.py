@@ -70,8 +70,6 @@ class ClusterHere(HostHere):
         self.root.mkdir(parents=True, exist_ok=True)
         self.threads = threads
         self.seen_s = 0.0
-        self.missed = threading.Event()
-        """Set once it is dead and no longer among the workers that were asked for."""
         self.before: Change = lambda _kind, body: body
         self.rig = rig
         self.made: list[str] = []
@@ -141,9 +139,6 @@ class EngineHere(Closing):
 
     @property
     def workers(self) -> tuple[WorkerSeen, ...]:
-        for host in self._hosts.values():
-            if host.dead:
-                host.missed.set()
         return tuple(
             WorkerSeen(
                 address=self._addresses[name], name=name, threads=host.threads, seen_s=host.seen_s

@@ -21,6 +21,7 @@ from powercut.cluster.explore import explore_on
 from powercut.explore.explorer import explore
 from powercut.explore.request import Budget, ExploreRequest
 from powercut.model.errors import HostError, UsageError
+from powercut.model.events import Notice
 from powercut.model.verdict import Verdict
 from powercut.paths import CACHE
 from powercut.rig.rig import Rig
@@ -110,9 +111,10 @@ def reason(result, name):
     return next(host.reason for host in result.fleet.hosts if host.name == name)
 
 
-def after_all_others(hosts, name, change):
-    """`name` gets a part of the work: the others answer once it has said `change`d words, or is
-    known to be gone."""
+def after_all_others(hosts, name, change, until=None):
+    """`name` gets a part of the work: the others answer once it has said `change`d words, or once
+    `until` is set.
+    """
     said = threading.Event()
 
     def mine(kind, body):
@@ -121,9 +123,7 @@ def after_all_others(hosts, name, change):
         return change(kind, body)
 
     def wait(kind, body):
-        assert kind != "judged" or said.wait(TIMEOUT_S)
-        if kind == "judged" and change is dies:
-            assert hosts[name].missed.wait(TIMEOUT_S)
+        assert kind != "judged" or (until or said).wait(TIMEOUT_S)
         return body
 
     for other, host in hosts.items():
@@ -152,15 +152,19 @@ def dies(kind, body):
     return body
 
 
-def test_a_host_that_dies_costs_nothing_and_its_batches_are_judged_elsewhere(hosts, recordings):
+def test_a_host_that_dies_is_named_and_its_batches_are_judged_elsewhere(hosts, recordings):
     expected = on({"alpha": hosts["alpha"]}, recordings["lying"])
-    after_all_others(hosts, "beta", dies)
-    done = on(hosts, recordings["lying"])
+    lost = threading.Event()
+    after_all_others(hosts, "beta", dies, until=lost)
+
+    def heard(event):
+        if isinstance(event, Notice) and event.text.startswith("beta takes no more part"):
+            lost.set()
+
+    done = on(hosts, recordings["lying"], on_event=heard)
     assert comparable(done) == comparable(expected)
-    said = states(done)  # the work may end before the scheduler's list is read again
-    if said.pop("beta") == "lost":
-        assert "its worker ended" in reason(done, "beta")
-    assert said == {"alpha": "took-part", "gamma": "took-part"}
+    assert states(done) == {"alpha": "took-part", "beta": "lost", "gamma": "took-part"}
+    assert "its worker ended" in reason(done, "beta")
 
 
 def calls_losses_safe(kind, body):
