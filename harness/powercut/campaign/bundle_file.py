@@ -17,7 +17,6 @@ is unpacked has the digests of the manifest, or is an error that names the file.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -32,6 +31,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from powercut.brought import mark_results
 from powercut.model.errors import DamagedRecording, HostError, UsageError
+from powercut.model.json_text import parse_json
 from powercut.model.verdict import LsnRange
 from powercut.sandbox.archive import ArchiveLimits, BoundedTar, open_tar
 from powercut.store.digest import ContentDigest
@@ -162,14 +162,14 @@ def _read_manifest(bundle: Path, tar: BoundedTar) -> BundleManifest:
         raise UsageError(f"{bundle}: is no bundle of powercut: {MANIFEST} does not come first")
     text = content.read()
     try:
-        version = json.loads(text).get("format")
+        version = parse_json(text).get("format")
         if version != "powercut-bundle/1":
             raise DamagedRecording(
                 f"{bundle}: written in format {version!r}, which this powercut does not read",
                 hint="use the powercut that wrote it, or a newer one",
             )
         manifest = BundleManifest.model_validate_json(text)
-    except (ValueError, AttributeError, ValidationError, RecursionError) as error:
+    except (ValueError, AttributeError, ValidationError) as error:
         raise DamagedRecording(f"{bundle}: {MANIFEST} makes no sense: {error}") from error
     for name in (manifest.recording, *(each.path for each in manifest.files)):
         path = PurePosixPath(name)

@@ -18,6 +18,7 @@ import click
 from powercut.cli import completion as complete
 from powercut.cli.options import json_option
 from powercut.cli.output import Speaker, console_beside, write_json_object
+from powercut.model.json_text import parse_json
 from powercut.paths import CACHE, PACKAGE
 
 _KEPT = "scenario-lines.json"
@@ -108,8 +109,8 @@ def _code() -> bytes:
 def _read(kept: Path) -> dict[str, str]:
     """What was kept; nothing if the file is none of ours."""
     try:
-        found = json.loads(kept.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        found = parse_json(kept.read_bytes())
+    except (OSError, ValueError):
         return {}
     whole = isinstance(found, dict) and all(isinstance(line, str) for line in found.values())
     return found if whole else {}

@@ -17,7 +17,6 @@ every host.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -28,6 +27,7 @@ from powercut.cluster.messages import RESULT_FILES, Done
 from powercut.cluster.roster import ClusterHost, FalseClaim
 from powercut.explore.trial import RecoveredStates
 from powercut.model.errors import DamagedRecording, HostError, PowercutError
+from powercut.model.json_text import parse_json
 from powercut.model.verdict import Verdict
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.store.binding import binding_of
@@ -79,7 +79,7 @@ def accept(
 
 def _require_program(record: str, programs: Mapping[str, str]) -> None:
     """Raises DamagedRecording if another program made a trial."""
-    made = json.loads(record).get("versions", {})
+    made = parse_json(record).get("versions", {})
     for name, digest in programs.items():
         if made.get(name) != digest:
             told = str(made.get(name, ""))[:16] or "none"
@@ -133,7 +133,7 @@ def _claimed(files: Mapping[str, str], job: TrialJob) -> TrialResult:
             raise DamagedRecording(f"trial.json has another {name}")
     if (result.trial, result.seed) != (job.trial.number, job.trial.seed):
         raise DamagedRecording("verdict.json is of another trial")
-    if not record.recording or result.binding != binding_of(json.loads(text)).name:
+    if not record.recording or result.binding != binding_of(parse_json(text)).name:
         raise DamagedRecording("verdict.json is of another recording than trial.json")
     return result
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ from powercut.cluster.hosts_file import HostSettings, target_of
 from powercut.machine.remote import Remote, last_line
 from powercut.machine.ssh import FabricRemote
 from powercut.model.errors import HostError, PowercutError
+from powercut.model.json_text import parse_json
 
 CONNECT_S: Final = 20.0
 _FACTS_S: Final = 60.0
@@ -177,7 +177,7 @@ def doctor(remote: Remote, host: HostSettings, version: str) -> list[dict[str, A
     """The findings of `powercut doctor` there.  Raises HostError."""
     done = remote.run(at(host, version, "powercut", "doctor", "--json", "-"), timeout_s=_DOCTOR_S)
     try:
-        found = json.loads(done.output)
+        found = parse_json(done.output)
         return [
             {
                 "name": str(probe["name"])[:80],

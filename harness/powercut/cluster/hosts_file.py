@@ -56,6 +56,14 @@ def _is_folder(text: str) -> str:
     return text
 
 
+def _is_file(text: str) -> str:
+    try:
+        Path(text).expanduser()
+    except RuntimeError:
+        raise ValueError("begins with ~ and a user who has no home here") from None
+    return text
+
+
 class HostSettings(BaseModel):
     """How one host is reached, and what it may be burdened with."""
 
@@ -73,10 +81,10 @@ class HostSettings(BaseModel):
     port: Annotated[int, Field(ge=1, le=65535, strict=True)] | None = None
     """By default as ~/.ssh/config says, else 22."""
 
-    identity: str | None = None
+    identity: Annotated[str, AfterValidator(_is_file)] | None = None
     """The file of a private key; by default ssh's own, and those of the agent."""
 
-    known_hosts: str | None = None
+    known_hosts: Annotated[str, AfterValidator(_is_file)] | None = None
     """The only file with host keys that counts; by default ssh's own."""
 
     jobs: Annotated[int, Field(ge=1, le=256, strict=True)] = 1

@@ -8,7 +8,6 @@ no process.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import subprocess
@@ -24,6 +23,7 @@ from powercut.cluster.messages import FOLDER
 from powercut.cluster.node import Node
 from powercut.cluster.pem import new_pem
 from powercut.model.errors import HostError
+from powercut.model.json_text import parse_json
 from powercut.paths import CACHE
 from powercut.sandbox.apart import start_apart
 
@@ -113,7 +113,7 @@ def _begin(process: subprocess.Popen[bytes], node: Node) -> str:
             break
         said += data
     try:
-        return str(json.loads(said)["address"])
+        return str(parse_json(said)["address"])
     except (ValueError, KeyError, TypeError):
         raise HostError(
             f"Dask's {what} does not start", hint="pip install 'powercut[cluster]'"

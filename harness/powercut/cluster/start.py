@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -25,6 +24,7 @@ from powercut.cluster.run import FLEET, ClusterRun
 from powercut.cluster.up import hosts_cluster
 from powercut.model.errors import HostError, UsageError
 from powercut.model.events import Notice, RunEvent
+from powercut.model.json_text import parse_json
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.store.layout import ResultDir, folder_name
 from powercut.store.place import Place, read_place
@@ -69,18 +69,19 @@ def _address(cluster: str, on_event: Callable[[RunEvent], None]) -> Iterator[Add
             hint="local, tcp://HOST:PORT, tls://HOST:PORT, a scheduler file or a hosts file",
         ) from None
     if text.lstrip().startswith("{"):
-        yield _of_file(path, text)
+        yield address_in(path, text)
         return
     with hosts_cluster(path, on_event) as address:
         yield address
 
 
-def _of_file(path: Path, text: str) -> Address:
+def address_in(path: Path, text: str) -> Address:
+    """The address in the `text` of a scheduler's file at `path`.  Raises UsageError."""
     try:
-        told = json.loads(text)
+        told = parse_json(text)
         pem = Pem.model_validate(told["pem"]) if "pem" in told else None
         return Address.parse(str(told["address"]), pem)
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         raise UsageError(
             f"{path}: not the scheduler file of a Dask cluster",
             hint="`dask scheduler --scheduler-file` and `powercut doctor hosts up` write one",

@@ -29,6 +29,7 @@ from powercut.cluster.wheels import make_wheels
 from powercut.machine.ssh import FabricRemote
 from powercut.model.errors import HostError, PowercutError, UsageError
 from powercut.model.events import Notice, RunEvent
+from powercut.model.json_text import parse_json
 
 _START_S: Final = 120.0
 _DOWN_S: Final = 60.0
@@ -170,7 +171,7 @@ def take_down(hosts_file: Path) -> None:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except OSError:
-                pid = int(json.loads(file.read())["pid"])
+                pid = int(parse_json(file.read())["pid"])
             else:
                 path.unlink()
                 return

@@ -9,7 +9,6 @@ killed leaves nothing behind.
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
@@ -33,6 +32,7 @@ from powercut.disk.capture_config import (
 from powercut.disk.port import CutReport, DiskStatistics
 from powercut.model.contract import CutPolicy
 from powercut.model.errors import DeadlineExceeded, HostError, UsageError
+from powercut.model.json_text import parse_json
 from powercut.model.units import Instant
 
 _CONTROL_S: Final = 30.0
@@ -269,7 +269,7 @@ class _Nbdkit:
         return self._answers.popleft()
 
     def _take(self, line: bytes) -> None:
-        answer: dict[str, Any] = json.loads(line)
+        answer: dict[str, Any] = parse_json(line)
         if answer.get("event") == "stopped":
             self.stopped = True
         else:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import re
 import stat
 import tarfile
@@ -28,6 +27,7 @@ from typing import IO, Any, Final
 
 from powercut.brought import brought
 from powercut.model.errors import UsageError
+from powercut.model.json_text import parse_json
 from powercut.sandbox.archive import ArchiveLimits, BoundedTar, open_archive
 
 SKELETON: Final = ("dev", "proc", "sys", "tmp", "run", "var/tmp", "mnt")
@@ -293,7 +293,7 @@ def _entries_below(node: _Node, name: str) -> Iterator[tuple[str, _Entry]]:
 def _oci_layers(root: Path) -> Iterator[Path]:
     """The layers of an image, the lowest first, each as its digest says."""
     try:
-        document = json.loads((root / "index.json").read_bytes())
+        document = parse_json((root / "index.json").read_bytes())
         for _ in range(_LINKS_MAX):
             if "layers" in document:
                 for layer in document["layers"]:
@@ -301,7 +301,7 @@ def _oci_layers(root: Path) -> Iterator[Path]:
                 return
             wanted = document["manifests"]
             fitting = [one for one in wanted if _is_for_us(one.get("platform"))] or wanted
-            document = json.loads(_blob(root, fitting[0]).read_bytes())
+            document = parse_json(_blob(root, fitting[0]).read_bytes())
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"{root}: index.json is none of an OCI image layout: {error!r}") from error
     raise UsageError(f"{root}: index.json leads to no manifest")

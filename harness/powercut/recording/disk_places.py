@@ -15,6 +15,7 @@ import struct
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
@@ -22,6 +23,9 @@ FilesystemName = Literal["", "xfs", "ext4", "btrfs", "f2fs"]
 
 UNKNOWN: Final = "file data or a directory"
 _SECTOR: Final = 512
+_REGIONS_MAX: Final = 1 << 18  # of a superblock that makes no sense; 8 TiB have 196,608
+_NODES_MAX: Final = 4096
+_LOG_BLOCK_MAX: Final = 16
 
 _XFS_MAGICS: Final = {
     b"XFSB": "superblock",
@@ -130,7 +134,7 @@ class Places:
         places: list[Part] = []
         for begin in range(0, len(payload), _SECTOR):
             sector = payload[begin : begin + _SECTOR]
-            what = self._name(offset + begin, sector)
+            what = self._name(offset + begin, sector.ljust(_SECTOR, b"\0"))
             if what is None:  # nothing of its own: it belongs to what stands before it
                 what = places[-1].what if places else self._unknown
             if places and places[-1].what == what:
@@ -228,6 +232,8 @@ def places_of(image: Path, begin: int = 0) -> Places:
         size = file.seek(0, 2) - begin
 
         def read(offset: int, length: int) -> bytes:
+            if offset > size:
+                raise ValueError("beyond the end of the disk")
             file.seek(begin + offset)
             return file.read(length).ljust(length, b"\0")
 
@@ -236,7 +242,7 @@ def places_of(image: Path, begin: int = 0) -> Places:
                 case "xfs":
                     regions = [_xfs_log(read(0, _SECTOR))]
                 case "ext4":
-                    regions = list(_Ext4(read, size).regions())
+                    regions = list(islice(_Ext4(read, size).regions(), _REGIONS_MAX))
                 case "btrfs":
                     fsid = read(_BTRFS_SUPER + 32, 16)
                     regions = [
@@ -265,6 +271,8 @@ def _xfs_log(superblock: bytes) -> Part:
 def _f2fs_areas(superblock: bytes) -> Iterator[Part]:
     """The areas before the main one, where file data and nodes lie: struct f2fs_super_block."""
     (log_block_size,) = struct.unpack_from("<I", superblock, 16)
+    if log_block_size > _LOG_BLOCK_MAX:
+        raise ValueError("no superblock of f2fs")
     begins = struct.unpack_from("<5I", superblock, 76)
     yield Part(0, 2 << log_block_size, "superblock")
     for what, begin, end in zip(_F2FS_AREAS, begins, begins[1:], strict=False):
@@ -279,7 +287,9 @@ class _Ext4:
         self.read = read
         self.size = size
         sb = read(1024, 1024)
-        self.block = 1024 << struct.unpack_from("<I", sb, 24)[0]
+        (log_block,) = struct.unpack_from("<I", sb, 24)
+        self.block = 1024 << min(log_block, _LOG_BLOCK_MAX)
+        self.nodes = 0
         (self.blocks,) = struct.unpack_from("<I", sb, 4)
         (self.first,) = struct.unpack_from("<I", sb, 20)
         (self.per_group,) = struct.unpack_from("<I", sb, 32)
@@ -289,7 +299,7 @@ class _Ext4:
         (self.journal,) = struct.unpack_from("<I", sb, 224)
         (descriptor,) = struct.unpack_from("<H", sb, 254)
         self.descriptor = descriptor if incompatible & 0x80 else 32
-        if not self.per_group or not self.inodes or self.block > 65536:
+        if not self.per_group or not self.inodes or not self.descriptor or self.block > 65536:
             raise ValueError("no superblock of ext4")
 
     def regions(self) -> Iterator[Part]:
@@ -325,6 +335,9 @@ class _Ext4:
         yield from self._extents(self.read(at, self.inode_size)[40:100], 5)
 
     def _extents(self, node: bytes, levels: int) -> Iterator[Part]:
+        self.nodes += 1
+        if self.nodes > _NODES_MAX:
+            raise ValueError("a journal of more extents than there are blocks in one")
         magic, entries, _, depth = struct.unpack_from("<HHHH", node)
         if magic != _EXT4_EXTENTS or levels == 0:
             return

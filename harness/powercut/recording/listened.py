@@ -21,6 +21,7 @@ from powercut.brought import mark_results
 from powercut.channel.lines import unpack
 from powercut.model.binding import Binding
 from powercut.model.errors import DamagedRecording, DeadlineExceeded, HostError, UsageError
+from powercut.model.json_text import parse_json
 from powercut.model.observation import Observation
 from powercut.workload.program.claims import history_of
 from powercut.workload.program.promises import ProgramPromises
@@ -54,13 +55,13 @@ class Listened:
     def open(cls, path: Path) -> Listened:
         """One that was made.  Raises UsageError, DamagedRecording."""
         try:
-            text = (path / "listen.json").read_text()
+            text = (path / "listen.json").read_text(errors="replace")
         except OSError:
             raise UsageError(
                 f"{path}: nothing was heard there", hint="`powercut listen FOLDER` listens"
             ) from None
         try:
-            known = json.loads(text)["format"] == FORMAT
+            known = parse_json(text)["format"] == FORMAT
         except (ValueError, KeyError, TypeError):
             known = False
         if not known:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,7 @@ _SYMBOL: Final = struct.Struct("<IBBHQQ")
 _SYMBOL_TABLES: Final = (2, 11)  # SHT_SYMTAB, SHT_DYNSYM
 _FUNCTIONS: Final = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
 _FILE_MAX: Final = 1 << 30
+_FUNCTIONS_MAX: Final = 10_000_000
 
 Place = tuple[str, int]
 """A file, and an address as its symbols have it."""
@@ -84,14 +86,14 @@ def _by_symbols(module: Path, addresses: list[int]) -> list[str]:
     """The functions in which the addresses lie, by size; empty where in none."""
     names = [""] * len(addresses)
     try:
-        if module.stat().st_size > _FILE_MAX:
+        if not module.is_file() or module.stat().st_size > _FILE_MAX:
             return names
         data = module.read_bytes()
-        for name, begin, size in _functions(data):
+        for name, begin, size in islice(_functions(data), _FUNCTIONS_MAX):
             for at, address in enumerate(addresses):
                 if begin <= address < begin + size:
                     names[at] = names[at] or name
-    except (OSError, struct.error, ValueError):
+    except (OSError, struct.error, ValueError, OverflowError):
         return names  # no program, or a damaged one
     return names
 

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, ValidationError
 
 from powercut.model.errors import DamagedRecording, UsageError
+from powercut.model.json_text import parse_json
 from powercut.scenario.choices import DiskModel
 from powercut.store.certificate import Certificate, Component, NotTested
 from powercut.store.files import host_errors, write_atomic
@@ -150,7 +151,7 @@ class CertificateDir:
     def spent_s(self) -> float:
         """Seconds that it took until now, interruptions not counted."""
         try:
-            return float(json.loads((self.path / _SPENT).read_text())["seconds"])
+            return float(parse_json((self.path / _SPENT).read_text())["seconds"])
         except (OSError, ValueError, KeyError, TypeError):
             return 0.0
 
@@ -160,7 +161,7 @@ class CertificateDir:
 
     def _loads(self) -> list[HostLoad]:
         try:
-            loads = json.loads((self.path / _SPENT).read_text())["loads"]
+            loads = parse_json((self.path / _SPENT).read_text())["loads"]
             return [HostLoad.model_validate(load) for load in loads]
         except (OSError, ValueError, KeyError, TypeError):
             return []

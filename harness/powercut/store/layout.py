@@ -47,6 +47,7 @@ from typing import Any, Final, Self
 
 from powercut.brought import make_results, mark_results
 from powercut.model.errors import DamagedRecording, HostError, UsageError
+from powercut.model.json_text import parse_json
 from powercut.paths import command, from_here, launcher
 from powercut.scenario.plan import Cell
 from powercut.store.files import (
@@ -191,8 +192,8 @@ class ResultDir:
     def read_environment(self) -> dict[str, Any]:
         """Reads environment.json; empty if there is none, or if it is none that a run writes."""
         try:
-            value = json.loads((self.path / "environment.json").read_bytes())
-        except (OSError, ValueError, RecursionError):
+            value = parse_json((self.path / "environment.json").read_bytes())
+        except (OSError, ValueError):
             return {}
         return value if isinstance(value, dict) and _is_environment(value) else {}
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from powercut.model.errors import DamagedRecording
+from powercut.model.json_text import parse_json
 from powercut.store import own
 from powercut.store.digest import ContentDigest, file_digest
 from powercut.store.files import fsync_path, host_errors, write_atomic
@@ -109,10 +110,10 @@ def _entries(folder: Path) -> list[tuple[str, int, str]]:
 def entries_of(text: str | bytes, name: str) -> list[tuple[str, int, str]]:
     """The same of the manifest in `text`, called `name`.  Raises DamagedRecording."""
     try:
-        manifest = json.loads(text)
+        manifest = parse_json(text)
         entries = [(str(e["name"]), int(e["size"]), str(e["sha256"])) for e in manifest["files"]]
         version = manifest["format"]
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise DamagedRecording(f"{name}: not a manifest: {error}") from error
     if version != FORMAT:
         raise DamagedRecording(

@@ -11,6 +11,7 @@ from typing import Any, Final
 from powercut.model.binding import Binding, check_digest
 from powercut.model.errors import DamagedRecording
 from powercut.model.failure import Failure
+from powercut.model.json_text import parse_json
 from powercut.model.observation import Continuation, Extent, Observation, checked_extents
 from powercut.store.files import write_atomic
 from powercut.wal.slots import SlotState
@@ -103,13 +104,13 @@ def read_observation(path: Path, binding: Binding) -> Observation:
     Raises DamagedRecording, also for an observation of another recording.
     """
     try:
-        value = json.loads(path.read_bytes())
+        value = parse_json(path.read_bytes())
         observation = observation_from_json(value)
         digest = bytes.fromhex(value["binding"])
         says = f"cell {value['cell']!r}, seed {value['seed']}"
     except OSError as error:
         raise DamagedRecording(f"{path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise DamagedRecording(f"{path}: {error}") from error
     check_digest(path, digest, binding, says)
     return observation

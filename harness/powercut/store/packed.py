@@ -33,6 +33,7 @@ import numpy.typing as npt
 import zstandard
 
 from powercut.model.errors import DamagedRecording
+from powercut.model.json_text import parse_json
 from powercut.store.files import fsync_path, host_errors, write_atomic
 from powercut.wal.folding import Folds, fold, unfold
 
@@ -88,7 +89,7 @@ class Pack:
         if length > _INDEX_MAX or len(index) != length or google_crc32c.value(index) != crc:
             raise self._damaged("its index is cut off or damaged")
         try:
-            value = json.loads(index)
+            value = parse_json(index)
             self._run_id = bytes.fromhex(value["run_id"])
             self._entries = {entry.name: entry for entry in _entries(value, head + length)}
         except (ValueError, KeyError, TypeError) as error:

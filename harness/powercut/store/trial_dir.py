@@ -6,7 +6,6 @@ powercut.store.layout says which files lie in it.
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from pathlib import Path
@@ -16,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from powercut.model.binding import Binding
 from powercut.model.errors import DamagedRecording
+from powercut.model.json_text import parse_json
 from powercut.model.observation import Observation
 from powercut.model.reads import CheckReads
 from powercut.model.verdict import EvidenceLevel
@@ -179,7 +179,7 @@ class TrialDir:
         """The binding that all evidence in the folder has to have; raises DamagedRecording."""
         path = self.path / "trial.json"
         try:
-            return binding_of(json.loads(path.read_bytes()))
+            return binding_of(parse_json(path.read_bytes()))
         except OSError as error:
             raise DamagedRecording(f"{path}: {error.strerror}") from error
         except (ValueError, KeyError, TypeError) as error:

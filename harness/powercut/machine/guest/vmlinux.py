@@ -27,7 +27,14 @@ _VERSION: Final = 0x206
 _PAYLOAD_OFFSET: Final = 0x248
 _LZ4_LEGACY: Final = b"\x02\x21\x4c\x18"
 _LZ4_FRAME: Final = b"\x04\x22\x4d\x18"
+_BYTES_MAX: Final = 512 << 20
+_STEP: Final = 4096  # of zstd: 128 MiB at most come of it
+_DAMAGE: Final = (
+    EOFError, OSError, ValueError, lzma.LZMAError, zlib.error, zstandard.ZstdError,
+)  # fmt: skip
 _SIZE_TRAILER: Final = 4
+_SEGMENTS_MAX: Final = 64  # a kernel has five
+_NOTES_MAX: Final = 64 << 10
 _NOTE_SEGMENT: Final = 4  # PT_NOTE
 _XEN_PHYS32_ENTRY: Final = 18  # XEN_ELFNOTE_PHYS32_ENTRY: the PVH entry point
 _LZ4_TIMEOUT_S: Final = 120.0
@@ -37,19 +44,42 @@ def decompress(data: bytes) -> bytes:
     """The first compressed stream in `data`, by its magic number; what follows it is ignored.
 
     Handles gzip, xz, lzma, bzip2, zstd and (with the `lz4` command) lz4.  An lz4
-    stream must end where `data` ends.  Raises HostError for anything else.
+    stream must end where `data` ends.  Raises HostError for anything else, and for what is damaged
+    or larger than any kernel.
     """
+    try:
+        plain = _decompressed(data)
+    except _DAMAGE as error:
+        raise HostError(f"its compression is damaged: {error}") from error
+    if len(plain) > _BYTES_MAX:
+        raise HostError(f"more than {_BYTES_MAX >> 20} MiB without its compression: no kernel")
+    return plain
+
+
+def _decompressed(data: bytes) -> bytes:
+    most = _BYTES_MAX + 1
     if data.startswith(b"\x1f\x8b"):
-        return zlib.decompressobj(wbits=31).decompress(data)
+        return zlib.decompressobj(wbits=31).decompress(data, most)
     if data.startswith(b"\xfd7zXZ\0") or data.startswith(b"\x5d\0\0"):
-        return lzma.LZMADecompressor().decompress(data)
+        return lzma.LZMADecompressor(memlimit=_BYTES_MAX).decompress(data, most)
     if data.startswith(b"BZh"):
-        return bz2.BZ2Decompressor().decompress(data)
+        return bz2.BZ2Decompressor().decompress(data, most)
     if data.startswith(b"\x28\xb5\x2f\xfd"):
-        return zstandard.ZstdDecompressor().decompressobj().decompress(data)
+        return _zstd(data, most)
     if data.startswith((_LZ4_LEGACY, _LZ4_FRAME)):
         return _lz4(data)
     raise HostError(f"unknown compression: the data begin with {data[:6].hex(' ')}")
+
+
+def _zstd(data: bytes, most: int) -> bytes:
+    """As much of a frame as makes `most` bytes, and what the last step brings beyond."""
+    unpacker = zstandard.ZstdDecompressor(max_window_size=_BYTES_MAX).decompressobj()
+    plain = bytearray()
+    for at in range(0, len(data), _STEP):
+        plain += unpacker.decompress(data[at : at + _STEP])
+        if unpacker.eof or len(plain) > most:
+            break
+    return bytes(plain)
 
 
 def _lz4(data: bytes) -> bytes:
@@ -100,11 +130,14 @@ def has_pvh_entry(kernel: bytes) -> bool:
         return False
     (table,) = struct.unpack_from("<Q", kernel, 32)
     entry_size, count = struct.unpack_from("<HH", kernel, 54)
-    for index in range(count):
-        kind, _flags, start, _va, _pa, size = struct.unpack_from(
-            "<IIQQQQ", kernel, table + index * entry_size
-        )
-        if kind == _NOTE_SEGMENT and _has_note(kernel[start : start + size]):
+    for index in range(min(count, _SEGMENTS_MAX)):
+        try:
+            kind, _flags, start, _va, _pa, size = struct.unpack_from(
+                "<IIQQQQ", kernel, table + index * entry_size
+            )
+        except (struct.error, OverflowError):  # they would lie behind its end
+            return False
+        if kind == _NOTE_SEGMENT and _has_note(kernel[start : start + min(size, _NOTES_MAX)]):
             return True
     return False
 

@@ -23,6 +23,7 @@ from typing import Final
 
 from powercut.closing import Closing
 from powercut.model.errors import HostError
+from powercut.model.json_text import parse_json
 from powercut.recover.native import inside
 from powercut.recover.plan import HostRoot
 from powercut.sandbox.check import EMPTY, capabilities, guarded, host_view, limits
@@ -103,8 +104,11 @@ class CheckSandbox(Closing):
         if reply is None:
             self.close()
             raise HostError("the sandbox of the program's check ended")
-        status = None if reply["status"] is None else int(reply["status"])
-        return Checked(status, str(reply["lines"]).encode("latin-1"), str(reply["said"]))
+        try:
+            return checked_of(reply)
+        except HostError:
+            self.close()
+            raise
 
     def _start(self, memory: int) -> None:
         source = Path(inside.__file__).read_text()
@@ -141,9 +145,7 @@ class CheckSandbox(Closing):
             return False
         return True
 
-    def _ask(
-        self, request: Mapping[str, object], deadline: float
-    ) -> dict[str, str | int | None] | None:
+    def _ask(self, request: Mapping[str, object], deadline: float) -> bytes | None:
         assert self._process is not None
         assert self._process.stdout is not None
         if not self._send(request):
@@ -157,5 +159,14 @@ class CheckSandbox(Closing):
             if not data or len(text) > _ANSWER_MAX:
                 return None
             text += data
-        reply: dict[str, str | int | None] = json.loads(text)
-        return reply
+        return bytes(text)
+
+
+def checked_of(reply: bytes) -> Checked:
+    """What comes out of the sandbox, where the check is, too.  Raises HostError for nonsense."""
+    try:
+        told = parse_json(reply)
+        status = None if told["status"] is None else int(told["status"])
+        return Checked(status, str(told["lines"]).encode("latin-1"), str(told["said"]))
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
+        raise HostError(f"the sandbox of the program's check answers nonsense: {error}") from None

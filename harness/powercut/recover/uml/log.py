@@ -46,6 +46,8 @@ def log_bytes(begin: bytes | bytearray) -> int:
 
     Raises HostError if it is no such log.
     """
+    if len(begin) < _SUPER.size:
+        raise HostError("the recovery was not recorded: there is no beginning of a log")
     magic, version, entries, sector = map(int, _SUPER.unpack_from(begin))
     if magic != _MAGIC or version != 1 or sector < SECTOR or sector & (sector - 1):
         raise HostError("the recovery was not recorded: there is no log of it")

@@ -26,6 +26,7 @@ PATCHED_AT: Final = 1 << 20
 PATCH_DTYPE: Final = np.dtype([("offset", "<u8"), ("length", "<u8"), ("data", "<u8")])
 EXTENT_FORMAT: Final = struct.Struct("<QQQII")
 
+_ERRNO_MAX: Final = 4095
 _REQUEST: Final = struct.Struct("<IIQ")  # magic, verb, sequence
 _ARGUMENTS: Final = struct.Struct("<QQQ")  # offset, length, count
 _ARGUMENTS_AT: Final = 48
@@ -101,6 +102,10 @@ class BarePath(enum.IntEnum):
     PLAIN = 6
 
 
+_STEPS: Final = frozenset(map(int, Step))
+_AFTERS: Final = frozenset(map(int, After))
+
+
 @dataclass(frozen=True)
 class Answer:
     """What PID 1 made of a request.
@@ -127,7 +132,10 @@ class Answer:
     @property
     def reason(self) -> str:
         """The call that failed and why, for a person."""
-        return f"{self.what}: {os.strerror(self.error)}" if self.error else self.what
+        if not self.error:
+            return self.what
+        known = self.error <= _ERRNO_MAX
+        return f"{self.what}: {os.strerror(self.error) if known else f'error {self.error}'}"
 
 
 class Share:
@@ -195,9 +203,9 @@ class Share:
         _REQUEST.pack_into(self._map, 0, MAGIC, verb, self._sequence)
 
     def answer(self) -> Answer | None:
-        """The answer to the last request; None if it is another's."""
+        """The answer to the last request; None if it is another's, or none that PID 1 gives."""
         fields = PAGE_FORMAT.unpack_from(self._map, 0)
-        if fields[3] != self._sequence:
+        if fields[3] != self._sequence or fields[20] not in _STEPS or fields[18] not in _AFTERS:
             return None
         return Answer(
             step=Step(fields[20]),
