@@ -13,29 +13,21 @@ import hashlib
 import io
 import json
 import tarfile
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import google_crc32c
+import images
+import peers
 import zstandard
+from shared import crc as _crc
+from shared import folder as _folder
+from shared import text_of as _text
 
 from powercut.model.errors import PowercutError
 
 Target = Callable[[bytes], object]
-
-
-@contextmanager
-def _folder() -> Iterator[Path]:
-    shared = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as folder:
-        yield Path(folder)
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
 
 
 def scenario(data: bytes) -> object:
@@ -59,10 +51,6 @@ def domain(data: bytes) -> object:
     from powercut.scenario.load import parse_scenario
 
     return parse_scenario(scenario_like(likeness_of(None, _text(data), None)), Path("x.yaml"))
-
-
-def _crc(data: bytes | bytearray) -> bytes:
-    return int(google_crc32c.value(bytes(data))).to_bytes(4, "little")
 
 
 def _log(folder: Path, data: bytes) -> Path:
@@ -249,11 +237,70 @@ def logo(data: bytes) -> object:
     return None
 
 
+def record(data: bytes) -> object:
+    """A file of a recording, a run or a certificate: the first byte says which."""
+    from powercut.report.page.run import html_report
+    from powercut.store.certify_order import CertificateDir, read_components
+    from powercut.store.confirmation import read_confirmation
+    from powercut.store.exploration import read_exploration
+    from powercut.store.file_map import read_file_maps
+    from powercut.store.layout import ResultDir
+    from powercut.store.manifest import check
+    from powercut.store.measurement import Measurement
+    from powercut.store.place import read_place
+    from powercut.store.record import read_model
+    from powercut.store.sync_order import read_order
+    from powercut.store.trial_dir import TrialDir
+    from powercut.store.witness import read_witness
+
+    def run(path: Path) -> object:
+        return html_report(ResultDir(path), ResultDir(path).read_verdict())
+
+    def trial(path: Path) -> TrialDir:
+        return TrialDir(path, path)
+
+    readers: tuple[tuple[str, Callable[[Path], object]], ...] = (
+        ("trial.json", lambda path: (trial(path).read_binding(), trial(path).read_record())),
+        ("manifest.json", check),
+        ("verdict.json", lambda path: trial(path).read_verdict()),
+        ("verdict.json", run),
+        ("exploration.json", lambda path: read_exploration(trial(path))),
+        ("confirmation.json", lambda path: read_confirmation(trial(path))),
+        ("files.json", lambda path: read_file_maps(trial(path))),
+        ("witness.json", lambda path: read_witness(trial(path))),
+        ("place.json", read_place),
+        ("environment.json", lambda path: ResultDir(path).options()),
+        ("audit-syncs.json", lambda path: read_order(ResultDir(path))),
+        ("components.json", lambda path: read_components(ResultDir(path))),
+        ("order.json", lambda path: CertificateDir(path).read_order()),
+        ("spent.json", lambda path: (CertificateDir(path).spent_s(), CertificateDir(path).load())),
+        ("measured.json", lambda path: read_model(path / "measured.json", Measurement)),
+    )
+    name, read = readers[(data[0] if data else 0) % len(readers)]
+    with _folder() as folder:
+        (folder / name).write_bytes(data[1:])
+        return read(folder)
+
+
+def listened(data: bytes) -> object:
+    """What `listen` has kept: listen.json and, behind a NUL, lines."""
+    from powercut.channel.lines import header
+    from powercut.recording.listened import Listened
+
+    about, _, lines = data.partition(b"\0")
+    with _folder() as folder:
+        (folder / "listen.json").write_bytes(about)
+        there = Listened.open(folder)
+        there.lines.write_bytes(header(there.binding) + lines)
+        return there.promises
+
+
 TARGETS: Final[dict[str, Target]] = {
     target.__name__: target
     for target in (
         scenario, preset, domain, disk_log, folder_log, logwrites, history, program_lines, archive,
-        bundle, rows, packed, certificate, observation, state, capture, signature, logo,
+        bundle, rows, packed, certificate, observation, state, capture, signature, logo, record,
+        listened, *images.TARGETS, *peers.TARGETS,
     )
 }  # fmt: skip
 
