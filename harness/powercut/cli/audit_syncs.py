@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from powercut.cli.options import FILE, json_option, results_option, seed_option
+from powercut.cli.options import (
+    FILE,
+    jobs_option,
+    json_option,
+    results_option,
+    seconds_option,
+    seed_option,
+)
 from powercut.cli.output import console_beside, write_json
 from powercut.cli.program_options import place_options, recording_options
 from powercut.model.errors import UsageError
@@ -37,13 +44,7 @@ _EPILOG = (
     help="Your own test of the program. It runs on this host as you would run it, once as it is "
     "and once without each sync, and notices by an exit status other than 0.",
 )
-@click.option(
-    "--test-timeout",
-    type=click.FloatRange(1, 36000),
-    default=600.0,
-    show_default=True,
-    help="What that may take each time, in seconds.",
-)
+@seconds_option("--test-timeout", 600.0, "What that may take each time, in seconds.", most=36000)
 @click.option(
     "--sites",
     type=click.IntRange(1, 1000),
@@ -51,7 +52,7 @@ _EPILOG = (
     show_default=True,
     help="How many call sites to try at most; those left out are named.",
 )
-@click.option("--jobs", type=click.IntRange(1, 64), help="Runs at once; 1 unless this says more.")
+@jobs_option("Runs at once; 1 unless this says more.", most=64)
 @click.option(
     "--resume",
     type=FILE,

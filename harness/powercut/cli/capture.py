@@ -15,6 +15,8 @@ from powercut.cli.options import (
     FILE,
     atomic_unit_option,
     budget_option,
+    depth_option,
+    jobs_option,
     json_option,
     results_option,
     seconds_option,
@@ -81,20 +83,10 @@ _EPILOG = (
     "virtiofs,cache=none or 9p,cache=loose (docs/captured-folders.md has all settings).",
 )
 @seconds_option("--state-timeout", 60.0, "What one check may take, in seconds.", least=0.1)
-@click.option(
-    "--jobs",
-    type=click.IntRange(1, 256),
-    default=1,
-    show_default=True,
-    help="How many checks may run at a time, if they do not disturb each other.",
+@jobs_option(
+    "How many checks may run at a time, if they do not disturb each other.", usual=1, shown=True
 )
-@click.option(
-    "--depth",
-    type=click.IntRange(0, 8),
-    default=0,
-    show_default=True,
-    help="Further cuts, each while --check recovers from the cut before.",
-)
+@depth_option("while --check recovers from")
 @seed_option
 @results_option
 @json_option("the result")

@@ -18,6 +18,7 @@ from powercut.cli.options import (
     cluster_option,
     confidence_aim,
     confidence_option,
+    jobs_option,
     json_option,
     preset_option,
     results_option,
@@ -69,7 +70,7 @@ PROFILES = ("quick", "nightly", "full")
 @trials_option
 @confidence_option
 @at_most_option
-@click.option("--jobs", type=click.IntRange(1, 256), help="Trials to run in parallel.")
+@jobs_option("Trials to run in parallel.")
 @cluster_option
 @click.option(
     "--keep",

@@ -18,7 +18,9 @@ from powercut.cli.options import (
     atomic_unit_option,
     budget_option,
     cluster_option,
+    depth_option,
     engine_option,
+    jobs_option,
     json_option,
     promise_option,
     recording_argument,
@@ -84,7 +86,7 @@ INSTANTS = ("flush", "fua", "ack", "completion", "submission")
 @budget_option("60s", "A time (60s, 5m) or a number of states.")
 @engine_option
 @recovery_kernel_option
-@click.option("--jobs", type=click.IntRange(1, 256), help="Recovery engines to run in parallel.")
+@jobs_option("Recovery engines to run in parallel.")
 @root_seed_option
 @click.option(
     "--prune",
@@ -109,13 +111,7 @@ INSTANTS = ("flush", "fua", "ack", "completion", "submission")
     help="After each recovery the workload writes N more records (16) and unmounts; in some states "
     "a second cut comes instead. Everything acknowledged must be there.",
 )
-@click.option(
-    "--depth",
-    type=click.IntRange(0, 8),
-    default=0,
-    show_default=True,
-    help="Further cuts, each during the recovery from the cut before.",
-)
+@depth_option("during the recovery from")
 @cluster_option
 @promise_option
 @json_option("the outcome")

@@ -190,6 +190,22 @@ def seconds_option(
     return click.option(name, type=allowed, default=usual, show_default=True, help=what)
 
 
+def jobs_option(
+    what: str, *, usual: int | None = None, most: int = 256, shown: bool = False
+) -> Callable[[Command], Command]:
+    """Decorator: `--jobs`; `what` says what is done in parallel."""
+    allowed = click.IntRange(1, most)
+    return click.option("--jobs", type=allowed, default=usual, show_default=shown, help=what)
+
+
+def depth_option(when: str) -> Callable[[Command], Command]:
+    """Decorator: `--depth`; `when` each further cut comes."""
+    what = f"Further cuts, each {when} the cut before."
+    return click.option(
+        "--depth", type=click.IntRange(0, 8), default=0, show_default=True, help=what
+    )
+
+
 def json_option(what: str) -> Callable[[Command], Command]:
     """Decorator: `--json FILE`, the argument is `json_file`; `what` is written there."""
     return click.option(

@@ -18,6 +18,7 @@ from powercut.cli.options import (
     cluster_option,
     confidence_aim,
     confidence_option,
+    jobs_option,
     json_option,
     only_option,
     preset_option,
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 @only_option
 @trials_option
 @results_option
-@click.option("--jobs", type=click.IntRange(1, 256), default=1, help="Trials to run in parallel.")
+@jobs_option("Trials to run in parallel.", usual=1)
 @cluster_option
 @confidence_option
 @at_most_option

@@ -18,6 +18,7 @@ from powercut.cli.options import (
     EVIDENCE_HELP,
     FILE,
     evidence_argument,
+    jobs_option,
     json_option,
     run_check_option,
 )
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 @click.option(
     "--allow-missing", is_flag=True, help="With --deep: accept recordings that were not kept."
 )
-@click.option("--jobs", type=click.IntRange(1, 256), help="With --deep: recordings in parallel.")
+@jobs_option("With --deep: recordings in parallel.")
 @click.option(
     "--allowed-signers",
     type=FILE,
