@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from socket import socket
@@ -20,6 +20,7 @@ from powercut.channel.line_sources import LineSource, PacketSource
 from powercut.channel.lines_alone import LinesAlone
 from powercut.channel.port import CommandResult
 from powercut.channel.stamped_source import StampedSource
+from powercut.machine.lines_backend import LinesBackend
 from powercut.machine.package import package_of, sha256_of_file
 from powercut.machine.port import (
     Ended,
@@ -31,7 +32,6 @@ from powercut.machine.port import (
     under_test,
 )
 from powercut.machine.storage_daemon import storage_daemon
-from powercut.model.binding import NOT_BOUND
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.model.history import History
 from powercut.recover.uml import boot
@@ -39,7 +39,7 @@ from powercut.rig import loop_guest
 from powercut.rig.host_files import KernelOptions, sha256_of, uml_release
 from powercut.rig.loop_guest import LoopGuest
 from powercut.rig.program_guest import ProgramGuest
-from powercut.scenario.settings import AcceleratorChoice, MachineSettings
+from powercut.scenario.settings import MachineSettings
 
 GUEST_KERNEL: Final = "guest kernel"
 
@@ -193,7 +193,7 @@ class KernelChannel(LinesAlone):
         return History.nothing()
 
 
-class _KernelBackend:
+class _KernelBackend(LinesBackend):
     """What User-Mode Linux and the host's own kernel have in common as backends."""
 
     def __init__(
@@ -246,27 +246,9 @@ class _KernelBackend:
             "kernel_sha256": sha256_of(kernel.program),
         }
 
-    def environment(self, accelerators: Iterable[AcceleratorChoice]) -> dict[str, object]:
-        """Nothing that is not the host's."""
-        del accelerators
-        return {}
-
-    def emulates(self, accelerator: AcceleratorChoice) -> bool:
-        """Nothing is emulated."""
-        del accelerator
-        return False
-
     @contextmanager
-    def open(
-        self,
-        spec: MachineSpec,
-        folder: Path,
-        *,
-        history: Path | None = None,
-        digest: bytes = NOT_BOUND,
-    ) -> Iterator[MachineAndChannel]:
+    def opened(self, spec: MachineSpec, folder: Path) -> Iterator[MachineAndChannel]:
         """Leaving the context ends it."""
-        del history, digest  # its programs speak in lines
         options, disk = _options(spec), served_disk(under_test(spec))
         assert isinstance(disk, NbdDisk), "the disk of a kernel on this host is served"
         source = self._source()

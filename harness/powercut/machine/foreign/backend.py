@@ -12,10 +12,10 @@ from typing import Final
 from powercut.machine.foreign.channel import LinePort, SshChannel
 from powercut.machine.foreign.machine import ForeignMachine
 from powercut.machine.foreign.power import Power
+from powercut.machine.lines_backend import LinesBackend
 from powercut.machine.port import LINES, MachineAndChannel, MachineSpec, OwnDisk, Part, under_test
 from powercut.machine.remote import Remote, Unreachable
 from powercut.machine.ssh import FabricRemote, fabric_module
-from powercut.model.binding import NOT_BOUND
 from powercut.model.errors import HostError, PowercutError
 from powercut.scenario.settings import AcceleratorChoice, MachineSettings
 from powercut.scenario.settings_power import PowerSettings
@@ -32,7 +32,7 @@ class ForeignOptions:
     power: PowerSettings | None = None
 
 
-class ForeignBackend:
+class ForeignBackend(LinesBackend):
     """Machines that others made, and that go on living after a run."""
 
     def __init__(self, cache: Path, remote: Callable[[str], Remote] = FabricRemote) -> None:
@@ -81,23 +81,10 @@ class ForeignBackend:
         del accelerators
         return {"fabric": str(fabric_module().__version__)}
 
-    def emulates(self, accelerator: AcceleratorChoice) -> bool:
-        """Not by us."""
-        del accelerator
-        return False
-
     @contextmanager
-    def open(
-        self,
-        spec: MachineSpec,
-        folder: Path,
-        *,
-        history: Path | None = None,
-        digest: bytes = NOT_BOUND,
-    ) -> Iterator[MachineAndChannel]:
+    def opened(self, spec: MachineSpec, folder: Path) -> Iterator[MachineAndChannel]:
         """Leaving the context hangs up.  A machine that was cut off gets its power back if what
         was to follow the cut fails."""
-        del history, digest  # its programs speak in lines
         options, disk = _options(spec), under_test(spec).disk
         if not isinstance(disk, OwnDisk):
             raise HostError(f"{options.host} has a disk of its own, and is given none")
