@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Final
@@ -91,6 +91,13 @@ class Speaker:
         for operation in operations:
             self._now += STEP
             self._acked.append((operation, self._now))
+
+    def operations(self, last: int) -> Iterator[int]:
+        """Operations 1 to `last`: each is tried before it is done, and then acknowledged."""
+        for operation in range(1, last + 1):
+            self.try_(operation)
+            yield operation
+            self.ack(operation)
 
     def history(self) -> OperationHistory:
         """All that was said."""

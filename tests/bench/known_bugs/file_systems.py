@@ -161,14 +161,12 @@ def torn_superblock(faulty: bool) -> Case:
     size = 1024
     disk = Disk(64, DeviceContract(atomic_unit=512 if faulty else BLOCK))
     disk.format(0, entry(0, size))
-    for operation in range(1, _OPERATIONS + 1):
-        disk.try_(operation)
+    for operation in disk.operations(_OPERATIONS):
         disk.write(1 + operation % 63, entry(operation, BLOCK))
         disk.flush()
         if operation % 24 == 0:
             disk.write(0, entry(operation, size))
             disk.flush()
-        disk.ack(operation)
 
     def check(image: Blocks) -> set[int]:
         if read_entry(image[0][:size]) is None:

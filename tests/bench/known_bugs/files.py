@@ -27,7 +27,8 @@ class Files(Speaker):
     Names are of one folder.  `write` appends if no offset is given.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, before: Mapping[str, bytes] | None = None) -> None:
+        """`before`: files that are there, durable, when the run starts; without it see `start`."""
         super().__init__()
         self._requests: list[FolderRequest] = []
         self._data = bytearray()
@@ -35,6 +36,14 @@ class Files(Speaker):
         self._names: dict[str, int] = {}
         self._sizes: dict[int, int] = {}
         self._begin = 0
+        for name, data in (before or {}).items():
+            self.write(name, data)
+        for name, data in (before or {}).items():
+            if data:
+                self.sync(name)
+        if before is not None:
+            self.sync_folder()
+            self.start()
 
     # --- calls ------------------------------------------------------------------------------
 

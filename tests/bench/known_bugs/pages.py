@@ -18,17 +18,15 @@ def _checkpoints(page: int, pages: int, *, copies: bool) -> Case:
     """A log of changes, and pages that a checkpoint writes in place; before that, with `copies`,
     into a file of their own.  A page holds the last change to it.
     """
-    files = Files()
-    files.write("pages", b"".join(entry(0, page) for _ in range(pages)))
-    files.write("copies", bytes(page * pages))
-    files.write("log", b"")
-    files.sync("pages")
-    files.sync("copies")
-    files.sync_folder()
-    files.start()
+    files = Files(
+        {
+            "pages": b"".join(entry(0, page) for _ in range(pages)),
+            "copies": bytes(page * pages),
+            "log": b"",
+        }
+    )
     changed: dict[int, int] = {}
-    for operation in range(1, OPERATIONS + 1):
-        files.try_(operation)
+    for operation in files.operations(OPERATIONS):
         files.write("log", entry(operation))
         files.sync("log", data_only=True)
         changed[operation % pages] = operation
@@ -41,7 +39,6 @@ def _checkpoints(page: int, pages: int, *, copies: bool) -> Case:
                 files.write("pages", entry(last, page), at=place * page)
             files.sync("pages", data_only=True)
             changed = {}
-        files.ack(operation)
 
     def check(tree: Mapping[str, bytes]) -> list[int]:
         saved = {read_entry(tree["copies"][at * page :][:page]) for at in range(pages)}
@@ -68,13 +65,8 @@ def doublewrite(faulty: bool) -> Case:
 def rollback_journal(faulty: bool) -> Case:
     """SQLite: a commit removes the journal, whose return would undo it."""
     page = 512
-    files = Files()
-    files.write("db", entry(0, page))
-    files.sync("db")
-    files.sync_folder()
-    files.start()
-    for operation in range(1, 49):
-        files.try_(operation)
+    files = Files({"db": entry(0, page)})
+    for operation in files.operations(48):
         files.write("db-journal", entry(operation - 1, page))
         files.sync("db-journal")
         files.sync_folder()
@@ -83,7 +75,6 @@ def rollback_journal(faulty: bool) -> Case:
         files.unlink("db-journal")
         if not faulty:
             files.sync_folder()
-        files.ack(operation)
 
     def check(tree: Mapping[str, bytes]) -> range:
         now = read_entry(tree["db"])
@@ -99,11 +90,7 @@ def rollback_journal(faulty: bool) -> Case:
 
 def zero_length(faulty: bool) -> Case:
     """Files that are replaced by rename, not synced before: ext4 allocates their blocks late."""
-    files = Files()
-    files.write("config", entry(0, 2048))
-    files.sync("config")
-    files.sync_folder()
-    files.start()
+    files = Files({"config": entry(0, 2048)})
     for operation in range(1, 33):
         files.try_(operation)
         files.write("config.new", entry(operation, 2048))
@@ -121,13 +108,8 @@ def zero_length(faulty: bool) -> Case:
 
 def loose_objects(faulty: bool) -> Case:
     """Git: objects are renamed into place; a ref that is written then refers to them."""
-    files = Files()
-    files.write("main", b"0")
-    files.sync("main")
-    files.sync_folder()
-    files.start()
-    for operation in range(1, 33):
-        files.try_(operation)
+    files = Files({"main": b"0"})
+    for operation in files.operations(32):
         for kind in ("blob", "tree", "commit"):
             files.write("tmp_obj", entry(operation, 512))
             if not faulty:
@@ -139,7 +121,6 @@ def loose_objects(faulty: bool) -> Case:
         files.sync("main.lock")
         files.rename("main.lock", "main")
         files.sync_folder()
-        files.ack(operation)
 
     def check(tree: Mapping[str, bytes]) -> range:
         if not tree.get("main", b"").isdigit():
@@ -158,14 +139,9 @@ def loose_objects(faulty: bool) -> Case:
 def growing_file(faulty: bool) -> Case:
     """Bolt on ext3 and early ext4: fdatasync does not keep the size that a page write has made."""
     page = 4096
-    files = Files()
-    files.write("db", entry(0, page) + entry(0, page))
-    files.sync("db")
-    files.sync_folder()
-    files.start()
+    files = Files({"db": entry(0, page) + entry(0, page)})
     pages = 2
-    for operation in range(1, OPERATIONS + 1):
-        files.try_(operation)
+    for operation in files.operations(OPERATIONS):
         if operation % 24 == 0:
             pages += 4
             if not faulty:
@@ -179,7 +155,6 @@ def growing_file(faulty: bool) -> Case:
         files.write("log", entry(operation))
         files.sync("log")
         files.sync_folder()
-        files.ack(operation)
 
     def check(tree: Mapping[str, bytes]) -> list[int]:
         for at in (0, 512):
@@ -193,12 +168,8 @@ def growing_file(faulty: bool) -> Case:
 
 def collected_garbage(faulty: bool) -> Case:
     """doltlite: the store is compacted beside itself and renamed; commits go to the new file."""
-    files = Files()
-    files.write("chunks", b"")
-    files.sync_folder()
-    files.start()
-    for operation in range(1, OPERATIONS + 1):
-        files.try_(operation)
+    files = Files({"chunks": b""})
+    for operation in files.operations(OPERATIONS):
         files.write("chunks", entry(operation))
         if operation % 40 == 0:
             files.write("chunks.gc", b"".join(map(entry, range(1, operation + 1))))
@@ -208,5 +179,4 @@ def collected_garbage(faulty: bool) -> Case:
                 files.sync_folder()
         else:
             files.sync("chunks", data_only=True)
-        files.ack(operation)
     return files.case(lambda tree: read_log(tree["chunks"]) if "chunks" in tree else [])

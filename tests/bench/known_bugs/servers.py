@@ -22,12 +22,8 @@ _REWRITE: Final = 32
 
 def rewritten_log(faulty: bool) -> Case:
     """Redis: the append-only file is rewritten beside itself and renamed over."""
-    files = Files()
-    files.write("appendonly.aof", b"")
-    files.sync_folder()
-    files.start()
-    for operation in range(1, OPERATIONS + 1):
-        files.try_(operation)
+    files = Files({"appendonly.aof": b""})
+    for operation in files.operations(OPERATIONS):
         if operation % _REWRITE == 0:
             files.write("temp-rewriteaof.aof", b"".join(map(entry, range(1, operation))))
             files.sync("temp-rewriteaof.aof")
@@ -36,34 +32,24 @@ def rewritten_log(faulty: bool) -> Case:
                 files.sync_folder()
         files.write("appendonly.aof", entry(operation))
         files.sync("appendonly.aof", data_only=True)
-        files.ack(operation)
     return files.case(lambda tree: read_log(content_of(tree, "appendonly.aof")))
 
 
 def saved_snapshot(faulty: bool) -> Case:
     """Redis: SAVE writes all into a new file, renames it over dump.rdb, and says OK."""
-    files = Files()
-    files.write("dump.rdb", entry(0))
-    files.sync("dump.rdb")
-    files.sync_folder()
-    files.start()
-    for operation in range(1, 33):
-        files.try_(operation)
+    files = Files({"dump.rdb": entry(0)})
+    for operation in files.operations(32):
         files.write("temp.rdb", b"".join(map(entry, range(operation + 1))))
         files.sync("temp.rdb")
         files.rename("temp.rdb", "dump.rdb")
         if not faulty:
             files.sync_folder()
-        files.ack(operation)
     return files.case(lambda tree: read_log(content_of(tree, "dump.rdb"))[1:])
 
 
 def wal_segments(faulty: bool) -> Case:
     """etcd: a segment is made under another name, and renamed when it is its turn."""
-    files = Files()
-    files.write("0000.wal", b"")
-    files.sync_folder()
-    files.start()
+    files = Files({"0000.wal": b""})
     segment = 0
     for operation in range(1, OPERATIONS + 1):
         if operation % _REWRITE == 0:
@@ -91,12 +77,8 @@ def wal_segments(faulty: bool) -> Case:
 
 def received_snapshot(faulty: bool) -> Case:
     """etcd: a snapshot is received and renamed; the log then refers to it."""
-    files = Files()
-    files.write("wal", b"")
-    files.sync_folder()
-    files.start()
-    for operation in range(1, OPERATIONS + 1):
-        files.try_(operation)
+    files = Files({"wal": b""})
+    for operation in files.operations(OPERATIONS):
         if operation % _REWRITE == 0:
             name = f"{operation:06}.snap.db"
             files.write("tmp", entry(operation, 4096))
@@ -106,7 +88,6 @@ def received_snapshot(faulty: bool) -> Case:
                 files.sync_folder()
         files.write("wal", entry(operation))
         files.sync("wal", data_only=True)
-        files.ack(operation)
 
     def check(tree: Mapping[str, bytes]) -> list[int]:
         found = read_log(content_of(tree, "wal"))
@@ -122,16 +103,9 @@ def consistent_index(faulty: bool) -> Case:
     """etcd 3.5.0 to 3.5.2: the index up to which the log was applied is stored in a transaction of
     its own, and what is behind it is not applied again.
     """
-    files = Files()
-    files.write("wal", b"")
-    files.write("db", b"")
-    files.write("index", entry(0))
-    files.sync("index")
-    files.sync_folder()
-    files.start()
+    files = Files({"wal": b"", "db": b"", "index": entry(0)})
     applied: list[int] = []
-    for operation in range(1, OPERATIONS + 1):
-        files.try_(operation)
+    for operation in files.operations(OPERATIONS):
         files.write("wal", entry(operation))
         files.sync("wal", data_only=True)
         applied.append(operation)
@@ -145,7 +119,6 @@ def consistent_index(faulty: bool) -> Case:
                 files.write("index", entry(operation), at=0)
                 files.sync("index", data_only=True)
             applied = []
-        files.ack(operation)
 
     def check(tree: Mapping[str, bytes]) -> list[int]:
         index = read_entry(tree["index"])
@@ -159,14 +132,9 @@ def consistent_index(faulty: bool) -> Case:
 
 def repaired_log(faulty: bool) -> Case:
     """etcd: a broken tail of the log is cut off after the log was copied, which must keep it."""
-    files = Files()
-    files.write("wal", b"".join(map(entry, range(OPERATIONS))))
-    files.sync("wal")
-    files.sync_folder()
-    files.start()
+    files = Files({"wal": b"".join(map(entry, range(OPERATIONS)))})
     size = OPERATIONS * len(entry(0))
-    for operation in range(1, 25):
-        files.try_(operation)
+    for operation in files.operations(24):
         files.write(f"{operation:04}.broken", b"".join(map(entry, range(OPERATIONS))))
         if not faulty:
             files.sync(f"{operation:04}.broken")
@@ -179,7 +147,6 @@ def repaired_log(faulty: bool) -> Case:
         if operation % 2 == 0:
             files.unlink(f"{operation - 1:04}.broken")
             files.sync_folder()
-        files.ack(operation)
 
     def check(tree: Mapping[str, bytes]) -> range:
         copies = [read_log(content) for name, content in tree.items()]

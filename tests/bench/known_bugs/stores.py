@@ -157,8 +157,7 @@ def ingested(faulty: bool) -> Case:
     files.sync("MANIFEST")
     files.sync_folder()
     files.start()
-    for operation in range(1, OPERATIONS + 1):
-        files.try_(operation)
+    for operation in files.operations(OPERATIONS):
         if operation % 16:
             files.write("log", entry(operation))
             files.sync("log", data_only=True)
@@ -170,7 +169,6 @@ def ingested(faulty: bool) -> Case:
                 files.sync_folder()
             files.write("MANIFEST", entry(operation))
             files.sync("MANIFEST", data_only=True)
-        files.ack(operation)
 
     def check_ingested(tree: Mapping[str, bytes]) -> list[int]:
         tables = read_log(content_of(tree, "MANIFEST"))
@@ -191,8 +189,7 @@ def marker(faulty: bool) -> Case:
     files.sync_folder()
     files.start()
     manifest, done = "MANIFEST-000000", [0]
-    for operation in range(1, OPERATIONS + 1):
-        files.try_(operation)
+    for operation in files.operations(OPERATIONS):
         done.append(operation)
         if operation % 24:
             files.write(manifest, entry(operation))
@@ -207,7 +204,6 @@ def marker(faulty: bool) -> Case:
             files.sync_folder()
             files.unlink(old)
             files.unlink(f"marker.{old[-6:]}")
-        files.ack(operation)
 
     def check_marker(tree: Mapping[str, bytes]) -> list[int]:
         newest = max((name[-6:] for name in tree if name.startswith("marker.")), default="")
