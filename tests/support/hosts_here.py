@@ -119,6 +119,7 @@ class EngineHere(Closing):
         self._queue: list[tuple[str, str, frozenset[str], Future[Answer]]] = []
         self._changed = threading.Condition()
         self._closed = False
+        self._news: Future[None] = Future()
         self._addresses = {name: name for name in hosts}
         for name in hosts:
             self._begin(name)
@@ -129,6 +130,17 @@ class EngineHere(Closing):
         for _ in range(host.threads):
             argv = (self._addresses[name], host)
             threading.Thread(target=self._work, args=argv, daemon=True).start()
+        self._tell()
+
+    def _tell(self) -> None:
+        with self._changed:
+            news, self._news = self._news, Future()
+        news.set_result(None)
+
+    @property
+    def news(self) -> Future[None]:
+        with self._changed:
+            return self._news
 
     def restart(self, name: str) -> None:
         """It dies, and another process takes its place a moment later."""
@@ -176,6 +188,7 @@ class EngineHere(Closing):
                 with self._changed:
                     self._queue.append(mine)
                     self._changed.notify_all()
+                self._tell()
                 return
             if said is not None and future.set_running_or_notify_cancel():
                 future.set_result(Answer(said, name))

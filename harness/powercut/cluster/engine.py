@@ -154,6 +154,7 @@ class Engine(Closing):
         self._changing = threading.Condition()
         self._sending = threading.Lock()
         self._workers: tuple[WorkerSeen, ...] | None = None
+        self._news: Future[None] = Future()
         self._gone = ""
         self._server = socket.socket(socket.AF_UNIX)
         path = Path(self._folder.name) / "engine"
@@ -211,6 +212,12 @@ class Engine(Closing):
                 raise EngineLost(self._gone)
             return self._workers or ()
 
+    @property
+    def news(self) -> Future[None]:
+        """Done when the scheduler has next said which workers it has, or is gone."""
+        with self._changing:
+            return self._news
+
     def _cancel(self, number: int) -> None:
         with self._changing:
             self._calls.pop(number, None)
@@ -245,8 +252,10 @@ class Engine(Closing):
             return
         if isinstance(message, _Workers):
             with self._changing:
+                news, self._news = self._news, Future()
                 self._workers = message.workers
                 self._changing.notify_all()
+            news.set_result(None)
             return
         with self._changing:
             future = self._calls.pop(message.id, None)
@@ -263,6 +272,8 @@ class Engine(Closing):
             waiting = list(self._calls.values())
             self._calls.clear()
             self._changing.notify_all()
+            if not self._news.done():
+                self._news.set_result(None)
         for future in waiting:
             if future.set_running_or_notify_cancel():
                 future.set_exception(EngineLost(self._gone))

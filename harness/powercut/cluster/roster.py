@@ -12,7 +12,13 @@ import base64
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    CancelledError,
+    Future,
+    ThreadPoolExecutor,
+    wait,
+)
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -210,6 +216,7 @@ class Roster(Closing):
         self._return_s = RETURN_S if return_s is None else return_s
         self._contexts: dict[str, str] = {}
         self._welcoming = ThreadPoolExecutor(_WELCOMES, thread_name_prefix="welcome")
+        self._welcomes: set[Future[None]] = set()
         self._asked: dict[str, str] = {}
         self._looking = threading.Lock()
         self._looked = 0.0
@@ -235,11 +242,13 @@ class Roster(Closing):
     def open(self) -> None:
         """Waits for the first workers.  Raises HostError if none can take part."""
         deadline = time.monotonic() + _FIRST_S
-        while not self.engine.workers and time.monotonic() < deadline:
-            time.sleep(_LOOK_S)
+        while news := self.news():
+            if self.engine.workers or time.monotonic() >= deadline:
+                break
+            wait(news, deadline - time.monotonic(), FIRST_COMPLETED)
         self.look()
-        while not self.present and any(host.reason == "it was not asked" for host in self.hosts):
-            time.sleep(_LOOK_S / 5)
+        while not self.present and self._welcomed():
+            wait(self.news(), _LOOK_S, FIRST_COMPLETED)
             self.look()
         if not self.present:
             raise HostError(
@@ -249,6 +258,16 @@ class Roster(Closing):
                 ),
                 hint="start workers: dask worker ADDRESS, where powercut is installed",
             )
+
+    def news(self) -> list[Future[None]]:
+        """One of these is done as soon as workers come or go, or one has been welcomed."""
+        return [self.engine.news, *self._welcomed()]
+
+    def _welcomed(self) -> list[Future[None]]:
+        """Those that are asked at the moment."""
+        with self._looking:
+            self._welcomes = {one for one in self._welcomes if not one.done()}
+            return [*self._welcomes]
 
     def look(self) -> None:
         """Sees who has come and who is gone.  Raises EngineLost."""
@@ -267,7 +286,7 @@ class Roster(Closing):
                     self._asked[name] = one.address
                     host.address, host.threads = one.address, one.threads
                     host.gone_since = time.monotonic()  # until it has been welcomed
-                    self._welcoming.submit(self._welcome, host)
+                    self._welcomes.add(self._welcoming.submit(self._welcome, host))
         for host in self.present:
             now = seen.get(host.name)
             if now is not None and now.seen_s <= self._silence_s:

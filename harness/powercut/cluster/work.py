@@ -165,9 +165,9 @@ class Drive(Generic[Item]):
                     if idle and (todo.is_empty or not self._roster.present):
                         return
                     waiting: list[Future[Any]] = [*under_way, *taking]
+                    if idle:  # a host that is gone may come back
+                        waiting += self._roster.news()
                     done, _ = wait(waiting, _LOOK_S, FIRST_COMPLETED)
-                    if idle:
-                        time.sleep(_LOOK_S)  # somebody may come back
                     for one in done & taking:
                         one.result()
                     taking -= done
