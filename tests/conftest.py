@@ -44,6 +44,9 @@ MAY_SKIP_IN_CI: dict[str, str] = {
     "*on_loop*": "it needs root and a kernel with loop devices, which many containers do not give",
     "*test_full_host.py*": "a small file system has to be mounted, which many containers forbid",
     "*test_drivers.py*level*": "its driver needs Node.js, and powercut itself does not",
+    "*test_hostile_check.py*programs_of_32_bits*": "some kernels are built without them",
+    "*test_hostile_check.py*root_s_check*": "it needs root and a kernel of at least 6.14",
+    "*test_sandbox_confined.py*keeps_its_personality*": "some containers forbid personality(2)",
 }
 """Patterns of node ids, and why their tests may skip even in CI."""
 

@@ -19,6 +19,9 @@ from powercut.model.verdict import Verdict
 from powercut.recording.folder import CaptureRecording, open_capture
 from powercut.store.folder import CaptureDir, CaptureResult
 
+WAYS = ("sync", "syncfs", *(["sync32"] if platform.machine() == "x86_64" else []))
+"""The last has the number of 32-bit programs on x86."""
+
 
 def recorded(tmp_path: Path, way: str, seed: int) -> CaptureRecording:
     folder = tmp_path / "folder"
@@ -38,10 +41,8 @@ def judged(tmp_path: Path, recording: CaptureRecording) -> CaptureResult:
     return judged_by(check, recording, Promise.JOURNAL, scratch, states=300)
 
 
-@pytest.mark.parametrize("way", ["sync", "syncfs", "sync32"])
+@pytest.mark.parametrize("way", WAYS)
 def test_a_sync_of_everything_covers_the_pages_of_a_mapping(tmp_path: Path, way: str) -> None:
-    if way == "sync32" and platform.machine() != "x86_64":
-        pytest.skip("its number is that of 32-bit programs on x86")
     recording = recorded(tmp_path, way, seed=1)
     assert not recording.gaps
     result = judged(tmp_path, recording)
