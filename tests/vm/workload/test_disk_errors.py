@@ -2,11 +2,10 @@
 """Programs on a disk that fails a request: what they acknowledge after that is judged, too."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from command_line import powercut
 
 from powercut.paths import ROOT
 from powercut.recover.uml.boot import unavailable
@@ -36,13 +35,6 @@ def cells(tmp_path_factory):
     return {
         cell["cell"]: (cell, " ".join(shown[cell["cell"]].stdout.split())) for cell in run["cells"]
     }
-
-
-def powercut(*argv):
-    return subprocess.run(
-        [sys.executable, "-m", "powercut.cli.main", *map(str, argv)],
-        capture_output=True, text=True, check=False, timeout=500,
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["stops", "writes-again"])

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from command_line import powercut
 from terminal import START_S, Terminal
 
 from powercut.cli.lookup import find_trials
@@ -28,13 +29,6 @@ LIMITS = ["--acks", "20", "--seconds", "300", "--budget", "32", "--seed", "7"]
 """As few states as SAFE takes."""
 
 LOSING = ["--acks", "20", "--seconds", "300", "--budget", "8", "--seed", "7"]
-
-
-def powercut(*argv, timeout=300):
-    return subprocess.run(
-        [sys.executable, "-m", "powercut.cli.main", *map(str, argv)],
-        capture_output=True, text=True, check=False, timeout=timeout,
-    )  # fmt: skip
 
 
 def recorded(tmp_path: Path, *command, limits=LIMITS):

@@ -8,12 +8,11 @@ what each fault loses follows from the fault alone.
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from command_line import powercut
 
 from powercut.paths import ROOT
 from powercut.recover.uml.boot import unavailable
@@ -44,13 +43,6 @@ def run(tmp_path, cell, **changed):
     (result,) = of_scenario["cells"]
     shown = powercut("show", Path(of_scenario["result_directory"], "cells", cell, "0001"))
     return result, " ".join(shown.stdout.split()), said
-
-
-def powercut(*argv):
-    return subprocess.run(
-        [sys.executable, "-m", "powercut.cli.main", *map(str, argv)],
-        capture_output=True, text=True, check=False, timeout=500,
-    )  # fmt: skip
 
 
 def lost(result):
