@@ -42,6 +42,13 @@ def test_what_was_found_stays_found(seed: Path):
         )  # honest: a refused seed leads a fuzzer nowhere
 
 
+def test_what_was_found_in_c_stays_found(tmp_path: Path):
+    """The same of readers in C, with ASan and UBSan."""
+    argv = ["make", "-C", "workloads/fuzz", "replay", f"BUILD={tmp_path}"]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.fixture(scope="session")
 def atheris(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the fuzzer lies; a campaign alone needs it."""
@@ -71,7 +78,8 @@ def test_a_fuzzer_finds_nothing_more(name: str, atheris: Path, tmp_path: Path):
 
 
 @pytest.mark.campaign
-def test_the_log_reader_in_c_under_sanitizers():
-    """The reader of crash states (C): libFuzzer with ASan and UBSan."""
+@pytest.mark.parametrize("name", ["fuzz_reader", "fuzz_slots", "fuzz_words", "fuzz_frames"])
+def test_readers_in_c_under_sanitizers(name: str):
+    """Readers in C: libFuzzer with ASan and UBSan."""
     runs = 2000 * int(os.environ.get("POWERCUT_FUZZ_S", "1800"))
-    subprocess.run(["make", "-C", "workloads/fuzz", "fuzz", f"RUNS={runs}"], cwd=ROOT, check=True)
+    subprocess.run(["make", "-C", "workloads/fuzz", name, f"RUNS={runs}"], cwd=ROOT, check=True)

@@ -40,6 +40,12 @@ static const void *part(const struct module *module, uint64_t offset, uint64_t s
     return module->file + offset;
 }
 
+/* The same of a table; linkers align it. */
+static const void *table(const struct module *module, uint64_t offset, uint64_t size)
+{
+    return offset % _Alignof(Elf64_Xword) == 0 ? part(module, offset, size) : NULL;
+}
+
 /* Finds .eh_frame by its name. */
 static void find_frames(struct module *module)
 {
@@ -51,7 +57,7 @@ static void find_frames(struct module *module)
     if (head == NULL || memcmp(head->e_ident, ELFMAG, SELFMAG) != 0 ||
         head->e_ident[EI_CLASS] != ELFCLASS64 || head->e_shentsize != sizeof *sections)
         return;
-    sections = part(module, head->e_shoff, (uint64_t)head->e_shnum * sizeof *sections);
+    sections = table(module, head->e_shoff, (uint64_t)head->e_shnum * sizeof *sections);
     if (sections == NULL || head->e_shstrndx >= head->e_shnum)
         return;
     names = &sections[head->e_shstrndx];
@@ -156,7 +162,7 @@ static uint64_t symbol_address(const struct module *module, uint64_t offset)
 
     if (head == NULL || head->e_phentsize != sizeof *parts)
         return offset;
-    parts = part(module, head->e_phoff, (uint64_t)head->e_phnum * sizeof *parts);
+    parts = table(module, head->e_phoff, (uint64_t)head->e_phnum * sizeof *parts);
     for (index = 0; parts != NULL && index < head->e_phnum; index++)
         if (parts[index].p_type == PT_LOAD && offset >= parts[index].p_offset &&
             offset - parts[index].p_offset < parts[index].p_filesz)

@@ -62,19 +62,19 @@ class Address:
     @classmethod
     def parse(cls, text: str, pem: Pem | None = None) -> Address:
         """Raises UsageError."""
-        parts = urlsplit(text)
         try:
-            host, port = parts.hostname, parts.port
+            parts = urlsplit(text)
+            scheme, host, port = parts.scheme, parts.hostname, parts.port
         except ValueError:
-            host, port = None, None
-        if parts.scheme not in {"tcp", "tls"} or not host or not port:
+            scheme, host, port = "", None, None
+        if scheme not in {"tcp", "tls"} or not host or not port:
             raise UsageError(
                 f"{text}: not the address of a Dask scheduler",
                 hint="tcp://HOST:PORT or tls://HOST:PORT, as `dask scheduler` prints it",
             )
-        if parts.scheme == "tls" and pem is None:
+        if scheme == "tls" and pem is None:
             pem = configured_pem()
-        return cls(parts.scheme, host, port, pem)
+        return cls(scheme, host, port, pem)
 
 
 def configured_pem() -> Pem:

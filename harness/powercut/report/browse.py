@@ -149,7 +149,10 @@ def answer(
 
     Raises PowercutError if what is stored there cannot be read.
     """
-    name = unquote(urlsplit(target).path).lstrip("/")
+    try:
+        name = unquote(urlsplit(target).path).lstrip("/")
+    except ValueError:  # no address
+        return None
     if not name:
         return _HTML, index_html(root).encode()
     if name == _HISTORY:
@@ -212,7 +215,11 @@ def server(root: Path, port: int, token: str) -> ThreadingHTTPServer:
                 self.send_error(HTTPStatus.FORBIDDEN, "only localhost is answered")
                 return
             cookie = f"powercut-{listening.server_port}"
-            address = urlsplit(self.path)
+            try:
+                address = urlsplit(self.path)
+            except ValueError:
+                self.send_error(HTTPStatus.BAD_REQUEST)
+                return
             if compare_digest(address.query.encode(), f"token={token}".encode()):
                 self.send_response(HTTPStatus.SEE_OTHER)
                 self.send_header("Location", f"/{address.path.lstrip('/')}")
