@@ -44,6 +44,30 @@
 #define IF(value, then, otherwise) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, then, otherwise)
 #define NEVER(name) IF(SYS_##name, 0, 1), REFUSE(EPERM)
 
+/* What 64-bit and 32-bit programs ask for by different numbers. */
+#define NO_NAMESPACES(clone) \
+    IF(clone, 0, 4), \
+    LOAD_ARGUMENT(0), \
+    BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, NEW_NAMESPACES, 0, 1), \
+    REFUSE(EPERM), \
+    ALLOW
+#define NO_TYPING(ioctl) \
+    IF(ioctl, 0, 5), \
+    LOAD_ARGUMENT(1), \
+    IF(TIOCSTI, 1, 0), \
+    IF(TIOCLINUX, 0, 1), \
+    REFUSE(EPERM), \
+    ALLOW
+#define OWN_SOCKETS(socket) \
+    IF(socket, 0, 7), \
+    LOAD_ARGUMENT(0), \
+    IF(AF_UNIX, 4, 0), \
+    IF(AF_INET, 3, 0), \
+    IF(AF_INET6, 2, 0), \
+    IF(AF_NETLINK, 1, 0), \
+    REFUSE(EAFNOSUPPORT), \
+    ALLOW
+
 #define BOTH \
     LOAD(arch), \
     IF(AUDIT_ARCH_X86_64, 1, 0), \
@@ -94,17 +118,8 @@
     NEVER(setdomainname), \
     NEVER(pidfd_getfd), \
     IF(SYS_clone3, 0, 1), REFUSE(ENOSYS), /* its flags are in memory; libc then calls clone */ \
-    IF(SYS_clone, 0, 4), \
-    LOAD_ARGUMENT(0), \
-    BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, NEW_NAMESPACES, 0, 1), \
-    REFUSE(EPERM), \
-    ALLOW, \
-    IF(SYS_ioctl, 0, 5), \
-    LOAD_ARGUMENT(1), \
-    IF(TIOCSTI, 1, 0), \
-    IF(TIOCLINUX, 0, 1), \
-    REFUSE(EPERM), \
-    ALLOW
+    NO_NAMESPACES(SYS_clone), \
+    NO_TYPING(SYS_ioctl)
 
 static struct sock_filter kernel[] = {
     BOTH,
@@ -124,14 +139,7 @@ static struct sock_filter check[] = {
     IF(AUDIT_ARCH_I386, 0, 1),
     ALLOW, /* as far as the next one does */
     BOTH,
-    IF(SYS_socket, 0, 7),
-    LOAD_ARGUMENT(0),
-    IF(AF_UNIX, 4, 0),
-    IF(AF_INET, 3, 0),
-    IF(AF_INET6, 2, 0),
-    IF(AF_NETLINK, 1, 0),
-    REFUSE(EAFNOSUPPORT),
-    ALLOW,
+    OWN_SOCKETS(SYS_socket),
     ALLOW,
 };
 
@@ -174,25 +182,9 @@ static struct sock_filter check_32[] = {
     NEVER_32(166), /* vm86 */
     NEVER_32(102), /* socketcall: its family is in memory, and there are calls of their own */
     IF(435, 0, 1), REFUSE(ENOSYS), /* clone3 */
-    IF(120, 0, 4), /* clone */
-    LOAD_ARGUMENT(0),
-    BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, NEW_NAMESPACES, 0, 1),
-    REFUSE(EPERM),
-    ALLOW,
-    IF(54, 0, 5), /* ioctl */
-    LOAD_ARGUMENT(1),
-    IF(TIOCSTI, 1, 0),
-    IF(TIOCLINUX, 0, 1),
-    REFUSE(EPERM),
-    ALLOW,
-    IF(359, 0, 7), /* socket */
-    LOAD_ARGUMENT(0),
-    IF(AF_UNIX, 4, 0),
-    IF(AF_INET, 3, 0),
-    IF(AF_INET6, 2, 0),
-    IF(AF_NETLINK, 1, 0),
-    REFUSE(EAFNOSUPPORT),
-    ALLOW,
+    NO_NAMESPACES(120), /* clone */
+    NO_TYPING(54), /* ioctl */
+    OWN_SOCKETS(359), /* socket */
     ALLOW,
 };
 
