@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 _UTF8 = ("-X", "utf8")
+_CTRL_C = (signal.SIGINT,)
 
 
 class Ended(KeyboardInterrupt):
@@ -50,12 +51,17 @@ def main() -> None:
 
 @contextmanager
 def _ending_at_once() -> Iterator[None]:
-    """Ctrl-C has its usual effect of a process, and no traceback."""
+    """Ctrl-C has its usual effect of a process, and no traceback.
+
+    The launcher has blocked it: Python would have ended in a traceback before it came here.
+    """
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _CTRL_C)
         yield  # ignored, as below nohup: it stays so
         return
     try:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _CTRL_C)
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -89,6 +95,7 @@ def _speak_utf8() -> None:
     Python has that mode from its start only, so it is started anew.
     """
     if not sys.flags.utf8_mode and not _is_utf8(locale.getencoding(), sys.getfilesystemencoding()):
+        signal.pthread_sigmask(signal.SIG_BLOCK, _CTRL_C)
         os.execv(sys.executable, [sys.executable, *_UTF8, *sys.orig_argv[1:]])
     if tuple(sys.orig_argv[1:3]) == _UTF8:
         for stream in (sys.stdout, sys.stderr):

@@ -132,8 +132,28 @@ def test_a_signal_that_is_ignored_stays_so():
     assert done.stdout.startswith("still here")
 
 
+def test_an_interrupt_that_waits_ends_it_without_a_word():
+    """The launcher has blocked it: one that came while Python began is taken by `main`."""
+
+    def interrupted() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    for locale in ("C.UTF-8", "C"):  # the latter starts Python anew
+        done = subprocess.run(
+            [sys.executable, "-m", "powercut.cli.main", "--version"],
+            preexec_fn=interrupted,
+            env={**os.environ, "LC_ALL": locale, "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
 def test_an_early_interrupt_is_no_traceback():
-    """From the moment in which `main` has begun; before that it is Python's."""
+    """From the moment in which `main` has begun."""
     code = (
         "from powercut.cli import main\n"
         "begin = main._speak_utf8\n"
