@@ -44,7 +44,7 @@ def test_what_was_found_stays_found(seed: Path):
 
 def test_what_was_found_in_c_stays_found(tmp_path: Path):
     """The same of readers in C, with ASan and UBSan."""
-    argv = ["make", "-C", "workloads/fuzz", "replay", f"BUILD={tmp_path}"]
+    argv = ["make", "-C", "tests/fuzz/c", "replay", f"BUILD={tmp_path}"]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -82,4 +82,4 @@ def test_a_fuzzer_finds_nothing_more(name: str, atheris: Path, tmp_path: Path):
 def test_readers_in_c_under_sanitizers(name: str):
     """Readers in C: libFuzzer with ASan and UBSan."""
     runs = 2000 * int(os.environ.get("POWERCUT_FUZZ_S", "1800"))
-    subprocess.run(["make", "-C", "workloads/fuzz", name, f"RUNS={runs}"], cwd=ROOT, check=True)
+    subprocess.run(["make", "-C", "tests/fuzz/c", name, f"RUNS={runs}"], cwd=ROOT, check=True)

@@ -17,7 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from secrets import compare_digest
 from typing import Final
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.verdict import Verdict
@@ -149,16 +149,24 @@ def answer(
 
     Raises PowercutError if what is stored there cannot be read.
     """
-    try:
-        name = unquote(urlsplit(target).path).lstrip("/")
-    except ValueError:  # no address
+    address = _split(target)
+    if address is None:
         return None
+    name = unquote(address.path).lstrip("/")
     if not name:
         return _HTML, index_html(root).encode()
     if name == _HISTORY:
         return _HTML, history_html(read_history(root, unchanged=unchanged), root).encode()
     path = Path() if "\0" in name else (root / name).resolve()
     return _file(path) if path.is_relative_to(root.resolve()) else None
+
+
+def _split(target: str) -> SplitResult | None:
+    """The parts of an address; None if it is none."""
+    try:
+        return urlsplit(target)
+    except ValueError:
+        return None
 
 
 def _file(path: Path) -> tuple[str, bytes] | None:
@@ -215,11 +223,7 @@ def server(root: Path, port: int, token: str) -> ThreadingHTTPServer:
                 self.send_error(HTTPStatus.FORBIDDEN, "only localhost is answered")
                 return
             cookie = f"powercut-{listening.server_port}"
-            try:
-                address = urlsplit(self.path)
-            except ValueError:
-                self.send_error(HTTPStatus.BAD_REQUEST)
-                return
+            address = _split(self.path) or urlsplit("")
             if compare_digest(address.query.encode(), f"token={token}".encode()):
                 self.send_response(HTTPStatus.SEE_OTHER)
                 self.send_header("Location", f"/{address.path.lstrip('/')}")

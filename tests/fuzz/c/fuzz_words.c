@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../guests/common/mount_options.h"
-#include "../wal/config.h"
+#include "../../../guests/common/mount_options.h"
+#include "../../../workloads/wal/config.h"
 
 enum { WORDS = 80 };
 

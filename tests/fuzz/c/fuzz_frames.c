@@ -3,7 +3,7 @@
  * libFuzzer target: the ELF files of programs and the rules in their .eh_frame, as the tracer of
  * syncs reads them.
  */
-#include "../synctrace/module.c"
+#include "../../../workloads/synctrace/module.c"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

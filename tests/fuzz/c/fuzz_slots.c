@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../harness/rawread/slots.c"
-#include "../wal/reader.h"
+#include "../../../harness/rawread/slots.c"
+#include "../../../workloads/wal/reader.h"
 
 enum { HEAD = 8, SLOTS = 16, CELLS = 64 };
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../wal/record.h"
+#include "../../../workloads/wal/record.h"
 #include "fuzz_reader.h"
 
 static uint8_t image[FUZZ_SHAPE_BYTES + 4096 + FUZZ_CAPACITY];

@@ -5,7 +5,7 @@
 #ifndef POWERCUT_FUZZ_READER_H
 #define POWERCUT_FUZZ_READER_H
 
-#include "../wal/config.h"
+#include "../../../workloads/wal/config.h"
 
 #define FUZZ_SHAPE_BYTES 3
 #define FUZZ_CAPACITY 16384u

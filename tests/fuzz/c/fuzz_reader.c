@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "../wal/reader.h"
+#include "../../../workloads/wal/reader.h"
 #include "fuzz_reader.h"
 
 struct seen {
