@@ -5,8 +5,9 @@
  *
  * It runs in the sandbox of a check (bubblewrap), whose view of the host's files keeps no process
  * from the sockets among them: connect(2) asks for the right to write to the socket, and a read-only
- * mount takes that from files and folders alone.  So /dev/null is mounted over each SOCKET, in a
- * mount namespace of the guard's own: in that of an ordinary user's sandbox nobody may mount.
+ * mount takes that from files and folders alone.  So overlays are mounted over that view (veil.c),
+ * and /dev/null over each SOCKET, should it lie where no overlay can be.  That is in a mount
+ * namespace of the guard's own: in that of an ordinary user's sandbox nobody may mount.
  *
  * Sockets of the host come and go.  What is gone, or is no socket any more, needs no cover; a cover
  * goes with the name that it lies over.
@@ -23,6 +24,7 @@
  * Exit status: that of PROGRAM, 128 + N after signal N, 125 if it was not started.
  */
 #include "limits.h"
+#include "veil.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -147,6 +149,8 @@ int main(int argc, char *argv[])
 
     if (unshare(CLONE_NEWNS) != 0)
         die("cannot make a mount namespace");
+    if (veil_host() != 0)
+        die("cannot put back what is mounted below an overlay");
     for (argv++; argv[0] != NULL && argv[1] != NULL && strcmp(argv[0], "--") != 0; argv++) {
         if (strcmp(argv[0], "--unlimited") == 0)
             limited = false;

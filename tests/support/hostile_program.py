@@ -5,9 +5,10 @@
 
 FOLDER is one of the host that it is shown; in it lie the file `victim`, the socket `socket` and the
 named pipe `pipe`.  PORT and ABSTRACT are where the host listens on TCP and on an abstract socket,
-CONTROLLER is a process of the host.  A line of JSON for each try: [name, what was reached], the
-latter empty if nothing was.  `endless` adds processes without end, which takes a minute;
-`frugal` fills no memory.
+CONTROLLER is a process of the host.  The sockets `relative` and `renamed` have names of which
+/proc/net/unix knows nothing, as one that is made later.  A line of JSON for each try: [name, what
+was reached], the latter empty if nothing was.  `endless` adds processes without end, which takes a
+minute; `frugal` fills no memory.
 """
 
 from __future__ import annotations
@@ -44,6 +45,12 @@ def mount(source: str, target: str, kind: str, flags: int = 0, data: str = "") -
     if LIBC.mount(*words, flags, data.encode()) != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return f"{kind} of {source or data} mounted"
+
+
+def mount_here() -> str:
+    said = mount("none", str(FOLDER), "tmpfs")
+    LIBC.umount2(str(FOLDER).encode(), 0)
+    return said
 
 
 def hostfs(path: str) -> str:
@@ -216,6 +223,7 @@ def tries() -> Iterator[tuple[str, Callable[[], object]]]:
     for path in ("/", "/etc", "/dev/shm", str(FOLDER)):
         named = "the shown folder" if path == str(FOLDER) else path
         yield f"hostfs of {named}", lambda path=path: hostfs(path)
+    yield "a mount", mount_here
     yield "remount /", lambda: mount("", "/", "", MS_REMOUNT) + make("/etc/powercut-made")
     yield (
         "remount / as a bind",
@@ -261,6 +269,9 @@ def tries() -> Iterator[tuple[str, Callable[[], object]]]:
     yield "root by a setuid program", setuid_root
     yield "TCP to the host", lambda: connect(socket.AF_INET, ("127.0.0.1", PORT))
     yield "a unix socket of the host", lambda: connect(socket.AF_UNIX, str(shown / "socket"))
+    for kind in ("relative", "renamed"):
+        path = str(shown / kind)
+        yield f"a {kind} socket of the host", lambda path=path: connect(socket.AF_UNIX, path)
     below = f"/proc/1/root{shown}/socket"
     yield "that socket by PID 1's root", lambda: connect(socket.AF_UNIX, below)
     abstract = f"\0powercut-{ABSTRACT}"

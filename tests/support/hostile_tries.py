@@ -33,7 +33,7 @@ class Bait:
         if (self.folder / "victim").read_text() != "precious":
             told.append("victim written")
         if sorted(one.name for one in self.folder.iterdir()) != [
-            "hostile_program.py", "pipe", "socket", "victim",
+            "hostile_program.py", "pipe", "relative", "renamed", "socket", "victim",
         ]:  # fmt: skip
             told.append("file made")
         for one in self.listening:
@@ -81,7 +81,16 @@ def bait(*words: str) -> Iterator[Bait]:
             one.listen()
             one.setblocking(False)
             listening.append(one)
-        (folder / "socket").chmod(0o777)
+        for name in ("relative", "renamed"):
+            one = stack.enter_context(socket.socket(socket.AF_UNIX))
+            with contextlib.chdir(folder):
+                one.bind("relative" if name == "relative" else str(folder / "before"))
+            one.listen()
+            one.setblocking(False)
+            listening.insert(0, one)
+        (folder / "before").rename(folder / "renamed")
+        for name in ("socket", "relative", "renamed"):
+            (folder / name).chmod(0o777)
         port = str(listening[-1].getsockname()[1])
         program = str(folder / "hostile_program.py")
         command = (_PYTHON, "-I", "-S", program, str(folder), port, number, number, *words)

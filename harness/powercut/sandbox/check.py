@@ -3,11 +3,11 @@
 
 A check is a command of whoever made the recording.  bubblewrap shows it the host's files,
 read-only, with nothing in /tmp, /run and the like but what is named; null and its like for devices;
-no other process; no network but loopback, and no socket of the host: abstract ones belong to a
-network, those with a name among the files are covered (harness/guard).  No program gets privileges
-back (no_new_privs), and system calls that no check needs are refused.  Its memory as files is
-limited, it is the first that the kernel ends where memory runs out, and it has a limit of
-processes.  What is left to it are named pipes that its user may open.
+no other process; no network but loopback, and no socket or named pipe of the host: abstract ones
+belong to a network, and those with a name among the files do not work through the overlay that it
+sees of them (harness/guard).  No program gets privileges back (no_new_privs), and system calls that
+no check needs are refused.  Its memory as files is limited, it is the first that the kernel ends
+where memory runs out, and it has a limit of processes.
 """
 
 from __future__ import annotations

@@ -52,6 +52,27 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *checks(
+        "harness/guard/veil.c",
+        (
+            "no-veil",
+            At("veil_one", 'mount("host", ".", "overlay", flags, LAYERS) != 0'),
+            "flags != 0",
+            "a check reaches the host's sockets that are made later",
+        ),
+        (
+            "veils-no-mount-below",
+            At("veil", "is_next_below(which, folder) && veil(mounts[which]) != 0"),
+            "is_next_below(which, folder) && errno == -1",
+            "a check reaches sockets in what is shown of an empty place",
+        ),
+        (
+            "loses-what-is-mounted",
+            At("veil_one", 'syscall(SYS_move_mount, trees[which], "", AT_FDCWD, mounts[which],'),
+            'syscall(SYS_move_mount, trees[which], "", AT_FDCWD, "/dev/null/none",',
+            "an overlay hides the state from its check",
+        ),
+    ),
+    *checks(
         "harness/guard/limits.c",
         (
             "unshare",
