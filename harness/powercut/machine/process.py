@@ -20,6 +20,7 @@ from typing import Final
 
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.sandbox.one_thread import in_lasting_thread
+from powercut.sandbox.printed import catch_up, printed
 
 TAIL_BYTES: Final = 4096
 _POLL_S: Final = 0.001
@@ -28,14 +29,19 @@ _IF_PARENT_LIVES = 'test "$PPID" = "$0" || exit 125; exec "$@"'
 
 
 def spawn(
-    argv: Sequence[str], output: Path, *, pass_fds: Sequence[int] = ()
+    argv: Sequence[str],
+    output: Path,
+    *,
+    pass_fds: Sequence[int] = (),
+    console: Path | None = None,
 ) -> subprocess.Popen[bytes]:
     """Starts `argv` in a session of its own; what it prints is appended to `output`.
 
-    It inherits `pass_fds`.  Raises HostError if it cannot be started.
+    Its standard output is another file's if `console` is given.  Neither grows without end
+    (powercut.sandbox.printed).  It inherits `pass_fds`.  Raises HostError if it cannot be started.
     """
     words = guarded(argv)
-    return in_lasting_thread(lambda: _spawn(words, output, tuple(pass_fds)))
+    return in_lasting_thread(lambda: _spawn(words, output, console or output, tuple(pass_fds)))
 
 
 def guarded(argv: Sequence[str]) -> list[str]:
@@ -52,14 +58,16 @@ def guarded(argv: Sequence[str]) -> list[str]:
     return [*guard, str(os.getpid()), *argv]
 
 
-def _spawn(argv: list[str], output: Path, pass_fds: tuple[int, ...]) -> subprocess.Popen[bytes]:
+def _spawn(
+    argv: list[str], output: Path, console: Path, pass_fds: tuple[int, ...]
+) -> subprocess.Popen[bytes]:
     try:
-        with output.open("ab") as log:
+        with printed(output) as errors, printed(console) as said:
             return subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
+                stdout=errors if console == output else said,
+                stderr=errors,
                 start_new_session=True,
                 pass_fds=pass_fds,
             )
@@ -130,6 +138,7 @@ def tail(path: Path, limit: int = TAIL_BYTES) -> str:
 
     What a guest or a program prints has no end; of all that only so much is read.
     """
+    catch_up(path)
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - limit))

@@ -26,6 +26,7 @@ from powercut.machine.fuse import alone_argv
 from powercut.machine.process import guarded, spawn, tail
 from powercut.model.errors import DeadlineExceeded, HostError, UsageError
 from powercut.paths import PARTS, REBUILD
+from powercut.sandbox.printed import finish
 
 RECORDER: Final = PARTS / "bin" / "powercut-folder"
 _IN_FOLDER: Final = PARTS / "bin" / "powercut-in-folder"
@@ -153,6 +154,7 @@ class CapturedFolder(Closing):
             except subprocess.TimeoutExpired:
                 raise DeadlineExceeded(f"{process.args!r} outlived SIGKILL") from None
         self._listener.join(_END_S)
+        finish(self._output, timeout_s=_END_S)
         self._control.close()
         self._syncs.close()
 

@@ -64,9 +64,6 @@ class KernelGuest(Protocol):
     def wait_end(self, deadline: float) -> int | None:
         """Its exit status; None if it has not ended by `deadline`, on time.monotonic's clock."""
 
-    def trim_console(self) -> None:
-        """Forgets what was printed if it is more than a person would read."""
-
     def unmount(self, *, timeout_s: float) -> None:
         """A clean unmount: everything that was written is durable then."""
 
@@ -181,7 +178,6 @@ class KernelChannel(LinesAlone):
 
     def wait_done(self, *, timeout_s: float) -> CommandResult:
         """The end of what was started."""
-        self._guest.trim_console()
         status = self._guest.wait_end(time.monotonic() + timeout_s)
         if status is None:
             raise DeadlineExceeded(f"the program did not end within {timeout_s:g} s")

@@ -151,7 +151,6 @@ class LoopGuest(Closing):
             self._first = spawn(_handing(control, (0, 1), argv), self._log, pass_fds=[control])
         pid, _, node = self._answer(deadline).partition(" ")
         self._pid, self.loop = int(pid), LoopDevice.of(node)
-        self.trim_console()
 
     def set_up(self, argv: tuple[str, ...]) -> None:
         """Makes DIR, the last word, and starts the verb."""
@@ -181,11 +180,6 @@ class LoopGuest(Closing):
             return self._verb.wait(max(deadline - time.monotonic(), 0.0))
         except subprocess.TimeoutExpired:
             return None
-
-    def trim_console(self) -> None:
-        """Forgets what was printed if it is more than a person would read."""
-        if self._log.stat().st_size > _CONSOLE_MAX:
-            os.truncate(self._log, 0)
 
     def unmount(self, *, timeout_s: float) -> None:
         """A clean unmount: everything that was written is durable then."""

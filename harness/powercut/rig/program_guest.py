@@ -38,7 +38,6 @@ _MEMORY_MIB: Final = 1024  # at most; the host gives what is used
 _NEED_BYTES: Final = 256 << 20
 _KILL_S: Final = 20.0
 _CONSOLE_LINES: Final = 5
-_CONSOLE_MAX: Final = 16 << 20
 _NO_FLAG: Final = Flag(0)
 
 
@@ -135,10 +134,6 @@ class ProgramGuest(Closing):
         if answer.step not in (Step.NONE, Step.READ):
             raise HostError(f"the guest failed: {answer.reason}")
         return answer.status
-
-    def trim_console(self) -> None:
-        """Forgets what was printed if it is more than a person would read."""
-        self._running.trim_console(_CONSOLE_MAX)
 
     def unmount(self, *, timeout_s: float) -> None:
         """A clean unmount: everything that was written is durable then."""

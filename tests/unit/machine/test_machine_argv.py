@@ -36,7 +36,6 @@ from powercut.model.machine import (
 )
 
 QEMU = Path("/usr/bin/qemu-system-x86_64")
-CONSOLE = Path("/run/console.log")
 SPEC = QemuSpec(
     guest=GuestImage(Path("/g/kernel"), Path("/g/initramfs"), "6.1", "digest"),
     disk=NbdDisk(Path("/run/nbd")),
@@ -54,7 +53,7 @@ def nodes(argv: list[str]) -> dict[str, dict]:
 
 
 def test_the_whole_command_line():
-    assert build_argv(SPEC, QEMU, console=CONSOLE, tsc_khz=2600000) == [
+    assert build_argv(SPEC, QEMU, tsc_khz=2600000) == [
         "/usr/bin/qemu-system-x86_64",
         *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
         "-sandbox",
@@ -66,7 +65,7 @@ def test_the_whole_command_line():
         " cryptomgr.notests acpi=off pci=nomsi no_timer_check powercut.disk=vda"
         " tsc=reliable tsc_early_khz=2600000",
         *("-chardev", "socket,id=qmp,path=/run/qmp", "-mon", "chardev=qmp,mode=control"),
-        *("-chardev", "file,id=console,append=on,path=/run/console.log"),
+        *("-chardev", "file,id=console,append=on,path=/proc/self/fd/1"),
         *("-device", "isa-serial,chardev=console", "-device", "virtio-serial-pci"),
         *("-chardev", "socket,id=ctl,path=/run/ctl"),
         *("-device", "virtserialport,chardev=ctl,name=ctl"),
@@ -96,7 +95,7 @@ QUEUED = {
 @pytest.mark.parametrize(("bus", "queueing"), QUEUED)
 def test_threads_and_queues_are_the_disks_or_its_controllers(bus, queueing, tmp_path):
     spec = replace(SPEC, bus=bus, queueing=queueing)
-    argv, plain = (build_argv(one, QEMU, console=CONSOLE) for one in (spec, replace(SPEC, bus=bus)))
+    argv, plain = (build_argv(one, QEMU) for one in (spec, replace(SPEC, bus=bus)))
     first, *more = options(plain, "-device")[3:]
     assert options(argv, "-device")[3:] == [first + QUEUED[bus, queueing], *more]
     thread = ["iothread,id=disk-thread"] if queueing.iothread else []
@@ -109,7 +108,7 @@ def test_threads_and_queues_are_the_disks_or_its_controllers(bus, queueing, tmp_
 def test_a_disk_that_comes_later_has_its_nodes_and_its_controller_and_no_device(bus):
     there = replace(SPEC, bus=bus, queueing=Queueing(iothread=bus.threaded))
     spec = replace(there, hotplug=True)
-    first, later = (build_argv(one, QEMU, console=CONSOLE) for one in (there, spec))
+    first, later = (build_argv(one, QEMU) for one in (there, spec))
     disk = first_disk(spec).disk
     assert [one for one in options(first, "-device") if one not in options(later, "-device")] == [
         device_text(disk)
@@ -143,7 +142,7 @@ def test_a_device_that_is_added_has_switches_and_numbers_as_such():
 def test_cache_modes_are_spelt_out_on_both_nodes_and_the_device(
     disk, mode, direct, no_flush, write_cache
 ):
-    argv = build_argv(replace(SPEC, disk=disk, cache=mode), QEMU, console=CONSOLE)
+    argv = build_argv(replace(SPEC, disk=disk, cache=mode), QEMU)
     for node in nodes(argv).values():
         assert node["cache"] == {"direct": direct, "no-flush": no_flush}
     assert f"write-cache={write_cache}" in options(argv, "-device")[-1]
@@ -174,9 +173,9 @@ DEVICES = {
 
 @pytest.mark.parametrize("bus", DEVICES)
 def test_each_bus_has_its_controller_and_its_write_cache(bus):
-    argv = build_argv(replace(SPEC, bus=bus), QEMU, console=CONSOLE)
+    argv = build_argv(replace(SPEC, bus=bus), QEMU)
     assert options(argv, "-device")[3:] == DEVICES[bus]
-    off = build_argv(replace(SPEC, bus=bus, cache=CacheMode.DIRECTSYNC), QEMU, console=CONSOLE)
+    off = build_argv(replace(SPEC, bus=bus, cache=CacheMode.DIRECTSYNC), QEMU)
     expected = [device.replace("write-cache=on", "write-cache=off") for device in DEVICES[bus]]
     assert options(off, "-device")[3:] == expected
 
@@ -185,13 +184,13 @@ def test_each_bus_has_its_controller_and_its_write_cache(bus):
     ("given", "words"), [(None, ""), (True, ",config-wce=on"), (False, ",config-wce=off")]
 )
 def test_the_guest_may_switch_the_write_cache_or_not(given, words):
-    argv = build_argv(replace(SPEC, config_wce=given), QEMU, console=CONSOLE)
+    argv = build_argv(replace(SPEC, config_wce=given), QEMU)
     assert options(argv, "-device")[-1] == DEVICES[Bus.VIRTIO_BLK][0] + words
 
 
 def test_a_cache_mode_may_be_given_in_parts():
     flags = CacheFlags(write_cache=False, direct=True, no_flush=True)
-    argv = build_argv(replace(SPEC, cache=flags), QEMU, console=CONSOLE)
+    argv = build_argv(replace(SPEC, cache=flags), QEMU)
     for node in nodes(argv).values():
         assert node["cache"] == {"direct": True, "no-flush": True}
     assert "write-cache=off" in options(argv, "-device")[-1]
@@ -201,7 +200,7 @@ def test_a_file_of_nbd_is_opened_with_the_calls_that_were_asked_for():
     for aio in (Aio.THREADS, Aio.NATIVE, Aio.IO_URING):
         disk = NbdFile(Path("/run/nbd"), 1 << 20, aio)
         for given in (disk, FileDisk(Path("/run/nbd"), aio)):
-            storage = nodes(build_argv(replace(SPEC, disk=given), QEMU, console=CONSOLE))["storage"]
+            storage = nodes(build_argv(replace(SPEC, disk=given), QEMU))["storage"]
             assert storage == {
                 "node-name": "storage",
                 "driver": "file",
@@ -221,7 +220,7 @@ def test_a_file_of_nbd_is_opened_with_the_calls_that_were_asked_for():
 def test_memory_is_a_file_that_is_mapped_and_no_block_device(bus, board, device):
     for disk in (NbdFile(Path("/a,b"), 64 << 20), FileDisk(Path("/a,b"), size=64 << 20)):
         spec = replace(SPEC, bus=bus, disk=disk)
-        argv = build_argv(spec, QEMU, console=CONSOLE)
+        argv = build_argv(spec, QEMU)
         assert options(argv, "-M") == [board]
         assert options(argv, "-m") == ["128M,slots=1,maxmem=1216M"]
         assert options(argv, "-object") == [
@@ -239,10 +238,10 @@ def test_a_format_is_a_node_above_the_storage_and_no_part_of_a_template(image, t
     qemu = tmp_path / "qemu"
     qemu.write_bytes(b"")
     spec = replace(SPEC, layer=ImageLayer(image, 64 << 20), cache=CacheMode.UNSAFE)
-    found = nodes(build_argv(spec, QEMU, console=CONSOLE))
+    found = nodes(build_argv(spec, QEMU))
     assert (found["disk"]["driver"], found["disk"]["file"]) == (image.value, "storage")
     assert found["disk"]["cache"] == {"direct": False, "no-flush": True}
-    template = nodes(build_argv(spec, QEMU, console=CONSOLE, disk=NullDisk(64 << 20)))
+    template = nodes(build_argv(spec, QEMU, disk=NullDisk(64 << 20)))
     assert template["disk"]["driver"] == "raw"
     plain = replace(spec, layer=None)
     assert template_key(spec, qemu, 1 << 20) == template_key(plain, qemu, 1 << 20)
@@ -251,20 +250,16 @@ def test_a_format_is_a_node_above_the_storage_and_no_part_of_a_template(image, t
 @pytest.mark.parametrize("below", [ImageFormat.RAW, ImageFormat.QCOW2])
 def test_an_overlay_lies_over_a_read_only_image_that_opens_no_other(below):
     layer = ImageLayer(ImageFormat.QCOW2, 64 << 20, Path("/run/backing.img"), below)
-    found = nodes(build_argv(replace(SPEC, layer=layer), QEMU, console=CONSOLE))
+    found = nodes(build_argv(replace(SPEC, layer=layer), QEMU))
     assert found["disk"]["backing"] == "backing"
     assert found["backing-file"]["filename"] == "/run/backing.img"
     assert found["backing"]["driver"] == below.value
     assert all(found[name]["read-only"] for name in ("backing", "backing-file"))
     assert ("backing" in found["backing"]) == (below is ImageFormat.QCOW2)
     assert found["backing"].get("backing") is None
-    alone = nodes(
-        build_argv(replace(SPEC, layer=replace(layer, backing=None)), QEMU, console=CONSOLE)
-    )
+    alone = nodes(build_argv(replace(SPEC, layer=replace(layer, backing=None)), QEMU))
     assert alone["disk"]["backing"] is None
-    template = nodes(
-        build_argv(replace(SPEC, layer=layer), QEMU, console=CONSOLE, disk=NullDisk(1))
-    )
+    template = nodes(build_argv(replace(SPEC, layer=layer), QEMU, disk=NullDisk(1)))
     assert "backing" not in template
 
 
@@ -285,26 +280,23 @@ def test_the_guest_is_told_its_disk_and_the_drivers_it_needs(bus, words):
 
 
 def test_no_network_and_nothing_by_default():
-    argv = build_argv(SPEC, QEMU, console=CONSOLE)
+    argv = build_argv(SPEC, QEMU)
     assert "-nodefaults" in argv
     assert not [word for word in argv if "net" in word]
 
 
 def test_commas_in_paths_are_part_of_the_path():
     odd = replace(SPEC, channel=Path("/a,b/ctl"), qmp=Path("/a,b/qmp"))
-    argv = build_argv(
-        odd, QEMU, console=Path("/a,b/log"), ram=TemplateRam(Path("/a,b/ram"), saving=False)
-    )
+    argv = build_argv(odd, QEMU, ram=TemplateRam(Path("/a,b/ram"), saving=False))
     assert "socket,id=ctl,path=/a,,b/ctl" in argv
     assert "socket,id=qmp,path=/a,,b/qmp" in argv
-    assert "file,id=console,append=on,path=/a,,b/log" in argv
     assert options(argv, "-object")[0].endswith("mem-path=/a,,b/ram")
 
 
 @pytest.mark.parametrize("saving", [True, False])
 def test_ram_of_a_template_is_written_once_and_mapped_privately_ever_after(saving):
     ram = TemplateRam(Path("/t/ram"), saving=saving)
-    argv = build_argv(SPEC, QEMU, console=CONSOLE, ram=ram, disk=NullDisk(1 << 20))
+    argv = build_argv(SPEC, QEMU, ram=ram, disk=NullDisk(1 << 20))
     assert options(argv, "-M") == ["pc,memory-backend=ram"]
     share = "on" if saving else "off"
     assert options(argv, "-object") == [
@@ -332,7 +324,7 @@ def test_processors_but_the_first_are_found_by_acpi():
 
 def test_kvm_guests_keep_acpi():
     spec = replace(SPEC, accelerator=Accelerator.KVM, kernel_arguments=("panic_on_oops=1",))
-    argv = build_argv(spec, QEMU, console=CONSOLE)
+    argv = build_argv(spec, QEMU)
     assert (options(argv, "-accel"), options(argv, "-cpu")) == (["kvm"], ["host"])
     words = kernel_command_line(spec).split()
     assert words[-1] == "panic_on_oops=1"
@@ -373,7 +365,7 @@ def test_a_missing_qemu_is_told(tmp_path):
 def test_a_vhost_user_disk_is_the_daemons_and_shares_the_guests_memory():
     disk = FileDisk(Path("/run/export"))
     spec = replace(SPEC, disk=disk, export=Export.VHOST_USER_BLK, config_wce=False)
-    argv = build_argv(spec, QEMU, console=CONSOLE)
+    argv = build_argv(spec, QEMU)
     assert nodes(argv) == {}
     assert "memory-backend-memfd,id=ram,size=128M,share=on" in options(argv, "-object")
     assert "socket,id=export,path=/run/export" in options(argv, "-chardev")
@@ -408,7 +400,7 @@ def test_several_disks_have_nodes_of_their_own_and_say_which_they_are():
     others = (beside(Bus.VIRTIO_SCSI, "b"), beside(Bus.NVME, "c"), beside(Bus.VIRTIO_SCSI_FUA, "d"))
     first = NbdDisk(Path("/run/nbd"), "first")
     spec = replace(SPEC, disk=first, bus=Bus.VIRTIO_BLK, serial="first", beside=others)
-    argv = build_argv(spec, QEMU, console=CONSOLE)
+    argv = build_argv(spec, QEMU)
     made = nodes(argv)
     exports = [made[node]["export"] for node in ("storage", "storage1", "storage2", "storage3")]
     assert exports == ["first", "b", "c", "d"]
@@ -435,7 +427,7 @@ def test_each_of_several_disks_has_a_thread_but_those_of_one_controller_share_it
         replace(beside(bus, f"{n}"), queueing=queueing) for n, bus in enumerate(buses, 1)
     )
     spec = replace(SPEC, serial="0", beside=others, queueing=Queueing(queues=3))
-    argv = build_argv(spec, QEMU, console=CONSOLE)
+    argv = build_argv(spec, QEMU)
     threads = ["iothread,id=disk1-thread", "iothread,id=disk2-thread"]
     assert options(argv, "-object") == threads
     first, controller, one, second, other = options(argv, "-device")[-5:]
@@ -449,7 +441,7 @@ def test_each_of_several_disks_has_a_thread_but_those_of_one_controller_share_it
 def test_ide_and_ahci_have_places_for_more_than_one():
     ide = (beside(Bus.IDE, "b"), beside(Bus.IDE, "c"))
     ahci = (*ide, beside(Bus.AHCI, "d"), beside(Bus.AHCI, "e"))
-    argv = build_argv(replace(SPEC, bus=Bus.IDE, serial="a", beside=ahci), QEMU, console=CONSOLE)
+    argv = build_argv(replace(SPEC, bus=Bus.IDE, serial="a", beside=ahci), QEMU)
     places = [word.split(",")[1] for word in options(argv, "-device") if "ide-hd" in word]
     assert places == ["bus=ide.0", "bus=ide.0", "bus=ide.1", "bus=ahci.0", "bus=ahci.1"]
 
@@ -458,9 +450,7 @@ def test_disks_that_lie_in_one_image_are_windows_of_it():
     image = Path("/run/image")
     other = beside(Bus.VIRTIO_BLK, "b", FileDisk(image, size=16 << 20, offset=32 << 20))
     first = FileDisk(image, size=32 << 20, offset=0)
-    made = nodes(
-        build_argv(replace(SPEC, disk=first, serial="a", beside=(other,)), QEMU, console=CONSOLE)
-    )
+    made = nodes(build_argv(replace(SPEC, disk=first, serial="a", beside=(other,)), QEMU))
     windows = [(made[node]["offset"], made[node]["size"]) for node in ("disk", "disk1")]
     assert windows == [(0, 32 << 20), (32 << 20, 16 << 20)]
     assert {made[node]["locking"] for node in ("storage", "storage1")} == {"off"}
@@ -468,7 +458,7 @@ def test_disks_that_lie_in_one_image_are_windows_of_it():
 
 def test_a_template_has_a_stand_in_for_each_disk():
     spec = replace(SPEC, beside=(beside(Bus.VIRTIO_BLK, "b"),))
-    stand_ins = nodes(build_argv(spec, QEMU, console=CONSOLE, disk=NullDisk(1 << 20)))
+    stand_ins = nodes(build_argv(spec, QEMU, disk=NullDisk(1 << 20)))
     assert [stand_ins[node]["size"] for node in ("storage", "storage1")] == [1 << 20, 16 << 20]
     assert template_key(spec, QEMU, 1 << 20) != template_key(SPEC, QEMU, 1 << 20)
 

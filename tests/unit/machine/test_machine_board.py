@@ -70,7 +70,7 @@ def test_both_are_started_with_the_same_board(tmp_path):
     machine = QemuMachine(spec, tmp_path)
     assert machine._next_qemu == newer.program
     for program in (older.program, newer.program):
-        argv = build_argv(spec, program, console=tmp_path / "console")
+        argv = build_argv(spec, program)
         assert argv[argv.index("-M") + 1] == "pc-i440fx-7.2"
     keys = {template_key(each, older.program, 1 << 20) for each in (spec, plain)}
     assert len(keys) == 2, "a template is of one board"

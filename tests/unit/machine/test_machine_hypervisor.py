@@ -67,7 +67,9 @@ for command in commands():
 
 
 def launch(directory: Path, *argv: str) -> Hypervisor:
-    return Hypervisor.launch(argv, directory / "qmp", directory / "log", timeout_s=SOON_S)
+    return Hypervisor.launch(
+        argv, directory / "qmp", directory / "log", directory / "console", timeout_s=SOON_S
+    )
 
 
 @pytest.fixture
@@ -114,10 +116,10 @@ def test_a_peer_that_dies_between_commands(peer):
 
 def test_a_program_that_ends_at_once_is_told_with_its_words(directory):
     with pytest.raises(HostError) as caught:
-        launch(directory, "/bin/sh", "-c", "echo no such option; exit 3")
+        launch(directory, "/bin/sh", "-c", "echo no such option >&2; exit 3")
     message = str(caught.value)
     assert "ended before it connected" in message
-    assert "command: /bin/sh -c 'echo no such option; exit 3'" in message
+    assert "command: /bin/sh -c 'echo no such option >&2; exit 3'" in message
     assert "exit status 3" in message
     assert "output: no such option" in message
     assert not (directory / "qmp").exists()
@@ -126,7 +128,9 @@ def test_a_program_that_ends_at_once_is_told_with_its_words(directory):
 def test_a_program_that_never_connects_is_killed_at_the_deadline(directory):
     argv = ["/bin/sh", "-c", f"echo $$ > {directory}/pid; exec sleep 3600"]
     with pytest.raises(HostError, match="did not connect to QMP within"):
-        Hypervisor.launch(argv, directory / "qmp", directory / "log", timeout_s=0.5)
+        Hypervisor.launch(
+            argv, directory / "qmp", directory / "log", directory / "console", timeout_s=0.5
+        )
     pid = int((directory / "pid").read_text())
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)

@@ -56,7 +56,6 @@ def build_argv(
     spec: QemuSpec,
     qemu: Path,
     *,
-    console: Path,
     ram: TemplateRam | None = None,
     disk: NullDisk | None = None,
     tsc_khz: int | None = None,
@@ -64,9 +63,9 @@ def build_argv(
 ) -> list[str]:
     """The command line for `spec`.
 
-    `console` is the file that receives the guest's console; `disk` stands in for the
-    disk of `spec`; `tsc_khz` is the frequency of the host's time-stamp counter.  One that `waits`
-    boots nothing: it is told later where its guest comes from.
+    The guest's console goes to QEMU's standard output; `disk` stands in for the disk of `spec`;
+    `tsc_khz` is the frequency of the host's time-stamp counter.  One that `waits` boots nothing: it
+    is told later where its guest comes from.
     """
     return [
         str(qemu),
@@ -76,7 +75,7 @@ def build_argv(
         *_sandbox(),
         *_board(spec, ram, waits=waits),
         *_kernel(spec, tsc_khz),
-        *_ports(spec, console),
+        *_ports(spec),
         *_storage(spec, disk),
     ]
 
@@ -137,11 +136,11 @@ def _kernel(spec: QemuSpec, tsc_khz: int | None) -> list[str]:
     ]
 
 
-def _ports(spec: QemuSpec, console: Path) -> list[str]:
+def _ports(spec: QemuSpec) -> list[str]:
     return [
         *("-chardev", f"socket,id=qmp,path={_escape(spec.qmp)}"),
         *("-mon", "chardev=qmp,mode=control"),
-        *("-chardev", f"file,id=console,append=on,path={_escape(console)}"),
+        *("-chardev", "file,id=console,append=on,path=/proc/self/fd/1"),
         *("-device", "isa-serial,chardev=console"),
         *("-device", "virtio-serial-pci"),
         *("-chardev", f"socket,id=ctl,path={_escape(spec.channel)}"),

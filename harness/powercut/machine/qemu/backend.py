@@ -80,7 +80,7 @@ class QemuBackend:
     def describe(self, spec: MachineSpec, folder: Path) -> list[str]:
         """QEMU's command line."""
         own, qemu = self._in_own_terms(spec, folder), self._qemu_of(spec)
-        return build_argv(own, qemu.program, console=folder / "console.log")
+        return build_argv(own, qemu.program)
 
     def identity(self, spec: MachineSpec) -> tuple[Part, ...]:
         """The hypervisor, and the guest's kernel and programs."""

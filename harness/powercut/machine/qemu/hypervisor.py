@@ -33,16 +33,19 @@ class Hypervisor:
         self._qmp = qmp
 
     @classmethod
-    def launch(cls, argv: Sequence[str], qmp_path: Path, log: Path, *, timeout_s: float) -> Self:
+    def launch(
+        cls, argv: Sequence[str], qmp_path: Path, log: Path, console: Path, *, timeout_s: float
+    ) -> Self:
         """Starts QEMU with `argv` and waits until it has connected to `qmp_path`.
 
-        Raises HostError with its command line, exit status and output if it does not
-        start; nothing is then left of it.
+        `log` gets its errors, `console` its standard output: the guest's console.  Raises
+        HostError with its command line, exit status and output if it does not start; nothing is
+        then left of it.
         """
         deadline = time.monotonic() + timeout_s
         qmp = Qmp(qmp_path)
         try:
-            made = cls(argv, spawn(argv, log), qmp)
+            made = cls(argv, spawn(argv, log, console=console), qmp)
         except BaseException:
             qmp.close()
             raise

@@ -174,12 +174,12 @@ class QemuMachine(Closing):
         argv = build_argv(
             spec,
             self._next_qemu,
-            console=self.console_log,
             ram=self._ram,
             tsc_khz=host_tsc_khz(),
             waits=True,
         )
-        next_one = Successor(argv, qmp, self.qemu_log, self._directory / f"moved{self._moves}")
+        way = self._directory / f"moved{self._moves}"
+        next_one = Successor(argv, qmp, self.qemu_log, self.console_log, way)
         moved = move(self._hypervisor, next_one, how, timeout_s=timeout_s)
         self.spec, self._argv, self._hypervisor = spec, argv, moved.hypervisor
         self.notes.append(f"moved by {how.value}: this is QEMU number {self._moves + 1}")
@@ -320,11 +320,13 @@ class QemuMachine(Closing):
 
     def _launch(self, qemu: Path, ram: TemplateRam | None, deadline: float) -> Hypervisor:
         self._ram = ram
-        self._argv = build_argv(
-            self.spec, qemu, console=self.console_log, ram=ram, tsc_khz=host_tsc_khz()
-        )
+        self._argv = build_argv(self.spec, qemu, ram=ram, tsc_khz=host_tsc_khz())
         self._hypervisor = Hypervisor.launch(
-            self._argv, self.spec.qmp, self.qemu_log, timeout_s=deadline - time.monotonic()
+            self._argv,
+            self.spec.qmp,
+            self.qemu_log,
+            self.console_log,
+            timeout_s=deadline - time.monotonic(),
         )
         return self._hypervisor
 

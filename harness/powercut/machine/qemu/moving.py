@@ -29,12 +29,13 @@ from powercut.model.machine import Move
 
 @dataclass(frozen=True)
 class Successor:
-    """The QEMU to which a guest moves: its command line, where it is commanded from, the file that
-    it prints to; and a path for a socket, or a file, over which the guest comes."""
+    """The QEMU to which a guest moves: its command line, where it is commanded from, the files that
+    it and its guest print to; and a path for a socket, or a file, over which the guest comes."""
 
     argv: Sequence[str]
     qmp: Path
     log: Path
+    console: Path
     way: Path
 
 
@@ -81,7 +82,7 @@ def _save_and_restore(source: Hypervisor, to: Successor, deadline: float) -> Mov
 def _launched(to: Successor, deadline: float) -> Iterator[Hypervisor]:
     """The other QEMU, which is gone if the guest does not come to it."""
     launch_s = deadline - time.monotonic()
-    successor = Hypervisor.launch(to.argv, to.qmp, to.log, timeout_s=launch_s)
+    successor = Hypervisor.launch(to.argv, to.qmp, to.log, to.console, timeout_s=launch_s)
     try:
         yield successor
     except PowercutError as error:

@@ -193,10 +193,10 @@ class TemplateStore:
         own = replace(spec, channel=channel_path, qmp=spec.qmp.with_name("template.qmp"))
         log, console = making / "qemu.log", making / "console.log"
         khz = host_tsc_khz()
-        argv = build_argv(own, qemu, console=console, ram=ram, disk=disk, tsc_khz=khz)
+        argv = build_argv(own, qemu, ram=ram, disk=disk, tsc_khz=khz)
         with self._open_channel(channel_path) as channel:
             timeout_s = deadline - time.monotonic()
-            hypervisor = Hypervisor.launch(argv, own.qmp, log, timeout_s=timeout_s)
+            hypervisor = Hypervisor.launch(argv, own.qmp, log, console, timeout_s=timeout_s)
             try:
                 yield hypervisor, channel
             finally:
@@ -223,7 +223,6 @@ def template_key(spec: QemuSpec, qemu: Path, disk_size: int) -> str:
     argv = build_argv(
         plain,
         Path("qemu"),
-        console=Path("console"),
         ram=TemplateRam(Path("ram"), saving=False),
         disk=NullDisk(disk_size),
     )

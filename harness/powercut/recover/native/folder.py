@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import errno
 import os
+import selectors
 import shlex
 import subprocess
-import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +35,7 @@ LINES_MAX: Final = 64 << 20
 """Bytes that a check may say: what it said beyond would be missing, and look lost."""
 
 _SAID_MAX: Final = 2000
+_READ: Final = 1 << 16
 _NAMED_MAX: Final = 100
 _REMEDY: Final = (
     "apt-get install bubblewrap; it needs user namespaces, or root that may make namespaces: many "
@@ -112,29 +115,57 @@ def check_folder(
     in_there = ["/bin/sh", "-c", _IN_THERE, "sh", *command]
     argv = sandboxed_check(command, state, folder, where, in_there)
     environment = os.environ | {"POWERCUT_FD": "3"}
-    with tempfile.TemporaryFile() as lines, tempfile.TemporaryFile() as said:
+    try:
+        status, words, text = _heard(argv, environment, time.monotonic() + timeout_s)
+    except TimeoutError:
+        failure = f"it did not end within {timeout_s:.3g} s"
+        return Observation((), complete=False, failure=failure)
+    except OSError as error:
+        raise HostError(f"cannot run the check: {error}") from error
+    finally:
+        _boot_file(state).unlink(missing_ok=True)
+    return ended_check(status, words, text)
+
+
+def _heard(
+    argv: Sequence[str], environment: Mapping[str, str], deadline: float
+) -> tuple[int, str, bytes]:
+    """Exit status, the last of what it prints, and its lines: more than LINES_MAX end it.
+
+    Nothing of it is on the disk, which it could fill.  Raises TimeoutError, and OSError.
+    """
+    lines, said = bytearray(), bytearray()
+    with ExitStack() as stack:
+        ours, theirs = zip(os.pipe(), os.pipe(), strict=True)
+        readers = [stack.enter_context(os.fdopen(one, "rb", buffering=0)) for one in ours]
         try:
-            done = subprocess.run(
-                argv,
-                stdin=lines,
-                stdout=said,
-                stderr=said,
-                env=environment,
-                timeout=timeout_s,
-                check=False,
+            process = subprocess.Popen(
+                argv, stdin=theirs[0], stdout=theirs[1], stderr=theirs[1], env=environment
             )
-        except subprocess.TimeoutExpired:
-            failure = f"it did not end within {timeout_s:.3g} s"
-            return Observation((), complete=False, failure=failure)
-        except OSError as error:
-            raise HostError(f"cannot run the check: {error}") from error
         finally:
-            _boot_file(state).unlink(missing_ok=True)
-        lines.seek(0)
-        text = lines.read(LINES_MAX + 1)
-        said.seek(max(0, said.seek(0, os.SEEK_END) - _SAID_MAX))
-        words = said.read().decode(errors="replace")
-    return ended_check(done.returncode, words, text)
+            for one in theirs:
+                os.close(one)
+        stack.callback(process.wait)
+        stack.callback(process.kill)
+        with selectors.DefaultSelector() as either:
+            for reader, heard in zip(readers, (lines, said), strict=True):
+                either.register(reader, selectors.EVENT_READ, heard)
+            while either.get_map() and len(lines) <= LINES_MAX:
+                ready = either.select(max(0.0, deadline - time.monotonic()))
+                if not ready:
+                    raise TimeoutError
+                for key, _ in ready:
+                    data = os.read(key.fd, _READ)
+                    key.data.extend(data)
+                    if not data:
+                        either.unregister(key.fileobj)
+                del said[:-_SAID_MAX]
+        if len(lines) <= LINES_MAX:
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                raise TimeoutError from None
+    return process.returncode, said.decode(errors="replace"), bytes(lines)
 
 
 def sandboxed_check(

@@ -31,6 +31,8 @@ from powercut.sandbox.kernel import IN_MEMORY, KernelSandbox, kernel_sandbox
 _ROOM_MIB: Final = 160  # what the guest uses of its memory besides the disk, generously
 _VIRTIO_BLOCK: Final = 2  # the device type, as the virtio specification numbers them
 _CONSOLE_TAIL: Final = 8192  # bytes
+_CONSOLE_MAX: Final = 16 << 20
+_TRIM_S: Final = 0.1
 _KILL_TIMEOUT_S: Final = 20.0
 _MEMORY_ROOM: Final = 16 << 20  # bytes that UML's memory file takes beyond the guest's memory
 
@@ -299,10 +301,14 @@ class UmlProcess:
 
         `deadline` is on the clock of time.monotonic.
         """
-        left = max(0.0, deadline - time.monotonic())
-        ready, _, _ = select.select([self._line], [], [], left)
-        if not ready:
-            return None
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            ready, _, _ = select.select([self._line], [], [], min(left, _TRIM_S))
+            self.trim_console(_CONSOLE_MAX)
+            if ready:
+                break
+            if left <= _TRIM_S:
+                return None
         try:
             return self._line.recv(1) != b""
         except ConnectionError:
@@ -315,7 +321,10 @@ class UmlProcess:
         return os.pread(self._console, size - start, start).decode(errors="replace").strip()
 
     def trim_console(self, most: int) -> None:
-        """As `clear_console`, if there are more than `most` bytes."""
+        """As `clear_console`, if there are more than `most` bytes.
+
+        Without end a kernel, and what has its console, may print into this host's memory.
+        """
         if os.fstat(self._console).st_size > most:
             os.ftruncate(self._console, 0)
 
