@@ -301,13 +301,12 @@ class UmlProcess:
 
         `deadline` is on the clock of time.monotonic.
         """
-        while True:
+        ready: list[socket.socket] = []
+        while not ready:
             left = max(0.0, deadline - time.monotonic())
             ready, _, _ = select.select([self._line], [], [], min(left, _TRIM_S))
-            self.trim_console(_CONSOLE_MAX)
-            if ready:
-                break
-            if left <= _TRIM_S:
+            self.clear_console(_CONSOLE_MAX)  # they may print into our memory without end
+            if not ready and left <= _TRIM_S:
                 return None
         try:
             return self._line.recv(1) != b""
@@ -320,17 +319,9 @@ class UmlProcess:
         start = max(0, size - _CONSOLE_TAIL)
         return os.pread(self._console, size - start, start).decode(errors="replace").strip()
 
-    def trim_console(self, most: int) -> None:
-        """As `clear_console`, if there are more than `most` bytes.
-
-        Without end a kernel, and what has its console, may print into this host's memory.
-        """
-        if os.fstat(self._console).st_size > most:
-            os.ftruncate(self._console, 0)
-
-    def clear_console(self) -> None:
-        """Forgets what the kernel has said so far."""
-        if os.fstat(self._console).st_size:
+    def clear_console(self, beyond: int = 0) -> None:
+        """Forgets what the kernel has said so far, if that is more than `beyond` bytes."""
+        if os.fstat(self._console).st_size > beyond:
             os.ftruncate(self._console, 0)
 
     def kill(self) -> str:
