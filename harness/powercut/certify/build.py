@@ -26,6 +26,7 @@ from powercut.store.certificate import (
     CertifiedControl,
     Component,
     Coverage,
+    Executed,
     SealedRecording,
 )
 from powercut.store.certify_order import CertificateDir, read_components
@@ -50,9 +51,11 @@ def certificate_of(directory: CertificateDir) -> Certificate:
     order = directory.read_order()
     runs = [(run, run.read_verdict()) for run in _ended(directory, order.scenarios)]
     components: dict[Component, int] = {}
+    executed: dict[Executed, None] = {}
     cells: list[CertifiedCell] = []
     for run, result in runs:
         known = read_components(run)
+        executed |= dict.fromkeys(known.executed)
         places = [components.setdefault(part, len(components)) for part in known.components]
         for cell in result.cells:
             parts = tuple(places[index] for index in known.cells.get(cell.cell, ()))
@@ -72,6 +75,7 @@ def certificate_of(directory: CertificateDir) -> Certificate:
         load=directory.load(),
         fleet=FleetAccount.over(result.fleet for _, result in runs),
         components=tuple(components),
+        executed=tuple(executed),
         axes=axes,
         strategy=order.strategy,
         verdicts=counted(cells),

@@ -19,6 +19,7 @@ from powercut.recover.uml.kernel import UmlKernel, host_kernel
 from powercut.rig import commands
 from powercut.rig.engine_choice import EngineChoice, choose_engine
 from powercut.rig.engines import ENGINES, RECOVERY_KERNEL
+from powercut.rig.executed import executed_by
 from powercut.rig.host_files import executable_of, kernel_of, sha256_of, uml_release
 from powercut.rig.rig import Rig
 from powercut.rig.root_text import packages_of
@@ -26,7 +27,7 @@ from powercut.rig.unpacked import unpacked_root
 from powercut.scenario.place import place_of
 from powercut.scenario.plan import Cell
 from powercut.scenario.settings import Parameters
-from powercut.store.certificate import Component
+from powercut.store.certificate import Component, Executed
 from powercut.store.certify_order import RunComponents
 
 
@@ -34,6 +35,7 @@ def components_of(rig: Rig, cells: Iterable[Cell]) -> RunComponents:
     """What `cells` will run on.  Raises HostError if a part cannot be had."""
     components: dict[Component, int] = {}
     by_cell: dict[str, tuple[int, ...]] = {}
+    executed: dict[Executed, None] = {}
     for cell in cells:
         place = place_of(cell.parameters)
         spec = rig.machine_spec(cell.parameters, Path("disk"))
@@ -49,7 +51,8 @@ def components_of(rig: Rig, cells: Iterable[Cell]) -> RunComponents:
         elif _boots_recovery_kernel(cell.parameters):
             parts.append(recovery_kernel_part(host_kernel()))
         by_cell[cell.name] = tuple(components.setdefault(part, len(components)) for part in parts)
-    return RunComponents(components=tuple(components), cells=by_cell)
+        executed |= dict.fromkeys(executed_by(cell.parameters, parts))
+    return RunComponents(components=tuple(components), cells=by_cell, executed=tuple(executed))
 
 
 def _program_of(parameters: Parameters) -> list[Component]:

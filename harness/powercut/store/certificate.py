@@ -45,6 +45,26 @@ class Component(Record):
     """Digest of its binary, 64 hex digits; empty if there is no file."""
 
 
+class Executed(Record):
+    """Something that was executed on this host for a cell, or for its verdict."""
+
+    what: str
+    """`hypervisor`, `guest kernel`, `recovery kernel`, `program`, `check`, `tools on images`."""
+
+    command: str
+    """The command, or a name and a version."""
+
+    sha256: str = ""
+    """Digest of its file, 64 hex digits; empty if it lies in a root file system, whose digest is
+    among the components, or is several."""
+
+    source: str
+    """Whose it is: this host's, a package's, a path that the scenario names, a root file system."""
+
+    confined: str
+    """What keeps it from the host; `not confined` if nothing does."""
+
+
 class SealedRecording(Record):
     """One sealed recording."""
 
@@ -263,6 +283,9 @@ class Certificate(Record):
 
     components: tuple[Component, ...]
     """Exactly which versions."""
+
+    executed: tuple[Executed, ...] = ()
+    """What was executed on the host that made it, whose it was, and how it was confined."""
 
     axes: dict[str, tuple[Any, ...]]
     """The settings that vary between the cells, and their values."""

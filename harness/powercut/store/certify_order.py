@@ -20,7 +20,7 @@ from pydantic import Field, ValidationError
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.json_text import parse_json
 from powercut.scenario.choices import DiskModel
-from powercut.store.certificate import Certificate, Component, NotTested
+from powercut.store.certificate import Certificate, Component, Executed, NotTested
 from powercut.store.files import host_errors, write_atomic
 from powercut.store.host_load import HostLoad
 from powercut.store.issuer import Issuer, Line
@@ -83,6 +83,9 @@ class RunComponents(Record):
 
     cells: dict[str, tuple[int, ...]]
     """By the name of a cell, indices into them."""
+
+    executed: tuple[Executed, ...] = ()
+    """What the cells execute, each once."""
 
 
 class CertificateDir:

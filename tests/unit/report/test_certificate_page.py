@@ -29,7 +29,7 @@ from powercut.report.page.histogram import BARS, histogram_bars, histogram_svg
 from powercut.report.page.pages import figure, microseconds, ratio
 from powercut.report.signature import read_signature
 from powercut.scenario.choices import DiskModel
-from powercut.store.certificate import CertifiedControl, Coverage, SealedRecording
+from powercut.store.certificate import CertifiedControl, Coverage, Executed, SealedRecording
 from powercut.store.fleet import FleetAccount, HostAccount
 from powercut.store.layout import ResultDir
 from powercut.store.measurement import RequestCounts, WireAccount
@@ -384,3 +384,20 @@ def test_hosts_are_named_with_their_part_in_it_and_how_far_they_are_believed(tmp
     assert "all 12 losses were fetched and judged again here" in text
     assert "41 of 800 trials that lost nothing" in text
     assert "(95 % confidence) that of such recordings fewer than 7 % would be judged" in text
+
+
+def test_what_was_executed_is_told_in_a_line_each(tmp_path):
+    one = Executed(
+        what="check",
+        command="/usr/bin/prog <b> check",
+        sha256="c" * 64,
+        source="this host's files, package prog 1",
+        confined="bubblewrap on this host",
+    )
+    html = certificate_html(certificate_of_cells((), executed=(one,)), tmp_path)
+    assert "What was executed, and of whom" in html
+    assert "<details open><summary>1 thing executed on the host</summary>" in html
+    assert "check: <code>/usr/bin/prog &lt;b&gt; check</code>, of this host&#39;s files" in html
+    assert "bubblewrap on this host" in html
+    many = certificate_html(certificate_of_cells((), executed=(one,) * 13), tmp_path)
+    assert "<details><summary>13 things executed" in many
