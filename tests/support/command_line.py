@@ -4,25 +4,31 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from unittest import mock
 
+import pytest
+
 from powercut.cli.main import main
 
 
-def powercut(*words: object) -> subprocess.CompletedProcess[str]:
-    """Its exit status, and what it has said.  Not for signals, terminals or another environment."""
+def powercut(*words: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Its exit status, and what it has said.  Not for what is of a process: signals, terminals."""
     argv = ["powercut", *map(str, words)]
     # Files, as those of a process are: a command may write bytes.
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
-    with mock.patch.object(sys, "argv", argv), redirect_stdout(out), redirect_stderr(err):
-        try:
-            main()
-        except SystemExit as ended:
-            status = ended.code
+    with (
+        mock.patch.object(sys, "argv", argv),
+        mock.patch.dict(os.environ, environment),
+        redirect_stdout(out),
+        redirect_stderr(err),
+        pytest.raises(SystemExit) as ended,
+    ):
+        main()
     for stream in (out, err):
         stream.seek(0)
-    assert isinstance(status, int)
-    return subprocess.CompletedProcess(argv, status, out.read(), err.read())
+    assert isinstance(ended.value.code, int)
+    return subprocess.CompletedProcess(argv, ended.value.code, out.read(), err.read())

@@ -4,20 +4,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+
+from command_line import powercut
 
 from powercut.scenario.preset import all_presets
-
-
-def powercut(*argv: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "powercut.cli.main", *argv],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
 
 
 def test_presets_are_listed() -> None:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from command_line import powercut
 
 from powercut.paths import ROOT
 from powercut.recover.uml.boot import unavailable
@@ -85,14 +86,7 @@ class User:
         self.state = state
 
     def __call__(self, *argv: object) -> tuple[int, str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "powercut.cli.main", *map(str, argv)],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
-            env=os.environ | {"XDG_STATE_HOME": str(self.state)},
-        )
+        done = powercut(*argv, XDG_STATE_HOME=str(self.state))
         return done.returncode, done.stdout + done.stderr
 
 
