@@ -37,16 +37,17 @@ def test_the_site_builds_and_no_link_is_dead(tmp_path):
     assert (tmp_path / "site/troubleshooting.html").is_file()
 
 
-@pytest.mark.parametrize("link", ["nowhere.md", "../README-of-old.md", "index.md#nowhere"])
-def test_a_dead_link_is_refused(tmp_path, link):
+def test_a_dead_link_is_refused(tmp_path):
     docs = tmp_path / "docs"
     docs.mkdir()
-    (docs / "index.md").write_text(f"# Home\n\n[somewhere]({link})\n")
-    site = tmp_path / "mkdocs.yml"
+    links = ["nowhere.md", "../README-of-old.md", "index.md#nowhere"]
+    lines = [f"[somewhere]({link})\n" for link in links]
+    (docs / "index.md").write_text("\n".join(["# Home\n", *lines]))
     done = mkdocs(docs, tmp_path / "site", tmp_path)
-    site.unlink()
     assert done.returncode != 0
-    assert link.partition("#")[0].rpartition("/")[2] in done.stdout + done.stderr
+    said = done.stdout + done.stderr
+    for link in links:
+        assert f"WARNING -  Doc file 'index.md' contains a link '{link}'" in said
 
 
 def test_every_command_has_a_manual_page_with_all_its_options(tmp_path):
