@@ -17,7 +17,6 @@ Where the kernel writes nothing before it is told to, each way leaves the same o
 import mmap
 import os
 import sys
-from pathlib import Path
 
 PAGE = 4096
 RECORD = 16
@@ -33,6 +32,8 @@ def opened(folder, name):
 
 
 def setup(folder):
+    from pathlib import Path  # takes longer to import than all that a check does, hundreds of times
+
     Path(folder).mkdir(exist_ok=True)
     for name in ("undo", "page", "log", "header"):
         Path(folder, name).write_bytes(bytes(SIZE if name == "log" else PAGE))

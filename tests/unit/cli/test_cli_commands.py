@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 import pytest
 from click.shell_completion import ShellComplete
+from command_line import powercut
 
 from powercut.cli import commands as cli
 from powercut.cli import process, scenarios
@@ -22,7 +23,8 @@ from powercut.model.errors import HostError, UsageError
 from powercut.paths import SCENARIOS
 
 
-def powercut(*argv: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def started(*argv: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """As a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "powercut.cli.main", *argv],
         capture_output=True,
@@ -44,7 +46,7 @@ def status_of(monkeypatch: pytest.MonkeyPatch, *argv: str) -> int:
 def test_every_command_has_a_line_in_the_summary():
     lines = [line for section in SECTIONS.values() for line in section.items()]
     assert sorted(name for name, _ in lines) == sorted(cli.COMMANDS)
-    shown = powercut("--help", COLUMNS="80").stdout
+    shown = started("--help", COLUMNS="80").stdout
     for name, said in lines:
         assert f"  {name:<8}  {said}\n" in shown
 
@@ -96,11 +98,11 @@ def test_names_are_completed(words, part, found):
 
 
 def test_help_and_version():
-    done = powercut("--help")
+    done = started("--help")
     assert done.returncode == 0
     for command in ("run", "audit", "verify", "show", "doctor", "test", "bench"):
         assert f"\n  {command} " in done.stdout
-    assert powercut("--version").stdout.startswith("powercut, version ")
+    assert started("--version").stdout.startswith("powercut, version ")
 
 
 def test_help_imports_nothing_heavy():
@@ -171,7 +173,7 @@ def test_plan_shows_cells_and_seeds_and_is_the_same_for_the_same_seed():
         "--only",
         "raw,*,cache=none",
     ]
-    first, second = powercut(*argv), powercut(*argv)
+    first, second = started(*argv), started(*argv)
     assert first.returncode == 0
     assert first.stdout == second.stdout
     assert first.stdout.startswith(
