@@ -43,7 +43,7 @@ def wire(result) -> str:
 def test_an_honest_disk_keeps_and_a_lying_one_loses_everything(run, bus):
     machine = f"machine: {{bus: {bus}}}\nworkload: {{{LOG}}}\ncut: {{trigger: {{acks: 30}}}}\n"
     result = run(RAW + machine)
-    assert wire(result).count("WF") >= 30
+    assert re.fullmatch("(WF){30,}W?", wire(result)), "fdatasync of a disk with a cache"
     honest = only(result)
     assert honest.findings == (), "the guest sees what was promised, and nothing is lost"
     assert honest.commits_acked >= 30
@@ -58,7 +58,6 @@ def test_an_honest_disk_keeps_and_a_lying_one_loses_everything(run, bus):
 @pytest.mark.parametrize(
     ("bus", "cache", "sync", "commit"),
     [
-        ("virtio-scsi", "none", "fdatasync", "WF"),
         ("virtio-scsi", "writethrough", "fdatasync", "U"),
         # Linux 6.1 sends write with FUA, then a flush; a disk that knows no FUA gets a flush
         # for each, and QEMU's SCSI disk turns FUA into a flush of its own.
@@ -66,7 +65,6 @@ def test_an_honest_disk_keeps_and_a_lying_one_loses_everything(run, bus):
         ("virtio-scsi-fua", "none", "o_dsync", "WFF"),
         ("nvme", "none", "o_dsync", "WF"),  # the FUA of the write is gone
         ("nvme", "writethrough", "fdatasync", "UF"),
-        ("ide", "none", "fdatasync", "WF"),
         ("ide", "writethrough", "fdatasync", "U"),
     ],
 )
