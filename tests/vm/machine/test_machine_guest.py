@@ -94,9 +94,9 @@ def test_a_guest_boots_works_and_is_killed(make_machine, nbd_server, kind, runti
     assert read.history.ack_ns.tolist() == history.ack_ns.tolist()
 
 
-def test_a_crash_takes_the_guest_and_ends_qemu_in_order(make_machine, nbd_server):
+def test_a_crash_takes_the_guest_and_ends_qemu_in_order(make_machine, nbd_server, templates):
     server = nbd_server()
-    with make_machine(NbdDisk(server.socket)) as (machine, channel):
+    with make_machine(NbdDisk(server.socket), templates=templates) as (machine, channel):
         machine.start(timeout_s=START_S)
         channel.wait_hello(timeout_s=START_S)
         channel.start(*WRITE)
@@ -141,8 +141,10 @@ def test_a_panic_leaves_its_words_and_ends_the_wait(make_machine, nbd_server):
         assert channel.drain(timeout_s=START_S).acked == 0
 
 
-def test_a_guest_that_hangs_misses_its_deadline_and_can_be_killed(make_machine, nbd_server):
-    with make_machine(NbdDisk(nbd_server().socket)) as (machine, channel):
+def test_a_guest_that_hangs_misses_its_deadline_and_can_be_killed(
+    make_machine, nbd_server, templates
+):
+    with make_machine(NbdDisk(nbd_server().socket), templates=templates) as (machine, channel):
         machine.start(timeout_s=START_S)
         channel.wait_hello(timeout_s=START_S)
         channel.start(*WRITE)
@@ -155,8 +157,8 @@ def test_a_guest_that_hangs_misses_its_deadline_and_can_be_killed(make_machine, 
         assert channel.drain(timeout_s=START_S).acked >= 10
 
 
-def test_a_qemu_that_dies_ends_the_wait_at_once(make_machine, nbd_server):
-    with make_machine(NbdDisk(nbd_server().socket)) as (machine, channel):
+def test_a_qemu_that_dies_ends_the_wait_at_once(make_machine, nbd_server, templates):
+    with make_machine(NbdDisk(nbd_server().socket), templates=templates) as (machine, channel):
         machine.start(timeout_s=START_S)
         channel.wait_hello(timeout_s=START_S)
         channel.start(*WRITE)
@@ -171,10 +173,10 @@ def test_a_qemu_that_dies_ends_the_wait_at_once(make_machine, nbd_server):
 
 
 def test_a_disk_that_dies_is_the_guests_to_see_and_stops_nothing(
-    make_machine, nbd_server, children_named
+    make_machine, nbd_server, children_named, templates
 ):
     server = nbd_server()
-    with make_machine(NbdDisk(server.socket)) as (machine, channel):
+    with make_machine(NbdDisk(server.socket), templates=templates) as (machine, channel):
         machine.start(timeout_s=START_S)
         channel.wait_hello(timeout_s=START_S)
         channel.start(*WRITE)
@@ -189,8 +191,8 @@ def test_a_disk_that_dies_is_the_guests_to_see_and_stops_nothing(
         assert "EIO" in channel.drain(timeout_s=START_S).error
 
 
-def test_a_thread_that_ends_does_not_take_its_machine_along(make_machine, nbd_server):
-    with make_machine(NbdDisk(nbd_server().socket)) as (machine, channel):
+def test_a_thread_that_ends_does_not_take_its_machine_along(make_machine, nbd_server, templates):
+    with make_machine(NbdDisk(nbd_server().socket), templates=templates) as (machine, channel):
         thread = threading.Thread(target=machine.start, kwargs={"timeout_s": START_S})
         thread.start()
         thread.join()

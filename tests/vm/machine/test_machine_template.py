@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from powercut.channel.guest_channel import GuestChannel
 from powercut.machine.port import FileDisk, NbdDisk
 from powercut.machine.qemu.machine import Origin, find_qemu
+from powercut.machine.qemu.spec import QemuSpec
 from powercut.machine.qemu.template import TemplateStore
 from powercut.model.machine import CacheMode
 
@@ -38,6 +40,13 @@ def start(make_machine, disk, templates, **fields):
         return machine.origin, machine.notes, hello, facts
 
 
+def given(make_machine, disk, templates, store) -> tuple[Path, QemuSpec]:
+    """A copy of this session's template in `store`: its folder, and which machine it is for."""
+    with make_machine(disk) as (machine, _):
+        whole = templates.obtain(machine.spec, find_qemu(), 64 << 20, timeout_s=START_S)
+    return shutil.copytree(whole.ram.parent, store.directory / whole.key), machine.spec
+
+
 def test_a_restored_guest_is_the_guest_that_boots(make_machine, nbd_server, templates):
     disk = NbdDisk(nbd_server().socket)
     booted = start(make_machine, disk, None)
@@ -50,13 +59,16 @@ def test_a_restored_guest_is_the_guest_that_boots(make_machine, nbd_server, temp
     assert booted[2:] == restored[2:] == again[2:]
 
 
-def test_templates_of_different_disks_and_modes_are_different(make_machine, nbd_server, store):
-    small, large = nbd_server(16 << 20), nbd_server(48 << 20)
+def test_templates_of_different_disks_and_modes_are_different(
+    make_machine, nbd_server, templates, store
+):
+    small, large = nbd_server(16 << 20), nbd_server()
+    given(make_machine, NbdDisk(large.socket), templates, store)
     for server, mode, sectors, cache in [
         (small, CacheMode.NONE, "32768", "write back"),
-        (large, CacheMode.NONE, "98304", "write back"),
-        (large, CacheMode.DIRECTSYNC, "98304", "write through"),
-        (large, CacheMode.WRITEBACK, "98304", "write back"),
+        (large, CacheMode.NONE, "131072", "write back"),
+        (large, CacheMode.DIRECTSYNC, "131072", "write through"),
+        (large, CacheMode.WRITEBACK, "131072", "write back"),
     ]:
         origin, notes, _, facts = start(make_machine, NbdDisk(server.socket), store, cache=mode)
         assert (origin, notes) == (Origin.TEMPLATE, [])
@@ -140,15 +152,28 @@ def older_format(directory: Path) -> None:
     (directory / "about.json").write_text(json.dumps(about | {"format": 0}))
 
 
-@pytest.mark.parametrize(
-    "damage", [damage_nothing, truncate_ram, touch_ram, flip_state, remove_about, older_format]
-)
+DAMAGE = [damage_nothing, truncate_ram, touch_ram, flip_state, remove_about, older_format]
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_template_is_made_anew(
+    make_machine, nbd_server, templates, store, damage, monkeypatch
+):
+    """How that is done is the next test's."""
+    directory, spec = given(make_machine, NbdDisk(nbd_server().socket), templates, store)
+    damage(directory)
+    anew = []
+    monkeypatch.setattr(store, "_make", lambda key, *_: anew.append(key))
+    store.obtain(spec, find_qemu(), 64 << 20, timeout_s=START_S)
+    assert anew == ([] if damage is damage_nothing else [directory.name])
+
+
+@pytest.mark.parametrize("damage", [damage_nothing, flip_state])
 def test_a_damaged_template_is_made_anew_before_anybody_uses_it(
-    make_machine, nbd_server, store, damage
+    make_machine, nbd_server, templates, store, damage
 ):
     disk = NbdDisk(nbd_server().socket)
-    start(make_machine, disk, store)
-    (directory,) = [path for path in store.directory.iterdir() if path.is_dir()]
+    directory, _ = given(make_machine, disk, templates, store)
     inode = (directory / "state").stat().st_ino
     about = (directory / "about.json").read_text()
     damage(directory)
@@ -159,10 +184,11 @@ def test_a_damaged_template_is_made_anew_before_anybody_uses_it(
     assert ((directory / "state").stat().st_ino != inode) == rebuilt
 
 
-def test_a_template_that_fails_is_rebuilt_once_and_the_reason_kept(make_machine, nbd_server, store):
+def test_a_template_that_fails_is_rebuilt_once_and_the_reason_kept(
+    make_machine, nbd_server, templates, store
+):
     disk = NbdDisk(nbd_server().socket)
-    start(make_machine, disk, store)
-    (directory,) = [path for path in store.directory.iterdir() if path.is_dir()]
+    directory, _ = given(make_machine, disk, templates, store)
     (directory / "state").write_bytes(b"not the state of a machine")
     template = store._load(directory.name)
     assert template is None

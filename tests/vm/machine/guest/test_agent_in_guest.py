@@ -15,6 +15,7 @@ import pytest
 from powercut.channel.guest_channel import GuestChannel
 from powercut.machine.port import FileDisk
 from powercut.machine.qemu.machine import QemuMachine
+from powercut.machine.qemu.template import TemplateStore
 from powercut.model.machine import CacheMode
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
@@ -36,8 +37,11 @@ def image(runtime: Path) -> Path:
 
 
 @pytest.fixture
-def guest(make_machine: Callable[..., Guest], image: Path) -> Iterator[Guest]:
-    with make_machine(FileDisk(image), cache=CacheMode.WRITEBACK) as (machine, channel):
+def guest(
+    make_machine: Callable[..., Guest], image: Path, templates: TemplateStore
+) -> Iterator[Guest]:
+    cache = CacheMode.WRITEBACK
+    with make_machine(FileDisk(image), templates=templates, cache=cache) as (machine, channel):
         machine.start(timeout_s=WAIT_S)
         channel.wait_hello(timeout_s=WAIT_S)
         yield machine, channel
@@ -50,7 +54,7 @@ def run(channel: GuestChannel, *argv: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize("kind", MKFS)
 def test_file_system_is_mounted_used_and_left(
-    make_machine: Callable[..., Guest], image: Path, kind: str
+    make_machine: Callable[..., Guest], image: Path, templates: TemplateStore, kind: str
 ) -> None:
     search = f"{os.environ['PATH']}:/usr/sbin:/sbin"
     if shutil.which(MKFS[kind][0], path=search) is None:
@@ -58,7 +62,8 @@ def test_file_system_is_mounted_used_and_left(
     subprocess.run(
         [*MKFS[kind], str(image)], check=True, env=dict(os.environ, PATH=search), timeout=WAIT_S
     )
-    with make_machine(FileDisk(image), cache=CacheMode.WRITEBACK) as (machine, channel):
+    cache = CacheMode.WRITEBACK
+    with make_machine(FileDisk(image), templates=templates, cache=cache) as (machine, channel):
         machine.start(timeout_s=WAIT_S)
         hello = channel.wait_hello(timeout_s=WAIT_S)
         assert hello["modules_failed"] == ""
