@@ -6,39 +6,50 @@ workloads/programs/seldom keeps 500 numbers durable, and breaks its promise in o
 a disk, and by `powercut capture` in a folder; only the seed is given.  An honest twin that is LOSSY
 is an error.
 
-All of it takes hours on a small host: `powercut bench` runs it by name only.  Lines are printed as
-they come.
+All of it takes hours on a small host: `powercut bench` runs it by name only, and slices of it add
+up.  Each trial becomes a line of build/seldom-faults/trials.jsonl, and a trial that has its line is
+not run again; remove the file to begin anew.  `seldom-faults:disk,stale,100,seed-2` runs what has
+all of these properties.  What surprises, a fault that is not found or an honest program that is not
+SAFE, keeps its results beside that file.
 """
 
 from __future__ import annotations
 
+import json
 import random
 import shlex
+import shutil
+import statistics
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 
 from bench.figure import Figure
-from powercut.model.errors import HostError
-from powercut.paths import PROGRAMS, launcher
+from powercut.model.errors import HostError, UsageError
+from powercut.paths import BUILD, PROGRAMS, launcher
 
 SEEDS: Final = (1, 2, 3)
 RARITIES: Final = (1, 8, 10, 16, 32, 50, 64, 100, 200)
 DISK: Final = "disk"
 FOLDER: Final = "folder"
+MEDIA: Final = (DISK, FOLDER)
+KEPT: Final = BUILD / "seldom-faults"
+LINES: Final = "trials.jsonl"
 _PROGRAM: Final = PROGRAMS / "seldom"
 _FOUND: Final = 1
 """Exit status of a LOSSY verdict."""
 
 _SAFE: Final = 0
+_NO_END: Final = -1
 _PATIENCE_S: Final = 900.0
+_TWIN_AFTER: Final = 3
+"""So many programs with a fault between two honest ones, as long as there are some."""
 
 
 @dataclass(frozen=True)
@@ -67,12 +78,29 @@ TWINS: Final = tuple(Planted(fault, 0) for fault in dict.fromkeys(one.fault for 
 
 
 @dataclass(frozen=True)
-class Trial:
-    """One program, recorded and judged once."""
+class Cell:
+    """One program, on one medium, with one seed."""
 
     planted: Planted
     medium: str
     seed: int
+
+    @property
+    def words(self) -> frozenset[str]:
+        """What it can be chosen by."""
+        rarity = str(self.planted.one_in or "honest")
+        return frozenset({self.planted.fault, rarity, self.medium, f"seed-{self.seed}"})
+
+    def __str__(self) -> str:
+        one = self.planted
+        return f"{one.fault}-{one.one_in or 'honest'}-{self.medium}-seed-{self.seed}"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What became of a cell: an exit status, and the time that it took."""
+
+    cell: Cell
     status: int
     seconds: float
 
@@ -81,31 +109,77 @@ class Trial:
         """Whether the verdict is LOSSY."""
         return self.status == _FOUND
 
+    @property
+    def expected(self) -> bool:
+        """Whether a fault was found, or an honest program is SAFE."""
+        return self.status == (_FOUND if self.cell.planted.one_in else _SAFE)
+
     def __str__(self) -> str:
-        said = {_FOUND: "LOSSY", _SAFE: "SAFE"}.get(self.status, f"status {self.status}")
-        one = self.planted
-        what = f"{one.fault}, one in {one.one_in}" if one.one_in else f"{one.fault}, honest"
-        return f"{self.medium}: {what}, seed {self.seed}: {said}, {self.seconds:.1f} s"
+        said = {_FOUND: "LOSSY", _SAFE: "SAFE", _NO_END: f"no verdict in {_PATIENCE_S:.0f} s"}
+        verdict = said.get(self.status, f"status {self.status}")
+        return f"{self.cell}: {verdict}, {self.seconds:.1f} s"
+
+    def line(self) -> str:
+        """As a line of JSON."""
+        cell = self.cell
+        return json.dumps(
+            asdict(cell.planted)
+            | {"medium": cell.medium, "seed": cell.seed, "status": self.status}
+            | {"seconds": round(self.seconds, 1)}
+        )
 
 
-def trials(
-    programs: Sequence[Planted], medium: str, seeds: Sequence[int] = SEEDS
-) -> Iterator[Trial]:
-    """Each program with each seed.  Raises HostError for an honest one that is LOSSY."""
-    for planted, seed in product(programs, seeds):
-        begun = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="powercut-bench-") as folder:
-            status = _status(planted, medium, seed, Path(folder))
-        trial = Trial(planted, medium, seed, status, time.monotonic() - begun)
-        if trial.found and not planted.one_in:
-            raise HostError(f"an honest program is LOSSY: {trial}")
-        yield trial
+def trial_of(line: str) -> Trial:
+    """What `line` has written."""
+    told = json.loads(line)
+    cell = Cell(Planted(told["fault"], told["one_in"]), told["medium"], told["seed"])
+    return Trial(cell, told["status"], told["seconds"])
 
 
-def _status(planted: Planted, medium: str, seed: int, folder: Path) -> int:
-    program = planted.command(seed)
-    settings = ("--results", str(folder / "results"), "--seed", str(seed))
-    if medium == DISK:
+def cells() -> Iterator[Cell]:
+    """All of them, the rarest faults first: each 30 in a row are 30 programs, media and seeds in
+    turn.  Honest ones are spread over the first of them.
+    """
+    programs = sorted(PLANTED, key=lambda one: -one.one_in)
+    honest = iter([Cell(one, m, s) for s in SEEDS for one in TWINS for m in MEDIA])
+    for turn in range(len(MEDIA) * len(SEEDS)):
+        for place, planted in enumerate(programs):
+            medium = MEDIA[(place + turn) % len(MEDIA)]
+            yield Cell(planted, medium, SEEDS[(place + turn) % len(SEEDS)])
+            if place % _TWIN_AFTER == 0:
+                yield from (one for one in [next(honest, None)] if one is not None)
+
+
+def run_cells(chosen: Sequence[Cell], kept: Path) -> Iterator[Trial]:
+    """The trial of each, those of earlier runs from their lines."""
+    lines = kept / LINES
+    kept.mkdir(parents=True, exist_ok=True)
+    known = [trial_of(line) for line in lines.read_text().splitlines()] if lines.exists() else []
+    done = {trial.cell: trial for trial in known}
+    for cell in chosen:
+        if cell not in done:
+            trial = _run(cell, kept)
+            with lines.open("a") as file:
+                file.write(trial.line() + "\n")
+            done[cell] = trial
+        yield done[cell]
+
+
+def _run(cell: Cell, kept: Path) -> Trial:
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="powercut-bench-") as name:
+        folder = Path(name)
+        status = _status(cell, folder)
+        trial = Trial(cell, status, time.monotonic() - begun)
+        if not trial.expected:
+            shutil.copytree(folder, kept / str(cell), symlinks=True, dirs_exist_ok=True)
+    return trial
+
+
+def _status(cell: Cell, folder: Path) -> int:
+    program = cell.planted.command(cell.seed)
+    settings = ("--results", str(folder / "results"), "--seed", str(cell.seed))
+    if cell.medium == DISK:
         command = (launcher(), "record", *settings, "--", *program)
     else:
         store = folder / "store"
@@ -113,24 +187,54 @@ def _status(planted: Planted, medium: str, seed: int, folder: Path) -> int:
         check = shlex.join((*program, "check", str(store)))
         run = (*program, "run", str(store))
         command = (launcher(), "capture", str(store), *settings, "--check", check, "--", *run)
-    done = subprocess.run(
-        command, timeout=_PATIENCE_S, check=False, capture_output=True, cwd=folder
-    )
+    with (folder / "said").open("wb") as said:
+        try:
+            done = subprocess.run(
+                command, timeout=_PATIENCE_S, check=False, cwd=folder, stdout=said, stderr=said
+            )
+        except subprocess.TimeoutExpired:
+            return _NO_END
     return done.returncode
 
 
-def bench_seldom_faults() -> list[Figure]:
-    """Found of all on each medium.  Raises HostError for an honest program that is LOSSY."""
-    console = Console()
+def table(trials: Sequence[Trial]) -> list[str]:
+    """Found of all, and the median time, for each rarity on each medium."""
+    rows = [
+        "| one in | " + " | ".join(f"{medium}: found | median time" for medium in MEDIA) + " |",
+        "| --: |" + " --: |" * (2 * len(MEDIA)),
+    ]
+    for one_in in (*RARITIES, 0):
+        columns = [str(one_in) if one_in else "honest: LOSSY"]
+        for medium in MEDIA:
+            of = [t for t in trials if (t.cell.planted.one_in, t.cell.medium) == (one_in, medium)]
+            columns.append(f"{sum(t.found for t in of)} of {len(of)}" if of else "")
+            columns.append(f"{statistics.median(t.seconds for t in of):.0f} s" if of else "")
+        rows.append("| " + " | ".join(columns) + " |")
+    return rows
+
+
+def bench_seldom_faults(properties: str = "") -> list[Figure]:
+    """Found of all on each medium, of those that have all of the properties.
+
+    Raises HostError for an honest program that is LOSSY, UsageError for properties that none has.
+    """
+    console = Console(soft_wrap=True)
+    wanted = frozenset(properties.split(",")) - {""}
+    chosen = [cell for cell in cells() if wanted <= cell.words]
+    if not chosen:
+        raise UsageError(f"no trial of seldom-faults is {properties}")
+    trials = []
+    for trial in run_cells(chosen, KEPT):
+        console.print(str(trial))
+        trials.append(trial)
+    console.print("\n".join(table(trials)))
+    if wrong := [str(t) for t in trials if t.found and not t.cell.planted.one_in]:
+        raise HostError(f"an honest program is LOSSY: {'; '.join(wrong)}")
     figures = []
-    for medium in (DISK, FOLDER):
-        for trial in trials(TWINS, medium):
-            console.print(str(trial))
-        seen = []
-        for trial in trials(PLANTED, medium):
-            console.print(str(trial))
-            seen.append(trial)
-        found = sum(one.found for one in seen)
-        name = f"faults in one operation of 1 to 200, {medium}, found"
-        figures.append(Figure(name, found, len(seen), "all", "trials"))
+    for medium in MEDIA:
+        seen = [t for t in trials if t.cell.medium == medium and t.cell.planted.one_in]
+        if seen:
+            found = sum(one.found for one in seen)
+            name = f"faults in one operation of 1 to 200, {medium}, found"
+            figures.append(Figure(name, found, len(seen), "all", "trials"))
     return figures

@@ -76,6 +76,9 @@ def main(names: Sequence[str], json_file: Path | None, against: Path | None = No
         "seldom-faults": bench_seldom_faults,
     }
     for name in names:
+        kind, _, properties = name.partition(":")
+        if kind == "seldom-faults":
+            benchmarks[name] = partial(bench_seldom_faults, properties)
         if name not in benchmarks:
             raise UsageError(
                 f"there is no benchmark {name!r}", hint=f"choose from {', '.join(benchmarks)}"
