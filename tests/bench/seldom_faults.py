@@ -15,7 +15,6 @@ SAFE, keeps its results beside that file.
 
 from __future__ import annotations
 
-import json
 import random
 import shlex
 import shutil
@@ -23,14 +22,15 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console
 
 from bench.figure import Figure
+from bench.kept import Kept
 from powercut.model.errors import HostError, UsageError
 from powercut.paths import BUILD, PROGRAMS, launcher
 
@@ -39,8 +39,7 @@ RARITIES: Final = (1, 8, 10, 16, 32, 50, 64, 100, 200)
 DISK: Final = "disk"
 FOLDER: Final = "folder"
 MEDIA: Final = (DISK, FOLDER)
-KEPT: Final = BUILD / "seldom-faults"
-LINES: Final = "trials.jsonl"
+KEPT: Final = Kept(BUILD / "seldom-faults")
 _PROGRAM: Final = PROGRAMS / "seldom"
 _FOUND: Final = 1
 """Exit status of a LOSSY verdict."""
@@ -119,19 +118,18 @@ class Trial:
         verdict = said.get(self.status, f"status {self.status}")
         return f"{self.cell}: {verdict}, {self.seconds:.1f} s"
 
-    def line(self) -> str:
-        """As a line of JSON."""
+    def line(self) -> dict[str, Any]:
+        """What is kept of it."""
         cell = self.cell
-        return json.dumps(
+        return (
             asdict(cell.planted)
             | {"medium": cell.medium, "seed": cell.seed, "status": self.status}
             | {"seconds": round(self.seconds, 1)}
         )
 
 
-def trial_of(line: str) -> Trial:
+def trial_of(told: Mapping[str, Any]) -> Trial:
     """What `line` has written."""
-    told = json.loads(line)
     cell = Cell(Planted(told["fault"], told["one_in"]), told["medium"], told["seed"])
     return Trial(cell, told["status"], told["seconds"])
 
@@ -150,18 +148,13 @@ def cells() -> Iterator[Cell]:
                 yield from (one for one in [next(honest, None)] if one is not None)
 
 
-def run_cells(chosen: Sequence[Cell], kept: Path) -> Iterator[Trial]:
+def run_cells(chosen: Sequence[Cell], kept: Kept) -> Iterator[Trial]:
     """The trial of each, those of earlier runs from their lines."""
-    lines = kept / LINES
-    kept.mkdir(parents=True, exist_ok=True)
-    known = [trial_of(line) for line in lines.read_text().splitlines()] if lines.exists() else []
-    done = {trial.cell: trial for trial in known}
+    done = {trial.cell: trial for trial in map(trial_of, kept.lines())}
     for cell in chosen:
         if cell not in done:
-            trial = _run(cell, kept)
-            with lines.open("a") as file:
-                file.write(trial.line() + "\n")
-            done[cell] = trial
+            done[cell] = _run(cell, kept.folder)
+            kept.add(done[cell].line())
         yield done[cell]
 
 

@@ -24,6 +24,7 @@ from bench.analyze import bench_analyze
 from bench.disk import measure as measure_disk
 from bench.explore import bench_explore
 from bench.figure import Figure
+from bench.honest_states import bench_honest_states
 from bench.program_states import bench_program_states
 from bench.programs import bench_programs
 from bench.raw import bench_raw
@@ -62,7 +63,7 @@ _RUN_ID: Final = bytes(15) + b"\x01"
 
 def main(names: Sequence[str], json_file: Path | None, against: Path | None = None) -> int:
     """Runs the benchmarks of these names and shows them; if empty, all but
-    `recorded-faults` and `seldom-faults`, which take hours.
+    `recorded-faults`, `seldom-faults` and `honest-states`, which take hours.
 
     `against` is another checkout of powercut, which `program-states` then measures in turn.
 
@@ -74,6 +75,7 @@ def main(names: Sequence[str], json_file: Path | None, against: Path | None = No
         "program-states": partial(bench_program_states, against),
         "recorded-faults": bench_recorded_faults,
         "seldom-faults": bench_seldom_faults,
+        "honest-states": bench_honest_states,
     }
     for name in names:
         kind, _, properties = name.partition(":")
