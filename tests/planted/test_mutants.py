@@ -22,6 +22,7 @@ from powercut.paths import ROOT
 sys.path.insert(0, str(Path(__file__).parent))
 
 from mutants import (
+    beliefs,
     c_parts,
     evidence,
     folders,
@@ -45,6 +46,7 @@ MUTANTS = (
     *orders.MUTANTS,
     *c_parts.MUTANTS,
     *sandboxes.MUTANTS,
+    *beliefs.MUTANTS,
 )
 
 

@@ -46,6 +46,7 @@ PROGRAMS = Suite(
 )
 NATIVE = Suite("check on the host", (), (pytest("tests/unit/recover/test_native.py"),))
 CAUSES = Suite("causes", (), (pytest("tests/unit/witness/test_later_step.py"),))
+BELIEF = Suite("belief in hosts", (), (pytest("tests/unit/cluster/test_belief.py"),))
 CLOCKS = Suite("clocks", (), (pytest("tests/property/test_clock_bounds.py"),))
 POSITIVE = Suite("positive control", (), (pytest("tests/unit/trial/test_judge_lines.py"),))
 READS = Suite(
