@@ -117,7 +117,7 @@ def _recorded(row: Row, seed: int) -> dict[str, Any]:
 
 
 def _command(row: Row, seed: int, folder: Path) -> tuple[str, ...]:
-    settings = ("--results", str(folder / "results"), "--seed", str(seed))
+    settings: tuple[str, ...] = ("--results", str(folder / "results"), "--seed", str(seed))
     if row.program == (WAL,):
         scenario = folder / "honest-states.yaml"
         scenario.write_text(_SCENARIO.format(filesystem=row.filesystem, budget=_BUDGET))
@@ -136,11 +136,13 @@ def _command(row: Row, seed: int, folder: Path) -> tuple[str, ...]:
 
 def _coverage(results: Path) -> list[Mapping[str, Any]]:
     """Of the recordings themselves: the states of their controls are not honest."""
-    return [
-        json.loads(path.read_text())["coverage"]
-        for path in results.rglob("exploration.json")
+    files = [
+        path
+        for path in (*results.rglob("exploration.json"), *results.rglob("result.json"))
         if "controls" not in path.parts and not any(one.is_symlink() for one in path.parents)
     ]
+    told = [json.loads(path.read_text()) for path in files]
+    return [one.get("explored", one)["coverage"] for one in told]
 
 
 def table(lines: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -9,6 +9,7 @@ import hashlib
 import json
 import shutil
 import subprocess
+import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Final
@@ -25,6 +26,8 @@ OUTCOMES: Final = BUILD / "mutants.json"
 
 _COPIED: Final = ("bin", "capture", "guard", "rawread", "agent", "wal", "uml-init", "lib")
 _CHECK_S: Final = 900
+_LEAST_S: Final = 60.0
+_SLOWER: Final = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +62,7 @@ class Scratch:
                 shutil.copy2(entry, target)
             else:
                 target.symlink_to(entry)
-        self._clean: set[str] = set()
+        self._clean: dict[tuple[str, ...], float] = {}
         self._pytest = Nursery(self.tree, self.build)
 
     def _run(self, argv: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
@@ -74,7 +77,8 @@ class Scratch:
         (self.tree / file).write_text(text)
 
     def first_failure(self, suite: Suite) -> str:
-        """The first test of the suite that fails; empty if none does.
+        """The first test of the suite that fails; empty if none does.  A check has not ended if
+        it takes much longer than where nothing is planted.
 
         Raises RuntimeError if the tree does not build, or the tests do not even begin.
         """
@@ -83,17 +87,17 @@ class Scratch:
             if built.returncode:
                 raise RuntimeError(f"it does not build: {built.stdout}{built.stderr}")
         for argv in suite.checks:
-            if failed := self._failure(argv):
+            if failed := self._failure(argv, _LEAST_S + _SLOWER * self._clean.get(argv, _CHECK_S)):
                 return failed
         return ""
 
-    def _failure(self, argv: tuple[str, ...]) -> str:
+    def _failure(self, argv: tuple[str, ...], limit_s: float) -> str:
         report = self.tree.parent / "report.xml"
         report.unlink(missing_ok=True)
         if argv[0] != PYTEST:
             done = self._run(argv)
             return "" if done.returncode == 0 else _first_words(done.stdout + done.stderr)
-        status = self._pytest.run([*argv[1:], f"--junitxml={report}"])
+        status = self._pytest.run([*argv[1:], f"--junitxml={report}"], limit_s)
         if status == TIMED_OUT:
             return "a test that does not end"
         if status not in (0, 1):
@@ -106,20 +110,33 @@ class Scratch:
 
     def require_clean(self, suite: Suite) -> None:
         """Raises RuntimeError unless the suite passes where nothing is planted."""
-        if suite.name not in self._clean:
-            if failed := self.first_failure(suite):
-                raise RuntimeError(f"{failed} fails without any mutant")
-            self._clean.add(suite.name)
+        for argv in suite.checks:
+            if argv not in self._clean:
+                begun = time.monotonic()
+                if failed := self.first_failure(dataclasses.replace(suite, checks=(argv,))):
+                    raise RuntimeError(f"{failed} fails without any mutant")
+                self._clean[argv] = time.monotonic() - begun
 
     def try_mutant(self, mutant: Mutant) -> Outcome:
         """Plants the mutant, runs its suite, takes it out again."""
-        self.require_clean(mutant.suite)
         text = (self.tree / mutant.file).read_text()
-        self._put(mutant.file, planted(mutant.file, text, mutant.place, mutant.new))
-        try:
-            return Outcome(self.first_failure(mutant.suite))
-        finally:
-            self._put(mutant.file, text)
+        made = planted(mutant.file, text, mutant.place, mutant.new)
+        return self.try_text(mutant.file, made, mutant.suite)
+
+    def try_text(self, file: str, made: str, suite: Suite) -> Outcome:
+        """Has the file be `made`, runs the suite, and puts back what was there."""
+        text = (self.tree / file).read_text()
+        # Most are noticed by the first check: what is not reached need not be tried without them.
+        parts = [dataclasses.replace(suite, checks=(argv,)) for argv in suite.checks]
+        for part in [suite] if suite.build else parts:
+            self.require_clean(part)
+            self._put(file, made)
+            try:
+                if failed := self.first_failure(part):
+                    return Outcome(failed)
+            finally:
+                self._put(file, text)
+        return Outcome("")
 
 
 def _failed_case(report: Path) -> str:

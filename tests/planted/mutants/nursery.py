@@ -8,17 +8,22 @@ it forks, and the fork imports the tree as it is then.
 from __future__ import annotations
 
 import json
+import math
 import os
+import resource
 import signal
 import subprocess
 import sys
 import tempfile
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 TIMED_OUT: Final = -signal.SIGALRM
 _RUN_S: Final = 600
+_DATA_MAX: Final = 4 << 30
+"""Bytes of a process: a loop that a mutant keeps from ending fills no memory."""
 
 
 class Nursery:
@@ -37,14 +42,15 @@ class Nursery:
             text=True,
         )
 
-    def run(self, argv: list[str]) -> int:
-        """The status that pytest ends with; below 0 the signal that ended it."""
+    def run(self, argv: list[str], limit_s: float) -> int:
+        """The status that pytest ends with; below 0 the signal that ended it, which is that of an
+        alarm after so many seconds.  What it has left running ends with it."""
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
         self._said.seek(0)
         self._said.truncate()
-        process.stdin.write(json.dumps(argv) + "\n")
+        process.stdin.write(json.dumps([math.ceil(limit_s), *argv]) + "\n")
         process.stdin.flush()
         answer = process.stdout.readline()
         if not answer:
@@ -79,16 +85,21 @@ def _serve(harness: str) -> None:
     for line in sys.stdin:
         child = os.fork()
         if child == 0:
-            signal.alarm(_RUN_S)
+            os.setpgid(0, 0)
+            limit_s, *argv = json.loads(line)
+            signal.alarm(min(limit_s, _RUN_S))
+            resource.setrlimit(resource.RLIMIT_DATA, (_DATA_MAX, _DATA_MAX))
             status = 3
             try:
-                status = int(pytest.main(json.loads(line)))
+                status = int(pytest.main(argv))
             except BaseException:  # whatever it is, this process must not go on as its parent
                 traceback.print_exc()
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(status)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        with suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
         os.write(answers, f"{status}\n".encode())
 
 
