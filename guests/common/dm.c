@@ -43,6 +43,13 @@ int dm_create(const char *name)
     return request == NULL ? -1 : ioctl(control, DM_DEV_CREATE, request);
 }
 
+int dm_remove(const char *name)
+{
+    struct dm_ioctl *request = prepare(name, 0);
+
+    return request == NULL ? -1 : ioctl(control, DM_DEV_REMOVE, request);
+}
+
 unsigned dm_minor(void)
 {
     return minor(((const struct dm_ioctl *)buffer)->dev);

@@ -12,6 +12,9 @@
  * functions here return 0, or -1 with errno set. */
 int dm_create(const char *name);
 
+/* Ends the device `name`; what it holds back it writes first. */
+int dm_remove(const char *name);
+
 /* The number of the device that was created last: its node is /dev/dm-N. */
 unsigned dm_minor(void);
 

@@ -20,9 +20,10 @@
 
 #define STRIPE_SECTORS 128 /* 64 KiB, as LVM has it (lvcreate(8)) */
 
-enum holds { FIRST, XFS_LOG, FOLDER, STRIPE, XFS_REALTIME, KINDS };
+enum holds { FIRST, XFS_LOG, FOLDER, STRIPE, XFS_REALTIME, LAYERS, KINDS };
 
-static const char *const words[KINDS] = {"first", "xfs-log", "folder", "stripe", "xfs-realtime"};
+static const char *const words[KINDS] = {"first", "xfs-log", "folder", "stripe", "xfs-realtime",
+                                         "layers"};
 
 static struct part {
     unsigned long long offset, length; /* bytes, on the origin */
@@ -164,7 +165,7 @@ int disks_umount(void)
         page->step = PCU_STEP_NONE; /* worse than whatever failed before */
         return fail(PCU_STEP_UMOUNT, "umount %s", plan.mount_point);
     }
-    return 0;
+    return layers_end();
 }
 
 static int date_reads(const char *path)
@@ -189,12 +190,30 @@ int disks_date_reads(void)
     return date_reads(plan.mount_point);
 }
 
+/* Brings the layers up, and mounts what lies on them. */
+static int mount_layered(const char *device, bool live)
+{
+    const char *nodes[DISKS_MAX + 1] = {device};
+    unsigned index;
+
+    for (index = 0; index < count; index++)
+        nodes[index] = parts[index].node;
+    if (layers_begin(nodes, live && (page->flags & PCU_FLAG_MAKE) != 0) != 0)
+        return -1;
+    if (mount_one(layers_top(), plan.mount_point, plan.options) == 0)
+        return 0;
+    layers_end();
+    return -1;
+}
+
 int disks_mount(const char *device, bool live)
 {
     char options[sizeof plan.options + 128];
     size_t used;
     unsigned index;
 
+    if (count == 0 && layers_top() != NULL)
+        return mount_layered(device, live);
     if (count == 0)
         return mount_one(device, plan.mount_point, plan.options);
     if (strcmp(device, RECORDED) == 0) {
@@ -203,6 +222,8 @@ int disks_mount(const char *device, bool live)
     }
     if (make(live) != 0)
         return -1;
+    if (layers_top() != NULL)
+        return mount_layered(device, live);
     used = (size_t)snprintf(options, sizeof options, "%s", plan.options);
     for (index = 1; index < count; index++)
         if (parts[index].holds == XFS_LOG || parts[index].holds == XFS_REALTIME)
@@ -242,6 +263,8 @@ int64_t disks_begin(dev_t device, int fd)
     struct stat status;
     unsigned index;
 
+    if (layers_top() != NULL)
+        return -1;
     if (count == 0)
         return 0;
     for (index = 1; index < count; index++)

@@ -60,6 +60,7 @@ struct plan {
     uint64_t acks; /* that end the writer with a root, and how long it may take for them */
     uint64_t acks_ms;
     char *disks[ARGUMENTS_MAX + 1]; /* of several, as CONFIGURE has them */
+    char *layers[ARGUMENTS_MAX + 1];
 };
 extern struct plan plan;
 int plan_parse(void);
@@ -118,6 +119,12 @@ int disks_mount(const char *device, bool live);
 int disks_umount(void);
 int disks_date_reads(void); /* of what is mounted every read is dated from here on */
 int64_t disks_begin(dev_t device, int fd);
+
+/* layers.c: devices between the disks and the file system.  `disks` ends with NULL. */
+int layers_configure(char *const list[]);
+int layers_begin(const char *const disks[], bool making); /* `making`: they, and all on them, are new */
+int layers_end(void);
+const char *layers_top(void); /* NULL: there are none */
 
 /* live.c: makes LIVE, and the disks beside it, ready to be mounted. */
 int live_setup(void);

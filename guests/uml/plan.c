@@ -61,8 +61,9 @@ int plan_parse(void)
     plan.acks = strtoull(text, NULL, 10);
     text += strlen(text) + 1;
     plan.acks_ms = strtoull(text, NULL, 10);
-    take_list(text + strlen(text) + 1, plan.disks);
-    if (disks_configure(plan.disks) != 0)
+    text = take_list(text + strlen(text) + 1, plan.disks);
+    take_list(text, plan.layers);
+    if (disks_configure(plan.disks) != 0 || layers_configure(plan.layers) != 0)
         return -1;
     if (plan.root != NULL && root_setup() != 0)
         return -1;

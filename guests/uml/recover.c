@@ -50,7 +50,8 @@ static int forget_btrfs(void)
 
     if (strcmp(plan.filesystem, "btrfs") != 0)
         return 0;
-    snprintf(seen.name, sizeof seen.name, "%s", device);
+    if (layers_top() == NULL) /* a layer is gone by now: then it forgets all that are not mounted */
+        snprintf(seen.name, sizeof seen.name, "%s", device);
     fd = open("/dev/btrfs-control", O_RDWR | O_CLOEXEC);
     result = fd < 0 ? -1 : ioctl(fd, BTRFS_IOC_FORGET_DEV, &seen);
     if (result != 0 && errno != ENOENT) {

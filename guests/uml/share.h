@@ -37,7 +37,11 @@ enum pcu_verb {
      * the host's folder that is this root, that which is /opt/powercut in it and that which is
      * /run/powercut (or empty each); for a writer with a root, how many acknowledgements end it and how many milliseconds it
      * may take for them, both in decimal digits; of several disks one string each, "OFFSET LENGTH
-     * HOLDS NAME" (bytes on the origin; first, xfs-log, xfs-realtime, folder or stripe), an empty string.
+     * HOLDS NAME" (bytes on the origin; first, xfs-log, xfs-realtime, folder, stripe or layers), an empty string;
+     * of layers of device-mapper, from the disk up: "+MODULE" that is loaded; "NAME SECTORS TARGET
+     * PARAMS", where "@NAME" is the device called so, "@disk0" the first disk and "@ram" a RAM disk;
+     * after it "?TARGET PARAMS", what it is instead while it is made, and "!MESSAGE", what it is sent
+     * then; an empty string.
      * Holds for every RECOVER that follows. */
     PCU_CONFIGURE = 1,
     /* `count` struct pcu_patch at 0: lays them over the origin, in order. */
@@ -90,7 +94,9 @@ enum pcu_flag {
      * `after_answer`; nothing if that cannot be known.  With PCU_FLAG_FILES no reader is run. */
     PCU_FLAG_READS = 128,
     /* EXEC: the last word is a folder on the mounted disk, which is made first. */
-    PCU_FLAG_FOLDER = 256
+    PCU_FLAG_FOLDER = 256,
+    /* MOUNT with PCU_FLAG_LIVE: the layers are new, and /dev/ubda is what they are to hold. */
+    PCU_FLAG_MAKE = 512
 };
 
 /* How far the workload came after recovery. */
@@ -112,7 +118,8 @@ enum pcu_step {
     PCU_STEP_AFTER = 5,  /* after recovery: `after` says how far it came */
     PCU_STEP_UMOUNT = 6,
     PCU_STEP_CHECK = 7,  /* the view overflowed: nothing may be concluded */
-    PCU_STEPS = 8
+    PCU_STEP_ACTIVATE = 8, /* as PCU_STEP_MOUNT, of a layer below the file system */
+    PCU_STEPS = 9
 };
 
 struct pcu_page {

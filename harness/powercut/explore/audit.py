@@ -162,7 +162,11 @@ class _Contents:
 
     def __init__(self, recorded: TrialRecording, evidence: Evidence | None) -> None:
         self._timeline = recorded.timeline
-        self._places = places_on(recorded.directory.base_image, recorded.timeline.disks)
+        self._places = places_on(
+            recorded.directory.base_image,
+            recorded.timeline.disks,
+            recorded.record.parameters.disk.layers_title,
+        )
         self._carriers = set[int]()
         if evidence is not None:
             self._carriers.update(np.unique(evidence.runs.write).tolist())

@@ -22,7 +22,7 @@ def names_of(recording: Recording) -> Names | None:
     """
     if recording.image_format is not ImageFormat.RAW or not recording.filesystem:
         return None
-    places = cache(lambda: places_on(recording.base, recording.timeline.disks))
+    places = cache(lambda: places_on(recording.base, recording.timeline.disks, recording.layers))
     timeline = recording.timeline
 
     def name(write: int) -> str:

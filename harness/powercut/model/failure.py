@@ -85,6 +85,13 @@ class Failure(enum.Enum):
         "mount(2) failed in a way that no rule is known for",
         "look at the guest's console, and report the errno",
     )
+    LAYER_REFUSED = (
+        "layer-refused",
+        Side.FINDING,
+        "a layer below the file system is not activated, twice, on a disk that can be read to its "
+        "end, and the same kernel has activated it on the disk as it was before (EINVAL, EIO, ...)",
+        "powercut minimize names the write that is missing",
+    )
     # Before the mount
     DEVICE_MISSING = (
         "device-missing",
@@ -291,6 +298,19 @@ def failure_of_mount(error: int, *, proved: bool, disk_reads: bool = True) -> Fa
     if not disk_reads:
         return Failure.DISK_FAILED
     return Failure.MOUNT_REFUSED if proved else Failure.MOUNT_UNPROVED
+
+
+_LAYER: Final = DAMAGED | AMBIGUOUS | {errno.EILSEQ, errno.ENODATA, errno.ENXIO}
+
+
+def failure_of_layer(error: int) -> Failure:
+    """What it means that a layer was not activated with `error`, an errno, on a disk in memory.
+
+    LAYER_REFUSED presumes that the same kernel has activated it before.
+    """
+    if error in _LAYER:
+        return Failure.LAYER_REFUSED
+    return _MOUNT.get(error, Failure.MOUNT_UNKNOWN)
 
 
 def failure_of_reader(fault: GuestFault, error: int) -> Failure:

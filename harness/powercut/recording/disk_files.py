@@ -96,4 +96,6 @@ def names_of(recording: Recording, instant: int) -> FilePlaces:
     below = PurePath(DIR).name if is_program else ""
     known = read_file_maps(recording.directory)
     maps = [] if known is None else sorted(known.maps, key=lambda one: abs(one.instant - instant))
-    return FilePlaces(places_on(recording.base, recording.timeline.disks), maps, below)
+    return FilePlaces(
+        places_on(recording.base, recording.timeline.disks, recording.layers), maps, below
+    )

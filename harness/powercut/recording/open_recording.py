@@ -72,6 +72,11 @@ class Recording:
     known_evidence: Evidence | None = None
     known_promises: Promises | None = None
 
+    @property
+    def layers(self) -> str:
+        """What lies between the disk and the file system, by name; empty if nothing does."""
+        return self.system.parameters.disk.layers_title
+
     @cached_property
     def evidence(self) -> Evidence:
         """The records found in the writes.  Raises UsageError without a layout."""

@@ -39,8 +39,13 @@ class SeveralPlaces(Places):
         return super().parts(offset, payload)
 
 
-def places_on(image: Path, disks: Sequence[DiskRange]) -> Places:
-    """The places on `image`, which holds one disk, or `disks` one behind the other."""
+def places_on(image: Path, disks: Sequence[DiskRange], layers: str) -> Places:
+    """The places on `image`, which holds one disk, or `disks` one behind the other.
+
+    Where `layers` lie between them and the file system, by their names, a place says nothing.
+    """
+    if layers:
+        return Places("", [], unknown=f"something below {layers}")
     return SeveralPlaces(image, disks) if disks else places_of(image)
 
 

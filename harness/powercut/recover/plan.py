@@ -144,7 +144,7 @@ class GuestRoot:
 class PlanDisk:
     """One of several disks that lie one behind the other on the image, in bytes.
 
-    `holds`: `first`, `xfs-log`, `xfs-realtime`, `folder` or `stripe`.
+    `holds`: `first`, `xfs-log`, `xfs-realtime`, `folder`, `stripe` or `layers`.
     """
 
     name: str
@@ -154,12 +154,28 @@ class PlanDisk:
 
 
 @dataclass(frozen=True)
+class PlanLayers:
+    """Devices between the disks and the file system, brought up before each mount and ended after
+    it: the `modules` that they take, `helpers` that a kernel may have built in, and `lines` as
+    guests/uml/share.h has them."""
+
+    modules: tuple[str, ...]
+    helpers: tuple[str, ...]
+    lines: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """All that activates them, as a recording keeps it."""
+        return "\n".join((*self.modules, *self.lines))
+
+
+@dataclass(frozen=True)
 class RecoveryPlan:
     """The `steps` of a recovery.
 
     `device` is what the guest calls its disk; engines that have a disk of their own do not ask.
-    `disks` are those that the image holds, if there are several.  `host` and `root` are for
-    readers that are anybody's programs; at most one of them is there.
+    `disks` are those that the image holds, if there are several; `layers` lie on it.  `host` and
+    `root` are for readers that are anybody's programs; at most one of them is there.
     """
 
     steps: tuple[Step, ...]
@@ -167,6 +183,7 @@ class RecoveryPlan:
     host: HostRoot | None = None
     root: GuestRoot | None = None
     disks: tuple[PlanDisk, ...] = ()
+    layers: PlanLayers | None = None
 
     @classmethod
     def of(
@@ -181,11 +198,13 @@ class RecoveryPlan:
         root: GuestRoot | None = None,
         image: ImageFormat = ImageFormat.RAW,
         disks: tuple[PlanDisk, ...] = (),
+        layers: PlanLayers | None = None,
     ) -> RecoveryPlan:
         """Mounting and reading; without a `filesystem` the device itself is read."""
         opened = OpenDevice() if not filesystem else Mount(filesystem, mount_options, mount_point)
-        layers = () if image is ImageFormat.RAW else (OpenImage(image),)
-        return cls((*layers, opened, Read(reader)), device, host, root, disks)
+        image_open = () if image is ImageFormat.RAW else (OpenImage(image),)
+        steps = (*image_open, opened, Read(reader))
+        return cls(steps, device, host, root, disks, layers)
 
     def going_on(
         self, command: tuple[str, ...], records: int, seconds: float = 0.0

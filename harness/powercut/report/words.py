@@ -249,6 +249,17 @@ def how_sure(cells: Sequence[CellResult]) -> list[str]:
     return sentences
 
 
+def how_layered(cells: Sequence[CellResult]) -> list[str]:
+    """What lies between disk and file system, a sentence for each cell that has it."""
+    return [
+        f"Cell {cell.cell}: layers from the disk up: "
+        + "; ".join(f"{layer.title}: {layer.promise}" for layer in layers)
+        + "."
+        for cell in cells
+        if (layers := cell.parameters.disk.layers)
+    ]
+
+
 def how_seeing(cells: Sequence[CellResult]) -> list[str]:
     """What the checks of programs found where nothing was lost, a sentence for each cell; of
     several cuts the least.  And what their verdicts do not speak of."""

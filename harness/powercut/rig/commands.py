@@ -16,7 +16,7 @@ from powercut.disk.image_format import FormatSpec
 from powercut.machine.port import ImageLayer
 from powercut.model.binding import Binding
 from powercut.model.machine import Aio, BackingImage, Bus, Export, ImageFormat, is_dax
-from powercut.recover.plan import GuestRoot, HostRoot, PlanDisk, RecoveryPlan
+from powercut.recover.plan import GuestRoot, HostRoot, PlanDisk, PlanLayers, RecoveryPlan
 from powercut.rig.unpacked import unpacked_root
 from powercut.scenario.choices import Writeback
 from powercut.scenario.disk_machines import machines_of_disks
@@ -42,6 +42,8 @@ DISKS_AT_BOOT: Final = "disks_at_boot"
 
 NO_DISKS: Final = "none"
 
+_SECTOR: Final = 512
+
 DEVICE: Final = Bus.VIRTIO_BLK.device
 """The guest's disk where nobody chose a bus."""
 
@@ -52,8 +54,10 @@ SysfsWriteCache: Final = {True: "write back", False: "write through"}
 
 
 def base_image(parameters: Parameters) -> BaseImageSpec:
-    """The disk as it is before the run."""
-    filesystem = parameters.filesystem
+    """The disk as it is before the run; under layers, what they are to hold."""
+    filesystem, stack = parameters.filesystem, parameters.disk.stack
+    if stack is not None:
+        return BaseImageSpec(filesystem.type.value, stack.sectors * _SECTOR, filesystem.mkfs)
     return BaseImageSpec(
         filesystem="" if is_raw(parameters) else filesystem.type.value,
         size=parameters.disk.size,
@@ -165,7 +169,16 @@ def recovery_plan(parameters: Parameters, run_id: bytes, seed: int = 0) -> Recov
         disks=tuple(
             PlanDisk(part.name, part.offset, part.size, part.word) for part in parameters.disk.parts
         ),
+        layers=_layers_of(parameters),
     )
+
+
+def _layers_of(parameters: Parameters) -> PlanLayers | None:
+    stack = parameters.disk.stack
+    if stack is None:
+        return None
+    words = [word for target in stack.targets for word in target.words]
+    return PlanLayers(stack.modules, stack.helpers, tuple(words))
 
 
 def contents_of(parameters: Parameters) -> Contents:

@@ -65,9 +65,10 @@ def kernel_options(parameters: Parameters, run: Run) -> KernelOptions:
 
 def program_versions(parameters: Parameters) -> dict[str, str]:
     """The program and its root, with digests.  Raises HostError if one cannot be read."""
-    program = executable_of(parameters)
+    program, layers = executable_of(parameters), _layers_of(parameters)
     return {
         **_root_of(parameters),
+        **({"layers": layers} if layers else {}),
         "program": str(program),
         "program_sha256": sha256_of(program),
         "command_sha256": _digest_of_command(parameters, program),
@@ -88,12 +89,23 @@ def require_same_program(
             "the root file system has changed since the recording was made",
             hint="put back what was recorded, or record again",
         )
+    if versions.get("layers", "") != _layers_of(parameters):
+        raise HostError(
+            "this powercut activates the layers of the disk otherwise than the one that recorded",
+            hint="recover with that one, or record again",
+        )
     program = executable_of(parameters)
     if versions.get("program_sha256") != sha256_of(program):
         raise program_changed(program, changed_files(files, program_files(parameters)))
     if versions.get("command_sha256") != _digest_of_command(parameters, program):
         words = " ".join(workload_of(parameters).reader(Run(bytes(16)))[:-2])
         raise program_changed(words, changed_files(files, program_files(parameters)))
+
+
+def _layers_of(parameters: Parameters) -> str:
+    """All that activates the layers of the disk; empty without any."""
+    layers = commands.recovery_plan(parameters, bytes(16)).layers
+    return "" if layers is None else layers.text
 
 
 def _root_of(parameters: Parameters) -> dict[str, str]:

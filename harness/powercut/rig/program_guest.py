@@ -24,8 +24,9 @@ from powercut.closing import Closing
 from powercut.machine.process import spawn
 from powercut.model.errors import HostError
 from powercut.recover.plan import RecoveryPlan
-from powercut.recover.uml.boot import OutsideDisks, UmlProcess, initramfs, unavailable
+from powercut.recover.uml.boot import OutsideDisks, UbdDisk, UmlProcess, unavailable
 from powercut.recover.uml.configure import plan_text
+from powercut.recover.uml.initramfs import initramfs
 from powercut.recover.uml.kernel import UmlKernel
 from powercut.recover.uml.share import Answer, Flag, Share, Step, Verb
 
@@ -33,7 +34,7 @@ DISK_BRIDGE: Final = "qemu-storage-daemon"
 """What gives a disk that is served by NBD to User-Mode Linux."""
 
 _SHARE_BYTES: Final = 1 << 20
-_NO_ORIGIN: Final = 1 << 20  # bytes of the disk inside, which nobody uses here
+_NO_ORIGIN: Final = 16 << 20  # bytes of the disks inside, of which layers may use one
 _MEMORY_MIB: Final = 1024  # at most; the host gives what is used
 _NEED_BYTES: Final = 256 << 20
 _KILL_S: Final = 20.0
@@ -53,10 +54,19 @@ class ProgramGuest(Closing):
     """One guest on the disk that `nbd` serves.  A context manager; leaving it kills the guest."""
 
     def __init__(
-        self, kernel: UmlKernel, nbd: Path, plan: RecoveryPlan, folder: Path, lines: socket.socket
+        self,
+        kernel: UmlKernel,
+        nbd: Path,
+        plan: RecoveryPlan,
+        folder: Path,
+        lines: socket.socket,
+        *,
+        image: Path | None = None,
     ) -> None:
         """`folder` is for sockets; `lines` is the end on which programs say theirs, and the guest's
-        from `start` on.  Nothing is started yet."""
+        from `start` on.  With an `image` the layers of the plan are made, to hold what that does.
+        Nothing is started yet."""
+        self._image = image
         self._kernel = kernel
         self._nbd = nbd
         self._plan = plan
@@ -73,7 +83,7 @@ class ProgramGuest(Closing):
         self._share.close()
 
     def start(self, *, timeout_s: float) -> None:
-        """Boots, mounts the disk and makes the program's folder.  Raises HostError."""
+        """Boots and mounts the disk.  Raises HostError."""
         if reasons := unavailable(self._kernel):
             raise HostError("programs cannot be run here: " + "; ".join(reasons))
         deadline = time.monotonic() + timeout_s
@@ -84,21 +94,27 @@ class ProgramGuest(Closing):
             log = self._folder / "storage-daemon.txt"
             self._server = spawn(self._server_argv(fds), log, pass_fds=fds)
         self._share.prepare_boot(_NO_ORIGIN, 64)
-        self._process = UmlProcess(
-            self._kernel,
-            initramfs({}, self._kernel),
-            self._share.fd,
-            memory_mib=_MEMORY_MIB,
-            need=_NEED_BYTES,
-            outside=OutsideDisks(tuple(sockets), self._lines.fileno()),
-            host=self._plan.host,
-        )
+        with ExitStack() as stack:
+            disk = None
+            if self._image is not None:
+                disk = UbdDisk(stack.enter_context(self._image.open("rb")).fileno(), "r")
+            self._process = UmlProcess(
+                self._kernel,
+                initramfs({}, self._kernel, self._plan.layers),
+                self._share.fd,
+                memory_mib=_MEMORY_MIB,
+                need=_NEED_BYTES,
+                disk=disk,
+                outside=OutsideDisks(tuple(sockets), self._lines.fileno()),
+                host=self._plan.host,
+            )
         self._lines.close()  # so that its end is seen when the guest ends
         self._wait(deadline)
-        text = plan_text(self._plan)
+        text = plan_text(self._plan, self._kernel)
         self._share.put(text)
         self._checked(Verb.CONFIGURE, deadline, length=len(text))
-        self._checked(Verb.MOUNT, deadline, flags=Flag.LIVE)
+        making = Flag.LIVE if self._image is None else Flag.LIVE | Flag.MAKE
+        self._checked(Verb.MOUNT, deadline, flags=making)
         self._running.clear_console()  # from here on it is what the program prints
 
     def set_up(self, argv: tuple[str, ...]) -> None:

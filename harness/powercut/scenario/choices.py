@@ -186,3 +186,13 @@ class ExplorePolicy(enum.Enum):
     TORN = "torn"
     REORDER = "reorder"
     RANDOM_SUBSETS = "random-subsets"
+
+
+SMALLEST_DISK: Final = {
+    FilesystemType.XFS: 16 << 20,  # mkfs.xfs --unsupported, xfsprogs 6.1
+    FilesystemType.EXT4: 2 << 20,  # with a journal
+    FilesystemType.BTRFS: 114_294_784,  # mkfs.btrfs, btrfs-progs 6.2
+    FilesystemType.F2FS: 52 << 20,  # mkfs.f2fs, f2fs-tools 1.15
+    FilesystemType.RAW: 0,
+}
+"""Bytes that mkfs asks for."""

@@ -21,6 +21,7 @@ from powercut.model.machine import (
     Start,
     is_dax,
 )
+from powercut.scenario.choices import SMALLEST_DISK
 from powercut.scenario.format_options import refused_format_options
 from powercut.scenario.machines import UML, USUAL
 from powercut.scenario.mkfs_options import refused_mkfs_options
@@ -28,6 +29,7 @@ from powercut.scenario.place import place_of
 from powercut.scenario.quantity import format_size
 from powercut.scenario.refusal_foreign import refusals_of_place
 from powercut.scenario.refusal_hotplug import refusals_of_hotplug
+from powercut.scenario.refusal_layers import refusals_of_layers
 from powercut.scenario.refusal_live import refusals_of_level
 from powercut.scenario.refusal_moves import refusals_of_moves
 from powercut.scenario.refusal_queues import refusals_of_queues
@@ -44,15 +46,6 @@ from powercut.scenario.workloads import WORKLOADS, load
 
 Reason = tuple[str, str]
 Rule = Callable[[Parameters], Iterator[Reason]]
-
-SMALLEST_DISK: Final = {
-    FilesystemType.XFS: 16 << 20,  # mkfs.xfs --unsupported, xfsprogs 6.1
-    FilesystemType.EXT4: 2 << 20,  # with a journal
-    FilesystemType.BTRFS: 114_294_784,  # mkfs.btrfs, btrfs-progs 6.2
-    FilesystemType.F2FS: 52 << 20,  # mkfs.f2fs, f2fs-tools 1.15
-    FilesystemType.RAW: 0,
-}
-"""Bytes that mkfs asks for."""
 
 
 def refusals(parameters: Parameters) -> tuple[Reason, ...]:
@@ -278,4 +271,5 @@ _RULES: Final[tuple[Rule, ...]] = (
     _export,
     _cut,
     refusals_of_several,
+    refusals_of_layers,
 )

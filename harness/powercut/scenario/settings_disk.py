@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from powercut.model.contract import ATOMIC_UNIT, DeviceContract, Honour
 from powercut.scenario.choices import FLUSH_LATENCY_NS, DiskModel, FilesystemType
+from powercut.scenario.layers import LAYERS_MAX, AnyLayer, Stack, stack_of
 from powercut.scenario.quantity import Duration, Size
 from powercut.scenario.settings_base import Settings, is_printable
 from powercut.scenario.settings_errors import ERRORS_MAX, DiskError
@@ -83,6 +84,21 @@ class DiskSettings(Settings):
     errors: Annotated[tuple[DiskError, ...], Field(max_length=ERRORS_MAX)] = ()
     """Errors that the disk makes while the workload runs: `{on: write, nth: 3}` fails the third
     write.  No control has them, and recovery finds a disk without."""
+
+    layers: Annotated[tuple[AnyLayer, ...], Field(max_length=LAYERS_MAX)] = ()
+    """What lies between the disk and the file system, from the disk up, as `{layer: crypt}`: each
+    is activated for the run, and in each recovery, as a system does at boot (docs/stacks.md)."""
+
+    @property
+    def stack(self) -> Stack | None:
+        """The devices of `layers`; None without any.  Raises UsageError as `stack_of`."""
+        sizes = [self.size, *(disk.size for disk in self.also)]
+        return stack_of(self.layers, sizes) if self.layers else None
+
+    @property
+    def layers_title(self) -> str:
+        """The layers from the disk up; empty without any."""
+        return ", ".join(layer.title for layer in self.layers)
 
     @property
     def parts(self) -> tuple[DiskPart, ...]:

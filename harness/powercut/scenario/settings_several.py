@@ -33,6 +33,7 @@ class Holds(enum.Enum):
     XFS_REALTIME = "xfs-realtime"
     FOLDER = "folder"
     STRIPE = "stripe"
+    LAYERS = "layers"
 
 
 class AlsoDisk(Settings):
@@ -47,8 +48,9 @@ class AlsoDisk(Settings):
     holds: Holds
     """What lies on it: `xfs-log`, the log of the XFS on the first disk; `xfs-realtime`, the data of
     all its files (the realtime section of mkfs.xfs, with rtinherit=1); `folder`, a file system of
-    its own, mounted as the folder NAME beside the program's (`DIR/../NAME`); or `stripe`: the file
-    system lies in stripes of 64 KiB over all disks, which have one size (as LVM has it)."""
+    its own, mounted as the folder NAME beside the program's (`DIR/../NAME`); `stripe`: the file
+    system lies in stripes of 64 KiB over all disks, which have one size (as LVM has it); or
+    `layers`: what `disk.layers` makes of all disks."""
 
     flush: Honour | None = None
     """As `disk.flush`, of this disk alone; by default what that says."""

@@ -19,7 +19,7 @@ twins that differ from it in one thing:
   themselves.
 - `honest`: the same cell on a disk that keeps its contract, with a workload that
   syncs, on a virtio disk of raw bytes under a cache mode that passes flushes on, mounted
-  with barriers.  Must be SAFE.
+  with barriers, without layers between.  Must be SAFE.
 
 A control that must be LOSSY must have lost records in its cut: that the analysis of its
 recording convicts it follows from its settings, and proves nothing (powercut.campaign.assemble).
@@ -54,7 +54,7 @@ from powercut.scenario.settings import (
     TriggerSettings,
     WalSettings,
 )
-from powercut.scenario.settings_several import AlsoDisk
+from powercut.scenario.settings_several import AlsoDisk, Holds
 from powercut.workload.port import AcksByLines, HasUnsyncedTwin
 from powercut.workload.table import workload_of
 
@@ -177,7 +177,7 @@ def twin(parameters: Parameters, kind: ControlKind, disk: str | None = None) -> 
             changes["machine"] = {"guest_write_cache": GuestWriteCache.WRITE_THROUGH}
             changes["cut"] = {}
         case ControlKind.HONEST:
-            changes["disk"] = {**_HONEST, "also": _alike(parameters, *OF_A_MACHINE)}
+            changes["disk"] = {**_HONEST, "layers": (), "also": _unlayered(parameters)}
             changes["machine"] = dict(_PASSING_ON)
             # Only memory can be mounted with dax; without barriers no disk is told to flush.
             changes["filesystem"] = {
@@ -222,6 +222,12 @@ def _alike(parameters: Parameters, *more: str) -> tuple[AlsoDisk, ...]:
     """The disks beside the first, each of which is what the first is: none is so by itself."""
     by_themselves = {"flush": None, "fua": None, **dict.fromkeys(more)}
     return tuple(disk.model_copy(update=by_themselves) for disk in parameters.disk.also)
+
+
+def _unlayered(parameters: Parameters) -> tuple[AlsoDisk, ...]:
+    """Those of an honest twin: where no layer makes one of them, there is one disk."""
+    disks = _alike(parameters, *OF_A_MACHINE)
+    return tuple(disk for disk in disks if disk.holds is not Holds.LAYERS)
 
 
 _CONTROL_ACKS = 20

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from powercut.channel.port import Channel
 from powercut.disk.capture import CaptureDisk
-from powercut.disk.image_format import ensure_formatted_image
 from powercut.machine.port import Machine
 from powercut.model.binding import Binding
 from powercut.model.contract import DeviceContract
@@ -26,6 +25,7 @@ from powercut.model.observation import Observation
 from powercut.rig import commands
 from powercut.rig.image_difference import changed_parts
 from powercut.rig.scratch import scratch
+from powercut.rig.stack_image import ensure_disk_image
 from powercut.trial.disks import TrialDisk
 from powercut.trial.job import GRACE_S, RecordingInProgress
 from powercut.trial.positive import look_where_nothing_was_lost
@@ -45,9 +45,7 @@ class ProgramWork:
     def prepared(self) -> Path | None:
         """The disk as `setup` has left it, adopted by the recording."""
         run, parameters = self._run, self._run.job.parameters
-        image = ensure_formatted_image(
-            commands.base_image(parameters), commands.image_format(parameters), run.rig.cache
-        )
+        image = ensure_disk_image(parameters, run.rig.cache)
         prepared = run.directory.path / ".base.img"
         prepared.unlink(missing_ok=True)
         with scratch() as folder:

@@ -62,7 +62,7 @@ def _places(recording: Recording, instant: int) -> NamesWrites:
     if recording.image_format is not ImageFormat.RAW:
         return Places("", [], unknown=f"{recording.image_format.value} image")
     if recording.known_promises is None:
-        return places_on(recording.base, recording.timeline.disks)
+        return places_on(recording.base, recording.timeline.disks, recording.layers)
     keep_file_maps(recording, [instant])
     return names_of(recording, instant)
 

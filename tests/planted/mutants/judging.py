@@ -749,7 +749,7 @@ MUTANTS: tuple[Mutant, ...] = (
             At(
                 "twin",
                 (
-                    "changes['disk'] = {**_HONEST, 'also': _alike(parameters, *OF_A_MACHINE)}\n"
+                    "changes['disk'] = {**_HONEST, 'layers': (), 'also': _unlayered(parameters)}\n"
                     "changes['machine'] = dict(_PASSING_ON)"
                 ),
             ),

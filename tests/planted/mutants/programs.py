@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant, planter
 from mutants.place import At
-from mutants.suites import CAUSES, CLOCKS, NATIVE, POSITIVE, PROGRAMS, READS
+from mutants.suites import CAUSES, CLOCKS, LAYERS, NATIVE, POSITIVE, PROGRAMS, READS
 
 _P = "harness/powercut"
 program = planter("program", PROGRAMS)
@@ -14,8 +14,57 @@ reads = planter("reads", READS)
 causes = planter("causes", CAUSES)
 clocks = planter("clocks", CLOCKS)
 native = planter("native", NATIVE)
+layers = planter("layers", LAYERS)
 
 MUTANTS: tuple[Mutant, ...] = (
+    *layers(
+        f"{_P}/rig/commands.py",
+        (
+            "not-activated",
+            At("recovery_plan", "layers=_layers_of(parameters)"),
+            "layers=None",
+            "recovery reads the lowest disk, past the layers",
+        ),
+    ),
+    *layers(
+        f"{_P}/scenario/layers.py",
+        (
+            "journal-dropped",
+            At("IntegrityMode.word", "{'journal': 'J', 'bitmap': 'B', 'direct': 'D'}"),
+            "{'journal': 'D', 'bitmap': 'B', 'direct': 'D'}",
+            "a layer with a journal is activated without it",
+        ),
+        (
+            "all-on-the-disk",
+            At("stack_of", "made = layer.over(f'layer{number}.{place}', under)"),
+            "made = layer.over(f'layer{number}.{place}', [Device('disk0', under[0].sectors)])",
+            "each layer lies on the disk, past those below it",
+        ),
+    ),
+    *layers(
+        f"{_P}/recover/uml/answer.py",
+        (
+            "layer-refused-once",
+            At("borne_out", "again.cause is not Failure.LAYER_REFUSED"),
+            "False",
+            "a layer that was refused once is held against the state",
+        ),
+        (
+            "trouble-is-damage",
+            At("_refused", "not cause.is_finding"),
+            "False",
+            "a kernel without memory for a layer is a loss",
+        ),
+    ),
+    *layers(
+        f"{_P}/trial/controls.py",
+        (
+            "honest-below-layers",
+            At("twin", "{**_HONEST, 'layers': (), 'also': _unlayered(parameters)}"),
+            "{**_HONEST, 'also': _unlayered(parameters)}",
+            "the honest control has the layers that are under test",
+        ),
+    ),
     *clocks(
         f"{_P}/crash/clock.py",
         (

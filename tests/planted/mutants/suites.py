@@ -121,6 +121,17 @@ SECOND_LOOK = Suite(
         pytest("tests/planted/capture/test_folder_planted.py"),
     ),
 )
+LAYERS = Suite(
+    "layers",
+    (),
+    (
+        pytest(
+            "tests/unit/scenario/test_scenario_layers.py",
+            "tests/unit/recover/test_uml_layers.py",
+            "tests/unit/trial/test_controls.py",
+        ),
+    ),
+)
 EXPLORE_COMMAND = Suite(
     "explore command", (), (pytest("tests/unit/cluster/test_cluster_explore.py"),)
 )

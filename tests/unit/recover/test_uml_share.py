@@ -13,7 +13,17 @@ from powercut.paths import ROOT
 from powercut.recover.port import FileExtent, FilePlace
 from powercut.recover.uml import share as uml_share
 from powercut.recover.uml.files import places_in
-from powercut.recover.uml.share import PAGE, PATCH_DTYPE, After, BarePath, Flag, Share, Step, Verb
+from powercut.recover.uml.share import (
+    PAGE,
+    PATCH_DTYPE,
+    STEPS,
+    After,
+    BarePath,
+    Flag,
+    Share,
+    Step,
+    Verb,
+)
 from powercut.wal.slots import SlotState
 
 HEADER = ROOT / "guests" / "uml" / "share.h"
@@ -65,7 +75,7 @@ def test_the_page_the_patch_and_the_extent_have_one_layout(tmp_path):
     size = uml_share.PAGE_FORMAT.size
     packed = uml_share.PAGE_FORMAT.pack(
         uml_share.MAGIC, Verb.RECOVER, *range(3, 18), Flag.AFTER | Flag.RECORD,
-        After.DONE, 20, Step.MOUNT, 22, 23, 24, *range(100, 108),
+        After.DONE, 20, Step.MOUNT, 22, 23, 24, *range(100, 100 + STEPS),
         b"mount ext4",
     )  # fmt: skip
     assert raw[:size] == packed

@@ -63,6 +63,15 @@ def test_no_control_has_the_errors_of_its_cell(kind):
     assert twin(cell, kind).disk.errors == ()
 
 
+def test_an_honest_twin_has_no_layers_and_the_others_have():
+    beside = {"name": "b", "size": 64 << 20, "holds": "layers"}
+    cell = Parameters(disk=DiskSettings(layers=({"layer": "crypt"},), also=(beside,)))
+    honest = twin(cell, ControlKind.HONEST).disk
+    assert (honest.layers, honest.also) == ((), ())
+    for kind in (ControlKind.LYING_DISK, ControlKind.NO_SYNC):
+        assert twin(cell, kind).disk.layers == cell.disk.layers
+
+
 def test_nothing_can_make_something_of_inconclusive():
     assert controls_for(Parameters(), Verdict.INCONCLUSIVE) == ()
 

@@ -7,7 +7,13 @@ import errno
 import struct
 from typing import Final
 
-from powercut.model.failure import Failure, GuestFault, failure_of_mount, failure_of_reader
+from powercut.model.failure import (
+    Failure,
+    GuestFault,
+    failure_of_layer,
+    failure_of_mount,
+    failure_of_reader,
+)
 from powercut.model.observation import Continuation, Extent, Observation
 from powercut.model.printable import printable
 from powercut.recover.port import NO_SUCH_SLOT
@@ -18,6 +24,9 @@ _TROUBLE: Final = frozenset({Step.PATCH, Step.VIEW, Step.UMOUNT, Step.CHECK})
 
 _LASTING: Final = frozenset({Failure.MOUNT_UNSUPPORTED, Failure.MOUNT_UNPROVED})
 """What a fresh kernel would say again."""
+
+REFUSALS: Final = frozenset({Failure.MOUNT_REFUSED, Failure.LAYER_REFUSED})
+"""What is held against a state only if this kernel has mounted another one."""
 
 _SIGNALLED: Final = 128
 """Exit statuses above this one are signals (guests/uml/recover.c)."""
@@ -43,13 +52,17 @@ def observe(
 
     The reader of a `program` has written lines, and not extents; of a `tree` the answer is for
     whoever has asked, who takes it from where it lies.
-    MOUNT_REFUSED presumes that this kernel mounts the plan's file system; the engine looks.
+    MOUNT_REFUSED and LAYER_REFUSED presume that this kernel mounts the plan's file system; the
+    engine looks.
     Raises Trouble if nothing may be concluded from the answer.
     """
     if answer.step in _TROUBLE:
         raise Trouble(answer.reason)
     failure = "" if answer.step is Step.NONE else f"{answer.reason}\n{said}".strip()
-    if answer.step is Step.MOUNT:  # the system's last word: recovery was tried to its end
+    if answer.step in (
+        Step.MOUNT,
+        Step.ACTIVATE,
+    ):  # the system's last word: recovery was tried to its end
         return _refused(answer, failure)
     if tree:
         return Observation((), complete=answer.step is Step.NONE, failure=failure)
@@ -63,6 +76,14 @@ def observe(
     if answer.step is Step.READ:
         return _unread(answer, failure, extents)
     return Observation(extents, later=later)  # the first reading had come to its end
+
+
+def borne_out(first: Observation, again: Observation) -> Observation:
+    """What a state is after it was refused, and asked `again`: of a layer, both have to say so."""
+    if first.cause is Failure.LAYER_REFUSED and again.cause is not Failure.LAYER_REFUSED:
+        words = f"the same disk was activated twice, and not with the same end: {first.failure}"
+        return Observation.failed(Failure.NOT_REPEATED, words)
+    return again
 
 
 def _of_program(share: Share, answer: Answer, failure: str) -> Observation:
@@ -92,7 +113,11 @@ def _later_of_program(share: Share, answer: Answer, failure: str) -> Continuatio
 
 
 def _refused(answer: Answer, failure: str) -> Observation:
-    cause = failure_of_mount(answer.error, proved=True)
+    if answer.step is Step.ACTIVATE or answer.error == errno.EILSEQ:
+        # The disk is memory: what fails a sector's check is a layer.
+        cause = failure_of_layer(answer.error)
+    else:
+        cause = failure_of_mount(answer.error, proved=True)
     if not cause.is_finding:
         raise Trouble(answer.reason, cause)
     return Observation.failed(cause, failure)

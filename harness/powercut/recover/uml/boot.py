@@ -14,10 +14,8 @@ import os
 import select
 import signal
 import socket
-import stat
 import subprocess
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -25,7 +23,7 @@ from typing import Final
 from powercut.model.errors import HostError
 from powercut.paths import PARTS, WAL_BINARY
 from powercut.recover.plan import HostRoot
-from powercut.recover.uml.kernel import MODULE_FILES, OPTIONAL_MODULE_FILES, UmlKernel, host_kernel
+from powercut.recover.uml.kernel import MODULE_FILES, UmlKernel, host_kernel
 from powercut.sandbox.kernel import IN_MEMORY, KernelSandbox, kernel_sandbox
 
 _ROOM_MIB: Final = 160  # what the guest uses of its memory besides the disk, generously
@@ -115,34 +113,6 @@ def _memory_folders() -> list[Path]:
     chosen = os.environ.get("TMPDIR")
     named = [str(IN_MEMORY), *([chosen] if chosen else []), "/tmp", "/var/tmp"]
     return [Path(name) for name in dict.fromkeys(named)]
-
-
-def _member(inode: int, path: str, mode: int, data: bytes, device: tuple[int, int]) -> bytes:
-    """One member of a cpio archive, format `newc` (the kernel's buffer-format.rst)."""
-    name = path.encode() + b"\0"
-    fields = (inode, mode, 0, 0, 1, 0, len(data), 0, 0, *device, len(name), 0)
-    header = b"070701" + b"".join(b"%08X" % field for field in fields) + name
-    return b"".join((header, b"\0" * (-len(header) % 4), data, b"\0" * (-len(data) % 4)))
-
-
-def initramfs(programs: Mapping[str, Path], kernel: UmlKernel) -> bytes:
-    """What `kernel` boots from: PID 1, the modules it needs, and `programs` by their paths."""
-    modules = kernel.module_folder
-    if modules is None:
-        raise HostError("no usable UML modules", hint="install the package user-mode-linux")
-    files = {"init": init_binary(), **{name.lstrip("/"): path for name, path in programs.items()}}
-    optional = [name for name in OPTIONAL_MODULE_FILES if (modules / name).exists()]
-    names = (*MODULE_FILES, *optional)
-    files |= {f"modules/{Path(name).name}": modules / name for name in names}
-    folders = {str(parent) for name in files for parent in Path(name).parents} - {"."}
-    parts = []
-    for inode, name in enumerate(sorted({"dev", *folders}), start=1):
-        parts.append(_member(inode, name, stat.S_IFDIR | 0o755, b"", (0, 0)))
-    parts.append(_member(1000, "dev/console", stat.S_IFCHR | 0o600, b"", (5, 1)))
-    for inode, (name, path) in enumerate(sorted(files.items()), start=2000):
-        parts.append(_member(inode, name, stat.S_IFREG | 0o755, path.read_bytes(), (0, 0)))
-    parts.append(_member(0, "TRAILER!!!", 0, b"", (0, 0)))
-    return b"".join(parts)
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Final
+
 from powercut.model.errors import UsageError
-from powercut.recover.plan import GoOn, HostRoot, Mount, RecoveryPlan
+from powercut.recover.plan import GoOn, HostRoot, Mount, PlanLayers, RecoveryPlan
+from powercut.recover.uml.kernel import UmlKernel
+
+_LINES_MAX: Final = 60  # guests/uml/init.h
 
 
-def plan_text(plan: RecoveryPlan) -> bytes:
-    """The plan in bytes.
+def plan_text(plan: RecoveryPlan, kernel: UmlKernel) -> bytes:
+    """The plan in bytes, for `kernel`.
 
     PID 1 knows one order of steps: open or mount, read, and if wanted go on, close, the same
     again.  Raises UsageError for any other.
@@ -23,6 +29,7 @@ def plan_text(plan: RecoveryPlan) -> bytes:
         device=plan.device,
         host=plan.host,
         disks=plan.disks,
+        layers=plan.layers,
     )
     if go_on is not None:
         known = known.going_on(go_on.command, go_on.records, go_on.seconds)
@@ -36,8 +43,17 @@ def plan_text(plan: RecoveryPlan) -> bytes:
     words += [*(go_on.command if go_on is not None else ()), "", *_root(plan.host)]
     words += ["0", "0"] if go_on is None else [f"{go_on.records}", f"{go_on.seconds * 1000:.0f}"]
     words += [f"{disk.offset} {disk.size} {disk.holds} {disk.name}" for disk in plan.disks]
-    words.append("")
+    words += ["", *_layers(plan.layers, kernel), ""]
     return b"".join(word.encode() + b"\0" for word in words)
+
+
+def _layers(layers: PlanLayers | None, kernel: UmlKernel) -> list[str]:
+    if layers is None:
+        return []
+    lines = [*(f"+{Path(file).stem}" for file in kernel.files_of(layers)), *layers.lines]
+    if len(lines) > _LINES_MAX:
+        raise UsageError("disk.layers: they are more than the recovery kernel takes")
+    return lines
 
 
 def _root(host: HostRoot | None) -> list[str]:

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The `uml` recovery engine: state after state in one User-Mode Linux.
 
-One boot, then for every state: the pages that differ from the last state go into the
-guest's origin (a RAM disk), a fresh snapshot is laid over it, PID 1 mounts that
-snapshot (which is the recovery), runs the log reader, unmounts and answers.  What
-recovery writes is in the snapshot alone and is forgotten with it; docs/recovery-engines.md
-says what else was tried, and how fast each was.
+One boot, then for every state: the pages that differ from the last state go into the guest's origin
+(a RAM disk), a fresh snapshot is laid over it, PID 1 mounts that snapshot (which is the recovery),
+runs the log reader, unmounts and answers.  What recovery writes is in the snapshot alone and is
+forgotten with it; docs/recovery-engines.md says what else was tried, and how fast each was.
 
-A kernel that panics or hangs is restarted and asked once more: only what a fresh kernel
-makes of a state is held against the state.  A mount that is refused in words that a wrong
-option gets, too, is held against a state only if this kernel has mounted another one.
+A kernel that panics or hangs is restarted and asked once more: only what a fresh kernel makes of a
+state is held against it.  A mount that is refused in words that a wrong option gets, too, is held
+against it if this kernel has mounted another one; a layer below, if it is refused twice as well.
 """
 
 from __future__ import annotations
@@ -28,11 +27,12 @@ from powercut.paths import WAL_BINARY
 from powercut.recover.order import EngineOrder
 from powercut.recover.plan import GoOn, RecoveryPlan
 from powercut.recover.port import FilePlace, ImageWrite, Reads
-from powercut.recover.uml.answer import Trouble, observe
-from powercut.recover.uml.boot import Terminal, UbdDisk, UmlProcess, initramfs, unavailable
+from powercut.recover.uml.answer import REFUSALS, Trouble, borne_out, observe
+from powercut.recover.uml.boot import Terminal, UbdDisk, UmlProcess, unavailable
 from powercut.recover.uml.configure import plan_text
 from powercut.recover.uml.dialogue import GuestDied, ask, wait_ring
 from powercut.recover.uml.files import places_in
+from powercut.recover.uml.initramfs import initramfs
 from powercut.recover.uml.kernel import UmlKernel, host_kernel
 from powercut.recover.uml.log import whole_log
 from powercut.recover.uml.origin import PAGE, Origin, Pages
@@ -140,9 +140,9 @@ class UmlEngine(Closing):
     def close(self) -> None:
         """Ends the guest; idempotent."""
         self._stop()
-        if self._share is not None:
-            self._share.close()
-            self._share = None
+        share, self._share = self._share, None
+        if share is not None:
+            share.close()
 
     def start(self, *, timeout_s: float) -> None:
         """Boots the guest and fills its origin.
@@ -153,7 +153,7 @@ class UmlEngine(Closing):
         if reasons:
             raise HostError("the uml engine cannot run: " + "; ".join(reasons))
         if not self._archive:
-            self._archive = initramfs(self._programs, self._kernel)
+            self._archive = initramfs(self._programs, self._kernel, self._plan.layers)
         if self._share is None:
             self._share = Share(_SHARE_BYTES if self._plan.host is None else _TREE_BYTES)
         try:
@@ -237,7 +237,7 @@ class UmlEngine(Closing):
         seen = self._ask(writes, timeout_s, flags)
         if seen.recovered and seen.complete:
             self._mounts = True
-        if seen.cause is not Failure.MOUNT_REFUSED or self._mounts:
+        if seen.cause not in REFUSALS or (self._mounts and seen.cause is Failure.MOUNT_REFUSED):
             return seen
         if self._mounts is None:
             base = self._ask((), timeout_s, Flag(0))
@@ -245,7 +245,7 @@ class UmlEngine(Closing):
         if not self._mounts:
             cause = Failure.MOUNT_UNPROVED
             raise HostError(f"{seen.failure}: {cause.reason}", hint=cause.remedy)
-        return self._ask(writes, timeout_s, flags)
+        return borne_out(seen, self._ask(writes, timeout_s, flags))
 
     def _ask(self, writes: Sequence[ImageWrite], timeout_s: float, flags: Flag) -> Observation:
         self._origin.advance(writes)
@@ -345,7 +345,7 @@ class UmlEngine(Closing):
         self._patch(filled, deadline)
 
     def _configure(self, deadline: float) -> None:
-        self._memory().put(text := plan_text(self._plan))
+        self._memory().put(text := plan_text(self._plan, self._kernel))
         self._checked(Verb.CONFIGURE, deadline, length=len(text))
 
     def _attempt(self, timeout_s: float, flags: Flag) -> Observation:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from powercut.model.errors import HostError
 from powercut.model.versions import HOST
+from powercut.recover.plan import PlanLayers
 
 PROGRAM: Final = "linux.uml"
 HOST_MODULES: Final = Path("/usr/lib/uml/modules")
@@ -48,11 +50,56 @@ class UmlKernel:
                 return folder
         return None
 
+    def files_of(self, layers: PlanLayers) -> tuple[str, ...]:
+        """The files of the modules of `layers` and of those that they need, below
+        `module_folder`, in the order in which they load.  A helper that is no file is built in, or
+        not there.
+
+        Raises HostError if a module is neither a file nor built in.
+        """
+        folder = self.module_folder
+        if folder is None:
+            raise HostError("no usable UML modules", hint="install the package user-mode-linux")
+        needs = _needs(folder.parent / "modules.dep")
+        built_in = _stems(folder.parent / "modules.builtin")
+        files: dict[str, None] = {}
+        for name in layers.helpers:
+            files |= dict.fromkeys(reversed(needs.get(name, ())))
+        for name in layers.modules:
+            if name not in needs and name not in built_in:
+                raise HostError(
+                    f"{self.title} has no module {name}",
+                    hint="take another kernel: workload.kernel",
+                )
+            files |= dict.fromkeys(reversed(needs.get(name, ())))
+        return tuple(files)
+
     @property
     def title(self) -> str:
         """Its name and its version, as far as its modules tell it."""
         folder = self.module_folder
         return f"{self.name} ({folder.parent.name})" if folder is not None else self.name
+
+
+def _needs(listed: Path) -> dict[str, tuple[str, ...]]:
+    """Of modules.dep, by name: the module's file and those that it needs, the first last."""
+    try:
+        lines = listed.read_text().splitlines()
+    except OSError as error:
+        raise HostError(f"{listed}: {error.strerror}") from error
+    split = [line.replace(":", " ", 1).split() for line in lines]
+    return {
+        Path(words[0]).stem: tuple(word.removeprefix("kernel/") for word in words)
+        for words in split
+        if words
+    }
+
+
+def _stems(listed: Path) -> frozenset[str]:
+    try:
+        return frozenset(Path(line).stem for line in listed.read_text().splitlines())
+    except OSError:
+        return frozenset()
 
 
 def host_kernel() -> UmlKernel:

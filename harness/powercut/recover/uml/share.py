@@ -18,7 +18,7 @@ from powercut.wal.slots import SlotState
 
 MAGIC: Final = 0x32554350
 PAGE: Final = 4096
-STEPS: Final = 8
+STEPS: Final = 9
 PAGE_FORMAT: Final = struct.Struct(f"<II15QIIIIIIQ{STEPS}Q256s")
 PATCHED_AT: Final = 1 << 20
 """Bytes into the area: patches stand before it, what they put in place from there."""
@@ -64,6 +64,7 @@ class Step(enum.IntEnum):
     AFTER = 5
     UMOUNT = 6
     CHECK = 7
+    ACTIVATE = 8
 
 
 class Flag(enum.IntFlag):
@@ -78,6 +79,7 @@ class Flag(enum.IntFlag):
     WARM = 64
     READS = 128
     FOLDER = 256
+    MAKE = 512
 
 
 class After(enum.IntEnum):

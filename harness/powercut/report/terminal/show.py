@@ -105,6 +105,7 @@ def _print_cell(console: Console, cell: CellResult) -> None:
         *words.how_repaired([cell]),
         *words.how_early([cell]),
         *words.how_sure([cell]),
+        *words.how_layered([cell]),
     ):
         console.print(escape(sentence), highlight=False)
     interrupted = words.interrupted(cell.trials) if cell.trials_in_all > 1 else ""

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The disk at power-on: a file system, and the layers under it."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import threading
+from dataclasses import replace
+from pathlib import Path
+from socket import SOCK_SEQPACKET, socketpair
+from typing import Final
+
+from powercut.disk.base import BaseImageSpec, dig_holes, ensure_base_image
+from powercut.disk.capture import CaptureDisk
+from powercut.disk.image_format import ensure_formatted_image
+from powercut.model.binding import Binding
+from powercut.model.contract import DeviceContract
+from powercut.rig import commands
+from powercut.rig.host_files import kernel_of, uml_release
+from powercut.rig.program_guest import ProgramGuest
+from powercut.rig.scratch import scratch
+from powercut.scenario.settings import Parameters
+
+_MADE_S: Final = 300.0
+
+_making = threading.Lock()
+
+
+def ensure_disk_image(parameters: Parameters, cache: Path) -> Path:
+    """What a cell's disk holds before its workload is set up, read-only, made if it is not in
+    `cache` yet.  Raises HostError."""
+    inside = ensure_formatted_image(
+        commands.base_image(parameters), commands.image_format(parameters), cache
+    )
+    if parameters.disk.stack is None:
+        return inside
+    what = (inside.name, parameters.disk.stack, parameters.disk.whole_size)
+    words = repr((*what, uml_release(kernel_of(parameters)))).encode()
+    digest = hashlib.sha256(words).hexdigest()[:12]
+    image = inside.with_name(f"layers-{parameters.disk.whole_size >> 20}M-{digest}.img")
+    with _making:  # trials at the same time want the same image
+        return image if image.exists() else _make(parameters, inside, image, cache)
+
+
+def _make(parameters: Parameters, inside: Path, image: Path, cache: Path) -> Path:
+    """The layers over disks of zeroes, with `inside` copied through them."""
+    zeroes = ensure_base_image(BaseImageSpec("", parameters.disk.whole_size), cache)
+    plan = commands.recovery_plan(parameters, bytes(16))
+    unfinished = image.with_suffix(f".{secrets.token_hex(8)}.tmp")
+    try:
+        with scratch() as folder:
+            config = commands.capture_config(
+                parameters, Binding(), base=zeroes, log=folder / "log", sockets=folder
+            )
+            config = replace(config, log=None, contract=DeviceContract(volatile_cache=False))
+            ours, theirs = socketpair(type=SOCK_SEQPACKET)
+            with ours, CaptureDisk(config) as disk:
+                guest = ProgramGuest(
+                    kernel_of(parameters), disk.socket, plan, folder, theirs, image=inside
+                )
+                with guest:
+                    guest.start(timeout_s=_MADE_S)
+                    guest.unmount(timeout_s=_MADE_S)
+                disk.snapshot(unfinished)
+        dig_holes(unfinished)
+        unfinished.chmod(0o444)
+        unfinished.rename(image)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return image

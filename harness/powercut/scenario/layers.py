@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layers of device-mapper between the disks and the file system: a row each.
+
+A row says what a layer is called, which parameters it has, what it promises of a flush, which
+modules it takes, and its tables, as the kernel's Documentation/admin-guide/device-mapper/ has
+them.  Everybody else has `Target`s: devices and their tables, from the disk up, which are made of
+checked settings alone.  PID 1 of User-Mode Linux activates them for the run, and for each recovery.
+"""
+
+from __future__ import annotations
+
+import enum
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, Final, Literal, NamedTuple
+
+from pydantic import Field
+
+from powercut.model.errors import UsageError
+from powercut.scenario.settings_base import Settings
+
+LAYERS_MAX: Final = 4
+
+_SECTOR: Final = 512
+_PAGE: Final = 8  # sectors: what file systems and caches count in
+_MIB: Final = 2048  # sectors
+_KEY: Final = bytes(range(64)).hex()
+"""Of XTS with AES-256: nothing here is secret."""
+
+
+class Target(NamedTuple):
+    """One device of device-mapper, by its table; in that `@NAME` is the device called so.
+
+    `made`: target and table while it is made, where that is another; `message` is what it is sent
+    then.
+    """
+
+    name: str
+    sectors: int
+    kind: str
+    table: str
+    made: str = ""
+    message: str = ""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """As PID 1 of User-Mode Linux wants it (guests/uml/share.h)."""
+        more = (("?", self.made), ("!", self.message))
+        line = f"{self.name} {self.sectors} {self.kind} {self.table}"
+        return (line, *(mark + text for mark, text in more if text))
+
+
+class Device(NamedTuple):
+    """What a layer lies on."""
+
+    name: str
+    sectors: int
+
+
+class Stack(NamedTuple):
+    """All layers: what is made, from the disk up, the sectors of the last, and the modules.
+
+    `helpers` are modules that a kernel may have built in.
+    """
+
+    targets: tuple[Target, ...]
+    sectors: int
+    modules: tuple[str, ...]
+    helpers: tuple[str, ...]
+
+
+class Layer(Settings):
+    """Base of the rows."""
+
+    modules: ClassVar[tuple[str, ...]]
+    """What of the kernel it takes beyond what recovery does, without what these need."""
+
+    helpers: ClassVar[tuple[str, ...]] = ()
+    """What these find by name, and a kernel may have built in."""
+
+    joins: ClassVar[bool] = False
+    """Whether it lies over all devices; the others lie over each."""
+
+    layer: str
+
+    @property
+    def title(self) -> str:
+        """What reports call it."""
+        return self.layer
+
+    @property
+    @abstractmethod
+    def promise(self) -> str:
+        """What it makes of a flush and of FUA, in a sentence."""
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether all that was flushed through it can be read after a power cut."""
+        return True
+
+    @abstractmethod
+    def over(self, name: str, below: Sequence[Device]) -> tuple[Target, ...]:
+        """Its devices over those below; the last one is `name`, on which the next layer lies."""
+
+
+class Crypt(Layer):
+    """dm-crypt without a header: aes-xts-plain64, a fixed key."""
+
+    modules = ("dm-crypt",)
+    helpers = ("aes_generic", "cbc", "sha256_generic", "ecb", "xts")
+
+    layer: Literal["crypt"]
+    """Encryption."""
+
+    @property
+    def promise(self) -> str:
+        """Of its own it has none."""
+        return "a write is encrypted on its way; flushes and FUA are passed on"
+
+    def over(self, name: str, below: Sequence[Device]) -> tuple[Target, ...]:
+        """As large as what it lies on."""
+        (device,) = below
+        table = f"aes-xts-plain64 {_KEY} 0 @{device.name} 0"
+        return (Target(name, device.sectors, "crypt", table),)
+
+
+class IntegrityMode(enum.Enum):
+    """How data and tag come to the disk together."""
+
+    JOURNAL = "journal"
+    BITMAP = "bitmap"
+    DIRECT = "direct"
+
+    @property
+    def word(self) -> str:
+        """In the table."""
+        return {"journal": "J", "bitmap": "B", "direct": "D"}[self.value]
+
+
+class Integrity(Layer):
+    """dm-integrity alone: a CRC-32C for each sector, beside the data."""
+
+    modules = ("dm-integrity",)
+    helpers = ("crc32c_generic",)
+
+    layer: Literal["integrity"]
+    """Checksums of sectors."""
+
+    mode: IntegrityMode = IntegrityMode.JOURNAL
+    """`journal`: data and tags are journalled, as `integritysetup format` does by default;
+    `bitmap`: what was being written is computed again after a cut; `direct`: neither, so that a
+    sector whose tag is older than its data cannot be read."""
+
+    @property
+    def title(self) -> str:
+        """With its mode."""
+        return f"integrity ({self.mode.value})"
+
+    @property
+    def promise(self) -> str:
+        """By its mode."""
+        return {
+            IntegrityMode.JOURNAL: "a flush commits the journal, in which data and tags are whole",
+            IntegrityMode.BITMAP: "a flush writes data and tags; a cut leaves none unreadable",
+            IntegrityMode.DIRECT: "a flush writes data and tags; a sector that is written while "
+            "the power goes may be unreadable, with what it held before",
+        }[self.mode]
+
+    @property
+    def is_safe(self) -> bool:
+        """Only what is written twice, or not believed, is."""
+        return self.mode is not IntegrityMode.DIRECT
+
+    def over(self, name: str, below: Sequence[Device]) -> tuple[Target, ...]:
+        """The kernel formats what begins with zeroes.  Room for tags (1/128), journal and
+        superblock, generously."""
+        (device,) = below
+        room = device.sectors // 32 + 2 * _MIB
+        table = f"@{device.name} 0 - {self.mode.word} 1 internal_hash:crc32c"
+        return (Target(name, _whole(device.sectors - room), "integrity", table),)
+
+
+class Linear(Layer):
+    """dm-linear, as a logical volume of LVM's lies on its disk: from 1 MiB on."""
+
+    modules = ()
+
+    layer: Literal["linear"]
+    """A part of what lies below."""
+
+    @property
+    def promise(self) -> str:
+        """Of its own it has none."""
+        return "everything is passed on"
+
+    def over(self, name: str, below: Sequence[Device]) -> tuple[Target, ...]:
+        """All but the first MiB."""
+        (device,) = below
+        size = device.sectors - _MIB
+        return (Target(name, size, "linear", f"@{device.name} {_MIB}"),)
+
+
+AnyLayer = Annotated[Crypt | Integrity | Linear, Field(discriminator="layer")]
+"""A row each."""
+
+
+def stack_of(layers: Sequence[Layer], sizes: Sequence[int]) -> Stack:
+    """The layers over disks of `sizes` bytes.  Raises UsageError if they cannot lie so."""
+    devices = [Device(f"disk{number}", size // _SECTOR) for number, size in enumerate(sizes)]
+    targets: list[Target] = []
+    for number, layer in enumerate(layers):
+        below = [devices] if layer.joins else [[device] for device in devices]
+        devices = []
+        for place, under in enumerate(below):
+            made = layer.over(f"layer{number}.{place}", under)
+            if min(target.sectors for target in made) <= 0:
+                raise UsageError(f"{layer.title}: the disk is too small for it")
+            targets += made
+            devices.append(Device(made[-1].name, made[-1].sectors))
+    if len(devices) > 1:
+        raise UsageError("no layer makes one device of several disks")
+    modules = dict.fromkeys(name for layer in layers for name in layer.modules)
+    helpers = dict.fromkeys(name for layer in layers for name in layer.helpers)
+    return Stack(tuple(targets), devices[0].sectors, tuple(modules), tuple(helpers))
+
+
+def _whole(sectors: int) -> int:
+    return sectors // _PAGE * _PAGE

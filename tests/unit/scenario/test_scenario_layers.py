@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layers between disk and file system: their tables, and what cannot be."""
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from powercut.model.errors import UsageError
+from powercut.rig import commands
+from powercut.scenario.layers import AnyLayer, stack_of
+from powercut.scenario.refusal import refusals
+from powercut.scenario.settings import Parameters
+
+MIB = 1 << 20
+ROW = TypeAdapter(AnyLayer)
+
+
+def stack(*rows, sizes=(64 * MIB,)):
+    return stack_of([ROW.validate_python(row) for row in rows], sizes)
+
+
+def cell(*rows, disk=None, workload=None, filesystem="ext4", errors=()):
+    program = {"kind": "program", "command": "/bin/true", "folder": "/", **(workload or {})}
+    groups = {"workload": program, "filesystem": {"type": filesystem}}
+    settings = {"size": 64 * MIB, "layers": rows, "errors": errors, **(disk or {})}
+    if program["kind"] == "wal":
+        groups = {}
+    return Parameters.model_validate({"disk": settings, **groups})
+
+
+@pytest.mark.parametrize(
+    ("row", "kind", "table"),
+    [
+        ({"layer": "crypt"}, "crypt", f"aes-xts-plain64 {bytes(range(64)).hex()} 0 @disk0 0"),
+        ({"layer": "linear"}, "linear", "@disk0 2048"),
+        ({"layer": "integrity"}, "integrity", "@disk0 0 - J 1 internal_hash:crc32c"),
+        (
+            {"layer": "integrity", "mode": "bitmap"},
+            "integrity",
+            "@disk0 0 - B 1 internal_hash:crc32c",
+        ),
+        (
+            {"layer": "integrity", "mode": "direct"},
+            "integrity",
+            "@disk0 0 - D 1 internal_hash:crc32c",
+        ),
+    ],
+)
+def test_each_row_has_its_table(row, kind, table):
+    made = stack(row)
+    (target,) = made.targets
+    assert (target.kind, target.table) == (kind, table)
+    assert target.words == (f"layer0.0 {target.sectors} {kind} {table}",)
+    assert made.sectors == target.sectors <= 64 * MIB // 512
+    assert ROW.validate_python(row).promise
+
+
+def test_only_checksums_without_a_journal_are_unsafe():
+    unsafe = {"layer": "integrity", "mode": "direct"}
+    rows = [{"layer": "crypt"}, {"layer": "linear"}, {"layer": "integrity"}, unsafe]
+    assert [row for row in rows if not ROW.validate_python(row).is_safe] == [unsafe]
+
+
+def test_a_layer_lies_on_the_one_before_it():
+    made = stack({"layer": "linear"}, {"layer": "integrity"}, {"layer": "crypt"})
+    assert [target.name for target in made.targets] == ["layer0.0", "layer1.0", "layer2.0"]
+    assert "@layer0.0 " in made.targets[1].table
+    assert "@layer1.0 " in made.targets[2].table
+    assert made.sectors == made.targets[2].sectors == made.targets[1].sectors
+    assert made.modules == ("dm-integrity", "dm-crypt")
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"layer": "sh -c true"},
+        {"layer": "crypt", "table": "0 @disk0"},
+        {"layer": "crypt", "key": "x 0 /dev/sda 0"},
+        {"layer": "integrity", "mode": "J 1 @disk0"},
+        {"mode": "journal"},
+        "crypt",
+    ],
+)
+def test_a_table_is_made_of_known_rows_alone(row):
+    with pytest.raises(ValidationError):
+        cell(row)
+
+
+def test_a_disk_that_is_too_small_and_disks_that_nothing_joins():
+    with pytest.raises(UsageError, match=r"integrity \(journal\): the disk is too small"):
+        stack({"layer": "integrity"}, sizes=(2 * MIB,))
+    with pytest.raises(UsageError, match="no layer makes one device of several disks"):
+        stack({"layer": "crypt"}, sizes=(8 * MIB, 8 * MIB))
+
+
+def refused(parameters, key):
+    return [why for where, why in refusals(parameters) if where == key]
+
+
+def test_only_programs_in_user_mode_linux_have_layers():
+    crypt = {"layer": "crypt"}
+    assert refused(cell(crypt), "disk.layers") == []
+    assert refused(cell(crypt, workload={"root": "debian", "where": "no-vm"}), "disk.layers") == []
+    for elsewhere in ({"where": "loop"}, {"root": "debian"}, {"kind": "wal", "command": None}):
+        workload = {key: value for key, value in elsewhere.items() if value is not None}
+        (why,) = refused(cell(crypt, workload=workload), "disk.layers")
+        assert "in User-Mode Linux alone" in why
+
+
+def test_what_goes_with_layers_and_what_does_not():
+    crypt, beside = {"layer": "crypt"}, {"name": "b", "size": 64 * MIB, "holds": "layers"}
+    assert refused(cell(disk={"also": [beside]}), "disk.also") == [
+        "`holds: layers` goes with disk.layers"
+    ]
+    folder = {**beside, "holds": "folder"}
+    assert refused(cell(crypt, disk={"also": [folder]}), "disk.also")
+    assert refused(cell(crypt, disk={"also": [beside]}), "disk.layers") == [
+        "no layer makes one device of several disks"
+    ]
+    assert refused(cell(crypt, errors=[{"on": "write"}]), "disk.errors")
+    tight = cell({"layer": "integrity"}, disk={"size": 18 * MIB}, filesystem="xfs")
+    assert refused(tight, "disk.size") == ["xfs needs 16 MiB, and the layers leave 15808 KiB of it"]
+
+
+def test_recovery_activates_what_the_settings_say():
+    parameters = cell({"layer": "linear"}, {"layer": "crypt"})
+    layers = commands.recovery_plan(parameters, bytes(16)).layers
+    assert layers is not None
+    words = parameters.disk.stack.targets
+    assert layers.lines == (*words[0].words, *words[1].words)
+    assert layers.modules == ("dm-crypt",)
+    assert commands.base_image(parameters).size == 63 * MIB
+    assert commands.recovery_plan(cell(), bytes(16)).layers is None
