@@ -1,113 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs on three hosts: what each of them does wrong is planted, and has to be found and named.
-
-The workers are the real ones, in threads of this process, on the fake machine: a disk that is
-recorded, without a VM.
-"""
+"""Runs on three hosts: what goes wrong with one of them is named, and nothing is lost."""
 
 from __future__ import annotations
 
-import json
 import shutil
-import threading
 from functools import partial
 from pathlib import Path
 
 import pytest
-from fake_machine import FAKE, FakeBackend
-from hosts_here import ClusterHere, EngineHere, two_cells
+from far_runs import (
+    NAMES,
+    SCENARIO,
+    TIMEOUT_S,
+    TRIALS,
+    first,
+    folders,
+    honestly,
+    hosts_in,
+    reason,
+    run,
+    states,
+)
+from hosts_here import EngineHere
 
 from powercut.campaign.run import RunOptions
 from powercut.campaign.runner import resume_run, run_scenarios
 from powercut.campaign.verify import verify
-from powercut.cluster.host import RunHere
 from powercut.cluster.run import ClusterRun
 from powercut.model.errors import HostError, UsageError
 from powercut.model.verdict import Verdict
-from powercut.paths import CACHE
-from powercut.rig.rig import Rig
 from powercut.scenario.load import parse_scenario
-from powercut.scenario.machines import MACHINES
 from powercut.store.layout import ResultDir
 from powercut.store.place import read_place
 
-NAMES = ("alpha", "beta", "gamma")
-TRIALS = 4
-TIMEOUT_S = 120
-SCENARIO = two_cells("far", TRIALS)
-
-
-@pytest.fixture(autouse=True)
-def _table(monkeypatch):
-    monkeypatch.setitem(MACHINES, "fake", FAKE)
-
-
-@pytest.fixture(autouse=True)
-def _no_patience(monkeypatch):
-    """Workers that are gone do not come back; there is room on every disk."""
-    monkeypatch.setattr("powercut.cluster.roster.RETURN_S", 0.0)
-    monkeypatch.setattr("powercut.cluster.run.ROOM", 0)
-
-
-def hosts_in(folder, threads=1):
-    return {
-        name: ClusterHere(folder / name, lambda _: Rig(CACHE, FakeBackend()), threads)
-        for name in NAMES
-    }
-
-
-@pytest.fixture
-def hosts(tmp_path):
-    return hosts_in(tmp_path)
-
-
-def run(hosts, tmp_path, *, text=SCENARIO, on_event=lambda _: None):
-    with EngineHere(hosts) as engine:
-        (done,) = run_scenarios(
-            [parse_scenario(text, Path("far.yaml"))],
-            seed=7,
-            results=tmp_path / "results",
-            run_of=partial(ClusterRun, engine),
-            on_event=on_event,
-        ).runs
-    return done
-
-
-def honestly(_kind, body):
-    return body
-
-
-def first(hosts, name, change, *, when=lambda kind, _: kind == "done"):
-    """`name` changes what it says; the others answer once it has said what `when` is true of."""
-    said = threading.Event()
-
-    def before(kind, body):
-        if when(kind, body):
-            said.set()
-        return change(kind, body)
-
-    def wait(kind, body):
-        assert kind != "done" or said.wait(TIMEOUT_S)
-        return body
-
-    for other, host in hosts.items():
-        host.before = before if other == name else wait
-
-
-def of_cell(name):
-    return lambda kind, body: kind == "done" and f"/cells/{name}/" in body["folder"]
-
-
-def states(done):
-    return {host.name: host.state for host in done.fleet.hosts}
-
-
-def reason(done, name):
-    return next(host.reason for host in done.fleet.hosts if host.name == name)
-
-
-def folders(done):
-    return list(ResultDir(Path(done.result_directory)).trials())
+pytestmark = pytest.mark.usefixtures("fake_machine", "no_patience")
 
 
 def test_three_hosts_come_to_the_verdicts_of_one(tmp_path):
@@ -171,65 +97,6 @@ def test_a_host_that_dies_is_named_and_its_trials_are_made_elsewhere(hosts, tmp_
         assert place.host != "beta" or place.judged_here
 
 
-def change_verdict(kind, body):
-    """Every loss is called SAFE."""
-    if kind == "done":
-        verdict = json.loads(body["files"]["verdict.json"])
-        if verdict["verdict"] == "lossy":
-            verdict |= {"verdict": "safe", "commits_lost": 0, "lost_lsns": [], "findings": []}
-            body["files"]["verdict.json"] = json.dumps(verdict)
-            body["outcomes"] = ["SAFE"]
-    return body
-
-
-def test_a_host_that_calls_losses_safe_is_found_out(hosts, tmp_path):
-    first(hosts, "gamma", change_verdict, when=of_cell("lying"))
-    done = run(hosts, tmp_path)
-    assert states(done)["gamma"] == "distrusted"
-    assert "judged here it is LOSSY" in reason(done, "gamma")
-    assert [cell.verdict for cell in done.cells] == [Verdict.SAFE, Verdict.LOSSY]
-    assert all(read_place(trial.path).host != "gamma" for trial in folders(done))
-
-
-def test_a_loss_that_a_liar_made_up_is_neither_shown_nor_forgotten(hosts, tmp_path):
-    def before(kind, body):
-        if kind == "done" and "/cells/honest/" in body["folder"]:
-            verdict = json.loads(body["files"]["verdict.json"])
-            body["files"]["verdict.json"] = json.dumps(verdict | {"verdict": "lossy"})
-            body["outcomes"] = ["LOSSY"]
-        return body
-
-    first(hosts, "gamma", before, when=of_cell("honest"))
-    done = run(hosts, tmp_path)
-    assert states(done)["gamma"] == "distrusted"
-    assert [cell.verdict for cell in done.cells] == [Verdict.SAFE, Verdict.LOSSY]
-
-
-def test_a_trial_of_another_program_than_was_carried_is_not_believed(hosts, tmp_path, monkeypatch):
-    carried = {"program_folder_sha256": "f" * 64}
-    monkeypatch.setattr("powercut.cluster.run.program_digests", lambda *_: carried)
-    with pytest.raises(HostError, match="no host of the cluster is left") as error:
-        run(hosts, tmp_path)
-    told = "program_folder_sha256 is none, and ffffffffffffffff was carried there"
-    assert str(error.value).count(told) == len(NAMES)
-
-
-def test_another_recording_than_was_judged_is_refused(hosts, tmp_path):
-    def change(folder):
-        for name in ("evidence.pack", "disk.data"):
-            path = folder / name
-            if path.exists():
-                path.chmod(0o600)
-                path.write_bytes(path.read_bytes()[:-1] + b"?")
-
-    hosts["beta"].changed_evidence = change
-    first(hosts, "beta", honestly)
-    done = run(hosts, tmp_path)
-    assert states(done)["beta"] == "distrusted"
-    assert "the recording is not the one that it judged" in reason(done, "beta")
-    assert [cell.verdict for cell in done.cells] == [Verdict.SAFE, Verdict.LOSSY]
-
-
 def other(name, value):
     def before(kind, body):
         if kind == "hello":
@@ -281,36 +148,6 @@ def test_a_host_without_room_is_named_and_nothing_is_lost(hosts, tmp_path, monke
     assert states(done) == {"alpha": "took-part", "beta": "lost", "gamma": "took-part"}
     assert "MiB are free" in reason(done, "beta")
     assert done.exit_status == 0
-
-
-def test_a_host_that_says_nonsense_is_lost_and_nothing_of_it_runs(hosts, tmp_path):
-    first(hosts, "beta", lambda kind, body: ["!"] if kind == "done" else body)
-    done = run(hosts, tmp_path)
-    assert states(done)["beta"] == "distrusted"
-    assert "what it says makes no sense" in reason(done, "beta")
-    assert done.exit_status == 0
-
-
-def test_a_host_whose_controls_do_not_behave_is_not_believed(hosts, tmp_path):
-    """Its disk keeps everything even where it was told to lie: it could not see a loss."""
-
-    def before(kind, body):
-        if kind == "done" and "/controls/" in body["folder"]:
-            return {
-                **body,
-                "files": {**body["files"], "verdict.json": safe(body)},
-                "outcomes": ["SAFE"],
-            }
-        return body
-
-    def safe(body):
-        verdict = json.loads(body["files"]["verdict.json"])
-        return json.dumps(verdict | {"verdict": "safe", "commits_lost": 0, "lost_lsns": []})
-
-    first(hosts, "alpha", before)
-    done = run(hosts, tmp_path, text=SCENARIO.partition("cells:")[0])
-    assert states(done)["alpha"] == "distrusted"
-    assert done.cells[0].verdict is Verdict.SAFE
 
 
 def test_without_a_host_nothing_is_said_and_the_run_can_go_on(hosts, tmp_path):
@@ -370,26 +207,6 @@ def test_a_host_that_falls_silent_is_lost(hosts, tmp_path):
     done = run(hosts, tmp_path)
     assert states(done)["beta"] == "lost"
     assert "nothing was heard of it for 120 s" in reason(done, "beta")
-    assert [cell.verdict for cell in done.cells] == [Verdict.SAFE, Verdict.LOSSY]
-
-
-def test_a_host_that_repeats_a_trial_until_it_is_safe_is_found(hosts, tmp_path, monkeypatch):
-    """Of two tries the second one is told; that there were two stands beside the evidence."""
-    make = RunHere._make
-
-    def again(self, order, place, tries):
-        first = make(self, order, place, tries)
-        if first == "LOSSY" and self._root == hosts["beta"].root:
-            with tries.open("a") as file:
-                file.write(f"{first}\n")
-            return make(self, order, place, tries)
-        return first
-
-    monkeypatch.setattr("powercut.cluster.host.RunHere._make", again)
-    first(hosts, "beta", honestly, when=of_cell("lying"))
-    done = run(hosts, tmp_path)
-    assert states(done)["beta"] == "distrusted"
-    assert "one trial has one outcome, and it had LOSSY, then LOSSY" in reason(done, "beta")
     assert [cell.verdict for cell in done.cells] == [Verdict.SAFE, Verdict.LOSSY]
 
 

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run of two cells on three hosts, on the fake machine: a disk that is recorded, without a VM.
+
+The workers are the real ones, in threads of this process.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from pathlib import Path
+
+from fake_machine import FakeBackend
+from hosts_here import ClusterHere, EngineHere, two_cells
+
+from powercut.campaign.runner import run_scenarios
+from powercut.cluster.run import ClusterRun
+from powercut.paths import CACHE
+from powercut.rig.rig import Rig
+from powercut.scenario.load import parse_scenario
+from powercut.store.layout import ResultDir
+
+NAMES = ("alpha", "beta", "gamma")
+TRIALS = 4
+TIMEOUT_S = 120
+SCENARIO = two_cells("far", TRIALS)
+
+
+def hosts_in(folder, threads=1):
+    return {
+        name: ClusterHere(folder / name, lambda _: Rig(CACHE, FakeBackend()), threads)
+        for name in NAMES
+    }
+
+
+def run(hosts, tmp_path, *, text=SCENARIO, on_event=lambda _: None):
+    with EngineHere(hosts) as engine:
+        (done,) = run_scenarios(
+            [parse_scenario(text, Path("far.yaml"))],
+            seed=7,
+            results=tmp_path / "results",
+            run_of=partial(ClusterRun, engine),
+            on_event=on_event,
+        ).runs
+    return done
+
+
+def honestly(_kind, body):
+    return body
+
+
+def first(hosts, name, change, *, when=lambda kind, _: kind == "done"):
+    """`name` changes what it says; the others answer once it has said what `when` is true of."""
+    said = threading.Event()
+
+    def before(kind, body):
+        if when(kind, body):
+            said.set()
+        return change(kind, body)
+
+    def wait(kind, body):
+        assert kind != "done" or said.wait(TIMEOUT_S)
+        return body
+
+    for other, host in hosts.items():
+        host.before = before if other == name else wait
+
+
+def of_cell(name):
+    return lambda kind, body: kind == "done" and f"/cells/{name}/" in body["folder"]
+
+
+def states(done):
+    return {host.name: host.state for host in done.fleet.hosts}
+
+
+def reason(done, name):
+    return next(host.reason for host in done.fleet.hosts if host.name == name)
+
+
+def folders(done):
+    return list(ResultDir(Path(done.result_directory)).trials())

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests of runs on several hosts share."""
+
+from __future__ import annotations
+
+import pytest
+from fake_machine import FAKE
+from far_runs import hosts_in
+
+from powercut.scenario.machines import MACHINES
+
+
+@pytest.fixture
+def fake_machine(monkeypatch):
+    monkeypatch.setitem(MACHINES, "fake", FAKE)
+
+
+@pytest.fixture
+def no_patience(monkeypatch):
+    """Workers that are gone do not come back; there is room on every disk."""
+    monkeypatch.setattr("powercut.cluster.roster.RETURN_S", 0.0)
+    monkeypatch.setattr("powercut.cluster.run.ROOM", 0)
+
+
+@pytest.fixture
+def hosts(tmp_path):
+    return hosts_in(tmp_path)
