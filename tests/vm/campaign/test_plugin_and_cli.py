@@ -9,6 +9,8 @@ import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+from command_line import powercut
+
 from powercut.paths import ROOT
 
 PROGRAMS = Path(sys.executable).parent
@@ -31,16 +33,8 @@ def write(folder: Path, expected_of_lying: str) -> Path:
 
 def test_run_json_and_exit_status(tmp_path):
     scenario = write(tmp_path, "safe")  # wrong on purpose
-    done = subprocess.run(
-        [
-            *(PROGRAMS / "powercut", "run", scenario, "--seed", "5", "--json", "-"),
-            *("--results", tmp_path / "results"),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    results = tmp_path / "results"
+    done = powercut("run", scenario, "--seed", 5, "--json", "-", "--results", results)
     assert done.returncode == 1, done.stderr
     (run,) = json.loads(done.stdout)["runs"]
     honest, lying = run["cells"]
@@ -77,19 +71,7 @@ def test_pytest_collects_each_cell_and_reports_it(tmp_path):
 
 
 def test_plan_shows_the_machine():
-    done = subprocess.run(
-        [
-            PROGRAMS / "powercut",
-            "run",
-            "--dry-run",
-            ROOT / "scenarios/first-light.yaml",
-            "--seed",
-            "5",
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
+    done = powercut("run", "--dry-run", ROOT / "scenarios/first-light.yaml", "--seed", 5)
+    assert done.returncode == 0
     assert "qemu-system-x86_64" in done.stdout
     assert "lying" in done.stdout
