@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program that tries to get out of where it runs, and says how far each try came.
 
-    python3 -I -S hostile_program.py FOLDER PORT ABSTRACT CONTROLLER [endless|frugal]
+    python3 -I -S hostile_program.py FOLDER PORT ABSTRACT CONTROLLER [endless] [frugal] [nobody]
 
 FOLDER is one of the host that it is shown; in it lie the file `victim`, the socket `socket` and the
 named pipe `pipe`.  PORT and ABSTRACT are where the host listens on TCP and on an abstract socket,
 CONTROLLER is a process of the host.  The sockets `relative` and `renamed` have names of which
 /proc/net/unix knows nothing, as one that is made later.  A line of JSON for each try: [name, what
 was reached], the latter empty if nothing was.  `endless` adds processes without end, which takes a
-minute; `frugal` fills no memory.
+minute; `frugal` fills no memory; `nobody` becomes that user first.
 """
 
 from __future__ import annotations
@@ -138,6 +138,13 @@ def signalled() -> str:
     return f"process {CONTROLLER} may be signalled"
 
 
+def traced_init() -> str:
+    call(101, 16, 1, 0, 0)  # PTRACE_ATTACH; a guest whose PID 1 stands still says nothing more
+    os.waitpid(1, 0x40000000)
+    call(101, 17, 1, 0, 0)
+    return "attached"
+
+
 def others() -> str:
     text = Path(f"/proc/{CONTROLLER}/cmdline").read_bytes()
     if b"pytest" not in text and b"powercut" not in text:
@@ -251,7 +258,7 @@ def tries() -> Iterator[tuple[str, Callable[[], object]]]:
     yield "bpf", lambda: call(321, 0, ctypes.c_char_p(bytes(128)), 128) or "done"
     yield "perf_event_open", lambda: call(298, bytes(128), -1, 0, -1, 0) or "done"
     yield "ioperm", lambda: call(173, 0x80, 1, 1) or "done"
-    yield "ptrace of PID 1", lambda: call(101, 16, 1, 0, 0) or "attached"
+    yield "ptrace of PID 1", traced_init
     yield "memory of PID 1", lambda: write("/proc/1/mem")
     yield "files of PID 1", lambda: [*Path("/proc/1/root/").iterdir()]
     yield "memory of the controller", lambda: write(f"/proc/{CONTROLLER}/mem")
@@ -291,6 +298,10 @@ def tries() -> Iterator[tuple[str, Callable[[], object]]]:
 def main() -> None:
     """Tries all of it; lines go to descriptor POWERCUT_FD, else to standard output."""
     out = int(os.environ.get("POWERCUT_FD", "1"))
+    if "nobody" in sys.argv[5:]:
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
     for name, attempt in tries():
         try:
             reached = str(attempt() or "")

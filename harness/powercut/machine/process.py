@@ -25,6 +25,8 @@ from powercut.sandbox.printed import catch_up, printed
 TAIL_BYTES: Final = 4096
 _POLL_S: Final = 0.001
 _SERVED_POLL_S: Final = 0.002
+_SETPCAP: Final = 1 << 8
+_FEW: Final = "-all,+dac_override,+dac_read_search,+ipc_lock"
 _IF_PARENT_LIVES = 'test "$PPID" = "$0" || exit 125; exec "$@"'
 
 
@@ -34,18 +36,21 @@ def spawn(
     *,
     pass_fds: Sequence[int] = (),
     console: Path | None = None,
+    few_powers: bool = False,
 ) -> subprocess.Popen[bytes]:
     """Starts `argv` in a session of its own; what it prints is appended to `output`.
 
     Its standard output is another file's if `console` is given.  Neither grows without end
-    (powercut.sandbox.printed).  It inherits `pass_fds`.  Raises HostError if it cannot be started.
+    (powercut.sandbox.printed).  It inherits `pass_fds`.  Root's has `few_powers` (below).  Raises
+    HostError if it cannot be started.
     """
-    words = guarded(argv)
+    words = guarded(argv, before=few_powers_argv() if few_powers else ())
     return in_lasting_thread(lambda: _spawn(words, output, console or output, tuple(pass_fds)))
 
 
-def guarded(argv: Sequence[str]) -> list[str]:
-    """`argv` behind what kills it when this process, which must be its parent, ends.
+def guarded(argv: Sequence[str], *, before: Sequence[str] = ()) -> list[str]:
+    """`argv`, with `before` before it, behind what kills it when this process, which must be its
+    parent, ends.
 
     Raises HostError if one of them is not there.
     """
@@ -55,7 +60,17 @@ def guarded(argv: Sequence[str]) -> list[str]:
     if shutil.which(argv[0]) is None:
         raise HostError(f"{argv[0]} is not an executable file")
     guard = [setpriv, "--pdeathsig", "KILL", "--", "/bin/sh", "-c", _IF_PARENT_LIVES]
-    return [*guard, str(os.getpid()), *argv]
+    return [*guard, str(os.getpid()), *before, *argv]
+
+
+def few_powers_argv() -> list[str]:
+    """What stands before a command of root's that is to open files of the host, and no more: it has
+    none of root's other capabilities.  Empty for others, and for a root that can drop none."""
+    status = Path("/proc/self/status").read_text()
+    has = int(status.partition("CapEff:")[2].split(maxsplit=1)[0], 16)
+    if os.geteuid() or not has & _SETPCAP:
+        return []
+    return ["setpriv", f"--bounding-set={_FEW}", "--inh-caps=-all", "--no-new-privs", "--"]
 
 
 def _spawn(

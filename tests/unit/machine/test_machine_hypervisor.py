@@ -90,6 +90,19 @@ def test_a_peer_answers_until_it_is_killed(peer):
     assert peer.process.returncode == -signal.SIGKILL
 
 
+def capabilities(process: object) -> int:
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    (text,) = (line.removeprefix("CapEff:") for line in lines if line.startswith("CapEff:"))
+    return int(text, 16)
+
+
+def test_root_s_opens_files_and_has_no_other_capability(peer):
+    """DAC_OVERRIDE, DAC_READ_SEARCH and IPC_LOCK; a user's has what the user has."""
+    ours = capabilities("self")
+    dropped = os.geteuid() == 0 and ours & 1 << 8  # SETPCAP
+    assert capabilities(peer.process.pid) == (ours & 0x4006 if dropped else ours)
+
+
 def test_a_status_that_never_comes(peer):
     with pytest.raises(DeadlineExceeded, match="'running', not 'paused'"):
         peer.wait_status("paused", timeout_s=0.05)

@@ -89,15 +89,14 @@ for name in os.listdir(sys.argv[1]):
 """
 
 
-def test_what_is_shown_of_an_empty_place_holds_no_socket(tmp_path):
+def test_what_is_shown_of_an_empty_place_holds_no_socket():
     """One that is bound by a relative path: of a name that no list has."""
-    if not tmp_path.is_relative_to("/tmp"):
-        pytest.skip("temporary files lie elsewhere")
-    folder, state, shown = (tmp_path / name for name in ("folder", "state", "shown"))
-    for path in (folder, state, shown):
-        path.mkdir()
-    with socket.socket(socket.AF_UNIX) as host, contextlib.chdir(shown):
-        host.bind("socket")
+    with tempfile.TemporaryDirectory(dir="/tmp") as place, socket.socket(socket.AF_UNIX) as host:
+        folder, state, shown = (Path(place, name) for name in ("folder", "state", "shown"))
+        for path in (folder, state, shown):
+            path.mkdir()
+        with contextlib.chdir(shown):
+            host.bind("socket")
         host.listen()
         command = (os.path.realpath(sys.executable), "-I", "-S", "-c", SHOWN, str(shown))
         seen = check_folder(command, state, folder, Path("/"), timeout_s=60)
@@ -147,6 +146,43 @@ def test_where_no_overlay_can_be_made_the_sockets_there_are_are_covered():
             timeout=120,
         )
     assert done.stdout == "b'.' \n", done.stderr
+
+
+REFUSED = f"""
+import sys
+sys.path[:0] = {sys.path!r}
+from pathlib import Path
+from powercut.model.errors import HostError
+from powercut.recover.native.check import unavailable
+from powercut.recover.native.folder import check_folder, confined_command
+folder, state, memory = (Path(sys.argv[1], name) for name in ("folder", "state", "memory"))
+for path in (folder, state, memory):
+    path.mkdir()
+print(bool(unavailable()))
+for attempt in (
+    lambda: check_folder(("/bin/true",), state, folder, Path("/"), timeout_s=60),
+    lambda: confined_command(("/bin/true",), folder, Path("/"), memory),
+):
+    try:
+        print(attempt())
+    except HostError as error:
+        print("bubblewrap" in str(error), "user namespaces" in error.hint)
+"""
+
+
+def test_where_namespaces_are_forbidden_nothing_runs_on_the_host(tmp_path):
+    """To root without capabilities, or to a user (user.max_user_namespaces)."""
+    script = 'echo 0 >/proc/sys/user/max_user_namespaces && exec "$@"'
+    namespace = ["unshare", "--user", "--map-current-user", "--keep-caps"]
+    without = ["setpriv", "--inh-caps=-all", "--ambient-caps=-all", "--bounding-set=-all", "--"]
+    done = subprocess.run(
+        [*namespace, "sh", "-c", script, "sh", *without, sys.executable, "-c", REFUSED, tmp_path],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.stdout == "True\nTrue True\nTrue True\n", done.stderr
 
 
 def test_programs_of_32_bits_run(tmp_path):

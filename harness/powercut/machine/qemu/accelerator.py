@@ -111,7 +111,7 @@ def prove(
         argv = probe_argv(accelerator, image, theirs.fileno())
         try:
             log = Path(f"/proc/self/fd/{output.fileno()}")
-            qemu = spawn(argv, log, pass_fds=(theirs.fileno(),))
+            qemu = spawn(argv, log, pass_fds=(theirs.fileno(),), few_powers=True)
         except HostError as error:
             return Proof(False, str(error), 0.0, error.hint)
         theirs.close()  # so that the end of QEMU is the end of the stream

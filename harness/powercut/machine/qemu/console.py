@@ -17,6 +17,7 @@ from typing import IO, Final
 
 from powercut.machine.guest_image import GuestImage
 from powercut.machine.port import ConsoleGuest, ImageLayer
+from powercut.machine.process import few_powers_argv
 from powercut.machine.qemu.argv import backing_nodes
 from powercut.machine.qemu.tsc import host_tsc_khz
 from powercut.model.errors import HostError
@@ -96,7 +97,7 @@ def _run(argv: Sequence[str], prompt: str) -> int:
     setpriv = shutil.which("setpriv")
     if setpriv is None:
         raise HostError("setpriv is not installed", hint="apt-get install util-linux")
-    command = [setpriv, "--pdeathsig", "KILL", "--", *argv]
+    command = [setpriv, "--pdeathsig", "KILL", "--", *few_powers_argv(), *argv]
     if not os.isatty(0):
         return _run_without_terminal(command, prompt)
     # The terminal sends ^C to the whole group; it is meant for the guest.

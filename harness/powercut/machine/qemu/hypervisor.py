@@ -45,7 +45,7 @@ class Hypervisor:
         deadline = time.monotonic() + timeout_s
         qmp = Qmp(qmp_path)
         try:
-            made = cls(argv, spawn(argv, log, console=console), qmp)
+            made = cls(argv, spawn(argv, log, console=console, few_powers=True), qmp)
         except BaseException:
             qmp.close()
             raise
