@@ -56,6 +56,9 @@ bool kernel_argument(const char *key, char *value, size_t size);
 void sleep_ms(unsigned ms);
 
 /* device.c: block devices by name, and by serial number. */
+#ifndef DEVICE_TIMEOUT_MS /* tests have less patience */
+#define DEVICE_TIMEOUT_MS 10000
+#endif
 const char *device_name(const char *device);
 bool wait_device(const char *name, unsigned timeout_ms);
 bool find_by_serial(const char *serial, char *name, size_t size, unsigned timeout_ms);

@@ -19,7 +19,6 @@
 #include "../common/mount_options.h"
 #include "../common/press.h"
 
-#define DEVICE_TIMEOUT_MS 10000
 #define FULL_BYTES (1u << 20) /* room below which a program may fail for the lack of it */
 
 typedef bool verb_function(const struct command *command, int *status);

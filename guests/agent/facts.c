@@ -122,7 +122,7 @@ bool facts_send(const char *device)
     struct utsname kernel;
     char path[300];
 
-    if (!wait_device(name, 10000))
+    if (!wait_device(name, DEVICE_TIMEOUT_MS))
         return false;
     for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
         const char *slash = strrchr(entries[i], '/');
@@ -142,7 +142,7 @@ bool facts_stat(const char *device)
 {
     char path[300], value[512];
 
-    if (!wait_device(device, 10000))
+    if (!wait_device(device, DEVICE_TIMEOUT_MS))
         return false;
     snprintf(path, sizeof path, "/sys/class/block/%s/stat", device_name(device));
     if (!read_text(path, value, sizeof value))

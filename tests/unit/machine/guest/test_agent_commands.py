@@ -106,7 +106,7 @@ def binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which("make") is None or shutil.which("cc") is None:
         pytest.skip("no C compiler: apt-get install gcc make")
     build = tmp_path_factory.mktemp("agent")
-    flags = "CFLAGS=-O1 -g -fsanitize=undefined -fno-sanitize-recover=all"
+    flags = "CFLAGS=-O1 -g -fsanitize=undefined -fno-sanitize-recover=all -DDEVICE_TIMEOUT_MS=200"
     subprocess.run(
         ["make", "-s", "-C", str(ROOT / "guests/agent"), f"BUILD={build}", flags], check=True
     )
@@ -187,6 +187,15 @@ def test_wrong_commands_are_refused(
     assert status == 1
     assert [value for value, _ in errors] == [error]
     assert errors[0][1].decode().startswith(call)
+
+
+@pytest.mark.parametrize("command", ["facts", "stat", "flushbufs"])
+def test_a_disk_that_is_not_there_is_waited_for_and_named(
+    agent: Agent, tmp_path: Path, command: str
+) -> None:
+    status, errors = agent.errors(command, "vdz")
+    assert (status, errors[0]) == (1, (errno.ENODEV, b"wait for block device /dev/vdz"))
+    assert agent.run("mkdir", str(tmp_path / "alive")) == (0, [])
 
 
 def test_exec_passes_the_exit_status_on(agent: Agent) -> None:

@@ -107,14 +107,6 @@ def test_facts_are_those_of_the_disk(guest: Guest, image: Path) -> None:
     assert len(stat) >= 17
 
 
-def test_disk_that_is_not_there(guest: Guest) -> None:
-    _, channel = guest
-    status, error = run(channel, "facts", "vdz")
-    assert status == 1
-    assert "wait for block device /dev/vdz" in error
-    assert run(channel, "mkdir", "/alive") == (0, "")
-
-
 def test_workload_that_cannot_run_leaves_the_agent_at_work(guest: Guest) -> None:
     _, channel = guest
     assert run(channel, "exec", "/bin/nothing")[0] == 127
