@@ -162,7 +162,7 @@ def _judged(
 ) -> CaptureResult:
     """The verdict, written beside the recording, with its page."""
     from powercut.campaign.folder import judge_folder, progress_text
-    from powercut.report.page.folder import write_folder_report
+    from powercut.report.page.recording import write_recording_page
 
     with console.status("looking at crash states") as status:
         result = judge_folder(
@@ -174,7 +174,7 @@ def _judged(
             keep=True,
         )
     directory.write_result(result)
-    write_folder_report(directory)
+    write_recording_page(directory.path)
     return result
 
 

@@ -55,7 +55,7 @@ def explore_capture(
     from powercut.crash.folder_rows import Promise
     from powercut.crash.order import ALL_POLICIES
     from powercut.explore.request import Budget, ExploreRequest
-    from powercut.report.page.folder import write_folder_report
+    from powercut.report.page.recording import write_recording_page
     from powercut.report.terminal.folder import print_capture
     from powercut.store.folder import CaptureDir
 
@@ -79,7 +79,7 @@ def explore_capture(
             None if promise is None else Promise(promise),
             lambda event: status.update(progress_text(event)),
         )
-    write_folder_report(directory)
+    write_recording_page(directory.path)
     print_capture(console, directory.read_record(), result, directory.path)
     write_json(result.model_dump_json(indent=1), json_file)
     return exit_status(result.verdict)
@@ -98,7 +98,7 @@ def minimize_capture(
     from powercut.campaign.folder_states import minimize_capture as search
     from powercut.crash.folder_rows import Promise
     from powercut.explore.request import Budget
-    from powercut.report.page.folder import write_folder_report
+    from powercut.report.page.recording import write_recording_page
     from powercut.report.terminal.folder_witness import print_folder_witness
     from powercut.store.folder import CaptureDir
 
@@ -116,7 +116,7 @@ def minimize_capture(
                 f"{tests} states checked, {left} losses left to tell apart"
             ),
         )
-    write_folder_report(directory)
+    write_recording_page(directory.path)
     print_folder_witness(console, witness, directory.path)
     write_json(witness.model_dump_json(indent=1), json_file)
     return 0

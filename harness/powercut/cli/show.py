@@ -11,9 +11,10 @@ import click
 from powercut.cli import completion
 from powercut.cli.folder_states import refuse_others
 from powercut.cli.imported import analyze_import
-from powercut.cli.lookup import Evidence, certificate_file, evidence_of, find_result
-from powercut.cli.options import EVIDENCE_HELP, evidence_argument, json_option
-from powercut.cli.output import Speaker, console_beside, write_json
+from powercut.cli.lookup import Evidence, certificate_file, evidence_of, find_result, find_trials
+from powercut.cli.options import EVIDENCE_HELP, FILE, evidence_argument, json_option
+from powercut.cli.output import Speaker, console_beside, echo, write_json
+from powercut.model.errors import UsageError
 
 
 @click.command(epilog=EVIDENCE_HELP)
@@ -24,13 +25,30 @@ from powercut.cli.output import Speaker, console_beside, write_json
     help="The cell to explain; by default every one that is not SAFE.",
 )
 @click.option("--trial", type=click.IntRange(1), help="Its trial; by default the worst.")
+@click.option(
+    "--html",
+    "html_file",
+    type=FILE,
+    metavar="FILE",
+    help="Write its page here: one file, which needs no server. Of a recording it has the time "
+    "line, of a run the report.",
+)
 @json_option("what is kept of it")
-def show(evidence: Path, cell: str | None, trial: int | None, json_file: Path | None) -> int:
+def show(
+    evidence: Path,
+    cell: str | None,
+    trial: int | None,
+    html_file: Path | None,
+    json_file: Path | None,
+) -> int:
     """Explains a result, recording, bundle or certificate; nothing is judged again.
 
     What was acknowledged, what came back, and what happened when.
     """
     kind = evidence_of(evidence)
+    if html_file is not None:
+        _write_page(evidence, kind, cell, trial, html_file)
+        return 0
     if kind is not Evidence.RESULT:
         refuse_others(("json_file",), f"a {kind.name.lower()}", hint="leave it out")
     if kind is Evidence.RESULT:
@@ -49,6 +67,55 @@ def show(evidence: Path, cell: str | None, trial: int | None, json_file: Path | 
     else:
         _show_capture(evidence, json_file)
     return 0
+
+
+def _write_page(
+    evidence: Path, kind: Evidence, cell: str | None, trial: int | None, target: Path
+) -> None:
+    """The page of a recording, if `evidence` is one alone, else that of a run or certificate."""
+    from powercut.report.page.recording import recording_html
+    from powercut.store.files import write_atomic
+
+    if kind is Evidence.BUNDLE:
+        raise UsageError(
+            f"{evidence}: a bundle has no page", hint="`powercut import` unpacks it first"
+        )
+    if kind is Evidence.CERTIFICATE:
+        from powercut.report.page.certificate import certificate_html
+        from powercut.store.certify_order import read_certificate
+
+        file = certificate_file(evidence)
+        text = certificate_html(read_certificate(file), file.parent)
+    elif kind in (Evidence.CAPTURE, Evidence.IMPORT):
+        text = recording_html(evidence.resolve())
+    elif cell is None and (evidence / "verdict.json").is_file() and not _is_trial(evidence):
+        from powercut.report.page.run import html_report
+
+        found = find_result(evidence)
+        text = html_report(found, found.read_verdict())
+    else:
+        text = recording_html(_trial_of(evidence, cell, trial))
+    write_atomic(target, text.encode())
+    echo(f"written: {target}")
+
+
+def _is_trial(folder: Path) -> bool:
+    return (folder / "trial.json").is_file()
+
+
+def _trial_of(evidence: Path, cell: str | None, trial: int | None) -> Path:
+    """The one recording that is meant."""
+    if cell is not None:
+        found = find_result(evidence).path / "cells" / cell
+        evidence = found / f"{trial:04}" if trial is not None else found
+    trials = find_trials(evidence)
+    if len(trials) > 1:
+        listed = ", ".join(str(one.path.name) for one in trials[:8])
+        raise UsageError(
+            f"{evidence}: {len(trials)} recordings are in this folder",
+            hint=f"give one: --cell CELL --trial N, or its folder ({listed})",
+        )
+    return trials[0].path
 
 
 def _show_result(

@@ -57,7 +57,7 @@ def try_(
     from powercut.campaign.program_try import TryOrder, require_contract, tried_json, try_program
     from powercut.cli.interrupt import Resumable
     from powercut.model.verdict import Verdict
-    from powercut.report.page.folder import write_folder_report
+    from powercut.report.page.recording import write_recording_page
     from powercut.report.publish import write_reports
     from powercut.report.terminal.program_try import print_tried
     from powercut.report.terminal.progress import ProgressView
@@ -83,7 +83,7 @@ def try_(
         tried = try_program(order, progress)
     write_reports(ResultDir.open(Path(tried.disk.result_directory)))
     if tried.files.directory is not None:  # there is a result, then
-        write_folder_report(tried.files.directory)
+        write_recording_page(tried.files.directory.path)
     print_tried(console, tried, order.program.command)
     write_json(tried_json(tried), json_file)
     return {Verdict.SAFE: 0, Verdict.LOSSY: 1}.get(tried.verdict, 3)

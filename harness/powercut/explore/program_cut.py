@@ -77,6 +77,13 @@ class ProgramCut:
             return cls(None, None, explored)
 
     @property
+    def of_program(self) -> bool:
+        """Whether the recording can be read, and is one of a program."""
+        if self.recording is None:
+            return False
+        return isinstance(self.recording.promises.requirements, OperationHistory)
+
+    @property
     def disk_use(self) -> DiskUse | None:
         """None if its recording cannot be read to the cut."""
         recording = self.recording

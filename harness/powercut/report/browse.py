@@ -3,21 +3,26 @@
 
 An index lists runs, certificates and captured folders, the newest first.  Their pages are made of
 what is stored when they are asked for.  What else lies there (JSON, JUnit) is sent as
-it is.  Recordings may come from strangers, so pages may run no script and load nothing, and only
-names of this host are answered: another site's page cannot ask under its own name.
+it is.  A recording's page has a time line, for which it asks here for more.  Recordings may come
+from strangers, so a page may run the scripts that powercut put in (each is named by its hash) and
+no other, and may load nothing from elsewhere.  Only names of this host are answered: another
+site's page cannot ask under its own name.
 """
 
 from __future__ import annotations
 
+import json
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from secrets import compare_digest
-from typing import Final
-from urllib.parse import SplitResult, quote, unquote, urlsplit
+from typing import Final, NamedTuple
+from urllib.parse import SplitResult, parse_qs, quote, unquote, urlsplit
 
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.verdict import Verdict
@@ -26,19 +31,28 @@ from powercut.report.examined import Unchanged
 from powercut.report.history import Night
 from powercut.report.history_reader import capture_time, read_history
 from powercut.report.page.certificate import REPORT, certificate_html
-from powercut.report.page.folder import folder_html
 from powercut.report.page.glossary import GLOSSARY
 from powercut.report.page.history import history_html
 from powercut.report.page.pages import page
+from powercut.report.page.recording import (
+    RECORDED,
+    Source,
+    recording_html,
+    source_at,
+    window_json,
+)
 from powercut.report.page.run import html_report
+from powercut.report.page.scripts import BROWSE, TIMELINE, policy, script
 from powercut.store.certify_order import CERTIFICATE, read_certificate
 from powercut.store.folder import RECORD, CaptureDir
 from powercut.store.layout import ResultDir
+from powercut.store.trial_dir import TrialDir
 
 ADDRESS: Final = "127.0.0.1"
 _HISTORY: Final = "history.html"
 _RUN: Final = "report.html"
 _VERDICT: Final = "verdict.json"
+_WINDOW: Final = "window.json"
 _TEXTS: Final = {
     ".json": "application/json",
     ".xml": "application/xml",
@@ -46,7 +60,28 @@ _TEXTS: Final = {
     ".txt": "text/plain; charset=utf-8",
 }
 _HTML: Final = "text/html; charset=utf-8"
-_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
+_POLICY: Final = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox allow-same-origin"
+)
+"""Of pages without a script.  From another origin its links would go without the cookie."""
+
+_NUMBER_MAX: Final = 18  # digits of an instant
+
+
+class Answer(NamedTuple):
+    """What is sent: its type, its bytes, and what the page may do."""
+
+    kind: str
+    body: bytes
+    policy: str = _POLICY
+
+
+@dataclass(frozen=True)
+class Known:
+    """What was read before, and has not changed since: certificates, recordings."""
+
+    nights: Unchanged[Night] = field(default_factory=Unchanged)
+    sources: Unchanged[Source] = field(default_factory=lambda: Unchanged(most=4))
 
 
 @dataclass(frozen=True)
@@ -62,6 +97,8 @@ class Listed:
     as_expected: bool | None = None
     """None if nothing was expected."""
     said: str = ""
+    running: bool = False
+    """It has not come to its end: it is running, or was broken off."""
 
 
 def index_html(root: Path) -> str:
@@ -72,6 +109,7 @@ def index_html(root: Path) -> str:
         certificates=sorted(_certificates(root), key=lambda one: one.started, reverse=True),
         captures=sorted(_captures(root), key=lambda one: one.started, reverse=True),
         history=_HISTORY,
+        script=script(BROWSE),
         words=words,
         glossary=GLOSSARY,
     )
@@ -94,7 +132,7 @@ def _runs(root: Path) -> Iterator[Listed]:
         folder = path.parent
         name = folder.parent.name
         if not (folder / _VERDICT).is_file():
-            yield Listed(name, "", folder.name, said="has not come to its end")
+            yield Listed(name, "", folder.name, said=_so_far(folder), running=True)
             continue
         try:
             run = ResultDir.open(folder).read_verdict()
@@ -104,6 +142,24 @@ def _runs(root: Path) -> Iterator[Listed]:
         cells = words.count(len(run.cells), "cell")
         link = _link(root, folder, _RUN)
         yield Listed(name, link, run.started, run.verdict, run.as_expected, cells)
+
+
+def _so_far(folder: Path) -> str:
+    """How far a run has come that has not ended: the power cuts that were judged."""
+    found: Counter[str] = Counter()
+    newest = 0.0
+    for path in folder.glob(f"cells/*/*/{_VERDICT}"):
+        try:
+            found[TrialDir(path.parent, folder).read_verdict().verdict.name] += 1
+            newest = max(newest, path.stat().st_mtime)
+        except (PowercutError, OSError):  # it is being written, or removed
+            continue
+    if not found:
+        return "has not come to its end; no power cut is judged yet"
+    told = ", ".join(f"{number} {name}" for name, number in sorted(found.items()))
+    cuts = words.count(found.total(), "power cut")
+    at = datetime.fromtimestamp(newest, UTC).strftime("%H:%M:%S")
+    return f"has not come to its end; {cuts} judged so far: {told}; the last at {at} UTC"
 
 
 def _certificates(root: Path) -> Iterator[Listed]:
@@ -140,12 +196,8 @@ def _captures(root: Path) -> Iterator[Listed]:
         yield Listed(name, link, capture_time(folder), result.verdict, said=said)
 
 
-def answer(
-    root: Path, target: str, unchanged: Unchanged[Night] | None = None
-) -> tuple[str, bytes] | None:
-    """Type and bytes of what lies at `target`, a path of a URL; None if there is nothing to show.
-
-    `unchanged` keeps the certificates that were examined before.
+def answer(root: Path, target: str, known: Known | None = None) -> Answer | None:
+    """What lies at `target`, a path of a URL; None if there is nothing to show.
 
     Raises PowercutError if what is stored there cannot be read.
     """
@@ -153,12 +205,21 @@ def answer(
     if address is None:
         return None
     name = unquote(address.path).lstrip("/")
+    known = known or Known()
     if not name:
-        return _HTML, index_html(root).encode()
+        return Answer(_HTML, index_html(root).encode(), policy(BROWSE, served=True))
     if name == _HISTORY:
-        return _HTML, history_html(read_history(root, unchanged=unchanged), root).encode()
+        return Answer(
+            _HTML, history_html(read_history(root, unchanged=known.nights), root).encode()
+        )
     path = Path() if "\0" in name else (root / name).resolve()
-    return _file(path) if path.is_relative_to(root.resolve()) else None
+    if not path.is_relative_to(root.resolve()):
+        return None
+    if path.name in (_RUN, _WINDOW):
+        recorded = next((one for one in RECORDED if (path.parent / one).is_file()), None)
+        if recorded is not None:
+            return _recording(path, recorded, address.query, known)
+    return _file(path)
 
 
 def _split(target: str) -> SplitResult | None:
@@ -169,28 +230,42 @@ def _split(target: str) -> SplitResult | None:
         return None
 
 
-def _file(path: Path) -> tuple[str, bytes] | None:
+def _recording(path: Path, recorded: str, query: str, known: Known) -> Answer | None:
+    """The page of a recording, or a window of its time line."""
+    folder = path.parent
+    source = known.sources.read(folder / recorded, lambda: source_at(folder))
+    if path.name == _RUN:
+        html = recording_html(folder, source=source, windows=_WINDOW)
+        return Answer(_HTML, html.encode(), policy(TIMELINE, served=True))
+    numbers = [_number(parse_qs(query).get(name, [""])[0]) for name in ("begin", "end")]
+    begin, end = numbers
+    if begin is None or end is None or begin > end:
+        return None
+    return Answer(_TEXTS[".json"], json.dumps(window_json(source, begin, end)).encode())
+
+
+def _number(text: str) -> int | None:
+    plain = text.isascii() and text.isdigit() and len(text) <= _NUMBER_MAX
+    return int(text) if plain else None
+
+
+def _file(path: Path) -> Answer | None:
     """What lies at `path`, or is made of what lies beside it."""
     makers: tuple[tuple[str, str, Callable[[Path], str]], ...] = (
         (_RUN, _VERDICT, _run_page),
-        (_RUN, RECORD, _capture_page),
         (REPORT, CERTIFICATE, _certificate_page),
     )
     for name, needed, made in makers:
         if path.name == name and (path.parent / needed).is_file():
-            return _HTML, made(path.parent).encode()
+            return Answer(_HTML, made(path.parent).encode())
     if path.suffix in _TEXTS and path.is_file():
-        return _TEXTS[path.suffix], path.read_bytes()
+        return Answer(_TEXTS[path.suffix], path.read_bytes())
     return None
 
 
 def _run_page(folder: Path) -> str:
     result = ResultDir.open(folder)
-    return html_report(result, result.read_verdict())
-
-
-def _capture_page(folder: Path) -> str:
-    return folder_html(CaptureDir(folder))
+    return html_report(result, result.read_verdict(), linked=True)
 
 
 def _certificate_page(folder: Path) -> str:
@@ -209,7 +284,7 @@ def server(root: Path, port: int, token: str) -> ThreadingHTTPServer:
     then on as a cookie.
     """
 
-    unchanged: Unchanged[Night] = Unchanged()
+    known = Known()
     listening: ThreadingHTTPServer
 
     class Handler(BaseHTTPRequestHandler):
@@ -236,25 +311,24 @@ def server(root: Path, port: int, token: str) -> ThreadingHTTPServer:
                 self.send_error(HTTPStatus.FORBIDDEN, "open the address that powercut serve shows")
                 return
             try:
-                page = answer(root, self.path, unchanged)
+                page = answer(root, self.path, known)
             except (PowercutError, OSError) as error:
                 self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR, "not readable", str(error))
                 return
             if page is None:
                 self.send_error(HTTPStatus.NOT_FOUND)
                 return
-            kind, body = page
             self.send_response(HTTPStatus.OK)
             for header, value in (
-                ("Content-Type", kind),
-                ("Content-Length", str(len(body))),
-                ("Content-Security-Policy", _POLICY),
+                ("Content-Type", page.kind),
+                ("Content-Length", str(len(page.body))),
+                ("Content-Security-Policy", page.policy),
                 ("X-Content-Type-Options", "nosniff"),
                 ("Cache-Control", "no-store"),
             ):
                 self.send_header(header, value)
             self.end_headers()
-            self.wfile.write(body)
+            self.wfile.write(page.body)
 
         def log_message(self, format: str, *args: object) -> None:
             """Says nothing: the terminal is the person's."""

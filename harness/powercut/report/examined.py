@@ -26,8 +26,12 @@ _SETTLED_NS: Final = 2_000_000_000
 class Unchanged(Generic[Read]):
     """Keeps what was read of each folder until something in it changes; threads may share it."""
 
-    def __init__(self, now_ns: Callable[[], int] = time.time_ns) -> None:
+    def __init__(
+        self, now_ns: Callable[[], int] = time.time_ns, *, most: int | None = None
+    ) -> None:
+        """`most` folders are kept, those that were read last; None: all."""
         self._now_ns = now_ns
+        self._most = most
         self._known: dict[Path, tuple[Print, Read]] = {}
         self._lock = threading.Lock()
 
@@ -43,7 +47,10 @@ class Unchanged(Generic[Read]):
         newest = max((changed for _, _, _, changed in before[1]), default=0)
         if newest < begun - _SETTLED_NS and _print(file) == before:
             with self._lock:
+                self._known.pop(file, None)
                 self._known[file] = (before, found)
+                if self._most is not None and len(self._known) > self._most:
+                    del self._known[next(iter(self._known))]
         return found
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from powercut.explore.program_cut import ProgramCut, StateLoss
@@ -13,6 +13,8 @@ from powercut.paths import command, from_here
 from powercut.report import words
 from powercut.report.difference import check_words, difference_sentence
 from powercut.store.exploration import ExplorationFinding
+from powercut.store.trial_dir import TrialDir
+from powercut.store.trial_result import TrialResult
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,19 @@ def facts_of(cut: ProgramCut) -> Iterator[tuple[str, str]]:
     yield "losing", f"{states.lossy:,} of these states lose or contradict something"
     if states.at_acks is not None and not states.lossy:
         yield "odds", words.odds(states.at_acks)
+
+
+def told_of(
+    directory: TrialDir, trial: TrialResult
+) -> tuple[list[tuple[str, str]], list[FindingStory]]:
+    """What one trial did and what was looked at, and what was lost; of a log of records in the
+    words of its findings alone.
+    """
+    cut = ProgramCut.read(directory, trial)
+    if cut.of_program:
+        return [*facts_of(cut)], [*stories_of(cut)]
+    found = [FindingStory(one.kind.value, one.verdict, one.message, ()) for one in trial.findings]
+    return [*facts_of(replace(cut, recording=None))], found
 
 
 def stories_of(cut: ProgramCut) -> Iterator[FindingStory]:

@@ -28,13 +28,16 @@ class Story:
     told: TrialStory | None
 
 
-def html_report(result: ResultDir, run: RunResult) -> str:
-    """The report of `run`, whose recordings lie in `result`."""
+def html_report(result: ResultDir, run: RunResult, *, linked: bool = False) -> str:
+    """The report of `run`, whose recordings lie in `result`; `linked` to their pages, which a
+    server has.
+    """
     concerning = [cell for cell in run.cells if cell.verdict is not Verdict.SAFE]
     # The unexpected comes first.
     concerning.sort(key=lambda cell: (cell.as_expected, -cell.verdict))
     return page("report.html.j2").render(
         run=run,
+        linked=linked,
         stories=[_story(result, cell) for cell in concerning[:DRAWN_CELLS]],
         untold=len(concerning) - DRAWN_CELLS,
         facts=facts_of(run, result.read_environment()),

@@ -1,0 +1,357 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The time line of a recording in a real browser, from a server and from a file of its own.
+
+Whatever the page says of an instant is what the crash model says of it.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from axe.check import violations
+from certificate_maker import cell_of, certificate_of_cells
+from chromium_page import Page, page_in
+from click.testing import CliRunner
+from runs_by_hand import RECORDS, make_run
+
+from powercut.cli.commands import cli
+from powercut.crash.states import CrashState, StateSpace
+from powercut.model.timeline import RequestKind
+from powercut.model.verdict import Verdict
+from powercut.report.browse import ADDRESS, server
+from powercut.report.difference import difference_lines
+from powercut.store.layout import ResultDir
+from powercut.timeline import data as made
+from powercut.timeline.data import embedded, timeline_json, window_json
+from powercut.timeline.names import FileRow
+from powercut.timeline.source import Source, source_at
+from powercut.witness.search import Drop
+
+TOKEN = "s3cret-token"
+WIDTHS = (420, 800, 1400)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> ResultDir:
+    run = make_run(tmp_path_factory.mktemp("results"))
+    for cell in ("honest", "lying"):
+        done = CliRunner().invoke(cli, ["explore", str(trial(run, cell)), "--budget", "40"])
+        assert done.exception is None, done.output
+    return run
+
+
+def trial(run: ResultDir, cell: str) -> Path:
+    return run.path / "cells" / cell / "0001"
+
+
+@pytest.fixture(scope="module")
+def address(run: ResultDir) -> Iterator[str]:
+    """Of a server with a run and a certificate; the token is in it."""
+    root = run.path.parent.parent
+    folder = root / "certify/some/20260101T000000Z-1"
+    folder.mkdir(parents=True)
+    certificate = certificate_of_cells([cell_of("a", Verdict.LOSSY), cell_of("b", Verdict.SAFE)])
+    (folder / "certificate.json").write_text(certificate.model_dump_json())
+    with server(root, 0, TOKEN) as listening:
+        thread = threading.Thread(target=listening.serve_forever)
+        thread.start()
+        try:
+            yield f"http://{ADDRESS}:{listening.server_address[1]}"
+        finally:
+            listening.shutdown()
+            thread.join()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with page_in(tmp_path_factory.mktemp("browser")) as page:
+        yield page
+
+
+@pytest.fixture
+def page(browser: Page, address: str) -> Iterator[Page]:
+    """A page that has the cookie of the server, as wide as a screen."""
+    browser.size(1280)
+    browser.media()
+    browser.console.clear()
+    browser.open(f"{address}/?token={TOKEN}")
+    yield browser
+    assert browser.console == []
+
+
+def recording(run: ResultDir, cell: str) -> str:
+    return f"/by-hand/{run.path.name}/cells/{cell}/0001/report.html"
+
+
+def text(page: Page, selector: str) -> str:
+    found: str = page(f"document.querySelector({json.dumps(selector)}).innerText")
+    return found
+
+
+def test_a_person_walks_from_the_index_to_a_recording(page: Page, run: ResultDir) -> None:
+    """By its links alone: the cookie of the server goes with each."""
+    page.click('a[href^="by-hand"]')
+    page.until("document.querySelector('td a[href*=\"cells/lying/\"]')")
+    page.click('td a[href*="cells/lying/"]')
+    page.until("document.getElementById('plot')?.childElementCount")
+    assert "by-hand: lying, trial " in text(page, "h1")
+    assert text(page, ".answer b") == "LOSSY"
+
+
+def counts(source: Source, instant: int) -> tuple[int, int, int]:
+    """By the model: acks, writes that are issued, and those of them that are not durable."""
+    space = source.space
+    acked = int((source.acks.at_ns < instant).sum())
+    return acked, int(space.sets.issued(instant).sum()), len(space.volatile(instant))
+
+
+@pytest.mark.parametrize("cell", ["honest", "lying"])
+def test_what_it_says_of_each_event_is_what_the_model_says(
+    page: Page, address: str, run: ResultDir, cell: str
+) -> None:
+    source = source_at(trial(run, cell))
+    page.open(address + recording(run, cell))
+    page("document.getElementById('state').focus()")
+    seen = page("""(() => {
+        const slider = document.getElementById("instant"), found = [];
+        slider.value = 0; slider.dispatchEvent(new Event("input"));
+        for (let before = -1; Number(slider.value) > before;) {
+          found.push([Number(slider.value), document.getElementById("readout").textContent]);
+          before = Number(slider.value);
+          document.getElementById("event-after").click();
+        }
+        return found; })()""")
+    assert len(seen) > 2 * RECORDS
+    for instant, said in seen:
+        acked, issued, volatile = counts(source, source.start_ns + instant)
+        noun = "record" if acked == 1 else "records"
+        assert f" {acked} {noun} acknowledged, " in said
+        writes = "write" if issued == 1 else "writes"
+        assert f" {issued} {writes} issued, {volatile} of them not durable" in said
+    assert any("in flight" in said for _, said in seen)
+
+
+def test_the_keyboard_moves_the_cut_from_event_to_event(
+    page: Page, address: str, run: ResultDir
+) -> None:
+    page.open(address + recording(run, "honest"))
+    page("document.getElementById('instant').focus()")
+    page.key("Home")
+    assert page("document.getElementById('instant').value") == "0"
+    before = text(page, "#readout")
+    page.key("ArrowRight")
+    assert text(page, "#readout") != before
+    assert page("document.getElementById('instant').getAttribute('aria-valuetext')") == text(
+        page, "#readout"
+    )
+    page.key("ArrowLeft")
+    assert text(page, "#readout") == before
+    page.key("End")
+    assert "(the cut)" in text(page, "#readout")
+
+
+def test_dragging_moves_the_cut(page: Page, address: str, run: ResultDir) -> None:
+    page.open(address + recording(run, "honest"))
+    box = page(
+        "(() => { const one = document.getElementById('plot');"
+        "one.scrollIntoView({block: 'center'}); const b = one.getBoundingClientRect();"
+        "return [b.x, b.y, b.width, b.height]; })()"
+    )
+    x, y, width, height = box
+    page.drag((x + width * 0.9, y + height / 2), (x + width * 0.5, y + height / 2))
+    span = page("Number(document.getElementById('instant').max)")
+    middle = page("Number(document.getElementById('instant').value)") / span
+    assert 0.3 < middle < 0.6
+    assert page("document.getElementById('state').value") == "durable"
+
+
+def test_a_state_shows_what_is_missing_and_what_was_found(
+    page: Page, address: str, run: ResultDir
+) -> None:
+    """The first that loses something is shown at once; all that are kept can be picked."""
+    page.open(address + recording(run, "lying"))
+    found = timeline_json(source_at(trial(run, "lying")), difference_lines)
+    losing = next(one for one in found["states"] if one["verdict"] == "LOSSY")
+    shown = text(page, "#details")
+    assert f"Missing writes: {len(losing['drops'])} of {losing['volatile']}" in shown
+    assert losing["message"] in shown
+    assert f"shell {trial(run, 'lying')} {losing['name']}" in shown
+    assert f"minimize {trial(run, 'lying')} {losing['name']}" in shown
+    names = page("[...document.querySelectorAll('#state option')].map(one => one.textContent)")
+    assert len(names) == 2 + len(found["states"])
+    page("(() => { const one = document.getElementById('state'); one.value = 'everything';"
+         "one.dispatchEvent(new Event('change')); })()")  # fmt: skip
+    assert "all that was issued has survived" in text(page, "#details")
+    assert "everything@" in text(page, "#details code")
+
+
+def test_a_command_is_copied(page: Page, address: str, run: ResultDir) -> None:
+    page.open(address + recording(run, "lying"))
+    page.click(".command button")
+    assert page("String(getSelection())") == text(page, ".command code")
+
+
+def test_zooming_shows_requests_one_by_one(
+    page: Page, address: str, run: ResultDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page holds a bounded part of a long recording; its server has the rest."""
+    monkeypatch.setattr(made, "REQUESTS_MAX", 8)
+    page.open(address + recording(run, "honest"))
+    assert "zoom in" in text(page, "#thinned")
+    source = source_at(trial(run, "honest"))
+    middle = int(source.space.sets.submitted_ns[RECORDS]) + 1 - source.start_ns
+    page("(() => { const one = document.getElementById('instant');"
+         f"one.value = {middle}; one.dispatchEvent(new Event('input')); }})()")  # fmt: skip
+    for _ in range(6):
+        page.click("#zoom-in")
+    page.until("document.querySelector('#plot rect.write, #plot rect.flush')")
+    assert text(page, "#thinned") == ""
+
+
+@pytest.mark.parametrize("what", ["index", "run", "honest", "lying", "history", "certificate"])
+def test_axe_finds_no_violation(page: Page, address: str, run: ResultDir, what: str) -> None:
+    """Rules of WCAG and best practices: names, contrast, landmarks, what the keyboard reaches."""
+    addresses = {
+        "index": "/",
+        "run": f"/by-hand/{run.path.name}/report.html",
+        "history": "/history.html",
+        "certificate": "/certify/some/20260101T000000Z-1/certificate.html",
+    }
+    page.run_scripts(any_page=True)  # of axe, in a page that has none
+    page.open(address + (addresses.get(what) or recording(run, what)))
+    page.run_scripts(any_page=False)
+    assert violations(page) == []
+    page.media(dark=True)
+    assert violations(page) == []
+    page.size(420)
+    assert violations(page) == []
+    page.console.clear()  # scripts were forced upon pages that forbid them
+
+
+def test_axe_would_find_one(page: Page, address: str) -> None:
+    page("document.querySelector('main').insertAdjacentHTML('beforeend', '<img src=\"data:,\">')")
+    assert [one["rule"] for one in violations(page)] == ["image-alt"]
+    page("document.querySelector('main img').remove()")
+
+
+@pytest.mark.parametrize("cell", ["honest", "lying"])
+def test_it_is_legible_at_every_width(page: Page, address: str, run: ResultDir, cell: str) -> None:
+    for width in WIDTHS:
+        page.size(width)
+        page.open(address + recording(run, cell))
+        assert page("document.documentElement.scrollWidth") <= width
+        sizes = page("""[...document.querySelectorAll("#plot text")].map(one =>
+            parseFloat(getComputedStyle(one).fontSize) * one.getScreenCTM().a)""")
+        assert min(sizes) >= 9
+        box = page("(b => [b.left, b.right])(document.getElementById('plot')"
+                   ".getBoundingClientRect())")  # fmt: skip
+        beyond = page("""[...document.querySelectorAll("#plot text")].map(one =>
+            [one.getBoundingClientRect().left, one.getBoundingClientRect().right])""")
+        assert all(left >= box[0] - 1 and right <= box[1] + 1 for left, right in beyond)
+
+
+def test_a_saved_page_needs_no_server(browser: Page, run: ResultDir, tmp_path: Path) -> None:
+    file = tmp_path / "sent.html"
+    done = CliRunner().invoke(cli, ["show", str(trial(run, "lying")), "--html", str(file)])
+    assert done.exit_code == 0, done.output
+    browser.console.clear()
+    browser.size(1280)
+    browser.open(file.as_uri())
+    assert browser("document.getElementById('plot').childElementCount") > 3
+    browser.click("#event-before")
+    browser.click("#zoom-in")
+    assert browser.console == []
+    assert browser("performance.getEntriesByType('resource').length") == 0
+    assert browser.paper(tmp_path / "page.pdf").read_bytes().startswith(b"%PDF-")
+
+
+HOSTILE = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)>\u2028"
+
+
+def test_names_of_a_stranger_are_text(
+    browser: Page, run: ResultDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file may be called anything; a page neither ends its data early nor runs it."""
+    names = source_at(trial(run, "lying")).names
+    monkeypatch.setattr(type(names), "lane", lambda *_: HOSTILE)
+    monkeypatch.setattr(type(names), "told", lambda *_: HOSTILE)
+    file = tmp_path / "hostile.html"
+    done = CliRunner().invoke(cli, ["show", str(trial(run, "lying")), "--html", str(file)])
+    assert done.exit_code == 0, done.output
+    assert HOSTILE not in file.read_text()
+    browser.open(file.as_uri())
+    assert "owned" not in browser("document.title")
+    assert browser("document.querySelectorAll('main img').length") == 0
+    assert "onerror=alert(1)" in text(browser, "#details")
+    browser("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.ran=1\">')")
+    assert browser("new Promise(done => setTimeout(() => done(window.ran), 50))") is None
+
+
+def test_data_in_a_page_has_nothing_that_html_reads() -> None:
+    held = embedded({"name": HOSTILE, "and": "<!-- & -->"})
+    assert not set("<>&\u2028") & set(held)
+    assert json.loads(held)["name"] == HOSTILE
+
+
+class Numbers:
+    """Requests without names."""
+
+    def lane(self, request: int) -> str:
+        return f"file {request % 50}"
+
+    def told(self, request: int) -> str:
+        return f"request {request}"
+
+    def missing(self, state: CrashState, drops: Sequence[Drop]) -> Iterator[tuple[str, str]]:
+        yield from ()
+
+    def files(self, state: CrashState) -> list[FileRow]:
+        return []
+
+
+def long(source: Source, requests: int) -> Source:
+    """The same with so many requests, each of them flushed by the next one but one."""
+    kinds = np.resize(np.array([RequestKind.WRITE, RequestKind.FLUSH], dtype=np.uint8), requests)
+    at = np.arange(requests, dtype=np.int64) * 100 + source.start_ns
+    nothing = np.zeros(requests, dtype=np.int64)
+    timeline = source.space.timeline
+    many = replace(
+        timeline.requests, kind=kinds, fua=np.zeros(requests, dtype=np.bool_), offset=nothing,
+        length=np.where(kinds == RequestKind.WRITE, 4096, 0), submitted_ns=at, completed_ns=at + 60,
+        data_offset=nothing - 1, failed=np.zeros(requests, dtype=np.bool_),
+    )  # fmt: skip
+    space = StateSpace(replace(timeline, requests=many, cut=None))
+    return replace(source, space=space, names=Numbers(), end_ns=int(at[-1]) + 100, states=())
+
+
+def test_a_long_recording_makes_a_bounded_page(run: ResultDir) -> None:
+    requests = 100_000
+    source = long(source_at(trial(run, "honest")), requests)
+    whole = timeline_json(source, difference_lines)
+    assert len(embedded(whole)) < 2_000_000
+    assert sum(lane["count"] for lane in whole["lanes"]) == requests
+    assert all(len(one["requests"]) <= made.REQUESTS_MAX for one in whole["windows"])
+    part: dict[str, Any] = window_json(source, 5_000_000, 5_010_000)
+    assert part["left_off"] == 0
+    assert part["issued"] == 25_000
+    first, last = part["requests"][0], part["requests"][-1]
+    assert (first[0], last[0]) == (50_000, 50_099)
+    whole_window = window_json(source, 0, source.end_ns - source.start_ns)
+    assert len(whole_window["requests"]) == made.REQUESTS_MAX
+    assert whole_window["left_off"] == requests - made.REQUESTS_MAX
+
+
+@pytest.mark.parametrize("query", ["", "begin=0", "begin=9&end=1", "begin=-1&end=5",
+                                   "begin=0&end=9999999999999999999", "begin=x&end=y"])  # fmt: skip
+def test_a_window_that_is_none_is_refused(page: Page, address: str, run: ResultDir, query: str):
+    place = recording(run, "honest").replace("report.html", "window.json")
+    status = page(f"fetch({json.dumps(f'{place}?{query}')}).then(one => one.status)")
+    assert status == 404
+    page.console.clear()
