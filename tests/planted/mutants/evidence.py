@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant, planter
 from mutants.place import At
-from mutants.suites import CHANNEL, DISK_LOG
+from mutants.suites import CHANNEL, DISK_LOG, LISTENED
 
 _P = "harness/powercut"
 channel = planter("channel", CHANNEL)
 log = planter("disk-log", DISK_LOG)
+heard = planter("listened", LISTENED)
 
 MUTANTS: tuple[Mutant, ...] = (
     *channel(
@@ -331,6 +332,33 @@ MUTANTS: tuple[Mutant, ...] = (
             At("_Reader._requests", "submits['flags'] & EventFlag.FUA != 0"),
             "submits['flags'] & EventFlag.FUA != submits['flags']",
             "writes with FUA are plain",
+        ),
+    ),
+    *heard(
+        f"{_P}/recording/listened.py",
+        (
+            "format-missing-crashes",
+            At("Listened.open", "(ValueError, KeyError, TypeError)"),
+            "(ValueError, TypeError)",
+            "a file without a format ends in a traceback",
+        ),
+        (
+            "format-of-a-list-crashes",
+            At("Listened.open", "(ValueError, KeyError, TypeError)"),
+            "(ValueError, KeyError)",
+            "a file that is a list ends in a traceback",
+        ),
+        (
+            "format-unchecked",
+            At("Listened.open", "not known"),
+            "False",
+            "a folder of any other format is read as what was heard",
+        ),
+        (
+            "one-binding-for-all",
+            At("_binding", "text.encode()"),
+            "b''",
+            "lines of one folder are taken for those of another",
         ),
     ),
 )
