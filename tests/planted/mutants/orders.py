@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant, planter
 from mutants.place import At
-from mutants.suites import ORDER
+from mutants.suites import ORDER, VIEW_OF
 
 _P = "harness/powercut"
 order = planter("order", ORDER)
+view = planter("view-of-recording", VIEW_OF)
 
 MUTANTS: tuple[Mutant, ...] = (
     *order(
@@ -93,6 +94,36 @@ MUTANTS: tuple[Mutant, ...] = (
             At("AcksLookedAt.chance", "self.all // one_in"),
             "-(-self.all // one_in)",
             "a run counts on one more faulty operation than it needs to have",
+        ),
+    ),
+    *order(
+        f"{_P}/crash/representatives.py",
+        (
+            "one-state-a-group",
+            At("Representatives.labelled", "not some"),
+            "some",
+            "a group has no third state although there is one",
+        ),
+    ),
+    *view(
+        f"{_P}/recording/view.py",
+        (
+            "a-request-of-no-log",
+            At("RecordingView.submitted", "np.zeros(0, dtype=np.int64)"),
+            "np.zeros(1, dtype=np.int64)",
+            "a recording whose disk log cannot be read is shown with a request",
+        ),
+        (
+            "all-that-was-submitted",
+            At("RecordingView._within", "(instants >= self.start_ns) & (instants <= self.end_ns)"),
+            "instants >= self.start_ns",
+            "requests after the cut are shown as if they had been before it",
+        ),
+        (
+            "names-on-the-curve",
+            At("RecordingView.curve", "self.operations is not None"),
+            "False",
+            "the number of an operation is shown as how many there are",
         ),
     ),
 )

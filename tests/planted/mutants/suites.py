@@ -48,6 +48,7 @@ NATIVE = Suite("check on the host", (), (pytest("tests/unit/recover/test_native.
 CAUSES = Suite("causes", (), (pytest("tests/unit/witness/test_later_step.py"),))
 BELIEF = Suite("belief in hosts", (), (pytest("tests/unit/cluster/test_belief.py"),))
 LISTENED = Suite("what was heard", (), (pytest("tests/unit/recording/test_listened.py"),))
+VIEW_OF = Suite("shown", (), (pytest("tests/unit/recording/test_recording_view.py"),))
 CLOCKS = Suite("clocks", (), (pytest("tests/property/test_clock_bounds.py"),))
 POSITIVE = Suite("positive control", (), (pytest("tests/unit/trial/test_judge_lines.py"),))
 READS = Suite(

@@ -57,6 +57,15 @@ def test_commits_that_are_alike_have_the_same_groups_however_many_they_are():
         assert len(states) <= groups.all
 
 
+def test_groups_have_more_states_once_each_had_its_first():
+    for per_policy in (1, 2, 4):
+        groups = [group for group, _ in drawn(commits(16), per_policy=per_policy).labelled()]
+        assert max(map(groups.count, groups)) == per_policy
+        assert len(set(groups[:29])) == len(set(groups)) == 29
+    states = sum(1 for _ in drawn(commits(2), per_policy=10**6).labelled())
+    assert states < 10**4  # it ends when a turn brings none that is new
+
+
 def lacks_the_checkpoint(space, kinds, state):
     """Although it was acknowledged."""
     missing = set(space.volatile(state.instant).tolist()) - set(state.survivors)
