@@ -154,19 +154,23 @@ class LoopGuest(Closing):
 
     def set_up(self, argv: tuple[str, ...]) -> None:
         """Makes DIR, the last word, and starts the verb."""
-        self.begin(("sh", "-c", 'mkdir -p "$0" && exec "$@"', argv[-1], *argv))
+        self._start(("sh", "-c", 'mkdir -p "$0" && exec "$@"', argv[-1], *argv))
 
     def begin(self, argv: tuple[str, ...], *, unsynced: bool = False) -> None:
-        """Starts a verb and returns at once; `unsynced` takes its syncs away."""
+        """Starts the last verb and returns at once; `unsynced` takes its syncs away."""
+        self._start(argv, unsynced=unsynced)
+        self._lines.close()  # so that its end is seen when the program ends
+
+    def _start(self, argv: tuple[str, ...], *, unsynced: bool = False) -> None:
         host = self._plan.host
         assert host is not None
         number = self._lines.fileno()
         enter = ["nsenter", f"--mount=/proc/{self._pid}/ns/mnt", f"--pid=/proc/{self._pid}/ns/pid"]
-        words = [*enter, "--", *_sandbox(host, self._point)]
+        # Its own numbers are those of other processes in the host's /proc.
+        words = [*enter, "--", "unshare", "--mount-proc", "--", *_sandbox(host, self._point)]
         words += [_tool(UNSYNCED_BINARY)] if unsynced else []
         words += argv
         self._verb = spawn(_handing(number, (_LINES,), words), self._log, pass_fds=[number])
-        self._lines.close()  # so that its end is seen when the program ends
 
     def press(self, seed: int, *, timeout_s: float) -> None:
         """The host's kernel writes back as all else on the host needs it."""

@@ -104,6 +104,21 @@ def test_its_syncs_are_seen_and_one_can_be_dropped(tmp_path: Path) -> None:
     assert counts == {"fdatasync": (0, 3), "fsync": (1, 0)}
 
 
+def test_one_machine_runs_setup_and_what_follows(tmp_path: Path) -> None:
+    """Each verb says its lines, and is killed before the host runs out of memory."""
+    disk, guest, lines = made(tmp_path)
+    say = ("/bin/sh", "-c", "cat /proc/self/oom_score_adj >&3")
+    with closing(disk), closing(lines):
+        with guest:
+            guest.start(timeout_s=WAIT_S)
+            for verb in (guest.set_up, guest.begin):
+                verb((*say, DIR))
+                assert guest.wait_end(time.monotonic() + WAIT_S) == 0, guest.console_now
+        lines.drain(timeout_s=WAIT_S)
+    packets = unpack((tmp_path / "lines").read_bytes(), Binding())
+    assert b"".join(packet.data for packet in packets) == b"1000\n" * 2
+
+
 def trace(folder: Path, argv: tuple[str, ...]) -> SyncTrace:
     folder.mkdir()
     disk, guest, lines = made(folder)
