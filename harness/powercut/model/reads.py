@@ -40,7 +40,7 @@ class CheckReads:
         if not self.unread or len(self.unread) < self.written:
             return ""
         return (
-            f"the check has read none of the files that were written ({_some(self.unread)}): it "
+            f"the check has read none of the files that were written ({some_of(self.unread)}): it "
             "cannot see whether what they hold was lost"
         )
 
@@ -51,7 +51,7 @@ class CheckReads:
             return ""
         return (
             f"what {len(self.unread):,} of {self.written:,} files that were written hold: the "
-            f"check did not read {_some(self.unread)}"
+            f"check did not read {some_of(self.unread)}"
         )
 
 
@@ -71,6 +71,7 @@ def reads_of(before: Sequence[FileRead], after: Sequence[FileRead]) -> CheckRead
     return CheckReads(len(written), tuple(sorted(file.path for file in written if file.unread)))
 
 
-def _some(names: Sequence[str]) -> str:
+def some_of(names: Sequence[str]) -> str:
+    """The first few of `names`, and how many more there are."""
     more = len(names) - _NAMED_MAX
     return ", ".join(names[:_NAMED_MAX]) + (f" and {more:,} more" if more > 0 else "")

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from powercut.model.binding import Binding
+from powercut.model.creation import Creation
 from powercut.model.errors import DamagedRecording
 from powercut.model.json_text import parse_json
 from powercut.model.observation import Observation
@@ -75,6 +76,7 @@ class TrialRecord(BaseModel):
     pressed: bool = False  # the kernel was made to write back what no sync asked for
     withheld: tuple[str, ...] = ()  # variables of the environment that did not reach a program
     reads: CheckReads | None = None  # what a program's check has read; None where that is unknown
+    creation: Creation | None = None  # what a cut after `setup` loses of it; None: unknown
     extra: dict[str, Any] = {}
 
     @property

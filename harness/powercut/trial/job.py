@@ -11,6 +11,7 @@ from typing import Final
 
 from powercut import __version__
 from powercut.channel.port import Acks
+from powercut.model.creation import Creation
 from powercut.model.errors import PowercutError
 from powercut.model.events import Phase
 from powercut.model.reads import CheckReads
@@ -97,6 +98,7 @@ class RecordingInProgress:
         self.facts: dict[str, str] = {}
         self.recovery_facts: dict[str, str] = {}
         self.reads: CheckReads | None = None
+        self.creation: Creation | None = None
 
     @contextmanager
     def phase(self, phase: Phase) -> Iterator[None]:

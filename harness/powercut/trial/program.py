@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records a program on a machine that powercut makes: set up, run, and read after the cut.
 
-The program's folder is made by `setup` on a disk without a volatile cache, and is durable when the
-power comes on.  What its check finds there is evidence, too: a check that finds operations where
-none was tried cannot be believed.
+The program's folder is made by `setup` (powercut.trial.preparation), and is durable when the power
+comes on.  What its check finds there is evidence, too: a check that finds operations where none was
+tried cannot be believed.
 
 After the cut the medium is recovered by the program's own check, twice: what it does not say again
 is not known.
@@ -11,25 +11,19 @@ is not known.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from powercut.channel.port import Channel
-from powercut.disk.capture import CaptureDisk
 from powercut.machine.port import Machine
-from powercut.model.binding import Binding
-from powercut.model.contract import DeviceContract
-from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.model.errors import HostError
 from powercut.model.failure import Failure
 from powercut.model.observation import Observation
-from powercut.rig import commands
 from powercut.rig.image_difference import changed_parts
-from powercut.rig.scratch import scratch
-from powercut.rig.stack_image import ensure_disk_image
 from powercut.trial.disks import TrialDisk
 from powercut.trial.job import GRACE_S, RecordingInProgress
 from powercut.trial.positive import look_where_nothing_was_lost
-from powercut.trial.program_lines import SHOWN, ProgramLines
+from powercut.trial.preparation import Preparation
+from powercut.trial.program_lines import ProgramLines
 from powercut.trial.system import System
 from powercut.workload.port import AcksByLines
 
@@ -41,61 +35,11 @@ class ProgramWork:
         self._run = run
         self._system = system
         self._lines = ProgramLines(run)
+        self._preparation = Preparation(run, system)
 
     def prepared(self) -> Path | None:
         """The disk as `setup` has left it, adopted by the recording."""
-        run, parameters = self._run, self._run.job.parameters
-        image = ensure_disk_image(parameters, run.rig.cache)
-        prepared = run.directory.path / ".base.img"
-        prepared.unlink(missing_ok=True)
-        with scratch() as folder:
-            config = commands.capture_config(
-                parameters, Binding(), base=image, log=folder / "setup", sockets=folder
-            )
-            # Without a cache none can lie.
-            config = replace(config, log=None, contract=DeviceContract(volatile_cache=False))
-            with CaptureDisk(config) as disk:
-                self._prepare(disk, folder)
-                disk.snapshot(prepared)
-        base = run.directory.adopt_base(prepared)
-        prepared.unlink()
-        return base
-
-    def _prepare(self, disk: CaptureDisk, sockets: Path) -> None:
-        """Runs `setup`; the machine ends in order, so that whatever it holds gets to the disk."""
-        run, parameters, system = self._run, self._run.job.parameters, self._system
-        folder = sockets / "setup"
-        folder.mkdir()
-        spec = run.rig.machine_spec(parameters, disk.socket, run=run.run)
-        with run.rig.backend_of(parameters).open(spec, folder) as (machine, channel):
-            machine.start(timeout_s=run.deadline.remaining_s)
-            channel.wait_hello(timeout_s=run.deadline.remaining_s)
-            system.enter(channel)
-            with system.hear(machine, folder, sockets / "setup-lines", Binding(), dated=False):
-                try:
-                    self._set_up(channel)
-                    system.shut_down(machine, channel)
-                finally:
-                    machine.kill(timeout_s=GRACE_S)
-
-    def _set_up(self, channel: Channel) -> None:
-        run = self._run
-        argv = run.workload.preparation(run.run)
-        words = " ".join(argv)
-        try:
-            done = self._system.set_up(channel, argv)
-        except DeadlineExceeded as error:
-            raise DeadlineExceeded(
-                f"{words} did not end before the deadline of the trial",
-                hint="raise `deadline` in the scenario",
-            ) from error
-        if done.status or done.error:
-            said = " / ".join(done.texts[-SHOWN:]) or "it printed nothing"
-            how = done.error or f"status {done.status}"
-            raise HostError(
-                f"{words} ended with {how}: {said}",
-                hint="try it by hand: powercut try --dry-run",
-            )
+        return self._preparation.made()
 
     def set_up(self, machine: Machine, channel: Channel, folder: Path) -> None:
         """Brings the machine to where the program can start."""
@@ -146,3 +90,4 @@ class ProgramWork:
             look_where_nothing_was_lost(
                 run, engine, run.plan, system.engine, left, timeout_s=timeout_s
             )
+            run.creation = self._preparation.creation(engine, left, timeout_s=timeout_s)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -38,18 +39,7 @@ class ProgramLines:
         assert isinstance(workload, AcksByLines)
 
         lines, errors = self._lines, self._run.job.parameters.disk.errors
-
-        def ended() -> bool:
-            try:
-                done = channel.wait_done(timeout_s=0)
-            except DeadlineExceeded:
-                return False
-            if (done.status or done.error) and not errors:  # at one it may end as it likes
-                said = " / ".join(done.texts[-SHOWN:]) or "it printed nothing"
-                raise HostError(f"{' '.join(argv)} ended with status {done.status}: {said}")
-            return True
-
-        lines.watch = ended
+        lines.watch = watching(channel, argv, may_fail=bool(errors))
         if errors:
             with suppress(EndedEarly):  # which the trigger tells
                 lines.wait_ready(timeout_s=self._run.deadline.remaining_s)
@@ -69,3 +59,24 @@ class ProgramLines:
         lines, self._lines = self._lines, None
         with lines:
             self._run.drain(lines)
+
+
+def watching(
+    channel: Channel, argv: tuple[str, ...], *, may_fail: bool = False
+) -> Callable[[], bool]:
+    """Tells whether `argv`, which works, has ended; raises HostError if it has failed.
+
+    One that `may_fail` (at an error of the disk) may end as it likes.
+    """
+
+    def ended() -> bool:
+        try:
+            done = channel.wait_done(timeout_s=0)
+        except DeadlineExceeded:
+            return False
+        if (done.status or done.error) and not may_fail:
+            said = " / ".join(done.texts[-SHOWN:]) or "it printed nothing"
+            raise HostError(f"{' '.join(argv)} ended with status {done.status}: {said}")
+        return True
+
+    return ended

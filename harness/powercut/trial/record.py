@@ -71,6 +71,7 @@ def record_trial(
                 "timings_s": watch.seconds,
                 "pressed": run.pressed,
                 "reads": run.reads,
+                "creation": run.creation,
                 "withheld": _withheld(job.parameters),
             }
         )

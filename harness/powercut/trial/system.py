@@ -37,6 +37,9 @@ class System(Protocol):
     boot_s: float
     """How long a recovery may take beside the program's check."""
 
+    tells_files: bool
+    """Whether the engine lists the files of a state, with their dates."""
+
     def enter(self, channel: Channel) -> None:
         """Brings a machine that has said hello to where a verb can start."""
 
@@ -70,6 +73,7 @@ class GuestSystem:
     """A root file system in a virtual machine, and powercut's agent."""
 
     boot_s = 60.0
+    tells_files = False
 
     def __init__(self, run: RecordingInProgress) -> None:
         self._run = run
@@ -140,6 +144,7 @@ class KernelSystem:
     """A kernel on this host, which has mounted the disk in its root."""
 
     boot_s = 0.0
+    tells_files = True
 
     def __init__(self, run: RecordingInProgress) -> None:
         self._run = run

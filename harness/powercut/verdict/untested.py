@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from powercut.model.creation import UNKNOWN_CREATION
 from powercut.model.positive import PositiveControl, Whole
 from powercut.model.reads import UNKNOWN_READS
 from powercut.scenario.choices import Writeback
@@ -27,10 +28,7 @@ def untested_of_program(
     record: TrialRecord, positive: PositiveControl | None = None
 ) -> Iterator[str]:
     """The same of a program, which has a `setup`, an environment, and may run on any machine."""
-    yield (
-        "what `setup` made: it was durable before the recording began, so that its creation is no "
-        "part of the test; what `run` makes is"
-    )
+    yield UNKNOWN_CREATION if record.creation is None else record.creation.words
     if record.reads is not None and record.reads.words:
         yield record.reads.words
     found = positive is not None and positive.passed and positive.where is Whole.CUT

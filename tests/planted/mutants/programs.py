@@ -662,6 +662,36 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *reads(
+        f"{_P}/verdict/lines.py",
+        (
+            "creation-believed",
+            At("_blind", "record.creation is not None and record.creation.doubt"),
+            "False",
+            "a store that survives no power cut after its creation is believed",
+        ),
+    ),
+    *reads(
+        f"{_P}/model/creation.py",
+        (
+            "short-is-whole",
+            At("creation_of", "sizes.get(one.path) != one.size"),
+            "one.path not in sizes",
+            "a file of `setup` that a power cut leaves empty is whole",
+        ),
+        (
+            "removed-is-kept",
+            At("creation_at_ack", "sum(map(bool, files.values()))"),
+            "len(files)",
+            "a file of `setup` that `run` removes is one that the store still has",
+        ),
+        (
+            "later-is-late",
+            At("creation_at_ack", "sizes.get(path, 0) < files[path]"),
+            "files[path]",
+            "what `run` makes durable before its first ack is lost all the same",
+        ),
+    ),
+    *reads(
         f"{_P}/model/reads.py",
         (
             "one-is-enough",

@@ -54,7 +54,13 @@ POSITIVE = Suite("positive control", (), (pytest("tests/unit/trial/test_judge_li
 READS = Suite(
     "what checks read",
     (),
-    (pytest("tests/unit/model/test_check_reads.py", "tests/unit/trial/test_judge_lines.py"),),
+    (
+        pytest(
+            "tests/unit/model/test_check_reads.py",
+            "tests/unit/model/test_creation.py",
+            "tests/unit/trial/test_judge_lines.py",
+        ),
+    ),
 )
 STATES = Suite(
     "states", (), (pytest("tests/property/test_state_images_by_definition.py", "tests/unit/crash"),)

@@ -23,6 +23,7 @@ from powercut.disk.pclog_format import EVENT
 from powercut.explore.explorer import explore
 from powercut.explore.state_judge import StateJudge
 from powercut.model.contract import CutPolicy
+from powercut.model.creation import Creation
 from powercut.model.errors import UsageError
 from powercut.model.observation import Continuation, Observation
 from powercut.model.operations import Packet
@@ -66,6 +67,7 @@ def recorded(tmp_path):
         issued=ALL,
         ended=None,
         reads=None,
+        creation=None,
         errors=(),
         armed=True,
     ):
@@ -85,7 +87,7 @@ def recorded(tmp_path):
             powercut="0", scenario="played", cell="a", parameters=settings,
             trial=Trial(1, 1, 1, Trigger(TriggerKind.ACKS, 1)), run_id="00" * 16,
             recording=new_recording(), damage=damage, trouble=trouble, control=control,
-            reads=reads,
+            reads=reads, creation=creation,
         )  # fmt: skip
         directory.write_record(record)
         binding = directory.read_binding()
@@ -305,6 +307,28 @@ def test_a_check_that_reads_nothing_acquits_nobody(recorded, there, reads, verdi
     assert told in "".join(said)
     blind = [one for one in result.findings if one.kind is FindingKind.CONTROL]
     assert bool(blind) is (reads is not None and len(reads.unread) == reads.written > 0)
+
+
+@pytest.mark.parametrize(
+    ("there", "creation", "verdict", "told"),
+    [
+        (ALL, Creation(2, ("a", "b")), Verdict.INCONCLUSIVE, "2 of 2 files"),
+        (ALL, Creation(2, ("b",)), Verdict.SAFE, "1 of 2 files that `setup` made"),
+        (ALL, Creation(2), Verdict.SAFE, "a power cut during `setup`"),
+        (ALL, Creation(0), Verdict.SAFE, "a power cut during `setup`"),
+        (ALL, None, Verdict.SAFE, "what `setup` made: it was durable before"),
+        (ALL_BUT_ONE, Creation(1, ("a",)), Verdict.LOSSY, "1 of 1 files"),
+    ],
+    ids=["all-gone", "a-part", "durable", "no-files", "unknown", "lossy"],
+)
+def test_a_store_that_survives_no_cut_after_setup_is_not_safe(
+    recorded, there, creation, verdict, told
+):
+    result = judge_recording(recorded(there, creation=creation))
+    assert result.verdict is verdict
+    assert result.untested[0].startswith(told)
+    doubt = any("sync it in `setup`" in one.message for one in result.findings)
+    assert doubt is (creation is not None and len(creation.lost) == creation.made > 0)
 
 
 def test_an_operation_that_was_tried_and_not_acknowledged_need_not_be_found(recorded):

@@ -47,11 +47,11 @@ def everything(cell) -> list[dict[str, int]]:
     return [{"first": 1, "last": cell["commits_acked"]}]
 
 
-def program(tmp_path: Path, run: str, check: str = "exit 0") -> Path:
+def program(tmp_path: Path, run: str, check: str = "exit 0", setup: str = "") -> Path:
     path = tmp_path / "program"
     path.write_text(
         '#!/bin/sh\nsay() { echo "$@" >&"$POWERCUT_FD"; }\n'
-        f"case $1 in\nsetup) ;;\nrun) {run} ;;\ncheck) {check} ;;\nesac\n"
+        f"case $1 in\nsetup) {setup} ;;\nrun) {run} ;;\ncheck) {check} ;;\nesac\n"
     )
     path.chmod(0o755)
     return path
@@ -186,6 +186,14 @@ BY_NAME = (
     ': >$2/n$n; sync $2; say "+ $n"; n=$((n + 1)); done'
 )
 NAMES = 'for f in $2/n*; do [ ! -e "$f" ] || say "= ${f##*/n}"; done'
+# The name is never synced: fdatasync of the file does not make a rename durable.
+RENAMED = "head -c 999 /dev/zero >$2/t; sync $2/t $2; mv $2/t $2/all"
+IN_PLACE = (
+    'n=1; while [ $n -le 80 ]; do say "? $n"; printf "%09d\\n" $n | '
+    'dd of=$2/all bs=10 seek=$n conv=notrunc,fdatasync status=none; say "+ $n"; n=$((n + 1)); done'
+)
+PLACES = "[ ! -e $2/all ] || tr -d '\\0' <$2/all | sed 's/^0*/= /' >&$POWERCUT_FD"
+CREATED = "a power cut at the first ack loses all that `setup` made (data/all)"
 # As a tablespace: DIR has a link to where the values are.
 OUTSIDE = APPEND.replace("sync $2/log", "sync $2/log /var/tmp/t")
 OUTSIDE = f"mkdir /var/tmp/t; ln -s /var/tmp/t/log $2/log; sync $2; {OUTSIDE}"
@@ -195,6 +203,7 @@ OUTSIDE = f"mkdir /var/tmp/t; ln -s /var/tmp/t/log $2/log; sync $2; {OUTSIDE}"
     ("run", "check", "reason"),
     [
         (f"say ready; say nonsense; {APPEND}; sleep 300", LOG, "no line of the contract"),
+        (IN_PLACE, PLACES, CREATED),
         (APPEND, f"{LOG}; exit 3", "ended with status 3"),
         (APPEND, LOG.replace("sed", "sed -n 1~2p $2/log | sed").replace(" $2/log >", " >"), HALF),
         (BY_NAME, NAMES, "the check has read none of the files that were written (data/all)"),
@@ -205,16 +214,16 @@ OUTSIDE = f"mkdir /var/tmp/t; ln -s /var/tmp/t/log $2/log; sync $2; {OUTSIDE}"
         (f"(setsid sh -c 'exec sleep 300' &) ; {APPEND.replace('80', '5')}", LOG, "5 operations"),
     ],
     ids=[
-        "garbage", "check-fails", "check-half", "check-of-names", "outside", "acks-what-it-keeps",
-        "full", "network",
-        "forks-away",
+        "garbage", "creation", "check-fails", "check-half", "check-of-names", "outside",
+        "acks-what-it-keeps", "full", "network", "forks-away",
     ],
 )  # fmt: skip
 def test_a_program_that_misbehaves_is_never_safe(tmp_path, run, check, reason):
     """What needs a kernel to misbehave; lines that break the contract are tests/unit's."""
     limits = ["--acks", "20", "--seconds", "300", "--budget", "4", "--seed", "7"]
     limits += ["--filesystem", "ext4", "--size", "32MiB"]  # one is filled
-    status, cell, _ = recorded(tmp_path, program(tmp_path, run, check), limits=limits)
+    setup = RENAMED if run is IN_PLACE else ""
+    status, cell, _ = recorded(tmp_path, program(tmp_path, run, check, setup), limits=limits)
     told = " ".join(cell["reasons"])
     assert (status, cell["verdict"]) == (3, "inconclusive")
     assert reason in told
@@ -235,15 +244,16 @@ FORGETFUL = APPEND.replace("sync $2/log $2;", '[ "$LEDGER_FORGETS" ] || sync $2/
 )
 def test_a_variable_reaches_the_program_or_is_named(tmp_path, monkeypatch, passed, verdict):
     monkeypatch.setenv("LEDGER_FORGETS", "1")
-    _, cell, folder = recorded(tmp_path, program(tmp_path, FORGETFUL, LOG), limits=passed)
+    # What `setup` left undone `run` does before the first ack.
+    later = program(tmp_path, f"sync $2/of-setup $2; {FORGETFUL}", LOG, "echo 1 >$2/of-setup")
+    _, cell, folder = recorded(tmp_path, later, limits=passed)
     (trial,) = cell["trials"]
     setup, *others = trial["untested"]
-    assert "what `setup` made" in setup
+    assert setup.startswith("a power cut during `setup`")
     assert any("LEDGER_FORGETS" in one for one in others) == (verdict == "safe")
     assert cell["verdict"] == verdict
-    assert (
-        "Not tested: what `setup` made" in powercut("show", folder, "--cell", cell["cell"]).stdout
-    )
+    shown = powercut("show", folder, "--cell", cell["cell"]).stdout
+    assert "Not tested: a power cut during `setup`" in shown
 
 
 def test_a_check_that_hangs_is_stopped(tmp_path):

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes a program's folder by its `setup`, on a disk that keeps its contract, and looks whether it
+was durable when operations were acknowledged (powercut.model.creation).
+
+The machine ends in order, so that whatever it holds gets to the disk.  The disk as a power cut at
+the end of `setup` would have left it is kept for the comparison, until `creation` is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from powercut.channel.line_channel import LineChannel
+from powercut.channel.port import Channel
+from powercut.disk.capture import CaptureDisk
+from powercut.disk.capture_config import CaptureConfig
+from powercut.model.binding import Binding
+from powercut.model.contract import CutPolicy, DeviceContract, Honour
+from powercut.model.creation import Creation, creation_at_ack, creation_of
+from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
+from powercut.recover.port import DatesReads, ImageWrite, RecoveryEngine
+from powercut.rig import commands
+from powercut.rig.image_difference import changed_parts
+from powercut.rig.scratch import scratch
+from powercut.rig.stack_image import ensure_disk_image
+from powercut.scenario.choices import FilesystemType
+from powercut.scenario.settings import Parameters
+from powercut.trial.job import GRACE_S, RecordingInProgress
+from powercut.trial.program_lines import SHOWN, watching
+from powercut.trial.system import System
+from powercut.workload.port import AcksByLines
+
+_COMMITS: Final = (FilesystemType.EXT4, FilesystemType.BTRFS)
+_COMMIT_S: Final = 300
+"""Seconds between two commits that nothing asks for: by default 5 and 30."""
+
+_At = Callable[[Channel, LineChannel, CaptureDisk], None]
+"""What is done where `setup` has ended."""
+
+
+class Preparation:
+    """The disk at power-on of one recording."""
+
+    def __init__(self, run: RecordingInProgress, system: System) -> None:
+        self._run = run
+        self._system = system
+        self._cut: Sequence[ImageWrite] | None = None
+
+    def made(self) -> Path:
+        """The disk as `setup` has left it, adopted by the recording."""
+        run = self._run
+        prepared = run.directory.path / ".base.img"
+        prepared.unlink(missing_ok=True)
+        with scratch() as folder:
+            cut = folder / "cut.img"
+            with CaptureDisk(self._config(folder)) as disk:
+                self._set_up(disk, folder, lambda _, __, disk: disk.snapshot(cut), ends=True)
+                disk.cut(CutPolicy.KEEP, 0, None, timeout_s=run.deadline.remaining_s)
+                disk.snapshot(prepared)
+            base = run.directory.adopt_base(prepared)
+            prepared.unlink()
+            if run.job.control is None and self._system.tells_files:
+                self._cut = changed_parts(base, cut)
+        return base
+
+    def creation(
+        self, engine: RecoveryEngine, later: Sequence[ImageWrite], *, timeout_s: float
+    ) -> Creation | None:
+        """What a power cut loses of what `setup` made; None if that is not known.
+
+        `later` is what the recorded cut left.  Raises PowercutError.
+        """
+        cut, self._cut = self._cut, None
+        if cut is None or not isinstance(engine, DatesReads):
+            return None
+        _, made = engine.files_read([], check=False, timeout_s=timeout_s)
+        seen, left = engine.files_read(cut, check=False, timeout_s=timeout_s)
+        if made is None or (left is None and seen.recovered):
+            return None
+        first = creation_of(made, left or ())
+        if not first.lost:
+            return first
+        acked = self._at_first_ack()
+        if acked is None:
+            return first
+        seen, left = engine.files_read(acked, check=False, timeout_s=timeout_s)
+        _, kept = engine.files_read(later, check=False, timeout_s=timeout_s)
+        if kept is None or (left is None and seen.recovered):
+            return first
+        return creation_at_ack(made, first, left or (), kept)
+
+    def _at_first_ack(self) -> Sequence[ImageWrite] | None:
+        """What a power cut leaves there if `run` follows `setup` at once; None if none came."""
+        run, workload = self._run, self._run.workload
+        assert isinstance(workload, AcksByLines)
+        argv = workload.writer(run.run)
+        with scratch() as folder:
+            cut = folder / "cut.img"
+
+            def first_ack(channel: Channel, lines: LineChannel, disk: CaptureDisk) -> None:
+                self._system.start(channel, argv, unsynced=workload.drops_syncs)
+                lines.watch = watching(channel, argv)
+                if lines.wait_acks(1, timeout_s=run.deadline.remaining_s):
+                    disk.snapshot(cut)
+
+            try:
+                with CaptureDisk(self._config(folder)) as disk:
+                    self._set_up(disk, folder, first_ack, ends=False)
+            except PowercutError:
+                return None  # what it does there is not what was recorded, and convicts nobody
+            return changed_parts(run.directory.base_image, cut) if cut.exists() else None
+
+    def _config(self, folder: Path) -> CaptureConfig:
+        run, parameters = self._run, self._run.job.parameters
+        image = ensure_disk_image(parameters, run.rig.cache)
+        config = commands.capture_config(
+            parameters, Binding(), base=image, log=folder / "setup", sockets=folder
+        )
+        honest = Honour.HONOURED
+        parts = tuple(part._replace(flush=honest, fua=honest) for part in config.parts)
+        return replace(config, log=None, contract=DeviceContract(), parts=parts, errors=())
+
+    def _set_up(self, disk: CaptureDisk, sockets: Path, then: _At, *, ends: bool) -> None:
+        """Runs `setup`, and `then` what is to follow; a machine that `ends` does so in order."""
+        run, system = self._run, self._system
+        parameters = _written_back_late(run.job.parameters)
+        folder = sockets / "setup"
+        folder.mkdir()
+        spec = run.rig.machine_spec(parameters, disk.socket, run=run.run)
+        with run.rig.backend_of(parameters).open(spec, folder) as (machine, channel):
+            machine.start(timeout_s=run.deadline.remaining_s)
+            channel.wait_hello(timeout_s=run.deadline.remaining_s)
+            system.enter(channel)
+            file = sockets / "setup-lines"
+            with system.hear(machine, folder, file, Binding(), dated=False) as lines:
+                try:
+                    self._run_setup(channel)
+                    then(channel, lines, disk)
+                    if ends:
+                        system.shut_down(machine, channel)
+                finally:
+                    machine.kill(timeout_s=GRACE_S)
+
+    def _run_setup(self, channel: Channel) -> None:
+        run = self._run
+        argv = run.workload.preparation(run.run)
+        words = " ".join(argv)
+        try:
+            done = self._system.set_up(channel, argv)
+        except DeadlineExceeded as error:
+            raise DeadlineExceeded(
+                f"{words} did not end before the deadline of the trial",
+                hint="raise `deadline` in the scenario",
+            ) from error
+        if done.status or done.error:
+            said = " / ".join(done.texts[-SHOWN:]) or "it printed nothing"
+            how = done.error or f"status {done.status}"
+            raise HostError(
+                f"{words} ended with {how}: {said}",
+                hint="try it by hand: powercut try --dry-run",
+            )
+
+
+def _written_back_late(parameters: Parameters) -> Parameters:
+    """What no sync asks for is not on the disk because a busy host took its time."""
+    files = parameters.filesystem
+    if files.type not in _COMMITS or any(one.startswith("commit=") for one in files.mount):
+        return parameters
+    late = files.model_copy(update={"mount": (*files.mount, f"commit={_COMMIT_S}")})
+    return parameters.model_copy(update={"filesystem": late})
