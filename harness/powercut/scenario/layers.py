@@ -200,7 +200,100 @@ class Linear(Layer):
         return (Target(name, size, "linear", f"@{device.name} {_MIB}"),)
 
 
-AnyLayer = Annotated[Crypt | Integrity | Linear, Field(discriminator="layer")]
+class Mirror(Layer):
+    """RAID 1 of md over all disks, as LVM has it (dm-raid), with its bitmap of what is dirty."""
+
+    modules = ("raid1", "dm-raid")
+
+    joins = True
+
+    layer: Literal["raid1"]
+    """A mirror over all disks."""
+
+    @property
+    def promise(self) -> str:
+        """Of all legs."""
+        return (
+            "a write is on all disks; flushes and FUA go to each; a dirty bitmap says what to copy"
+        )
+
+    def over(self, name: str, below: Sequence[Device]) -> tuple[Target, ...]:
+        """Superblock and bitmap lie in the first 4 MiB of each disk."""
+        size = _whole(min(device.sectors for device in below) - 4 * _MIB)
+        legs: list[Target] = []
+        for number, device in enumerate(below):
+            legs += [
+                Target(f"{name}.meta{number}", 4 * _MIB, "linear", f"@{device.name} 0"),
+                Target(f"{name}.data{number}", size, "linear", f"@{device.name} {4 * _MIB}"),
+            ]
+        pairs = " ".join(f"@{name}.meta{n} @{name}.data{n}" for n in range(len(below)))
+        table = f"raid1 3 0 region_size 1024 {len(below)} {pairs}"
+        made = f"raid raid1 4 0 region_size 1024 nosync {len(below)} {pairs}"
+        return (*legs, Target(name, size, "raid", table, made=made))
+
+
+class Thin(Layer):
+    """A thin volume in a pool (dm-thin): data on the disk, its map on the first 4 MiB."""
+
+    modules = ("dm-thin-pool",)
+
+    layer: Literal["thin"]
+    """A volume that takes room as it is written."""
+
+    @property
+    def promise(self) -> str:
+        """Of the map, too."""
+        return "a flush commits the map of blocks before it is passed on"
+
+    def over(self, name: str, below: Sequence[Device]) -> tuple[Target, ...]:
+        """The pool's map begins with zeroes when it is made."""
+        (device,) = below
+        size = _whole(device.sectors - 4 * _MIB) // 128 * 128
+        meta = Target(f"{name}.meta", 4 * _MIB, "linear", f"@{device.name} 0")
+        data = Target(f"{name}.data", size, "linear", f"@{device.name} {4 * _MIB}")
+        table = f"@{meta.name} @{data.name} 128 0"
+        pool = Target(f"{name}.pool", size, "thin-pool", table, message="create_thin 0")
+        return (meta, data, pool, Target(name, size, "thin", f"@{pool.name} 0"))
+
+
+class Cache(Layer):
+    """dm-cache with a cache that keeps writes, all of it on one disk."""
+
+    modules = ("dm-cache", "dm-cache-smq")
+
+    layer: Literal["cache"]
+    """A cache of blocks that are used often."""
+
+    mode: Literal["writeback", "writethrough"] = "writeback"
+    """`writeback`: a write is done when the cache has it; `writethrough`: when both have it."""
+
+    @property
+    def title(self) -> str:
+        """With its mode."""
+        return f"cache ({self.mode})"
+
+    @property
+    def promise(self) -> str:
+        """Of its map, too."""
+        return "a flush commits the map of the cache before it is passed on"
+
+    def over(self, name: str, below: Sequence[Device]) -> tuple[Target, ...]:
+        """Map, cache and disk lie one behind the other."""
+        (device,) = below
+        size = _whole(device.sectors * 3 // 4)
+        cache = _whole(device.sectors - size - 4 * _MIB) // 128 * 128
+        parts = (
+            Target(f"{name}.meta", 4 * _MIB, "linear", f"@{device.name} 0"),
+            Target(f"{name}.fast", cache, "linear", f"@{device.name} {4 * _MIB}"),
+            Target(f"{name}.slow", size, "linear", f"@{device.name} {4 * _MIB + cache}"),
+        )
+        names = " ".join(f"@{part.name}" for part in parts)
+        return (*parts, Target(name, size, "cache", f"{names} 128 1 {self.mode} smq 0"))
+
+
+AnyLayer = Annotated[
+    Crypt | Integrity | Linear | Mirror | Thin | Cache, Field(discriminator="layer")
+]
 """A row each."""
 
 

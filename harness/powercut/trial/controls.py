@@ -128,7 +128,7 @@ def controls_for(parameters: Parameters, verdict: Verdict) -> tuple[Control, ...
 def _each(parameters: Parameters, kind: ControlKind) -> tuple[str | None, ...]:
     """The disks that have a control of this kind by themselves."""
     disk = parameters.disk
-    if kind is not ControlKind.LYING_DISK or not disk.also:
+    if kind is not ControlKind.LYING_DISK or not disk.also or disk.layers:
         return (None,)
     return (disk.name, *(other.name for other in disk.also))
 
@@ -205,14 +205,15 @@ _LYING: Final = {"flush": Honour.IGNORED, "fua": Honour.IGNORED}
 
 
 def _lying(parameters: Parameters, disk: str | None) -> dict[str, Any]:
-    """The disk's settings where it lies, or where `disk` of several does and no other."""
+    """The disk's settings where it lies, or where `disk` of several does and no other; below layers
+    all do: a mirror that has one disk which does not lie loses nothing."""
     of_first = _HONEST if disk not in (None, parameters.disk.name) else _LYING
     return {
         "volatile_cache": True,
         "cache_size": 0,  # a full cache would save some records by accident
         **of_first,
         "also": tuple(
-            other.model_copy(update=_LYING if other.name == disk else _HONEST)
+            other.model_copy(update=_LYING if disk in (None, other.name) else _HONEST)
             for other in parameters.disk.also
         ),
     }

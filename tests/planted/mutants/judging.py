@@ -688,18 +688,18 @@ MUTANTS: tuple[Mutant, ...] = (
             "small-cache-of-the-liar",
             At(
                 "_lying",
-                "{'volatile_cache': True, 'cache_size': 0, **of_first, 'also': tuple((other.model_copy(update=_LYING if other.name == disk else _HONEST) for other in parameters.disk.also))}",
+                "{'volatile_cache': True, 'cache_size': 0, **of_first, 'also': tuple((other.model_copy(update=_LYING if disk in (None, other.name) else _HONEST) for other in parameters.disk.also))}",
             ),
-            "{'volatile_cache': True, 'cache_size': 4096, **of_first, 'also': tuple((other.model_copy(update=_LYING if other.name == disk else _HONEST) for other in parameters.disk.also))}",
+            "{'volatile_cache': True, 'cache_size': 4096, **of_first, 'also': tuple((other.model_copy(update=_LYING if disk in (None, other.name) else _HONEST) for other in parameters.disk.also))}",
             "the lying control has a small cache, which saves records by accident",
         ),
         (
             "cache-of-the-cell",
             At(
                 "_lying",
-                "{'volatile_cache': True, 'cache_size': 0, **of_first, 'also': tuple((other.model_copy(update=_LYING if other.name == disk else _HONEST) for other in parameters.disk.also))}",
+                "{'volatile_cache': True, 'cache_size': 0, **of_first, 'also': tuple((other.model_copy(update=_LYING if disk in (None, other.name) else _HONEST) for other in parameters.disk.also))}",
             ),
-            "{'volatile_cache': True, **of_first, 'also': tuple((other.model_copy(update=_LYING if other.name == disk else _HONEST) for other in parameters.disk.also))}",
+            "{'volatile_cache': True, **of_first, 'also': tuple((other.model_copy(update=_LYING if disk in (None, other.name) else _HONEST) for other in parameters.disk.also))}",
             "the lying control has the cache of its cell",
         ),
         (
@@ -721,9 +721,9 @@ MUTANTS: tuple[Mutant, ...] = (
             "liar-without-a-cache",
             At(
                 "_lying",
-                "{'volatile_cache': True, 'cache_size': 0, **of_first, 'also': tuple((other.model_copy(update=_LYING if other.name == disk else _HONEST) for other in parameters.disk.also))}",
+                "{'volatile_cache': True, 'cache_size': 0, **of_first, 'also': tuple((other.model_copy(update=_LYING if disk in (None, other.name) else _HONEST) for other in parameters.disk.also))}",
             ),
-            "{'volatile_cache': False, 'cache_size': 0, **of_first, 'also': tuple((other.model_copy(update=_LYING if other.name == disk else _HONEST) for other in parameters.disk.also))}",
+            "{'volatile_cache': False, 'cache_size': 0, **of_first, 'also': tuple((other.model_copy(update=_LYING if disk in (None, other.name) else _HONEST) for other in parameters.disk.also))}",
             "the lying control has nothing to lose",
         ),
         (
@@ -764,7 +764,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "all-disks-lie-at-once",
-            At("_lying", "_LYING if other.name == disk else _HONEST"),
+            At("_lying", "_LYING if disk in (None, other.name) else _HONEST"),
             "_LYING",
             "where the first of several disks lies the others do, too",
         ),

@@ -64,6 +64,12 @@ MUTANTS: tuple[Mutant, ...] = (
             "{**_HONEST, 'also': _unlayered(parameters)}",
             "the honest control has the layers that are under test",
         ),
+        (
+            "half-of-a-mirror-lies",
+            At("_lying", "disk in (None, other.name)"),
+            "other.name == disk",
+            "below a mirror one disk of the lying control keeps its promises",
+        ),
     ),
     *clocks(
         f"{_P}/crash/clock.py",

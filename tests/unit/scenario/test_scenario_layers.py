@@ -56,8 +56,56 @@ def test_each_row_has_its_table(row, kind, table):
 
 def test_only_checksums_without_a_journal_are_unsafe():
     unsafe = {"layer": "integrity", "mode": "direct"}
-    rows = [{"layer": "crypt"}, {"layer": "linear"}, {"layer": "integrity"}, unsafe]
+    names = ("crypt", "linear", "integrity", "raid1", "thin", "cache")
+    rows = [*({"layer": name} for name in names), unsafe]
     assert [row for row in rows if not ROW.validate_python(row).is_safe] == [unsafe]
+
+
+@pytest.mark.parametrize(
+    ("row", "tables"),
+    [
+        (
+            {"layer": "thin"},
+            [
+                *("linear @disk0 0", "linear @disk0 8192"),
+                *("thin-pool @layer0.0.meta @layer0.0.data 128 0", "thin @layer0.0.pool 0"),
+            ],
+        ),
+        (
+            {"layer": "cache", "mode": "writethrough"},
+            [
+                *("linear @disk0 0", "linear @disk0 8192", "linear @disk0 32768"),
+                "cache @layer0.0.meta @layer0.0.fast @layer0.0.slow 128 1 writethrough smq 0",
+            ],
+        ),
+    ],
+)
+def test_a_row_of_several_devices(row, tables):
+    made = stack(row)
+    assert [f"{target.kind} {target.table}" for target in made.targets] == tables
+    ends = [
+        int(target.table.split()[-1]) + target.sectors
+        for target in made.targets
+        if target.kind == "linear"
+    ]
+    assert all(end <= 64 * MIB // 512 for end in ends)
+    assert ROW.validate_python(row).promise
+
+
+def test_a_mirror_lies_over_all_disks_and_begins_in_step():
+    made = stack({"layer": "crypt"}, {"layer": "raid1"}, sizes=(64 * MIB, 32 * MIB))
+    assert [target.name for target in made.targets][:2] == ["layer0.0", "layer0.1"]
+    mirror = made.targets[-1]
+    legs = "@layer1.0.meta0 @layer1.0.data0 @layer1.0.meta1 @layer1.0.data1"
+    assert mirror.table == f"raid1 3 0 region_size 1024 2 {legs}"
+    assert mirror.words[1] == f"?raid raid1 4 0 region_size 1024 nosync 2 {legs}"
+    assert made.sectors == 28 * MIB // 512
+    assert made.modules == ("dm-crypt", "raid1", "dm-raid")
+
+
+def test_a_thin_volume_is_made_once():
+    pool = stack({"layer": "thin"}).targets[2]
+    assert pool.words[1:] == ("!create_thin 0",)
 
 
 def test_a_layer_lies_on_the_one_before_it():

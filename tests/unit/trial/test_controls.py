@@ -70,6 +70,9 @@ def test_an_honest_twin_has_no_layers_and_the_others_have():
     assert (honest.layers, honest.also) == ((), ())
     for kind in (ControlKind.LYING_DISK, ControlKind.NO_SYNC):
         assert twin(cell, kind).disk.layers == cell.disk.layers
+    lying = twin(cell, ControlKind.LYING_DISK).disk  # one that does not lie keeps a mirror whole
+    assert {part.flush for part in lying.parts} == {part.fua for part in lying.parts}
+    assert {part.flush for part in lying.parts} == {Honour.IGNORED}
 
 
 def test_nothing_can_make_something_of_inconclusive():
