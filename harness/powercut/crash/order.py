@@ -40,6 +40,7 @@ from powercut.crash.shapes import POLICY
 from powercut.crash.states import CrashState, Model
 from powercut.crash.unlike_acks import one_of_each_sort
 from powercut.model.odds import AcksLookedAt
+from powercut.model.units import NEVER
 
 AT_ACKS: Final = "durable-only"
 """The policy of the states just after acks."""
@@ -147,7 +148,8 @@ class Order(Representatives):
     @cached_property
     def _acks(self) -> I64:
         acks = events(self.space, [InstantKind.ACK])
-        return np.asarray(acks[np.isin(acks, self.instants)])
+        instants = np.append(np.sort(self.instants), NEVER)
+        return np.asarray(acks[instants[instants.searchsorted(acks)] == acks])
 
     @property
     def _sorts(self) -> Sequence[int]:

@@ -14,7 +14,7 @@ import enum
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -95,8 +95,7 @@ def stages_of(
     return tuple(stages), detail
 
 
-@dataclass(frozen=True)
-class _Glimpse:
+class _Glimpse(NamedTuple):
     """One instant: its last `epochs`, and up to 3 `flushes`.  A kind is its rank among all."""
 
     event: str
@@ -146,7 +145,7 @@ class _Walk:
     def __init__(self) -> None:
         self._left: dict[int, int] = {}
         self._outstanding: tuple[tuple[int, int], ...] | None = None
-        self._epochs: list[frozenset[int]] = [frozenset()]
+        self._epochs: tuple[frozenset[int], ...] = (frozenset(),)
         self._flushes = 1
         self._fresh: list[frozenset[int]] = [frozenset(), frozenset()]
         self._durable: frozenset[int] = frozenset()
@@ -156,7 +155,7 @@ class _Walk:
     def begin(self) -> None:
         """An event other than an ack: a new operation has begun if an ack came before it."""
         if self._acked:
-            self._epochs, self._flushes = [frozenset()], 1
+            self._epochs, self._flushes = (frozenset(),), 1
             self._fresh = [self._fresh[1], frozenset()]
             self._durable = self._fresh[0]
         self._acked = False
@@ -165,13 +164,13 @@ class _Walk:
         self.event, self._acked = _ACK, True
 
     def flushed(self) -> None:
-        self._epochs = [*self._epochs[1 - _EPOCHS :], frozenset()]
+        self._epochs = (*self._epochs[1 - _EPOCHS :], frozenset())
         self._flushes += 1
 
     def submit(self, kind: int) -> None:
         self._count(kind, 1)
         if kind not in self._epochs[-1]:
-            self._epochs[-1] |= {kind}
+            self._epochs = (*self._epochs[:-1], self._epochs[-1] | {kind})
 
     def make_durable(self, kind: int) -> None:
         self._count(kind, -1)
@@ -181,17 +180,20 @@ class _Walk:
 
     def _count(self, kind: int, more: int) -> None:
         before = self._left.get(kind, 0)
-        self._left[kind] = before + more
+        if before + more:
+            self._left[kind] = before + more
+        else:
+            del self._left[kind]
         if before < _FEW or before + more < _FEW:
             self._outstanding = None
 
     def glimpse(self) -> _Glimpse:
         if self._outstanding is None:
-            left = ((kind, min(count, _FEW)) for kind, count in self._left.items() if count)
+            left = [(kind, min(count, _FEW)) for kind, count in self._left.items()]
             self._outstanding = tuple(sorted(left))
         return _Glimpse(
             self.event,
-            tuple(self._epochs),
+            self._epochs,
             min(self._flushes, _FEW),
             self._outstanding,
             self._durable,

@@ -16,8 +16,13 @@ from typing import Final
 from powercut.explore.request import Budget
 from powercut.rig.processor_time import processor_seconds
 
-BATCH_MAX: Final = 16
-"""States of one piece of work."""
+BATCH_MAX: Final = 64
+"""States of one piece of work: a worker takes them in order of time, so the more there are, the
+less of the disk changes from one to the next."""
+
+_BATCH_MIN: Final = 16
+_PIECES: Final = 4
+"""A piece has no more than this part of what each worker has to do, if that is known."""
 
 _PIECE: Final = 0.05
 """A piece takes no more than this share of the budget, if it can be divided at all."""
@@ -50,6 +55,8 @@ class Clock:
         self._jobs = jobs
         self._budget = budget.seconds
         self._first_share = first_share.seconds
+        each = BATCH_MAX if first_share.states is None else first_share.states // (_PIECES * jobs)
+        self._batch = min(BATCH_MAX, max(_BATCH_MIN, each))
         self.begun = self.working = now() if begun is None else begun
         self._processor_s = 0.0
         self.processor_s = 0.0
@@ -80,7 +87,7 @@ class Clock:
         `checked` states took the time until now; `set_aside` seconds are for confirmations.
         """
         if self._budget is None or self._first_share is None:
-            return BATCH_MAX
+            return self._batch
         left = self._left(self._first_share, set_aside)
         if not checked:
             return 1

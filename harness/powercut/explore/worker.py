@@ -88,14 +88,15 @@ class LocalWorker(ResourceOwner):
         return self.deepen(batch) if isinstance(batch, Deepen) else self.judge(batch)
 
     def judge(self, states: Sequence[CrashState]) -> Answers:
-        """Recovers and judges `states`, one after the other."""
+        """Recovers and judges `states`, in order of time: the disk then changes least."""
         if self._work.by_batch:
             self._forget(states)
-        judged = tuple(
-            self._judge(self._states.writes(state), claims_at(self._recorded, state))
-            for state in states
-        )
-        return Answers(judged, self._states.boots)
+        in_time = sorted(range(len(states)), key=lambda at: states[at].instant)
+        judged = {
+            at: self._judge(self._states.writes(states[at]), claims_at(self._recorded, states[at]))
+            for at in in_time
+        }
+        return Answers(tuple(judged[at] for at in range(len(states))), self._states.boots)
 
     def _forget(self, states: Sequence[CrashState]) -> None:
         """As if `states` were the first that are judged."""

@@ -192,6 +192,12 @@ MUTANTS: tuple[Mutant, ...] = (
             "self._decided is None",
             "a recovery that did not repeat itself decides equal disks",
         ),
+        (
+            "answers-of-other-states",
+            At("LocalWorker.judge", "tuple(judged[at] for at in range(len(states)))"),
+            "tuple(judged.values())",
+            "answers come in the order of recovery, not in that of the states",
+        ),
     ),
     *command(
         f"{_P}/cli/explore.py",

@@ -75,5 +75,29 @@ MUTANTS: tuple[Mutant, ...] = (
             "sorted(writes)",
             "a write that was moved comes in the order of submission",
         ),
+        (
+            "torn-first-part-alone",
+            At("ShownWrites._places_of", "bisect_left(bounds, part.end)"),
+            "low + 1",
+            "of what is left of a torn write only the first place is there",
+        ),
+    ),
+    *states(
+        "harness/powercut/recover/uml/origin.py",
+        (
+            "pages-at-a-time-skipped",
+            At("Origin._renewed", "pages = touched[at:at + step]"),
+            "pages = touched[at:at + step - 1]",
+            "of pages that are built at a time the last one stays as it was",
+        ),
+    ),
+    *states(
+        "harness/powercut/explore/state_images.py",
+        (
+            "digest-of-first-pages",
+            At("AnswerCache.advance", "range(0, len(changed), AT_A_TIME)"),
+            "range(0, min(len(changed), 1), AT_A_TIME)",
+            "two disks that differ in many pages count as one",
+        ),
     ),
 )

@@ -50,8 +50,16 @@ def test_what_takes_longer_than_the_budget_is_begun_once():
 
 def test_a_budget_of_states_is_not_one_of_time():
     clock = Clock(Budget(states=100), Budget(states=100), 1, now=Time())
-    assert clock.batch(0, 99.0) == clock.batch(50, 99.0) == BATCH_MAX
+    assert clock.batch(0, 99.0) == clock.batch(50, 99.0) == 25
     assert clock.has_time(10**6, 1, 99.0)
+
+
+@pytest.mark.parametrize(
+    ("states", "jobs", "size"), [(8, 1, 16), (100, 2, 16), (200, 2, 25), (10**6, 2, BATCH_MAX)]
+)
+def test_each_worker_has_several_pieces_of_many_states(states, jobs, size):
+    budget = Budget(states=states)
+    assert Clock(budget, budget, jobs, now=Time()).batch(0, 0.0) == size
 
 
 def test_confirmations_do_not_take_all():

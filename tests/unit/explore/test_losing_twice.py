@@ -7,6 +7,7 @@ import pytest
 from test_explored_trial import Honest, explored, live, on_file_system
 from test_second_look import without_seven
 
+from powercut.checkers.repetition import loses
 from powercut.crash.states import CrashState
 from powercut.explore import worker as explore_worker
 from powercut.explore.request import Prune
@@ -66,7 +67,8 @@ def test_of_six_states_that_lose_two_count_and_four_are_told(world, monkeypatch)
     found = by_kind(recorded)
     told = found.pop(FindingKind.DISAGREEMENT)
     assert {one.verdict for one in found.values()} == {Verdict.LOSSY}
-    assert result.states.lossy == sum(one.states for one in found.values()) == 2
+    # Of the first two disks, in order of time within a batch, one is that of two states.
+    assert result.states.lossy == sum(one.states for one in found.values()) == 3
     assert (told.states, told.verdict) == (4, Verdict.INCONCLUSIVE)
     assert told.examples[0].message.startswith("not repeated: the state was recovered twice")
     assert told.examples[0].id in saved(recorded.directory)
@@ -116,3 +118,26 @@ def test_a_loss_that_an_equal_disk_decides_is_looked_at_again_as_well(
     assert [finding.verdict.name for finding in after.findings] == [verdict]
     assert after.pruned is False, "it was recovered a second time"
     assert again.pruned is (verdict == "LOSSY"), "two recoveries have said the same"
+
+
+def test_states_are_recovered_in_order_of_time_and_each_has_its_own_answer(world, monkeypatch):
+    """In whatever order they were drawn: the disk changes least from one instant to the next."""
+    instants = []
+
+    class Watched(Fails):
+        disks = repeats = 1 << 30
+
+        def recover(self, writes, *, timeout_s):
+            instants.append(writes.state.instant)
+            return super().recover(writes, timeout_s=timeout_s)
+
+    recorded = on_file_system(world, monkeypatch, Watched)
+    drawn = [CrashState(at, ()) for at in (900, 300, 760, 500, 820)]
+    work = Work(recorded.directory.path, recorded.directory.run, "guest", Prune.NOTHING, 1)
+    with LocalWorker(work, recorded) as worker:
+        together = [one.findings for one in worker.judge(drawn).judged]
+        seen = list(dict.fromkeys(instants))
+        alone = [worker.judge([state]).judged[0].findings for state in drawn]
+    assert together == alone
+    assert [loses(findings) for findings in together] == [True, False, True, False, True]
+    assert seen == sorted(seen)

@@ -30,6 +30,8 @@ from powercut.recover.uml.shown import ShownWrites
 
 PAGE: Final = 4096
 _LONG: Final = 256  # pages
+AT_A_TIME: Final = 32
+"""Pages that are copied and compared at a time: few enough to stay in a processor's cache."""
 
 Pages = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -106,21 +108,28 @@ class Origin:
             self._mark_stretches(*self._shown.advance(None))
         if shown is not None:
             self._mark_stretches(*shown.advance(state))
-        touched = self._marked()
-        words, base = self._image.view(np.uint64), self._base.view(np.uint64)
-        before = words.take(touched, axis=0)
-        words[touched] = base.take(touched, axis=0)
-        if shown is not None:
-            shown.lay(touched, PAGE, self._flat)
-        self._replay(over, first, last, touched)
         self._writes, self._first, self._last = over, first, last
         self._current, self._shown = writes, shown
-        changed = np.asarray(
-            touched[(words.take(touched, axis=0) != before).any(axis=1)], dtype=np.int64
-        )
+        changed = self._renewed(self._marked())
         for watching in self._watched:
             watching.add(changed)
         return changed
+
+    def _renewed(self, touched: Pages) -> Pages:
+        """Builds the pages `touched` anew; returns those whose bytes changed."""
+        words, base = self._image.view(np.uint64), self._base.view(np.uint64)
+        changed = np.zeros(len(touched), dtype=np.bool_)
+        # Each step looks at all writes that are laid one by one, which most states have none of.
+        step = max(1, len(touched)) if self._writes else AT_A_TIME
+        for at in range(0, len(touched), step):
+            pages = touched[at : at + step]
+            before = words.take(pages, axis=0)
+            words[pages] = base.take(pages, axis=0)
+            if self._shown is not None:
+                self._shown.lay(pages, PAGE, self._flat)
+            self._replay(self._writes, self._first, self._last, pages)
+            changed[at : at + step] = (words.take(pages, axis=0) != before).any(axis=1)
+        return touched[changed]
 
     def filled(self) -> Pages:
         """The pages that are not all zeroes or may not be: what an empty origin needs."""

@@ -8,12 +8,14 @@ is laid in order, byte by byte.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from powercut.crash.applied import Kept
 from powercut.crash.arrays import I64, expand, sorted_unique
 from powercut.crash.layers import NO_WRITE
 from powercut.crash.states import CrashState, StateSpace
@@ -184,18 +186,26 @@ class ShownWrites:
         for at, write in zip(under[here].tolist(), whole[here].tolist(), strict=True):
             over[at].add(write)
         point = {move.write: move.after for move in state.moves}
-        torn = state.torn_parts
+        torn = {write: self._places_of(write, kept) for write, kept in state.torn_parts.items()}
         for at, writes in over.items():
-            place_begin, place_end = self.layers.bounds[at : at + 2].tolist()
+            whole_place = [tuple(self.layers.bounds[at : at + 2].tolist())]
             mixed[at] = [
-                (max(begin, place_begin), min(end, place_end), write)
+                (begin, end, write)
                 for write in sorted(
                     writes, key=lambda one: (point.get(one, one), one in point, one)
                 )
-                for begin, end in (
-                    [(kept.begin, kept.end) for kept in torn[write]]
-                    if write in torn
-                    else [(place_begin, place_end)]
-                )
+                for begin, end in (torn[write].get(at, ()) if write in torn else whole_place)
             ]
         return mixed
+
+    def _places_of(self, write: int, kept: list[Kept]) -> dict[int, list[tuple[int, int]]]:
+        """What is left of a torn write in each of its places."""
+        parts: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        first, count = (int(column[0]) for column in self.layers.span(np.array([write])))
+        bounds = self.layers.bounds[first : first + count + 1].tolist()
+        for part in kept:
+            low = max(bisect_right(bounds, part.begin) - 1, 0)
+            for at in range(low, min(bisect_left(bounds, part.end), count)):
+                stretch = max(part.begin, bounds[at]), min(part.end, bounds[at + 1])
+                parts[first + at].append(stretch)
+        return parts
