@@ -25,6 +25,7 @@ from bench.disk import measure as measure_disk
 from bench.explore import bench_explore
 from bench.figure import Figure
 from bench.honest_states import bench_honest_states
+from bench.lengths import bench_lengths
 from bench.program_states import bench_program_states
 from bench.programs import bench_programs
 from bench.raw import bench_raw
@@ -89,8 +90,9 @@ def main(names: Sequence[str], json_file: Path | None, against: Path | None = No
     figures: list[Figure] = []
     for name in names or BENCHMARKS:
         with console.status(f"measuring {name} ..."):
-            figures += benchmarks[name]()
-    console.print(_table(figures))
+            of_name = benchmarks[name]()
+        console.print(_table(of_name))  # at once: what is cut off has said what it had
+        figures += of_name
     if json_file is not None:
         told = [asdict(f) | {"ratio": f.ratio} for f in figures]
         text = json.dumps({"format": "powercut-bench/1", "figures": told}, indent=1) + "\n"
@@ -170,6 +172,7 @@ BENCHMARKS: Final[dict[str, Callable[[], list[Figure]]]] = {
     "commits": bench_commits,
     "disk": bench_disk,
     "explore": lambda: [*bench_raw(), *bench_explore()],
+    "lengths": bench_lengths,
     "analyze": bench_analyze,
     "programs": bench_programs,
     "program-states": bench_program_states,
