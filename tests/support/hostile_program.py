@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 FOLDER, PORT, ABSTRACT, CONTROLLER = Path(sys.argv[1]), *map(int, sys.argv[2:5])
+MADE = f"/etc/powercut-made-{ABSTRACT}"
 LIBC = ctypes.CDLL(None, use_errno=True)
 NEWNS, NEWUSER = 0x20000, 0x10000000
 MS_REMOUNT, MS_BIND = 32, 4096
@@ -231,12 +232,12 @@ def tries() -> Iterator[tuple[str, Callable[[], object]]]:
         named = "the shown folder" if path == str(FOLDER) else path
         yield f"hostfs of {named}", lambda path=path: hostfs(path)
     yield "a mount", mount_here
-    yield "remount /", lambda: mount("", "/", "", MS_REMOUNT) + make("/etc/powercut-made")
+    yield "remount /", lambda: mount("", "/", "", MS_REMOUNT) + make(MADE)
     yield (
         "remount / as a bind",
-        lambda: mount("", "/", "", MS_REMOUNT | MS_BIND) + make("/etc/powercut-made"),
+        lambda: mount("", "/", "", MS_REMOUNT | MS_BIND) + make(MADE),
     )
-    yield "a file in /etc", lambda: make("/etc/powercut-made")
+    yield "a file in /etc", lambda: make(MADE)
     yield "a file of the shown folder", lambda: write(victim)
     yield "a new file in the shown folder", lambda: make(shown / "made")
     yield "mode of a file", lambda: victim.chmod(0o777) or "changed"
@@ -249,7 +250,7 @@ def tries() -> Iterator[tuple[str, Callable[[], object]]]:
     for name, flags in (("", 0), (" as a bind", MS_BIND)):
         yield (
             f"remount /{name} in those",
-            lambda flags=flags: mount("", "/", "", MS_REMOUNT | flags) + make("/etc/powercut-made"),
+            lambda flags=flags: mount("", "/", "", MS_REMOUNT | flags) + make(MADE),
         )
     yield "chroot", lambda: os.chroot("/") or "done"
     yield "a handle of the root", handle_of_root

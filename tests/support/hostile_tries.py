@@ -26,6 +26,7 @@ class Bait:
     command: tuple[str, ...]
     listening: tuple[socket.socket, ...]
     pipe: int
+    made: Path
 
     def heard(self) -> list[str]:
         """What of the host has changed or been reached."""
@@ -43,7 +44,7 @@ class Bait:
         with contextlib.suppress(BlockingIOError):
             os.read(self.pipe, 1)
             told.append("pipe written")
-        if Path("/etc/powercut-made").exists():
+        if self.made.exists():
             told.append("/etc written")
         return told
 
@@ -65,7 +66,8 @@ def bait(*words: str) -> Iterator[Bait]:
         (folder / "pipe").chmod(0o666)
         pipe = os.open(folder / "pipe", os.O_RDWR | os.O_NONBLOCK)
         stack.callback(os.close, pipe)
-        stack.callback(Path("/etc/powercut-made").unlink, missing_ok=True)  # where a try succeeds
+        made = Path(f"/etc/powercut-made-{number}")  # another test's may be there
+        stack.callback(made.unlink, missing_ok=True)  # where a try succeeds
         for place in ("/tmp", "/dev/shm"):
             path = Path(place, f"powercut-{number}")
             path.touch()
@@ -94,7 +96,7 @@ def bait(*words: str) -> Iterator[Bait]:
         port = str(listening[-1].getsockname()[1])
         program = str(folder / "hostile_program.py")
         command = (_PYTHON, "-I", "-S", program, str(folder), port, number, number, *words)
-        yield Bait(folder, command, tuple(listening), pipe)
+        yield Bait(folder, command, tuple(listening), pipe, made)
 
 
 def reached(lines: bytes) -> dict[str, str]:

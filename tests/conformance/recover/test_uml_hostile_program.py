@@ -110,9 +110,9 @@ folder, memory, number = sys.argv[1], os.environ["TMPDIR"], int(sys.argv[2])
 open(memory + "/memory", "w").write("x" * 4096)
 attempt("victim", lambda: open(folder + "/victim", "w"))
 attempt("made", lambda: open(folder + "/made", "w"))
-attempt("etc", lambda: open("/etc/powercut-made", "w"))
-attempt("shm", lambda: open("/dev/shm/powercut-made", "w"))
-attempt("tmp", lambda: open("/tmp/powercut-made", "w").write("x" * 100000))
+attempt("etc", lambda: open(f"/etc/powercut-made-{number}", "w"))
+attempt("shm", lambda: open(f"/dev/shm/powercut-made-{number}", "w"))
+attempt("tmp", lambda: open(f"/tmp/powercut-made-{number}", "w").write("x" * 100000))
 attempt("socket", lambda: socket.socket(socket.AF_UNIX).connect(folder + "/socket"))
 attempt("abstract", lambda: socket.socket(socket.AF_UNIX).connect(f"\\0powercut-{number}"))
 attempt("tcp", lambda: socket.create_connection(("127.0.0.1", int(sys.argv[3]))))
@@ -180,7 +180,7 @@ def test_the_kernels_process_alone(belt: str, as_user: list[str]) -> None:
             os.close(alive)
             sandbox.remove()
             for place in ("/dev/shm", "/tmp", "/etc"):
-                Path(place, "powercut-made").unlink(missing_ok=True)
+                Path(place, f"powercut-made-{number}").unlink(missing_ok=True)
     found = done.stdout.splitlines()
     assert found[-1:] == ["end"], done.stderr
     assert set(found[:-1]) <= LEFT_WITHOUT[belt]
