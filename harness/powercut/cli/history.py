@@ -45,7 +45,7 @@ def history(results: Path, profile: str | None, page: Path | None, json_file: Pa
                     "cells": [
                         {
                             "cell": " ".join(name),
-                            "verdict": then.verdict.name,
+                            "verdict": then.verdict.name.lower(),
                             "as_expected": then.as_expected,
                         }
                         for name, then in night.cells.items()

@@ -39,7 +39,7 @@ def analyze_import(directory: Path, *, judge: bool = True, json_file: Path | Non
         "writes": report.writes,
         "flushes": report.flushes,
         "acknowledged": report.acked,
-        "verdict": report.verdict.name if report.record.log is not None else None,
+        "verdict": report.verdict.name.lower() if report.record.log is not None else None,
         "reasons": list(report.reasons),
     }
     write_json_object("import", told, json_file)
@@ -82,7 +82,7 @@ def explore_import(
         say(f"  {why}")
     told = {
         "model": chosen.value,
-        "verdict": explored.verdict.name,
+        "verdict": explored.verdict.name.lower(),
         "reasons": list(explored.reasons),
         "lost": {
             name: [list(one) for one in reading.lost]

@@ -159,7 +159,7 @@ def _judge(folder: Path, check: str, seconds: float, json_file: Path | None) -> 
             "has to be LOSSY."
         )
     told = {
-        "verdict": judgement.verdict.name,
+        "verdict": judgement.verdict.name.lower(),
         "acknowledged": promises.acked,
         "findings": [finding.message for finding in judgement.findings],
     }

@@ -76,7 +76,7 @@ function layout() {
 const place = (l, instant) => l.left + (l.right - l.left) * (instant - view.begin) / (view.end - view.begin);
 
 function clip(l, name) {
-  const letters = Math.floor((l.narrow ? l.right : l.left - 12) / 7);
+  const letters = Math.floor((l.narrow ? l.right : l.left - 12) / 6.8);
   const end = name.match(/ [\d,]+$/)[0], rest = name.slice(0, -end.length);
   return (rest.length + end.length <= letters ? rest : "…" + rest.slice(rest.length + end.length + 1 - letters)) + end;
 }
@@ -253,7 +253,7 @@ function tellAck(here) {
     + data.noun + " needs, the check knows." : "everything that had been issued was durable.";
   const bytes = exposed === null ? "" : exposed ? " Its bytes were exposed for " + ms(exposed) + "." : " Its bytes were durable.";
   return [heading("The last acknowledgement"), make("p", {}, data.noun + " " + name + ", at " + ms(instant) + ", "
-    + ms(now - instant) + " before: " + text.replace("writes had been issued and was", "writes had been issued and were") + bytes)];
+    + (now - instant < 1000 ? "just" : ms(now - instant)) + " before: " + text.replace("writes had been issued and was", "writes had been issued and were") + bytes)];
 }
 
 function tellCommands() {
