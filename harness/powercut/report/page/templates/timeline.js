@@ -236,7 +236,7 @@ function tellFiles() {
   const missing = path => [...gone].filter(([name]) => name === path || name.startsWith(path + ",")).reduce((sum, one) => sum + one[1], 0);
   return [heading("Its files"), ...table("files of this state",
     sizes ? ["file", "size", "if nothing were missing", "missing writes"] : ["file", "mapped, if nothing were missing", "missing writes"],
-    state.files.map(([path, there, whole]) => [path, ...(sizes ? [size(there)] : []), size(whole), String(missing(path))]), state.files_left_off)];
+    state.files.map(([path, there, whole]) => [path, ...(sizes ? [size(there)] : []), size(whole), missing(path) ? String(missing(path)) : "none by its name"]), state.files_left_off)];
 }
 
 function tellAck(here) {
