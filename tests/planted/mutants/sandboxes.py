@@ -5,9 +5,12 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant, planter
 from mutants.place import At
-from mutants.suites import CHECKS
+from mutants.suites import ARCHIVES, CHECKS, KERNELS, OWN
 
 checks = planter("sandbox", CHECKS)
+archives = planter("archive", ARCHIVES)
+kernels = planter("kernel", KERNELS)
+own = planter("own", OWN)
 
 _P = "harness/powercut"
 
@@ -106,6 +109,168 @@ MUTANTS: tuple[Mutant, ...] = (
             At("_room", "min(part, MEMORY_MAX)"),
             "max(part, 1 << 40)",
             "files in memory have no limit",
+        ),
+    ),
+    *checks(
+        "harness/guard/limits.c",
+        (
+            "families",
+            At("", "REFUSE(EAFNOSUPPORT), \\"),
+            "ALLOW, \\",
+            "a check talks to the machine below a virtual one",
+        ),
+        (
+            "32-bit",
+            At("", "NEVER_32(310), /* unshare */"),
+            "",
+            "a 32-bit check makes namespaces",
+        ),
+    ),
+    *kernels(
+        f"{_P}/sandbox/kernel.py",
+        (
+            "keeps-capabilities",
+            At("_bubblewrap", "('--unshare-all', '--as-pid-1', '--cap-drop', 'ALL')"),
+            "('--unshare-all', '--as-pid-1')",
+            "root's kernel has capabilities in its sandbox",
+        ),
+        (
+            "sees-tmp",
+            At("_bubblewrap", "place.is_dir()"),
+            "place.is_file()",
+            "a kernel's process sees /tmp and /run of the host",
+        ),
+        (
+            "endless-memory",
+            At("_bubblewrap", "size if place == IN_MEMORY else _EMPTY_BYTES"),
+            "1 << 40",
+            "a kernel's process fills the host's memory with files",
+        ),
+        (
+            "shows-nothing",
+            At("_bubblewrap", "path != place and path.is_relative_to(place)"),
+            "path == place",
+            "a program that lies in /tmp is not there",
+        ),
+        (
+            "writes-host",
+            At("_bubblewrap", "('--ro-bind', '/', '/', '--dev', '/dev', '--proc', '/proc')"),
+            "('--bind', '/', '/', '--dev', '/dev', '--proc', '/proc')",
+            "a kernel's process writes the host's files",
+        ),
+        (
+            "fills-all",
+            At("_landlock", "('--fill', str(folder), '--')"),
+            "('--fill', str(folder.parent), '--')",
+            "behind Landlock a kernel's process fills what is beside its folder",
+        ),
+    ),
+    *own(
+        f"{_P}/store/own.py",
+        (
+            "group-knows",
+            At("_read", "status.st_mode & 0o077"),
+            "status.st_mode & 0o007",
+            "a key that a group reads is believed",
+        ),
+        (
+            "anothers-key",
+            At("_read", "not private or status.st_uid != os.geteuid()"),
+            "not private",
+            "root believes the key of another user",
+        ),
+        (
+            "short-key",
+            At("_read", "len(key) == _KEY_BYTES"),
+            "key",
+            "a key of one byte is one",
+        ),
+        (
+            "any-recording",
+            At("_mac", "_PURPOSE + manifest"),
+            "_PURPOSE",
+            "a mark fits every recording",
+        ),
+        (
+            "key-made-by-asking",
+            At("is_marked", "_key(make=False)"),
+            "_key(make=True)",
+            "to ask makes a key",
+        ),
+    ),
+    *own(
+        f"{_P}/store/manifest.py",
+        (
+            "record-unchecked",
+            At("is_own", "check(folder, only=(name,))"),
+            "None",
+            "the commands of an own recording may be changed",
+        ),
+    ),
+    *own(
+        f"{_P}/recording/consent.py",
+        (
+            "always",
+            At("require_consent_to", "is_own(folder, record)"),
+            "True",
+            "a stranger's command is run",
+        ),
+        (
+            "for-good",
+            At("run_checks", "_Consent.given = before"),
+            "_Consent.given = True",
+            "who has said so once has said so for all",
+        ),
+        (
+            "no-hypervisors",
+            At("commands_of", "choice is not None and is_path(choice)"),
+            "choice is not None and (not is_path(choice))",
+            "a hypervisor that a recording names is run",
+        ),
+    ),
+    *archives(
+        f"{_P}/sandbox/archive.py",
+        (
+            "endless-header",
+            At("_Member._proc_member", "self.size > _HEADER_MAX"),
+            "self.size > 1 << 60",
+            "a header of 3 GiB is read into memory",
+        ),
+        (
+            "headers-in-headers",
+            At("_Member._proc_member", "reader.headers > _HEADERS_MAX"),
+            "reader.headers > 1 << 30",
+            "headers about headers are followed by recursion",
+        ),
+        (
+            "old-sparse",
+            At("_Member._proc_member", "self.type == tarfile.GNUTYPE_SPARSE"),
+            "False",
+            "a map of holes is followed to its end",
+        ),
+        (
+            "endless-members",
+            At("BoundedTar.next", "self._members > self._limits.members"),
+            "self._members > 1 << 40",
+            "an archive has members without end",
+        ),
+        (
+            "endless-bytes",
+            At("BoundedTar.next", "member.size < 0 or self._size > self._limits.size"),
+            "member.size < 0",
+            "members have bytes without end",
+        ),
+        (
+            "endless-depth",
+            At("BoundedTar._check", "name.count('/') > self._limits.depth"),
+            "name.count('/') > 1 << 40",
+            "folders lie within folders without end",
+        ),
+        (
+            "endless-time",
+            At("BoundedTar.next", "self._seconds > self._limits.header_s"),
+            "self._seconds < 0",
+            "headers take processor time without end",
         ),
     ),
 )

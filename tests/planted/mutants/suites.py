@@ -184,3 +184,16 @@ CHECKS = Suite(
         ),
     ),
 )
+ARCHIVES = Suite("reader of archives", (), (pytest("tests/unit/sandbox/test_archive.py"),))
+KERNELS = Suite("sandbox of kernels", (), (pytest("tests/unit/sandbox/test_kernel_confined.py"),))
+OWN = Suite(
+    "recordings of one's own",
+    (),
+    (
+        pytest("tests/unit/store/test_own_recordings.py"),
+        pytest(
+            "tests/unit/recording/test_recordings_bundle.py"
+            "::test_a_recording_from_elsewhere_runs_no_program_of_the_host"
+        ),
+    ),
+)
