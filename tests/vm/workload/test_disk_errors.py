@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs on a disk that fails a request: what they acknowledge after that is judged, too."""
 
-import json
-from pathlib import Path
-
 import pytest
-from command_line import powercut
+from shipped_cells import run_cells
 
 from powercut.paths import ROOT
 from powercut.recover.uml.boot import unavailable
@@ -19,22 +16,7 @@ SCENARIO = ROOT / "scenarios" / "programs" / "errors.yaml"
 
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory):
-    """Each cell's result, and what `show` says of it."""
-    folder = tmp_path_factory.mktemp("errors")
-    text = SCENARIO.read_text().replace("../../workloads", str(ROOT / "workloads"))
-    text = text.replace("budget: 40", "budget: 32")
-    path = folder / "scenario.yaml"
-    path.write_text(text.replace("\ncells:", "\ncontrols: none\ncells:"))
-    done = powercut("run", path, "--seed", "7", "--json", "-", "--results", folder / "results")
-    assert done.stdout, done.stderr
-    (run,) = json.loads(done.stdout)["runs"]
-    shown = {
-        cell["cell"]: powercut("show", Path(run["result_directory"], "cells", cell["cell"], "0001"))
-        for cell in run["cells"]
-    }
-    return {
-        cell["cell"]: (cell, " ".join(shown[cell["cell"]].stdout.split())) for cell in run["cells"]
-    }
+    return run_cells(SCENARIO, tmp_path_factory.mktemp("errors"))
 
 
 @pytest.mark.parametrize("name", ["stops", "writes-again"])
