@@ -14,6 +14,10 @@ it is seen on the host, and nothing outlives the controller, even one that is ki
   the kernel unmounts the file system in its exit and waits for an answer of the process that is
   exiting: for ever (seen with Linux 6.18).  Where powercut ends both, nbdfuse dies first.
 
+A power cut takes the program and its disk at one instant.  A program that saw its disk die would be
+told of I/O errors that no cut makes, and might ignore them and acknowledge all the same.  So all of
+the program has SIGKILL pending, and says no more, before nbdfuse dies.
+
 The program runs in a sandbox (bubblewrap): the host's files read-only, no other process, no network
 but loopback, and it is the user nobody without any capability, to whom DIR belongs.
 """
@@ -36,7 +40,7 @@ from powercut.closing import Closing
 from powercut.disk.base import BaseImageSpec, ensure_base_image
 from powercut.machine.fuse import NbdFuse, root_is_no_mount
 from powercut.machine.process import spawn, tail
-from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
 from powercut.paths import CACHE, UNSYNCED_BINARY
 from powercut.recover.plan import HostRoot, Mount, RecoveryPlan
 from powercut.sandbox.check import EMPTY, capabilities, guarded, host_view, limits
@@ -53,6 +57,7 @@ _TRIED_BYTES: Final = 16 << 20
 _POLL_S: Final = 0.005
 _CONSOLE_LINES: Final = 5
 _CONSOLE_MAX: Final = 1 << 20
+_MOUNTER: Final = "what mounts the disk over a loop device"
 
 # `read` is the shell's own, so that the number is that of the shell, in the host's /proc.
 _FIRST: Final = """\
@@ -61,8 +66,12 @@ read pid rest </proc/self/stat || exit
 mount -i -t "$type" -o "loop,nosuid,nodev$options" "$disk" "$point" || exit
 chown "$owner:$owner" "$point" || exit
 echo "$pid $(findmnt -n -o SOURCE --mountpoint "$point")"
-read word || exit
-umount "$point" && echo unmounted
+while read word; do
+    case $word in
+    stop) [ $$ = 1 ] && { kill -s KILL -- -1 2>&-; echo stopped; } ;;
+    unmount) umount "$point" && echo unmounted; exit ;;
+    esac
+done
 """
 
 
@@ -187,16 +196,36 @@ class LoopGuest(Closing):
 
     def unmount(self, *, timeout_s: float) -> None:
         """A clean unmount: everything that was written is durable then."""
-        assert self._control is not None
-        self._control.sendall(b"unmount\n")
-        if self._answer(time.monotonic() + timeout_s) != "unmounted":
+        try:
+            answer = self._asked("unmount", time.monotonic() + timeout_s)
+        finally:
+            self._close_control()  # it answers once
+        if answer != "unmounted":
             raise HostError(f"the file system could not be unmounted: {self.console_now}")
 
     def kill(self) -> None:
         """Ends everything at once, and waits until the loop device is gone; idempotent.
 
-        Raises HostError if it is still there after a while.
+        Raises HostError if it is still there after a while, or if the program may have seen its
+        disk die.
         """
+        try:
+            self._stop_program()
+        finally:
+            self._take_away()
+
+    def _stop_program(self) -> None:
+        """SIGKILL is pending in every process of it when this returns: none makes another call."""
+        if self._verb is None or self._control is None:
+            return
+        try:
+            said = self._asked("stop", time.monotonic() + _KILL_S)
+        except PowercutError as error:
+            said = str(error)
+        if said != "stopped":
+            raise HostError(f"the program may have seen its disk die before its own end: {said}")
+
+    def _take_away(self) -> None:
         if self._fuse is not None:
             self._fuse.kill()  # first: see above
             self._fuse = None
@@ -205,20 +234,32 @@ class LoopGuest(Closing):
                 process.kill()
                 process.wait(_KILL_S)
         self._first = self._verb = None
-        if self._control is not None:
-            self._control.close()
-            self._control = None
+        self._close_control()
         if self._log.exists():
             self.console = tail(self._log, _CONSOLE_MAX)
         loop, self.loop = self.loop, None
         if loop is not None:
             loop.wait_gone(timeout_s=_KILL_S)
 
+    def _close_control(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+
     @property
     def console_now(self) -> str:
         """The last lines that the program printed, for a message."""
         lines = tail(self._log).splitlines()
         return " / ".join(lines[-_CONSOLE_LINES:]) or "it printed nothing"
+
+    def _asked(self, word: str, deadline: float) -> str:
+        """What the first process in the namespace answers."""
+        assert self._control is not None
+        try:
+            self._control.sendall(f"{word}\n".encode())
+        except OSError as error:
+            raise HostError(f"{_MOUNTER} has ended: {error}") from None
+        return self._answer(deadline)
 
     def _answer(self, deadline: float) -> str:
         """One line of the first process in the namespace."""
@@ -229,10 +270,12 @@ class LoopGuest(Closing):
             try:
                 data = self._control.recv(4096)
             except TimeoutError:
-                raise DeadlineExceeded("the loop device was not mounted in time") from None
+                raise DeadlineExceeded(f"{_MOUNTER} did not answer in time") from None
+            except ConnectionError:  # it has ended, and something was not read
+                data = b""
             if not data:
                 said = self.console_now
-                raise HostError(f"the disk could not be mounted over a loop device: {said}")
+                raise HostError(f"{_MOUNTER} has ended: {said}")
             answer += data
         return answer.decode().strip()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant, planter
 from mutants.place import At
-from mutants.suites import CAUSES, CLOCKS, LAYERS, NATIVE, POSITIVE, PROGRAMS, READS
+from mutants.suites import CAUSES, CLOCKS, LAYERS, LOOP, NATIVE, POSITIVE, PROGRAMS, READS
 
 _P = "harness/powercut"
 program = planter("program", PROGRAMS)
@@ -15,6 +15,7 @@ causes = planter("causes", CAUSES)
 clocks = planter("clocks", CLOCKS)
 native = planter("native", NATIVE)
 layers = planter("layers", LAYERS)
+loop = planter("loop", LOOP)
 
 MUTANTS: tuple[Mutant, ...] = (
     *layers(
@@ -135,6 +136,21 @@ MUTANTS: tuple[Mutant, ...] = (
             At("unpack", "os.utime(path, ns=times)"),
             "None",
             "a check finds the times at which the copy of a folder was made",
+        ),
+    ),
+    *loop(
+        f"{_P}/rig/loop_guest.py",
+        (
+            "program-outlives-its-disk",
+            At("LoopGuest.kill", "self._stop_program()"),
+            "None",
+            "a program that ignores errors acknowledges while its disk dies",
+        ),
+        (
+            "disk-dies-before-the-answer",
+            At("LoopGuest._stop_program", "said != 'stopped'"),
+            "False",
+            "a program that may have seen its disk die is believed",
         ),
     ),
     *program(

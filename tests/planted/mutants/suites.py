@@ -45,6 +45,7 @@ PROGRAMS = Suite(
     ),
 )
 NATIVE = Suite("check on the host", (), (pytest("tests/unit/recover/test_native.py"),))
+LOOP = Suite("loop machine", (), (pytest("tests/unit/rig/test_loop_guest.py"),))
 CAUSES = Suite("causes", (), (pytest("tests/unit/witness/test_later_step.py"),))
 BELIEF = Suite("belief in hosts", (), (pytest("tests/unit/cluster/test_belief.py"),))
 LISTENED = Suite("what was heard", (), (pytest("tests/unit/recording/test_listened.py"),))

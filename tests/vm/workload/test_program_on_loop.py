@@ -17,6 +17,7 @@ from powercut.channel.stamped_source import StampedSource
 from powercut.disk.base import BaseImageSpec, ensure_base_image
 from powercut.disk.capture import CaptureDisk
 from powercut.disk.capture_config import CaptureConfig
+from powercut.machine.fuse import NbdFuse
 from powercut.model.binding import Binding
 from powercut.model.contract import DeviceContract
 from powercut.model.verdict import Verdict
@@ -117,6 +118,39 @@ def test_one_machine_runs_setup_and_what_follows(tmp_path: Path) -> None:
         lines.drain(timeout_s=WAIT_S)
     packets = unpack((tmp_path / "lines").read_bytes(), Binding())
     assert b"".join(packet.data for packet in packets) == b"1000\n" * 2
+
+
+def test_a_program_that_ignores_errors_acknowledges_nothing_while_its_disk_dies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long the machine takes to end once its disk has: dd fails at once then, and the
+    program says that its data are durable."""
+    kill = NbdFuse.kill
+    dies_ns: list[int] = []
+
+    def slowly(fuse: NbdFuse) -> None:
+        dies_ns.append(time.monotonic_ns())
+        kill(fuse)
+        time.sleep(0.5)
+
+    monkeypatch.setattr(NbdFuse, "kill", slowly)
+    dd = "dd if=/dev/zero of=/mnt/f bs=4k count=1 conv=notrunc,fsync 2>&-"
+    script = f'n=0; while n=$((n + 1)); do echo "? $n" >&3; {dd}; echo "+ $n" >&3; done'
+    disk, guest, lines = made(tmp_path)
+    with closing(disk), closing(lines):
+        with guest:
+            guest.start(timeout_s=WAIT_S)
+            guest.begin(("/bin/sh", "-c", script))
+            end = time.monotonic() + WAIT_S
+            while disk.statistics().flushes < 20 and time.monotonic() < end:
+                time.sleep(0.01)
+            disk.stop_after(5, taking=True)
+            assert disk.wait_stopped(timeout_s=WAIT_S)
+            guest.kill()
+        lines.drain(timeout_s=WAIT_S)
+    packets = unpack((tmp_path / "lines").read_bytes(), Binding())
+    assert sum(packet.data.startswith(b"+") for packet in packets) >= 10
+    assert [packet.data for packet in packets if packet.at_ns > dies_ns[0]] == []
 
 
 def trace(folder: Path, argv: tuple[str, ...]) -> SyncTrace:
