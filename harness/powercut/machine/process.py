@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -27,6 +28,7 @@ _POLL_S: Final = 0.001
 _SERVED_POLL_S: Final = 0.002
 _SETPCAP: Final = 1 << 8
 _FEW: Final = "-all,+dac_override,+dac_read_search,+ipc_lock"
+_ANOTHERS_ROOT: Final = re.compile(r"/proc/[0-9]+/root(?=/)")
 _IF_PARENT_LIVES = 'test "$PPID" = "$0" || exit 125; exec "$@"'
 
 
@@ -41,11 +43,18 @@ def spawn(
     """Starts `argv` in a session of its own; what it prints is appended to `output`.
 
     Its standard output is another file's if `console` is given.  Neither grows without end
-    (powercut.sandbox.printed).  It inherits `pass_fds`.  Root's has `few_powers` (below).  Raises
-    HostError if it cannot be started.
+    (powercut.sandbox.printed).  It inherits `pass_fds`.  Root's has `few_powers` (below); what
+    another process serves below `/proc/PID/root` is opened for it.  Raises HostError if it cannot
+    be started.
     """
-    words = guarded(argv, before=few_powers_argv() if few_powers else ())
-    return in_lasting_thread(lambda: _spawn(words, output, console or output, tuple(pass_fds)))
+    before = few_powers_argv() if few_powers else []
+    with contextlib.ExitStack() as opened:
+        roots: list[int] = []
+        if before:
+            argv, roots = _with_open_roots(argv, opened)
+        words = guarded(argv, before=before)
+        fds = (*pass_fds, *roots)
+        return in_lasting_thread(lambda: _spawn(words, output, console or output, fds))
 
 
 def guarded(argv: Sequence[str], *, before: Sequence[str] = ()) -> list[str]:
@@ -71,6 +80,29 @@ def few_powers_argv() -> list[str]:
     if os.geteuid() or not has & _SETPCAP:
         return []
     return ["setpriv", f"--bounding-set={_FEW}", "--inh-caps=-all", "--no-new-privs", "--"]
+
+
+def _with_open_roots(
+    argv: Sequence[str], opened: contextlib.ExitStack
+) -> tuple[list[str], list[int]]:
+    """`argv` with the root of another process, `/proc/PID/root`, as a folder that is `opened` here.
+
+    What a file server serves lies in a mount namespace of its own, and the way into that needs the
+    capability to trace the server.
+    """
+    roots: dict[str, int] = {}
+
+    def root(found: re.Match[str]) -> str:
+        if found[0] not in roots:
+            roots[found[0]] = os.open(found[0], os.O_PATH | os.O_DIRECTORY)
+            opened.callback(os.close, roots[found[0]])
+        return f"/proc/self/fd/{roots[found[0]]}"
+
+    try:
+        words = [_ANOTHERS_ROOT.sub(root, word) for word in argv]
+    except OSError as error:
+        raise HostError(f"what is served cannot be opened: {error}") from None
+    return words, list(roots.values())
 
 
 def _spawn(

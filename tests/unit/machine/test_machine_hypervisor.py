@@ -103,6 +103,27 @@ def test_root_s_opens_files_and_has_no_other_capability(peer):
     assert capabilities(peer.process.pid) == (ours & 0x4006 if dropped else ours)
 
 
+SERVER = "mount -t tmpfs none {0} && echo served > {0}/disk && exec sleep 3600"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a user's processes trace each other")
+def test_a_file_in_the_mounts_of_a_server_that_may_more_can_be_opened(directory):
+    """As a disk that grows is, which root's nbdfuse or storage daemon serves."""
+    (mounted := directory / "served").mkdir()
+    server = subprocess.Popen(["unshare", "--mount", "sh", "-c", SERVER.format(mounted)])
+    try:
+        disk = Path(f"/proc/{server.pid}/root{mounted}/disk")
+        deadline = time.monotonic() + SOON_S
+        while not disk.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        argv = ["grep", "-q", "^served$", str(disk)]
+        assert spawn(argv, directory / "log", few_powers=True).wait(SOON_S) == 0
+        assert spawn(argv, directory / "log").wait(SOON_S) == 0
+    finally:
+        server.kill()
+        server.wait()
+
+
 def test_a_status_that_never_comes(peer):
     with pytest.raises(DeadlineExceeded, match="'running', not 'paused'"):
         peer.wait_status("paused", timeout_s=0.05)
